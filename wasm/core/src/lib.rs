@@ -21,4 +21,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod lease;
+pub mod limit;
 pub mod units;

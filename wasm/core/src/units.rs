@@ -6,6 +6,7 @@
 //! Floats exist at the edges only, through [`Capacity::try_from_f64`] and
 //! [`Capacity::as_f64`].
 
+use core::fmt;
 use core::time::Duration;
 
 /// Millionths in one token, and in one unit of capacity.
@@ -249,6 +250,16 @@ impl Capacity {
             return Self::UNLIMITED;
         }
         Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Capacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_unlimited() {
+            f.write_str("unlimited")
+        } else {
+            self.as_f64().fmt(f)
+        }
     }
 }
 
