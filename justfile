@@ -1,0 +1,102 @@
+# Tollgate's commands. `just` lists them; the line above a recipe is its help.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+import 'setup.just'
+
+# The tools that `setup` installed come first, and every recipe finds them by name.
+export PATH := tools / "bin" + ":" + env("PATH")
+export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := "wasm-bindgen-test-runner"
+
+target := env("CARGO_TARGET_DIR", justfile_directory() / "target")
+module := justfile_directory() / "target/tollgate_filter.wasm"
+
+# The crates that are loaded by Envoy: they are built and checked for its target only.
+filters := "-p tollgate-filter -p bench-empty-filter -p bench-header-filter"
+not_filters := "--workspace --exclude tollgate-filter --exclude bench-empty-filter --exclude bench-header-filter"
+
+[private]
+default:
+    @just --list --unsorted
+
+# Install what is missing (wasm targets, Envoy, Node, wasm-bindgen, cargo-deny); safe to repeat
+setup: _setup-system _setup-targets _setup-envoy _setup-node _setup-wasm-bindgen _setup-deny
+
+# Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the benchmark's filters
+build:
+    cargo build --locked --profile filter --target wasm32-wasip1 {{ filters }}
+    cargo run --locked --quiet -p tollgate-prune -- {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
+    cargo build --locked -p tollgate-coordinator
+
+# Two real Envoys, a coordinator and three tenants for 20 seconds, with a live table
+demo *ARGS: _setup-system _setup-targets _setup-envoy build
+    cargo run --locked --quiet -p tollgate-tests --bin demo -- {{ ARGS }}
+
+# Everything that CI checks, changing nothing; the last line sums up
+verify:
+    @tests/run.sh checks tests
+
+# All tests, without the lints
+test:
+    @tests/run.sh tests
+
+# Unit, property and doc tests, natively
+test-native:
+    cargo test --locked --no-fail-fast {{ not_filters }} --exclude tollgate-tests
+
+# The tests of the core and of the filter in a wasm VM (wasip1)
+test-wasip1:
+    cargo test --locked --no-fail-fast -p tollgate-core -p tollgate-filter --target wasm32-wasip1
+
+# The core's laws under wasm-bindgen in Node
+test-wasm-bindgen:
+    cargo test --locked -p tollgate-core --target wasm32-unknown-unknown --test laws_wasm
+
+# Both of the above
+test-wasm: test-wasip1 test-wasm-bindgen
+
+# The fleet on a virtual clock: 1000 seeds, or SEED alone
+sim SEED="":
+    TOLLGATE_SEED={{ quote(SEED) }} cargo test --locked -p tollgate-tests --test sim -- {{ if SEED == "" { "" } else { "--nocapture" } }}
+
+# Real Envoys against real coordinators; NAME picks tests
+e2e NAME="": build
+    cargo test --locked --no-fail-fast -p tollgate-tests --lib --bins --test it -- --test-threads=1 {{ NAME }}
+
+# Formatting, licences and sources, lints, documentation; changes nothing
+lint: lint-format lint-deny lint-native lint-wasm lint-doc
+
+[private]
+lint-format:
+    cargo fmt --all --check
+
+[private]
+lint-deny:
+    cargo deny --locked check bans licenses sources
+
+[private]
+lint-native:
+    cargo clippy --locked {{ not_filters }} --all-targets -- -D warnings
+
+[private]
+lint-wasm:
+    cargo clippy --locked {{ filters }} -p tollgate-core --all-targets --target wasm32-wasip1 -- -D warnings
+    cargo clippy --locked -p tollgate-core --lib --test laws_wasm --target wasm32-unknown-unknown -- -D warnings
+
+[private]
+lint-doc $RUSTDOCFLAGS="-D warnings":
+    cargo doc --locked {{ not_filters }} --no-deps
+    cargo doc --locked -p tollgate-filter --no-deps --target wasm32-wasip1
+
+# Format, and apply what clippy can mend by itself
+fix:
+    cargo fmt --all
+    cargo clippy {{ not_filters }} --all-targets --fix --allow-dirty --allow-staged
+
+# Decisions per nanosecond: buckets, slabs, fair shares (criterion)
+bench *ARGS:
+    cargo bench --locked -p tollgate-core --bench decisions -- {{ ARGS }}
+
+# CPU that Envoy spends per request, with Tollgate and with its peers, in one run
+bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build
+    cargo run --locked --release --quiet -p tollgate-tests --bin bench-proxy -- {{ ARGS }}

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Runs Tollgate's checks and tests, each as a step of its own, to the end even when one fails, and sums up.
+#
+# usage: tests/run.sh [checks] [tests]
+#
+# The last line is `N passed, N failed` (`, N skipped` when a test was skipped): the sum over every test
+# runner, where a step that fails without naming a failed test, or that runs no test at all, counts as one failure.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+passed=0 failed=0 skipped=0
+report=()
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+
+# The figures of all `test result:` lines (cargo's, and wasm-bindgen's, which has the same form) in $output.
+counts() {
+    awk '/^test result:/ {
+        for (i = 2; i <= NF; i++) {
+            if ($i ~ /^passed/) passed += $(i - 1)
+            if ($i ~ /^failed/) failed += $(i - 1)
+            if ($i ~ /^ignored/) ignored += $(i - 1)
+        }
+    }
+    END { print passed + 0, failed + 0, ignored + 0 }' "$output"
+}
+
+# step KIND NAME COMMAND...: KIND is `check` (passes or fails as a whole) or `suite` (counts its tests).
+step() {
+    local kind=$1 name=$2 started=$SECONDS status p=0 f=0 s=0 figures=""
+    shift 2
+    printf '\n=== %s: %s\n' "$name" "$*"
+    "$@" </dev/null 2>&1 | tee "$output"
+    status=${PIPESTATUS[0]}
+    if [ "$kind" = suite ]; then
+        read -r p f s < <(counts)
+        figures="$p passed, $f failed, $s skipped"
+        if [ "$p" = 0 ] && [ "$status" = 0 ]; then
+            echo "$name ran no test" >&2
+            status=1
+        fi
+    fi
+    if [ "$status" != 0 ] && [ "$f" = 0 ]; then f=1; fi
+    ((passed += p, failed += f, skipped += s))
+    report+=("$(printf '%-8s %-34s %5ds  %s' "$([ "$f" = 0 ] && echo ok || echo FAILED)" "$name" $((SECONDS - started)) "$figures")")
+    [ "$f" = 0 ]
+}
+
+checks() {
+    step check "format" just lint-format
+    step check "licences, sources, duplicates" just lint-deny
+    step check "lints" just lint-native
+    step check "lints for wasm" just lint-wasm
+    step check "documentation" just lint-doc
+}
+
+tests() {
+    step suite "native" just test-native
+    step suite "wasip1" just test-wasip1
+    step suite "wasm-bindgen" just test-wasm-bindgen
+    step suite "simulation" just sim
+    if [ "$built" = yes ]; then
+        step suite "real Envoys" just e2e
+    else
+        report+=("FAILED   real Envoys: not run, the build failed")
+        ((failed += 1))
+    fi
+}
+
+(($#)) || set -- checks tests
+for part in "$@"; do
+    case $part in
+    checks | tests) ;;
+    *)
+        echo "usage: tests/run.sh [checks] [tests]" >&2
+        exit 2
+        ;;
+    esac
+done
+
+built=no
+step check "setup" just setup
+step check "build" just build && built=yes
+for part in "$@"; do "$part"; done
+
+printf '\n=== summary\n'
+printf '%s\n' "${report[@]}"
+if [ "$skipped" -gt 0 ]; then
+    printf '\n%d TESTS WERE SKIPPED\n' "$skipped"
+    printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+else
+    printf '%d passed, %d failed\n' "$passed" "$failed"
+fi
+[ "$failed" = 0 ]
