@@ -1,0 +1,194 @@
+//! What a client says: refreshes and releases.
+
+use std::sync::Arc;
+
+use tollgate_core::lease::{Ask, ClientId, IdError, ResourceId, Unit};
+
+use crate::field::{FieldError, Rule};
+use crate::{number, v1};
+
+/// The most scopes in a refresh, and resources in a release. A call is decided without a break, so
+/// this bounds how long one client can keep the others waiting.
+pub const SCOPES_MAX: usize = 1000;
+
+/// A refresh whose fields are all good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refresh {
+    /// Who asks.
+    pub client: ClientId,
+    /// What for; 1 to [`SCOPES_MAX`], each scope once.
+    pub scopes: Vec<ScopeAsks>,
+}
+
+/// What a client asks of one scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeAsks {
+    /// Whom the limit is for.
+    pub scope: Arc<str>,
+    /// At least one; each unit once.
+    pub asks: Vec<(Unit, Ask)>,
+}
+
+/// A release whose fields are all good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Whose leases.
+    pub client: ClientId,
+    /// Which, each with the sequence of the release; 1 to [`SCOPES_MAX`].
+    pub resources: Vec<(ResourceId, u64)>,
+}
+
+// === impl Refresh ===
+
+impl TryFrom<v1::RefreshRequest> for Refresh {
+    type Error = FieldError;
+
+    fn try_from(message: v1::RefreshRequest) -> Result<Self, FieldError> {
+        let client = client_id(&message.client_id)?;
+        check_len("scopes", message.scopes.len())?;
+        let scopes = message.scopes.iter().enumerate();
+        let scopes = scopes
+            .map(|(i, scope)| ScopeAsks::try_from(scope).map_err(|e| e.within("scopes", i)))
+            .collect::<Result<Vec<_>, _>>()?;
+        match repeated(scopes.iter().map(|scope| &scope.scope)) {
+            Some((of, i)) => {
+                Err(FieldError::new("scope", Rule::Duplicate { of }).within("scopes", i))
+            }
+            None => Ok(Self { client, scopes }),
+        }
+    }
+}
+
+impl From<&Refresh> for v1::RefreshRequest {
+    fn from(refresh: &Refresh) -> Self {
+        Self {
+            client_id: refresh.client.as_str().to_owned(),
+            scopes: refresh.scopes.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+// === impl ScopeAsks ===
+
+impl TryFrom<&v1::ScopeRequest> for ScopeAsks {
+    type Error = FieldError;
+
+    fn try_from(message: &v1::ScopeRequest) -> Result<Self, FieldError> {
+        let scope = scope_id(&message.scope).map_err(|error| FieldError::new("scope", error))?;
+        if message.units.is_empty() {
+            return Err(FieldError::new("units", Rule::Empty));
+        }
+        let units = message.units.iter().enumerate();
+        let asks = units
+            .map(|(i, unit)| unit_ask(unit).map_err(|e| e.within("units", i)))
+            .collect::<Result<Vec<_>, _>>()?;
+        match repeated(asks.iter().map(|(unit, _)| unit)) {
+            Some((of, i)) => {
+                Err(FieldError::new("unit", Rule::Duplicate { of }).within("units", i))
+            }
+            None => Ok(Self { scope, asks }),
+        }
+    }
+}
+
+impl From<&ScopeAsks> for v1::ScopeRequest {
+    fn from(asks: &ScopeAsks) -> Self {
+        let unit = |(unit, ask): &(Unit, Ask)| v1::UnitRequest {
+            unit: number::from_unit(*unit),
+            sequence: ask.sequence,
+            has: number::from_capacity(ask.has),
+            wants: number::from_capacity(ask.wants),
+        };
+        Self {
+            scope: asks.scope.as_ref().to_owned(),
+            units: asks.asks.iter().map(unit).collect(),
+        }
+    }
+}
+
+// === impl Release ===
+
+impl TryFrom<v1::ReleaseRequest> for Release {
+    type Error = FieldError;
+
+    fn try_from(message: v1::ReleaseRequest) -> Result<Self, FieldError> {
+        let client = client_id(&message.client_id)?;
+        check_len("resources", message.resources.len())?;
+        let resources = message.resources.iter().enumerate();
+        let resources = resources
+            .map(|(i, resource)| released(resource).map_err(|e| e.within("resources", i)))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { client, resources })
+    }
+}
+
+impl From<&Release> for v1::ReleaseRequest {
+    fn from(release: &Release) -> Self {
+        let resource = |(id, sequence): &(ResourceId, u64)| v1::ReleasedResource {
+            scope: id.scope.as_ref().to_owned(),
+            unit: number::from_unit(id.unit),
+            sequence: *sequence,
+        };
+        Self {
+            client_id: release.client.as_str().to_owned(),
+            resources: release.resources.iter().map(resource).collect(),
+        }
+    }
+}
+
+// === free functions ===
+
+/// `id` as a scope.
+pub(crate) fn scope_id(id: &str) -> Result<Arc<str>, IdError> {
+    Ok(ResourceId::new(id, Unit::Requests)?.scope)
+}
+
+fn client_id(id: &str) -> Result<ClientId, FieldError> {
+    ClientId::new(id).map_err(|error| FieldError::new("client_id", error))
+}
+
+pub(crate) fn check_len(list: &str, count: usize) -> Result<(), FieldError> {
+    let max = SCOPES_MAX;
+    match count {
+        0 => Err(FieldError::new(list, Rule::Empty)),
+        _ if count > max => Err(FieldError::new(list, Rule::TooMany { count, max })),
+        _ => Ok(()),
+    }
+}
+
+fn unit_ask(message: &v1::UnitRequest) -> Result<(Unit, Ask), FieldError> {
+    let field =
+        |name, value| number::to_capacity(value).map_err(|error| FieldError::new(name, error));
+    let unit = number::to_unit(message.unit).map_err(|rule| FieldError::new("unit", rule))?;
+    let ask = Ask {
+        sequence: message.sequence,
+        has: field("has", message.has)?,
+        wants: field("wants", message.wants)?,
+    };
+    Ok((unit, ask))
+}
+
+fn released(message: &v1::ReleasedResource) -> Result<(ResourceId, u64), FieldError> {
+    let unit = number::to_unit(message.unit).map_err(|rule| FieldError::new("unit", rule))?;
+    let resource = ResourceId::new(&message.scope, unit);
+    let resource = resource.map_err(|error| FieldError::new("scope", error))?;
+    Ok((resource, message.sequence))
+}
+
+/// The indices of the first two entries that are the same. Sorts rather than hashes, because a
+/// hash set would make the wasm filter import a source of randomness.
+fn repeated<T: Ord>(entries: impl Iterator<Item = T>) -> Option<(usize, usize)> {
+    let mut sorted: Vec<_> = entries.enumerate().map(|(i, entry)| (entry, i)).collect();
+    sorted.sort_unstable();
+    let mut last: Option<(T, usize)> = None;
+    for (entry, index) in sorted {
+        match last {
+            Some((same, of)) if same == entry => return Some((of, index)),
+            _ => last = Some((entry, index)),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

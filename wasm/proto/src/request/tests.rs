@@ -1,0 +1,185 @@
+use proptest::collection::{btree_set, vec};
+use proptest::prelude::*;
+use tollgate_core::units::Capacity;
+
+use super::*;
+
+fn unit(wants: f64) -> v1::UnitRequest {
+    v1::UnitRequest {
+        unit: v1::Unit::Requests.into(),
+        sequence: 7,
+        has: 1.5,
+        wants,
+    }
+}
+
+fn scope(name: &str) -> v1::ScopeRequest {
+    v1::ScopeRequest {
+        scope: name.to_owned(),
+        units: vec![unit(10.0)],
+    }
+}
+
+fn good() -> v1::RefreshRequest {
+    v1::RefreshRequest {
+        client_id: "envoy-1/f00".to_owned(),
+        scopes: vec![scope("tenant/acme"), scope("tenant/umbrella")],
+    }
+}
+
+#[test]
+fn a_bad_refresh_names_the_field_and_the_rule() {
+    type Change = fn(&mut v1::RefreshRequest);
+    let rows: [(Change, &str); 16] = [
+        (|r| r.client_id.clear(), "client_id: is empty"),
+        (
+            |r| r.client_id = "x".repeat(257),
+            "client_id: has 257 bytes, more than 256",
+        ),
+        (
+            |r| r.client_id.push('\n'),
+            "client_id: has a control character",
+        ),
+        (|r| r.scopes.clear(), "scopes: has no entries"),
+        (
+            |r| r.scopes = (0..1001).map(|i| scope(&format!("t/{i}"))).collect(),
+            "scopes: has 1001 entries, more than 1000",
+        ),
+        (
+            |r| r.scopes[1] = scope("tenant/acme"),
+            "scopes[1].scope: names the same as entry 0",
+        ),
+        (|r| r.scopes[1].scope.clear(), "scopes[1].scope: is empty"),
+        (
+            |r| r.scopes[0].scope = "t/\u{7f}".to_owned(),
+            "scopes[0].scope: has a control character",
+        ),
+        (
+            |r| r.scopes[0].units.clear(),
+            "scopes[0].units: has no entries",
+        ),
+        (
+            |r| r.scopes[0].units.push(unit(1.0)),
+            "scopes[0].units[1].unit: names the same as entry 0",
+        ),
+        (
+            |r| r.scopes[1].units[0].unit = 0,
+            "scopes[1].units[0].unit: 0 is not a unit that is known here",
+        ),
+        (
+            |r| r.scopes[1].units[0].unit = 99,
+            "scopes[1].units[0].unit: 99 is not a unit that is known here",
+        ),
+        (
+            |r| r.scopes[1].units[0].wants = f64::NAN,
+            "scopes[1].units[0].wants: NaN is not a finite number",
+        ),
+        (
+            |r| r.scopes[0].units[0].has = f64::INFINITY,
+            "scopes[0].units[0].has: inf is not a finite number",
+        ),
+        (
+            |r| r.scopes[0].units[0].wants = -3.0,
+            "scopes[0].units[0].wants: -3 is negative",
+        ),
+        (
+            |r| r.scopes[0].units[0].wants = 1e13,
+            "scopes[0].units[0].wants: 10000000000000 is more than the largest capacity, 1e12",
+        ),
+    ];
+    assert!(Refresh::try_from(good()).is_ok());
+    for (change, want) in rows {
+        let mut message = good();
+        change(&mut message);
+        assert_eq!(Refresh::try_from(message).unwrap_err().to_string(), want);
+    }
+}
+
+#[test]
+fn exactly_a_thousand_scopes_are_accepted() {
+    let mut message = good();
+    message.scopes = (0..SCOPES_MAX).map(|i| scope(&format!("t/{i}"))).collect();
+    assert_eq!(Refresh::try_from(message).unwrap().scopes.len(), SCOPES_MAX);
+}
+
+#[test]
+fn a_bad_release_names_the_field_and_the_rule() {
+    let good = v1::ReleaseRequest {
+        client_id: "envoy-1/f00".to_owned(),
+        resources: vec![v1::ReleasedResource {
+            scope: "tenant/acme".to_owned(),
+            unit: v1::Unit::Requests.into(),
+            sequence: 9,
+        }],
+    };
+    type Change = fn(&mut v1::ReleaseRequest);
+    let rows: [(Change, &str); 5] = [
+        (|r| r.client_id.clear(), "client_id: is empty"),
+        (|r| r.resources.clear(), "resources: has no entries"),
+        (
+            |r| r.resources = vec![r.resources[0].clone(); 1001],
+            "resources: has 1001 entries, more than 1000",
+        ),
+        (
+            |r| r.resources[0].scope.push('\t'),
+            "resources[0].scope: has a control character",
+        ),
+        (
+            |r| r.resources[0].unit = -4,
+            "resources[0].unit: -4 is not a unit that is known here",
+        ),
+    ];
+    let release = Release::try_from(good.clone()).unwrap();
+    assert_eq!(v1::ReleaseRequest::from(&release), good);
+    for (change, want) in rows {
+        let mut message = good.clone();
+        change(&mut message);
+        assert_eq!(Release::try_from(message).unwrap_err().to_string(), want);
+    }
+}
+
+prop_compose! {
+    /// Capacities as clients have them: none, small, unlimited, and at most what a double holds.
+    fn capacity()(micros in prop_oneof![Just(0), 0..5_000_000_u64, 0..1_u64 << 51]) -> Capacity {
+        Capacity::from_micros(micros)
+    }
+}
+
+prop_compose! {
+    fn refresh()(
+        client in "[a-z/]{1,256}",
+        scopes in btree_set("[a-zäöü/0-9]{1,40}", 1..20),
+        asks in vec((any::<u64>(), capacity(), capacity()), 20),
+    ) -> Refresh {
+        let asks = asks.into_iter().map(|(sequence, has, wants)| Ask { sequence, has, wants });
+        Refresh {
+            client: ClientId::new(&client).unwrap(),
+            scopes: scopes
+                .iter()
+                .zip(asks)
+                .map(|(scope, ask)| ScopeAsks {
+                    scope: scope.as_str().into(),
+                    asks: vec![(Unit::Requests, ask)],
+                })
+                .collect(),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_a_client_sends_is_what_a_coordinator_reads(refresh in refresh()) {
+        use prost::Message as _;
+        let bytes = v1::RefreshRequest::from(&refresh).encode_to_vec();
+        let message = v1::RefreshRequest::decode(bytes.as_slice()).unwrap();
+        prop_assert_eq!(Refresh::try_from(message), Ok(refresh));
+    }
+
+    #[test]
+    fn no_bytes_crash_the_reader(bytes in vec(any::<u8>(), 0..200)) {
+        use prost::Message as _;
+        if let Ok(message) = v1::RefreshRequest::decode(bytes.as_slice()) {
+            let _ = Refresh::try_from(message);
+        }
+    }
+}

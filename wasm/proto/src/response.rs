@@ -1,0 +1,246 @@
+//! What a coordinator answers.
+//!
+//! The filter reads these, so a hostile or broken coordinator must not hurt more than the scopes it
+//! answers for: each scope is checked by itself, and a bad one is an error of that scope.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Unit};
+use tollgate_core::units::{Capacity, CapacityError};
+
+use crate::field::FieldError;
+use crate::request::{check_len, scope_id};
+use crate::{number, v1};
+
+/// The longest message of a [`ScopeError`] that is kept, in bytes.
+pub const MESSAGE_LEN_MAX: usize = 512;
+
+/// The answer to a refresh.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refreshed {
+    /// The term of the coordinator.
+    pub epoch: Epoch,
+    /// One for each scope asked for, in order; an error if what came is unusable.
+    pub scopes: Vec<Result<ScopeAnswer, FieldError>>,
+}
+
+/// The answer for one scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeAnswer {
+    /// The scope that was asked for.
+    pub scope: Arc<str>,
+    /// The scope whose capacity was lent.
+    pub canonical: Arc<str>,
+    /// What it gets, or why nothing.
+    pub outcome: Result<Vec<UnitAnswer>, ScopeError>,
+}
+
+/// The answer for one resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitAnswer {
+    /// What is counted.
+    pub unit: Unit,
+    /// The sequence of the request.
+    pub sequence: u64,
+    /// What the client gets.
+    pub answer: Answer,
+}
+
+/// Why a scope got no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (code {code})")]
+pub struct ScopeError {
+    /// A google.rpc.Code.
+    pub code: u32,
+    /// For a person to read; at most [`MESSAGE_LEN_MAX`] bytes, no control characters.
+    pub message: String,
+}
+
+// === impl Refreshed ===
+
+impl TryFrom<v1::RefreshResponse> for Refreshed {
+    type Error = FieldError;
+
+    fn try_from(message: v1::RefreshResponse) -> Result<Self, FieldError> {
+        check_len("scopes", message.scopes.len())?;
+        let scopes = message.scopes.into_iter().enumerate();
+        Ok(Self {
+            epoch: Epoch(message.epoch),
+            scopes: scopes
+                .map(|(i, scope)| {
+                    scope
+                        .try_into()
+                        .map_err(|e: FieldError| e.within("scopes", i))
+                })
+                .collect(),
+        })
+    }
+}
+
+impl v1::RefreshResponse {
+    /// The message that says `scopes`, from a coordinator whose term is `epoch`.
+    pub fn new<'a>(epoch: Epoch, scopes: impl IntoIterator<Item = &'a ScopeAnswer>) -> Self {
+        Self {
+            epoch: epoch.0,
+            scopes: scopes.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+// === impl ScopeAnswer ===
+
+impl TryFrom<v1::ScopeResponse> for ScopeAnswer {
+    type Error = FieldError;
+
+    fn try_from(message: v1::ScopeResponse) -> Result<Self, FieldError> {
+        let id = |field, id: &str| scope_id(id).map_err(|error| FieldError::new(field, error));
+        let scope = id("scope", &message.scope)?;
+        let canonical = match message.canonical_scope {
+            same if same == message.scope => scope.clone(),
+            other => id("canonical_scope", &other)?,
+        };
+        let outcome = match message.error {
+            Some(error) => Err(error.into()),
+            None => {
+                let units = message.units.iter().enumerate();
+                Ok(units
+                    .map(|(i, unit)| UnitAnswer::try_from(unit).map_err(|e| e.within("units", i)))
+                    .collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(Self {
+            scope,
+            canonical,
+            outcome,
+        })
+    }
+}
+
+impl From<&ScopeAnswer> for v1::ScopeResponse {
+    fn from(answer: &ScopeAnswer) -> Self {
+        let (units, error) = match &answer.outcome {
+            Ok(units) => (units.iter().map(Into::into).collect(), None),
+            Err(error) => (Vec::new(), Some(error.clone().into())),
+        };
+        Self {
+            scope: answer.scope.as_ref().to_owned(),
+            canonical_scope: answer.canonical.as_ref().to_owned(),
+            units,
+            error,
+        }
+    }
+}
+
+// === impl ScopeError ===
+
+impl From<v1::ScopeError> for ScopeError {
+    /// Replaces control characters and cuts what is too long: the message ends up in logs.
+    fn from(message: v1::ScopeError) -> Self {
+        let clean = |c: char| if c.is_control() { ' ' } else { c };
+        let mut text: String = message.message.chars().map(clean).collect();
+        text.truncate(text.floor_char_boundary(MESSAGE_LEN_MAX));
+        Self {
+            code: message.code,
+            message: text,
+        }
+    }
+}
+
+impl From<ScopeError> for v1::ScopeError {
+    fn from(error: ScopeError) -> Self {
+        Self {
+            code: error.code,
+            message: error.message,
+        }
+    }
+}
+
+// === impl UnitAnswer ===
+
+impl TryFrom<&v1::UnitResponse> for UnitAnswer {
+    type Error = FieldError;
+
+    fn try_from(message: &v1::UnitResponse) -> Result<Self, FieldError> {
+        let unit = number::to_unit(message.unit).map_err(|rule| FieldError::new("unit", rule))?;
+        let refresh_interval = number::to_duration(message.refresh_interval_ms)
+            .map_err(|rule| FieldError::new("refresh_interval_ms", rule))?;
+        let safe = message.safe_capacity.map(number::to_capacity).transpose();
+        let answer = Answer {
+            lease: message.lease.as_ref().map(lease_terms).transpose()?,
+            refresh_interval,
+            safe: safe.map_err(|error| FieldError::new("safe_capacity", error))?,
+            capacity: capacity_or_unlimited(message.capacity, message.unlimited)
+                .map_err(|error| FieldError::new("capacity", error))?,
+        };
+        Ok(Self {
+            unit,
+            sequence: message.sequence,
+            answer,
+        })
+    }
+}
+
+impl From<&UnitAnswer> for v1::UnitResponse {
+    fn from(unit: &UnitAnswer) -> Self {
+        let answer = &unit.answer;
+        let (capacity, unlimited) = wire_capacity(answer.capacity);
+        // What is over before it can be told is no lease.
+        let lease = answer
+            .lease
+            .filter(|terms| terms.duration >= Duration::from_millis(1));
+        Self {
+            unit: number::from_unit(unit.unit),
+            sequence: unit.sequence,
+            lease: lease.map(Into::into),
+            refresh_interval_ms: number::from_duration(answer.refresh_interval).max(1),
+            safe_capacity: answer.safe.map(number::from_capacity),
+            capacity,
+            unlimited,
+        }
+    }
+}
+
+impl From<LeaseTerms> for v1::Lease {
+    fn from(terms: LeaseTerms) -> Self {
+        let (capacity, unlimited) = wire_capacity(terms.capacity);
+        Self {
+            capacity,
+            duration_ms: number::from_duration(terms.duration),
+            burst: number::from_tokens(terms.burst),
+            unlimited,
+        }
+    }
+}
+
+// === free functions ===
+
+fn lease_terms(message: &v1::Lease) -> Result<LeaseTerms, FieldError> {
+    Ok(LeaseTerms {
+        capacity: capacity_or_unlimited(message.capacity, message.unlimited)
+            .map_err(|error| FieldError::new("lease.capacity", error))?,
+        burst: number::to_tokens(message.burst)
+            .map_err(|error| FieldError::new("lease.burst", error))?,
+        duration: number::to_duration(message.duration_ms)
+            .map_err(|rule| FieldError::new("lease.duration_ms", rule))?,
+    })
+}
+
+fn capacity_or_unlimited(value: f64, unlimited: bool) -> Result<Capacity, CapacityError> {
+    let capacity = number::to_capacity(value)?;
+    Ok(if unlimited {
+        Capacity::UNLIMITED
+    } else {
+        capacity
+    })
+}
+
+fn wire_capacity(capacity: Capacity) -> (f64, bool) {
+    if capacity.is_unlimited() {
+        return (0.0, true);
+    }
+    (number::from_capacity(capacity), false)
+}
+
+#[cfg(test)]
+mod tests;
