@@ -9,7 +9,7 @@ export PATH := tools / "bin" + ":" + env("PATH")
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := "wasm-bindgen-test-runner"
 
 target := env("CARGO_TARGET_DIR", justfile_directory() / "target")
-module := justfile_directory() / "target/tollgate_filter.wasm"
+module := target / "tollgate_filter.wasm"
 
 # The crates that are loaded by Envoy: they are built and checked for its target only.
 filters := "-p tollgate-filter -p bench-empty-filter -p bench-header-filter"
@@ -33,10 +33,12 @@ demo *ARGS: _setup-system _setup-targets _setup-envoy build
     cargo run --locked --quiet -p tollgate-tests --bin demo -- {{ ARGS }}
 
 # Everything that CI checks, changing nothing; the last line sums up
+[no-exit-message]
 verify:
     @tests/run.sh checks tests
 
 # All tests, without the lints
+[no-exit-message]
 test:
     @tests/run.sh tests
 
@@ -52,7 +54,7 @@ test-wasip1:
 test-wasm-bindgen:
     cargo test --locked -p tollgate-core --target wasm32-unknown-unknown --test laws_wasm
 
-# Both of the above
+# Everything that runs in a wasm VM: test-wasip1 and test-wasm-bindgen
 test-wasm: test-wasip1 test-wasm-bindgen
 
 # The fleet on a virtual clock: 1000 seeds, or SEED alone
@@ -99,4 +101,5 @@ bench *ARGS:
 
 # CPU that Envoy spends per request, with Tollgate and with its peers, in one run
 bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build
+    cargo build --locked --release -p tollgate-coordinator
     cargo run --locked --release --quiet -p tollgate-tests --bin bench-proxy -- {{ ARGS }}
