@@ -1,0 +1,102 @@
+//! Where the programs and filters under test are, with a clear word when one is missing.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// The root of the workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The build directory: `CARGO_TARGET_DIR`, else `target` in the workspace.
+pub fn target_dir() -> PathBuf {
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => workspace().join(dir),
+        None => workspace().join("target"),
+    }
+}
+
+/// The Envoy to test with: `ENVOY_BIN`, else the one that `just setup` installs, else the one on
+/// `PATH`.
+///
+/// # Errors
+/// When none of the three can be started: a missing Envoy fails a test, it does not skip it.
+pub fn envoy() -> Result<PathBuf> {
+    if let Some(binary) = env::var_os("ENVOY_BIN") {
+        let binary = PathBuf::from(binary);
+        ensure!(
+            answers(&binary),
+            "ENVOY_BIN is {}, which does not start",
+            binary.display()
+        );
+        return Ok(binary);
+    }
+    let installed = workspace().join(".tools/envoy/envoy/_bin/envoy");
+    [installed, PathBuf::from("envoy")]
+        .into_iter()
+        .find(|binary| answers(binary))
+        .context("no Envoy: run `just setup`, set ENVOY_BIN, or put envoy on the PATH")
+}
+
+/// The coordinator's binary: `TOLLGATE_BIN`, else the one beside the running program's profile.
+///
+/// # Errors
+/// When it has not been built.
+pub fn coordinator() -> Result<PathBuf> {
+    if let Some(binary) = env::var_os("TOLLGATE_BIN") {
+        return existing(PathBuf::from(binary), "TOLLGATE_BIN");
+    }
+    let running = env::current_exe().context("the path of this program")?;
+    let beside = running
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|dir| dir.join("tollgate"))
+        .find(|binary| binary.is_file());
+    existing(
+        beside.unwrap_or_else(|| target_dir().join("debug/tollgate")),
+        "the coordinator",
+    )
+}
+
+/// The filter as users load it.
+///
+/// # Errors
+/// When it has not been built.
+pub fn filter() -> Result<PathBuf> {
+    existing(target_dir().join("tollgate_filter.wasm"), "the filter")
+}
+
+/// A benchmark's baseline filter, by the name of its crate's library.
+///
+/// # Errors
+/// When it has not been built.
+pub fn baseline_filter(name: &str) -> Result<PathBuf> {
+    let file = target_dir()
+        .join("wasm32-wasip1/filter")
+        .join(name)
+        .with_extension("wasm");
+    existing(file, "the baseline filter")
+}
+
+fn existing(file: PathBuf, what: &str) -> Result<PathBuf> {
+    ensure!(
+        file.is_file(),
+        "{what} is not at {}: run `just build`",
+        file.display()
+    );
+    Ok(file)
+}
+
+fn answers(binary: &Path) -> bool {
+    Command::new(binary)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}

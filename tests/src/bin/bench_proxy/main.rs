@@ -1,0 +1,176 @@
+//! What a rate limiter costs in Envoy: CPU microseconds and throughput of one worker.
+//!
+//! One Envoy has a listener for each filter under test, so that all of them share the process, its
+//! one worker, its memory layout and its upstream connections. Slices of load go to one listener
+//! after another, in an order that changes from round to round, and each round's filters are
+//! compared with that round's listener without a filter. A few Envoys are used one after another,
+//! because a process keeps the luck of its layout for life. Nothing is refused.
+
+mod closed_loop;
+mod cores;
+mod rate_limit_service;
+mod table;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tollgate_tests::coordinator::Coordinator;
+use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::filter;
+use tollgate_tests::upstream::Upstream;
+
+use crate::closed_loop::ClosedLoop;
+use crate::rate_limit_service::RateLimitService;
+use crate::table::{Sample, Table};
+
+/// Envoy's cluster for its global limiter.
+const GLOBAL: &str = "global";
+/// The listener that everything is compared with.
+const BASE: &str = "no filter";
+/// The filter that sets the aim: what Tollgate adds is to be at most 1.1 times what it adds.
+const AIM: &str = "wasm, one header";
+
+/// Every tenant may have more than the whole load, and no more than a real limit would give.
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 10000}\n";
+
+/// CPU that Envoy spends on each request, with no filter and with several, in one run.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Envoys, one after another.
+    #[arg(long, default_value_t = 3)]
+    envoys: u32,
+    /// Rounds with each Envoy; a round is one slice for each filter.
+    #[arg(long, default_value_t = 8)]
+    rounds: usize,
+    /// Length of a slice.
+    #[arg(long, default_value_t = 1000)]
+    slice_ms: u64,
+    /// Connections that send one request after another.
+    #[arg(long, default_value_t = 16)]
+    connections: usize,
+    /// Tenants that the requests go round.
+    #[arg(long, default_value_t = 100)]
+    tenants: usize,
+    /// Leaves Tollgate itself out: only the baselines.
+    #[arg(long)]
+    baselines_only: bool,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let runtime = cores::load_runtime()?;
+    let mut table = Table::new(BASE, AIM);
+    for generation in 1..=options.envoys {
+        let dir = TempDir::new()?;
+        let result = measure(&runtime, dir.path(), &options, &mut table);
+        result.with_context(|| format!("with Envoy {generation} of {}", options.envoys))?;
+        eprintln!("Envoy {generation} of {} is measured", options.envoys);
+    }
+    table.print()
+}
+
+/// One Envoy's rounds.
+fn measure(runtime: &Runtime, dir: &Path, options: &Options, table: &mut Table) -> Result<()> {
+    let slice = Duration::from_millis(options.slice_ms);
+    let fleet = cores::beside_load(|| runtime.block_on(Fleet::start(dir, options)))?;
+    for name in fleet.names() {
+        runtime.block_on(fleet.slice(&name, options, slice))?; // warm-up, not counted
+    }
+    for round in 0..options.rounds {
+        let mut names = fleet.names();
+        let first = round % names.len();
+        names.rotate_left(first);
+        let mut samples = Vec::new();
+        for name in names {
+            let sample = runtime.block_on(fleet.slice(&name, options, slice))?;
+            samples.push((name, sample));
+        }
+        table.add_round(samples);
+    }
+    Ok(())
+}
+
+/// The Envoy under test and what it needs.
+struct Fleet {
+    envoy: Envoy,
+    listeners: Vec<String>,
+    _coordinator: Option<Coordinator>,
+    _global: RateLimitService,
+    _upstream: Upstream,
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    async fn start(dir: &Path, options: &Options) -> Result<Self> {
+        let upstream = Upstream::start().await?;
+        let global = RateLimitService::start().await?;
+        let coordinator = match options.baselines_only {
+            true => None,
+            false => Some(Coordinator::start(dir, LIMITS).await?),
+        };
+        let mut spec = Spec::new("envoy", 1, upstream.address(), Vec::new());
+        spec.coordinator = coordinator.as_ref().map(Coordinator::grpc);
+        spec.clusters = vec![(GLOBAL.to_owned(), global.address())];
+        spec.listeners = listeners(coordinator.is_some())?;
+        let envoy = Envoy::start(dir, &spec).await?;
+        let listeners = spec.listeners.into_iter().map(|(name, _)| name).collect();
+        Ok(Self {
+            envoy,
+            listeners,
+            _coordinator: coordinator,
+            _global: global,
+            _upstream: upstream,
+        })
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.listeners.clone()
+    }
+
+    async fn slice(&self, name: &str, options: &Options, slice: Duration) -> Result<Sample> {
+        let to: SocketAddr = self
+            .envoy
+            .listener(name)
+            .context("a listener that was started")?;
+        let load = ClosedLoop::open(to, options.connections, options.tenants).await?;
+        let before = self.envoy.process.cpu()?;
+        let (requests, took) = load
+            .run(slice)
+            .await
+            .with_context(|| format!("through {name}"))?;
+        let cpu = self.envoy.process.cpu()?.saturating_sub(before);
+        Ok(Sample {
+            requests,
+            took,
+            cpu,
+        })
+    }
+}
+
+/// The listeners: each filter under test in front of the same upstream.
+fn listeners(with_tollgate: bool) -> Result<Vec<(String, Vec<Value>)>> {
+    let mut listeners = vec![
+        (BASE, vec![]),
+        ("wasm, empty", vec![filter::baseline("bench_empty_filter")?]),
+        (AIM, vec![filter::baseline("bench_header_filter")?]),
+        ("local_ratelimit", vec![filter::local_rate_limit()]),
+        ("global ratelimit", vec![filter::global_rate_limit(GLOBAL)]),
+    ];
+    if with_tollgate {
+        listeners.push((
+            "tollgate",
+            vec![filter::tollgate(&filter::by_tenant(&json!({})))?],
+        ));
+    }
+    Ok(listeners
+        .into_iter()
+        .map(|(name, filters)| (name.to_owned(), filters))
+        .collect())
+}

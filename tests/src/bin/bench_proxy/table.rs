@@ -1,0 +1,198 @@
+//! The samples of all rounds, and the table that sums them up.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+/// What one slice of load cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) requests: u64,
+    pub(crate) took: Duration,
+    pub(crate) cpu: Duration,
+}
+
+/// Samples by filter, one of each filter a round.
+#[derive(Debug)]
+pub(crate) struct Table {
+    base: &'static str,
+    aim: &'static str,
+    rounds: Vec<Vec<(String, Sample)>>,
+}
+
+/// The figures of one filter: medians over the rounds.
+#[derive(Debug)]
+struct Row {
+    name: String,
+    cpu_us: f64,
+    added_us: f64,
+    /// The middle half of the rounds' differences.
+    spread_us: (f64, f64),
+    per_second: f64,
+}
+
+// === impl Sample ===
+
+impl Sample {
+    fn cpu_us(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.requests as f64
+    }
+
+    fn per_second(&self) -> f64 {
+        self.requests as f64 / self.took.as_secs_f64()
+    }
+}
+
+// === impl Table ===
+
+impl Table {
+    pub(crate) fn new(base: &'static str, aim: &'static str) -> Self {
+        Self {
+            base,
+            aim,
+            rounds: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add_round(&mut self, samples: Vec<(String, Sample)>) {
+        self.rounds.push(samples);
+    }
+
+    /// Prints the table, then everything again as one line of JSON.
+    pub(crate) fn print(&self) -> Result<()> {
+        let rows = self.rows()?;
+        let aim = rows
+            .iter()
+            .find(|row| row.name == self.aim)
+            .context("the aim was measured")?;
+        let mut out = io::stdout().lock();
+        let heads = [
+            "filter",
+            "CPU µs/request",
+            "added µs",
+            "middle half",
+            "× aim",
+            "requests/s",
+        ];
+        writeln!(
+            out,
+            "{:<18} {:>14} {:>10} {:>15} {:>7} {:>11}",
+            heads[0], heads[1], heads[2], heads[3], heads[4], heads[5]
+        )?;
+        for row in &rows {
+            let (low, high) = row.spread_us;
+            writeln!(
+                out,
+                "{:<18} {:>14.2} {:>10.2} {:>15} {:>7.2} {:>11.0}",
+                row.name,
+                row.cpu_us,
+                row.added_us,
+                format!("{low:.2} to {high:.2}"),
+                row.added_us / aim.added_us,
+                row.per_second,
+            )?;
+        }
+        writeln!(
+            out,
+            "medians of {} rounds; aim: {}",
+            self.rounds.len(),
+            self.aim
+        )?;
+        let all: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                json!({"filter": row.name, "cpu_us": row.cpu_us, "added_us": row.added_us,
+                       "added_to_aim": row.added_us / aim.added_us,
+                       "requests_per_second": row.per_second})
+            })
+            .collect();
+        writeln!(
+            out,
+            "{}",
+            json!({"bench": "proxy", "rounds": self.rounds.len(), "filters": all})
+        )?;
+        Ok(())
+    }
+
+    fn rows(&self) -> Result<Vec<Row>> {
+        let first = self.rounds.iter().min_by_key(|round| {
+            round
+                .iter()
+                .position(|(name, _)| name == self.base)
+                .unwrap_or(usize::MAX)
+        });
+        let names = first
+            .context("no round was measured")?
+            .iter()
+            .map(|(name, _)| name);
+        names.map(|name| self.row(name)).collect()
+    }
+
+    fn row(&self, name: &str) -> Result<Row> {
+        let mut cpu_us = Vec::new();
+        let mut added_us = Vec::new();
+        let mut per_second = Vec::new();
+        for round in &self.rounds {
+            let of = |wanted: &str| {
+                let found = round.iter().find(|(name, _)| name == wanted);
+                found
+                    .map(|(_, sample)| *sample)
+                    .context("a round has every filter")
+            };
+            let sample = of(name)?;
+            cpu_us.push(sample.cpu_us());
+            added_us.push(sample.cpu_us() - of(self.base)?.cpu_us());
+            per_second.push(sample.per_second());
+        }
+        Ok(Row {
+            name: name.to_owned(),
+            cpu_us: quantile(&mut cpu_us, 0.5),
+            added_us: quantile(&mut added_us, 0.5),
+            spread_us: (quantile(&mut added_us, 0.25), quantile(&mut added_us, 0.75)),
+            per_second: quantile(&mut per_second, 0.5),
+        })
+    }
+}
+
+/// The value at `part` of the sorted values; between two of them, the mean of both.
+fn quantile(values: &mut [f64], part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let place = part * (values.len() - 1) as f64;
+    f64::midpoint(
+        values[place.floor() as usize],
+        values[place.ceil() as usize],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_within_the_values() {
+        assert_eq!(quantile(&mut [3.0, 1.0, 2.0], 0.5), 2.0);
+        assert_eq!(quantile(&mut [4.0, 1.0], 0.5), 2.5);
+        assert_eq!(quantile(&mut [5.0], 0.25), 5.0);
+    }
+
+    #[test]
+    fn what_is_added_is_compared_within_a_round() {
+        let sample = |micros| Sample {
+            requests: 1000,
+            took: Duration::from_secs(1),
+            cpu: Duration::from_millis(micros),
+        };
+        let mut table = Table::new("base", "aim");
+        for noise in [0, 10, 30] {
+            table.add_round(vec![
+                ("base".to_owned(), sample(20 + noise)),
+                ("aim".to_owned(), sample(22 + noise)),
+            ]);
+        }
+        let rows = table.rows().unwrap();
+        assert!((rows[1].added_us - 2.0).abs() < 1e-9, "{rows:?}");
+        assert!((rows[1].cpu_us - 32.0).abs() < 1e-9, "{rows:?}");
+    }
+}

@@ -1,0 +1,119 @@
+//! A real coordinator: the `tollgate` binary.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::connection::get_once;
+use crate::process::Process;
+use crate::{artifact, wait};
+
+/// How long a start may take.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A running coordinator.
+#[derive(Debug)]
+pub struct Coordinator {
+    /// The process, to freeze or kill it.
+    pub process: Process,
+    dir: PathBuf,
+    limits: String,
+    starts: u32,
+    grpc: SocketAddr,
+    http: SocketAddr,
+}
+
+// === impl Coordinator ===
+
+impl Coordinator {
+    /// Starts a coordinator with `limits`, the YAML of that name, as the first of a new fleet: no
+    /// Envoy can hold a lease yet, so there is nothing to learn.
+    ///
+    /// # Errors
+    /// When the binary is missing, or ends or does not serve in time.
+    pub async fn start(dir: &Path, limits: &str) -> Result<Self> {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (process, grpc, http) = serve(dir, 0, limits, (any, any), &["--skip-learning"]).await?;
+        Ok(Self {
+            process,
+            dir: dir.to_owned(),
+            limits: limits.to_owned(),
+            starts: 1,
+            grpc,
+            http,
+        })
+    }
+
+    /// Starts it again on the same ports, after it was killed; it begins in learning mode.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn restart(&mut self) -> Result<()> {
+        let ports = (self.grpc, self.http);
+        let (process, ..) = serve(&self.dir, self.starts, &self.limits, ports, &[]).await?;
+        self.process = process;
+        self.starts += 1;
+        Ok(())
+    }
+
+    /// The address that Envoys ask.
+    pub fn grpc(&self) -> SocketAddr {
+        self.grpc
+    }
+
+    /// The books of one scope: `GET /v1/scopes/{id}`; nothing when the scope is unknown.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer.
+    pub async fn scope(&self, id: &str) -> Result<Option<Value>> {
+        let answer = get_once(self.http, &format!("/v1/scopes/{id}"), &[]).await?;
+        if answer.status == 404 {
+            return Ok(None);
+        }
+        ensure!(
+            answer.status == 200,
+            "the coordinator answers {}: {}",
+            answer.status,
+            answer.body
+        );
+        Ok(Some(serde_json::from_str(&answer.body)?))
+    }
+}
+
+async fn serve(
+    dir: &Path,
+    start: u32,
+    limits: &str,
+    (grpc, http): (SocketAddr, SocketAddr),
+    flags: &[&str],
+) -> Result<(Process, SocketAddr, SocketAddr)> {
+    let name = format!("coordinator-{start}");
+    let config = dir.join(format!("{name}.yaml"));
+    fs::write(
+        &config,
+        format!("listen: {{grpc: \"{grpc}\", http: \"{http}\"}}\n{limits}"),
+    )?;
+    let mut command = Command::new(artifact::coordinator()?);
+    command.args(["serve", "--config"]).arg(&config).args(flags);
+    let mut process = Process::start(dir, &name, &mut command)?;
+    let (grpc, http) = wait::until("the coordinator to serve", START_LIMIT, async || {
+        process.check_running()?;
+        ready_line(&process.log()).context("it has not said that it is ready")
+    })
+    .await?;
+    Ok((process, grpc, http))
+}
+
+/// The addresses in `tollgate ready grpc=<addr> http=<addr>`.
+fn ready_line(log: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let line = log
+        .lines()
+        .find_map(|line| line.strip_prefix("tollgate ready grpc="))?;
+    let (grpc, http) = line.split_once(" http=")?;
+    Some((grpc.parse().ok()?, http.trim().parse().ok()?))
+}

@@ -1,0 +1,331 @@
+//! A real Envoy with a generated configuration.
+//!
+//! Its listeners come from a file that is swapped to change the configuration of a running Envoy,
+//! as a control plane would. Ports are chosen by the kernel and read back from the admin address,
+//! so any number of Envoys run side by side.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::connection::get_once;
+use crate::filter::{COORDINATOR, UPSTREAM};
+use crate::process::Process;
+use crate::{artifact, wait};
+
+/// How long a start or a change of configuration may take. Compiling the filter's code on a busy
+/// machine takes most of it.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long connections of a replaced configuration may live on.
+const DRAIN_SECONDS: &str = "2";
+
+/// What an Envoy is started with.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Node id, and the name of its log.
+    pub name: String,
+    /// Number of worker threads.
+    pub workers: u32,
+    /// Where every request goes that the filters let pass.
+    pub upstream: SocketAddr,
+    /// The coordinator that the Tollgate filter asks; its gRPC address.
+    pub coordinator: Option<SocketAddr>,
+    /// Further gRPC clusters by name.
+    pub clusters: Vec<(String, SocketAddr)>,
+    /// Listeners by name, each with its HTTP filters before the router.
+    pub listeners: Vec<(String, Vec<Value>)>,
+}
+
+/// A running Envoy.
+#[derive(Debug)]
+pub struct Envoy {
+    /// The process, to freeze, kill or measure it.
+    pub process: Process,
+    admin: SocketAddr,
+    listeners: BTreeMap<String, SocketAddr>,
+    listeners_file: PathBuf,
+    version: u64,
+}
+
+// === impl Spec ===
+
+impl Spec {
+    /// An Envoy with one listener, called `main`.
+    pub fn new(name: &str, workers: u32, upstream: SocketAddr, filters: Vec<Value>) -> Self {
+        Self {
+            name: name.to_owned(),
+            workers,
+            upstream,
+            coordinator: None,
+            clusters: Vec::new(),
+            listeners: vec![("main".to_owned(), filters)],
+        }
+    }
+
+    /// The same, with a coordinator to ask.
+    #[must_use]
+    pub fn asking(mut self, coordinator: SocketAddr) -> Self {
+        self.coordinator = Some(coordinator);
+        self
+    }
+
+    fn bootstrap(&self, listeners_file: &Path) -> Value {
+        let mut clusters = vec![cluster(UPSTREAM, self.upstream)];
+        if let Some(coordinator) = self.coordinator {
+            clusters.push(grpc_cluster(COORDINATOR, coordinator));
+        }
+        clusters.extend(
+            self.clusters
+                .iter()
+                .map(|(name, to)| grpc_cluster(name, *to)),
+        );
+        json!({
+            "node": {"id": self.name, "cluster": "tollgate-tests"},
+            "admin": {"address": socket_address(SocketAddr::from(([127, 0, 0, 1], 0)))},
+            "static_resources": {"clusters": clusters},
+            "dynamic_resources": {
+                "lds_config": {"path_config_source": {"path": listeners_file}},
+            },
+        })
+    }
+}
+
+// === impl Envoy ===
+
+impl Envoy {
+    /// Starts an Envoy with its files in `dir` and waits until it serves.
+    ///
+    /// # Errors
+    /// When there is no Envoy, or when it ends or does not serve in time.
+    pub async fn start(dir: &Path, spec: &Spec) -> Result<Self> {
+        let file = |suffix: &str| dir.join(format!("{}.{suffix}", spec.name));
+        let listeners_file = file("listeners.json");
+        let bootstrap_file = file("bootstrap.json");
+        let admin_file = file("admin");
+        let _ = fs::remove_file(&admin_file);
+        swap_in(&listeners_file, &discovery(0, &spec.listeners))?;
+        fs::write(&bootstrap_file, spec.bootstrap(&listeners_file).to_string())?;
+        let mut command = Command::new(artifact::envoy()?);
+        command
+            .arg("--config-path")
+            .arg(&bootstrap_file)
+            .arg("--admin-address-path")
+            .arg(&admin_file)
+            .args(["--concurrency", &spec.workers.to_string()])
+            .args(["--drain-time-s", DRAIN_SECONDS])
+            .args(["--disable-hot-restart", "--log-level", "info"]);
+        let mut process = Process::start(dir, &spec.name, &mut command)?;
+        let what = format!("{} to serve", spec.name);
+        let (admin, listeners) = wait::until(&what, START_LIMIT, async || {
+            process.check_running()?;
+            let admin = fs::read_to_string(&admin_file)?.parse()?;
+            Ok((admin, serving(admin, &spec.listeners).await?))
+        })
+        .await?;
+        Ok(Self {
+            process,
+            admin,
+            listeners,
+            listeners_file,
+            version: 0,
+        })
+    }
+
+    /// The address of the listener `main`, or of the only one.
+    ///
+    /// # Panics
+    /// When there is no listener; a started Envoy has one.
+    pub fn address(&self) -> SocketAddr {
+        *self
+            .listeners
+            .get("main")
+            .or_else(|| self.listeners.values().next())
+            .expect("a started Envoy has a listener")
+    }
+
+    /// The address of a listener by name.
+    pub fn listener(&self, name: &str) -> Option<SocketAddr> {
+        self.listeners.get(name).copied()
+    }
+
+    /// Swaps the configuration of the listeners and waits until Envoy has taken or refused it.
+    /// Gives whether it was taken.
+    ///
+    /// # Errors
+    /// When Envoy does not look at it in time.
+    pub async fn configure(&mut self, listeners: &[(String, Vec<Value>)]) -> Result<bool> {
+        let taken = self.stat("listener_manager.lds.update_success").await?;
+        let refused = self.stat("listener_manager.lds.update_rejected").await?;
+        self.version += 1;
+        swap_in(&self.listeners_file, &discovery(self.version, listeners))?;
+        wait::until("a new configuration", START_LIMIT, async || {
+            self.process.check_running()?;
+            if get_stat(self.admin, "listener_manager.lds.update_rejected").await? > refused {
+                return Ok(false);
+            }
+            let now = get_stat(self.admin, "listener_manager.lds.update_success").await?;
+            ensure!(now > taken, "neither taken nor refused");
+            let warming = get_stat(self.admin, "listener_manager.total_listeners_warming").await?;
+            ensure!(warming == 0, "still warming");
+            Ok(true)
+        })
+        .await
+    }
+
+    /// One counter or gauge by its full name; zero when Envoy does not know it (yet).
+    ///
+    /// # Errors
+    /// When the admin address does not answer.
+    pub async fn stat(&self, name: &str) -> Result<u64> {
+        get_stat(self.admin, name).await
+    }
+
+    /// All counters and gauges whose name contains `part`.
+    ///
+    /// # Errors
+    /// When the admin address does not answer.
+    pub async fn stats(&self, part: &str) -> Result<BTreeMap<String, u64>> {
+        get_stats(self.admin, part).await
+    }
+
+    /// Bytes that all wasm VMs of this Envoy hold as linear memory.
+    ///
+    /// # Errors
+    /// When the admin address does not answer.
+    pub async fn wasm_memory_bytes(&self) -> Result<u64> {
+        Ok(self.stats("vm_memory_size").await?.into_values().sum())
+    }
+}
+
+async fn serving(
+    admin: SocketAddr,
+    wanted: &[(String, Vec<Value>)],
+) -> Result<BTreeMap<String, SocketAddr>> {
+    let ready = get_once(admin, "/ready", &[]).await?;
+    ensure!(ready.status == 200, "not ready: {}", ready.body.trim());
+    let answer = get_once(admin, "/listeners?format=json", &[]).await?;
+    let known: Value = serde_json::from_str(&answer.body)?;
+    let mut listeners = BTreeMap::new();
+    for status in known["listener_statuses"].as_array().into_iter().flatten() {
+        let name = status["name"]
+            .as_str()
+            .context("a listener without a name")?;
+        let address = &status["local_address"]["socket_address"];
+        let port = address["port_value"]
+            .as_u64()
+            .context("a listener without a port")?;
+        listeners.insert(
+            name.to_owned(),
+            SocketAddr::from(([127, 0, 0, 1], port.try_into()?)),
+        );
+    }
+    for (name, _) in wanted {
+        ensure!(
+            listeners.contains_key(name),
+            "listener {name} is not there (yet)"
+        );
+    }
+    Ok(listeners)
+}
+
+async fn get_stat(admin: SocketAddr, name: &str) -> Result<u64> {
+    Ok(get_stats(admin, name)
+        .await?
+        .get(name)
+        .copied()
+        .unwrap_or(0))
+}
+
+async fn get_stats(admin: SocketAddr, part: &str) -> Result<BTreeMap<String, u64>> {
+    let path = format!("/stats?format=json&filter={}", part.replace('.', "%5C."));
+    let answer = get_once(admin, &path, &[]).await?;
+    ensure!(
+        answer.status == 200,
+        "admin answers {}: {}",
+        answer.status,
+        answer.body
+    );
+    let all: Value = serde_json::from_str(&answer.body)?;
+    let values = all["stats"].as_array().into_iter().flatten();
+    Ok(values
+        .filter_map(|stat| Some((stat["name"].as_str()?.to_owned(), stat["value"].as_u64()?)))
+        .collect())
+}
+
+/// Envoy notices a file that is moved over the old one, and never sees half of it.
+fn swap_in(file: &Path, content: &Value) -> Result<()> {
+    let new = file.with_extension("new");
+    fs::write(&new, content.to_string())?;
+    fs::rename(&new, file).with_context(|| format!("moving {}", file.display()))
+}
+
+fn discovery(version: u64, listeners: &[(String, Vec<Value>)]) -> Value {
+    let resources: Vec<Value> = listeners
+        .iter()
+        .map(|(name, filters)| listener(name, filters))
+        .collect();
+    json!({"version_info": version.to_string(), "resources": resources})
+}
+
+fn listener(name: &str, filters: &[Value]) -> Value {
+    let mut filters = filters.to_vec();
+    filters.push(json!({
+        "name": "envoy.filters.http.router",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
+        },
+    }));
+    let connection_manager = json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.network\
+                  .http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": name,
+        "route_config": {"virtual_hosts": [{
+            "name": "all",
+            "domains": ["*"],
+            "routes": [{"match": {"prefix": "/"}, "route": {"cluster": UPSTREAM}}],
+        }]},
+        "http_filters": filters,
+    });
+    json!({
+        "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
+        "name": name,
+        "address": socket_address(SocketAddr::from(([127, 0, 0, 1], 0))),
+        "filter_chains": [{"filters": [{
+            "name": "envoy.filters.network.http_connection_manager",
+            "typed_config": connection_manager,
+        }]}],
+    })
+}
+
+fn cluster(name: &str, to: SocketAddr) -> Value {
+    json!({
+        "name": name,
+        "type": "STATIC",
+        "connect_timeout": "1s",
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket_address(to)}}]}],
+        },
+    })
+}
+
+fn grpc_cluster(name: &str, to: SocketAddr) -> Value {
+    let mut cluster = cluster(name, to);
+    cluster["typed_extension_protocol_options"] = json!({
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+            "explicit_http_config": {"http2_protocol_options": {}},
+        },
+    });
+    cluster
+}
+
+fn socket_address(address: SocketAddr) -> Value {
+    json!({"socket_address": {"address": address.ip(), "port_value": address.port()}})
+}

@@ -1,0 +1,123 @@
+//! HTTP filters as Envoy configures them: Tollgate, the baselines and Envoy's own limiters.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::artifact;
+
+/// Name of the upstream cluster that every route goes to.
+pub const UPSTREAM: &str = "upstream";
+/// Name of the cluster that the Tollgate filter asks.
+pub const COORDINATOR: &str = "tollgate";
+/// The request header that names the tenant.
+pub const TENANT_HEADER: &str = "x-tenant";
+
+/// The Tollgate filter with `plugin` as its JSON configuration.
+///
+/// # Errors
+/// When the filter has not been built.
+pub fn tollgate(plugin: &Value) -> Result<Value> {
+    let file = artifact::filter()?;
+    Ok(wasm(
+        "tollgate",
+        &file.to_string_lossy(),
+        &plugin.to_string(),
+    ))
+}
+
+/// The smallest plugin configuration: scopes `tenant/<x-tenant>`, with what the test adds.
+pub fn by_tenant(more: &Value) -> Value {
+    let mut plugin = json!({
+        "coordinator": COORDINATOR,
+        "scopes": [{"name": "tenant", "key": {"header": TENANT_HEADER}}],
+    });
+    if let (Some(plugin), Some(more)) = (plugin.as_object_mut(), more.as_object()) {
+        plugin.extend(more.clone());
+    }
+    plugin
+}
+
+/// A rule for scopes `tenant/<x-tenant>` with a safe capacity for each process.
+pub fn tenant_rule(safe_capacity: f64) -> Value {
+    json!({
+        "name": "tenant",
+        "key": {"header": TENANT_HEADER},
+        "safe_capacity": safe_capacity,
+    })
+}
+
+/// A benchmark's baseline filter, by the name of its crate's library.
+///
+/// # Errors
+/// When the filter has not been built.
+pub fn baseline(library: &str) -> Result<Value> {
+    let file = artifact::baseline_filter(library)?;
+    Ok(wasm(library, &file.to_string_lossy(), ""))
+}
+
+/// Envoy's local limiter with a bucket for each tenant that never runs dry.
+pub fn local_rate_limit() -> Value {
+    let plenty = json!({"max_tokens": 4_000_000_000_u32, "tokens_per_fill": 4_000_000_000_u32,
+                        "fill_interval": "1s"});
+    let always = json!({"default_value": {"numerator": 100, "denominator": "HUNDRED"}});
+    json!({
+        "name": "envoy.filters.http.local_ratelimit",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
+            "stat_prefix": "local",
+            "token_bucket": plenty,
+            "filter_enabled": always,
+            "filter_enforced": always,
+            "max_dynamic_descriptors": 10_000,
+            "descriptors": [{"entries": [{"key": "tenant"}], "token_bucket": plenty}],
+            "rate_limits": [tenant_descriptor()],
+        },
+    })
+}
+
+/// Envoy's global limiter, which asks the service in `cluster` about every request.
+pub fn global_rate_limit(cluster: &str) -> Value {
+    json!({
+        "name": "envoy.filters.http.ratelimit",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
+            "domain": "tollgate",
+            "timeout": "1s",
+            "failure_mode_deny": true,
+            "rate_limit_service": {
+                "transport_api_version": "V3",
+                "grpc_service": {"envoy_grpc": {"cluster_name": cluster}},
+            },
+            "rate_limits": [tenant_descriptor()],
+        },
+    })
+}
+
+fn tenant_descriptor() -> Value {
+    json!({"actions": [{
+        "request_headers": {"header_name": TENANT_HEADER, "descriptor_key": "tenant"},
+    }]})
+}
+
+/// A wasm filter. Its `vm_id` is its name, so it has shared data of its own.
+fn wasm(name: &str, file: &str, configuration: &str) -> Value {
+    json!({
+        "name": format!("envoy.filters.http.wasm.{name}"),
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+            "config": {
+                "name": name,
+                "failure_policy": "FAIL_RELOAD",
+                "vm_config": {
+                    "vm_id": name,
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": {"local": {"filename": file}},
+                },
+                "configuration": {
+                    "@type": "type.googleapis.com/google.protobuf.StringValue",
+                    "value": configuration,
+                },
+            },
+        },
+    })
+}

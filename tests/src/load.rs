@@ -1,0 +1,222 @@
+//! Open-loop load: requests fall due at a rate, whatever became of those before.
+//!
+//! A closed loop would slow down with the answers and hide what it should show. Here one pacer
+//! makes requests due every few milliseconds, and each flow's connections take them in turn; what
+//! cannot be sent at once stays due and shows in the record as waiting.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+
+use crate::connection::{Connection, get};
+use crate::filter::TENANT_HEADER;
+use crate::record::{Outcome, Record};
+
+/// How often requests fall due.
+const PACE: Duration = Duration::from_millis(2);
+/// Connections of a flow: enough to keep every worker of an Envoy busy, and for requests that the
+/// filter makes wait.
+const CONNECTIONS: usize = 32;
+/// After this time without an answer a request has failed.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// Pause after a failure, so that an Envoy that is away is not flooded with connections.
+const FAILURE_PAUSE: Duration = Duration::from_millis(50);
+
+/// The requests of one tenant to one Envoy.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Where the requests go.
+    pub to: SocketAddr,
+    /// Whose requests they are.
+    pub tenant: String,
+    /// Requests per second.
+    pub rate: f64,
+}
+
+/// Running load.
+#[derive(Debug)]
+pub struct Load {
+    started: Instant,
+    flows: Vec<Arc<Running>>,
+    tasks: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Running {
+    to: SocketAddr,
+    request: Vec<u8>,
+    due: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    rate: f64,
+    record: Record,
+}
+
+// === impl Flow ===
+
+impl Flow {
+    /// A tenant's requests to an Envoy.
+    pub fn new(to: SocketAddr, tenant: &str, rate: f64) -> Self {
+        Self {
+            to,
+            tenant: tenant.to_owned(),
+            rate,
+        }
+    }
+}
+
+// === impl Load ===
+
+impl Load {
+    /// Starts offering `flows`.
+    pub fn start(flows: impl IntoIterator<Item = Flow>) -> Self {
+        let started = Instant::now();
+        let flows: Vec<_> = flows
+            .into_iter()
+            .map(|flow| Arc::new(Running::new(flow)))
+            .collect();
+        let mut tasks = JoinSet::new();
+        for flow in &flows {
+            for _ in 0..CONNECTIONS {
+                tasks.spawn(send(flow.clone(), started));
+            }
+        }
+        tasks.spawn(pace(flows.clone(), started));
+        Self {
+            started,
+            flows,
+            tasks,
+        }
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Lets the load run until `since` its start.
+    pub async fn run_until(&self, since: Duration) {
+        tokio::time::sleep_until(self.started + since).await;
+    }
+
+    /// Changes the rate of a flow, by its place in the list.
+    pub fn set_rate(&self, flow: usize, rate: f64) {
+        self.flows[flow].state().rate = rate;
+    }
+
+    /// What a flow has met so far, by its place in the list.
+    pub fn record(&self, flow: usize) -> Record {
+        self.flows[flow].state().record.clone()
+    }
+
+    /// Stops offering, waits for the answers that are still out, and gives each flow's record.
+    ///
+    /// # Errors
+    /// When answers stay out although every request has a time limit.
+    pub async fn stop(mut self) -> Result<Vec<Record>> {
+        for flow in &self.flows {
+            flow.due.close();
+        }
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        ensure!(
+            timeout(2 * ANSWER_LIMIT, all).await.is_ok(),
+            "load does not come to an end"
+        );
+        Ok(self
+            .flows
+            .iter()
+            .map(|flow| flow.state().record.clone())
+            .collect())
+    }
+}
+
+/// The sum of several records of one load.
+pub fn sum<'a>(records: impl IntoIterator<Item = &'a Record>) -> Record {
+    let mut sum = Record::default();
+    for record in records {
+        sum.merge(record);
+    }
+    sum
+}
+
+// === impl Running ===
+
+impl Running {
+    fn new(flow: Flow) -> Self {
+        Self {
+            to: flow.to,
+            request: get("/", &[(TENANT_HEADER, &flow.tenant)]),
+            due: Semaphore::new(0),
+            state: Mutex::new(State {
+                rate: flow.rate,
+                record: Record::default(),
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes requests due until the load stops.
+async fn pace(flows: Vec<Arc<Running>>, started: Instant) {
+    let mut ticks = interval(PACE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut owed = vec![0.0; flows.len()];
+    let mut last = started;
+    while flows.iter().all(|flow| !flow.due.is_closed()) {
+        let now = ticks.tick().await;
+        let passed = now.saturating_duration_since(last).as_secs_f64();
+        last = now;
+        for (flow, owed) in flows.iter().zip(&mut owed) {
+            let mut state = flow.state();
+            *owed += state.rate * passed;
+            let whole = owed.floor();
+            *owed -= whole;
+            let whole = whole as u64;
+            state
+                .record
+                .add_offered(now.saturating_duration_since(started), whole);
+            drop(state);
+            flow.due.add_permits(usize::try_from(whole).unwrap_or(0));
+        }
+    }
+}
+
+/// One connection of a flow: takes what is due, one request at a time.
+async fn send(flow: Arc<Running>, started: Instant) {
+    let mut kept: Option<Connection> = None;
+    while let Ok(permit) = flow.due.acquire().await {
+        permit.forget();
+        let outcome = match timeout(ANSWER_LIMIT, one(&flow, &mut kept)).await {
+            Ok(Ok(status)) => Outcome::of_status(status),
+            Ok(Err(_)) | Err(_) => Outcome::Failed,
+        };
+        flow.state().record.add(started.elapsed(), outcome);
+        if outcome == Outcome::Failed {
+            kept = None;
+            sleep(FAILURE_PAUSE).await;
+        }
+    }
+}
+
+async fn one(flow: &Running, kept: &mut Option<Connection>) -> Result<u16> {
+    let mut connection = match kept.take() {
+        Some(connection) => connection,
+        None => Connection::open(flow.to).await?,
+    };
+    let status = connection.status_of(&flow.request).await?;
+    if connection.is_reusable() {
+        *kept = Some(connection);
+    }
+    Ok(status)
+}

@@ -1,0 +1,134 @@
+//! A child process that keeps its log and ends when it is dropped.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Lines of a log that a failing test prints.
+const TAIL_LINES: usize = 40;
+
+/// A running child process.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+// === impl Process ===
+
+impl Process {
+    /// Starts `command` with its output in `<dir>/<name>.log`.
+    ///
+    /// # Errors
+    /// When the log cannot be written or the program cannot be started.
+    pub fn start(dir: &Path, name: &str, command: &mut Command) -> Result<Self> {
+        let log = dir.join(format!("{name}.log"));
+        let out = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .with_context(|| format!("starting {}", command.get_program().display()))?;
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log,
+        })
+    }
+
+    /// All that the process has written so far.
+    pub fn log(&self) -> String {
+        fs::read(&self.log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// # Errors
+    /// When the process has ended, with the end of its log.
+    pub fn check_running(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended with {status}:\n{}", self.name, self.tail()),
+        }
+    }
+
+    /// Stops the process where it is, as a machine that hangs would; it keeps its connections.
+    ///
+    /// # Errors
+    /// When the process has gone.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a frozen process go on.
+    ///
+    /// # Errors
+    /// When the process has gone.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Kills the process without a chance to clean up, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// CPU time, user and system together, that the live threads of the process have used so far.
+    ///
+    /// From the scheduler's own account, in nanoseconds; the clock ticks of `/proc/<pid>/stat` are
+    /// too coarse to compare a few microseconds a request over slices of a second.
+    ///
+    /// # Errors
+    /// When the process has gone, or the kernel keeps no such account.
+    pub fn cpu(&self) -> Result<Duration> {
+        let mut sum = Duration::ZERO;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let account = fs::read_to_string(thread?.path().join("schedstat"))?;
+            let nanos = account
+                .split_whitespace()
+                .next()
+                .context("an empty schedstat")?;
+            sum += Duration::from_nanos(nanos.parse()?);
+        }
+        Ok(sum)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.context("an id of a process")?, signal)
+            .with_context(|| format!("signalling {}", self.name))
+    }
+
+    fn tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+/// Kills the process; a test that fails gets the end of its log printed.
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.kill();
+        if thread::panicking() {
+            eprintln!(
+                "--- end of the log of {} ({})\n{}",
+                self.name,
+                self.log.display(),
+                self.tail()
+            );
+        }
+    }
+}
