@@ -21,6 +21,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod bucket;
+pub mod client;
 pub mod lease;
 pub mod limit;
+pub mod node;
+pub mod resource;
+pub mod share;
+pub mod slab;
 pub mod units;

@@ -1,0 +1,50 @@
+//! How long to wait after calls that failed.
+
+use core::time::Duration;
+
+const FIRST_MS: u64 = 100;
+/// Five doublings of [`FIRST_MS`]: 3.2 s, so that a coordinator that returns is found within
+/// seconds and a fleet of thousands does not knock it over again.
+const DOUBLINGS_MAX: u32 = 5;
+
+/// The wait after `failures` failures in a row: it doubles, and `seed` takes up to half of it off,
+/// so that clients that failed together do not return together.
+pub(super) fn backoff(failures: u8, seed: u64) -> Duration {
+    let doublings = u32::from(failures).saturating_sub(1).min(DOUBLINGS_MAX);
+    let whole_us = FIRST_MS
+        .saturating_mul(1000)
+        .checked_shl(doublings)
+        .unwrap_or(0);
+    let jitter_us = splitmix(seed).checked_rem(whole_us / 2).unwrap_or(0);
+    Duration::from_micros(whole_us.saturating_sub(jitter_us))
+}
+
+/// SplitMix64's finalizer: neighbouring seeds give unrelated numbers (Steele, Lea, Flood 2014).
+fn splitmix(seed: u64) -> u64 {
+    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_to_a_bound_and_differs_by_seed() {
+        for (failures, whole_ms) in [(0, 100), (1, 100), (2, 200), (6, 3200), (255, 3200)] {
+            for seed in 0..1000 {
+                let wait = backoff(failures, seed);
+                let whole = Duration::from_millis(whole_ms);
+                assert!(
+                    wait <= whole && wait > whole / 2,
+                    "{failures} {seed} {wait:?}"
+                );
+            }
+        }
+        let waits = (0..100).map(|seed| backoff(3, seed));
+        let distinct: std::collections::BTreeSet<_> = waits.collect();
+        assert!(distinct.len() > 90);
+    }
+}

@@ -1,0 +1,303 @@
+use super::*;
+use crate::lease::LeaseTerms;
+
+const WORKERS: u32 = 2;
+
+/// A holder on a clock that the test moves.
+struct Process {
+    holder: Holder,
+    policy: Policy,
+    now: Instant,
+}
+
+impl Process {
+    fn new() -> Self {
+        let now = Instant::from_nanos(1_000_000_000_000);
+        let policy = Policy::default();
+        Self {
+            holder: Holder::new(now, &policy),
+            policy,
+            now,
+        }
+    }
+
+    fn after(&mut self, ms: u64) -> &mut Self {
+        self.now = self.now.saturating_add(Duration::from_millis(ms));
+        self
+    }
+
+    fn attempt(&mut self, attempts: u64) -> Draw {
+        self.holder.count(self.now, attempts);
+        self.holder
+            .draw(self.now, &self.policy, Tokens::ONE, WORKERS)
+    }
+
+    fn count(&mut self, attempts: u64) -> bool {
+        self.holder.count(self.now, attempts)
+    }
+
+    fn fail(&mut self, sequence: u64) {
+        self.holder.handle_failure(self.now, sequence, 0);
+    }
+
+    fn todo(&mut self) -> Todo {
+        self.holder.ask(self.now, &self.policy)
+    }
+
+    fn ask(&mut self) -> Ask {
+        match self.todo() {
+            Todo::Refresh(ask) => ask,
+            todo => panic!("{todo:?}"),
+        }
+    }
+
+    fn answer(&mut self, sequence: u64, epoch: u64, answer: &Answer) -> bool {
+        self.holder
+            .handle_answer(self.now, &self.policy, sequence, Epoch(epoch), answer)
+    }
+
+    /// Attempts, asks and gets `gets` after 2 ms.
+    fn leased(gets: u64) -> Self {
+        let mut process = Self::new();
+        process.attempt(1);
+        let ask = process.ask();
+        assert!(process.after(2).answer(ask.sequence, 1, &answer(gets)));
+        process
+    }
+
+    /// How many of `tries` draws pass now, one token each.
+    fn passes(&mut self, tries: usize) -> usize {
+        let need = Tokens::ONE;
+        let mut left = 0;
+        let mut passed = 0;
+        for _ in 0..tries {
+            if left == 0
+                && let Draw::Slab(t) = self.holder.draw(self.now, &self.policy, need, WORKERS)
+            {
+                left = t.whole();
+            }
+            if left > 0 {
+                left -= 1;
+                passed += 1;
+            }
+        }
+        passed
+    }
+}
+
+fn answer(gets: u64) -> Answer {
+    Answer {
+        lease: Some(LeaseTerms {
+            capacity: Capacity::from_whole(gets),
+            burst: Tokens::from_whole(gets / 5),
+            duration: Duration::from_secs(10),
+        }),
+        refresh_interval: Duration::from_secs(1),
+        safe: Some(Capacity::from_whole(20)),
+        capacity: Capacity::from_whole(1000),
+    }
+}
+
+#[test]
+fn the_first_attempt_asks_at_once_and_is_held_for_the_answer() {
+    let mut p = Process::new();
+    let until = p.now.saturating_add(p.policy.cold_start_wait);
+    assert_eq!(p.attempt(1), Draw::Cold { until });
+    assert_eq!(
+        (p.holder.due(), p.holder.state(p.now)),
+        (Some(p.now), State::Cold)
+    );
+    let ask = p.ask();
+    assert_eq!(
+        (ask.has, ask.wants),
+        (Capacity::ZERO, Capacity::from_whole(10))
+    );
+    assert_eq!(p.todo(), Todo::Nothing, "one asks for all");
+
+    let sent = p.now;
+    assert!(p.after(2).answer(ask.sequence, 1, &answer(500)));
+    assert_eq!(p.holder.state(p.now), State::Leased);
+    let expiry = sent.saturating_add(Duration::from_secs(10));
+    assert_eq!(
+        p.holder.lease_expiry(),
+        Some(expiry),
+        "counted from the sending"
+    );
+    assert_eq!(
+        p.attempt(0),
+        Draw::Slab(Tokens::from_whole(2)),
+        "5 ms of 500 per second"
+    );
+    assert_eq!(p.passes(1000), 98, "the rest of the burst");
+}
+
+#[test]
+fn without_an_answer_the_safe_capacity_passes() {
+    let mut p = Process::new();
+    p.attempt(1);
+    let ask = p.ask();
+    p.after(50);
+    assert_eq!(
+        p.passes(100),
+        10,
+        "a second's worth of the configured safe capacity"
+    );
+    p.after(1000);
+    assert_eq!(p.passes(100), 10);
+    p.fail(ask.sequence);
+    assert!(p.holder.due() > Some(p.now), "backs off");
+    assert_eq!(p.holder.state(p.now), State::NoLease);
+}
+
+#[test]
+fn a_failure_ends_the_wait_of_held_requests() {
+    let mut p = Process::new();
+    p.attempt(1);
+    let ask = p.ask();
+    p.after(1).fail(ask.sequence);
+    assert_eq!(p.attempt(0), Draw::Slab(Tokens::ONE));
+}
+
+#[test]
+fn what_passes_after_the_expiry_is_the_mode() {
+    // The mode; what passes of 200 attempts in each of 20 seconds, once the lease is over.
+    let rows = [
+        (Mode::Safe, 20_usize..=20),
+        (Mode::Optimistic, 199..=200),
+        (Mode::Pessimistic, 0..=0),
+    ];
+    for (mode, want) in rows {
+        let mut p = Process::leased(100);
+        p.policy.mode = mode;
+        let mut passed = 0;
+        for _ in 0..20 {
+            p.after(1000).count(200);
+            passed = p.passes(200);
+        }
+        assert_eq!(p.holder.state(p.now), State::NoLease);
+        assert!(want.contains(&passed), "{mode:?} {passed}");
+    }
+}
+
+#[test]
+fn only_the_answer_to_the_latest_request_of_the_latest_master_counts() {
+    let mut p = Process::leased(100);
+    let first = p.after(1000).ask();
+    let second = p.after(1000).ask();
+    assert!(second.sequence > first.sequence);
+    assert!(!p.answer(first.sequence, 1, &answer(900)), "not the latest");
+    assert_eq!(p.holder.has(p.now), Capacity::from_whole(100));
+    assert!(
+        !p.answer(second.sequence, 0, &answer(900)),
+        "an earlier term"
+    );
+    assert_eq!(p.holder.has(p.now), Capacity::from_whole(100));
+    assert!(!p.answer(second.sequence, 1, &answer(900)), "given up");
+    let third = p.after(1000).ask();
+    assert!(p.answer(third.sequence, 2, &answer(900)));
+    assert!(!p.answer(third.sequence, 2, &answer(500)), "twice");
+    assert_eq!(p.holder.has(p.now), Capacity::from_whole(900));
+}
+
+#[test]
+fn a_change_of_demand_asks_early_but_not_sooner_than_the_minimum() {
+    let mut p = Process::leased(500);
+    let earliest = p.now.saturating_add(Duration::from_millis(98));
+    assert!(p.after(50).count(50), "from 10 a second to 510");
+    assert_eq!(p.holder.due(), Some(earliest));
+    assert_eq!(p.todo(), Todo::Nothing);
+    p.after(50).count(49);
+    let ask = p.ask();
+    assert!(ask.wants > Capacity::from_whole(900), "{ask:?}");
+    p.answer(ask.sequence, 1, &answer(500));
+    for _ in 0..8 {
+        assert!(!p.after(100).count(98), "steady");
+    }
+}
+
+#[test]
+fn an_end_of_demand_releases_and_the_balance_stays() {
+    let mut p = Process::leased(100);
+    assert_eq!(p.passes(1000), 20);
+    p.after(100).count(50);
+    let ask = p.ask();
+    p.answer(ask.sequence, 1, &answer(100));
+    let balance = p.passes(1000);
+    assert!(balance <= 20);
+    let Todo::Release { sequence } = p.after(1100).todo() else {
+        panic!("no release")
+    };
+    assert!(sequence > ask.sequence);
+    assert_eq!((p.holder.state(p.now), p.holder.due()), (State::Idle, None));
+    assert!(
+        !p.answer(ask.sequence, 1, &answer(100)),
+        "an answer after the release"
+    );
+    p.after(60_000);
+    assert!(p.holder.is_reusable(p.now));
+    assert!(
+        matches!(p.attempt(1), Draw::Cold { .. }),
+        "the next attempt starts anew"
+    );
+}
+
+#[test]
+fn a_capacity_of_zero_blocks_and_no_limit_does_not() {
+    let mut p = Process::leased(0);
+    assert_eq!(p.attempt(1), Draw::Denied { retry_at: None });
+    let ask = p.after(1000).ask();
+    let mut unlimited = answer(0);
+    unlimited.lease = unlimited.lease.map(|t| LeaseTerms {
+        capacity: Capacity::UNLIMITED,
+        ..t
+    });
+    p.answer(ask.sequence, 1, &unlimited);
+    assert_eq!(p.passes(100_000), 100_000);
+    assert_eq!(p.holder.has(p.now), Capacity::MAX, "a number for the wire");
+}
+
+#[test]
+fn leases_that_go_up_and_down_mint_no_tokens() {
+    let mut p = Process::leased(1000);
+    assert_eq!(p.passes(1000), 200);
+    let mut passed = 0;
+    for round in 0..100 {
+        p.after(10).count(1000);
+        p.holder.due = Some(p.now);
+        let ask = p.ask();
+        p.answer(
+            ask.sequence,
+            1,
+            &answer(if round % 2 == 0 { 50 } else { 1000 }),
+        );
+        passed += p.passes(1000);
+    }
+    // One second, half of it at 50 and half at 1000 per second.
+    assert!((1..=525).contains(&passed), "{passed}");
+}
+
+#[test]
+fn slabs_are_bounded() {
+    // Rate; slab: 5 ms of it, at most a quarter of the burst (a fifth of the rate) over 2 workers.
+    for (gets, want) in [(10, 1), (500, 2), (1000, 5), (100_000, 500)] {
+        let mut p = Process::leased(gets);
+        assert_eq!(p.attempt(1), Draw::Slab(Tokens::from_whole(want)), "{gets}");
+    }
+    let mut p = Process::leased(100_000);
+    let many = p.holder.draw(p.now, &p.policy, Tokens::ONE, 64);
+    assert_eq!(many, Draw::Slab(Tokens::from_whole(20_000 / 256)));
+}
+
+#[test]
+fn the_clock_may_stand_still_or_go_back() {
+    let mut p = Process::leased(100);
+    let before = p.now;
+    let first = p.after(1000).ask();
+    p.now = Instant::ZERO;
+    p.count(5);
+    p.holder.draw(p.now, &p.policy, Tokens::ONE, WORKERS);
+    p.now = before.saturating_add(Duration::from_millis(1000));
+    p.holder.due = Some(p.now);
+    p.holder.asked_at = None;
+    assert!(p.ask().sequence > first.sequence);
+}

@@ -1,0 +1,45 @@
+//! What a client does where the coordinator has not said.
+
+use core::time::Duration;
+
+use crate::units::Capacity;
+
+/// What a client takes when it has no valid lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The safe capacity: the one last sent, else the configured one.
+    #[default]
+    Safe,
+    /// What it wanted, but at least the safe capacity: for those who would rather overload than
+    /// refuse.
+    Optimistic,
+    /// Nothing.
+    Pessimistic,
+}
+
+/// A client's settings for the resources of one scope rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// What to take without a lease.
+    pub mode: Mode,
+    /// The safe capacity as long as the coordinator has sent none.
+    pub safe: Capacity,
+    /// How long the first requests may be held for the first answer; zero holds none.
+    pub cold_start_wait: Duration,
+    /// When a request to the coordinator counts as lost.
+    pub call_timeout: Duration,
+    /// After how long without attempts a lease is released.
+    pub idle_after: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Safe,
+            safe: Capacity::from_whole(10),
+            cold_start_wait: Duration::from_millis(50),
+            call_timeout: Duration::from_secs(1),
+            idle_after: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The books of one resource: who leased how much of it, until when.
+//!
+//! The books count, for each client, the most that it may be using. That is not simply what it was
+//! last granted. When a refresh lowers a lease, the answer may get lost, and the client goes on
+//! with the larger lease until that expires; counting only the smaller one would lend the
+//! difference twice. So an entry keeps the larger capacity as `prior` until the client's next
+//! request reports that it has no more than the smaller one. The client's half of the bargain is in
+//! [`Ask::sequence`]: it applies only the answer to its latest request, so nothing that was granted
+//! earlier and is still on its way can come into use later.
+//!
+//! Every number a grant needs is kept as a running sum or comes out of the [`FairShare`](crate::share::FairShare) tree, so
+//! a refresh costs O(log n) in the number of clients.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+mod division;
+
+use self::division::{Division, Entry};
+use crate::lease::{Answer, Ask, ClientId};
+use crate::limit::Limit;
+use crate::units::{Capacity, Instant};
+
+/// One resource's clients and sums; see the module.
+#[derive(Debug)]
+pub struct Resource {
+    division: Division,
+    clients: BTreeMap<ClientKey, Entry>,
+    /// For each entry one instant, not after the next one at which what it has falls.
+    expiries: BTreeSet<(Instant, ClientKey)>,
+}
+
+/// What the books say of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientBooks<'a> {
+    /// Who.
+    pub id: &'a ClientId,
+    /// What it last wanted.
+    pub wants: Capacity,
+    /// The most that it may be using.
+    pub has: Capacity,
+    /// When that ends, unless it refreshes.
+    pub expiry: Instant,
+}
+
+/// Why a refresh got no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RefreshError {
+    /// A later request of the same client has been answered; the client must drop this one.
+    #[error("sequence {asked} came after sequence {seen}")]
+    Stale {
+        /// The sequence of this request.
+        asked: u64,
+        /// The highest sequence seen.
+        seen: u64,
+    },
+    /// The resource has as many clients as the coordinator keeps.
+    #[error("the resource has {max} clients, the most this coordinator keeps")]
+    TooManyClients {
+        /// The bound.
+        max: usize,
+    },
+    /// The coordinator keeps as many resources as it may.
+    #[error("this coordinator keeps {max} resources, the most it may")]
+    TooManyResources {
+        /// The bound.
+        max: usize,
+    },
+}
+
+/// A client id behind its hash, so that most comparisons of a look-up touch one word.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ClientKey {
+    hash: u64,
+    id: ClientId,
+}
+
+// === impl Resource ===
+
+impl Resource {
+    /// Empty books; until `learning_until` they only confirm what clients claim.
+    pub fn new(limit: Limit, learning_until: Instant) -> Self {
+        Self {
+            division: Division::new(limit, learning_until),
+            clients: BTreeMap::new(),
+            expiries: BTreeSet::new(),
+        }
+    }
+
+    /// Answers `ask` of `client` under `limit`, which replaces the limit known so far.
+    ///
+    /// # Errors
+    /// [`RefreshError::Stale`], or [`RefreshError::TooManyClients`] if the client is new and
+    /// `clients_max` are known.
+    pub fn handle_refresh(
+        &mut self,
+        now: Instant,
+        client: &ClientId,
+        ask: Ask,
+        limit: &Limit,
+        clients_max: usize,
+    ) -> Result<Answer, RefreshError> {
+        self.division.set_limit(limit);
+        self.handle_timeout(now);
+        let key = ClientKey::new(client);
+        let known = self.clients.len();
+        if let Some(entry) = self.clients.get_mut(&key) {
+            let answer = self.division.refresh(now, entry, ask)?;
+            requeue(&mut self.expiries, &key, entry);
+            return Ok(answer);
+        }
+        if known >= clients_max {
+            return Err(RefreshError::TooManyClients { max: clients_max });
+        }
+        let mut entry = self.division.admit(now, key.hash, ask);
+        let answer = self.division.settle(now, &mut entry, ask);
+        entry.queued_at = entry.next_expiry();
+        self.expiries.insert((entry.queued_at, key.clone()));
+        self.clients.insert(key, entry);
+        Ok(answer)
+    }
+
+    /// Forgets `client`, which no longer uses what it had; ignored if a later request came first.
+    pub fn handle_release(&mut self, client: &ClientId, sequence: u64) {
+        let key = ClientKey::new(client);
+        if self
+            .clients
+            .get(&key)
+            .is_some_and(|entry| entry.sequence <= sequence)
+            && let Some(entry) = self.clients.remove(&key)
+        {
+            self.expiries.remove(&(entry.queued_at, key));
+            self.division.forget(entry);
+        }
+    }
+
+    /// Takes back what has expired.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while self.expiries.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, key)) = self.expiries.pop_first() else {
+                return;
+            };
+            let Some(entry) = self.clients.get_mut(&key) else {
+                continue;
+            };
+            self.division.expire(now, entry);
+            if entry.last_expiry() > now {
+                entry.queued_at = entry.next_expiry();
+                self.expiries.insert((entry.queued_at, key));
+            } else if let Some(entry) = self.clients.remove(&key) {
+                self.division.forget(entry);
+            }
+        }
+    }
+
+    /// When [`Resource::handle_timeout`] next has something to look at.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.expiries.first().map(|(at, _)| *at)
+    }
+
+    /// The limit that the last refresh came with.
+    pub fn limit(&self) -> &Limit {
+        self.division.limit()
+    }
+
+    /// The capacity divided here.
+    pub fn capacity(&self) -> Capacity {
+        self.division.limit().capacity
+    }
+
+    /// Equals the sum over clients of the most that each may be using, in micro-units.
+    pub fn sum_has(&self) -> u128 {
+        self.division.sum_has()
+    }
+
+    /// Equals the sum of what clients want, in micro-units.
+    pub fn sum_wants(&self) -> u128 {
+        self.division.sum_wants()
+    }
+
+    /// When learning mode ends, or ended.
+    pub fn learning_until(&self) -> Instant {
+        self.division.learning_until()
+    }
+
+    /// How many clients have a lease or wait for one.
+    pub fn client_count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// The clients, in an order that depends on their ids alone.
+    pub fn clients(&self) -> impl Iterator<Item = ClientBooks<'_>> {
+        self.clients.iter().map(|(key, entry)| ClientBooks {
+            id: &key.id,
+            wants: entry.wants(),
+            has: entry.has(),
+            expiry: entry.last_expiry(),
+        })
+    }
+}
+
+// === impl ClientKey ===
+
+impl ClientKey {
+    fn new(id: &ClientId) -> Self {
+        Self {
+            hash: fnv1a(id.as_str().as_bytes()),
+            id: id.clone(),
+        }
+    }
+}
+
+// === free functions ===
+
+/// Sees to it that the next expiry of `entry` is looked at in time. An instant that has become too
+/// early stays where it is: looking once too often costs less than moving it at each refresh.
+fn requeue(expiries: &mut BTreeSet<(Instant, ClientKey)>, key: &ClientKey, entry: &mut Entry) {
+    let next = entry.next_expiry();
+    if next < entry.queued_at
+        && let Some((_, key)) = expiries.take(&(entry.queued_at, key.clone()))
+    {
+        expiries.insert((next, key));
+        entry.queued_at = next;
+    }
+}
+
+/// FNV-1a, 64 bits: the same on every machine, so that the order of clients replays.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests;

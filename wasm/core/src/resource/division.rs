@@ -1,0 +1,299 @@
+//! How one resource's capacity is divided: the decisions behind [`Resource`](super::Resource).
+
+use core::num::NonZeroU32;
+use core::time::Duration;
+
+use super::RefreshError;
+use crate::lease::{Answer, Ask, LeaseTerms};
+use crate::limit::Limit;
+use crate::share::FairShare;
+use crate::share::fair::Handle;
+use crate::units::{Capacity, Instant};
+
+/// A limit, what is wanted of it and what is lent of it.
+#[derive(Debug)]
+pub(super) struct Division {
+    limit: Limit,
+    learning_until: Instant,
+    shares: FairShare<Rank>,
+    /// Σ [`Entry::has`] over all entries, in micro-units.
+    sum_has: u128,
+}
+
+/// One client's line in the books.
+#[derive(Debug)]
+pub(super) struct Entry {
+    share: Handle<Rank>,
+    pub(super) sequence: u64,
+    granted: Loan,
+    granted_at: Instant,
+    /// A larger loan that the client may still be using, for all the books know.
+    prior: Option<Loan>,
+    /// Where this entry stands in the queue of expiries.
+    pub(super) queued_at: Instant,
+}
+
+/// Where a client stands among those who want the same: the hash of its id, so that shares do not
+/// depend on who came first.
+type Rank = u64;
+
+#[derive(Clone, Copy, Debug)]
+struct Loan {
+    capacity: Capacity,
+    expiry: Instant,
+}
+
+/// What a client gets, and when it should ask again.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    capacity: Capacity,
+    refresh_interval: Duration,
+}
+
+// === impl Division ===
+
+impl Division {
+    pub(super) fn new(limit: Limit, learning_until: Instant) -> Self {
+        Self {
+            limit,
+            learning_until,
+            shares: FairShare::new(),
+            sum_has: 0,
+        }
+    }
+
+    pub(super) fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    pub(super) fn learning_until(&self) -> Instant {
+        self.learning_until
+    }
+
+    pub(super) fn sum_has(&self) -> u128 {
+        self.sum_has
+    }
+
+    pub(super) fn sum_wants(&self) -> u128 {
+        self.shares.sum_wants()
+    }
+
+    pub(super) fn set_limit(&mut self, limit: &Limit) {
+        if self.limit != *limit {
+            self.limit = limit.clone();
+        }
+    }
+
+    /// A line for a client that the books do not know. What it claims to have counts in learning
+    /// mode only: outside of it every lease is in the books, so the claim is void.
+    pub(super) fn admit(&mut self, now: Instant, rank: Rank, ask: Ask) -> Entry {
+        let claim = if now < self.learning_until {
+            ask.has
+        } else {
+            Capacity::ZERO
+        };
+        let capacity = claim.min(self.free_of(self.sum_has));
+        let expiry = now.saturating_add(self.limit.lease);
+        self.replace_sum(Capacity::ZERO, capacity);
+        Entry {
+            share: self.shares.insert(rank, ask.wants, NonZeroU32::MIN),
+            sequence: ask.sequence,
+            granted: Loan { capacity, expiry },
+            granted_at: now,
+            prior: None,
+            queued_at: expiry,
+        }
+    }
+
+    /// Answers a client that the books know.
+    pub(super) fn refresh(
+        &mut self,
+        now: Instant,
+        entry: &mut Entry,
+        ask: Ask,
+    ) -> Result<Answer, RefreshError> {
+        if ask.sequence < entry.sequence {
+            return Err(RefreshError::Stale {
+                asked: ask.sequence,
+                seen: entry.sequence,
+            });
+        }
+        if ask.sequence == entry.sequence {
+            // A transport sent it twice. The first answer may be in use already, so what the
+            // request says of `has` is no longer news.
+            return Ok(self.repeat(now, entry));
+        }
+        self.acknowledge(entry, ask);
+        if now < entry.granted_at.saturating_add(self.limit.min_refresh) {
+            return Ok(self.repeat(now, entry));
+        }
+        Ok(self.settle(now, entry, ask))
+    }
+
+    /// Decides what the client gets now.
+    pub(super) fn settle(&mut self, now: Instant, entry: &mut Entry, ask: Ask) -> Answer {
+        let before = entry.has();
+        let used = Loan {
+            capacity: ask.has.min(before),
+            expiry: entry.last_expiry(),
+        };
+        let learning = now < self.learning_until;
+        let grant = if learning {
+            self.confirm(now, entry.wants(), used.capacity)
+        } else {
+            self.grant(entry, used.capacity)
+        };
+        let expiry = now.saturating_add(self.limit.lease);
+        entry.granted = Loan {
+            capacity: grant.capacity,
+            expiry,
+        };
+        entry.granted_at = now;
+        entry.prior = (used.capacity > grant.capacity).then_some(used);
+        self.replace_sum(before, entry.has());
+        self.answer(now, entry, grant.refresh_interval)
+    }
+
+    /// Drops what of `entry` has expired.
+    pub(super) fn expire(&mut self, now: Instant, entry: &mut Entry) {
+        let before = entry.has();
+        entry.prior = entry.prior.filter(|prior| prior.expiry > now);
+        if entry.granted.expiry <= now {
+            entry.granted.capacity = Capacity::ZERO;
+        }
+        self.replace_sum(before, entry.has());
+    }
+
+    pub(super) fn forget(&mut self, entry: Entry) {
+        self.replace_sum(entry.has(), Capacity::ZERO);
+        self.shares.remove(entry.share);
+    }
+
+    /// Takes the news of a request: what the client wants, and that it uses no more than it has.
+    /// What the last answer granted stays reserved until a new grant replaces it.
+    fn acknowledge(&mut self, entry: &mut Entry, ask: Ask) {
+        entry.sequence = ask.sequence;
+        self.shares
+            .update(&mut entry.share, ask.wants, NonZeroU32::MIN);
+        let before = entry.has();
+        let used = Loan {
+            capacity: ask.has.min(before),
+            expiry: entry.last_expiry(),
+        };
+        entry.prior = (used.capacity > entry.granted.capacity).then_some(used);
+        self.replace_sum(before, entry.has());
+    }
+
+    /// The current lease again, with what is left of its time.
+    fn repeat(&self, now: Instant, entry: &Entry) -> Answer {
+        let next = entry.granted_at.saturating_add(self.limit.min_refresh);
+        let refresh_interval = next.saturating_since(now).max(Duration::from_millis(1));
+        self.answer(now, entry, refresh_interval)
+    }
+
+    /// Learning mode: what the client has, as far as it still wants it.
+    fn confirm(&self, now: Instant, wants: Capacity, has: Capacity) -> Grant {
+        let left = self.learning_until.saturating_since(now);
+        let refresh_interval = self.limit.refresh.min(left).max(self.limit.min_refresh);
+        Grant {
+            capacity: has.min(wants),
+            refresh_interval,
+        }
+    }
+
+    fn grant(&self, entry: &Entry, used: Capacity) -> Grant {
+        let capacity = self.limit.capacity;
+        if capacity.is_unlimited() {
+            return Grant {
+                capacity,
+                refresh_interval: self.limit.refresh,
+            };
+        }
+        let others = self.sum_has.saturating_sub(entry.has().as_micros().into());
+        let entitled = self.shares.share(&entry.share, capacity);
+        let gets = entitled
+            .saturating_add(self.headroom(entry))
+            .min(self.free_of(others));
+        // Whoever waits for others to give back, or has to confirm that it gave back, asks again
+        // soon, so that a shift of demand is settled within about one short refresh.
+        let settled = gets >= entitled && gets >= used;
+        let refresh_interval = if settled {
+            self.limit.refresh
+        } else {
+            self.limit.min_refresh
+        };
+        Grant {
+            capacity: gets,
+            refresh_interval,
+        }
+    }
+
+    /// This client's part of what nobody wants.
+    fn headroom(&self, entry: &Entry) -> Capacity {
+        let wanted = u64::try_from(self.sum_wants()).unwrap_or(u64::MAX);
+        let spare = self
+            .limit
+            .capacity
+            .saturating_sub(Capacity::from_micros(wanted));
+        self.shares
+            .spare(&entry.share, self.limit.headroom.of(spare))
+    }
+
+    /// What is left of the capacity when `lent` micro-units of it are lent.
+    fn free_of(&self, lent: u128) -> Capacity {
+        let lent = u64::try_from(lent).unwrap_or(u64::MAX);
+        Capacity::from_micros(self.limit.capacity.as_micros().saturating_sub(lent))
+    }
+
+    fn answer(&self, now: Instant, entry: &Entry, refresh_interval: Duration) -> Answer {
+        let Loan { capacity, expiry } = entry.granted;
+        let duration = expiry.saturating_since(now);
+        // In learning mode zero does not mean "nothing for you" but "not known yet".
+        let known = capacity > Capacity::ZERO || now >= self.learning_until;
+        let burst = self.limit.burst_for(capacity);
+        Answer {
+            lease: (known && !duration.is_zero()).then_some(LeaseTerms {
+                capacity,
+                burst,
+                duration,
+            }),
+            refresh_interval,
+            safe: self.limit.safe,
+            capacity: self.limit.capacity,
+        }
+    }
+
+    fn replace_sum(&mut self, before: Capacity, after: Capacity) {
+        let rest = self.sum_has.saturating_sub(before.as_micros().into());
+        self.sum_has = rest.saturating_add(after.as_micros().into());
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// What the client last wanted.
+    pub(super) fn wants(&self) -> Capacity {
+        self.share.wants()
+    }
+
+    /// The most that the client may be using.
+    pub(super) fn has(&self) -> Capacity {
+        let prior = self.prior.map_or(Capacity::ZERO, |prior| prior.capacity);
+        self.granted.capacity.max(prior)
+    }
+
+    /// When something of this line expires next.
+    pub(super) fn next_expiry(&self) -> Instant {
+        self.prior.map_or(self.granted.expiry, |prior| {
+            prior.expiry.min(self.granted.expiry)
+        })
+    }
+
+    /// When the last of this line expires.
+    pub(super) fn last_expiry(&self) -> Instant {
+        self.prior.map_or(self.granted.expiry, |prior| {
+            prior.expiry.max(self.granted.expiry)
+        })
+    }
+}

@@ -1,0 +1,244 @@
+use super::*;
+use core::time::Duration;
+
+const CAPACITY: u64 = 1000;
+const LEARNED: Instant = Instant::ZERO;
+
+struct Fleet {
+    resource: Resource,
+    limit: Limit,
+    now: Instant,
+    sequence: u64,
+}
+
+impl Fleet {
+    fn new(learning_until: Instant) -> Self {
+        let limit = Limit::new(Capacity::from_whole(CAPACITY));
+        let resource = Resource::new(limit.clone(), learning_until);
+        Self {
+            resource,
+            limit,
+            now: at(1000),
+            sequence: 0,
+        }
+    }
+
+    /// A refresh with the next sequence, one minimum interval after the one before.
+    fn refresh(&mut self, client: &str, has: u64, wants: u64) -> Answer {
+        self.now = self.now.saturating_add(self.limit.min_refresh);
+        self.sequence += 1;
+        self.ask(client, self.sequence, has, wants).unwrap()
+    }
+
+    fn ask(
+        &mut self,
+        client: &str,
+        sequence: u64,
+        has: u64,
+        wants: u64,
+    ) -> Result<Answer, RefreshError> {
+        let (has, wants) = (Capacity::from_whole(has), Capacity::from_whole(wants));
+        let ask = Ask {
+            sequence,
+            has,
+            wants,
+        };
+        let client = ClientId::new(client).unwrap();
+        self.resource
+            .handle_refresh(self.now, &client, ask, &self.limit, 3)
+    }
+
+    fn sum_has(&self) -> u64 {
+        let sum: u128 = self
+            .resource
+            .clients()
+            .map(|c| u128::from(c.has.as_micros()))
+            .sum();
+        assert_eq!(sum, self.resource.sum_has());
+        u64::try_from(sum).unwrap() / 1_000_000
+    }
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO.saturating_add(Duration::from_millis(ms))
+}
+
+fn gets(answer: &Answer) -> u64 {
+    answer.lease.expect("a lease").capacity.as_micros() / 1_000_000
+}
+
+#[test]
+fn a_shift_of_demand_follows_acknowledgements() {
+    // Who asks, has and wants; gets; asked to come back after ms; what the books count.
+    let rows = [
+        ("a", 0, 700, 850, 1000, 850), // half of the 300 that nobody wants goes on top
+        ("b", 0, 700, 150, 100, 1000), // entitled to 500, but only 150 are free
+        ("a", 850, 700, 500, 100, 1000), // told to shrink; 850 still count
+        ("b", 150, 700, 150, 100, 1000), // so there is nothing for b yet
+        ("a", 500, 700, 500, 1000, 650), // a confirms
+        ("b", 150, 700, 500, 1000, 1000),
+        ("b", 500, 100, 150, 100, 1000), // 100, and half of half the spare 200; 500 still count
+        ("b", 150, 100, 150, 1000, 650),
+    ];
+    let mut fleet = Fleet::new(LEARNED);
+    for (row, (client, has, wants, want_gets, want_refresh, want_sum)) in
+        rows.into_iter().enumerate()
+    {
+        let answer = fleet.refresh(client, has, wants);
+        let refresh = answer.refresh_interval.as_millis();
+        assert_eq!(
+            (gets(&answer), refresh, fleet.sum_has()),
+            (want_gets, want_refresh, want_sum),
+            "row {row}"
+        );
+    }
+}
+
+#[test]
+fn a_lost_answer_keeps_the_larger_lease_in_the_books_until_it_expires() {
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.limit.headroom = crate::limit::Headroom::NONE;
+    fleet.refresh("a", 0, 1000);
+    let granted_at = fleet.now;
+    assert_eq!(gets(&fleet.refresh("a", 1000, 100)), 100);
+    fleet.now = granted_at.saturating_add(fleet.limit.lease - Duration::from_millis(200));
+    assert_eq!(
+        gets(&fleet.refresh("b", 0, 1000)),
+        0,
+        "the answer to a may be lost"
+    );
+    assert_eq!(
+        fleet.now,
+        granted_at.saturating_add(fleet.limit.lease - Duration::from_millis(100))
+    );
+    assert_eq!(
+        gets(&fleet.refresh("b", 0, 1000)),
+        900,
+        "a's first lease has expired"
+    );
+}
+
+#[test]
+fn an_older_request_is_stale_and_the_same_one_is_answered_alike() {
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.now = at(5000);
+    let first = fleet.ask("a", 7, 0, 100).unwrap();
+    assert_eq!(
+        fleet.ask("a", 6, 0, 999),
+        Err(RefreshError::Stale { asked: 6, seen: 7 })
+    );
+    fleet.now = at(8000);
+    let again = fleet.ask("a", 7, 0, 100).unwrap();
+    let (first, again) = (first.lease.unwrap(), again.lease.unwrap());
+    assert_eq!(again.capacity, first.capacity);
+    assert_eq!(again.duration, first.duration - Duration::from_secs(3));
+}
+
+#[test]
+fn a_request_before_the_minimum_interval_gets_its_current_lease_back() {
+    let mut fleet = Fleet::new(LEARNED);
+    assert_eq!(gets(&fleet.refresh("a", 0, 100)), 550);
+    fleet.now = fleet.now.saturating_add(Duration::from_millis(40));
+    let early = fleet.ask("a", 99, 550, 900).unwrap();
+    assert_eq!(gets(&early), 550);
+    assert_eq!(early.refresh_interval, Duration::from_millis(60));
+    // What it wants is known already.
+    assert_eq!(fleet.resource.sum_wants(), 900_000_000);
+}
+
+#[test]
+fn learning_confirms_claims_up_to_the_capacity_and_lends_nothing() {
+    let mut fleet = Fleet::new(at(8000));
+    assert_eq!(gets(&fleet.refresh("a", 700, 900)), 700);
+    assert_eq!(fleet.refresh("b", 0, 500).lease, None, "no claim, no lease");
+    assert_eq!(
+        gets(&fleet.refresh("c", 400, 500)),
+        300,
+        "no more than the capacity"
+    );
+    fleet.now = at(8000);
+    assert_eq!(gets(&fleet.refresh("a", 700, 900)), 333, "a third each");
+    assert_eq!(
+        gets(&fleet.refresh("b", 0, 500)),
+        0,
+        "until a has confirmed"
+    );
+}
+
+#[test]
+fn a_claim_after_learning_is_void() {
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.refresh("a", 0, 1000);
+    assert_eq!(gets(&fleet.refresh("b", 1000, 1000)), 0);
+    assert_eq!(fleet.sum_has(), CAPACITY);
+}
+
+#[test]
+fn release_and_expiry_empty_the_books() {
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.refresh("a", 0, 100);
+    fleet.refresh("b", 0, 100);
+    let (a, b) = (ClientId::new("a").unwrap(), ClientId::new("b").unwrap());
+    fleet.resource.handle_release(&a, 0);
+    assert_eq!(
+        fleet.resource.client_count(),
+        2,
+        "a release from before the last refresh"
+    );
+    fleet.resource.handle_release(&a, 2);
+    assert_eq!(
+        fleet
+            .resource
+            .clients()
+            .map(|c| c.id.clone())
+            .collect::<std::vec::Vec<_>>(),
+        [b]
+    );
+    let expiry = fleet.resource.poll_timeout().unwrap();
+    assert_eq!(expiry, fleet.now.saturating_add(fleet.limit.lease));
+    fleet.resource.handle_timeout(expiry);
+    assert_eq!((fleet.sum_has(), fleet.resource.sum_wants()), (0, 0));
+    assert_eq!(fleet.resource.poll_timeout(), None);
+}
+
+#[test]
+fn a_lowered_capacity_shrinks_leases_and_never_goes_negative() {
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.refresh("a", 0, 600);
+    fleet.refresh("b", 0, 400);
+    fleet.limit.capacity = Capacity::from_whole(300);
+    let a = fleet.refresh("a", 800, 600);
+    assert_eq!(gets(&a), 100, "b has 200 of the 300");
+    let b = fleet.refresh("b", 200, 400);
+    assert_eq!(gets(&b), 0, "a may still have 800");
+    assert_eq!(gets(&fleet.refresh("a", 100, 600)), 100);
+    assert_eq!(gets(&fleet.refresh("b", 0, 400)), 150);
+    assert_eq!(gets(&fleet.refresh("a", 100, 600)), 150);
+}
+
+#[test]
+fn zero_blocks_and_unlimited_lets_pass() {
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.limit.capacity = Capacity::ZERO;
+    assert_eq!(gets(&fleet.refresh("a", 0, 10)), 0);
+    fleet.limit.capacity = Capacity::UNLIMITED;
+    let lease = fleet.refresh("a", 0, 10).lease.unwrap();
+    assert!(lease.capacity.is_unlimited());
+    // Back to a number: everybody first has to say that it is no longer without a limit.
+    fleet.limit.capacity = Capacity::from_whole(CAPACITY);
+    assert_eq!(gets(&fleet.refresh("b", 0, 10)), 0);
+    fleet.refresh("a", 1_000_000_000_000, 10);
+    fleet.refresh("a", 10, 10);
+    assert!(gets(&fleet.refresh("b", 0, 10)) >= 10);
+}
+
+#[test]
+fn the_number_of_clients_is_bounded() {
+    let mut fleet = Fleet::new(LEARNED);
+    for client in ["a", "b", "c"] {
+        fleet.refresh(client, 0, 1);
+    }
+    let error = fleet.ask("d", 100, 0, 1).unwrap_err();
+    assert_eq!(error, RefreshError::TooManyClients { max: 3 });
+    fleet.refresh("a", 1, 1);
+}
