@@ -1,1 +1,21 @@
-//! Placeholder.
+//! The coordinator: leases capacity to Envoys.
+//!
+//! What is decided is decided in `tollgate-core`. This crate carries it out: [`driver`] is the one
+//! task that owns the books, [`grpc`] and [`rest`] are the doors to it, [`config`] says what there
+//! is to lease, and [`server`] puts them together.
+//!
+//! **Architecture invariant:** nothing but the driver touches the books, so there is no lock and
+//! no order of events but that of its queue.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod config;
+pub mod connections;
+pub mod driver;
+pub mod grpc;
+pub mod limits;
+pub mod metrics;
+pub mod rest;
+pub mod server;
+pub mod view;

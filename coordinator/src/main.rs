@@ -1,2 +1,13 @@
-//! Placeholder.
-fn main() {}
+//! The `tollgate` command.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+mod cli;
+
+fn main() -> ExitCode {
+    cli::Cli::parse().run()
+}

@@ -1,0 +1,165 @@
+//! What is wrong with a configuration, and where.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_saphyr::Location;
+use tollgate_core::lease::IdError;
+use tollgate_core::limit::LimitError;
+use tollgate_core::units::CapacityError;
+
+use super::{FILE_LEN_MAX, LIMITS_MAX};
+
+/// Everything that is wrong with a configuration; never empty.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigErrors(pub Vec<ConfigError>);
+
+/// One thing that is wrong: `7:22: limits[1].requests.rate: -5 is negative`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigError {
+    /// The line, from 1; 0 if it is nowhere in particular.
+    pub line: u64,
+    /// The column, from 1; 0 if it is nowhere in particular.
+    pub column: u64,
+    /// The way to the field from the root; empty if the problem names it.
+    pub field: String,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What can be wrong with a value.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Problem {
+    /// Not the YAML that is expected here; as the reader says it.
+    #[error("{0}")]
+    Shape(String),
+    /// A file that is too large to be read.
+    #[error("the file has {0} bytes, more than {FILE_LEN_MAX}")]
+    FileTooLarge(usize),
+    /// A field that must be there.
+    #[error("is missing")]
+    Missing,
+    /// Not an address.
+    #[error("{0:?} is not an address like 127.0.0.1:7710")]
+    Address(String),
+    /// Both doors in one place.
+    #[error("is the same address as listen.grpc")]
+    SameAddress,
+    /// Not a count.
+    #[error("{0:?} is not a whole number from 1 to 1000000000")]
+    Count(String),
+    /// Not a number.
+    #[error("{0:?} is not a number")]
+    NotANumber(String),
+    /// Not a number, where there is a word for no limit.
+    #[error("{0:?} is neither a number nor `unlimited`")]
+    NotARate(String),
+    /// A number that is no capacity.
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
+    /// Not a duration.
+    #[error("{text:?} is not a duration like 10s or 100ms: {cause}")]
+    NotADuration {
+        /// What stands there.
+        text: String,
+        /// What is wrong with it.
+        cause: humantime::DurationError,
+    },
+    /// A duration that a client cannot be told, because the protocol counts in milliseconds.
+    #[error("{0:?} is not a whole number of milliseconds")]
+    SubMillisecond(String),
+    /// Learning that ends while leases of an earlier run may be in use.
+    #[error(
+        "{learning:?} is shorter than the lease, {lease:?}: leases of an earlier run could still \
+         be in use"
+    )]
+    LearningBelowLease {
+        /// The learning time.
+        learning: Duration,
+        /// The lease.
+        lease: Duration,
+    },
+    /// Not a part of a whole.
+    #[error("{0:?} is not a part between 0 and 1")]
+    Headroom(String),
+    /// Fields that do not go together; the error names the field.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// A `match` that no scope can have.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// A glob that cannot be read.
+    #[error("{0}")]
+    Glob(#[from] globset::Error),
+    /// The same `match` twice.
+    #[error("{pattern:?} is matched by limits[{first}] already")]
+    Duplicate {
+        /// What both match.
+        pattern: String,
+        /// The index of the first.
+        first: usize,
+    },
+    /// No limit for the rest.
+    #[error("no limit matches `*`, every other scope: it must be the last one")]
+    NoRest,
+    /// A limit after the one that matches everything.
+    #[error("`*` matches every scope, so it must be the last limit; {after} come after it")]
+    RestNotLast {
+        /// How many.
+        after: usize,
+    },
+    /// Too many limits.
+    #[error("has {0} limits, more than {LIMITS_MAX}")]
+    TooMany(usize),
+}
+
+// === impl ConfigErrors ===
+
+impl fmt::Display for ConfigErrors {
+    /// One line for each error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "\n" };
+            write!(f, "{separator}{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+// === impl ConfigError ===
+
+impl ConfigError {
+    /// The field called `field`, which stands `at`, has `problem`.
+    pub(super) fn new(at: Location, field: impl Into<String>, problem: impl Into<Problem>) -> Self {
+        Self {
+            line: at.line(),
+            column: at.column(),
+            field: field.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            line,
+            column,
+            field,
+            problem,
+        } = self;
+        if *line > 0 {
+            write!(f, "{line}:{column}: ")?;
+        }
+        match problem {
+            // These say which of the fields below `field` is at fault.
+            Problem::Limit(error) => write!(f, "{field}.{error}"),
+            problem if field.is_empty() => write!(f, "{problem}"),
+            problem => write!(f, "{field}: {problem}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

@@ -1,0 +1,329 @@
+use std::time::Duration;
+
+use tollgate_core::limit::{Headroom, Limit};
+use tollgate_core::units::{Capacity, Tokens};
+
+use super::*;
+
+/// Everything that is said about `text`.
+fn errors(text: &str) -> String {
+    match Config::parse(text) {
+        Ok(_) => "good".to_owned(),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+/// Everything that is said about one limit of all scopes.
+fn limit_errors(requests: &str) -> String {
+    errors(&format!("limits:\n- match: '*'\n  requests: {requests}\n"))
+}
+
+#[test]
+fn the_shape_of_the_file_is_checked() {
+    let rows = [
+        ("", "limits: is missing"),
+        ("# nothing", "limits: is missing"),
+        ("limits:", "limits: is missing"),
+        (
+            "limits: []",
+            "1:9: limits: no limit matches `*`, every other scope: it must be the last one",
+        ),
+        ("limits: 5", "1:9: expected sequence start"),
+        ("- 5", "1:1: expected mapping start"),
+        ("limits: [", "1:9: unclosed bracket '['"),
+        (
+            "limit: []",
+            "1:1: unknown field `limit`, expected one of listen, bounds, limits",
+        ),
+        (
+            "limits:\n- match: a\n  match: b",
+            "3:3: field `match` is here twice",
+        ),
+        (
+            "limits:\n- match: a\n  request: {}",
+            "3:3: unknown field `request`, expected one of match, requests",
+        ),
+        (
+            "limits:\n- match: '*'\n  requests: {rate: 5}\n---\nlimits: []",
+            "5:1: a second YAML document: only one is read",
+        ),
+    ];
+    for (text, want) in rows {
+        assert_eq!(errors(text), want, "{text}");
+    }
+}
+
+#[test]
+fn bad_amounts_name_line_field_and_rule() {
+    let rows = [
+        ("{}", "3:13: limits[0].requests.rate: is missing"),
+        ("", "2:3: limits[0].requests: is missing"),
+        ("7", "3:13: expected mapping start"),
+        ("{rate: [5]}", "3:20: expected string scalar"),
+        (
+            "{rate: -5}",
+            "3:20: limits[0].requests.rate: -5 is negative",
+        ),
+        (
+            "{rate: nan}",
+            "3:20: limits[0].requests.rate: NaN is not a finite number",
+        ),
+        (
+            "{rate: .nan}",
+            "3:20: limits[0].requests.rate: \".nan\" is neither a number nor `unlimited`",
+        ),
+        (
+            "{rate: Unlimited}",
+            "3:20: limits[0].requests.rate: \"Unlimited\" is neither a number nor `unlimited`",
+        ),
+        (
+            "{rate: 1e13}",
+            "3:20: limits[0].requests.rate: 10000000000000 is more than the largest capacity, 1e12",
+        ),
+        (
+            "{rate: 5, burst: unlimited}",
+            "3:30: limits[0].requests.burst: \"unlimited\" is not a number",
+        ),
+        (
+            "{rate: 5, safe: -1}",
+            "3:29: limits[0].requests.safe: -1 is negative",
+        ),
+        (
+            "{rate: 5, safe: 6}",
+            "3:29: limits[0].requests.safe: 6 is more than the capacity, 5",
+        ),
+    ];
+    for (requests, want) in rows {
+        assert_eq!(limit_errors(requests), want, "{requests}");
+    }
+}
+
+#[test]
+fn bad_durations_and_parts_name_line_field_and_rule() {
+    let rows = [
+        (
+            "{rate: 5, lease: 10}",
+            "3:30: limits[0].requests.lease: \"10\" is not a duration like 10s or 100ms: time unit \
+             needed, for example 10sec or 10ms",
+        ),
+        (
+            "{rate: 5, lease: -1s}",
+            "3:30: limits[0].requests.lease: \"-1s\" is not a duration like 10s or 100ms: expected \
+             number at 0",
+        ),
+        (
+            "{rate: 5, refresh: 1500us}",
+            "3:32: limits[0].requests.refresh: \"1500us\" is not a whole number of milliseconds",
+        ),
+        (
+            "{rate: 5, lease: 0s}",
+            "3:30: limits[0].requests.lease: must be longer than zero",
+        ),
+        (
+            "{rate: 5, lease: 25h}",
+            "3:30: limits[0].requests.lease: 90000s is longer than a day",
+        ),
+        (
+            "{rate: 5, lease: 1s}",
+            "3:30: limits[0].requests.refresh: 1s is not shorter than the lease, 1s",
+        ),
+        (
+            "{rate: 5, refresh: 20s}",
+            "3:32: limits[0].requests.refresh: 20s is not shorter than the lease, 10s",
+        ),
+        (
+            "{rate: 5, min_refresh: 2s}",
+            "3:36: limits[0].requests.min_refresh: 2s is longer than refresh, 1s",
+        ),
+        (
+            "{rate: 5, min_refresh: 0s}",
+            "3:36: limits[0].requests.min_refresh: must be longer than zero",
+        ),
+        (
+            "{rate: 5, learning: 9s}",
+            "3:33: limits[0].requests.learning: 9s is shorter than the lease, 10s: leases of an \
+             earlier run could still be in use",
+        ),
+        (
+            "{rate: 5, headroom: 1.5}",
+            "3:33: limits[0].requests.headroom: \"1.5\" is not a part between 0 and 1",
+        ),
+        (
+            "{rate: 5, headroom: half}",
+            "3:33: limits[0].requests.headroom: \"half\" is not a part between 0 and 1",
+        ),
+        (
+            "{rate: 5, burts: 6}",
+            "3:23: unknown field `burts`, expected one of rate, burst, safe, lease, refresh, \
+             min_refresh, learning, headroom",
+        ),
+    ];
+    for (requests, want) in rows {
+        assert_eq!(limit_errors(requests), want, "{requests}");
+    }
+}
+
+#[test]
+fn a_burst_below_one_token_is_refused() {
+    let said = limit_errors("{rate: 5, burst: 0.5}");
+    assert!(
+        said.starts_with("3:30: limits[0].requests.burst: "),
+        "{said}"
+    );
+    assert!(said.ends_with("less than one token"), "{said}");
+}
+
+#[test]
+fn matches_are_checked_against_each_other() {
+    let rows: [(&[&str], &str); 7] = [
+        (
+            &["tenant/a", "tenant/a", "*"],
+            "3:11: limits[1].match: \"tenant/a\" is matched by limits[0] already",
+        ),
+        (
+            &["tenant/*", "tenant/b", "tenant/*", "*"],
+            "4:11: limits[2].match: \"tenant/*\" is matched by limits[0] already",
+        ),
+        (
+            &["tenant/*"],
+            "2:3: limits: no limit matches `*`, every other scope: it must be the last one",
+        ),
+        (
+            &["*", "tenant/a", "tenant/b"],
+            "2:11: limits[0].match: `*` matches every scope, so it must be the last limit; 2 come \
+             after it",
+        ),
+        (&["", "*"], "2:11: limits[0].match: is empty"),
+        (
+            &["tenant/[a", "*"],
+            "2:11: limits[0].match: error parsing glob 'tenant/[a': unclosed character class; \
+             missing ']'",
+        ),
+        (&["tenant/*", "tenant/a", "*"], "good"),
+    ];
+    for (patterns, want) in rows {
+        let limit = |pattern: &&str| format!("- {{match: '{pattern}', requests: {{rate: 5}}}}\n");
+        let limits: String = patterns.iter().map(limit).collect();
+        assert_eq!(errors(&format!("limits:\n{limits}")), want, "{patterns:?}");
+    }
+}
+
+#[test]
+fn addresses_and_bounds_are_checked() {
+    let rows = [
+        (
+            "listen: {grpc: localhost:7710}",
+            "1:16: listen.grpc: \"localhost:7710\" is not an address like 127.0.0.1:7710",
+        ),
+        (
+            "listen: {http: 127.0.0.1:70000}",
+            "1:16: listen.http: \"127.0.0.1:70000\" is not an address like 127.0.0.1:7710",
+        ),
+        (
+            "listen: {http: 127.0.0.1:7710}",
+            "1:16: listen.http: is the same address as listen.grpc",
+        ),
+        (
+            "bounds: {max_resources: 0}",
+            "1:25: bounds.max_resources: \"0\" is not a whole number from 1 to 1000000000",
+        ),
+        (
+            "bounds: {max_clients_per_resource: 1e3}",
+            "1:36: bounds.max_clients_per_resource: \"1e3\" is not a whole number from 1 to \
+             1000000000",
+        ),
+    ];
+    for (line, want) in rows {
+        let text = format!("{line}\nlimits: [{{match: '*', requests: {{rate: 5}}}}]\n");
+        assert_eq!(errors(&text), want, "{line}");
+    }
+}
+
+#[test]
+fn all_errors_are_said_at_once_in_the_order_of_the_file() {
+    let text = "
+listen: {grpc: here}
+limits:
+- match: 'tenant/a'
+  requests: {rate: -5, lease: soon, headroom: 2}
+- match: 'tenant/a'
+  requests: {burst: 5}
+";
+    let want = [
+        "2:16: listen.grpc: \"here\" is not an address like 127.0.0.1:7710",
+        "4:3: limits: no limit matches `*`, every other scope: it must be the last one",
+        "5:20: limits[0].requests.rate: -5 is negative",
+        "5:31: limits[0].requests.lease: \"soon\" is not a duration like 10s or 100ms: expected \
+         number at 0",
+        "5:47: limits[0].requests.headroom: \"2\" is not a part between 0 and 1",
+        "6:10: limits[1].match: \"tenant/a\" is matched by limits[0] already",
+        "7:13: limits[1].requests.rate: is missing",
+    ];
+    assert_eq!(errors(text), want.join("\n"));
+}
+
+#[test]
+fn too_many_limits_and_too_large_files_are_refused() {
+    let limit = "- {match: a, requests: {rate: 5}}\n";
+    let text = format!("limits:\n{}", limit.repeat(LIMITS_MAX + 1));
+    assert_eq!(
+        errors(&text),
+        "2:3: limits: has 10001 limits, more than 10000"
+    );
+    let text = "#".repeat(FILE_LEN_MAX + 1);
+    assert_eq!(
+        errors(&text),
+        "the file has 8388609 bytes, more than 8388608"
+    );
+}
+
+#[test]
+fn a_good_file_says_what_it_says_and_the_rest_has_defaults() {
+    let text = "
+listen: {grpc: '0.0.0.0:0', http: '[::1]:80'}
+bounds: {max_resources: 5}
+limits:
+- match: tenant/acme
+  requests: {rate: 1.5e3, burst: 200, safe: 0.5, lease: 1m, refresh: 5s, min_refresh: 250ms,
+             learning: 2m, headroom: 0.25}
+- match: tenant/*
+  requests: {rate: 0, lease: 20s}
+- match: '*'
+  requests: {rate: unlimited}
+";
+    let config = Config::parse(text).unwrap();
+    assert_eq!(config.listen.grpc, "0.0.0.0:0".parse().unwrap());
+    assert_eq!(config.listen.http, "[::1]:80".parse().unwrap());
+    assert_eq!(config.bounds.max_resources, 5);
+    assert_eq!(config.bounds.max_clients_per_resource, 100_000);
+    let acme = Limit {
+        capacity: Capacity::from_whole(1500),
+        burst: Tokens::from_whole(200),
+        safe: Some(Capacity::from_micros(500_000)),
+        lease: Duration::from_secs(60),
+        refresh: Duration::from_secs(5),
+        min_refresh: Duration::from_millis(250),
+        learning: Duration::from_secs(120),
+        headroom: Headroom::try_from_f64(0.25).unwrap(),
+    };
+    assert_eq!(config.limits.find("tenant/acme"), &acme);
+    let other = Limit {
+        lease: Duration::from_secs(20),
+        learning: Duration::from_secs(20),
+        ..Limit::new(Capacity::ZERO)
+    };
+    assert_eq!(config.limits.find("tenant/umbrella"), &other);
+    assert_eq!(
+        config.limits.find("route/x"),
+        &Limit::new(Capacity::UNLIMITED)
+    );
+}
+
+#[test]
+fn the_quickstart_says_the_defaults() {
+    let text = include_str!("../../../envoy/quickstart/tollgate.yaml");
+    let config = Config::parse(text).unwrap();
+    assert_eq!(config.listen, Listen::default());
+    let defaults = Config::parse("limits: [{match: '*', requests: {rate: 1}}]").unwrap();
+    assert_eq!(config.bounds, defaults.bounds);
+}

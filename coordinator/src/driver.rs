@@ -1,0 +1,290 @@
+//! The one task that owns the books.
+//!
+//! Whoever wants something of the [`Node`] sends an event through a [`Handle`] and awaits the
+//! answer. The queue is bounded; when it stays full the caller is told so, and an event whose
+//! caller has gone is skipped rather than answered into the void.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tollgate_core::lease::{ClientId, Epoch, ResourceId, Unit};
+use tollgate_core::node::{Node, Start};
+use tollgate_core::resource::RefreshError;
+use tollgate_core::units::Instant;
+use tollgate_proto::request::{Refresh, Release, ScopeAsks};
+use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::grpc::scope_error;
+use crate::limits::Limits;
+use crate::metrics::{Metrics, RefreshFault};
+use crate::view::{ScopeDetail, ScopePage, Totals};
+
+/// Events that wait for the driver. A bulk call takes about a millisecond, so a full queue is
+/// already later than a client waits.
+const QUEUE_LEN: usize = 1024;
+
+/// How long a caller waits for a place in the queue.
+const QUEUE_WAIT: Duration = Duration::from_secs(1);
+
+/// What the driver can be asked to do.
+#[derive(Debug)]
+enum Event {
+    Refresh(Refresh, oneshot::Sender<Vec<ScopeAnswer>>),
+    Release(Release, oneshot::Sender<()>),
+    Scopes {
+        after: String,
+        limit: usize,
+        reply: oneshot::Sender<ScopePage>,
+    },
+    Scope {
+        scope: String,
+        clients: usize,
+        reply: oneshot::Sender<Option<ScopeDetail>>,
+    },
+    Totals(oneshot::Sender<Totals>),
+}
+
+/// Owns the books until the last [`Handle`] is gone.
+#[derive(Debug)]
+pub struct Driver {
+    node: Node,
+    limits: Limits,
+    clock: Clock,
+    metrics: Metrics,
+    events: mpsc::Receiver<Event>,
+}
+
+/// Sends events to a [`Driver`].
+#[derive(Clone, Debug)]
+pub struct Handle {
+    events: mpsc::Sender<Event>,
+    epoch: Epoch,
+}
+
+/// Why the driver did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DriverError {
+    /// The queue stayed full for a second.
+    #[error("the coordinator is overloaded: its queue is full")]
+    Busy,
+    /// The driver has ended.
+    #[error("the coordinator is shutting down")]
+    Stopped,
+}
+
+// === impl Driver ===
+
+impl Driver {
+    /// A driver with empty books, and the way to reach it.
+    pub fn new(
+        config: Config,
+        epoch: Epoch,
+        start: Start,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> (Self, Handle) {
+        let (sender, events) = mpsc::channel(QUEUE_LEN);
+        let driver = Self {
+            node: Node::new(clock.now(), epoch, config.bounds, start),
+            limits: config.limits,
+            clock,
+            metrics,
+            events,
+        };
+        let handle = Handle {
+            events: sender,
+            epoch,
+        };
+        (driver, handle)
+    }
+
+    /// Handles events and expiries until the last handle is gone.
+    pub async fn run(mut self) {
+        loop {
+            let timeout = self.clock.sleep_until(self.node.poll_timeout());
+            tokio::select! {
+                biased;
+                event = self.events.recv() => match event {
+                    Some(event) => self.handle_event(event),
+                    None => return,
+                },
+                () = timeout => {}
+            }
+            let now = self.clock.now();
+            // Also after an event: a busy queue must not keep leases in the books.
+            if self.node.poll_timeout().is_some_and(|at| at <= now) {
+                self.node.handle_timeout(now);
+            }
+        }
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        let now = self.clock.now();
+        match event {
+            Event::Refresh(refresh, reply) if !reply.is_closed() => {
+                let answers = self.refresh(now, &refresh);
+                let _ = reply.send(answers);
+            }
+            Event::Release(release, reply) => {
+                // Even for a caller that has gone: it has nothing more to ask.
+                self.release(&release);
+                let _ = reply.send(());
+            }
+            Event::Scopes {
+                after,
+                limit,
+                reply,
+            } if !reply.is_closed() => {
+                let _ = reply.send(ScopePage::new(&self.node, now, &after, limit));
+            }
+            Event::Scope {
+                scope,
+                clients,
+                reply,
+            } if !reply.is_closed() => {
+                let _ = reply.send(ScopeDetail::find(&self.node, now, &scope, clients));
+            }
+            Event::Totals(reply) if !reply.is_closed() => {
+                let _ = reply.send(Totals::new(&self.node, now));
+            }
+            _ => {}
+        }
+    }
+
+    fn refresh(&mut self, now: Instant, refresh: &Refresh) -> Vec<ScopeAnswer> {
+        let scopes = refresh.scopes.iter();
+        scopes
+            .map(|scope| {
+                let outcome = self.refresh_scope(now, &refresh.client, scope);
+                ScopeAnswer {
+                    scope: scope.scope.clone(),
+                    canonical: scope.scope.clone(),
+                    outcome: outcome.map_err(|error| {
+                        self.metrics.count_fault(fault(error));
+                        scope_error(error)
+                    }),
+                }
+            })
+            .collect()
+    }
+
+    fn refresh_scope(
+        &mut self,
+        now: Instant,
+        client: &ClientId,
+        scope: &ScopeAsks,
+    ) -> Result<Vec<UnitAnswer>, RefreshError> {
+        let limit = self.limits.find(&scope.scope);
+        let mut refresh_unit = |(unit, ask): &(Unit, _)| {
+            let resource = ResourceId {
+                scope: scope.scope.clone(),
+                unit: *unit,
+            };
+            let ask: &tollgate_core::lease::Ask = ask;
+            let answer = self
+                .node
+                .handle_refresh(now, client, &resource, *ask, limit)?;
+            Ok(UnitAnswer {
+                unit: *unit,
+                sequence: ask.sequence,
+                answer,
+            })
+        };
+        scope.asks.iter().map(&mut refresh_unit).collect()
+    }
+
+    fn release(&mut self, release: &Release) {
+        for (resource, sequence) in &release.resources {
+            self.node
+                .handle_release(&release.client, resource, *sequence);
+        }
+    }
+}
+
+// === impl Handle ===
+
+impl Handle {
+    /// The epoch of the driver's answers.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Answers a client, one answer for each scope in order.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, DriverError> {
+        self.call(|reply| Event::Refresh(refresh, reply)).await
+    }
+
+    /// Takes leases back.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn release(&self, release: Release) -> Result<(), DriverError> {
+        self.call(|reply| Event::Release(release, reply)).await
+    }
+
+    /// The first `limit` scopes whose ids come after `after`.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn scopes(&self, after: String, limit: usize) -> Result<ScopePage, DriverError> {
+        let event = |reply| Event::Scopes {
+            after,
+            limit,
+            reply,
+        };
+        self.call(event).await
+    }
+
+    /// The books of one scope with at most `clients` of its clients; none if it is not in them.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn scope(
+        &self,
+        scope: String,
+        clients: usize,
+    ) -> Result<Option<ScopeDetail>, DriverError> {
+        let event = |reply| Event::Scope {
+            scope,
+            clients,
+            reply,
+        };
+        self.call(event).await
+    }
+
+    /// The sums over all books.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn totals(&self) -> Result<Totals, DriverError> {
+        self.call(Event::Totals).await
+    }
+
+    async fn call<T>(
+        &self,
+        event: impl FnOnce(oneshot::Sender<T>) -> Event,
+    ) -> Result<T, DriverError> {
+        let place = tokio::time::timeout(QUEUE_WAIT, self.events.reserve()).await;
+        let place = place
+            .map_err(|_| DriverError::Busy)?
+            .map_err(|_| DriverError::Stopped)?;
+        let (reply, answer) = oneshot::channel();
+        place.send(event(reply));
+        answer.await.map_err(|_| DriverError::Stopped)
+    }
+}
+
+// === free functions ===
+
+fn fault(error: RefreshError) -> RefreshFault {
+    match error {
+        RefreshError::Stale { .. } => RefreshFault::Stale,
+        RefreshError::TooManyClients { .. } => RefreshFault::TooManyClients,
+        RefreshError::TooManyResources { .. } => RefreshFault::TooManyResources,
+    }
+}

@@ -1,0 +1,212 @@
+//! What Prometheus sees. No label has a value that comes out of a request.
+//!
+//! | name | type | what |
+//! |---|---|---|
+//! | `tollgate_refresh_calls_total` | counter | `Refresh` calls, refused ones too |
+//! | `tollgate_refreshes_total` | counter | scopes in those calls that were looked at |
+//! | `tollgate_refresh_errors_total{reason}` | counter | `invalid`, `busy`: calls; `stale`, `too_many_clients`, `too_many_resources`: scopes |
+//! | `tollgate_releases_total` | counter | resources given back |
+//! | `tollgate_refresh_duration_seconds` | histogram | time from a call's arrival to its answer |
+//! | `tollgate_resources` | gauge | resources with clients |
+//! | `tollgate_clients` | gauge | clients of all resources; a client of two resources counts twice |
+//! | `tollgate_learning_resources` | gauge | resources in learning mode |
+//! | `tollgate_leased_requests_per_second` | gauge | sum of leases of limited resources |
+//! | `tollgate_wanted_requests_per_second` | gauge | sum of wants |
+//! | `tollgate_epoch` | gauge | the term of this coordinator |
+//! | `tollgate_limits` | gauge | limits in the configuration |
+//! | `tollgate_build_info{version}` | info | the build |
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use tollgate_core::lease::Epoch;
+
+use crate::view::Totals;
+
+/// Bounds of the duration histogram: from a call with one scope on an idle machine to the deadline.
+const DURATIONS_S: [f64; 10] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0,
+];
+
+/// The metrics of one coordinator; clones share them.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    refresh_calls: Counter,
+    refreshes: Counter,
+    refresh_errors: Family<Fault, Counter>,
+    releases: Counter,
+    refresh_duration: Histogram,
+    gauges: Gauges,
+}
+
+/// Set from the books when they are asked for.
+#[derive(Clone, Debug, Default)]
+struct Gauges {
+    resources: Gauge,
+    clients: Gauge,
+    learning: Gauge,
+    leased: Gauge<f64, AtomicU64>,
+    wanted: Gauge<f64, AtomicU64>,
+    epoch: Gauge<u64, AtomicU64>,
+    limits: Gauge,
+}
+
+/// Why a refresh was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RefreshFault {
+    /// The call has a bad field.
+    Invalid,
+    /// The call found no place in the queue.
+    Busy,
+    /// A later request came first.
+    Stale,
+    /// The resource is full.
+    TooManyClients,
+    /// The books are full.
+    TooManyResources,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Fault {
+    reason: RefreshFault,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// All at zero, but for what is known at the start.
+    pub fn new(epoch: Epoch, limits: usize) -> Self {
+        let mut registry = Registry::with_prefix("tollgate");
+        let refresh_calls = Counter::default();
+        registry.register("refresh_calls", "Refresh calls", refresh_calls.clone());
+        let refreshes = Counter::default();
+        registry.register("refreshes", "Scopes in Refresh calls", refreshes.clone());
+        let refresh_errors = Family::<Fault, Counter>::default();
+        let help = "Refresh calls, or scopes of them, that were refused";
+        registry.register("refresh_errors", help, refresh_errors.clone());
+        for reason in RefreshFault::ALL {
+            // Shown as zero from the start, so that the first error is seen as a rise.
+            drop(refresh_errors.get_or_create(&Fault { reason }));
+        }
+        let releases = Counter::default();
+        registry.register("releases", "Resources given back", releases.clone());
+        let refresh_duration = Histogram::new(DURATIONS_S);
+        registry.register_with_unit(
+            "refresh_duration",
+            "Time from a Refresh call's arrival to its answer",
+            Unit::Seconds,
+            refresh_duration.clone(),
+        );
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "The build", build);
+        let gauges = Gauges::register(&mut registry);
+        gauges.epoch.set(epoch.0);
+        gauges.limits.set(gauge(limits));
+        Self {
+            registry: Arc::new(registry),
+            refresh_calls,
+            refreshes,
+            refresh_errors,
+            releases,
+            refresh_duration,
+            gauges,
+        }
+    }
+
+    /// A call with `scopes` scopes was answered after `duration`.
+    pub fn count_refresh(&self, scopes: usize, duration: Duration) {
+        self.refresh_calls.inc();
+        self.refreshes.inc_by(scopes as u64);
+        self.refresh_duration.observe(duration.as_secs_f64());
+    }
+
+    /// A call, or a scope of one, was refused.
+    pub fn count_fault(&self, reason: RefreshFault) {
+        self.refresh_errors.get_or_create(&Fault { reason }).inc();
+    }
+
+    /// So many resources were given back.
+    pub fn count_releases(&self, resources: usize) {
+        self.releases.inc_by(resources as u64);
+    }
+
+    /// All metrics in the OpenMetrics text format, with the gauges as `totals` says.
+    ///
+    /// # Errors
+    /// If a metric cannot be written as text, which is a bug.
+    pub fn encode(&self, totals: &Totals) -> Result<String, fmt::Error> {
+        let gauges = &self.gauges;
+        gauges.resources.set(gauge(totals.resources));
+        gauges.clients.set(gauge(totals.clients));
+        gauges.learning.set(gauge(totals.learning));
+        gauges.leased.set(totals.has);
+        gauges.wanted.set(totals.wants);
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+// === impl Gauges ===
+
+impl Gauges {
+    fn register(registry: &mut Registry) -> Self {
+        let gauges = Self::default();
+        let help = "Resources with clients";
+        registry.register("resources", help, gauges.resources.clone());
+        let help = "Clients of all resources";
+        registry.register("clients", help, gauges.clients.clone());
+        let help = "Resources in learning mode";
+        registry.register("learning_resources", help, gauges.learning.clone());
+        let help = "Sum of the leases of limited resources";
+        registry.register("leased_requests_per_second", help, gauges.leased.clone());
+        let help = "Sum of what clients want";
+        registry.register("wanted_requests_per_second", help, gauges.wanted.clone());
+        let help = "The term of this coordinator";
+        registry.register("epoch", help, gauges.epoch.clone());
+        let help = "Limits in the configuration";
+        registry.register("limits", help, gauges.limits.clone());
+        gauges
+    }
+}
+
+// === impl RefreshFault ===
+
+impl RefreshFault {
+    const ALL: [Self; 5] = [
+        Self::Invalid,
+        Self::Busy,
+        Self::Stale,
+        Self::TooManyClients,
+        Self::TooManyResources,
+    ];
+}
+
+impl EncodeLabelValue for RefreshFault {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        let name = match self {
+            Self::Invalid => "invalid",
+            Self::Busy => "busy",
+            Self::Stale => "stale",
+            Self::TooManyClients => "too_many_clients",
+            Self::TooManyResources => "too_many_resources",
+        };
+        name.encode(encoder)
+    }
+}
+
+// === free functions ===
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,250 @@
+//! What the books look like from outside: plain values that REST and metrics show.
+//!
+//! Made inside the driver from one state of the books, so the numbers of one view agree.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::node::Node;
+use tollgate_core::resource::{ClientBooks, Resource};
+use tollgate_core::units::{Capacity, Instant, MICRO};
+
+/// All units, in the order of a scope's resources.
+const UNITS: [Unit; 1] = [Unit::Requests];
+
+/// Some scopes, in the order of their ids.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ScopePage {
+    /// The scopes.
+    pub scopes: Vec<ScopeSummary>,
+    /// What to pass as `after` for the scopes that follow; none if these were the last.
+    pub next: Option<String>,
+}
+
+/// One scope in a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ScopeSummary {
+    /// Its id.
+    pub scope: String,
+    /// Its resources by unit.
+    pub units: BTreeMap<&'static str, UnitSummary>,
+}
+
+/// One resource in a list. Amounts are per second for the unit `requests`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UnitSummary {
+    /// What the fleet may use.
+    pub capacity: Amount,
+    /// What each client falls back to, if the coordinator says so.
+    pub safe: Option<Amount>,
+    /// How long learning mode lasts from now; 0 if it is over.
+    pub learning_ms: u64,
+    /// The sum of what clients may be using.
+    pub sum_has: Amount,
+    /// The sum of what clients want.
+    pub sum_wants: Amount,
+    /// How many clients have a lease or wait for one.
+    pub client_count: usize,
+}
+
+/// One scope with its clients.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ScopeDetail {
+    /// Its id.
+    pub scope: String,
+    /// Its resources by unit.
+    pub units: BTreeMap<&'static str, UnitDetail>,
+}
+
+/// One resource with its clients.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UnitDetail {
+    /// The resource.
+    #[serde(flatten)]
+    pub summary: UnitSummary,
+    /// Its clients, or as many as were asked for.
+    pub clients: Vec<ClientView>,
+}
+
+/// What the books say of one client.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClientView {
+    /// Its id.
+    pub client: String,
+    /// What it last wanted.
+    pub wants: Amount,
+    /// The most that it may be using.
+    pub has: Amount,
+    /// When that ends, from now, unless it refreshes.
+    pub expires_in_ms: u64,
+}
+
+/// The sums over all books.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Resources with clients.
+    pub resources: usize,
+    /// Clients of all resources; a client of two resources counts twice.
+    pub clients: usize,
+    /// Resources in learning mode.
+    pub learning: usize,
+    /// The sum of what clients of limited resources may be using, in units.
+    pub has: f64,
+    /// The sum of what clients want, in units.
+    pub wants: f64,
+}
+
+/// A number of units, or no limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// So many.
+    Number(f64),
+    /// Any number.
+    Unlimited,
+}
+
+// === impl ScopePage ===
+
+impl ScopePage {
+    /// The first `limit` scopes whose ids come after `after`.
+    pub(crate) fn new(node: &Node, now: Instant, after: &str, limit: usize) -> Self {
+        let mut scopes: Vec<ScopeSummary> = Vec::new();
+        let mut next = None;
+        for (id, resource) in node.resources().filter(|(id, _)| &*id.scope > after) {
+            let last = scopes.last().map(|last| last.scope.as_str());
+            if last != Some(&id.scope) {
+                if scopes.len() >= limit {
+                    next = last.map(str::to_owned);
+                    break;
+                }
+                scopes.push(ScopeSummary {
+                    scope: id.scope.as_ref().to_owned(),
+                    units: BTreeMap::new(),
+                });
+            }
+            if let Some(scope) = scopes.last_mut() {
+                let summary = UnitSummary::new(now, resource);
+                scope.units.insert(id.unit.name(), summary);
+            }
+        }
+        Self { scopes, next }
+    }
+}
+
+// === impl ScopeDetail ===
+
+impl ScopeDetail {
+    /// The scope called `scope`, if it is in the books, with at most `clients` of its clients.
+    pub(crate) fn find(node: &Node, now: Instant, scope: &str, clients: usize) -> Option<Self> {
+        let mut units = BTreeMap::new();
+        for unit in UNITS {
+            let id = ResourceId::new(scope, unit).ok()?;
+            if let Some(resource) = node.resource(&id) {
+                units.insert(unit.name(), UnitDetail::new(now, resource, clients));
+            }
+        }
+        let scope = scope.to_owned();
+        (!units.is_empty()).then_some(Self { scope, units })
+    }
+}
+
+// === impl UnitSummary ===
+
+impl UnitSummary {
+    fn new(now: Instant, resource: &Resource) -> Self {
+        Self {
+            capacity: resource.capacity().into(),
+            safe: resource.limit().safe.map(Into::into),
+            learning_ms: ms(resource.learning_until().saturating_since(now)),
+            sum_has: sum(resource.sum_has()),
+            sum_wants: sum(resource.sum_wants()),
+            client_count: resource.client_count(),
+        }
+    }
+}
+
+// === impl UnitDetail ===
+
+impl UnitDetail {
+    fn new(now: Instant, resource: &Resource, clients: usize) -> Self {
+        let clients = resource.clients().take(clients);
+        Self {
+            summary: UnitSummary::new(now, resource),
+            clients: clients
+                .map(|client| ClientView::new(now, &client))
+                .collect(),
+        }
+    }
+}
+
+// === impl ClientView ===
+
+impl ClientView {
+    fn new(now: Instant, client: &ClientBooks<'_>) -> Self {
+        Self {
+            client: client.id.as_str().to_owned(),
+            wants: client.wants.into(),
+            has: client.has.into(),
+            expires_in_ms: ms(client.expiry.saturating_since(now)),
+        }
+    }
+}
+
+// === impl Totals ===
+
+impl Totals {
+    pub(crate) fn new(node: &Node, now: Instant) -> Self {
+        let mut totals = Self::default();
+        for (_, resource) in node.resources() {
+            totals.resources += 1;
+            totals.clients += resource.client_count();
+            totals.learning += usize::from(resource.learning_until() > now);
+            if !resource.capacity().is_unlimited() {
+                totals.has += units(resource.sum_has());
+            }
+            totals.wants += units(resource.sum_wants());
+        }
+        totals
+    }
+}
+
+// === impl Amount ===
+
+impl From<Capacity> for Amount {
+    fn from(capacity: Capacity) -> Self {
+        if capacity.is_unlimited() {
+            return Self::Unlimited;
+        }
+        Self::Number(capacity.as_f64())
+    }
+}
+
+impl Serialize for Amount {
+    /// A number, or the word that the configuration uses.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(units) => serializer.serialize_f64(*units),
+            Self::Unlimited => serializer.serialize_str("unlimited"),
+        }
+    }
+}
+
+// === free functions ===
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn units(micros: u128) -> f64 {
+    micros as f64 / MICRO as f64
+}
+
+/// A sum of capacities; one that has an unlimited one in it is unlimited.
+fn sum(micros: u128) -> Amount {
+    if micros >= u128::from(Capacity::UNLIMITED.as_micros()) {
+        return Amount::Unlimited;
+    }
+    Amount::Number(units(micros))
+}
