@@ -16,13 +16,13 @@
 //! order, and one walk finds where it ends.
 //!
 //! **Exactness.** Let the satisfied leave R millionths to the others, whose weights sum to W. A
-//! client of weight w, with weights P of others before it in the order, gets
-//! ⌊(P+w)·R/W⌋ − ⌊P·R/W⌋. These add up to R whatever the rounding, each is within one millionth
-//! of w·R/W, and none exceeds its wants: they are a whole number above w·R/W, thus at least
-//! ⌈w·R/W⌉. The order depends on wants, weights and keys only, so the result does not depend on
-//! who came first.
+//! client of weight w, after clients of weights P in the order, gets ⌊(P+w)·R/W⌋ − ⌊P·R/W⌋. Over
+//! the others, the last of the order, these add up to ⌊(Q+W)·R/W⌋ − ⌊Q·R/W⌋ = R, whatever Q. Each
+//! is within one millionth of w·R/W, and none exceeds its wants: they are a whole number above
+//! w·R/W, thus at least ⌈w·R/W⌉. The order depends on wants, weights and keys only, so the result
+//! does not depend on who came first.
 
-use super::tree::{Entry, Sums, Tree};
+use super::tree::{Entry, Tree};
 use crate::units::Capacity;
 use core::num::NonZeroU32;
 
@@ -61,11 +61,10 @@ pub struct Handle<K> {
     entry: Entry<K>,
 }
 
-/// Where the water stands: what remains for the unsatisfied, and the sums over the satisfied.
+/// Where the water stands: what remains for the unsatisfied, and their weights.
 struct Level {
     rest: u64,
     rest_weight: u64,
-    satisfied: Sums,
 }
 
 // === impl Handle ===
@@ -145,7 +144,6 @@ impl<K: Copy + Ord> FairShare<K> {
             return wants;
         }
         let before = self.tree.sums_before(&handle.entry).weight;
-        let before = before.saturating_sub(level.satisfied.weight);
         part(level.rest, before, weight, level.rest_weight)
     }
 
@@ -160,9 +158,7 @@ impl<K: Copy + Ord> FairShare<K> {
         if spare.is_unlimited() {
             return Capacity::UNLIMITED;
         }
-        // Those who want nothing are the first in the order.
         let before = self.tree.sums_before(&handle.entry).weight;
-        let before = before.saturating_sub(self.idle_weight);
         let active = self.sum_weights().saturating_sub(self.idle_weight);
         part(spare.as_micros(), before, handle.entry.weight, active)
     }
@@ -225,7 +221,6 @@ impl<K: Copy + Ord> FairShare<K> {
         Level {
             rest: capacity.saturating_sub(u64::try_from(satisfied.wants).unwrap_or(u64::MAX)),
             rest_weight: total.weight.saturating_sub(satisfied.weight),
-            satisfied,
         }
     }
 }
@@ -242,7 +237,7 @@ impl Level {
 
 // === free functions ===
 
-/// The part of `whole` between the weights `before` and `before + weight` out of `weights`.
+/// The part of `whole`, spread over `weights`, from the weight `before` to `before + weight`.
 fn part(whole: u64, before: u64, weight: NonZeroU32, weights: u64) -> Capacity {
     let until = |weight: u64| {
         let product = u128::from(whole).wrapping_mul(u128::from(weight));

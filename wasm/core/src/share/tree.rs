@@ -30,7 +30,10 @@ pub(super) struct Entry<K> {
 }
 
 /// Sums over some clients: weights, and wants in millionths.
+///
+/// Packed because a u128 would pad it to 32 bytes, and walks over sums wait for memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(Rust, packed(8))]
 pub(super) struct Sums {
     pub(super) weight: u64,
     pub(super) wants: u128,

@@ -1,6 +1,4 @@
 use super::*;
-#[cfg(all(target_family = "wasm", target_os = "unknown"))]
-use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use alloc::vec::Vec;
 

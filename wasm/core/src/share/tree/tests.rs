@@ -1,6 +1,4 @@
 use super::*;
-#[cfg(all(target_family = "wasm", target_os = "unknown"))]
-use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use alloc::collections::BTreeSet;
 
@@ -112,6 +110,40 @@ fn grows_and_shrinks_like_a_set() {
         }
         assert_eq!(check_tree(&tree, &model), 1);
         assert!((3..=4).contains(&depth), "depth {depth}");
+    }
+}
+
+/// Whole ranges go and come back, so that leaves and inner nodes lose all they have, and entries
+/// come below the floor of a child that has become the first before its node is joined.
+#[test]
+fn survives_the_loss_of_whole_ranges() {
+    let mut random = Random(7);
+    let mut tree = Tree::new();
+    let mut model = BTreeSet::new();
+    for round in 0..3000 {
+        // Swings between thousands of entries and a few.
+        let (inserts, width) = [(60, 10_000), (40, 50_000)][round / 300 % 2];
+        let at = random.below(1_000_000);
+        for serial in 0..inserts {
+            let mut entry = random.entry(round as u32 * 100 + serial);
+            entry.wants = Capacity::from_micros(at + random.below(20_000));
+            entry.weight = NonZeroU32::MIN;
+            tree.insert(entry);
+            model.insert(entry);
+        }
+        let at = random.below(1_000_000);
+        let in_range = |entry: &&Entry<u64>| (at..at + width).contains(&entry.wants.as_micros());
+        let mut lost: Vec<_> = model.iter().filter(in_range).copied().collect();
+        if round % 2 == 0 {
+            lost.reverse();
+        }
+        for entry in lost {
+            assert!(tree.remove(&entry));
+            model.remove(&entry);
+        }
+        if round % 20 == 0 {
+            check_tree(&tree, &model);
+        }
     }
 }
 
