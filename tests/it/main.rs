@@ -1,1 +1,20 @@
-//! Placeholder.
+//! Real Envoys with the real filter against real coordinators, one file a behaviour.
+//!
+//! Rates are read from the load's own clock and compared over windows of seconds; nothing here
+//! asserts how long a single step took.
+
+mod accuracy;
+mod cardinality;
+mod configuration;
+mod envoy_lost;
+mod fairness;
+mod harness;
+mod isolation;
+mod modes;
+mod outage;
+mod over_limit;
+mod quickstart;
+mod scene;
+mod shift;
+mod under_limit;
+mod workers;

@@ -28,6 +28,26 @@ pub struct Coordinator {
     http: SocketAddr,
 }
 
+/// What the coordinator knows of one resource, per second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Books {
+    /// What it has to give; infinite when there is no limit.
+    pub capacity: f64,
+    /// Its clients.
+    pub clients: Vec<ClientBooks>,
+}
+
+/// What the coordinator knows of one client of a resource, per second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientBooks {
+    /// `<node id>/<random>`.
+    pub id: String,
+    /// What it asked for last.
+    pub wants: f64,
+    /// What it has leased.
+    pub has: f64,
+}
+
 // === impl Coordinator ===
 
 impl Coordinator {
@@ -66,12 +86,12 @@ impl Coordinator {
         self.grpc
     }
 
-    /// The books of one scope: `GET /v1/scopes/{id}`; nothing when the scope is unknown.
+    /// The books of the resource (`scope`, requests); nothing when the scope is unknown.
     ///
     /// # Errors
     /// When the coordinator does not answer.
-    pub async fn scope(&self, id: &str) -> Result<Option<Value>> {
-        let answer = get_once(self.http, &format!("/v1/scopes/{id}"), &[]).await?;
+    pub async fn books(&self, scope: &str) -> Result<Option<Books>> {
+        let answer = get_once(self.http, &format!("/v1/scopes/{scope}"), &[]).await?;
         if answer.status == 404 {
             return Ok(None);
         }
@@ -81,7 +101,50 @@ impl Coordinator {
             answer.status,
             answer.body
         );
-        Ok(Some(serde_json::from_str(&answer.body)?))
+        let scope: Value = serde_json::from_str(&answer.body)?;
+        Books::of_requests(&scope)
+            .with_context(|| format!("unknown form of {scope}"))
+            .map(Some)
+    }
+}
+
+// === impl Books ===
+
+impl Books {
+    /// What the client of the Envoy with node id `node` has.
+    pub fn has(&self, node: &str) -> f64 {
+        let of_node = |client: &&ClientBooks| {
+            client
+                .id
+                .strip_prefix(node)
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
+        self.clients
+            .iter()
+            .filter(of_node)
+            .map(|client| client.has)
+            .sum()
+    }
+
+    /// The sum of all unexpired leases.
+    pub fn sum_has(&self) -> f64 {
+        self.clients.iter().map(|client| client.has).sum()
+    }
+
+    fn of_requests(scope: &Value) -> Option<Self> {
+        let requests = &scope["units"]["requests"];
+        let clients = requests["clients"].as_array()?.iter().map(|client| {
+            Some(ClientBooks {
+                id: client["client"].as_str()?.to_owned(),
+                wants: client["wants"].as_f64()?,
+                has: client["has"].as_f64()?,
+            })
+        });
+        let capacity = requests["capacity"].as_f64().unwrap_or(f64::INFINITY);
+        Some(Self {
+            capacity,
+            clients: clients.collect::<Option<_>>()?,
+        })
     }
 }
 

@@ -3,13 +3,12 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Lines of a log that a failing test prints.
+/// Lines of a log that a failure shows.
 const TAIL_LINES: usize = 40;
 
 /// A running child process.
@@ -45,9 +44,7 @@ impl Process {
 
     /// All that the process has written so far.
     pub fn log(&self) -> String {
-        fs::read(&self.log)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default()
+        read(&self.log)
     }
 
     /// # Errors
@@ -55,7 +52,7 @@ impl Process {
     pub fn check_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("{} ended with {status}:\n{}", self.name, self.tail()),
+            Some(status) => bail!("{} ended with {status}:\n{}", self.name, tail(&self.log)),
         }
     }
 
@@ -110,25 +107,34 @@ impl Process {
         kill_process(pid.context("an id of a process")?, signal)
             .with_context(|| format!("signalling {}", self.name))
     }
-
-    fn tail(&self) -> String {
-        let log = self.log();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
-    }
 }
 
-/// Kills the process; a test that fails gets the end of its log printed.
+/// Kills the process; its log stays.
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.kill();
-        if thread::panicking() {
-            eprintln!(
-                "--- end of the log of {} ({})\n{}",
-                self.name,
-                self.log.display(),
-                self.tail()
-            );
-        }
     }
+}
+
+/// The last lines of every log in `dir`.
+pub fn log_tails(dir: &Path) -> String {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut logs: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+    logs.sort();
+    let tails = logs
+        .iter()
+        .map(|log| format!("--- end of {}\n{}\n", log.display(), tail(log)));
+    tails.collect()
+}
+
+fn read(log: &Path) -> String {
+    let bytes = fs::read(log).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn tail(log: &Path) -> String {
+    let log = read(log);
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }

@@ -1,0 +1,97 @@
+//! Tenants that nobody has ever heard of cost bounded memory, and share the overflow scope.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tollgate_tests::connection::{Connection, get};
+use tollgate_tests::envoy::Envoy;
+use tollgate_tests::filter::{TENANT_HEADER, by_tenant};
+
+use crate::scene::{Scene, play};
+
+const NAMES: u64 = 20_000;
+const MAX_SCOPES: u64 = 1000;
+const CONNECTIONS: u64 = 16;
+/// Half of the filter's aim of 16 MiB for each worker at ten times as many scopes.
+const WORKER_MEMORY_MAX: u64 = 8 << 20;
+const LIMITS: &str = "limits:\n  - match: \"tenant/~overflow\"\n    \
+                      requests: {rate: 10, burst: 5}\n  - match: \"*\"\n    requests: {rate: 100}\n";
+
+#[test]
+fn random_tenant_names_cost_bounded_memory() {
+    play("random_tenant_names_cost_bounded_memory", bounded);
+}
+
+async fn bounded(scene: &Scene) -> Result<()> {
+    let coordinator = scene.coordinator(LIMITS).await?;
+    let plugin = by_tenant(&json!({"max_scopes": MAX_SCOPES}));
+    let envoy = scene.envoy("envoy", 2, &coordinator, &plugin).await?;
+    let (half_admitted, half_refused) = send(&envoy, 0..NAMES / 2).await?;
+    let half = envoy.wasm_memory_bytes().await?;
+    let (admitted, refused) = send(&envoy, NAMES / 2..NAMES).await?;
+    let full = envoy.wasm_memory_bytes().await?;
+    eprintln!(
+        "wasm memory {half} B after {} names, {full} B after {NAMES}; \
+         {half_admitted} + {admitted} admitted, {half_refused} + {refused} refused",
+        NAMES / 2
+    );
+    assert_eq!(
+        half_admitted + half_refused + admitted + refused,
+        NAMES,
+        "all were answered"
+    );
+    assert_eq!(full, half, "memory is flat once the table is full");
+    assert!(full <= 2 * WORKER_MEMORY_MAX, "{full} B for two workers");
+    let used = envoy.stat("wasmcustom.tollgate.slots_used").await?;
+    assert!(
+        used <= MAX_SCOPES + 1,
+        "{used} slots of {MAX_SCOPES} and the overflow's"
+    );
+    assert!(
+        envoy.stat("wasmcustom.tollgate.overflow").await? > 0,
+        "overflow is counted"
+    );
+    // Nearly all of the second half had no slot of their own: they shared 10 requests a second.
+    assert!(
+        refused > admitted,
+        "the overflow scope has a limit of its own"
+    );
+    ensure!(
+        coordinator.books("tenant/~overflow").await?.is_some(),
+        "the overflow scope is leased"
+    );
+    Ok(())
+}
+
+/// Sends one request for each name; gives how many were admitted and how many refused.
+async fn send(envoy: &Envoy, names: std::ops::Range<u64>) -> Result<(u64, u64)> {
+    let mut tasks = JoinSet::new();
+    for first in 0..CONNECTIONS {
+        let to = envoy.address();
+        let mine = (names.start + first..names.end).step_by(usize::try_from(CONNECTIONS)?);
+        tasks.spawn(async move {
+            let (mut admitted, mut refused) = (0, 0);
+            let mut connection = Connection::open(to).await?;
+            for name in mine {
+                // Spread over the whole range of names, not one prefix.
+                let name = format!("{:016x}", name.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                match connection
+                    .status_of(&get("/", &[(TENANT_HEADER, &name)]))
+                    .await?
+                {
+                    200 => admitted += 1,
+                    429 => refused += 1,
+                    other => anyhow::bail!("answered {other}"),
+                }
+            }
+            Ok::<(u64, u64), anyhow::Error>((admitted, refused))
+        });
+    }
+    let (mut admitted, mut refused) = (0, 0);
+    while let Some(done) = tasks.join_next().await {
+        let (more_admitted, more_refused) = done??;
+        admitted += more_admitted;
+        refused += more_refused;
+    }
+    Ok((admitted, refused))
+}

@@ -1,0 +1,108 @@
+//! A bad plugin configuration leaves the old one in force, and a good one leaves balances alone.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use tollgate_tests::connection::get_once;
+use tollgate_tests::envoy::Envoy;
+use tollgate_tests::filter::{self, by_tenant};
+use tollgate_tests::load::{Flow, Load};
+
+use crate::scene::{Scene, assert_near, play, s};
+
+const RATE: f64 = 50.0;
+const BURST: f64 = 250.0;
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 50, burst: 250}\n";
+
+#[test]
+fn a_bad_plugin_configuration_leaves_the_old_one() {
+    play(
+        "a_bad_plugin_configuration_leaves_the_old_one",
+        async |scene: &Scene| {
+            let coordinator = scene.coordinator(LIMITS).await?;
+            let mut envoy = scene
+                .envoy("envoy", 2, &coordinator, &by_tenant(&json!({})))
+                .await?;
+            let load = Load::start([Flow::new(envoy.address(), "acme", 300.0)]);
+            load.run_until(s(2.0)).await;
+            for bad in [
+                by_tenant(&json!({"scopes": []})),
+                by_tenant(&json!({"no_lease": "panic"})),
+                by_tenant(&json!({"tick_ms": -20})),
+                json!("not an object"),
+            ] {
+                assert!(!configure(&mut envoy, &bad).await?, "taken: {bad}");
+            }
+            let from = load.elapsed();
+            load.run_until(from + s(4.0)).await;
+            let record = load.stop().await?.remove(0);
+            assert_eq!(record.total().failed, 0);
+            let rate = record.admitted_per_second(from..from + s(4.0));
+            assert_near("under the old configuration, admitted/s", rate, RATE, 0.05);
+            let unknown = by_tenant(&json!({"later_field": true}));
+            assert!(
+                configure(&mut envoy, &unknown).await?,
+                "an unknown field is tolerated"
+            );
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn an_update_under_load_keeps_balances() {
+    play(
+        "an_update_under_load_keeps_balances",
+        async |scene: &Scene| {
+            let coordinator = scene.coordinator(LIMITS).await?;
+            let mut envoy = scene
+                .envoy("envoy", 2, &coordinator, &by_tenant(&json!({})))
+                .await?;
+            let load = Load::start([Flow::new(envoy.address(), "acme", 400.0)]);
+            load.run_until(s(3.0)).await;
+            for round in 1..=4_u32 {
+                let plugin = by_tenant(&json!({"call_timeout_ms": 1000 + round}));
+                assert!(configure(&mut envoy, &plugin).await?);
+                let now = load.elapsed();
+                load.run_until(now + s(1.5)).await;
+            }
+            let record = load.stop().await?.remove(0);
+            let total = record.total();
+            let length = record.length().as_secs_f64();
+            let most = BURST + RATE * length;
+            eprintln!(
+                "{} admitted in {length:.1} s, allowed {most:.0}; {total:?}",
+                total.admitted
+            );
+            // A bucket refilled by an update would add up to 250 each time.
+            assert!(total.admitted as f64 <= most + 10.0, "{total:?}");
+            assert!(total.admitted as f64 >= 0.9 * most, "{total:?}");
+            // A connection that Envoy drains may close under a request that is on its way.
+            assert!(
+                total.failed as f64 <= 0.01 * total.offered as f64,
+                "{total:?}"
+            );
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn a_blank_vm_id_is_refused() {
+    play("a_blank_vm_id_is_refused", async |scene: &Scene| {
+        let mut envoy = scene.envoy_with("envoy", Vec::new()).await?;
+        let mut tollgate = filter::tollgate(&by_tenant(&json!({})))?;
+        tollgate["typed_config"]["config"]["vm_config"]["vm_id"] = json!("");
+        let taken = envoy
+            .configure(&[("main".to_owned(), vec![tollgate])])
+            .await?;
+        assert!(!taken, "a blank vm_id shares its data with strangers");
+        assert_eq!(get_once(envoy.address(), "/", &[]).await?.status, 200);
+        Ok(())
+    });
+}
+
+async fn configure(envoy: &mut Envoy, plugin: &Value) -> Result<bool> {
+    envoy
+        .configure(&[("main".to_owned(), vec![filter::tollgate(plugin)?])])
+        .await
+}

@@ -1,0 +1,60 @@
+//! The share of an Envoy that dies comes back to the others when its lease has ended.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use tollgate_tests::filter::by_tenant;
+use tollgate_tests::load::{Flow, Load};
+use tollgate_tests::wait;
+
+use crate::scene::{Scene, assert_near, play, s};
+
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    \
+                      requests: {rate: 200, burst: 40, lease: 3s, refresh: 500ms}\n";
+
+#[test]
+fn the_share_of_a_killed_envoy_returns_after_its_lease() {
+    play(
+        "the_share_of_a_killed_envoy_returns_after_its_lease",
+        share_returns,
+    );
+}
+
+async fn share_returns(scene: &Scene) -> Result<()> {
+    let coordinator = scene.coordinator(LIMITS).await?;
+    let mut east = scene
+        .envoy("east", 2, &coordinator, &by_tenant(&json!({})))
+        .await?;
+    let west = scene
+        .envoy("west", 2, &coordinator, &by_tenant(&json!({})))
+        .await?;
+    let load = Load::start([
+        Flow::new(east.address(), "acme", 400.0),
+        Flow::new(west.address(), "acme", 400.0),
+    ]);
+    load.run_until(s(5.0)).await;
+    let before = load.record(1).admitted_per_second(s(3.0)..s(5.0));
+    assert_near("west beside east, admitted/s", before, 100.0, 0.05);
+    east.process.kill()?;
+    load.set_rate(0, 0.0);
+    wait::until(
+        "the lease of the lost Envoy to end",
+        Duration::from_secs(10),
+        async || {
+            let books = coordinator.books("tenant/acme").await?;
+            let has = books.map_or(0.0, |books| books.has("east"));
+            ensure!(has == 0.0, "east still has {has}");
+            Ok(())
+        },
+    )
+    .await?;
+    let ended = load.elapsed();
+    load.run_until(ended + s(4.0)).await;
+    let after = load
+        .record(1)
+        .admitted_per_second(ended + s(1.0)..ended + s(4.0));
+    assert_near("west alone, admitted/s", after, 200.0, 0.03);
+    load.stop().await?;
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! The files of the quickstart are what they are said to be: valid, and short.
+
+use std::fs;
+use std::process::Command;
+
+use tollgate_tests::artifact;
+
+/// The most lines that the filter may take in an Envoy configuration.
+const FILTER_LINES_MAX: usize = 25;
+
+#[test]
+fn envoy_takes_the_quickstart() {
+    artifact::filter().unwrap();
+    let output = Command::new(artifact::envoy().unwrap())
+        .current_dir(artifact::workspace())
+        .args([
+            "--mode",
+            "validate",
+            "--config-path",
+            "envoy/quickstart/envoy.yaml",
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "Envoy refuses the quickstart:\n{said}"
+    );
+}
+
+#[test]
+fn the_coordinator_takes_the_quickstart() {
+    let output = Command::new(artifact::coordinator().unwrap())
+        .current_dir(artifact::workspace())
+        .args(["check", "envoy/quickstart/tollgate.yaml"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "tollgate refuses the quickstart:\n{said}"
+    );
+}
+
+#[test]
+fn the_filter_takes_few_lines() {
+    let file = artifact::workspace().join("envoy/quickstart/envoy.yaml");
+    let text = fs::read_to_string(file).unwrap();
+    let between: Vec<_> = text
+        .lines()
+        .skip_while(|line| !line.contains("- name: tollgate"))
+        .take_while(|line| !line.contains("- name: envoy.filters.http.router"))
+        .collect();
+    assert!(!between.is_empty(), "the filter is there");
+    assert!(
+        between.len() <= FILTER_LINES_MAX,
+        "{} lines:\n{}",
+        between.len(),
+        between.join("\n")
+    );
+}

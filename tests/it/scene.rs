@@ -1,0 +1,146 @@
+//! What every test here begins with: a directory for logs, an upstream, and the machine to itself.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tollgate_tests::artifact;
+use tollgate_tests::coordinator::Coordinator;
+use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::filter;
+use tollgate_tests::load::Load;
+use tollgate_tests::process::log_tails;
+use tollgate_tests::record::{BIN, Record};
+use tollgate_tests::upstream::Upstream;
+
+/// Tests share two cores, so they run one after another, however they were started.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The surroundings of one test.
+pub(crate) struct Scene {
+    dir: PathBuf,
+    pub(crate) upstream: Upstream,
+}
+
+/// Plays a test; one that fails prints the ends of all logs, which stay in `target/it/<name>`.
+pub(crate) fn play(name: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = artifact::target_dir().join("it").join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).unwrap();
+    let _logs = LogsOfFailure(&dir);
+    let result: Result<()> = Runtime::new().unwrap().block_on(async {
+        let scene = Scene {
+            dir: dir.clone(),
+            upstream: Upstream::start().await?,
+        };
+        test(&scene).await
+    });
+    if let Err(error) = result {
+        panic!("{error:?}");
+    }
+}
+
+// === impl Scene ===
+
+impl Scene {
+    /// Starts a coordinator with `limits`, the YAML of that name.
+    pub(crate) async fn coordinator(&self, limits: &str) -> Result<Coordinator> {
+        Coordinator::start(&self.dir, limits).await
+    }
+
+    /// Starts an Envoy that asks `coordinator`, with `plugin` as the filter's configuration.
+    pub(crate) async fn envoy(
+        &self,
+        name: &str,
+        workers: u32,
+        coordinator: &Coordinator,
+        plugin: &Value,
+    ) -> Result<Envoy> {
+        let filters = vec![filter::tollgate(plugin)?];
+        let spec = Spec::new(name, workers, self.upstream.address(), filters);
+        Envoy::start(&self.dir, &spec.asking(coordinator.grpc())).await
+    }
+
+    /// Starts an Envoy with any filters and no coordinator.
+    pub(crate) async fn envoy_with(&self, name: &str, filters: Vec<Value>) -> Result<Envoy> {
+        let spec = Spec::new(name, 2, self.upstream.address(), filters);
+        Envoy::start(&self.dir, &spec).await
+    }
+}
+
+/// Prints the ends of the logs when the test panics.
+struct LogsOfFailure<'a>(&'a Path);
+
+impl Drop for LogsOfFailure<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", log_tails(self.0));
+        }
+    }
+}
+
+/// Seconds.
+pub(crate) const fn s(seconds: f64) -> Duration {
+    Duration::from_millis((seconds * 1000.0) as u64)
+}
+
+/// Asserts that `seen` is within `part` of `expected`, and prints both.
+#[track_caller]
+pub(crate) fn assert_near(what: &str, seen: f64, expected: f64, part: f64) {
+    eprintln!(
+        "{what}: {seen:.1}, expected {expected:.1} within {:.0} %",
+        part * 100.0
+    );
+    assert!(
+        (seen - expected).abs() <= part * expected,
+        "{what}: {seen} instead of {expected}"
+    );
+}
+
+/// Asserts law 6 for a whole fleet: in no window of a second or more is more admitted than the
+/// bursts and the capacity allow. `burst` is in tokens, for all processes together.
+#[track_caller]
+pub(crate) fn assert_never_above(record: &Record, capacity: f64, burst: f64) {
+    for seconds in [1.0, 3.0] {
+        let most = record
+            .windows(s(0.0)..record.length(), s(seconds))
+            .into_iter();
+        let most = most.map(|rate| rate * seconds).fold(0.0, f64::max);
+        // One bin more: answers of the bin before may have been counted in this one.
+        let allowed = capacity * (seconds + BIN.as_secs_f64()) + burst;
+        eprintln!("most admitted in {seconds} s: {most:.0}, allowed {allowed:.0}");
+        assert!(
+            most <= allowed,
+            "{most} admitted in {seconds} s, allowed are {allowed}"
+        );
+    }
+}
+
+/// Asserts law 1 in the coordinator's books, every tenth of a second until `end` of the load.
+pub(crate) async fn watch_books(
+    coordinator: &Coordinator,
+    scope: &str,
+    load: &Load,
+    end: Duration,
+) -> Result<()> {
+    let mut looks = 0;
+    while load.elapsed() < end {
+        load.run_until((load.elapsed() + BIN).min(end)).await;
+        if let Some(books) = coordinator.books(scope).await? {
+            let (sum, capacity) = (books.sum_has(), books.capacity);
+            ensure!(
+                sum <= capacity + 1e-6,
+                "leases of {sum} at a capacity of {capacity}: {books:?}"
+            );
+            looks += 1;
+        }
+    }
+    ensure!(looks > 0, "the coordinator never knew {scope}");
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! A tenant that stays under its limit is never refused, not even by the first Envoy that sees it.
+
+use anyhow::Result;
+use serde_json::json;
+use tollgate_tests::filter::by_tenant;
+use tollgate_tests::load::{Flow, Load};
+
+use crate::scene::{Scene, play, s};
+
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 300}\n";
+
+#[test]
+fn a_tenant_under_its_limit_is_never_refused() {
+    play("a_tenant_under_its_limit_is_never_refused", never_refused);
+}
+
+async fn never_refused(scene: &Scene) -> Result<()> {
+    let coordinator = scene.coordinator(LIMITS).await?;
+    let east = scene
+        .envoy("east", 2, &coordinator, &by_tenant(&json!({})))
+        .await?;
+    let west = scene
+        .envoy("west", 2, &coordinator, &by_tenant(&json!({})))
+        .await?;
+    let load = Load::start([
+        Flow::new(east.address(), "acme", 120.0),
+        Flow::new(west.address(), "acme", 60.0),
+        Flow::new(west.address(), "beta", 150.0),
+    ]);
+    load.run_until(s(8.0)).await;
+    for (record, least) in load.stop().await?.iter().zip([950, 470, 1190]) {
+        let total = record.total();
+        assert_eq!((total.refused, total.failed), (0, 0), "{total:?}");
+        assert!(total.admitted >= least, "{total:?}");
+    }
+    Ok(())
+}

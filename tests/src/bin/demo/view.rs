@@ -1,0 +1,92 @@
+//! The live table: drawn over itself in a terminal, plain lines in a pipe.
+
+use std::io::{Result, Write};
+
+use crate::stage::{ENVOYS, Row, Scene};
+
+/// Moves the cursor up some lines and clears from there.
+fn rewind(lines: usize) -> String {
+    format!("\x1b[{lines}A\x1b[J")
+}
+
+/// Where the demo shows itself.
+pub(crate) struct View<W> {
+    out: W,
+    live: bool,
+    /// Lines of the table that stands there to be drawn over.
+    drawn: usize,
+}
+
+// === impl View ===
+
+impl<W: Write> View<W> {
+    pub(crate) fn new(out: W, live: bool) -> Self {
+        Self {
+            out,
+            live,
+            drawn: 0,
+        }
+    }
+
+    /// Shows one line, below what stands there.
+    pub(crate) fn line(&mut self, line: &str) -> Result<()> {
+        self.drawn = 0;
+        writeln!(self.out, "{line}")
+    }
+
+    /// Shows a scene, in place of the one before if this is a terminal.
+    pub(crate) fn show(&mut self, scene: &Scene) -> Result<()> {
+        if self.live && self.drawn > 0 {
+            write!(self.out, "{}", rewind(self.drawn))?;
+        }
+        let lines = table(scene);
+        for line in &lines {
+            writeln!(self.out, "{line}")?;
+        }
+        self.drawn = lines.len();
+        self.out.flush()
+    }
+}
+
+fn table(scene: &Scene) -> Vec<String> {
+    let [east, west] = ENVOYS;
+    let mut lines = vec![
+        String::new(),
+        format!("{:>5.1} s, requests per second", scene.at.as_secs_f64()),
+        format!(
+            "{:<7} {:>8} {:>8} {:>8} {:>8} {:>10} {:>10} {:>18}",
+            "tenant",
+            "wanted",
+            "admitted",
+            "refused",
+            "waiting",
+            format!("lease {east}"),
+            format!("lease {west}"),
+            "sum of capacity",
+        ),
+    ];
+    lines.extend(scene.rows.iter().map(line));
+    lines
+}
+
+fn line(row: &Row) -> String {
+    let leases: String = row
+        .leases
+        .iter()
+        .map(|lease| format!(" {lease:>10.1}"))
+        .collect();
+    let sum: f64 = row.leases.iter().sum();
+    let capacity = row.tenant.capacity;
+    format!(
+        "{:<7} {:>8.0} {:>8.0} {:>8.0} {:>8}{leases} {:>18}",
+        row.tenant.name,
+        row.wanted,
+        row.admitted,
+        row.refused,
+        row.waiting,
+        format!(
+            "{sum:.0} of {capacity:.0} ({:.0} %)",
+            100.0 * sum / capacity
+        ),
+    )
+}
