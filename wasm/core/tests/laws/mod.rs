@@ -1,0 +1,56 @@
+//! The project's laws as plain functions of a seed, so that they run wherever the core does: under
+//! libtest natively and in WASI, under wasm-bindgen in a JavaScript VM.
+
+pub(crate) mod bucket;
+pub(crate) mod fair_share;
+pub(crate) mod fleet;
+pub(crate) mod random;
+
+/// What a law says of one seed: nothing, or how it was broken.
+pub(crate) type Verdict = Result<(), String>;
+
+/// Fails the law with a message unless the condition holds.
+macro_rules! ensure {
+    ($holds:expr, $($message:tt)+) => {
+        if !$holds {
+            return Err(format!($($message)+));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// Expands to one test per law, each over so many seeds.
+macro_rules! each_law {
+    ($test:meta, $seeds:expr) => {
+        laws::each_law! { @ $test, $seeds,
+            bucket::equals_its_definition,
+            bucket::never_admits_more_than_burst_and_rate,
+            bucket::denied_exactly_until_retry_at,
+            bucket::any_cut_of_time_earns_the_same,
+            fair_share::equals_water_filling,
+            fair_share::does_not_depend_on_the_order,
+            fleet::never_uses_more_than_the_capacity,
+            fleet::settles_at_the_max_min_shares,
+            fleet::falls_back_to_the_safe_capacity,
+            fleet::ignores_an_earlier_master,
+        }
+    };
+    (@ $test:meta, $seeds:expr, $($module:ident::$law:ident,)+) => {
+        $(
+            #[$test]
+            fn $law() {
+                laws::hold(stringify!($law), $seeds, laws::$module::$law);
+            }
+        )+
+    };
+}
+pub(crate) use each_law;
+
+/// Checks `law` for every seed below `seeds`; a broken one is named with its seed.
+pub(crate) fn hold(name: &str, seeds: u64, law: fn(u64) -> Verdict) {
+    for seed in 0..seeds {
+        if let Err(how) = law(seed) {
+            panic!("{name}, seed {seed}: {how}");
+        }
+    }
+}

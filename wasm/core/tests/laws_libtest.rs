@@ -1,0 +1,7 @@
+//! The laws under libtest, natively and in WASI.
+
+#![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+
+mod laws;
+
+laws::each_law!(test, 300);
