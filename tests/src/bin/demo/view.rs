@@ -90,3 +90,41 @@ fn line(row: &Row) -> String {
         ),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn shown(live: bool) -> String {
+        let mut out = Vec::new();
+        let mut view = View::new(&mut out, live);
+        view.line("begin").unwrap();
+        for seconds in [1, 2] {
+            view.show(&Scene {
+                at: Duration::from_secs(seconds),
+                rows: Vec::new(),
+            })
+            .unwrap();
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_pipe_gets_plain_lines() {
+        let text = shown(false);
+        assert!(!text.contains('\x1b'), "{text:?}");
+        assert_eq!(text.matches("requests per second").count(), 2);
+    }
+
+    #[test]
+    fn a_terminal_gets_one_table_drawn_over() {
+        let text = shown(true);
+        assert_eq!(text.matches("\x1b[3A\x1b[J").count(), 1, "{text:?}");
+        assert!(
+            text.starts_with("begin\n\n"),
+            "the first line stays: {text:?}"
+        );
+    }
+}
