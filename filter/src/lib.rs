@@ -1,1 +1,45 @@
-//! Placeholder.
+//! Tollgate's filter: proxy-wasm in Envoy, one VM per worker thread.
+//!
+//! It translates: Envoy's callbacks into what core decides, and core's decisions into what Envoy
+//! does. What the filter asks of its host goes through [`host`]; what the workers of a process
+//! share is in the [`ledger`]; what a request meets is in [`worker`]. Only `plugin` knows the SDK's
+//! contexts. Everything but that compiles natively, where its tests run against a fake host.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+#![cfg_attr(
+    not(target_os = "wasi"),
+    allow(dead_code, reason = "Envoy's contexts use it")
+)]
+
+mod clock;
+mod config;
+mod host;
+mod key;
+mod ledger;
+#[cfg(target_os = "wasi")]
+mod plugin;
+mod record;
+mod refusal;
+mod scopes;
+mod stats;
+mod worker;
+
+#[cfg(target_os = "wasi")]
+#[allow(missing_docs, reason = "the SDK's macro writes a public function")]
+mod entry {
+    proxy_wasm::main! {{
+        // Also sets the panic hook, which logs before the trap.
+        proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
+        proxy_wasm::set_root_context(|_| Box::new(crate::plugin::Root::default()));
+    }}
+}

@@ -1,0 +1,288 @@
+//! The plugin's configuration: JSON, as Envoy hands it over.
+//!
+//! Wrong values are refused as a whole, so that Envoy keeps the configuration before; the error
+//! names the field, its value and the rule. Fields that this version does not know are accepted,
+//! so that a newer configuration does not stop an older filter, and reported once, since they may
+//! as well be misspelt.
+
+use core::time::Duration;
+
+use serde_json::{Map, Value};
+use tollgate_core::client::{Mode, Policy};
+use tollgate_core::units::Capacity;
+
+use crate::key;
+
+mod fields;
+
+use fields::Fields;
+
+/// The longest name of a scope rule, in bytes.
+pub(crate) const RULE_NAME_LEN_MAX: usize = 40;
+/// The most scope rules: each costs a look-up per request.
+const RULES_MAX: usize = 16;
+/// The longest name of the coordinators' cluster; see [`Config::upstream`].
+const COORDINATOR_LEN_MAX: usize = 120;
+
+/// What the operator has set.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    /// Envoy's cluster of coordinators.
+    pub(crate) coordinator: String,
+    pub(crate) rules: Vec<Rule>,
+    /// The most slots, and the most scopes that a worker remembers.
+    pub(crate) max_scopes: u32,
+    /// The most requests that a worker holds at once.
+    pub(crate) max_held: usize,
+    pub(crate) tick: Duration,
+    pub(crate) call_timeout: Duration,
+    pub(crate) host_failure: HostFailure,
+}
+
+/// Which scope a request belongs to, and what holds there without a coordinator.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rule {
+    /// The first part of the scope id.
+    pub(crate) name: String,
+    /// The request header with the second part.
+    pub(crate) header: String,
+    pub(crate) missing: Missing,
+    pub(crate) policy: Policy,
+}
+
+/// What becomes of a request without a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// The rule does not apply to it.
+    Skip,
+    /// It is answered with 400.
+    Deny,
+    /// It has this key.
+    Default(String),
+}
+
+/// What becomes of a request when the host does not do what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostFailure {
+    /// It goes on.
+    Open,
+    /// It is refused.
+    Closed,
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("the configuration is not JSON: {0}")]
+    Syntax(serde_json::Error),
+    #[error("{field} is required: {rule}")]
+    Required { field: String, rule: &'static str },
+    #[error("{field} is {value}: {rule}")]
+    Wrong {
+        field: String,
+        value: String,
+        rule: String,
+    },
+}
+
+// === impl Config ===
+
+impl Config {
+    /// The configuration in `json`, and the fields in it that are not known.
+    ///
+    /// # Errors
+    /// If it is not JSON or a value breaks a rule.
+    pub(crate) fn parse(json: &[u8]) -> Result<(Self, Vec<String>), ConfigError> {
+        let value: Value = serde_json::from_slice(json).map_err(ConfigError::Syntax)?;
+        let mut unknown = Vec::new();
+        let mut root = Fields::new("the configuration", "", &value)?;
+        let config = Self::read(&mut root, &mut unknown)?;
+        root.finish(&mut unknown);
+        Ok((config, unknown))
+    }
+
+    fn read(root: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, ConfigError> {
+        let millis = Duration::from_millis;
+        let coordinator = coordinator(root)?;
+        let call_timeout = millis(root.whole("call_timeout_ms", 1000, 10..=60_000)?);
+        let policy = Policy {
+            mode: mode(root)?,
+            cold_start_wait: millis(root.whole("cold_start_wait_ms", 50, 0..=10_000)?),
+            call_timeout,
+            ..Policy::default()
+        };
+        Ok(Self {
+            coordinator,
+            rules: rules(root, &policy, unknown)?,
+            max_scopes: root.whole("max_scopes", 10_000, 1..=1_000_000)? as u32,
+            max_held: root.whole("max_held", 1000, 0..=100_000)? as usize,
+            tick: millis(root.whole("tick_ms", 20, 5..=1000)?),
+            call_timeout,
+            host_failure: host_failure(root)?,
+        })
+    }
+
+    /// The coordinators' cluster as a serialized `envoy.config.core.v3.GrpcService`
+    /// `{envoy_grpc: {cluster_name}}`.
+    ///
+    /// Envoy takes the string of a gRPC call for such a message if it parses as one, and for a
+    /// name only otherwise; and some names do parse. Lengths below 128 are one ASCII byte, which
+    /// keeps the message a valid `str`.
+    pub(crate) fn upstream(&self) -> String {
+        const ENVOY_GRPC: char = '\x0a';
+        const CLUSTER_NAME: char = '\x0a';
+        let name = &self.coordinator;
+        let length = |length: usize| char::from(u8::try_from(length).unwrap_or(0));
+        let inner = length(name.len().saturating_add(2));
+        format!(
+            "{ENVOY_GRPC}{inner}{CLUSTER_NAME}{}{name}",
+            length(name.len())
+        )
+    }
+}
+
+// === free functions ===
+
+fn coordinator(root: &mut Fields<'_>) -> Result<String, ConfigError> {
+    let rule = "the name of Envoy's cluster of coordinators, 1 to 120 bytes";
+    let name = root
+        .text("coordinator")?
+        .ok_or_else(|| root.required("coordinator", rule))?;
+    if name.is_empty() || name.len() > COORDINATOR_LEN_MAX || name.chars().any(char::is_control) {
+        return Err(root.wrong("coordinator", name, rule));
+    }
+    Ok(name.to_owned())
+}
+
+fn mode(root: &mut Fields<'_>) -> Result<Mode, ConfigError> {
+    match root.text("no_lease")? {
+        None | Some("safe") => Ok(Mode::Safe),
+        Some("optimistic") => Ok(Mode::Optimistic),
+        Some("pessimistic") => Ok(Mode::Pessimistic),
+        Some(other) => Err(root.wrong(
+            "no_lease",
+            other,
+            "\"safe\", \"optimistic\" or \"pessimistic\"",
+        )),
+    }
+}
+
+fn host_failure(root: &mut Fields<'_>) -> Result<HostFailure, ConfigError> {
+    match root.text("host_failure")? {
+        None | Some("open") => Ok(HostFailure::Open),
+        Some("closed") => Ok(HostFailure::Closed),
+        Some(other) => Err(root.wrong("host_failure", other, "\"open\" or \"closed\"")),
+    }
+}
+
+fn rules(
+    root: &mut Fields<'_>,
+    policy: &Policy,
+    unknown: &mut Vec<String>,
+) -> Result<Vec<Rule>, ConfigError> {
+    let expected = "a list of 1 to 16 scope rules";
+    let value = root
+        .take("scopes")
+        .ok_or_else(|| root.required("scopes", expected))?;
+    let entries = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    if entries.is_empty() || entries.len() > RULES_MAX {
+        return Err(root.wrong("scopes", value, expected));
+    }
+    let mut rules: Vec<Rule> = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.iter().enumerate() {
+        let path = format!("scopes[{index}]");
+        let mut fields = Fields::new(&path, &format!("{path}."), entry)?;
+        let rule = rule(&mut fields, policy, unknown)?;
+        if rules.iter().any(|other| other.name == rule.name) {
+            return Err(fields.wrong("name", rule.name.as_str(), "each rule has its own name"));
+        }
+        fields.finish(unknown);
+        rules.push(rule);
+    }
+    Ok(rules)
+}
+
+fn rule(
+    fields: &mut Fields<'_>,
+    policy: &Policy,
+    unknown: &mut Vec<String>,
+) -> Result<Rule, ConfigError> {
+    let expected = "1 to 40 of a-z, 0-9, _ and -";
+    let name = fields
+        .text("name")?
+        .ok_or_else(|| fields.required("name", expected))?;
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    if name.is_empty() || name.len() > RULE_NAME_LEN_MAX || !name.bytes().all(plain) {
+        return Err(fields.wrong("name", name, expected));
+    }
+    Ok(Rule {
+        name: name.to_owned(),
+        header: header(fields, unknown)?,
+        missing: missing(fields, unknown)?,
+        policy: Policy {
+            safe: safe_capacity(fields)?.unwrap_or(policy.safe),
+            ..policy.clone()
+        },
+    })
+}
+
+fn header(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<String, ConfigError> {
+    let expected = "{\"header\": NAME} with the name of a request header";
+    let value = fields
+        .take("key")
+        .ok_or_else(|| fields.required("key", expected))?;
+    let path = fields.path("key");
+    let mut key = Fields::new(&path, &format!("{path}."), value)?;
+    let name = key
+        .text("header")?
+        .ok_or_else(|| key.required("header", expected))?;
+    key.finish(unknown);
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let bare = name.strip_prefix(':').unwrap_or(name);
+    if bare.is_empty() || name.len() > 100 || !bare.bytes().all(token) {
+        return Err(key.wrong(
+            "header",
+            name,
+            "1 to 100 characters that a header name may have",
+        ));
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+fn missing(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Missing, ConfigError> {
+    let expected = "\"skip\", \"deny\" or {\"default\": KEY} with a key of 1 to 200 bytes";
+    match fields.take("missing") {
+        None => Ok(Missing::Default("unknown".to_owned())),
+        Some(Value::String(word)) if word == "skip" => Ok(Missing::Skip),
+        Some(Value::String(word)) if word == "deny" => Ok(Missing::Deny),
+        Some(value @ Value::Object(_)) => {
+            let path = fields.path("missing");
+            let mut inner = Fields::new(&path, &format!("{path}."), value)?;
+            let text = inner
+                .text("default")?
+                .ok_or_else(|| inner.required("default", expected))?;
+            inner.finish(unknown);
+            let usable = key::parsed(key::trimmed(text.as_bytes())).filter(|key| *key == text);
+            usable
+                .map(|key| Missing::Default(key.to_owned()))
+                .ok_or_else(|| inner.wrong("default", text, "a key of 1 to 200 printable bytes"))
+        }
+        Some(other) => Err(fields.wrong("missing", other, expected)),
+    }
+}
+
+fn safe_capacity(fields: &mut Fields<'_>) -> Result<Option<Capacity>, ConfigError> {
+    let Some(value) = fields.take("safe_capacity") else {
+        return Ok(None);
+    };
+    let expected = "a number of requests per second";
+    let number = value
+        .as_f64()
+        .ok_or_else(|| fields.wrong("safe_capacity", value, expected))?;
+    Capacity::try_from_f64(number)
+        .map(Some)
+        .map_err(|rule| fields.wrong("safe_capacity", value, &rule.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! A JSON object being read: which fields were asked for, and where it is for errors.
+
+use core::ops::RangeInclusive;
+
+use super::{ConfigError, Map, Value};
+
+/// The fields of one object; what was not taken in the end is unknown.
+#[derive(Debug)]
+pub(super) struct Fields<'a> {
+    prefix: String,
+    object: &'a Map<String, Value>,
+    known: Vec<&'static str>,
+}
+
+// === impl Fields ===
+
+impl<'a> Fields<'a> {
+    /// The fields of `value`, which errors call `name` and whose fields they call `prefix` plus
+    /// the field's name.
+    pub(super) fn new(name: &str, prefix: &str, value: &'a Value) -> Result<Self, ConfigError> {
+        let object = value.as_object().ok_or_else(|| ConfigError::Wrong {
+            field: name.to_owned(),
+            value: shown(value),
+            rule: "an object".to_owned(),
+        })?;
+        Ok(Self {
+            prefix: prefix.to_owned(),
+            object,
+            known: Vec::new(),
+        })
+    }
+
+    /// The field called `name`; `null` counts as absent.
+    pub(super) fn take(&mut self, name: &'static str) -> Option<&'a Value> {
+        self.known.push(name);
+        self.object.get(name).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn text(&mut self, name: &'static str) -> Result<Option<&'a str>, ConfigError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.wrong(name, other, "a string")),
+        }
+    }
+
+    pub(super) fn whole(
+        &mut self,
+        name: &'static str,
+        default: u64,
+        range: RangeInclusive<u64>,
+    ) -> Result<u64, ConfigError> {
+        let Some(value) = self.take(name) else {
+            return Ok(default);
+        };
+        value
+            .as_u64()
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| {
+                let rule = format!("a whole number from {} to {}", range.start(), range.end());
+                self.wrong(name, value, &rule)
+            })
+    }
+
+    /// Adds the fields that nobody took to `unknown`.
+    pub(super) fn finish(&self, unknown: &mut Vec<String>) {
+        let strange = self
+            .object
+            .keys()
+            .filter(|key| !self.known.contains(&key.as_str()));
+        unknown.extend(strange.map(|key| self.path(key)));
+    }
+
+    pub(super) fn path(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    pub(super) fn required(&self, name: &str, rule: &'static str) -> ConfigError {
+        ConfigError::Required {
+            field: self.path(name),
+            rule,
+        }
+    }
+
+    pub(super) fn wrong(&self, name: &str, value: impl Into<Shown>, rule: &str) -> ConfigError {
+        ConfigError::Wrong {
+            field: self.path(name),
+            value: value.into().0,
+            rule: format!("must be {rule}"),
+        }
+    }
+}
+
+/// A value as an error shows it.
+#[derive(Debug)]
+pub(super) struct Shown(String);
+
+impl From<&Value> for Shown {
+    fn from(value: &Value) -> Self {
+        Self(shown(value))
+    }
+}
+
+impl From<&str> for Shown {
+    fn from(value: &str) -> Self {
+        Self(shortened(format!("{value:?}")))
+    }
+}
+
+// === free functions ===
+
+fn shown(value: &Value) -> String {
+    shortened(value.to_string())
+}
+
+/// The first part of a text that could be of any length.
+fn shortened(mut text: String) -> String {
+    const LEN_MAX: usize = 80;
+    if text.len() > LEN_MAX {
+        text.truncate(text.floor_char_boundary(LEN_MAX));
+        text.push_str("...");
+    }
+    text
+}

@@ -1,0 +1,217 @@
+use super::*;
+
+fn parse(json: &str) -> Result<(Config, Vec<String>), String> {
+    Config::parse(json.as_bytes()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_smallest_configuration_has_the_documented_defaults() {
+    let json = r#"{"coordinator": "tollgate",
+        "scopes": [{"name": "tenant", "key": {"header": "X-Tenant"}}]}"#;
+    let (config, unknown) = parse(json).unwrap();
+    assert!(unknown.is_empty());
+    let policy = Policy {
+        mode: Mode::Safe,
+        safe: Capacity::from_whole(10),
+        cold_start_wait: Duration::from_millis(50),
+        call_timeout: Duration::from_secs(1),
+        ..Policy::default()
+    };
+    let want = Config {
+        coordinator: "tollgate".to_owned(),
+        rules: vec![Rule {
+            name: "tenant".to_owned(),
+            header: "x-tenant".to_owned(),
+            missing: Missing::Default("unknown".to_owned()),
+            policy,
+        }],
+        max_scopes: 10_000,
+        max_held: 1000,
+        tick: Duration::from_millis(20),
+        call_timeout: Duration::from_secs(1),
+        host_failure: HostFailure::Open,
+    };
+    assert_eq!(config, want);
+}
+
+#[test]
+fn every_field_can_be_set() {
+    let json = r#"{"coordinator": "c", "no_lease": "pessimistic", "cold_start_wait_ms": 0,
+        "max_scopes": 7, "max_held": 0, "tick_ms": 5, "call_timeout_ms": 250,
+        "host_failure": "closed", "scopes": [
+            {"name": "a", "key": {"header": ":authority"}, "missing": "skip", "safe_capacity": 0.5},
+            {"name": "b", "key": {"header": "x-b"}, "missing": "deny"},
+            {"name": "c", "key": {"header": "x-c"}, "missing": {"default": "none"}}]}"#;
+    let (config, unknown) = parse(json).unwrap();
+    assert!(unknown.is_empty());
+    assert_eq!(config.max_scopes, 7);
+    assert_eq!(config.host_failure, HostFailure::Closed);
+    assert_eq!(config.tick, Duration::from_millis(5));
+    let [a, b, c] = &config.rules[..] else {
+        panic!()
+    };
+    assert_eq!(a.policy.safe, Capacity::from_micros(500_000));
+    assert_eq!(a.policy.mode, Mode::Pessimistic);
+    assert_eq!(a.policy.cold_start_wait, Duration::ZERO);
+    assert_eq!(a.policy.call_timeout, Duration::from_millis(250));
+    assert_eq!(a.header, ":authority");
+    let missing = [&a.missing, &b.missing, &c.missing];
+    assert_eq!(
+        missing,
+        [
+            &Missing::Skip,
+            &Missing::Deny,
+            &Missing::Default("none".to_owned())
+        ]
+    );
+}
+
+#[test]
+fn unknown_fields_are_accepted_and_named() {
+    let json = r#"{"coordinator": "c", "shadow": true,
+        "scopes": [{"name": "a", "key": {"header": "x", "regex": "."}, "weight": 2,
+                    "missing": {"default": "d", "why": 1}}]}"#;
+    let (_, unknown) = parse(json).unwrap();
+    let want = [
+        "scopes[0].key.regex",
+        "scopes[0].missing.why",
+        "scopes[0].weight",
+        "shadow",
+    ];
+    assert_eq!(unknown, want);
+}
+
+#[test]
+fn wrong_values_are_refused_by_field_value_and_rule() {
+    let with = |field: &str| {
+        let scopes = r#"[{"name": "a", "key": {"header": "x"}}]"#;
+        format!(r#"{{"coordinator": "c", "scopes": {scopes}, {field}}}"#)
+    };
+    let rule = |fields: &str| format!(r#"{{"coordinator": "c", "scopes": [{{{fields}}}]}}"#);
+    let named = |fields: &str| {
+        rule(&format!(
+            r#""name": "a", "key": {{"header": "x"}}, {fields}"#
+        ))
+    };
+    let header = |header: &str| rule(&format!(r#""name": "a", "key": {{"header": "{header}"}}"#));
+    let name = |name: &str| rule(&format!(r#""name": "{name}", "key": {{"header": "x"}}"#));
+    let long = "n".repeat(121);
+    let rows = [
+        ("".to_owned(), "not JSON"),
+        ("[]".to_owned(), "the configuration is []: an object"),
+        ("{}".to_owned(), "coordinator is required"),
+        (
+            r#"{"coordinator": ""}"#.to_owned(),
+            r#"coordinator is "": must be the name"#,
+        ),
+        (format!(r#"{{"coordinator": "{long}"}}"#), "1 to 120 bytes"),
+        (
+            r#"{"coordinator": 7}"#.to_owned(),
+            "coordinator is 7: must be a string",
+        ),
+        (r#"{"coordinator": "c"}"#.to_owned(), "scopes is required"),
+        (
+            r#"{"coordinator": "c", "scopes": []}"#.to_owned(),
+            "scopes is []: must be a list of 1",
+        ),
+        (
+            r#"{"coordinator": "c", "scopes": {}}"#.to_owned(),
+            "scopes is {}: must be a list",
+        ),
+        (
+            r#"{"coordinator": "c", "scopes": [3]}"#.to_owned(),
+            "scopes[0] is 3: an object",
+        ),
+        (rule(r#""name": "a""#), "scopes[0].key is required"),
+        (
+            rule(r#""name": "a", "key": "x""#),
+            r#"scopes[0].key is "x": an object"#,
+        ),
+        (
+            rule(r#""name": "a", "key": {"claim": "x"}"#),
+            "scopes[0].key.header is required",
+        ),
+        (name(""), r#"scopes[0].name is "": must be 1 to 40"#),
+        (name("a/b"), r#"scopes[0].name is "a/b": must be 1 to 40"#),
+        (name(&"n".repeat(41)), "must be 1 to 40"),
+        (
+            header(""),
+            r#"scopes[0].key.header is "": must be 1 to 100"#,
+        ),
+        (header("x tenant"), "must be 1 to 100 characters"),
+        (
+            named(r#""missing": "drop""#),
+            r#"scopes[0].missing is "drop": must be "skip""#,
+        ),
+        (
+            named(r#""missing": {}"#),
+            "scopes[0].missing.default is required",
+        ),
+        (
+            named(r#""missing": {"default": " "}"#),
+            "scopes[0].missing.default is",
+        ),
+        (
+            named(r#""safe_capacity": -1"#),
+            "scopes[0].safe_capacity is -1: must be -1 is negative",
+        ),
+        (
+            named(r#""safe_capacity": "10""#),
+            "must be a number of requests per second",
+        ),
+        (
+            named(r#""safe_capacity": 1e13"#),
+            "more than the largest capacity",
+        ),
+        (
+            with(r#""no_lease": "open""#),
+            r#"no_lease is "open": must be "safe""#,
+        ),
+        (
+            with(r#""cold_start_wait_ms": -1"#),
+            "cold_start_wait_ms is -1: must be a whole number",
+        ),
+        (with(r#""cold_start_wait_ms": 10001"#), "from 0 to 10000"),
+        (
+            with(r#""max_scopes": 0"#),
+            "max_scopes is 0: must be a whole number from 1 to 1000000",
+        ),
+        (with(r#""max_scopes": 1.5"#), "max_scopes is 1.5"),
+        (
+            with(r#""tick_ms": 0"#),
+            "tick_ms is 0: must be a whole number from 5 to 1000",
+        ),
+        (with(r#""call_timeout_ms": 1"#), "call_timeout_ms is 1"),
+        (
+            with(r#""host_failure": true"#),
+            "host_failure is true: must be a string",
+        ),
+    ];
+    for (json, want) in rows {
+        let error = parse(&json).unwrap_err();
+        assert!(error.contains(want), "{json}: {error}");
+    }
+}
+
+#[test]
+fn two_rules_cannot_share_a_name_and_seventeen_are_too_many() {
+    let rule = |name: &str| format!(r#"{{"name": "{name}", "key": {{"header": "x"}}}}"#);
+    let config =
+        |rules: &[String]| format!(r#"{{"coordinator": "c", "scopes": [{}]}}"#, rules.join(","));
+    let error = parse(&config(&[rule("a"), rule("a")])).unwrap_err();
+    assert!(
+        error.contains(r#"scopes[1].name is "a": must be"#),
+        "{error}"
+    );
+    let many: Vec<String> = (0..17).map(|n| rule(&format!("r{n}"))).collect();
+    assert!(parse(&config(&many[..16])).is_ok());
+    assert!(parse(&config(&many)).is_err());
+}
+
+#[test]
+fn the_upstream_is_a_grpc_service_message() {
+    let json = r#"{"coordinator": "authority",
+        "scopes": [{"name": "a", "key": {"header": "x"}}]}"#;
+    let (config, _) = parse(json).unwrap();
+    assert_eq!(config.upstream().as_bytes(), b"\x0a\x0b\x0a\x09authority");
+}

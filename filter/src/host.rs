@@ -1,0 +1,255 @@
+//! What the filter needs of its host, and the only place that names the SDK's host calls.
+//!
+//! Everything else in this crate is generic over [`Host`], so that its logic runs natively against
+//! a fake one. The SDK panics on a status that it does not expect; each call here says which
+//! statuses the host can give and why no other can occur, so that a panic, which would cost every
+//! stream of the worker its filter, stays out of reach. What can fail returns a [`HostError`];
+//! requests then follow `host_failure` of the configuration.
+
+use core::time::Duration;
+
+use tollgate_core::units::Instant;
+
+#[cfg(target_os = "wasi")]
+pub(crate) use envoy::{Envoy, configuration, grpc_answer};
+
+/// The version of a record in shared data; zero writes whatever is there.
+pub(crate) type Cas = u32;
+
+/// A version that no record has: the host counts up from one and accepts any version where there
+/// is no record yet. Writing with it creates a record or does nothing.
+pub(crate) const ABSENT: Cas = u32::MAX;
+
+/// How loud a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Debug,
+    Warn,
+    Error,
+}
+
+/// What became of a write to shared data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    Stored,
+    /// Somebody else wrote first.
+    Lost,
+}
+
+/// A number in Envoy's statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Metric(pub(crate) u32);
+
+/// How a metric behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// Why the host did not do what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the host refused {call} with status {status}")]
+pub(crate) struct HostError {
+    pub(crate) call: &'static str,
+    pub(crate) status: u32,
+}
+
+/// What the filter needs of the proxy that runs it.
+pub(crate) trait Host {
+    /// The monotonic clock, which all workers of the process share.
+    fn now(&self) -> Instant;
+    fn log(&self, level: Level, message: &str);
+    /// The first value of a header of the request at hand.
+    fn request_header(&self, name: &str) -> Result<Option<Vec<u8>>, HostError>;
+    fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError>;
+    fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError>;
+    fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError>;
+    /// Starts a unary call of `LeaseService`; the answer comes to the root context with the token.
+    fn call(
+        &self,
+        cluster: &str,
+        method: &str,
+        message: &[u8],
+        timeout: Duration,
+    ) -> Result<u32, HostError>;
+    fn set_tick_period(&self, period: Duration) -> Result<(), HostError>;
+    fn define(&self, kind: Kind, name: &str) -> Result<Metric, HostError>;
+    fn increment(&self, metric: Metric, by: i64) -> Result<(), HostError>;
+    fn record(&self, metric: Metric, value: u64) -> Result<(), HostError>;
+    /// Makes the stream `context` the one that the following calls speak of.
+    fn select(&self, context: u32) -> Result<(), HostError>;
+    fn resume_request(&self) -> Result<(), HostError>;
+    /// Answers the request at hand; at most once per stream, a second time would trap.
+    fn reply(&self, status: u32, headers: Vec<(&str, &str)>, body: &[u8]) -> Result<(), HostError>;
+    /// Like [`Host::reply`], for gRPC: RESOURCE_EXHAUSTED or INVALID_ARGUMENT with a message.
+    fn reply_grpc(
+        &self,
+        status: GrpcStatus,
+        message: &str,
+        headers: Vec<(&str, &str)>,
+    ) -> Result<(), HostError>;
+}
+
+/// The gRPC statuses that the filter answers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GrpcStatus {
+    InvalidArgument,
+    ResourceExhausted,
+}
+
+#[cfg(target_os = "wasi")]
+mod envoy {
+    use super::*;
+    use proxy_wasm::hostcalls;
+    use proxy_wasm::types::{GrpcStatusCode, LogLevel, MapType, MetricType, Status};
+
+    /// The proxy that loaded this module.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Envoy;
+
+    fn failed(call: &'static str) -> impl Fn(Status) -> HostError {
+        move |status| HostError {
+            call,
+            status: status as u32,
+        }
+    }
+
+    impl Host for Envoy {
+        fn now(&self) -> Instant {
+            crate::clock::now()
+        }
+
+        /// The host accepts every level.
+        fn log(&self, level: Level, message: &str) {
+            let level = match level {
+                Level::Debug => LogLevel::Debug,
+                Level::Warn => LogLevel::Warn,
+                Level::Error => LogLevel::Error,
+            };
+            // A log line that is lost is no reason to treat a request differently.
+            let _ = hostcalls::log(level, message);
+        }
+
+        /// Only asked for in the header callback, where the map exists; then it is found or not.
+        fn request_header(&self, name: &str) -> Result<Option<Vec<u8>>, HostError> {
+            hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name)
+                .map_err(failed("get_header_map_value"))
+        }
+
+        /// Only asked for paths that exist in every phase, from a root context.
+        fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
+            hostcalls::get_property(path.to_vec()).map_err(failed("get_property"))
+        }
+
+        /// Found or not; there is nothing else.
+        fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {
+            let (value, cas) =
+                hostcalls::get_shared_data(key).map_err(failed("get_shared_data"))?;
+            Ok(value.map(|value| (value, cas.unwrap_or(0))))
+        }
+
+        /// Stored, or lost to another writer.
+        fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError> {
+            let cas = (cas != 0).then_some(cas);
+            match hostcalls::set_shared_data(key, Some(value), cas) {
+                Ok(()) => Ok(Written::Stored),
+                Err(Status::CasMismatch) => Ok(Written::Lost),
+                Err(status) => Err(failed("set_shared_data")(status)),
+            }
+        }
+
+        /// `cluster` goes as a serialized GrpcService: Envoy tries to parse the string as one
+        /// before it takes it for a name. In this form an unknown cluster is an internal failure,
+        /// which the SDK hands on, and never a bad argument, on which it panics.
+        fn call(
+            &self,
+            cluster: &str,
+            method: &str,
+            message: &[u8],
+            timeout: Duration,
+        ) -> Result<u32, HostError> {
+            let service = "tollgate.v1.LeaseService";
+            hostcalls::dispatch_grpc_call(cluster, service, method, vec![], Some(message), timeout)
+                .map_err(failed("grpc_call"))
+        }
+
+        /// Always accepted.
+        fn set_tick_period(&self, period: Duration) -> Result<(), HostError> {
+            hostcalls::set_tick_period(period).map_err(failed("set_tick_period"))
+        }
+
+        /// Always accepted after the VM's start.
+        fn define(&self, kind: Kind, name: &str) -> Result<Metric, HostError> {
+            let kind = match kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+            };
+            hostcalls::define_metric(kind, name)
+                .map(Metric)
+                .map_err(failed("define_metric"))
+        }
+
+        fn increment(&self, metric: Metric, by: i64) -> Result<(), HostError> {
+            hostcalls::increment_metric(metric.0, by).map_err(failed("increment_metric"))
+        }
+
+        fn record(&self, metric: Metric, value: u64) -> Result<(), HostError> {
+            hostcalls::record_metric(metric.0, value).map_err(failed("record_metric"))
+        }
+
+        /// A bad argument, for a stream that has gone, is handed on.
+        fn select(&self, context: u32) -> Result<(), HostError> {
+            hostcalls::set_effective_context(context).map_err(failed("set_effective_context"))
+        }
+
+        /// Only after `select` succeeded; then the host accepts it.
+        fn resume_request(&self) -> Result<(), HostError> {
+            hostcalls::resume_http_request().map_err(failed("continue_stream"))
+        }
+
+        fn reply(
+            &self,
+            status: u32,
+            headers: Vec<(&str, &str)>,
+            body: &[u8],
+        ) -> Result<(), HostError> {
+            hostcalls::send_http_response(status, headers, Some(body))
+                .map_err(failed("send_local_response"))
+        }
+
+        fn reply_grpc(
+            &self,
+            status: GrpcStatus,
+            message: &str,
+            headers: Vec<(&str, &str)>,
+        ) -> Result<(), HostError> {
+            let status = match status {
+                GrpcStatus::InvalidArgument => GrpcStatusCode::InvalidArgument,
+                GrpcStatus::ResourceExhausted => GrpcStatusCode::ResourceExhausted,
+            };
+            let headers = headers
+                .into_iter()
+                .map(|(name, value)| (name, value.as_bytes()))
+                .collect();
+            hostcalls::send_grpc_response(status, Some(message), headers)
+                .map_err(failed("send_local_response"))
+        }
+    }
+
+    /// The plugin's configuration as Envoy has it; empty if there is none.
+    pub(crate) fn configuration() -> Result<Vec<u8>, HostError> {
+        use proxy_wasm::types::BufferType::PluginConfiguration;
+        hostcalls::get_buffer(PluginConfiguration, 0, usize::MAX)
+            .map(Option::unwrap_or_default)
+            .map_err(failed("get_buffer"))
+    }
+
+    /// The answer to the gRPC call whose callback is running.
+    pub(crate) fn grpc_answer(size: usize) -> Result<Vec<u8>, HostError> {
+        use proxy_wasm::types::BufferType::GrpcReceiveBuffer;
+        hostcalls::get_buffer(GrpcReceiveBuffer, 0, size)
+            .map(Option::unwrap_or_default)
+            .map_err(failed("get_buffer"))
+    }
+}

@@ -1,0 +1,321 @@
+//! The process's ledger: a bounded table of slots in shared data, one per scope.
+//!
+//! Shared data has no delete, no expiry and no listing, so records are not named after scopes: a
+//! scope hashes to a window of [`PROBES`] slots and lives in one of them. A slot is never emptied
+//! again, only taken over once its holder has nothing to lose. All changes are compare-and-swap on
+//! one slot: read, let the holder decide, write if nobody wrote in between. There is no
+//! create-if-absent in the ABI, but writing with a version that no record has amounts to it.
+//!
+//! Two workers that claim different slots for one scope at the same moment find out: who has
+//! claimed looks through the window again, and of two slots the one that is probed first stays.
+
+use foldhash::fast::FixedState;
+use std::hash::{BuildHasher, Hasher};
+use tollgate_core::client::{Holder, Policy};
+use tollgate_core::lease::{ClientId, IdError};
+use tollgate_core::units::Instant;
+
+use crate::host::{ABSENT, Cas, Host, HostError, Written};
+use crate::record::{self, Process};
+
+/// The slots that a scope may be in.
+const PROBES: u32 = 16;
+/// Slots beside the table for the scopes that rules share when the table is full; more than a
+/// configuration has rules, since configurations change.
+pub(crate) const OVERFLOW_SLOTS: u32 = 64;
+/// How often a change is tried again that others were faster with.
+const TRIES: u32 = 8;
+/// A record that no version decodes. Not an empty one: the SDK takes that for none at all.
+const VACANT: [u8; 1] = [0];
+/// The longest node id that goes into the client id, in bytes.
+const NODE_LEN_MAX: usize = 200;
+
+/// Where the workers of a process keep what they share.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    prefix: String,
+    slots: u32,
+    hash: FixedState,
+    client: ClientId,
+}
+
+/// Why a slot was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LedgerError {
+    /// The slot belongs to another scope, or to none.
+    #[error("the slot has changed hands")]
+    Gone,
+    /// All slots that the scope may be in are taken.
+    #[error("no slot is free")]
+    Full,
+    #[error("other workers were faster {TRIES} times")]
+    Contention,
+    #[error("the client id {0}")]
+    Client(#[from] IdError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// A record's key and the version to write it with.
+struct Place {
+    slot: u32,
+    cas: Cas,
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// The ledger of the process for `coordinator`, created with `random` and `slots` if
+    /// this worker is the first.
+    pub(crate) fn open<H: Host>(
+        host: &H,
+        coordinator: &str,
+        node: &str,
+        fresh: Process,
+    ) -> Result<Self, LedgerError> {
+        let prefix = format!("tollgate.{coordinator}");
+        let key = format!("{prefix}.process");
+        let mut process = None;
+        for _ in 0..TRIES {
+            let (found, cas) = read(host, &key)?;
+            process = Process::decode(&found);
+            if process.is_some() {
+                break;
+            }
+            host.shared_set(&key, &fresh.encode(), cas)?;
+        }
+        let process = process.ok_or(LedgerError::Contention)?;
+        Ok(Self {
+            prefix,
+            slots: process.slots,
+            hash: FixedState::with_seed(process.random as u64),
+            client: client_id(node, process.random)?,
+        })
+    }
+
+    pub(crate) fn client(&self) -> &ClientId {
+        &self.client
+    }
+
+    /// The number of slots for scopes of their own.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// The number of all slots.
+    pub(crate) fn slots_in_all(&self) -> u32 {
+        self.slots.saturating_add(OVERFLOW_SLOTS)
+    }
+
+    /// The slot of `scope`; one is claimed if it has none.
+    pub(crate) fn locate<H: Host>(
+        &self,
+        host: &H,
+        now: Instant,
+        scope: &str,
+        policy: &Policy,
+    ) -> Result<u32, LedgerError> {
+        self.locate_in(host, now, scope, policy, 0, self.slots)
+    }
+
+    /// Like [`Ledger::locate`], for a scope that is shared because the table is full.
+    pub(crate) fn locate_overflow<H: Host>(
+        &self,
+        host: &H,
+        now: Instant,
+        scope: &str,
+        policy: &Policy,
+    ) -> Result<u32, LedgerError> {
+        self.locate_in(host, now, scope, policy, self.slots, OVERFLOW_SLOTS)
+    }
+
+    /// Lets `change` decide with the holder of `scope` in `slot` and writes what came of it.
+    ///
+    /// `change` runs again on a fresh holder when another worker was faster, so it must not have
+    /// effects beside its result.
+    pub(crate) fn update<H: Host, R>(
+        &self,
+        host: &H,
+        slot: u32,
+        scope: &str,
+        mut change: impl FnMut(&mut Holder) -> R,
+    ) -> Result<R, LedgerError> {
+        self.update_any(host, slot, |owner, holder| {
+            (owner == scope).then(|| change(holder))
+        })?
+        .ok_or(LedgerError::Gone)
+    }
+
+    /// Like [`Ledger::update`], for whatever scope has the slot.
+    pub(crate) fn update_any<H: Host, R>(
+        &self,
+        host: &H,
+        slot: u32,
+        mut change: impl FnMut(&str, &mut Holder) -> R,
+    ) -> Result<R, LedgerError> {
+        let key = self.key(slot);
+        for _ in 0..TRIES {
+            let (bytes, cas) = read(host, &key)?;
+            let (scope, mut holder) = record::decode_slot(&bytes).ok_or(LedgerError::Gone)?;
+            let result = change(scope, &mut holder);
+            let changed = record::encode_slot(scope, &holder);
+            if changed == bytes || host.shared_set(&key, &changed, cas)? == Written::Stored {
+                return Ok(result);
+            }
+        }
+        Err(LedgerError::Contention)
+    }
+
+    /// Empties `slot` if it is still that of `scope`.
+    pub(crate) fn vacate<H: Host>(
+        &self,
+        host: &H,
+        slot: u32,
+        scope: &str,
+    ) -> Result<(), HostError> {
+        let key = self.key(slot);
+        let (bytes, cas) = read(host, &key)?;
+        if record::split_slot(&bytes).is_some_and(|(owner, _)| owner == scope) {
+            // Lost to a writer who may have given the slot away: then it is not ours to empty.
+            host.shared_set(&key, &VACANT, cas)?;
+        }
+        Ok(())
+    }
+
+    /// The scope and the holder of `slot`, if it has any.
+    pub(crate) fn look<H: Host>(
+        &self,
+        host: &H,
+        slot: u32,
+    ) -> Result<Option<(String, Holder)>, HostError> {
+        let (bytes, _) = read(host, &self.key(slot))?;
+        Ok(record::decode_slot(&bytes).map(|(scope, holder)| (scope.to_owned(), holder)))
+    }
+
+    /// Lets `change` decide on one of the small records and writes what it returns, if anything.
+    pub(crate) fn update_record<H: Host, R>(
+        &self,
+        host: &H,
+        name: &str,
+        mut change: impl FnMut(&[u8]) -> (R, Option<Vec<u8>>),
+    ) -> Result<R, LedgerError> {
+        let key = format!("{}.{name}", self.prefix);
+        for _ in 0..TRIES {
+            let (bytes, cas) = read(host, &key)?;
+            let (result, changed) = change(&bytes);
+            let Some(changed) = changed else {
+                return Ok(result);
+            };
+            if host.shared_set(&key, &changed, cas)? == Written::Stored {
+                return Ok(result);
+            }
+        }
+        Err(LedgerError::Contention)
+    }
+
+    fn locate_in<H: Host>(
+        &self,
+        host: &H,
+        now: Instant,
+        scope: &str,
+        policy: &Policy,
+        base: u32,
+        len: u32,
+    ) -> Result<u32, LedgerError> {
+        for _ in 0..TRIES {
+            let (mine, free) = self.probe(host, now, scope, base, len)?;
+            if let Some(slot) = mine {
+                return Ok(slot);
+            }
+            let Place { slot, cas } = free.ok_or(LedgerError::Full)?;
+            let record = record::encode_slot(scope, &Holder::new(now, policy));
+            if host.shared_set(&self.key(slot), &record, cas)? == Written::Stored {
+                return self.confirm(host, scope, slot, base, len);
+            }
+        }
+        Err(LedgerError::Contention)
+    }
+
+    /// The scope's own slot, and the first one it could have.
+    fn probe<H: Host>(
+        &self,
+        host: &H,
+        now: Instant,
+        scope: &str,
+        base: u32,
+        len: u32,
+    ) -> Result<(Option<u32>, Option<Place>), HostError> {
+        let mut free = None;
+        for slot in self.window(scope, base, len) {
+            let (bytes, cas) = read(host, &self.key(slot))?;
+            match record::decode_slot(&bytes) {
+                Some((owner, _)) if owner == scope => return Ok((Some(slot), None)),
+                Some((_, holder)) if !holder.is_reusable(now) => continue,
+                _ => {}
+            }
+            free.get_or_insert(Place { slot, cas });
+            if cas == ABSENT {
+                // Claimed in order and never emptied: nothing of this scope can come after.
+                break;
+            }
+        }
+        Ok((None, free))
+    }
+
+    /// Settles who stays if `scope` has got a second slot in the meantime: the one probed first.
+    fn confirm<H: Host>(
+        &self,
+        host: &H,
+        scope: &str,
+        claimed: u32,
+        base: u32,
+        len: u32,
+    ) -> Result<u32, LedgerError> {
+        let mut kept = None;
+        for slot in self.window(scope, base, len) {
+            let (bytes, cas) = read(host, &self.key(slot))?;
+            if record::split_slot(&bytes).is_none_or(|(owner, _)| owner != scope) {
+                continue;
+            }
+            match kept {
+                None => kept = Some(slot),
+                // If somebody changes it right now, its next change finds the first slot.
+                Some(_) => {
+                    host.shared_set(&self.key(slot), &VACANT, cas)?;
+                }
+            }
+        }
+        Ok(kept.unwrap_or(claimed))
+    }
+
+    fn window(&self, scope: &str, base: u32, len: u32) -> impl Iterator<Item = u32> {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write(scope.as_bytes());
+        let start = hasher.finish() as u32;
+        (0..PROBES.min(len)).map(move |probe| {
+            let offset = start.wrapping_add(probe).checked_rem(len).unwrap_or(0);
+            base.saturating_add(offset)
+        })
+    }
+
+    fn key(&self, slot: u32) -> String {
+        format!("{}.slot.{slot}", self.prefix)
+    }
+}
+
+// === free functions ===
+
+/// The record under `key` and the version to replace it with.
+fn read<H: Host>(host: &H, key: &str) -> Result<(Vec<u8>, Cas), HostError> {
+    Ok(host.shared_get(key)?.unwrap_or((Vec::new(), ABSENT)))
+}
+
+/// `<node id>/<random>`; the node id is narrowed to what an id may have.
+fn client_id(node: &str, random: u128) -> Result<ClientId, IdError> {
+    let mut node: String = node.chars().filter(|c| !c.is_control()).collect();
+    node.truncate(node.floor_char_boundary(NODE_LEN_MAX));
+    ClientId::new(&format!("{node}/{random:032x}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! The contexts that Envoy speaks to: a root per configuration, and a context per stream.
+//!
+//! All that is here is translation. A VM's workers are kept beside the contexts, one for each
+//! cluster of coordinators, because a new configuration is a new root context in the same VM and
+//! must find the balances of the one before.
+
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::{Action, ContextType};
+
+use crate::config::{Config, ConfigError};
+use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_answer};
+use crate::refusal::Refusal;
+use crate::worker::{BoundRule, Verdict, Worker, is_grpc};
+
+type Shared = Rc<RefCell<Worker<Envoy>>>;
+
+thread_local! {
+    static WORKERS: RefCell<BTreeMap<String, Shared>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// A root context: one configuration in one VM.
+#[derive(Debug, Default)]
+pub(crate) struct Root {
+    plugin: Option<Rc<Plugin>>,
+}
+
+/// A configuration that is in use.
+#[derive(Debug)]
+struct Plugin {
+    worker: Shared,
+    rules: Vec<BoundRule>,
+    period: Cell<Duration>,
+}
+
+/// A stream; nothing of it needs to be remembered unless it is held.
+#[derive(Debug)]
+struct Stream {
+    plugin: Rc<Plugin>,
+    context: u32,
+    held: bool,
+}
+
+/// Why a configuration is not used.
+#[derive(Debug, thiserror::Error)]
+enum Rejected {
+    #[error(
+        "vm_id is blank, so that the plugin would share its leases with any other without one: set vm_config.vm_id"
+    )]
+    BlankVmId,
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+// === impl Root ===
+
+impl Root {
+    fn load(&self) -> Result<Plugin, Rejected> {
+        let host = Envoy;
+        let vm_id = host.property(&["plugin_vm_id"])?.unwrap_or_default();
+        if vm_id.trim_ascii().is_empty() {
+            return Err(Rejected::BlankVmId);
+        }
+        let (config, unknown) = Config::parse(&configuration()?)?;
+        if !unknown.is_empty() {
+            let message = format!("tollgate: ignored unknown fields: {}", unknown.join(", "));
+            host.log(Level::Warn, &message);
+        }
+        let worker = worker(&config)?;
+        let rules = match worker.try_borrow_mut() {
+            Ok(mut worker) => worker.configure(&config)?,
+            // Contexts are never entered while another runs.
+            Err(_) => Vec::new(),
+        };
+        host.set_tick_period(config.tick)?;
+        Ok(Plugin {
+            worker,
+            rules,
+            period: Cell::new(config.tick),
+        })
+    }
+}
+
+impl Context for Root {
+    fn on_grpc_call_response(&mut self, token: u32, status: u32, size: usize) {
+        let Some(plugin) = &self.plugin else { return };
+        let Ok(mut worker) = plugin.worker.try_borrow_mut() else {
+            return;
+        };
+        match (status, grpc_answer(size)) {
+            (0, Ok(answer)) => worker.handle_answer(token, &answer),
+            (status, _) => worker.handle_failure(token, status),
+        }
+        plugin.adjust_period(&worker);
+    }
+}
+
+impl RootContext for Root {
+    fn on_configure(&mut self, _: usize) -> bool {
+        match self.load() {
+            Ok(plugin) => self.plugin = Some(Rc::new(plugin)),
+            Err(error) => {
+                reject(&error);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn on_tick(&mut self) {
+        let Some(plugin) = &self.plugin else { return };
+        if let Ok(mut worker) = plugin.worker.try_borrow_mut() {
+            worker.handle_tick();
+            plugin.adjust_period(&worker);
+        }
+    }
+
+    fn create_http_context(&self, context: u32) -> Option<Box<dyn HttpContext>> {
+        Some(match &self.plugin {
+            Some(plugin) => Box::new(Stream {
+                plugin: Rc::clone(plugin),
+                context,
+                held: false,
+            }),
+            None => Box::new(Unconfigured),
+        })
+    }
+
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+}
+
+// === impl Plugin ===
+
+impl Plugin {
+    /// Makes ticks come as often as the worker needs them.
+    fn adjust_period(&self, worker: &Worker<Envoy>) {
+        let period = worker.tick_period();
+        if period != self.period.get() && Envoy.set_tick_period(period).is_ok() {
+            self.period.set(period);
+        }
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    #[cold]
+    fn refuse(&self, worker: &Worker<Envoy>, refusal: Refusal) -> Action {
+        let (rule, header) = worker.names(&self.plugin.rules, refusal);
+        let sent =
+            is_grpc(&Envoy).and_then(|grpc| refusal.send(&Envoy, Envoy.now(), rule, header, grpc));
+        match sent {
+            Ok(()) => Action::Pause,
+            Err(error) => {
+                Envoy.log(Level::Error, &format!("tollgate: {error}"));
+                Action::Continue
+            }
+        }
+    }
+}
+
+impl Context for Stream {}
+
+impl HttpContext for Stream {
+    fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
+        let plugin = &self.plugin;
+        let Ok(mut worker) = plugin.worker.try_borrow_mut() else {
+            return Action::Continue;
+        };
+        let verdict = worker.admit(&plugin.rules, self.context);
+        if worker.is_hurried() {
+            plugin.adjust_period(&worker);
+        }
+        match verdict {
+            Verdict::Pass => Action::Continue,
+            Verdict::Hold => {
+                self.held = true;
+                Action::Pause
+            }
+            Verdict::Refuse(refusal) => self.refuse(&worker, refusal),
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.held
+            && let Ok(mut worker) = self.plugin.worker.try_borrow_mut()
+        {
+            worker.forget(self.context);
+        }
+    }
+}
+
+/// A stream of a root context whose configuration was refused; Envoy makes none.
+struct Unconfigured;
+
+impl Context for Unconfigured {}
+impl HttpContext for Unconfigured {}
+
+// === free functions ===
+
+/// The VM's worker for the coordinators of `config`.
+fn worker(config: &Config) -> Result<Shared, HostError> {
+    let node = node_id(&Envoy)?;
+    WORKERS.with(|workers| {
+        let Ok(mut workers) = workers.try_borrow_mut() else {
+            return Ok(new_worker(node, config));
+        };
+        let known = workers.entry(config.coordinator.clone());
+        Ok(Rc::clone(known.or_insert_with(|| new_worker(node, config))))
+    })
+}
+
+fn new_worker(node: String, config: &Config) -> Shared {
+    // WASI's randomness does not fail in Envoy; the clock is what else differs between workers.
+    let id = getrandom::u64().unwrap_or_else(|_| Envoy.now().as_nanos());
+    Rc::new(RefCell::new(Worker::new(Envoy, id, node, config.clone())))
+}
+
+fn node_id(host: &Envoy) -> Result<String, HostError> {
+    let id = host.property(&["node", "id"])?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&id).into_owned())
+}
+
+/// Says why a configuration is refused; Envoy keeps the one before.
+fn reject(error: &Rejected) {
+    Envoy.log(
+        Level::Error,
+        &format!("tollgate: configuration refused: {error}"),
+    );
+    // Counted at once: a VM that refuses its configuration never ticks.
+    let counted = Envoy
+        .define(Kind::Counter, "tollgate.config_rejected")
+        .and_then(|metric| Envoy.increment(metric, 1));
+    if let Err(error) = counted {
+        Envoy.log(Level::Error, &format!("tollgate: {error}"));
+    }
+}

@@ -1,0 +1,273 @@
+//! Records in shared data: bytes that other VMs, perhaps of another version, have written.
+//!
+//! A slot's record is a version, the scope id with its length, and the holder. The scope id is
+//! verified on every access, because a slot changes hands. What cannot be read counts as empty:
+//! a record of an unknown version is replaced, never guessed at.
+
+use tollgate_core::client::Holder;
+use tollgate_core::lease::ID_LEN_MAX;
+use tollgate_core::units::Instant;
+
+const SLOT_VERSION: u8 = 1;
+const PROCESS_VERSION: u8 = 1;
+const WORKERS_VERSION: u8 = 1;
+const NOTES_VERSION: u8 = 1;
+
+/// The most workers that are counted; Envoy has one per core.
+pub(crate) const WORKERS_MAX: usize = 512;
+/// The most notes that wait for whoever holds the pen.
+pub(crate) const NOTES_MAX: usize = 4096;
+
+/// What the workers of a process have to agree on, written once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    /// The random part of the client id, and the seed of the slots' hash.
+    pub(crate) random: u128,
+    /// The number of slots.
+    pub(crate) slots: u32,
+}
+
+/// A worker that lives, by the number that it drew at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Heartbeat {
+    pub(crate) worker: u64,
+    pub(crate) at: Instant,
+}
+
+/// Slots that became due early, for whoever holds the pen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Notes {
+    pub(crate) slots: Vec<u32>,
+    /// More was noted than fits: the whole table has to be looked at.
+    pub(crate) spilled: bool,
+}
+
+// === free functions ===
+
+/// The record of a slot that belongs to `scope`.
+pub(crate) fn encode_slot(scope: &str, holder: &Holder) -> Vec<u8> {
+    debug_assert!(scope.len() <= ID_LEN_MAX);
+    let room = Holder::ENCODED_LEN_MAX.saturating_add(3);
+    let mut bytes = Vec::with_capacity(scope.len().saturating_add(room));
+    bytes.push(SLOT_VERSION);
+    bytes.extend_from_slice(&(scope.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(scope.as_bytes());
+    holder.encode(&mut bytes);
+    bytes
+}
+
+/// The scope of a slot and its holder; none if the slot is empty or cannot be read.
+pub(crate) fn decode_slot(bytes: &[u8]) -> Option<(&str, Holder)> {
+    let (scope, holder) = split_slot(bytes)?;
+    Some((scope, Holder::decode(holder)?))
+}
+
+/// The scope of a slot and its encoded holder.
+pub(crate) fn split_slot(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let (version, rest) = bytes.split_first()?;
+    let (len, rest) = rest.split_first_chunk()?;
+    let len = usize::from(u16::from_le_bytes(*len));
+    if *version != SLOT_VERSION || len == 0 || len > ID_LEN_MAX {
+        return None;
+    }
+    let (scope, holder) = rest.split_at_checked(len)?;
+    Some((core::str::from_utf8(scope).ok()?, holder))
+}
+
+impl Process {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut bytes = vec![PROCESS_VERSION];
+        bytes.extend_from_slice(&self.random.to_le_bytes());
+        bytes.extend_from_slice(&self.slots.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (version, rest) = bytes.split_first()?;
+        let (random, rest) = rest.split_first_chunk()?;
+        let (slots, rest) = rest.split_first_chunk()?;
+        let process = Self {
+            random: u128::from_le_bytes(*random),
+            slots: u32::from_le_bytes(*slots),
+        };
+        (*version == PROCESS_VERSION && rest.is_empty() && process.slots > 0).then_some(process)
+    }
+}
+
+pub(crate) fn encode_workers(workers: &[Heartbeat]) -> Vec<u8> {
+    let mut bytes = vec![WORKERS_VERSION];
+    for worker in workers.iter().take(WORKERS_MAX) {
+        bytes.extend_from_slice(&worker.worker.to_le_bytes());
+        bytes.extend_from_slice(&worker.at.as_nanos().to_le_bytes());
+    }
+    bytes
+}
+
+pub(crate) fn decode_workers(bytes: &[u8]) -> Vec<Heartbeat> {
+    let Some((&WORKERS_VERSION, rest)) = bytes.split_first() else {
+        return Vec::new();
+    };
+    let (entries, _) = rest.as_chunks::<16>();
+    let word = |bytes: &[u8]| {
+        bytes
+            .first_chunk()
+            .map_or(0, |word| u64::from_le_bytes(*word))
+    };
+    let heartbeat = |entry: &[u8; 16]| Heartbeat {
+        worker: word(entry),
+        at: Instant::from_nanos(word(entry.get(8..).unwrap_or_default())),
+    };
+    entries.iter().take(WORKERS_MAX).map(heartbeat).collect()
+}
+
+impl Notes {
+    /// Adds slots, or notes that there were too many.
+    pub(crate) fn extend(&mut self, slots: &[u32]) {
+        for slot in slots {
+            if self.slots.len() >= NOTES_MAX {
+                self.spilled = true;
+                return;
+            }
+            if !self.slots.contains(slot) {
+                self.slots.push(*slot);
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty() && !self.spilled
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![NOTES_VERSION, u8::from(self.spilled)];
+        for slot in &self.slots {
+            bytes.extend_from_slice(&slot.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The notes in `bytes`; notes that cannot be read count as too many.
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        let [NOTES_VERSION, spilled, rest @ ..] = bytes else {
+            return Self {
+                slots: Vec::new(),
+                spilled: !bytes.is_empty(),
+            };
+        };
+        let (slots, _) = rest.as_chunks::<4>();
+        Self {
+            slots: slots
+                .iter()
+                .take(NOTES_MAX)
+                .map(|slot| u32::from_le_bytes(*slot))
+                .collect(),
+            spilled: *spilled != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+    use tollgate_core::client::Policy;
+    use tollgate_core::units::Tokens;
+
+    fn holder() -> Holder {
+        let now = Instant::from_nanos(5);
+        let mut holder = Holder::new(now, &Policy::default());
+        holder.count(now, 3);
+        holder.draw(now, &Policy::default(), Tokens::ONE, 2);
+        holder
+    }
+
+    #[test]
+    fn a_slot_decodes_to_what_was_encoded() {
+        let bytes = encode_slot("tenant/b\u{fc}cher", &holder());
+        assert_eq!(decode_slot(&bytes), Some(("tenant/b\u{fc}cher", holder())));
+    }
+
+    #[test]
+    fn a_broken_slot_is_empty_and_never_a_trap() {
+        let bytes = encode_slot("tenant/acme", &holder());
+        for len in 0..bytes.len() {
+            assert_eq!(decode_slot(&bytes[..len]), None, "cut to {len}");
+        }
+        // Every single-byte change, and a walk of pseudo-random bytes of every length up to 600.
+        for at in 0..bytes.len() {
+            for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
+                let mut broken = bytes.clone();
+                broken[at] = value;
+                exercise(&broken);
+            }
+        }
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        for len in 0..600 {
+            let mut next = || {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random as u8
+            };
+            let mut broken: Vec<u8> = (0..len).map(|_| next()).collect();
+            exercise(&broken);
+            if let Some(version) = broken.first_mut() {
+                *version = SLOT_VERSION;
+            }
+            exercise(&broken);
+        }
+    }
+
+    /// Whatever decodes can be used at any time without a panic.
+    fn exercise(bytes: &[u8]) {
+        let Some((_, mut holder)) = decode_slot(bytes) else {
+            return;
+        };
+        let policy = Policy::default();
+        for now in [0, 1, 1 << 40, u64::MAX].map(Instant::from_nanos) {
+            holder.count(now, 7);
+            holder.draw(now, &policy, Tokens::ONE, 4);
+            holder.ask(now, &policy);
+            holder.handle_failure(now, 1, 1);
+            holder.give_back(now, &policy, Tokens::ONE);
+            holder.is_reusable(now);
+        }
+    }
+
+    #[test]
+    fn the_small_records_decode_to_what_was_encoded_and_bear_garbage() {
+        let process = Process {
+            random: 7,
+            slots: 10,
+        };
+        assert_eq!(Process::decode(&process.encode()), Some(process));
+        assert_eq!(Process::decode(&[]), None);
+        assert_eq!(Process::decode(&[9; 21]), None);
+
+        let at = Instant::ZERO.saturating_add(Duration::from_secs(1));
+        let workers = [
+            Heartbeat { worker: 1, at },
+            Heartbeat {
+                worker: u64::MAX,
+                at,
+            },
+        ];
+        assert_eq!(decode_workers(&encode_workers(&workers)), workers);
+        assert_eq!(decode_workers(&[9, 9]), []);
+
+        let mut notes = Notes::default();
+        notes.extend(&[3, 1, 3]);
+        assert_eq!(notes.slots, [3, 1]);
+        assert_eq!(Notes::decode(&notes.encode()), notes);
+        assert!(Notes::decode(&[]).is_empty());
+        assert!(Notes::decode(&[9]).spilled);
+    }
+
+    #[test]
+    fn more_notes_than_fit_spill() {
+        let many: Vec<u32> = (0..=NOTES_MAX as u32).collect();
+        let mut notes = Notes::default();
+        notes.extend(&many);
+        assert_eq!((notes.slots.len(), notes.spilled), (NOTES_MAX, true));
+    }
+}

@@ -1,0 +1,254 @@
+//! What one worker remembers of the scopes of one rule: their slabs, and where their slots are.
+//!
+//! This is all that a request looks at as long as its slab has tokens: one hash, one comparison of
+//! keys, one subtraction. It is found by the header's bytes, so that no scope id has to be put
+//! together. Bounded; scopes that have not been used for a while make room.
+
+use foldhash::SharedSeed;
+use foldhash::fast::SeedableRandomState;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hasher};
+use tollgate_core::slab::Slab;
+use tollgate_core::units::{Instant, Tokens};
+
+/// Entries that are looked at for eviction when a new one needs room.
+const EVICTION_SCAN: usize = 16;
+
+/// A scope as one worker sees it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    key: Box<[u8]>,
+    /// Tokens that the worker may spend.
+    pub(crate) slab: Slab,
+    /// Attempts that the ledger does not know of yet.
+    pub(crate) attempts: u32,
+    /// Whether the entry waits in the worker's queue for its attempts to be counted.
+    pub(crate) queued: bool,
+    /// The slot, once it is known.
+    pub(crate) slot: Option<u32>,
+    /// When the lease ends that the slab was drawn from.
+    pub(crate) expiry: Option<Instant>,
+    /// Until when the last refusal holds for this worker.
+    pub(crate) denial: Option<Denial>,
+    /// Until when the scope's requests are held for the first answer.
+    pub(crate) cold_until: Option<Instant>,
+    /// The last time that attempts were counted.
+    pub(crate) seen: Instant,
+}
+
+/// Why a scope's requests are refused, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Denial {
+    /// Until then the answer is known without asking the ledger.
+    pub(crate) until: Instant,
+    /// When the next request passes, if that is known.
+    pub(crate) retry_at: Option<Instant>,
+    /// The limit to tell: micro-requests per second.
+    pub(crate) limit: u64,
+    /// Refused for want of a lease.
+    pub(crate) without_lease: bool,
+}
+
+/// The scopes of one rule.
+#[derive(Debug)]
+pub(crate) struct Scopes {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    table: HashTable<u32>,
+    hash: SeedableRandomState,
+    /// Where the next look for something to evict starts.
+    hand: usize,
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new(key: &[u8], slot: Option<u32>, now: Instant) -> Self {
+        Self {
+            key: key.into(),
+            slab: Slab::default(),
+            attempts: 0,
+            queued: false,
+            slot,
+            expiry: None,
+            denial: None,
+            cold_until: None,
+            seen: now,
+        }
+    }
+
+    /// The second part of the scope id.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn is_idle(&self, before: Instant) -> bool {
+        !self.queued && self.attempts == 0 && self.slab.left() == Tokens::ZERO && self.seen < before
+    }
+}
+
+// === impl Scopes ===
+
+impl Scopes {
+    /// No scopes; `seed` should be random, or a stranger could choose keys that collide.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            table: HashTable::new(),
+            hash: SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()),
+            hand: 0,
+        }
+    }
+
+    /// The scopes that are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The entry of `key`, as an index that stays good until the entry is evicted.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
+        let same = |index: &u32| self.get(*index).is_some_and(|entry| *entry.key == *key);
+        self.table.find(self.hash(key), same).copied()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&Entry> {
+        self.entries.get(index as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(index as usize)?.as_mut()
+    }
+
+    /// Remembers `key`, which is not remembered yet.
+    pub(crate) fn insert(&mut self, key: &[u8], slot: Option<u32>, now: Instant) -> u32 {
+        let entry = Some(Entry::new(key, slot, now));
+        let index = match self.free.pop() {
+            Some(index) => {
+                if let Some(place) = self.entries.get_mut(index as usize) {
+                    *place = entry;
+                }
+                index
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len().saturating_sub(1) as u32
+            }
+        };
+        let hash = self.hash(key);
+        let Self {
+            table,
+            entries,
+            hash: state,
+            ..
+        } = self;
+        let rehash = |index: &u32| {
+            let entry = entries.get(*index as usize).and_then(Option::as_ref);
+            hash_of(state, entry.map_or(&[], |entry| &entry.key))
+        };
+        table.insert_unique(hash, index, rehash);
+        index
+    }
+
+    /// Forgets some of the entries that nobody has used since `before`; how many.
+    pub(crate) fn evict(&mut self, before: Instant) -> usize {
+        let mut evicted: usize = 0;
+        for _ in 0..EVICTION_SCAN.min(self.entries.len()) {
+            let index = self.hand;
+            self.hand = self
+                .hand
+                .saturating_add(1)
+                .checked_rem(self.entries.len())
+                .unwrap_or(0);
+            let idle = self.entries.get(index).and_then(Option::as_ref);
+            if idle.is_some_and(|entry| entry.is_idle(before)) {
+                self.remove(index);
+                evicted = evicted.saturating_add(1);
+            }
+        }
+        evicted
+    }
+
+    fn remove(&mut self, index: usize) {
+        let Some(entry) = self.entries.get_mut(index).and_then(Option::take) else {
+            return;
+        };
+        let hash = self.hash(&entry.key);
+        if let Ok(found) = self
+            .table
+            .find_entry(hash, |other| *other as usize == index)
+        {
+            found.remove();
+        }
+        self.free.push(index as u32);
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        hash_of(&self.hash, key)
+    }
+}
+
+#[inline]
+fn hash_of(state: &SeedableRandomState, key: &[u8]) -> u64 {
+    let mut hasher = state.build_hasher();
+    hasher.write(key);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO.saturating_add(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn entries_are_found_by_their_key_alone() {
+        let mut scopes = Scopes::new(1);
+        let keys: Vec<String> = (0..1000).map(|n| format!("t{n}")).collect();
+        let indices: Vec<u32> = keys
+            .iter()
+            .map(|key| scopes.insert(key.as_bytes(), Some(1), at(0)))
+            .collect();
+        for (key, index) in keys.iter().zip(&indices) {
+            assert_eq!(scopes.find(key.as_bytes()), Some(*index));
+            assert_eq!(scopes.get(*index).unwrap().key(), key.as_bytes());
+        }
+        assert_eq!(scopes.find(b"t"), None);
+        assert_eq!(scopes.len(), 1000);
+    }
+
+    #[test]
+    fn only_idle_entries_are_evicted_and_their_places_are_used_again() {
+        let mut scopes = Scopes::new(1);
+        let index: Vec<u32> = (0..5_u8)
+            .map(|n| scopes.insert(&[n], None, at(u64::from(n))))
+            .collect();
+        scopes.get_mut(index[0]).unwrap().attempts = 1;
+        scopes.get_mut(index[1]).unwrap().slab.add(Tokens::ONE);
+        scopes.get_mut(index[2]).unwrap().queued = true;
+        assert_eq!(scopes.evict(at(4)), 1);
+        let left: Vec<bool> = (0..5_u8).map(|n| scopes.find(&[n]).is_some()).collect();
+        assert_eq!(left, [true, true, true, false, true]);
+        assert_eq!(scopes.insert(b"new", None, at(9)), index[3]);
+        assert_eq!(scopes.find(b"new"), Some(index[3]));
+    }
+
+    #[test]
+    fn a_sweep_over_many_forgets_all_that_are_idle_in_small_steps() {
+        let mut scopes = Scopes::new(1);
+        for n in 0..1000_u32 {
+            scopes.insert(&n.to_le_bytes(), None, at(0));
+        }
+        let steps = (0..1000).take_while(|_| scopes.evict(at(1)) > 0).count();
+        assert_eq!(scopes.len(), 0);
+        assert!(steps >= 1000 / EVICTION_SCAN);
+        assert_eq!(scopes.evict(at(1)), 0);
+    }
+}

@@ -1,0 +1,180 @@
+//! Counters and gauges in Envoy's statistics.
+//!
+//! A host call per request would cost more than the decision, so a worker counts in its own
+//! memory and hands the sums over on its tick. Names are bounded by the configuration: rules, never
+//! scopes. All workers of a process add to the same counters.
+
+use std::collections::BTreeMap;
+
+use crate::host::{Host, HostError, Kind, Metric};
+
+/// What a worker counts, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    metrics: BTreeMap<String, Metric>,
+    pub(crate) allowed: Counter,
+    pub(crate) held: Counter,
+    pub(crate) refreshes: Counter,
+    pub(crate) refresh_errors: Counter,
+    pub(crate) overflow: Counter,
+    pub(crate) host_failures: Counter,
+    pub(crate) config_rejected: Counter,
+    /// Requests that this worker holds; the gauge adds up over the workers.
+    pub(crate) waiting: Level,
+    /// Scopes without a lease, and slots in use; whoever holds the pen sets them.
+    safe_mode: Option<Metric>,
+    slots_used: Option<Metric>,
+}
+
+/// What a worker counts for one rule.
+#[derive(Debug, Default)]
+pub(crate) struct RuleStats {
+    pub(crate) refused: Counter,
+    pub(crate) missing: Counter,
+}
+
+/// A count that has not been handed over yet.
+#[derive(Debug, Default)]
+pub(crate) struct Counter {
+    metric: Option<Metric>,
+    count: i64,
+}
+
+/// A level whose changes are handed over.
+#[derive(Debug, Default)]
+pub(crate) struct Level {
+    metric: Option<Metric>,
+    told: i64,
+}
+
+// === impl Stats ===
+
+impl Stats {
+    /// Makes the process's metrics known to Envoy, once per VM.
+    pub(crate) fn define<H: Host>(&mut self, host: &H) -> Result<(), HostError> {
+        let counters = [
+            ("allowed", &mut self.allowed),
+            ("held", &mut self.held),
+            ("refreshes", &mut self.refreshes),
+            ("refresh_errors", &mut self.refresh_errors),
+            ("overflow", &mut self.overflow),
+            ("host_failures", &mut self.host_failures),
+            ("config_rejected", &mut self.config_rejected),
+        ];
+        for (name, counter) in counters {
+            counter.metric = Some(defined(&mut self.metrics, host, Kind::Counter, name)?);
+        }
+        let metrics = &mut self.metrics;
+        self.waiting.metric = Some(defined(metrics, host, Kind::Gauge, "waiting")?);
+        self.safe_mode = Some(defined(metrics, host, Kind::Gauge, "safe_mode")?);
+        self.slots_used = Some(defined(metrics, host, Kind::Gauge, "slots_used")?);
+        Ok(())
+    }
+
+    /// Makes the metrics of a rule known to Envoy, once per VM.
+    pub(crate) fn define_rule<H: Host>(
+        &mut self,
+        host: &H,
+        rule: &str,
+    ) -> Result<RuleStats, HostError> {
+        let mut counter = |name: String| {
+            let metric = defined(&mut self.metrics, host, Kind::Counter, &name)?;
+            Ok(Counter {
+                metric: Some(metric),
+                count: 0,
+            })
+        };
+        Ok(RuleStats {
+            refused: counter(format!("refused.{rule}.requests"))?,
+            missing: counter(format!("refused.{rule}.missing"))?,
+        })
+    }
+
+    /// Hands over what was counted since the last time.
+    pub(crate) fn flush<H: Host>(&mut self, host: &H, waiting: usize) -> Result<(), HostError> {
+        for counter in [
+            &mut self.allowed,
+            &mut self.held,
+            &mut self.refreshes,
+            &mut self.refresh_errors,
+            &mut self.overflow,
+            &mut self.host_failures,
+            &mut self.config_rejected,
+        ] {
+            counter.flush(host)?;
+        }
+        self.waiting.set(host, waiting)
+    }
+
+    /// Says how many scopes have no lease and how many slots are in use.
+    pub(crate) fn survey<H: Host>(
+        &self,
+        host: &H,
+        safe_mode: u64,
+        slots_used: u64,
+    ) -> Result<(), HostError> {
+        for (metric, value) in [(self.safe_mode, safe_mode), (self.slots_used, slots_used)] {
+            if let Some(metric) = metric {
+                host.record(metric, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl RuleStats ===
+
+impl RuleStats {
+    /// Like [`Stats::flush`].
+    pub(crate) fn flush<H: Host>(&mut self, host: &H) -> Result<(), HostError> {
+        self.refused.flush(host)?;
+        self.missing.flush(host)
+    }
+}
+
+// === impl Counter ===
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add_one(&mut self) {
+        self.count = self.count.saturating_add(1);
+    }
+
+    pub(crate) fn flush<H: Host>(&mut self, host: &H) -> Result<(), HostError> {
+        let Some(metric) = self.metric.filter(|_| self.count > 0) else {
+            return Ok(());
+        };
+        host.increment(metric, core::mem::take(&mut self.count))
+    }
+}
+
+// === impl Level ===
+
+impl Level {
+    fn set<H: Host>(&mut self, host: &H, level: usize) -> Result<(), HostError> {
+        let level = i64::try_from(level).unwrap_or(i64::MAX);
+        let change = level.saturating_sub(self.told);
+        let Some(metric) = self.metric.filter(|_| change != 0) else {
+            return Ok(());
+        };
+        self.told = level;
+        host.increment(metric, change)
+    }
+}
+
+// === free functions ===
+
+/// The metric called `tollgate.<name>`; defining it twice in a VM would leak an id in Envoy.
+fn defined<H: Host>(
+    metrics: &mut BTreeMap<String, Metric>,
+    host: &H,
+    kind: Kind,
+    name: &str,
+) -> Result<Metric, HostError> {
+    if let Some(metric) = metrics.get(name) {
+        return Ok(*metric);
+    }
+    let metric = host.define(kind, &format!("tollgate.{name}"))?;
+    metrics.insert(name.to_owned(), metric);
+    Ok(metric)
+}

@@ -1,0 +1,353 @@
+//! One worker's share of the filter: what a request meets, and what ticks and answers do.
+//!
+//! A worker belongs to a VM and a cluster of coordinators, and outlives configurations: a new one
+//! is a new root context in the same VM, and finds its balances here. The request path reads
+//! memory of its own only; when a slab is empty it goes to the ledger ([`draw`]). Requests that wait
+//! for a first answer are in [`held`]; [`tick`] does the housekeeping, and [`pen`] and [`calls`]
+//! speak to the coordinator.
+
+use std::collections::VecDeque;
+
+use tollgate_core::client::Policy;
+use tollgate_core::units::{Instant, Tokens};
+
+use crate::config::{Config, HostFailure, Missing, Rule};
+use crate::host::{Host, HostError, Level};
+use crate::key::{self, OVERFLOW};
+use crate::ledger::{Ledger, LedgerError};
+use crate::refusal::Refusal;
+use crate::scopes::{Entry, Scopes};
+use crate::stats::{RuleStats, Stats};
+
+mod calls;
+mod draw;
+mod held;
+mod pen;
+mod tick;
+
+use calls::Calls;
+use draw::Step;
+use held::Waiting;
+pub(crate) use held::is_grpc;
+use pen::Schedule;
+
+/// The most rules of a configuration, hence of buckets that a request needs.
+const TARGETS_MAX: usize = 16;
+
+/// A worker's state.
+#[derive(Debug)]
+pub(crate) struct Worker<H> {
+    pub(crate) host: H,
+    /// The worker's number, drawn at its start.
+    id: u64,
+    node: String,
+    /// The settings of the latest configuration.
+    config: Config,
+    upstream: String,
+    ledger: Option<Ledger>,
+    tables: Vec<Table>,
+    /// Entries with attempts that are not counted yet, oldest first, and when they were queued.
+    queue: VecDeque<(Target, u64)>,
+    waiting: Waiting,
+    /// Slots that became due, for whoever holds the pen.
+    notes: Vec<u32>,
+    calls: Calls,
+    /// What is due when; only while the worker holds the pen.
+    schedule: Option<Schedule>,
+    /// Workers of the process that live.
+    workers: u32,
+    stats: Stats,
+    /// Rounds of housekeeping so far; a clock that costs nothing to read.
+    rounds: u64,
+    last_round: Instant,
+    last_heartbeat: Option<Instant>,
+    /// Searches for a slot since the last round that found none.
+    searches_failed: u32,
+    overflow_logged: bool,
+    last_complaint: Option<Instant>,
+}
+
+/// A rule's scopes.
+#[derive(Debug)]
+struct Table {
+    rule: String,
+    policy: Policy,
+    scopes: Scopes,
+    stats: RuleStats,
+}
+
+/// A rule as a root context uses it.
+#[derive(Clone, Debug)]
+pub(crate) struct BoundRule {
+    table: u8,
+    header: String,
+    missing: Missing,
+}
+
+/// One of the buckets that a request needs: an entry of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Target {
+    table: u8,
+    index: u32,
+}
+
+/// All buckets that a request needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Targets {
+    targets: [Target; TARGETS_MAX],
+    len: usize,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Pass,
+    Hold,
+    Refuse(Refusal),
+}
+
+// === impl Targets ===
+
+impl Targets {
+    #[inline]
+    fn push(&mut self, target: Target) {
+        if let Some(place) = self.targets.get_mut(self.len) {
+            *place = target;
+            self.len = self.len.saturating_add(1);
+        }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[Target] {
+        self.targets.get(..self.len).unwrap_or_default()
+    }
+}
+
+// === impl Worker ===
+
+impl<H: Host> Worker<H> {
+    /// A worker for `config` that has seen nothing yet; `id` is random, `node` is Envoy's node id.
+    pub(crate) fn new(host: H, id: u64, node: String, config: Config) -> Self {
+        Self {
+            host,
+            id,
+            node,
+            upstream: config.upstream(),
+            config,
+            ledger: None,
+            tables: Vec::new(),
+            queue: VecDeque::new(),
+            waiting: Waiting::default(),
+            notes: Vec::new(),
+            calls: Calls::default(),
+            schedule: None,
+            workers: 1,
+            stats: Stats::default(),
+            rounds: 0,
+            last_round: Instant::ZERO,
+            last_heartbeat: None,
+            searches_failed: 0,
+            overflow_logged: false,
+            last_complaint: None,
+        }
+    }
+
+    /// Takes over the settings of a configuration and binds its rules to their tables, which stay
+    /// as they are where a rule's name is known already. No effects outside of the VM but metrics.
+    pub(crate) fn configure(&mut self, config: &Config) -> Result<Vec<BoundRule>, HostError> {
+        self.stats.define(&self.host)?;
+        self.config = config.clone();
+        config.rules.iter().map(|rule| self.bind(rule)).collect()
+    }
+
+    fn bind(&mut self, rule: &Rule) -> Result<BoundRule, HostError> {
+        let known = self.tables.iter().position(|table| table.rule == rule.name);
+        let table = match known {
+            Some(index) => index,
+            None => {
+                let stats = self.stats.define_rule(&self.host, &rule.name)?;
+                self.tables.push(Table {
+                    rule: rule.name.clone(),
+                    policy: rule.policy.clone(),
+                    scopes: Scopes::new(self.id),
+                    stats,
+                });
+                self.tables.len().saturating_sub(1)
+            }
+        };
+        if let Some(table) = self.tables.get_mut(table) {
+            table.policy = rule.policy.clone();
+        }
+        Ok(BoundRule {
+            table: table as u8,
+            header: rule.header.clone(),
+            missing: rule.missing.clone(),
+        })
+    }
+
+    /// Decides on the request at hand, which is the stream `context`.
+    #[inline]
+    pub(crate) fn admit(&mut self, rules: &[BoundRule], context: u32) -> Verdict {
+        let mut targets = Targets::default();
+        for (index, rule) in rules.iter().enumerate() {
+            match self.resolve(rule) {
+                Ok(Some(target)) => targets.push(target),
+                Ok(None) if rule.missing == Missing::Skip => {}
+                Ok(None) => return self.refuse_missing(index, rule),
+                Err(error) => return self.complain(&error),
+            }
+        }
+        for target in targets.as_slice() {
+            self.count_attempt(*target);
+        }
+        match self.decide(&targets, true) {
+            Ok(Verdict::Hold) => self.hold(context, &targets),
+            Ok(verdict) => verdict,
+            Err(error) => self.complain(&error),
+        }
+    }
+
+    /// The name of a rule and the header that it reads, for a refusal.
+    pub(crate) fn names<'a>(
+        &'a self,
+        rules: &'a [BoundRule],
+        refusal: Refusal,
+    ) -> (&'a str, &'a str) {
+        let (Refusal::Denied { rule, .. } | Refusal::Missing { rule }) = refusal else {
+            return ("", "");
+        };
+        let header = rules.iter().find(|bound| usize::from(bound.table) == rule);
+        let table = self.tables.get(rule);
+        (
+            table.map_or("", |t| &t.rule),
+            header.map_or("", |bound| &bound.header),
+        )
+    }
+
+    /// The entry that a rule gives the request; none if it has no key.
+    #[inline]
+    fn resolve(&mut self, rule: &BoundRule) -> Result<Option<Target>, LedgerError> {
+        let value = self.host.request_header(&rule.header)?;
+        let key = value.as_deref().map_or(&[][..], key::trimmed);
+        let table = rule.table;
+        if let Some(index) = self.scopes(table).and_then(|scopes| scopes.find(key)) {
+            return Ok(Some(Target { table, index }));
+        }
+        let key = match (key::parsed(key), &rule.missing) {
+            (Some(key), _) => key,
+            (None, Missing::Default(key)) => key,
+            (None, _) => return Ok(None),
+        };
+        self.remember(table, key).map(Some)
+    }
+
+    #[inline]
+    fn count_attempt(&mut self, target: Target) {
+        let round = self.rounds;
+        let Some(entry) = entry(&mut self.tables, target) else {
+            return;
+        };
+        entry.attempts = entry.attempts.saturating_add(1);
+        if !entry.queued {
+            entry.queued = true;
+            self.queue.push_back((target, round));
+        }
+    }
+
+    /// Charges every bucket or none.
+    #[inline]
+    fn decide(&mut self, targets: &Targets, may_hold: bool) -> Result<Verdict, LedgerError> {
+        let mut held = false;
+        let mut denied: Option<Refusal> = None;
+        let mut targets = *targets;
+        for target in targets.targets.iter_mut().take(targets.len) {
+            let filled = entry(&mut self.tables, *target);
+            if filled.is_some_and(|entry| entry.slab.left() >= Tokens::ONE) {
+                continue;
+            }
+            match self.draw(target, may_hold)? {
+                Step::Ready => {}
+                Step::Cold => held = true,
+                Step::Denied(denial) => {
+                    let refusal = Refusal::Denied {
+                        rule: usize::from(target.table),
+                        denial,
+                    };
+                    denied = Some(denied.map_or(refusal, |other| other.stricter(refusal)));
+                }
+            }
+        }
+        if let Some(refusal) = denied {
+            self.count_refusal(refusal);
+            return Ok(Verdict::Refuse(refusal));
+        }
+        if held {
+            return Ok(Verdict::Hold);
+        }
+        for target in targets.as_slice() {
+            if let Some(entry) = entry(&mut self.tables, *target) {
+                entry.slab.take(Tokens::ONE);
+            }
+        }
+        self.stats.allowed.add_one();
+        Ok(Verdict::Pass)
+    }
+
+    fn count_refusal(&mut self, refusal: Refusal) {
+        if let Refusal::Denied { rule, .. } = refusal
+            && let Some(table) = self.tables.get_mut(rule)
+        {
+            table.stats.refused.add_one();
+        }
+    }
+
+    fn refuse_missing(&mut self, _index: usize, rule: &BoundRule) -> Verdict {
+        if let Some(table) = self.tables.get_mut(usize::from(rule.table)) {
+            table.stats.missing.add_one();
+        }
+        Verdict::Refuse(Refusal::Missing {
+            rule: usize::from(rule.table),
+        })
+    }
+
+    fn scopes(&self, table: u8) -> Option<&Scopes> {
+        self.tables
+            .get(usize::from(table))
+            .map(|table| &table.scopes)
+    }
+
+    /// What becomes of a request that the host or the ledger let down.
+    #[cold]
+    pub(crate) fn complain(&mut self, error: &LedgerError) -> Verdict {
+        self.stats.host_failures.add_one();
+        let now = self.host.now();
+        let fresh = |last| now.saturating_since(last) >= tick::COMPLAINT_INTERVAL;
+        if self.last_complaint.is_none_or(fresh) {
+            self.last_complaint = Some(now);
+            self.host.log(Level::Error, &format!("tollgate: {error}"));
+        }
+        match self.config.host_failure {
+            HostFailure::Open => Verdict::Pass,
+            HostFailure::Closed => Verdict::Refuse(Refusal::HostFailure),
+        }
+    }
+}
+
+// === free functions ===
+
+/// The entry of `target`; free, so that it borrows the tables alone.
+#[inline]
+fn entry(tables: &mut [Table], target: Target) -> Option<&mut Entry> {
+    tables
+        .get_mut(usize::from(target.table))?
+        .scopes
+        .get_mut(target.index)
+}
+
+/// The scope id of an entry.
+fn scope_id(rule: &str, entry: &Entry) -> String {
+    format!("{rule}/{}", String::from_utf8_lossy(entry.key()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! Calls to the coordinator: many resources in each, and what came of them.
+//!
+//! Every holder knows by itself when its request counts as lost, so nothing here is needed for
+//! safety: an answer that comes late, twice or for another request is dropped by the holder.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use prost::Message;
+use tollgate_core::client::Policy;
+use tollgate_core::lease::{Ask, Epoch, ResourceId, Unit};
+use tollgate_core::units::Instant;
+use tollgate_proto::request::{Refresh, Release, ScopeAsks};
+use tollgate_proto::response::{Refreshed, ScopeAnswer};
+use tollgate_proto::v1;
+
+use super::Worker;
+use crate::host::{Host, Level};
+use crate::ledger::LedgerError;
+
+/// The most scopes in a call; the coordinator accepts twice as many.
+const SCOPES_PER_CALL: usize = 500;
+/// The most calls whose answers are awaited. More scopes than fit into these at once are asked for
+/// when answers have come.
+pub(super) const CALLS_MAX: usize = 8;
+
+/// A resource that is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) slot: u32,
+    pub(super) scope: Arc<str>,
+    pub(super) ask: Ask,
+}
+
+/// The calls whose answers are awaited, by token.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    refreshes: BTreeMap<u32, Call>,
+}
+
+#[derive(Debug)]
+struct Call {
+    asked: Vec<Asked>,
+    deadline: Instant,
+}
+
+// === impl Calls ===
+
+impl Calls {
+    pub(super) fn len(&self) -> usize {
+        self.refreshes.len()
+    }
+}
+
+// === impl Worker ===
+
+impl<H: Host> Worker<H> {
+    /// Sends what was asked, in as few calls as it takes.
+    pub(super) fn refresh(&mut self, now: Instant, asks: Vec<Asked>) {
+        let (first, repeated) = unique(asks);
+        for asked in &repeated {
+            self.vacate(asked);
+        }
+        for asked in first.chunks(SCOPES_PER_CALL) {
+            self.refresh_once(now, asked);
+        }
+    }
+
+    fn refresh_once(&mut self, now: Instant, asked: &[Asked]) {
+        let Some(ledger) = &self.ledger else { return };
+        let message = v1::RefreshRequest::from(&Refresh {
+            client: ledger.client().clone(),
+            scopes: asked.iter().map(scope_asks).collect(),
+        });
+        let timeout = self.config.call_timeout;
+        let message = message.encode_to_vec();
+        self.stats.refreshes.add_one();
+        match self.host.call(&self.upstream, "Refresh", &message, timeout) {
+            Ok(token) => {
+                let deadline = now.saturating_add(timeout.saturating_mul(2));
+                let asked = asked.to_vec();
+                self.calls.refreshes.insert(token, Call { asked, deadline });
+            }
+            Err(error) => self.refresh_failed(now, asked, &error.to_string()),
+        }
+    }
+
+    /// Tells the coordinator of leases that are not used any more. No answer matters: a lease that
+    /// is not released expires.
+    pub(super) fn release(&mut self, resources: &[(ResourceId, u64)]) {
+        let Some(ledger) = &self.ledger else { return };
+        for resources in resources.chunks(SCOPES_PER_CALL) {
+            let message = v1::ReleaseRequest::from(&Release {
+                client: ledger.client().clone(),
+                resources: resources.to_vec(),
+            });
+            let message = message.encode_to_vec();
+            let sent = self.host.call(
+                &self.upstream,
+                "Release",
+                &message,
+                self.config.call_timeout,
+            );
+            if sent.is_err() {
+                self.stats.refresh_errors.add_one();
+            }
+        }
+    }
+
+    /// Applies the answer to the call of `token`.
+    pub(crate) fn handle_answer(&mut self, token: u32, answer: &[u8]) {
+        let Some(call) = self.calls.refreshes.remove(&token) else {
+            return;
+        };
+        let now = self.host.now();
+        match decoded(answer) {
+            Ok(refreshed) => self.apply(now, &call.asked, refreshed),
+            Err(error) => self.refresh_failed(now, &call.asked, &error),
+        }
+        self.release_held(now);
+    }
+
+    /// Notes that the call of `token` failed.
+    pub(crate) fn handle_failure(&mut self, token: u32, status: u32) {
+        let Some(call) = self.calls.refreshes.remove(&token) else {
+            return;
+        };
+        let now = self.host.now();
+        self.refresh_failed(now, &call.asked, &format!("gRPC status {status}"));
+        self.release_held(now);
+    }
+
+    /// Forgets calls whose answers the host has lost, as with a root context that went away.
+    pub(super) fn expire_calls(&mut self, now: Instant) {
+        let lost: Vec<u32> = self
+            .calls
+            .refreshes
+            .iter()
+            .filter(|(_, call)| call.deadline <= now)
+            .map(|(token, _)| *token)
+            .collect();
+        for token in lost {
+            if let Some(call) = self.calls.refreshes.remove(&token) {
+                self.refresh_failed(now, &call.asked, "no answer and no error");
+            }
+        }
+    }
+
+    fn apply(&mut self, now: Instant, asked: &[Asked], refreshed: Refreshed) {
+        let mut answers = refreshed.scopes.into_iter();
+        let mut failed = Vec::new();
+        for asked in asked {
+            let wrong = match answers.next() {
+                Some(Ok(answer)) if answer.scope == asked.scope => {
+                    self.apply_one(now, asked, refreshed.epoch, &answer)
+                }
+                Some(Ok(_)) => Err("the answer is for another scope".to_owned()),
+                Some(Err(error)) => Err(error.to_string()),
+                None => Err("the answer lacks scopes".to_owned()),
+            };
+            if let Err(error) = wrong {
+                failed.push((asked.clone(), format!("{}: {error}", asked.scope)));
+            }
+        }
+        let slots: Vec<u32> = asked.iter().map(|asked| asked.slot).collect();
+        self.warm(&slots);
+        if let Some((_, error)) = failed.first() {
+            let error = error.clone();
+            let asked: Vec<Asked> = failed.into_iter().map(|(asked, _)| asked).collect();
+            self.refresh_failed(now, &asked, &error);
+        }
+    }
+
+    fn apply_one(
+        &mut self,
+        now: Instant,
+        asked: &Asked,
+        epoch: Epoch,
+        answer: &ScopeAnswer,
+    ) -> Result<(), String> {
+        let units = answer.outcome.as_ref().map_err(ToString::to_string)?;
+        let found = units.iter().find(|unit| unit.unit == Unit::Requests);
+        let unit = found.ok_or_else(|| "the answer lacks requests".to_owned())?;
+        let sequence = unit.sequence;
+        let due = self.with_slot(asked.slot, &asked.scope, |holder, policy| {
+            holder.handle_answer(now, policy, sequence, epoch, &unit.answer);
+            holder.due()
+        });
+        match due {
+            Ok(due) => self.reschedule(asked.slot, due),
+            // The slot belongs to another scope meanwhile, which the answer does not concern.
+            Err(LedgerError::Gone) => {}
+            Err(error) => {
+                self.complain(&error);
+            }
+        }
+        Ok(())
+    }
+
+    fn refresh_failed(&mut self, now: Instant, asked: &[Asked], why: &str) {
+        self.stats.refresh_errors.add_one();
+        let count = asked.len();
+        self.host.log(
+            Level::Debug,
+            &format!("tollgate: a refresh of {count} scopes failed: {why}"),
+        );
+        for asked in asked {
+            let seed = self.id ^ u64::from(asked.slot);
+            let due = self.with_slot(asked.slot, &asked.scope, |holder, _| {
+                holder.handle_failure(now, asked.ask.sequence, seed);
+                holder.due()
+            });
+            if let Ok(due) = due {
+                self.reschedule(asked.slot, due);
+            }
+        }
+        let slots: Vec<u32> = asked.iter().map(|asked| asked.slot).collect();
+        self.warm(&slots);
+    }
+
+    /// Lets `change` decide with the holder of `scope` in `slot`.
+    fn with_slot<R>(
+        &self,
+        slot: u32,
+        scope: &str,
+        mut change: impl FnMut(&mut tollgate_core::client::Holder, &Policy) -> R,
+    ) -> Result<R, LedgerError> {
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let policy = self.policy_of(scope);
+        ledger.update(&self.host, slot, scope, |holder| change(holder, &policy))
+    }
+
+    /// The policy of the rule that `scope` belongs to; the default one if no rule has that name
+    /// any more.
+    pub(super) fn policy_of(&self, scope: &str) -> Policy {
+        let rule = scope.split_once('/').map_or(scope, |(rule, _)| rule);
+        let table = self.tables.iter().find(|table| table.rule == rule);
+        table.map(|table| table.policy.clone()).unwrap_or_default()
+    }
+
+    /// Empties the second slot of a scope that has two.
+    fn vacate(&self, asked: &Asked) {
+        if let Some(ledger) = &self.ledger {
+            // If it fails, the same is found out at the next refresh.
+            let _ = ledger.vacate(&self.host, asked.slot, &asked.scope);
+        }
+    }
+}
+
+// === free functions ===
+
+fn scope_asks(asked: &Asked) -> ScopeAsks {
+    ScopeAsks {
+        scope: asked.scope.clone(),
+        asks: vec![(Unit::Requests, asked.ask)],
+    }
+}
+
+fn decoded(answer: &[u8]) -> Result<Refreshed, String> {
+    let message = v1::RefreshResponse::decode(answer).map_err(|error| error.to_string())?;
+    message
+        .try_into()
+        .map_err(|error: tollgate_proto::FieldError| error.to_string())
+}
+
+/// The first ask for each scope, and the others.
+fn unique(asks: Vec<Asked>) -> (Vec<Asked>, Vec<Asked>) {
+    let mut seen = BTreeSet::new();
+    asks.into_iter()
+        .partition(|asked| seen.insert(asked.scope.clone()))
+}

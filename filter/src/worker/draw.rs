@@ -1,0 +1,278 @@
+//! Where a worker gets tokens from when its slab is empty, and a place for scopes it does not know.
+
+use core::time::Duration;
+
+use tollgate_core::client::{Draw, Holder, Policy, State};
+use tollgate_core::units::{Instant, Tokens};
+
+use super::{OVERFLOW, Target, Worker, entry, scope_id};
+use crate::host::{Host, Level};
+use crate::ledger::LedgerError;
+use crate::scopes::{Denial, Entry};
+
+/// Scopes that have not been used for this long make room for new ones.
+pub(super) const IDLE_AFTER: Duration = Duration::from_secs(60);
+/// Fruitless searches for a slot that one round of housekeeping allows. Each takes up to 16
+/// look-ups, and a flood of strangers' names must not make every request pay for them.
+const SEARCHES_MAX: u32 = 32;
+
+/// What came of drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The slab has a token now.
+    Ready,
+    /// The first answer is awaited.
+    Cold,
+    Denied(Denial),
+}
+
+/// What a holder said.
+struct Drawn {
+    draw: Draw,
+    due_changed: bool,
+    expiry: Option<Instant>,
+    limit: u64,
+    without_lease: bool,
+}
+
+impl<H: Host> Worker<H> {
+    /// Draws for the entry of `target`, or for its rule's overflow if no slot is left for it, to
+    /// which `target` then points.
+    #[cold]
+    pub(super) fn draw(
+        &mut self,
+        target: &mut Target,
+        may_hold: bool,
+    ) -> Result<Step, LedgerError> {
+        let now = self.host.now();
+        let may_hold = may_hold && !self.waiting.is_full(self.config.max_held);
+        if let Some(step) = self.known(*target, now, may_hold) {
+            return Ok(step);
+        }
+        match self.draw_from_ledger(*target, now, may_hold) {
+            Err(LedgerError::Full) => {
+                *target = self.overflow(target.table, now);
+                match self.known(*target, now, may_hold) {
+                    Some(step) => Ok(step),
+                    None => self.draw_from_ledger(*target, now, may_hold),
+                }
+            }
+            result => result,
+        }
+    }
+
+    /// What is known without asking the ledger.
+    fn known(&mut self, target: Target, now: Instant, may_hold: bool) -> Option<Step> {
+        let entry = entry(&mut self.tables, target)?;
+        if entry.slab.left() >= Tokens::ONE {
+            return Some(Step::Ready);
+        }
+        if may_hold && entry.cold_until.is_some_and(|until| now < until) {
+            return Some(Step::Cold);
+        }
+        entry
+            .denial
+            .filter(|denial| now < denial.until)
+            .map(Step::Denied)
+    }
+
+    fn draw_from_ledger(
+        &mut self,
+        target: Target,
+        now: Instant,
+        may_hold: bool,
+    ) -> Result<Step, LedgerError> {
+        let Some(known) = entry(&mut self.tables, target) else {
+            return Err(LedgerError::Gone);
+        };
+        let (attempts, workers) = (u64::from(known.attempts), self.workers);
+        let (drawn, slot) = self.with_holder(target, now, |holder, policy| {
+            drawn(holder, now, policy, attempts, workers, may_hold)
+        })?;
+        if drawn.due_changed {
+            self.notes.push(slot);
+        }
+        let tick = self.config.tick;
+        let Some(entry) = entry(&mut self.tables, target) else {
+            return Err(LedgerError::Gone);
+        };
+        entry.attempts = 0;
+        entry.seen = now;
+        entry.expiry = drawn.expiry;
+        entry.denial = None;
+        Ok(match drawn.draw {
+            Draw::Slab(tokens) => {
+                entry.cold_until = None;
+                entry.slab.add(tokens);
+                // Cold, but not to be held: its first request is still to be sent at once.
+                if drawn.due_changed && !may_hold {
+                    self.waiting.ask_soon(target, slot, now);
+                }
+                Step::Ready
+            }
+            Draw::Cold { until } => {
+                if entry.cold_until.replace(until).is_none() {
+                    self.waiting.ask_soon(target, slot, until);
+                }
+                Step::Cold
+            }
+            Draw::Denied { retry_at } => {
+                let soon = now.saturating_add(tick);
+                let denial = Denial {
+                    until: retry_at.map_or(soon, |at| at.min(soon)),
+                    retry_at,
+                    limit: drawn.limit,
+                    without_lease: drawn.without_lease,
+                };
+                entry.denial = Some(denial);
+                Step::Denied(denial)
+            }
+        })
+    }
+
+    /// Lets `change` decide with the holder of `target`, found or claimed, and says its slot.
+    pub(super) fn with_holder<R>(
+        &mut self,
+        target: Target,
+        now: Instant,
+        mut change: impl FnMut(&mut Holder, &Policy) -> R,
+    ) -> Result<(R, u32), LedgerError> {
+        self.open()?;
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let table = self.tables.get_mut(usize::from(target.table));
+        let table = table.ok_or(LedgerError::Gone)?;
+        let policy = &table.policy;
+        let entry = table
+            .scopes
+            .get_mut(target.index)
+            .ok_or(LedgerError::Gone)?;
+        let scope = scope_id(&table.rule, entry);
+        let mut update = |slot| ledger.update(&self.host, slot, &scope, |h| change(h, policy));
+        if let Some(slot) = entry.slot {
+            match update(slot) {
+                Err(LedgerError::Gone) => entry.slot = None,
+                result => return result.map(|result| (result, slot)),
+            }
+        }
+        let slot = match is_overflow(entry) {
+            true => ledger.locate_overflow(&self.host, now, &scope, policy)?,
+            false => ledger.locate(&self.host, now, &scope, policy)?,
+        };
+        entry.slot = Some(slot);
+        update(slot).map(|result| (result, slot))
+    }
+
+    /// A new entry for `key`, or the rule's overflow if there is no room for it.
+    #[cold]
+    pub(super) fn remember(&mut self, table: u8, key: &str) -> Result<Target, LedgerError> {
+        if let Some(index) = self
+            .scopes(table)
+            .and_then(|scopes| scopes.find(key.as_bytes()))
+        {
+            return Ok(Target { table, index });
+        }
+        let now = self.host.now();
+        self.open()?;
+        if key == OVERFLOW || !self.has_room(table, now) || self.searches_failed >= SEARCHES_MAX {
+            return Ok(self.overflow(table, now));
+        }
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let place = self
+            .tables
+            .get_mut(usize::from(table))
+            .ok_or(LedgerError::Gone)?;
+        let scope = format!("{}/{key}", place.rule);
+        match ledger.locate(&self.host, now, &scope, &place.policy) {
+            Ok(slot) => {
+                let index = place.scopes.insert(key.as_bytes(), Some(slot), now);
+                Ok(Target { table, index })
+            }
+            Err(LedgerError::Full) => {
+                self.searches_failed = self.searches_failed.saturating_add(1);
+                Ok(self.overflow(table, now))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has_room(&mut self, table: u8, now: Instant) -> bool {
+        let max = self.config.max_scopes as usize;
+        let remembered = self
+            .tables
+            .iter()
+            .map(|table| table.scopes.len())
+            .sum::<usize>();
+        if remembered < max {
+            return true;
+        }
+        let before =
+            Instant::from_nanos(now.as_nanos().saturating_sub(IDLE_AFTER.as_nanos() as u64));
+        let table = self.tables.get_mut(usize::from(table));
+        table.is_some_and(|table| table.scopes.evict(before) > 0)
+    }
+
+    /// The entry that scopes of a rule share when no slot is left for them.
+    fn overflow(&mut self, table: u8, now: Instant) -> Target {
+        self.stats.overflow.add_one();
+        if !self.overflow_logged {
+            self.overflow_logged = true;
+            let rule = self
+                .tables
+                .get(usize::from(table))
+                .map_or("", |table| &table.rule);
+            let message = format!(
+                "tollgate: more scopes than max_scopes: new ones share {rule}/{OVERFLOW} (logged once)"
+            );
+            self.host.log(Level::Warn, &message);
+        }
+        let key = OVERFLOW.as_bytes();
+        let scopes = self
+            .tables
+            .get_mut(usize::from(table))
+            .map(|table| &mut table.scopes);
+        let index = scopes.map_or(0, |scopes| {
+            scopes
+                .find(key)
+                .unwrap_or_else(|| scopes.insert(key, None, now))
+        });
+        Target { table, index }
+    }
+}
+
+// === free functions ===
+
+fn is_overflow(entry: &Entry) -> bool {
+    entry.key() == OVERFLOW.as_bytes()
+}
+
+/// Counts and draws with a holder.
+fn drawn(
+    holder: &mut Holder,
+    now: Instant,
+    policy: &Policy,
+    attempts: u64,
+    workers: u32,
+    may_hold: bool,
+) -> Drawn {
+    let due = holder.due();
+    holder.count(now, attempts);
+    let draw = match holder.draw(now, policy, Tokens::ONE, workers) {
+        // Too many are held already: as if the wait were over. The bucket runs ahead of the clock by
+        // the rest of the wait, and then stands still for as long.
+        Draw::Cold { until } if !may_hold => holder.draw(until, policy, Tokens::ONE, workers),
+        draw => draw,
+    };
+    let (rate, _) = holder.flow(now, policy);
+    let whole = holder
+        .capacity()
+        .filter(|capacity| !capacity.is_unlimited());
+    Drawn {
+        draw,
+        due_changed: holder.due() != due,
+        expiry: holder.lease_expiry(),
+        limit: whole
+            .map_or(rate, |capacity| capacity.as_rate())
+            .as_micros(),
+        without_lease: holder.state(now) != State::Leased,
+    }
+}

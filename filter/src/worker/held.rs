@@ -1,0 +1,249 @@
+//! Requests that are held for the first answer of their scope, and the scopes that wait for it.
+//!
+//! The request to the coordinator cannot be sent from the held stream's callback: the SDK drops an
+//! answer whose stream has gone. So a cold scope is noted here and the tick, made short, asks for
+//! all that turned up meanwhile in one call. The held are looked at on every tick and answer, in the order
+//! of their arrival.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use tollgate_core::client::{State, Todo};
+use tollgate_core::units::Instant;
+
+use super::calls::Asked;
+use super::{Target, Targets, Verdict, Worker, entry};
+use crate::host::{Host, HostError};
+use crate::refusal::Refusal;
+
+/// The tick while a first request waits to be sent.
+const TICK_TO_ASK: Duration = Duration::from_millis(1);
+/// The tick while requests are held.
+const TICK_TO_RELEASE: Duration = Duration::from_millis(5);
+
+/// What waits in one worker.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    held: VecDeque<Held>,
+    cold: Vec<Cold>,
+}
+
+/// A request that is held.
+#[derive(Debug)]
+struct Held {
+    context: u32,
+    targets: Targets,
+    grpc: bool,
+    /// However many of its scopes are cold, it is not held beyond this.
+    deadline: Instant,
+}
+
+/// A scope whose first answer is awaited.
+#[derive(Debug)]
+struct Cold {
+    target: Target,
+    slot: u32,
+    until: Instant,
+    /// Looked at once: asked for, by this worker or another.
+    asked: bool,
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    pub(super) fn is_full(&self, max: usize) -> bool {
+        self.held.len() >= max
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(super) fn ask_soon(&mut self, target: Target, slot: u32, until: Instant) {
+        self.cold.push(Cold {
+            target,
+            slot,
+            until,
+            asked: false,
+        });
+    }
+}
+
+// === impl Worker ===
+
+impl<H: Host> Worker<H> {
+    /// How often the worker needs a tick now.
+    #[inline]
+    pub(crate) fn tick_period(&self) -> Duration {
+        if self.waiting.cold.is_empty() && self.waiting.held.is_empty() {
+            return self.config.tick;
+        }
+        match self.waiting.cold.iter().any(|cold| !cold.asked) {
+            true => TICK_TO_ASK,
+            false => TICK_TO_RELEASE.min(self.config.tick),
+        }
+    }
+
+    /// Whether ticks are needed more often than usual.
+    #[inline]
+    pub(crate) fn is_hurried(&self) -> bool {
+        !self.waiting.cold.is_empty() || !self.waiting.held.is_empty()
+    }
+
+    /// Holds the request at hand.
+    #[cold]
+    pub(super) fn hold(&mut self, context: u32, targets: &Targets) -> Verdict {
+        let grpc = match is_grpc(&self.host) {
+            Ok(grpc) => grpc,
+            Err(error) => return self.complain(&error.into()),
+        };
+        self.stats.held.add_one();
+        let wait = targets.as_slice().iter().filter_map(|target| {
+            let table = self.tables.get(usize::from(target.table))?;
+            Some(table.policy.cold_start_wait)
+        });
+        let deadline = self
+            .host
+            .now()
+            .saturating_add(wait.max().unwrap_or_default());
+        self.waiting.held.push_back(Held {
+            context,
+            targets: *targets,
+            grpc,
+            deadline,
+        });
+        Verdict::Hold
+    }
+
+    /// Forgets a stream that has ended.
+    pub(crate) fn forget(&mut self, context: u32) {
+        self.waiting.held.retain(|held| held.context != context);
+    }
+
+    /// Asks for the scopes that turned up since the last tick, in as few calls as it takes, and sees
+    /// whether other workers got answers for the rest.
+    pub(super) fn ask_for_cold(&mut self, now: Instant) {
+        let mut asks = Vec::new();
+        let mut cold = core::mem::take(&mut self.waiting.cold);
+        for scope in &mut cold {
+            if scope.asked {
+                self.look_again(scope, now);
+                continue;
+            }
+            scope.asked = true;
+            let asked = self.with_holder(scope.target, now, |holder, policy| {
+                (holder.ask(now, policy), holder.due())
+            });
+            match asked {
+                Ok(((Todo::Refresh(ask), due), slot)) => {
+                    scope.slot = slot;
+                    self.reschedule(slot, due);
+                    asks.extend(self.scope_of(scope.target).map(|scope| Asked {
+                        slot,
+                        scope,
+                        ask,
+                    }));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.complain(&error);
+                }
+            }
+        }
+        cold.retain(|scope| self.is_cold(scope, now));
+        self.waiting.cold.append(&mut cold);
+        self.refresh(now, asks);
+    }
+
+    /// The scopes in `slots` have got their first answer, or none will come.
+    pub(super) fn warm(&mut self, slots: &[u32]) {
+        for scope in self
+            .waiting
+            .cold
+            .iter_mut()
+            .filter(|cold| slots.contains(&cold.slot))
+        {
+            if let Some(entry) = entry(&mut self.tables, scope.target) {
+                entry.cold_until = None;
+            }
+        }
+        self.waiting.cold.retain(|cold| !slots.contains(&cold.slot));
+    }
+
+    /// Decides on the held requests that need not wait any more.
+    pub(super) fn release_held(&mut self, now: Instant) {
+        for _ in 0..self.waiting.held.len() {
+            let Some(held) = self.waiting.held.pop_front() else {
+                return;
+            };
+            if now < held.deadline && self.must_wait(&held.targets, now) {
+                self.waiting.held.push_back(held);
+                continue;
+            }
+            let verdict = match self.decide(&held.targets, now < held.deadline) {
+                Ok(verdict) => verdict,
+                Err(error) => self.complain(&error),
+            };
+            match verdict {
+                Verdict::Hold => self.waiting.held.push_back(held),
+                verdict => self.carry_out(now, &held, verdict),
+            }
+        }
+    }
+
+    fn must_wait(&mut self, targets: &Targets, now: Instant) -> bool {
+        targets.as_slice().iter().any(|target| {
+            let entry = entry(&mut self.tables, *target);
+            entry
+                .and_then(|entry| entry.cold_until)
+                .is_some_and(|until| now < until)
+        })
+    }
+
+    fn carry_out(&mut self, now: Instant, held: &Held, verdict: Verdict) {
+        let done = self.host.select(held.context).and_then(|()| match verdict {
+            Verdict::Refuse(refusal) => self.send_refusal(now, refusal, held.grpc),
+            _ => self.host.resume_request(),
+        });
+        if let Err(error) = done {
+            self.complain(&error.into());
+        }
+    }
+
+    fn send_refusal(&self, now: Instant, refusal: Refusal, grpc: bool) -> Result<(), HostError> {
+        let (rule, header) = self.names(&[], refusal);
+        refusal.send(&self.host, now, rule, header, grpc)
+    }
+
+    /// Another worker may have got the answer for a scope.
+    fn look_again(&mut self, cold: &Cold, now: Instant) {
+        let Some(ledger) = &self.ledger else { return };
+        let state = match ledger.look(&self.host, cold.slot) {
+            Ok(Some((_, holder))) => holder.state(now),
+            _ => State::NoLease,
+        };
+        if state != State::Cold
+            && let Some(entry) = entry(&mut self.tables, cold.target)
+        {
+            entry.cold_until = None;
+        }
+    }
+
+    fn is_cold(&mut self, cold: &Cold, now: Instant) -> bool {
+        let Some(entry) = entry(&mut self.tables, cold.target) else {
+            return false;
+        };
+        if now >= cold.until {
+            entry.cold_until = None;
+        }
+        entry.cold_until.is_some()
+    }
+}
+
+// === free functions ===
+
+/// Whether the request at hand wants a gRPC status rather than an HTTP one.
+pub(crate) fn is_grpc<H: Host>(host: &H) -> Result<bool, HostError> {
+    let kind = host.request_header("content-type")?;
+    Ok(kind.is_some_and(|kind| kind.starts_with(b"application/grpc")))
+}

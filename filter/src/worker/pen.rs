@@ -1,0 +1,273 @@
+//! What the worker that holds the pen does: it knows when each slot is due and asks in time.
+//!
+//! The schedule is a copy: what counts is in the slots. It is rebuilt by looking at every slot, a
+//! part on each tick, when the pen changes hands, and kept current by its owner's own requests and
+//! by the notes of the other workers. A slot that is scheduled too early costs one look.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tollgate_core::client::{Holder, Pen, State, Todo, Turn};
+use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::units::Instant;
+
+use super::Worker;
+use super::calls::{Asked, CALLS_MAX};
+use crate::host::Host;
+use crate::ledger::LedgerError;
+use crate::record::Notes;
+
+/// Slots that are looked at in one round after the pen was taken.
+const SCAN_PER_ROUND: u32 = 500;
+/// Slots that are asked for in one round.
+const ASKS_PER_ROUND: usize = 1000;
+
+/// When each slot is due, as far as the holder of the pen knows.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    due: BTreeSet<(Instant, u32)>,
+    slots: Vec<Seen>,
+    /// The next slot to look at since the pen was taken; past the end when all were.
+    scan: u32,
+    used: u64,
+    without_lease: u64,
+}
+
+/// A slot as it was last seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    due: Option<Instant>,
+    used: bool,
+    without_lease: bool,
+}
+
+/// What is to be said of one slot.
+struct Due {
+    scope: Arc<str>,
+    todo: Todo,
+    due: Option<Instant>,
+    state: State,
+}
+
+// === impl Schedule ===
+
+impl Schedule {
+    fn set_due(&mut self, slot: u32, due: Option<Instant>) {
+        let Some(seen) = self.seen(slot) else { return };
+        let old = core::mem::replace(&mut seen.due, due);
+        if let Some(old) = old {
+            self.due.remove(&(old, slot));
+        }
+        if let Some(due) = due {
+            self.due.insert((due, slot));
+        }
+    }
+
+    fn set_state(&mut self, slot: u32, state: State) {
+        let Some(seen) = self.seen(slot) else { return };
+        let old = *seen;
+        seen.used = state != State::Idle;
+        seen.without_lease = matches!(state, State::NoLease | State::Cold);
+        let new = *seen;
+        adjust(&mut self.used, old.used, new.used);
+        adjust(
+            &mut self.without_lease,
+            old.without_lease,
+            new.without_lease,
+        );
+    }
+
+    fn seen(&mut self, slot: u32) -> Option<&mut Seen> {
+        let index = slot as usize;
+        if index >= self.slots.len() {
+            self.slots.resize(index.saturating_add(1), Seen::default());
+        }
+        self.slots.get_mut(index)
+    }
+
+    fn pop(&mut self, now: Instant) -> Option<u32> {
+        let (due, slot) = *self.due.first()?;
+        if due > now {
+            return None;
+        }
+        self.set_due(slot, None);
+        Some(slot)
+    }
+}
+
+// === impl Worker ===
+
+impl<H: Host> Worker<H> {
+    /// Takes, keeps or leaves the pen, and does its work while it has it.
+    pub(super) fn take_turn(&mut self, now: Instant) -> Result<(), LedgerError> {
+        if !self.holds_pen(now)? {
+            self.schedule = None;
+            return self.hand_notes_over();
+        }
+        let schedule = self.schedule.get_or_insert_default();
+        for slot in core::mem::take(&mut self.notes) {
+            schedule.set_due(slot, Some(now));
+        }
+        self.drain_notes(now)?;
+        self.scan(now)?;
+        self.ask_for_due(now)?;
+        match &self.schedule {
+            Some(schedule) => {
+                let (without, used) = (schedule.without_lease, schedule.used);
+                Ok(self.stats.survey(&self.host, without, used)?)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Says when `slot` is due next: to the own schedule, or to whoever holds the pen.
+    pub(super) fn reschedule(&mut self, slot: u32, due: Option<Instant>) {
+        match &mut self.schedule {
+            Some(schedule) => schedule.set_due(slot, due),
+            None => self.notes.push(slot),
+        }
+    }
+
+    fn holds_pen(&mut self, now: Instant) -> Result<bool, LedgerError> {
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let me = self.id;
+        let held = ledger.update_record(&self.host, "pen", |bytes| {
+            match Pen::decide(Pen::decode(bytes), now, me) {
+                Turn::Hold => (true, None),
+                Turn::Write(pen) => (true, Some(pen.encode().to_vec())),
+                Turn::Leave => (false, None),
+            }
+        });
+        match held {
+            Err(LedgerError::Contention) => Ok(false),
+            held => held,
+        }
+    }
+
+    fn hand_notes_over(&mut self) -> Result<(), LedgerError> {
+        if self.notes.is_empty() {
+            return Ok(());
+        }
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        ledger.update_record(&self.host, "notes", |bytes| {
+            let mut notes = Notes::decode(bytes);
+            notes.extend(&self.notes);
+            ((), Some(notes.encode()))
+        })?;
+        self.notes.clear();
+        Ok(())
+    }
+
+    fn drain_notes(&mut self, now: Instant) -> Result<(), LedgerError> {
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let notes = ledger.update_record(&self.host, "notes", |bytes| {
+            let notes = Notes::decode(bytes);
+            let changed = (!notes.is_empty()).then(|| Notes::default().encode());
+            (notes, changed)
+        })?;
+        if let Some(schedule) = &mut self.schedule {
+            for slot in notes.slots {
+                schedule.set_due(slot, Some(now));
+            }
+            if notes.spilled {
+                schedule.scan = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, now: Instant) -> Result<(), LedgerError> {
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let Some(schedule) = &mut self.schedule else {
+            return Ok(());
+        };
+        let end = schedule
+            .scan
+            .saturating_add(SCAN_PER_ROUND)
+            .min(ledger.slots_in_all());
+        while schedule.scan < end {
+            let slot = schedule.scan;
+            schedule.scan = slot.saturating_add(1);
+            if let Some((_, holder)) = ledger.look(&self.host, slot)? {
+                schedule.set_due(slot, holder.due());
+                schedule.set_state(slot, holder.state(now));
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_for_due(&mut self, now: Instant) -> Result<(), LedgerError> {
+        let mut asks = Vec::new();
+        let mut releases = Vec::new();
+        for _ in 0..ASKS_PER_ROUND {
+            if self.calls.len() >= CALLS_MAX {
+                break;
+            }
+            let Some(slot) = self
+                .schedule
+                .as_mut()
+                .and_then(|schedule| schedule.pop(now))
+            else {
+                break;
+            };
+            match self.ask_slot(now, slot) {
+                Ok(due) => self.collect(slot, due, &mut asks, &mut releases),
+                Err(LedgerError::Gone) => {}
+                // What was popped must be looked at again.
+                Err(error) => {
+                    self.reschedule(slot, Some(now));
+                    self.complain(&error);
+                    break;
+                }
+            }
+        }
+        self.refresh(now, asks);
+        self.release(&releases);
+        Ok(())
+    }
+
+    fn ask_slot(&self, now: Instant, slot: u32) -> Result<Due, LedgerError> {
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        ledger.update_any(&self.host, slot, |scope, holder: &mut Holder| {
+            let todo = holder.ask(now, &self.policy_of(scope));
+            Due {
+                scope: scope.into(),
+                todo,
+                due: holder.due(),
+                state: holder.state(now),
+            }
+        })
+    }
+
+    fn collect(
+        &mut self,
+        slot: u32,
+        due: Due,
+        asks: &mut Vec<Asked>,
+        releases: &mut Vec<(ResourceId, u64)>,
+    ) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.set_due(slot, due.due);
+            schedule.set_state(slot, due.state);
+        }
+        let scope = due.scope;
+        match due.todo {
+            Todo::Nothing => {}
+            Todo::Refresh(ask) => asks.push(Asked { slot, scope, ask }),
+            Todo::Release { sequence } => {
+                let unit = Unit::Requests;
+                releases.push((ResourceId { scope, unit }, sequence));
+            }
+        }
+    }
+}
+
+// === free functions ===
+
+fn adjust(count: &mut u64, old: bool, new: bool) {
+    match (old, new) {
+        (false, true) => *count = count.saturating_add(1),
+        (true, false) => *count = count.saturating_sub(1),
+        _ => {}
+    }
+}

@@ -1,0 +1,188 @@
+//! Housekeeping: what a worker does on its ticks.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use tollgate_core::units::{Instant, Tokens};
+
+use super::{Target, Worker, entry, scope_id};
+use crate::host::Host;
+use crate::ledger::{Ledger, LedgerError};
+use crate::record::{self, Heartbeat, Process, WORKERS_MAX};
+
+/// How often a complaint may be logged.
+pub(super) const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+/// How often a worker says that it lives.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// A worker whose heartbeat is older is not counted.
+const HEARTBEAT_LOST: Duration = Duration::from_secs(3);
+/// Entries whose attempts are counted in one round. Each costs a change in shared data, and a
+/// worker with very many busy scopes must have time for requests, too.
+const FLUSHES_PER_ROUND: usize = 256;
+/// Rounds that an entry waits for its attempts to be counted, and its slab to go back, unless it
+/// draws before.
+const FLUSH_AFTER_ROUNDS: u64 = 2;
+
+impl<H: Host> Worker<H> {
+    /// Does what is due: first answers for cold scopes on every tick, the rest once in a
+    /// configured tick.
+    pub(crate) fn handle_tick(&mut self) {
+        let now = self.host.now();
+        if let Err(error) = self.open() {
+            self.complain(&error);
+            return;
+        }
+        self.ask_for_cold(now);
+        if now.saturating_since(self.last_round) >= self.config.tick.mul_f32(0.75) {
+            self.last_round = now;
+            self.rounds = self.rounds.saturating_add(1);
+            self.searches_failed = 0;
+            if let Err(error) = self.round(now) {
+                self.complain(&error);
+            }
+        }
+        self.release_held(now);
+    }
+
+    fn round(&mut self, now: Instant) -> Result<(), LedgerError> {
+        self.heartbeat(now)?;
+        self.count_attempts(now)?;
+        self.expire_calls(now);
+        self.take_turn(now)?;
+        self.stats.flush(&self.host, self.waiting.len())?;
+        for table in &mut self.tables {
+            table.stats.flush(&self.host)?;
+        }
+        Ok(())
+    }
+
+    /// Finds or makes the process's ledger; not before the first request or tick, because a
+    /// configuration is also tried out in a VM that is thrown away.
+    pub(super) fn open(&mut self) -> Result<(), LedgerError> {
+        if self.ledger.is_some() {
+            return Ok(());
+        }
+        let fresh = Process {
+            random: random(self.id),
+            slots: self.config.max_scopes,
+        };
+        let name = &self.config.coordinator;
+        let ledger = Ledger::open(&self.host, name, &self.node, fresh)?;
+        if ledger.slots() != self.config.max_scopes {
+            let message = format!(
+                "tollgate: max_scopes is {} until Envoy restarts, not {}",
+                ledger.slots(),
+                self.config.max_scopes
+            );
+            self.host.log(crate::host::Level::Warn, &message);
+        }
+        self.ledger = Some(ledger);
+        Ok(())
+    }
+
+    /// Says that this worker lives and serves requests, and counts those that do: slabs are smaller the more share.
+    fn heartbeat(&mut self, now: Instant) -> Result<(), LedgerError> {
+        // Envoy's main thread has a VM as well, which may hold the pen but serves no requests.
+        let serves = self.tables.iter().any(|table| table.scopes.len() > 0);
+        let told = |last| now.saturating_since(last) < HEARTBEAT_INTERVAL;
+        if !serves || self.last_heartbeat.is_some_and(told) {
+            return Ok(());
+        }
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let me = self.id;
+        let count = ledger.update_record(&self.host, "workers", |bytes| {
+            let mut workers = record::decode_workers(bytes);
+            workers.retain(|other| other.worker != me && lives(other, now));
+            workers.truncate(WORKERS_MAX.saturating_sub(1));
+            workers.push(Heartbeat {
+                worker: me,
+                at: now,
+            });
+            (workers.len(), Some(record::encode_workers(&workers)))
+        })?;
+        self.workers = u32::try_from(count).unwrap_or(u32::MAX);
+        self.last_heartbeat = Some(now);
+        Ok(())
+    }
+
+    /// Tells the ledger of attempts since the last draw, so that the demand is known even of scopes
+    /// that live on a slab or are refused, and gives unspent slabs back.
+    fn count_attempts(&mut self, now: Instant) -> Result<(), LedgerError> {
+        let ripe = self.rounds.saturating_sub(FLUSH_AFTER_ROUNDS);
+        for _ in 0..FLUSHES_PER_ROUND {
+            match self.queue.front() {
+                Some((_, queued)) if *queued <= ripe => {}
+                _ => break,
+            }
+            let Some((target, _)) = self.queue.pop_front() else {
+                break;
+            };
+            if self.settle(target, now)? {
+                self.queue.push_back((target, self.rounds));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts an entry's attempts; gives its slab back if there were none or its lease has ended.
+    /// Whether the entry must be looked at again.
+    fn settle(&mut self, target: Target, now: Instant) -> Result<bool, LedgerError> {
+        let Some(entry) = entry(&mut self.tables, target) else {
+            return Ok(false);
+        };
+        let attempts = core::mem::take(&mut entry.attempts);
+        let recent = now.saturating_since(entry.seen) < self.config.tick.saturating_mul(2);
+        let stale = attempts == 0 && !recent || entry.expiry.is_some_and(|at| at <= now);
+        let unspent = if stale {
+            entry.slab.drain()
+        } else {
+            Tokens::ZERO
+        };
+        entry.queued = attempts > 0 || entry.slab.left() > Tokens::ZERO;
+        let again = entry.queued;
+        if attempts == 0 && unspent == Tokens::ZERO {
+            return Ok(again);
+        }
+        if attempts > 0 {
+            entry.seen = now;
+        }
+        let counted = self.with_holder(target, now, |holder, policy| {
+            let due = holder.due();
+            holder.count(now, u64::from(attempts));
+            if unspent > Tokens::ZERO {
+                holder.give_back(now, policy, unspent);
+            }
+            holder.due() != due
+        });
+        match counted {
+            Ok((true, slot)) => self.notes.push(slot),
+            Ok((false, _)) => {}
+            // Attempts of scopes without a slot count for nobody; the next request finds the
+            // overflow. Tokens that cannot go back are lost, which is safe.
+            Err(LedgerError::Full | LedgerError::Contention) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(again)
+    }
+
+    pub(super) fn scope_of(&self, target: Target) -> Option<Arc<str>> {
+        let table = self.tables.get(usize::from(target.table))?;
+        let entry = table.scopes.get(target.index)?;
+        Some(scope_id(&table.rule, entry).into())
+    }
+}
+
+// === free functions ===
+
+fn lives(worker: &Heartbeat, now: Instant) -> bool {
+    now.saturating_since(worker.at) < HEARTBEAT_LOST
+        && worker.at <= now.saturating_add(HEARTBEAT_LOST)
+}
+
+/// 128 random bits for the process, from the system if it has any, else from the worker's own.
+fn random(id: u64) -> u128 {
+    let mut bytes = id.to_le_bytes().repeat(2).try_into().unwrap_or([0; 16]);
+    // Without randomness the worker's number is left, which is all that there is.
+    let _ = getrandom::fill(&mut bytes);
+    u128::from_le_bytes(bytes)
+}
