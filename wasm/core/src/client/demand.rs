@@ -16,6 +16,10 @@ use crate::units::{Capacity, Instant, MICRO, mul_div};
 
 /// The shortest window that is judged.
 const WINDOW: Duration = Duration::from_millis(100);
+/// Attempts that make a window's rate good to a fifth. One with fewer stays open, up to
+/// [`LONG_WINDOW`]: a few attempts a second would make the average of short windows sway.
+const ENOUGH: u64 = 20;
+const LONG_WINDOW: Duration = Duration::from_secs(1);
 /// How long windows must have been low before the average follows them at once.
 const LOW_FOR: Duration = Duration::from_millis(500);
 /// Time constant of the average.
@@ -55,7 +59,7 @@ impl Demand {
         self.attempts = self.attempts.saturating_add(attempts);
         let elapsed = now.saturating_since(self.opened_at);
         if elapsed >= WINDOW {
-            self.close(now, elapsed);
+            self.judge(now, elapsed);
         }
     }
 
@@ -68,7 +72,8 @@ impl Demand {
         Capacity::from_micros(per_second(self.attempts, WINDOW))
     }
 
-    fn close(&mut self, now: Instant, elapsed: Duration) {
+    /// Judges a window that is long enough, and opens the next one unless this one says too little.
+    fn judge(&mut self, now: Instant, elapsed: Duration) {
         let sample = per_second(self.attempts, elapsed);
         let expected = mul_div(self.average, nanos(elapsed), NANOS_PER_SEC);
         let noise = noise(expected);
@@ -77,9 +82,11 @@ impl Demand {
             self.jump(sample);
         } else if counted < expected.saturating_sub(noise) {
             self.lower(now, sample);
-        } else {
+        } else if self.attempts >= ENOUGH || elapsed >= LONG_WINDOW {
             self.low_since = None;
             self.smooth(sample, elapsed);
+        } else {
+            return;
         }
         if self.average < LEAST_MICROS {
             self.average = 0;
@@ -159,7 +166,7 @@ mod tests {
 
     #[test]
     fn rows() {
-        let rows: [(&str, &[u64], &[u64]); 6] = [
+        let rows: [(&str, &[u64], &[u64]); 7] = [
             ("steady", &[50, 50, 50], &[500, 500, 500]),
             ("up at once", &[10, 100, 100], &[100, 1000, 1000]),
             (
@@ -181,6 +188,11 @@ mod tests {
                 "to zero",
                 &[30, 0, 0, 0, 0, 0],
                 &[300, 300, 300, 300, 300, 0],
+            ),
+            (
+                "slow and steady",
+                &[1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1],
+                &[10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 7],
             ),
         ];
         for (name, attempts, want) in rows {

@@ -313,9 +313,12 @@ impl Holder {
         lease.map_or(Capacity::ZERO, |lease| lease.capacity.min(Capacity::MAX))
     }
 
-    /// What the client wants.
+    /// What the client wants; nothing while idle.
     pub fn wants(&self) -> Capacity {
-        self.demand.wants()
+        match self.phase {
+            Phase::Idle => Capacity::ZERO,
+            _ => self.demand.wants(),
+        }
     }
 
     /// The capacity of the whole resource, as the coordinator last said.

@@ -133,16 +133,8 @@ impl Division {
     /// Decides what the client gets now.
     pub(super) fn settle(&mut self, now: Instant, entry: &mut Entry, ask: Ask) -> Answer {
         let before = entry.has();
-        let used = Loan {
-            capacity: ask.has.min(before),
-            expiry: entry.last_expiry(),
-        };
-        let learning = now < self.learning_until;
-        let grant = if learning {
-            self.confirm(now, entry.wants(), used.capacity)
-        } else {
-            self.grant(entry, used.capacity)
-        };
+        let used = entry.used(ask.has);
+        let grant = self.grant(now, entry, used.capacity);
         let expiry = now.saturating_add(self.limit.lease);
         entry.granted = Loan {
             capacity: grant.capacity,
@@ -176,10 +168,7 @@ impl Division {
         self.shares
             .update(&mut entry.share, ask.wants, NonZeroU32::MIN);
         let before = entry.has();
-        let used = Loan {
-            capacity: ask.has.min(before),
-            expiry: entry.last_expiry(),
-        };
+        let used = entry.used(ask.has);
         entry.prior = (used.capacity > entry.granted.capacity).then_some(used);
         self.replace_sum(before, entry.has());
     }
@@ -191,34 +180,31 @@ impl Division {
         self.answer(now, entry, refresh_interval)
     }
 
-    /// Learning mode: what the client has, as far as it still wants it.
-    fn confirm(&self, now: Instant, wants: Capacity, has: Capacity) -> Grant {
-        let left = self.learning_until.saturating_since(now);
-        let refresh_interval = self.limit.refresh.min(left).max(self.limit.min_refresh);
-        Grant {
-            capacity: has.min(wants),
-            refresh_interval,
-        }
-    }
-
-    fn grant(&self, entry: &Entry, used: Capacity) -> Grant {
+    fn grant(&self, now: Instant, entry: &Entry, used: Capacity) -> Grant {
         let capacity = self.limit.capacity;
         if capacity.is_unlimited() {
+            let refresh_interval = self.limit.refresh;
             return Grant {
                 capacity,
-                refresh_interval: self.limit.refresh,
+                refresh_interval,
             };
         }
         let others = self.sum_has.saturating_sub(entry.has().as_micros().into());
-        let entitled = self.shares.share(&entry.share, capacity);
-        let gets = entitled
-            .saturating_add(self.headroom(entry))
-            .min(self.free_of(others));
+        let (entitled, headroom) = if now < self.learning_until {
+            // What the client has, as far as it still wants it: the rest may be lent elsewhere.
+            (used.min(entry.wants()), Capacity::ZERO)
+        } else {
+            (
+                self.shares.share(&entry.share, capacity),
+                self.headroom(entry),
+            )
+        };
+        let gets = entitled.saturating_add(headroom).min(self.free_of(others));
         // Whoever waits for others to give back, or has to confirm that it gave back, asks again
         // soon, so that a shift of demand is settled within about one short refresh.
         let settled = gets >= entitled && gets >= used;
         let refresh_interval = if settled {
-            self.limit.refresh
+            self.until_learned(now)
         } else {
             self.limit.min_refresh
         };
@@ -226,6 +212,15 @@ impl Division {
             capacity: gets,
             refresh_interval,
         }
+    }
+
+    /// The refresh interval, or what is left of learning mode if that is shorter.
+    fn until_learned(&self, now: Instant) -> Duration {
+        let left = self.learning_until.saturating_since(now);
+        if left.is_zero() {
+            return self.limit.refresh;
+        }
+        self.limit.refresh.min(left).max(self.limit.min_refresh)
     }
 
     /// This client's part of what nobody wants.
@@ -281,6 +276,19 @@ impl Entry {
     pub(super) fn has(&self) -> Capacity {
         let prior = self.prior.map_or(Capacity::ZERO, |prior| prior.capacity);
         self.granted.capacity.max(prior)
+    }
+
+    /// The loan that a client which says that it has `has` may be using. More than was granted last
+    /// means that it does not know of that yet: its loan is the prior one and ends with it.
+    fn used(&self, has: Capacity) -> Loan {
+        let expiry = match self.prior {
+            Some(prior) if has > self.granted.capacity => prior.expiry,
+            _ => self.last_expiry(),
+        };
+        Loan {
+            capacity: has.min(self.has()),
+            expiry,
+        }
     }
 
     /// When something of this line expires next.

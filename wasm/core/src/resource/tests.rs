@@ -166,6 +166,19 @@ fn learning_confirms_claims_up_to_the_capacity_and_lends_nothing() {
 }
 
 #[test]
+fn a_capacity_lowered_while_learning_is_not_exceeded_by_what_is_confirmed() {
+    let mut fleet = Fleet::new(at(8000));
+    assert_eq!(gets(&fleet.refresh("a", 700, 900)), 700);
+    fleet.limit.capacity = Capacity::from_whole(100);
+    let lowered = fleet.refresh("a", 700, 900);
+    assert_eq!(gets(&lowered), 100);
+    assert_eq!(
+        lowered.refresh_interval, fleet.limit.min_refresh,
+        "to confirm"
+    );
+}
+
+#[test]
 fn a_claim_after_learning_is_void() {
     let mut fleet = Fleet::new(LEARNED);
     fleet.refresh("a", 0, 1000);

@@ -1,0 +1,124 @@
+//! What one seed makes: the limit, the processes, the network and the faults.
+
+use std::time::Duration;
+
+use tollgate_core::client::{Mode, Policy};
+use tollgate_core::limit::{Headroom, Limit};
+use tollgate_core::units::{Capacity, Tokens};
+
+use crate::network::Quality;
+use crate::random::Random;
+
+/// Until when faults happen.
+pub(crate) const FAULTS_END: Duration = Duration::from_secs(20);
+/// The least time in which everything settles after the last fault, besides one lease and learning:
+/// the longest back-off, half a second of demand, and refreshes.
+pub(crate) const SETTLING: Duration = Duration::from_secs(10);
+
+/// Everything about a run that is fixed before it starts.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    pub(crate) limit: Limit,
+    pub(crate) policy: Policy,
+    pub(crate) workers: u32,
+    /// What each process is asked for, per second.
+    pub(crate) demands: Vec<u64>,
+    pub(crate) network: Quality,
+    /// In the order of their times.
+    pub(crate) faults: Vec<(Duration, Fault)>,
+}
+
+/// Something that goes wrong, or changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// The coordinator dies and returns without its books after a time.
+    CoordinatorCrash(Duration),
+    /// A process dies and a new one starts at once in its place.
+    ProcessRestart(usize),
+    /// A process is cut off: what it sends, what it is sent, or both are lost.
+    Cut {
+        process: usize,
+        sends: bool,
+        receives: bool,
+        lasts: Duration,
+    },
+    /// What a process is asked for changes.
+    Demand { process: usize, rate: u64 },
+    /// The operator changes the capacity.
+    Capacity(Capacity),
+}
+
+impl Scenario {
+    pub(crate) fn new(random: &mut Random) -> Self {
+        let capacity = random.between(10, 600);
+        let processes = random.between(1, 5) as usize;
+        let demand = |random: &mut Random| random.pick(&[0, 1, 5, 20, 80, 300, capacity]);
+        let demands = (0..processes).map(|_| demand(random)).collect();
+        let limit = limit(random, capacity);
+        let mut faults = Vec::new();
+        for _ in 0..random.between(0, 12) {
+            let at = Duration::from_millis(random.between(0, FAULTS_END.as_millis() as u64));
+            let process = random.between(0, processes as u64 - 1) as usize;
+            let fault = match random.between(0, 6) {
+                0 => Fault::CoordinatorCrash(Duration::from_millis(random.between(1, 15_000))),
+                1 => Fault::ProcessRestart(process),
+                2 | 3 => cut(random, process),
+                4 => Fault::Capacity(Capacity::from_whole(random.between(0, 600))),
+                _ => Fault::Demand {
+                    process,
+                    rate: demand(random),
+                },
+            };
+            faults.push((at, fault));
+        }
+        faults.sort_by_key(|(at, _)| *at);
+        Self {
+            policy: policy(random, &limit),
+            limit,
+            workers: random.between(1, 4) as u32,
+            demands,
+            network: Quality::new(random),
+            faults,
+        }
+    }
+
+    /// How long the run lasts.
+    pub(crate) fn duration(&self) -> Duration {
+        // A coordinator that crashes at the end of the faults returns 15 s later, and then learns.
+        FAULTS_END + Duration::from_secs(15) + self.limit.learning + self.limit.lease + SETTLING
+    }
+}
+
+fn limit(random: &mut Random, capacity: u64) -> Limit {
+    let mut limit = Limit::new(Capacity::from_whole(capacity));
+    limit.burst = Tokens::from_whole(random.between(1, 2 * capacity));
+    limit.lease = Duration::from_millis(random.between(1000, 6000));
+    limit.learning = limit.lease;
+    limit.refresh = limit.lease / random.between(3, 10) as u32;
+    limit.min_refresh = Duration::from_millis(random.between(20, 100));
+    limit.headroom = random.pick(&[Headroom::NONE, Headroom::HALF, Headroom::ALL]);
+    if random.chance(50) {
+        limit.safe = Some(Capacity::from_whole(random.between(0, capacity.min(20))));
+    }
+    limit
+}
+
+fn policy(random: &mut Random, limit: &Limit) -> Policy {
+    Policy {
+        mode: random.pick(&[Mode::Safe, Mode::Safe, Mode::Optimistic, Mode::Pessimistic]),
+        safe: Capacity::from_whole(random.between(1, 20)),
+        cold_start_wait: Duration::from_millis(random.pick(&[0, 50])),
+        call_timeout: (limit.lease / 4).min(Duration::from_millis(random.between(100, 1000))),
+        idle_after: Duration::from_secs(random.between(1, 10)),
+    }
+}
+
+fn cut(random: &mut Random, process: usize) -> Fault {
+    let way = random.between(1, 3);
+    Fault::Cut {
+        process,
+        sends: way & 1 != 0,
+        receives: way & 2 != 0,
+        lasts: Duration::from_millis(random.between(50, 15_000)),
+    }
+}
