@@ -68,13 +68,15 @@ impl Root {
             return Err(Rejected::BlankVmId);
         }
         let (config, unknown) = Config::parse(&configuration()?)?;
-        if !unknown.is_empty() {
-            let message = format!("tollgate: ignored unknown fields: {}", unknown.join(", "));
-            host.log(Level::Warn, &message);
-        }
         let worker = worker(&config)?;
         let rules = match worker.try_borrow_mut() {
-            Ok(mut worker) => worker.configure(&config)?,
+            Ok(mut worker) => {
+                if !unknown.is_empty() {
+                    let unknown = unknown.join(", ");
+                    worker.warn_once(format!("tollgate: ignored unknown fields: {unknown}"));
+                }
+                worker.configure(&config)?
+            }
             // Contexts are never entered while another runs.
             Err(_) => Vec::new(),
         };
@@ -227,7 +229,11 @@ fn new_worker(node: String, config: &Config) -> Shared {
 }
 
 fn node_id(host: &Envoy) -> Result<String, HostError> {
-    let id = host.property(&["node", "id"])?.unwrap_or_default();
+    let id = match host.property(&["xds", "node", "id"])? {
+        Some(id) => id,
+        // Envoys before 1.24 had it here.
+        None => host.property(&["node", "id"])?.unwrap_or_default(),
+    };
     Ok(String::from_utf8_lossy(&id).into_owned())
 }
 

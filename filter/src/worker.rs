@@ -64,6 +64,8 @@ pub(crate) struct Worker<H> {
     /// Searches for a slot since the last round that found none.
     searches_failed: u32,
     overflow_logged: bool,
+    /// A warning about the configuration, which one worker of the process gives.
+    warning: Option<String>,
     last_complaint: Option<Instant>,
 }
 
@@ -148,6 +150,7 @@ impl<H: Host> Worker<H> {
             last_heartbeat: None,
             searches_failed: 0,
             overflow_logged: false,
+            warning: None,
             last_complaint: None,
         }
     }
@@ -158,6 +161,11 @@ impl<H: Host> Worker<H> {
         self.stats.define(&self.host)?;
         self.config = config.clone();
         config.rules.iter().map(|rule| self.bind(rule)).collect()
+    }
+
+    /// Leaves a warning to whichever worker holds the pen, so that it is given once.
+    pub(crate) fn warn_once(&mut self, warning: String) {
+        self.warning = Some(warning);
     }
 
     fn bind(&mut self, rule: &Rule) -> Result<BoundRule, HostError> {

@@ -16,6 +16,10 @@ pub(super) const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// look-ups, and a flood of strangers' names must not make every request pay for them.
 const SEARCHES_MAX: u32 = 32;
 
+/// How often a slot is searched for. One that was just claimed is idle until its holder is used,
+/// and another worker that needs a slot may take it over in between.
+const CLAIMS_MAX: u32 = 4;
+
 /// What came of drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -148,18 +152,21 @@ impl<H: Host> Worker<H> {
             .ok_or(LedgerError::Gone)?;
         let scope = scope_id(&table.rule, entry);
         let mut update = |slot| ledger.update(&self.host, slot, &scope, |h| change(h, policy));
-        if let Some(slot) = entry.slot {
+        for _ in 0..CLAIMS_MAX {
+            let slot = match entry.slot {
+                Some(slot) => slot,
+                None if is_overflow(entry) => {
+                    ledger.locate_overflow(&self.host, now, &scope, policy)?
+                }
+                None => ledger.locate(&self.host, now, &scope, policy)?,
+            };
+            entry.slot = Some(slot);
             match update(slot) {
                 Err(LedgerError::Gone) => entry.slot = None,
                 result => return result.map(|result| (result, slot)),
             }
         }
-        let slot = match is_overflow(entry) {
-            true => ledger.locate_overflow(&self.host, now, &scope, policy)?,
-            false => ledger.locate(&self.host, now, &scope, policy)?,
-        };
-        entry.slot = Some(slot);
-        update(slot).map(|result| (result, slot))
+        Err(LedgerError::Contention)
     }
 
     /// A new entry for `key`, or the rule's overflow if there is no room for it.

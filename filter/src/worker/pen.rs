@@ -13,7 +13,7 @@ use tollgate_core::units::Instant;
 
 use super::Worker;
 use super::calls::{Asked, CALLS_MAX};
-use crate::host::Host;
+use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
 use crate::record::Notes;
 
@@ -100,7 +100,11 @@ impl Schedule {
 impl<H: Host> Worker<H> {
     /// Takes, keeps or leaves the pen, and does its work while it has it.
     pub(super) fn take_turn(&mut self, now: Instant) -> Result<(), LedgerError> {
-        if !self.holds_pen(now)? {
+        let holds_pen = self.holds_pen(now)?;
+        if let Some(warning) = self.warning.take().filter(|_| holds_pen) {
+            self.host.log(Level::Warn, &warning);
+        }
+        if !holds_pen {
             self.schedule = None;
             return self.hand_notes_over();
         }
