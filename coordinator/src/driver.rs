@@ -288,3 +288,6 @@ fn fault(error: RefreshError) -> RefreshFault {
         RefreshError::TooManyResources { .. } => RefreshFault::TooManyResources,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+use tollgate_core::lease::Ask;
+use tollgate_core::units::Capacity;
+
+use super::*;
+
+/// A driver that lends at once, and the way to reach it.
+fn driver() -> (Driver, Handle) {
+    let config = Config::parse("limits: [{match: '*', requests: {rate: 100}}]").unwrap();
+    let metrics = Metrics::new(Epoch(1), 1);
+    Driver::new(config, Epoch(1), Start::Fresh, Clock::start(), metrics)
+}
+
+fn refresh(client: &str, sequence: u64) -> Refresh {
+    let ask = Ask {
+        sequence,
+        has: Capacity::ZERO,
+        wants: Capacity::from_whole(500),
+    };
+    Refresh {
+        client: ClientId::new(client).unwrap(),
+        scopes: vec![ScopeAsks {
+            scope: "tenant/acme".into(),
+            asks: vec![(Unit::Requests, ask)],
+        }],
+    }
+}
+
+async fn gets(handle: &Handle, client: &str, sequence: u64) -> Capacity {
+    let answers = handle.refresh(refresh(client, sequence)).await.unwrap();
+    let lease = answers[0].outcome.as_ref().unwrap()[0].answer.lease;
+    lease.unwrap().capacity
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_expires_is_forgotten_without_a_call() {
+    let (driver, handle) = driver();
+    tokio::spawn(driver.run());
+    assert_eq!(gets(&handle, "a", 1).await, Capacity::from_whole(100));
+    tokio::time::advance(Duration::from_millis(9_900)).await;
+    assert_eq!(gets(&handle, "b", 1).await, Capacity::ZERO);
+    tokio::time::advance(Duration::from_millis(100)).await;
+    assert_eq!(gets(&handle, "b", 2).await, Capacity::from_whole(100));
+    // Nobody asks any more: the timer alone empties the books.
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(handle.totals().await.unwrap().resources, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_is_said_after_a_second() {
+    let (driver, handle) = driver();
+    let mut waiting = tokio::task::JoinSet::new();
+    for client in 0..QUEUE_LEN {
+        let handle = handle.clone();
+        waiting.spawn(async move { handle.refresh(refresh(&client.to_string(), 1)).await });
+    }
+    while handle.events.capacity() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let before = tokio::time::Instant::now();
+    let late = handle.refresh(refresh("late", 1)).await;
+    assert_eq!(late.unwrap_err(), DriverError::Busy);
+    assert_eq!(before.elapsed(), QUEUE_WAIT);
+    // Those in the queue are answered all the same.
+    tokio::spawn(driver.run());
+    while let Some(answer) = waiting.join_next().await {
+        assert!(answer.unwrap().is_ok());
+    }
+    assert_eq!(handle.totals().await.unwrap().clients, QUEUE_LEN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_caller_has_gone_leaves_no_trace() {
+    let (driver, handle) = driver();
+    let gone = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.refresh(refresh("gone", 1)).await }
+    });
+    while handle.events.capacity() == QUEUE_LEN {
+        tokio::task::yield_now().await;
+    }
+    gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
+    tokio::spawn(driver.run());
+    assert_eq!(handle.totals().await.unwrap().clients, 0);
+}
+
+#[tokio::test]
+async fn a_driver_that_has_ended_is_said() {
+    let (driver, handle) = driver();
+    drop(driver);
+    let error = handle.totals().await.unwrap_err();
+    assert_eq!(error, DriverError::Stopped);
+}

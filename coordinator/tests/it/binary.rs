@@ -1,0 +1,177 @@
+//! The `tollgate` command itself.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::NamedTempFile;
+
+use crate::harness::Answer;
+
+const GOOD: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}
+limits: [{match: '*', requests: {rate: 5}}]";
+
+/// `tollgate serve`, killed when it is dropped.
+struct Serve {
+    child: Child,
+    ready: String,
+}
+
+fn tollgate(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(args);
+    command
+}
+
+fn file(text: &str) -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+fn run(args: &[&str]) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = tollgate(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+// === impl Serve ===
+
+impl Serve {
+    /// Starts it and waits until it is ready.
+    fn start(config: &str, args: &[&str]) -> Self {
+        let mut child = tollgate(&["serve", "--config", config])
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut ready).unwrap();
+        Self { child, ready }
+    }
+
+    /// The address after `name=` in the ready line.
+    fn address(&self, name: &str) -> SocketAddr {
+        let words = self.ready.split_whitespace();
+        let mut values = words.filter_map(|word| word.split_once('='));
+        let (_, address) = values.find(|(key, _)| *key == name).unwrap();
+        address.parse().unwrap()
+    }
+
+    /// Sends `signal` and says how it ended and what it logged.
+    fn end(mut self, signal: &str) -> (i32, String) {
+        let pid = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(killed.unwrap().success());
+        let mut log = String::new();
+        let mut stderr = self.child.stderr.take().unwrap();
+        stderr.read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code().unwrap(), log)
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn check_says_good_or_everything_that_is_wrong() {
+    let good = file(GOOD);
+    let path = good.path().to_str().unwrap();
+    let (code, out, err) = run(&["check", path]);
+    assert_eq!(
+        (code, out),
+        (0, format!("{path}: good, 1 limit\n")),
+        "{err}"
+    );
+
+    let bad = file("limits:\n- {match: a, requests: {rate: -5}}\n- {match: a, requests: {}}\n");
+    let path = bad.path().to_str().unwrap();
+    let (code, out, err) = run(&["check", path]);
+    let want = format!(
+        "tollgate: 4 errors in {path}\n\
+         {path}:2:3: limits: no limit matches `*`, every other scope: it must be the last one\n\
+         {path}:2:31: limits[0].requests.rate: -5 is negative\n\
+         {path}:3:11: limits[1].match: \"a\" is matched by limits[0] already\n\
+         {path}:3:24: limits[1].requests.rate: is missing\n"
+    );
+    assert_eq!((code, out, err), (2, String::new(), want));
+}
+
+#[test]
+fn wrong_usage_and_configuration_end_with_2() {
+    let bad = file("limits: []");
+    let bad = bad.path().to_str().unwrap();
+    let good = file(GOOD);
+    let good = good.path().to_str().unwrap();
+    let rows: [(&[&str], &str); 6] = [
+        (&[], "Usage: tollgate"),
+        (&["serve"], "--config <FILE>"),
+        (&["check", "/no/such/file"], "/no/such/file: No such file"),
+        (&["serve", "--config", bad], "no limit matches `*`"),
+        (
+            &["serve", "--config", good, "--epoch", "x"],
+            "invalid digit",
+        ),
+        (&["serve", "--config", good, "--log", "a=b=c"], "--log"),
+    ];
+    for (args, want) in rows {
+        let (code, out, err) = run(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.contains(want), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn an_address_in_use_ends_with_1_and_names_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let config = file(&GOOD.replacen("127.0.0.1:0", &address.to_string(), 1));
+    let (code, _, err) = run(&["serve", "--config", config.path().to_str().unwrap()]);
+    assert_eq!(code, 1, "{err}");
+    assert!(
+        err.contains(&format!("cannot listen on {address}")),
+        "{err}"
+    );
+}
+
+#[tokio::test]
+async fn serve_says_where_it_listens_and_ends_with_0_on_either_signal() {
+    let config = file(GOOD);
+    for signal in ["TERM", "INT"] {
+        let serve = Serve::start(config.path().to_str().unwrap(), &["--epoch", "7"]);
+        assert!(serve.ready.starts_with("tollgate ready grpc=127.0.0.1:"));
+        let metrics = Answer::get(serve.address("http"), "/metrics").await;
+        assert!(metrics.body.contains("\ntollgate_epoch 7\n"));
+        let (code, log) = serve.end(signal);
+        assert_eq!(code, 0, "{log}");
+        assert!(log.contains("stopped"), "{log}");
+        assert!(
+            !log.contains('\u{1b}'),
+            "colours outside of a terminal: {log}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_epoch_grows_with_each_start() {
+    let config = file(GOOD);
+    let mut epochs = Vec::new();
+    for _ in 0..2 {
+        let serve = Serve::start(config.path().to_str().unwrap(), &["--skip-learning"]);
+        let metrics = Answer::get(serve.address("http"), "/metrics").await.body;
+        let mut lines = metrics.lines();
+        let epoch = lines.find_map(|line| line.strip_prefix("tollgate_epoch "));
+        epochs.push(epoch.unwrap().parse::<u64>().unwrap());
+    }
+    assert!(epochs[0] < epochs[1], "{epochs:?}");
+}

@@ -1,0 +1,67 @@
+//! Everything that grows has a bound, and reaching one hurts only who reaches it.
+
+use tollgate_core::node::Start;
+use tonic::Code;
+
+use crate::harness::{Coordinator, request, unit};
+
+const ALL: &str = "- {match: '*', requests: {rate: 100}}";
+
+#[tokio::test]
+async fn a_thousand_scopes_are_answered_and_one_more_refused() {
+    let coordinator = Coordinator::start(ALL).await;
+    let ids: Vec<_> = (0..1001).map(|i| format!("tenant/{i}")).collect();
+    let scopes: Vec<_> = ids.iter().map(|id| (id.as_str(), 1, 0.0, 1.0)).collect();
+    let answers = coordinator.refresh("a", &scopes[..1000]).await;
+    assert_eq!(answers.len(), 1000);
+    assert!(
+        answers
+            .iter()
+            .zip(&ids)
+            .all(|(answer, id)| &*answer.scope == id)
+    );
+    let refused = coordinator.client().refresh(request("a", &scopes)).await;
+    let status = refused.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(status.message(), "scopes: has 1001 entries, more than 1000");
+    coordinator.gets("a", "tenant/0", 2, (0.0, 1.0)).await;
+}
+
+#[tokio::test]
+async fn a_call_of_more_than_a_mebibyte_is_refused() {
+    let coordinator = Coordinator::start(ALL).await;
+    let huge = request(&"x".repeat(2 << 20), &[("tenant/a", 1, 0.0, 1.0)]);
+    let status = coordinator.client().refresh(huge).await.unwrap_err();
+    assert_eq!(status.code(), Code::OutOfRange, "{status}");
+    coordinator.gets("a", "tenant/a", 2, (0.0, 1.0)).await;
+}
+
+#[tokio::test]
+async fn a_scope_too_many_is_refused_and_the_others_go_on() {
+    let yaml = format!("bounds: {{max_resources: 2}}\nlimits:\n{ALL}");
+    let coordinator = Coordinator::with(&yaml, Start::Fresh).await;
+    let scopes = ["tenant/a", "tenant/b", "tenant/c"].map(|id| (id, 1, 0.0, 1.0));
+    let answers = coordinator.refresh("a", &scopes).await;
+    unit(&answers[0]);
+    unit(&answers[1]);
+    let error = answers[2].outcome.as_ref().unwrap_err();
+    assert_eq!(error.code, Code::ResourceExhausted as u32);
+    coordinator.release("a", "tenant/a", 2).await;
+    coordinator.gets("a", "tenant/c", 2, (0.0, 1.0)).await;
+    let metrics = coordinator.get("/metrics").await.body;
+    let line = "tollgate_refresh_errors_total{reason=\"too_many_resources\"} 1\n";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_client_too_many_is_refused_and_the_others_go_on() {
+    let yaml = format!("bounds: {{max_clients_per_resource: 1}}\nlimits:\n{ALL}");
+    let coordinator = Coordinator::with(&yaml, Start::Fresh).await;
+    coordinator.gets("a", "tenant/a", 1, (0.0, 1.0)).await;
+    let scopes = [("tenant/a", 1, 0.0, 1.0), ("tenant/b", 1, 0.0, 1.0)];
+    let answers = coordinator.refresh("b", &scopes).await;
+    let error = answers[0].outcome.as_ref().unwrap_err();
+    assert_eq!(error.code, Code::ResourceExhausted as u32);
+    unit(&answers[1]);
+    coordinator.gets("a", "tenant/a", 2, (1.0, 1.0)).await;
+}

@@ -1,0 +1,166 @@
+//! A coordinator in this process, and what speaks to it.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tollgate_coordinator::config::Config;
+use tollgate_coordinator::grpc::LeaseServiceClient;
+use tollgate_coordinator::server::{Listeners, ServerError, serve};
+use tollgate_core::lease::{ClientId, Epoch, ResourceId, Unit};
+use tollgate_core::node::Start;
+use tollgate_core::units::Capacity;
+use tollgate_proto::request::Release;
+use tollgate_proto::response::{Refreshed, ScopeAnswer, UnitAnswer};
+use tollgate_proto::v1;
+use tonic::transport::Channel;
+
+pub(crate) const EPOCH: u64 = 42;
+
+/// A coordinator that serves until it is stopped or dropped.
+pub(crate) struct Coordinator {
+    pub(crate) http: SocketAddr,
+    client: LeaseServiceClient<Channel>,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<Result<(), ServerError>>,
+}
+
+/// What HTTP answered.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+// === impl Coordinator ===
+
+impl Coordinator {
+    /// One that lends at once what `limits` says; see [`Coordinator::with`].
+    pub(crate) async fn start(limits: &str) -> Self {
+        Self::with(&format!("limits:\n{limits}"), Start::Fresh).await
+    }
+
+    /// One with the configuration `yaml`, but on free ports.
+    pub(crate) async fn with(yaml: &str, start: Start) -> Self {
+        let listen = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}";
+        let config = Config::parse(&format!("{listen}\n{yaml}")).unwrap();
+        let listeners = Listeners::bind(config.listen).await.unwrap();
+        let addresses = listeners.addresses().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async move {
+            let _ = stopped.await;
+        };
+        let served = tokio::spawn(serve(listeners, config, Epoch(EPOCH), start, shutdown));
+        let client = LeaseServiceClient::connect(format!("http://{}", addresses.grpc));
+        Self {
+            http: addresses.http,
+            client: client.await.unwrap(),
+            stop,
+            served,
+        }
+    }
+
+    /// A client on the same connection.
+    pub(crate) fn client(&self) -> LeaseServiceClient<Channel> {
+        self.client.clone()
+    }
+
+    /// What `client` is answered when it asks for `scopes`: id, sequence, has, wants.
+    pub(crate) async fn refresh(
+        &self,
+        client: &str,
+        scopes: &[(&str, u64, f64, f64)],
+    ) -> Vec<ScopeAnswer> {
+        let answer = self.client().refresh(request(client, scopes)).await;
+        let refreshed = Refreshed::try_from(answer.unwrap().into_inner()).unwrap();
+        assert_eq!(refreshed.epoch, Epoch(EPOCH));
+        refreshed.scopes.into_iter().map(Result::unwrap).collect()
+    }
+
+    /// What `client` gets of `scope`, in whole units.
+    pub(crate) async fn gets(
+        &self,
+        client: &str,
+        scope: &str,
+        sequence: u64,
+        (has, wants): (f64, f64),
+    ) -> f64 {
+        let answers = self.refresh(client, &[(scope, sequence, has, wants)]).await;
+        unit(&answers[0]).answer.lease.unwrap().capacity.as_f64()
+    }
+
+    pub(crate) async fn release(&self, client: &str, scope: &str, sequence: u64) {
+        let release = Release {
+            client: ClientId::new(client).unwrap(),
+            resources: vec![(ResourceId::new(scope, Unit::Requests).unwrap(), sequence)],
+        };
+        let message = v1::ReleaseRequest::from(&release);
+        let answer = self.client().release(message).await.unwrap();
+        assert_eq!(answer.into_inner().epoch, EPOCH);
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        Answer::get(self.http, path).await
+    }
+
+    /// Stops it in order and says how that went.
+    pub(crate) async fn stop(self) -> Result<(), ServerError> {
+        self.stop.send(()).unwrap();
+        self.served.await.unwrap()
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Gets `path`, written as it goes on the wire.
+    pub(crate) async fn get(from: SocketAddr, path: &str) -> Self {
+        let mut stream = TcpStream::connect(from).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {from}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        Self {
+            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+            head: head.to_ascii_lowercase(),
+            body: body.to_owned(),
+        }
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+// === free functions ===
+
+/// A call of `client` for `scopes`: id, sequence, has, wants.
+pub(crate) fn request(client: &str, scopes: &[(&str, u64, f64, f64)]) -> v1::RefreshRequest {
+    let scope = |&(scope, sequence, has, wants): &(&str, u64, f64, f64)| v1::ScopeRequest {
+        scope: scope.to_owned(),
+        units: vec![v1::UnitRequest {
+            unit: v1::Unit::Requests.into(),
+            sequence,
+            has,
+            wants,
+        }],
+    };
+    v1::RefreshRequest {
+        client_id: client.to_owned(),
+        scopes: scopes.iter().map(scope).collect(),
+    }
+}
+
+/// The one unit of an answer that is no error.
+pub(crate) fn unit(answer: &ScopeAnswer) -> UnitAnswer {
+    let units = answer.outcome.as_ref().unwrap();
+    assert_eq!(units.len(), 1);
+    units[0]
+}
+
+pub(crate) fn whole(units: u64) -> Capacity {
+    Capacity::from_whole(units)
+}

@@ -1,0 +1,7 @@
+//! The coordinator from outside: real sockets, a real gRPC client, the real binary.
+
+mod binary;
+mod bounds;
+mod harness;
+mod http;
+mod leases;
