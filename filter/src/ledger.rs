@@ -49,8 +49,8 @@ pub(crate) enum LedgerError {
     /// All slots that the scope may be in are taken.
     #[error("no slot is free")]
     Full,
-    #[error("other workers were faster {TRIES} times")]
-    Contention,
+    #[error("other workers were faster each time: {0}")]
+    Contention(&'static str),
     #[error("the client id {0}")]
     Client(#[from] IdError),
     #[error(transparent)]
@@ -85,7 +85,7 @@ impl Ledger {
             }
             host.shared_set(&key, &fresh.encode(), cas)?;
         }
-        let process = process.ok_or(LedgerError::Contention)?;
+        let process = process.ok_or(LedgerError::Contention("process"))?;
         Ok(Self {
             prefix,
             slots: process.slots,
@@ -164,7 +164,7 @@ impl Ledger {
                 return Ok(result);
             }
         }
-        Err(LedgerError::Contention)
+        Err(LedgerError::Contention("slot"))
     }
 
     /// Empties `slot` if it is still that of `scope`.
@@ -211,7 +211,7 @@ impl Ledger {
                 return Ok(result);
             }
         }
-        Err(LedgerError::Contention)
+        Err(LedgerError::Contention("record"))
     }
 
     fn locate_in<H: Host>(
@@ -234,7 +234,7 @@ impl Ledger {
                 return self.confirm(host, scope, slot, base, len);
             }
         }
-        Err(LedgerError::Contention)
+        Err(LedgerError::Contention("claim"))
     }
 
     /// The scope's own slot, and the first one it could have.
@@ -295,11 +295,12 @@ impl Ledger {
         let mut hasher = self.hash.build_hasher();
         hasher.write(scope.as_bytes());
         let hash = hasher.finish();
-        let step = match len {
-            // Few enough to try them all.
-            0..=PROBES => 1,
-            _ => ((hash >> 32) as u32).checked_rem(len).unwrap_or(0).max(1),
-        };
+        // All probes together go around the table once at most, so that none comes twice.
+        let stride = len.checked_div(PROBES).unwrap_or(0).max(1);
+        let step = ((hash >> 32) as u32)
+            .checked_rem(stride)
+            .unwrap_or(0)
+            .saturating_add(1);
         (0..PROBES.min(len)).map(move |probe| {
             let place =
                 u64::from(hash as u32).wrapping_add(u64::from(probe).wrapping_mul(step.into()));

@@ -166,7 +166,7 @@ impl<H: Host> Worker<H> {
                 result => return result.map(|result| (result, slot)),
             }
         }
-        Err(LedgerError::Contention)
+        Err(LedgerError::Contention("slots taken over"))
     }
 
     /// A new entry for `key`, or the rule's overflow if there is no room for it.

@@ -143,7 +143,7 @@ impl<H: Host> Worker<H> {
             }
         });
         match held {
-            Err(LedgerError::Contention) => Ok(false),
+            Err(LedgerError::Contention(_)) => Ok(false),
             held => held,
         }
     }

@@ -159,7 +159,7 @@ impl<H: Host> Worker<H> {
             Ok((false, _)) => {}
             // Attempts of scopes without a slot count for nobody; the next request finds the
             // overflow. Tokens that cannot go back are lost, which is safe.
-            Err(LedgerError::Full | LedgerError::Contention) => {}
+            Err(LedgerError::Full | LedgerError::Contention(_)) => {}
             Err(error) => return Err(error),
         }
         Ok(again)
