@@ -1,62 +1,104 @@
 //! Accepted connections, a bounded number of them.
 //!
-//! tonic bounds the calls on a connection but not the connections; without a bound anyone who can
-//! reach the port can use up the file descriptors that Envoys need.
+//! The servers bound the calls on a connection but not the connections; without a bound anyone who
+//! can reach a port can use up the file descriptors that Envoys need.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// The most connections at a time: far more than the Envoys that one coordinator serves, and below
-/// the usual limit of file descriptors for a service.
-pub const CONNECTIONS_MAX: usize = 8192;
+/// How long to wait after a failed accept: the usual reason, no file descriptor left, does not go
+/// away at once, and trying again without a pause would take a core.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts connections while there are fewer than a bound; others wait in the kernel's backlog.
+#[derive(Debug)]
+pub struct Acceptor {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+}
 
 /// A connection and its place among the others, which it frees when it is dropped.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
-    _place: OwnedSemaphorePermit,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
-/// Accepts connections from `listener` while there are fewer than `max`; others wait in the
-/// kernel's backlog.
-pub fn accept(
-    listener: TcpListener,
-    max: usize,
-) -> impl Stream<Item = io::Result<Connection>> + Send {
-    let places = Arc::new(Semaphore::new(max));
-    let (sender, receiver) = tokio::sync::mpsc::channel(1);
-    tokio::spawn(async move {
+// === impl Acceptor ===
+
+impl Acceptor {
+    /// Accepts from `listener` at most `max` connections at a time.
+    pub fn new(listener: TcpListener, max: usize) -> Self {
+        Self {
+            listener,
+            places: Arc::new(Semaphore::new(max)),
+        }
+    }
+
+    /// The next connection, as soon as there is a place for it.
+    async fn next(&self) -> (Connection, SocketAddr) {
+        // The semaphore is never closed, so there is always a place in the end.
+        let place = self.places.clone().acquire_owned().await.ok();
         loop {
-            let place = tokio::select! {
-                place = places.clone().acquire_owned() => place,
-                () = sender.closed() => return,
-            };
-            let Ok(place) = place else { return };
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = sender.closed() => return,
-            };
-            let connection = accepted.and_then(|(stream, _)| {
-                stream.set_nodelay(true)?;
-                Ok(Connection {
-                    stream,
-                    _place: place,
-                })
-            });
-            if sender.send(connection).await.is_err() {
-                return;
+            match self.listener.accept().await {
+                Ok((stream, from)) => {
+                    // Answers are small and awaited. A socket that is gone already says so later.
+                    let _ = stream.set_nodelay(true);
+                    let connection = Connection {
+                        stream,
+                        _place: place,
+                    };
+                    return (connection, from);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
-    });
-    tokio_stream::wrappers::ReceiverStream::new(receiver)
+    }
+
+    /// The connections as tonic takes them; the listener is closed when the stream is dropped.
+    pub fn into_stream(self) -> impl Stream<Item = io::Result<Connection>> + Send {
+        let (sender, receiver) = mpsc::channel(1);
+        tokio::spawn(async move {
+            loop {
+                let connection = tokio::select! {
+                    (connection, _) = self.next() => connection,
+                    () = sender.closed() => return,
+                };
+                if sender.send(Ok(connection)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        ReceiverStream::new(receiver)
+    }
+}
+
+impl Listener for Acceptor {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        self.next().await
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
 }
 
 // === impl Connection ===

@@ -1,20 +1,6 @@
-//! What Prometheus sees. No label has a value that comes out of a request.
+//! What Prometheus sees; the names are in the README of this crate.
 //!
-//! | name | type | what |
-//! |---|---|---|
-//! | `tollgate_refresh_calls_total` | counter | `Refresh` calls, refused ones too |
-//! | `tollgate_refreshes_total` | counter | scopes in those calls that were looked at |
-//! | `tollgate_refresh_errors_total{reason}` | counter | `invalid`, `busy`: calls; `stale`, `too_many_clients`, `too_many_resources`: scopes |
-//! | `tollgate_releases_total` | counter | resources given back |
-//! | `tollgate_refresh_duration_seconds` | histogram | time from a call's arrival to its answer |
-//! | `tollgate_resources` | gauge | resources with clients |
-//! | `tollgate_clients` | gauge | clients of all resources; a client of two resources counts twice |
-//! | `tollgate_learning_resources` | gauge | resources in learning mode |
-//! | `tollgate_leased_requests_per_second` | gauge | sum of leases of limited resources |
-//! | `tollgate_wanted_requests_per_second` | gauge | sum of wants |
-//! | `tollgate_epoch` | gauge | the term of this coordinator |
-//! | `tollgate_limits` | gauge | limits in the configuration |
-//! | `tollgate_build_info{version}` | info | the build |
+//! No label has a value that comes out of a request: a caller could invent any number of them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -12,11 +12,18 @@ use tollgate_core::node::Start;
 
 use crate::clock::Clock;
 use crate::config::{Config, Listen};
-use crate::connections::{self, CONNECTIONS_MAX};
+use crate::connections::Acceptor;
 use crate::driver::{Driver, Handle};
 use crate::grpc::Service;
 use crate::metrics::Metrics;
 use crate::rest;
+
+/// Connections of Envoys at a time: far more than one coordinator serves, and below the usual limit
+/// of file descriptors for a service.
+const GRPC_CONNECTIONS_MAX: usize = 8192;
+
+/// Connections of people and Prometheus at a time.
+const HTTP_CONNECTIONS_MAX: usize = 512;
 
 /// Calls at a time on one connection. An Envoy has a few; the rest waits in HTTP/2.
 const CALLS_PER_CONNECTION: usize = 64;
@@ -150,7 +157,7 @@ async fn serve_grpc(
     (driver, clock, metrics): (Handle, Clock, Metrics),
     stopped: watch::Receiver<()>,
 ) -> Result<&'static str, ServerError> {
-    let connections = connections::accept(listener, CONNECTIONS_MAX);
+    let connections = Acceptor::new(listener, GRPC_CONNECTIONS_MAX).into_stream();
     tonic::transport::Server::builder()
         .concurrency_limit_per_connection(CALLS_PER_CONNECTION)
         .max_concurrent_streams(CALLS_PER_CONNECTION as u32)
@@ -170,7 +177,8 @@ async fn serve_http(
     metrics: Metrics,
     stopped: watch::Receiver<()>,
 ) -> Result<&'static str, ServerError> {
-    axum::serve(listener, rest::router(driver, metrics))
+    let connections = Acceptor::new(listener, HTTP_CONNECTIONS_MAX);
+    axum::serve(connections, rest::router(driver, metrics))
         .with_graceful_shutdown(until(stopped))
         .await
         .map_err(ServerError::Http)?;

@@ -9,7 +9,7 @@ use super::*;
 async fn second_of_two(max: usize) -> (bool, bool) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let mut accepted = pin!(accept(listener, max));
+    let mut accepted = pin!(Acceptor::new(listener, max).into_stream());
     let _clients = [
         TcpStream::connect(address).await.unwrap(),
         TcpStream::connect(address).await.unwrap(),

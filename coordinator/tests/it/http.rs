@@ -1,5 +1,7 @@
 //! What people and Prometheus see.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use crate::harness::{Coordinator, EPOCH};
@@ -161,6 +163,29 @@ async fn health_readiness_and_metrics_are_there() {
         let found = answer.body.lines().any(|is| is == line);
         assert!(found, "no `{line}` in\n{}", answer.body);
     }
+}
+
+#[tokio::test]
+async fn the_readme_names_every_metric_and_no_other() {
+    let coordinator = Coordinator::start(LIMITS).await;
+    let metrics = coordinator.get("/metrics").await.body;
+    let types = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "));
+    let shown = types.map(|line| match line.split_once(' ').unwrap() {
+        (name, "counter") => format!("{name}_total"),
+        (name, "info") => format!("{name}_info"),
+        (name, _) => name.to_owned(),
+    });
+    let readme = include_str!("../../README.md");
+    let rows = readme
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `tollgate_"));
+    let named = rows.map(|row| format!("tollgate_{}", row.split_once('`').unwrap().0));
+    assert_eq!(
+        shown.collect::<BTreeSet<_>>(),
+        named.collect::<BTreeSet<_>>()
+    );
 }
 
 #[tokio::test]
