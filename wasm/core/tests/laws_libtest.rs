@@ -4,4 +4,4 @@
 
 mod laws;
 
-laws::each_law!(test, 300);
+laws::each_law!(test, 1000);

@@ -1,15 +1,14 @@
-//! Laws 1, 3, 4, 5, 6 and 7 for a coordinator and its clients over a network that loses and delays.
+//! Laws 1 and 6 for a coordinator and its clients, over a network that loses, delays and reorders.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use tollgate_core::client::{Draw, Holder, Mode, Policy, State, Todo};
-use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, LeaseTerms, ResourceId, Unit};
+use tollgate_core::client::{Draw, Holder, Mode, Policy, Todo};
+use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, ResourceId, Unit};
 use tollgate_core::limit::{Headroom, Limit};
 use tollgate_core::node::{Bounds, Node, Start};
-use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
+use tollgate_core::units::{Capacity, Instant, Tokens};
 
-use super::fair_share::{Client, check};
 use super::random::Random;
 use super::{Verdict, ensure};
 
@@ -31,7 +30,12 @@ struct Fleet {
     processes: Vec<Process>,
     mail: BTreeMap<(Instant, u64), Mail>,
     sent: u64,
-    admitted: u128,
+    /// How many messages of a hundred are lost, and how many ticks of a hundred end in a restart.
+    faults: (u64, u64),
+    /// Micro-tokens in all.
+    admitted: i128,
+    /// The least that `admitted` has ever been ahead of what the capacity earned; below zero.
+    least_ahead: i128,
 }
 
 struct Process {
@@ -41,7 +45,7 @@ struct Process {
     demand: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Mail {
     Refresh(usize, Ask),
     Release(usize, u64),
@@ -54,13 +58,15 @@ enum Mail {
 impl Fleet {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let mut limit = Limit::new(Capacity::from_micros(random.spread(1 << 40) + 1));
+        let mut limit = Limit::new(Capacity::from_whole(random.spread(10_000) + 20));
+        limit.burst = Tokens::from_whole(random.spread(limit.burst.whole()) + 1);
         limit.lease = Duration::from_millis(random.below(3000) + 1001);
         limit.learning = limit.lease;
         limit.headroom = [Headroom::NONE, Headroom::HALF, Headroom::ALL][seed as usize % 3];
         // Without a lease nothing passes, so whatever passes was lent.
         let policy = Policy {
             mode: Mode::Pessimistic,
+            call_timeout: Duration::from_millis(random.spread(4000) + 1),
             ..Policy::default()
         };
         let processes = (0..=random.below(6))
@@ -81,16 +87,23 @@ impl Fleet {
             processes,
             mail: BTreeMap::new(),
             sent: 0,
+            faults: [(0, 0), (15, 2), (40, 5)][(seed / 3) as usize % 3],
             admitted: 0,
+            least_ahead: 0,
         }
     }
 
-    /// Puts `mail` on its way; some of it never arrives.
+    /// Puts `mail` on its way; some of it never arrives, some of it twice.
     fn post(&mut self, mail: Mail) {
-        if self.random.chance(15) {
+        let (lost, _) = self.faults;
+        if self.random.chance(lost) {
             return;
         }
-        let delay = Duration::from_nanos(self.random.spread(2_000_000_000));
+        if self.random.chance(lost) {
+            self.post(mail.clone());
+        }
+        let most = [5_000_000, 5_000_000, 2_000_000_000][self.random.below(3) as usize];
+        let delay = Duration::from_nanos(self.random.below(most));
         self.deliver_after(delay, mail);
     }
 
@@ -117,7 +130,7 @@ impl Fleet {
         for i in 0..self.processes.len() {
             self.work(i);
         }
-        if self.random.chance(2) {
+        if self.random.chance(self.faults.1) {
             self.epoch = Epoch(self.epoch.0 + 1);
             self.node = Node::new(self.now, self.epoch, BOUNDS, Start::Learning);
         }
@@ -134,10 +147,12 @@ impl Fleet {
         }
         let attempts = process.demand * self.random.below(200) / 1000;
         process.holder.count(now, attempts);
-        for _ in 0..attempts.min(20) {
-            if let Draw::Slab(tokens) = process.holder.draw(now, policy, Tokens::ONE, 2) {
-                self.admitted += u128::from(tokens.as_micros());
-            }
+        let mut left = attempts;
+        while left > 0
+            && let Draw::Slab(tokens) = process.holder.draw(now, policy, Tokens::ONE, 2)
+        {
+            self.admitted += i128::from(tokens.as_micros());
+            left = left.saturating_sub(tokens.whole());
         }
         match process.holder.ask(now, policy) {
             Todo::Nothing => {}
@@ -177,8 +192,34 @@ impl Fleet {
         }
     }
 
-    /// Law 1, in the books and in use, and law 6 for the fleet as a whole.
-    fn check(&self) -> Verdict {
+    fn check(&mut self) -> Verdict {
+        self.check_admitted()?;
+        self.check_books()
+    }
+
+    /// Law 6 for the fleet: in any window no more than all bursts, and what the capacity earns.
+    fn check_admitted(&mut self) -> Verdict {
+        let capacity = i128::from(self.limit.capacity.as_micros());
+        let nanos = i128::from(self.now.as_nanos() - START.as_nanos());
+        let ahead = self.admitted - capacity * nanos / 1_000_000_000;
+        ensure!(
+            ahead <= 0,
+            "{ahead} more admitted than earned since the start"
+        );
+        // A burst in proportion to the lease, but of one token at least, and a rounding each.
+        let tokens = self.limit.burst.as_micros() + 1_000_001 * self.processes.len() as u64;
+        let excess = ahead - self.least_ahead - i128::from(tokens);
+        ensure!(
+            excess <= 0,
+            "{excess} too many in a window until {:?}",
+            self.now
+        );
+        self.least_ahead = self.least_ahead.min(ahead);
+        Ok(())
+    }
+
+    /// Law 1: in use, and in the books.
+    fn check_books(&self) -> Verdict {
         let capacity = u128::from(self.limit.capacity.as_micros());
         let has = |process: &Process| u128::from(process.holder.has(self.now).as_micros());
         let used: u128 = self.processes.iter().map(has).sum();
@@ -187,9 +228,6 @@ impl Fleet {
             "{used} of {capacity} in use at {:?}",
             self.now
         );
-        let nanos = u128::from(self.now.as_nanos() - START.as_nanos());
-        let (most, got) = (capacity * nanos / 1_000_000_000, self.admitted);
-        ensure!(got <= most, "{got} admitted of {most} at {:?}", self.now);
         let Some(books) = self.node.resource(&self.resource) else {
             return Ok(());
         };
@@ -241,155 +279,4 @@ pub(crate) fn never_uses_more_than_the_capacity(seed: u64) -> Verdict {
         fleet.step()?;
     }
     Ok(())
-}
-
-/// With stable demand everybody has its max-min share, and nothing is left over.
-///
-/// Four refreshes of every client suffice whatever their order, when what is wanted has changed: one tells
-/// the books, one gives back, one acknowledges (until then the books must assume that the answer got lost),
-/// one receives.
-pub(crate) fn settles_at_the_max_min_shares(seed: u64) -> Verdict {
-    let mut random = Random::new(seed);
-    let mut limit = Limit::new(Capacity::from_micros(random.spread(1 << 50) + 1));
-    limit.headroom = Headroom::NONE;
-    let resource = ResourceId::new("tenant/acme", Unit::Requests).expect("a good id");
-    let mut node = Node::new(START, Epoch(1), BOUNDS, Start::Fresh);
-    let mut has = vec![Capacity::ZERO; random.below(40) as usize + 1];
-    let mut order: Vec<_> = (0..has.len()).collect();
-    let mut ask_at = START;
-    for change in 0..4 {
-        let most = random.spread(3 * limit.capacity.as_micros()) + 1;
-        let clients: Vec<Client> = has.iter().map(|_| (random.spread(most), 1)).collect();
-        for _ in 0..4 {
-            random.shuffle(&mut order);
-            ask_at = ask_at.saturating_add(limit.min_refresh);
-            for i in &order {
-                let id = ClientId::new(&format!("node-{i}/1")).expect("a good id");
-                let ask = Ask {
-                    sequence: ask_at.as_nanos(),
-                    has: has[*i],
-                    wants: Capacity::from_micros(clients[*i].0),
-                };
-                let answer = node.handle_refresh(ask_at, &id, &resource, ask, &limit);
-                let answer = answer.map_err(|error| error.to_string())?;
-                has[*i] = answer.lease.map_or(Capacity::ZERO, |lease| lease.capacity);
-            }
-        }
-        let gets: Vec<_> = has.iter().map(|has| has.as_micros()).collect();
-        check(&clients, limit.capacity.as_micros(), &gets)
-            .map_err(|how| format!("after change {change}: {how}"))?;
-    }
-    Ok(())
-}
-
-/// A lease counts until its expiry; from then on the mode decides, and it is neither everything nor
-/// (unless the operator chose that) nothing.
-pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
-    let mut random = Random::new(seed);
-    let policy = Policy {
-        mode: [Mode::Safe, Mode::Optimistic, Mode::Pessimistic][seed as usize % 3],
-        safe: Capacity::from_whole(random.spread(1000) + 1),
-        ..Policy::default()
-    };
-    let sent_safe = random
-        .chance(50)
-        .then(|| Capacity::from_whole(random.spread(1000) + 1));
-    let lends = [
-        Capacity::UNLIMITED,
-        Capacity::from_whole(random.spread(1 << 30)),
-    ];
-    let (mut holder, answer) = leased(&policy, lends[random.below(2) as usize], sent_safe)?;
-    let expiry = holder.lease_expiry().ok_or("no lease")?;
-    let lent = answer.lease.map(|lease| lease.capacity.as_rate());
-
-    let before = Instant::from_nanos(expiry.as_nanos() - 1);
-    ensure!(
-        Some(holder.flow(before, &policy).0) == lent,
-        "not lent until expiry"
-    );
-    let at = expiry.saturating_add(Duration::from_nanos(random.spread(1 << 40)));
-    let rate = holder.flow(at, &policy).0;
-    let safe = sent_safe.unwrap_or(policy.safe).as_rate();
-    let right = match policy.mode {
-        Mode::Safe => rate == safe,
-        Mode::Optimistic => rate >= safe && !rate.is_unlimited(),
-        Mode::Pessimistic => rate == Rate::ZERO,
-    };
-    ensure!(
-        right,
-        "{rate:?} passes in mode {:?}, safe {safe:?}",
-        policy.mode
-    );
-    ensure!(holder.state(at) == State::NoLease, "{:?}", holder.state(at));
-
-    // A second on, whatever was spent before: alive, and within the safe capacity.
-    let mut passed = 0_u128;
-    for at in [at, at.saturating_add(Duration::from_secs(2))] {
-        passed = 0;
-        for _ in 0..3000 {
-            if let Draw::Slab(tokens) = holder.draw(at, &policy, Tokens::ONE, 1) {
-                passed += u128::from(tokens.as_micros());
-            }
-        }
-    }
-    let rate = u128::from(holder.flow(at, &policy).0.as_micros());
-    ensure!(passed <= 2 * rate, "{passed} passed in 2 s at {rate}");
-    ensure!((passed > 0) == (rate > 0), "{passed} passed at {rate}");
-    Ok(())
-}
-
-/// What a master of an earlier term answers is not applied.
-pub(crate) fn ignores_an_earlier_master(seed: u64) -> Verdict {
-    let mut random = Random::new(seed);
-    let policy = Policy::default();
-    let (mut holder, answer) = leased(&policy, Capacity::from_whole(100), None)?;
-    let now = holder.due().ok_or("nothing is due")?;
-    holder.count(now, 1000);
-    let Todo::Refresh(ask) = holder.ask(now, &policy) else {
-        return Err("nothing was asked".into());
-    };
-    let stolen = Answer {
-        lease: answer.lease.map(|lease| LeaseTerms {
-            capacity: Capacity::from_whole(random.spread(1 << 30)),
-            ..lease
-        }),
-        ..answer
-    };
-    let before = holder.flow(now, &policy);
-    let earlier = Epoch(random.below(TERM.0));
-    let applied = holder.handle_answer(now, &policy, ask.sequence, earlier, &stolen);
-    ensure!(!applied, "applied an answer of {earlier:?} after {TERM:?}");
-    let after = holder.flow(now, &policy);
-    ensure!(before == after, "{before:?} became {after:?}");
-    Ok(())
-}
-
-/// The term whose master gave the lease of [`leased`].
-const TERM: Epoch = Epoch(10);
-
-/// A holder with a lease of `capacity` for ten seconds, and the answer that gave it.
-fn leased(
-    policy: &Policy,
-    capacity: Capacity,
-    safe: Option<Capacity>,
-) -> Result<(Holder, Answer), String> {
-    let mut holder = Holder::new(START, policy);
-    holder.count(START, 100);
-    holder.draw(START, policy, Tokens::ONE, 1);
-    let Todo::Refresh(ask) = holder.ask(START, policy) else {
-        return Err("the first attempt asked nothing".into());
-    };
-    let answer = Answer {
-        lease: Some(LeaseTerms {
-            capacity,
-            burst: Tokens::from_whole(100),
-            duration: Duration::from_secs(10),
-        }),
-        refresh_interval: Duration::from_secs(1),
-        safe,
-        capacity,
-    };
-    let applied = holder.handle_answer(START, policy, ask.sequence, TERM, &answer);
-    ensure!(applied, "the first answer was dropped");
-    Ok((holder, answer))
 }

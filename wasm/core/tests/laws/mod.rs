@@ -4,6 +4,8 @@
 pub(crate) mod bucket;
 pub(crate) mod fair_share;
 pub(crate) mod fleet;
+pub(crate) mod holder;
+pub(crate) mod node;
 pub(crate) mod random;
 
 /// What a law says of one seed: nothing, or how it was broken.
@@ -30,9 +32,10 @@ macro_rules! each_law {
             fair_share::equals_water_filling,
             fair_share::does_not_depend_on_the_order,
             fleet::never_uses_more_than_the_capacity,
-            fleet::settles_at_the_max_min_shares,
-            fleet::falls_back_to_the_safe_capacity,
-            fleet::ignores_an_earlier_master,
+            node::settles_at_the_max_min_shares,
+            node::learns_what_clients_have,
+            holder::falls_back_to_the_safe_capacity,
+            holder::ignores_an_earlier_master,
         }
     };
     (@ $test:meta, $seeds:expr, $($module:ident::$law:ident,)+) => {

@@ -1,0 +1,124 @@
+//! Laws 5 and 7 for one process.
+
+use core::time::Duration;
+
+use tollgate_core::client::{Draw, Holder, Mode, Policy, State, Todo};
+use tollgate_core::lease::{Answer, Epoch, LeaseTerms};
+use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
+
+use super::random::Random;
+use super::{Verdict, ensure};
+
+const START: Instant = Instant::from_nanos(5_000_000_000);
+
+/// A lease counts until its expiry; from then on the mode decides, and it is neither everything nor
+/// (unless the operator chose that) nothing.
+pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
+    let mut random = Random::new(seed);
+    let policy = Policy {
+        mode: [Mode::Safe, Mode::Optimistic, Mode::Pessimistic][seed as usize % 3],
+        safe: Capacity::from_whole(random.spread(1000) + 1),
+        ..Policy::default()
+    };
+    let sent_safe = random
+        .chance(50)
+        .then(|| Capacity::from_whole(random.spread(1000) + 1));
+    let lends = [
+        Capacity::UNLIMITED,
+        Capacity::from_whole(random.spread(1 << 30)),
+    ];
+    let (mut holder, answer) = leased(&policy, lends[random.below(2) as usize], sent_safe)?;
+    let expiry = holder.lease_expiry().ok_or("no lease")?;
+    let lent = answer.lease.map(|lease| lease.capacity.as_rate());
+
+    let before = Instant::from_nanos(expiry.as_nanos() - 1);
+    ensure!(
+        Some(holder.flow(before, &policy).0) == lent,
+        "not lent until expiry"
+    );
+    let at = expiry.saturating_add(Duration::from_nanos(random.spread(1 << 40)));
+    let rate = holder.flow(at, &policy).0;
+    let safe = sent_safe.unwrap_or(policy.safe).as_rate();
+    let right = match policy.mode {
+        Mode::Safe => rate == safe,
+        Mode::Optimistic => rate >= safe && !rate.is_unlimited(),
+        Mode::Pessimistic => rate == Rate::ZERO,
+    };
+    ensure!(
+        right,
+        "{rate:?} passes in mode {:?}, safe {safe:?}",
+        policy.mode
+    );
+    ensure!(holder.state(at) == State::NoLease, "{:?}", holder.state(at));
+
+    // A second on, whatever was spent before: alive, and within the safe capacity.
+    let mut passed = 0_u128;
+    for at in [at, at.saturating_add(Duration::from_secs(2))] {
+        passed = 0;
+        for _ in 0..3000 {
+            if let Draw::Slab(tokens) = holder.draw(at, &policy, Tokens::ONE, 1) {
+                passed += u128::from(tokens.as_micros());
+            }
+        }
+    }
+    let rate = u128::from(holder.flow(at, &policy).0.as_micros());
+    ensure!(passed <= 2 * rate, "{passed} passed in 2 s at {rate}");
+    ensure!((passed > 0) == (rate > 0), "{passed} passed at {rate}");
+    Ok(())
+}
+
+/// What a master of an earlier term answers is not applied.
+pub(crate) fn ignores_an_earlier_master(seed: u64) -> Verdict {
+    let mut random = Random::new(seed);
+    let policy = Policy::default();
+    let (mut holder, answer) = leased(&policy, Capacity::from_whole(100), None)?;
+    let now = holder.due().ok_or("nothing is due")?;
+    holder.count(now, 1000);
+    let Todo::Refresh(ask) = holder.ask(now, &policy) else {
+        return Err("nothing was asked".into());
+    };
+    let stolen = Answer {
+        lease: answer.lease.map(|lease| LeaseTerms {
+            capacity: Capacity::from_whole(random.spread(1 << 30)),
+            ..lease
+        }),
+        ..answer
+    };
+    let before = holder.flow(now, &policy);
+    let earlier = Epoch(random.below(TERM.0));
+    let applied = holder.handle_answer(now, &policy, ask.sequence, earlier, &stolen);
+    ensure!(!applied, "applied an answer of {earlier:?} after {TERM:?}");
+    let after = holder.flow(now, &policy);
+    ensure!(before == after, "{before:?} became {after:?}");
+    Ok(())
+}
+
+/// The term whose master gave the lease of [`leased`].
+const TERM: Epoch = Epoch(10);
+
+/// A holder with a lease of `capacity` for ten seconds, and the answer that gave it.
+fn leased(
+    policy: &Policy,
+    capacity: Capacity,
+    safe: Option<Capacity>,
+) -> Result<(Holder, Answer), String> {
+    let mut holder = Holder::new(START, policy);
+    holder.count(START, 100);
+    holder.draw(START, policy, Tokens::ONE, 1);
+    let Todo::Refresh(ask) = holder.ask(START, policy) else {
+        return Err("the first attempt asked nothing".into());
+    };
+    let answer = Answer {
+        lease: Some(LeaseTerms {
+            capacity,
+            burst: Tokens::from_whole(100),
+            duration: Duration::from_secs(10),
+        }),
+        refresh_interval: Duration::from_secs(1),
+        safe,
+        capacity,
+    };
+    let applied = holder.handle_answer(START, policy, ask.sequence, TERM, &answer);
+    ensure!(applied, "the first answer was dropped");
+    Ok((holder, answer))
+}
