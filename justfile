@@ -47,8 +47,8 @@ test-native:
     cargo test --locked --no-fail-fast {{ native }} --exclude tollgate-tests
 
 # The tests of the core and of the protocol in a wasm VM (wasip1)
-test-wasip1 $PROPTEST_DISABLE_FAILURE_PERSISTENCE="true":
-    cargo test --locked --no-fail-fast -p tollgate-core -p tollgate-proto --target wasm32-wasip1
+test-wasip1:
+    PROPTEST_DISABLE_FAILURE_PERSISTENCE=true cargo test --locked --no-fail-fast -p tollgate-core -p tollgate-proto --target wasm32-wasip1
 
 # The core's laws under wasm-bindgen in Node
 test-wasm-bindgen:
