@@ -8,7 +8,7 @@ use tollgate_tests::filter::by_tenant;
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, assert_near, play, s};
+use crate::scene::{Scene, assert_near, play, print_course, s};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    \
                       requests: {rate: 200, burst: 40, lease: 3s, refresh: 500ms}\n";
@@ -51,9 +51,9 @@ async fn share_returns(scene: &Scene) -> Result<()> {
     .await?;
     let ended = load.elapsed();
     load.run_until(ended + s(4.0)).await;
-    let after = load
-        .record(1)
-        .admitted_per_second(ended + s(1.0)..ended + s(4.0));
+    let record = load.record(1);
+    print_course("west", &record);
+    let after = record.admitted_per_second(ended + s(1.0)..ended + s(4.0));
     assert_near("west alone, admitted/s", after, 200.0, 0.03);
     load.stop().await?;
     Ok(())

@@ -5,7 +5,7 @@ use serde_json::json;
 use tollgate_tests::filter::by_tenant;
 use tollgate_tests::load::{Flow, Load, sum};
 
-use crate::scene::{Scene, assert_near, assert_never_above, play, s, watch_books};
+use crate::scene::{Scene, assert_near, assert_never_above, play, print_course, s, watch_books};
 
 const CAPACITY: f64 = 300.0;
 const BURST: f64 = 60.0;
@@ -41,6 +41,7 @@ async fn reach(scene: &Scene, offers: &[f64], shares: &[f64]) -> Result<()> {
     watch_books(&coordinator, "tenant/acme", &load, s(10.0)).await?;
     let records = load.stop().await?;
     for (place, (record, share)) in records.iter().zip(shares).enumerate() {
+        print_course(&format!("envoy-{place}"), record);
         let seen = record.admitted_per_second(s(4.0)..s(10.0));
         assert_near(&format!("envoy-{place}, admitted/s"), seen, *share, 0.05);
         assert_eq!(record.total().failed, 0);

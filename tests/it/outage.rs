@@ -9,7 +9,7 @@ use tollgate_tests::filter::{by_tenant, tenant_rule};
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, assert_near, play, s};
+use crate::scene::{Scene, assert_near, play, print_course, s};
 
 const LEASE_SECONDS: f64 = 3.0;
 const CAPACITY: f64 = 200.0;
@@ -31,6 +31,7 @@ fn a_killed_coordinator_leaves_the_lease_then_the_safe_capacity() {
             let killed = load.elapsed();
             load.run_until(killed + s(9.0)).await;
             let seen = load.record(0);
+            print_course("acme", &seen);
             let rate =
                 |from: f64, to: f64| seen.admitted_per_second(killed + s(from)..killed + s(to));
             assert_near("with the lease, admitted/s", rate(0.0, 2.0), CAPACITY, 0.05);
@@ -72,6 +73,7 @@ fn a_frozen_coordinator_is_an_outage_too() {
             load.run_until(frozen + s(8.0)).await;
             coordinator.process.thaw()?;
             let seen = load.record(0);
+            print_course("acme", &seen);
             let rate = seen.admitted_per_second(frozen + s(LEASE_SECONDS + 2.0)..frozen + s(8.0));
             assert_near("in safe mode, admitted/s", rate, 20.0, 0.15);
             recovers(&load).await?;
@@ -125,6 +127,7 @@ async fn recovers(load: &Load) -> Result<()> {
         (now - back).as_secs_f64()
     );
     load.run_until(now + s(3.0)).await;
+    print_course("acme", &load.record(0));
     let rate = load.record(0).admitted_per_second(now..now + s(3.0));
     assert_near("recovered, admitted/s", rate, CAPACITY, 0.05);
     Ok(())

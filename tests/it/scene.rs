@@ -90,6 +90,18 @@ pub(crate) const fn s(seconds: f64) -> Duration {
     Duration::from_millis((seconds * 1000.0) as u64)
 }
 
+/// Prints what was admitted in each half second, for whoever has to find out why a test failed.
+pub(crate) fn print_course(name: &str, record: &Record) {
+    let step = s(0.5);
+    let mut rates = Vec::new();
+    let mut from = s(0.0);
+    while from + step <= record.length() {
+        rates.push(record.admitted_per_second(from..from + step).to_string());
+        from += step;
+    }
+    eprintln!("{name}, admitted/s every {step:?}: {}", rates.join(" "));
+}
+
 /// Asserts that `seen` is within `part` of `expected`, and prints both.
 #[track_caller]
 pub(crate) fn assert_near(what: &str, seen: f64, expected: f64, part: f64) {

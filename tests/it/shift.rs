@@ -5,7 +5,7 @@ use serde_json::json;
 use tollgate_tests::filter::by_tenant;
 use tollgate_tests::load::{Flow, Load, sum};
 
-use crate::scene::{Scene, assert_near, assert_never_above, play, s, watch_books};
+use crate::scene::{Scene, assert_near, assert_never_above, play, print_course, s, watch_books};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 400, burst: 80}\n";
 
@@ -31,6 +31,8 @@ async fn moves(scene: &Scene) -> Result<()> {
     load.set_rate(1, 900.0);
     watch_books(&coordinator, "tenant/acme", &load, s(11.0)).await?;
     let records = load.stop().await?;
+    print_course("east", &records[0]);
+    print_course("west", &records[1]);
     let rate = |flow: usize, from, to| records[flow].admitted_per_second(s(from)..s(to));
     assert_near("east before, admitted/s", rate(0, 2.0, 5.0), 380.0, 0.05);
     assert_near("west before, admitted/s", rate(1, 2.0, 5.0), 20.0, 0.1);

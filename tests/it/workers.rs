@@ -5,7 +5,7 @@ use serde_json::json;
 use tollgate_tests::filter::by_tenant;
 use tollgate_tests::load::{Flow, Load};
 
-use crate::scene::{Scene, assert_near, assert_never_above, play, s};
+use crate::scene::{Scene, assert_near, assert_never_above, play, print_course, s};
 
 const WORKERS: u32 = 4;
 
@@ -22,8 +22,8 @@ fn four_workers_are_exact_at_a_low_rate() {
     play(
         "four_workers_are_exact_at_a_low_rate",
         async |scene: &Scene| {
-            let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 5, burst: 1}\n";
-            admits(scene, limits, 100.0, 5.0, 1.0).await
+            let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 5, burst: 2}\n";
+            admits(scene, limits, 100.0, 5.0, 2.0).await
         },
     );
 }
@@ -36,6 +36,7 @@ async fn admits(scene: &Scene, limits: &str, offer: f64, rate: f64, burst: f64) 
     let load = Load::start([Flow::new(envoy.address(), "acme", offer)]);
     load.run_until(s(8.0)).await;
     let record = load.stop().await?.remove(0);
+    print_course("all", &record);
     assert_eq!(record.total().failed, 0);
     // One request more or less at either end.
     let part = f64::max(0.02, 1.0 / (6.0 * rate));

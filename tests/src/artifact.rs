@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 
 /// The root of the workspace.
 pub fn workspace() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().unwrap_or(tests)
 }
 
 /// The build directory: `CARGO_TARGET_DIR`, else `target` in the workspace.

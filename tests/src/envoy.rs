@@ -193,14 +193,6 @@ impl Envoy {
     pub async fn stats(&self, part: &str) -> Result<BTreeMap<String, u64>> {
         get_stats(self.admin, part).await
     }
-
-    /// Bytes that all wasm VMs of this Envoy hold as linear memory.
-    ///
-    /// # Errors
-    /// When the admin address does not answer.
-    pub async fn wasm_memory_bytes(&self) -> Result<u64> {
-        Ok(self.stats("vm_memory_size").await?.into_values().sum())
-    }
 }
 
 async fn serving(

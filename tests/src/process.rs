@@ -102,6 +102,23 @@ impl Process {
         Ok(sum)
     }
 
+    /// Bytes of memory of its own (not of files) that the process has in use.
+    ///
+    /// # Errors
+    /// When the process has gone.
+    pub fn memory_bytes(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        Ok(kilobytes
+            .context("no RssAnon in /proc/<pid>/status")?
+            .trim()
+            .parse::<u64>()?
+            * 1024)
+    }
+
     fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.context("an id of a process")?, signal)
