@@ -281,7 +281,7 @@ fn safe_capacity(fields: &mut Fields<'_>) -> Result<Option<Capacity>, ConfigErro
         .ok_or_else(|| fields.wrong("safe_capacity", value, expected))?;
     Capacity::try_from_f64(number)
         .map(Some)
-        .map_err(|rule| fields.wrong("safe_capacity", value, &rule.to_string()))
+        .map_err(|error| fields.wrong_as("safe_capacity", value, error.to_string()))
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@
 
 mod clock;
 mod config;
+#[cfg(test)]
+mod fake;
 mod host;
 mod key;
 mod ledger;

@@ -14,8 +14,8 @@ use proxy_wasm::types::{Action, ContextType};
 
 use crate::config::{Config, ConfigError};
 use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_answer};
-use crate::refusal::Refusal;
-use crate::worker::{BoundRule, Verdict, Worker, is_grpc};
+use crate::refusal::{Refusal, is_grpc};
+use crate::worker::{BoundRule, Verdict, Worker};
 
 type Shared = Rc<RefCell<Worker<Envoy>>>;
 

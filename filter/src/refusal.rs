@@ -80,6 +80,12 @@ impl Refusal {
 
 // === free functions ===
 
+/// Whether the request at hand wants a gRPC status rather than an HTTP one.
+pub(crate) fn is_grpc<H: Host>(host: &H) -> Result<bool, HostError> {
+    let kind = host.request_header("content-type")?;
+    Ok(kind.is_some_and(|kind| kind.starts_with(b"application/grpc")))
+}
+
 fn denied(denial: &Denial, now: Instant, rule: &str) -> Reply {
     let pause = denial.retry_at.map(|at| at.saturating_since(now));
     let mut headers = vec![

@@ -28,7 +28,6 @@ mod tick;
 use calls::Calls;
 use draw::Step;
 use held::Waiting;
-pub(crate) use held::is_grpc;
 use pen::Schedule;
 
 /// The most rules of a configuration, hence of buckets that a request needs.

@@ -21,7 +21,7 @@ impl<'a> Fields<'a> {
         let object = value.as_object().ok_or_else(|| ConfigError::Wrong {
             field: name.to_owned(),
             value: shown(value),
-            rule: "an object".to_owned(),
+            rule: "must be an object".to_owned(),
         })?;
         Ok(Self {
             prefix: prefix.to_owned(),
@@ -87,6 +87,15 @@ impl<'a> Fields<'a> {
             field: self.path(name),
             value: value.into().0,
             rule: format!("must be {rule}"),
+        }
+    }
+
+    /// Like [`Fields::wrong`], where the rule is a sentence of its own.
+    pub(super) fn wrong_as(&self, name: &str, value: &Value, rule: String) -> ConfigError {
+        ConfigError::Wrong {
+            field: self.path(name),
+            value: shown(value),
+            rule,
         }
     }
 }

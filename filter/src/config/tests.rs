@@ -81,51 +81,87 @@ fn unknown_fields_are_accepted_and_named() {
     assert_eq!(unknown, want);
 }
 
+fn rule(fields: &str) -> String {
+    format!(r#"{{"coordinator": "c", "scopes": [{{{fields}}}]}}"#)
+}
+
+fn named(fields: &str) -> String {
+    rule(&format!(
+        r#""name": "a", "key": {{"header": "x"}}, {fields}"#
+    ))
+}
+
+fn with(field: &str) -> String {
+    let scopes = r#"[{"name": "a", "key": {"header": "x"}}]"#;
+    format!(r#"{{"coordinator": "c", "scopes": {scopes}, {field}}}"#)
+}
+
+/// Each configuration is refused with an error that contains the text beside it.
+fn refused(rows: &[(String, &str)]) {
+    for (json, want) in rows {
+        let error = parse(json).unwrap_err();
+        assert!(error.contains(want), "{json}: {error}");
+    }
+}
+
 #[test]
-fn wrong_values_are_refused_by_field_value_and_rule() {
-    let with = |field: &str| {
-        let scopes = r#"[{"name": "a", "key": {"header": "x"}}]"#;
-        format!(r#"{{"coordinator": "c", "scopes": {scopes}, {field}}}"#)
-    };
-    let rule = |fields: &str| format!(r#"{{"coordinator": "c", "scopes": [{{{fields}}}]}}"#);
-    let named = |fields: &str| {
-        rule(&format!(
-            r#""name": "a", "key": {{"header": "x"}}, {fields}"#
-        ))
-    };
-    let header = |header: &str| rule(&format!(r#""name": "a", "key": {{"header": "{header}"}}"#));
-    let name = |name: &str| rule(&format!(r#""name": "{name}", "key": {{"header": "x"}}"#));
+fn wrong_settings_are_refused_by_field_value_and_rule() {
     let long = "n".repeat(121);
-    let rows = [
-        ("".to_owned(), "not JSON"),
-        ("[]".to_owned(), "the configuration is []: an object"),
+    let coordinator = |value: &str| format!(r#"{{"coordinator": {value}}}"#);
+    let scopes = |value: &str| format!(r#"{{"coordinator": "c", "scopes": {value}}}"#);
+    refused(&[
+        (String::new(), "not JSON"),
+        (
+            "[]".to_owned(),
+            "the configuration is []: must be an object",
+        ),
         ("{}".to_owned(), "coordinator is required"),
         (
-            r#"{"coordinator": ""}"#.to_owned(),
+            coordinator(r#""""#),
             r#"coordinator is "": must be the name"#,
         ),
-        (format!(r#"{{"coordinator": "{long}"}}"#), "1 to 120 bytes"),
+        (coordinator(&format!("{long:?}")), "1 to 120 bytes"),
+        (coordinator("7"), "coordinator is 7: must be a string"),
+        (coordinator(r#""c""#), "scopes is required"),
+        (scopes("[]"), "scopes is []: must be a list of 1"),
+        (scopes("{}"), "scopes is {}: must be a list"),
+        (scopes("[3]"), "scopes[0] is 3: must be an object"),
         (
-            r#"{"coordinator": 7}"#.to_owned(),
-            "coordinator is 7: must be a string",
-        ),
-        (r#"{"coordinator": "c"}"#.to_owned(), "scopes is required"),
-        (
-            r#"{"coordinator": "c", "scopes": []}"#.to_owned(),
-            "scopes is []: must be a list of 1",
-        ),
-        (
-            r#"{"coordinator": "c", "scopes": {}}"#.to_owned(),
-            "scopes is {}: must be a list",
+            with(r#""no_lease": "open""#),
+            r#"no_lease is "open": must be "safe""#,
         ),
         (
-            r#"{"coordinator": "c", "scopes": [3]}"#.to_owned(),
-            "scopes[0] is 3: an object",
+            with(r#""cold_start_wait_ms": -1"#),
+            "cold_start_wait_ms is -1: must be a whole number",
         ),
+        (with(r#""cold_start_wait_ms": 10001"#), "from 0 to 10000"),
+        (
+            with(r#""max_scopes": 0"#),
+            "max_scopes is 0: must be a whole number from 1 to 1000000",
+        ),
+        (with(r#""max_scopes": 1.5"#), "max_scopes is 1.5"),
+        (with(r#""max_held": 100001"#), "max_held is 100001"),
+        (
+            with(r#""tick_ms": 0"#),
+            "tick_ms is 0: must be a whole number from 5 to 1000",
+        ),
+        (with(r#""call_timeout_ms": 1"#), "call_timeout_ms is 1"),
+        (
+            with(r#""host_failure": true"#),
+            "host_failure is true: must be a string",
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_rules_are_refused_by_field_value_and_rule() {
+    let header = |header: &str| rule(&format!(r#""name": "a", "key": {{"header": "{header}"}}"#));
+    let name = |name: &str| rule(&format!(r#""name": "{name}", "key": {{"header": "x"}}"#));
+    refused(&[
         (rule(r#""name": "a""#), "scopes[0].key is required"),
         (
             rule(r#""name": "a", "key": "x""#),
-            r#"scopes[0].key is "x": an object"#,
+            r#"scopes[0].key is "x": must be an object"#,
         ),
         (
             rule(r#""name": "a", "key": {"claim": "x"}"#),
@@ -153,7 +189,7 @@ fn wrong_values_are_refused_by_field_value_and_rule() {
         ),
         (
             named(r#""safe_capacity": -1"#),
-            "scopes[0].safe_capacity is -1: must be -1 is negative",
+            "scopes[0].safe_capacity is -1: -1 is negative",
         ),
         (
             named(r#""safe_capacity": "10""#),
@@ -163,34 +199,7 @@ fn wrong_values_are_refused_by_field_value_and_rule() {
             named(r#""safe_capacity": 1e13"#),
             "more than the largest capacity",
         ),
-        (
-            with(r#""no_lease": "open""#),
-            r#"no_lease is "open": must be "safe""#,
-        ),
-        (
-            with(r#""cold_start_wait_ms": -1"#),
-            "cold_start_wait_ms is -1: must be a whole number",
-        ),
-        (with(r#""cold_start_wait_ms": 10001"#), "from 0 to 10000"),
-        (
-            with(r#""max_scopes": 0"#),
-            "max_scopes is 0: must be a whole number from 1 to 1000000",
-        ),
-        (with(r#""max_scopes": 1.5"#), "max_scopes is 1.5"),
-        (
-            with(r#""tick_ms": 0"#),
-            "tick_ms is 0: must be a whole number from 5 to 1000",
-        ),
-        (with(r#""call_timeout_ms": 1"#), "call_timeout_ms is 1"),
-        (
-            with(r#""host_failure": true"#),
-            "host_failure is true: must be a string",
-        ),
-    ];
-    for (json, want) in rows {
-        let error = parse(&json).unwrap_err();
-        assert!(error.contains(want), "{json}: {error}");
-    }
+    ]);
 }
 
 #[test]

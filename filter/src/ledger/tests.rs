@@ -1,1 +1,240 @@
+use std::collections::BTreeSet;
+use std::rc::Rc;
 
+use super::*;
+use crate::fake::{self, Fake};
+use tollgate_core::units::Tokens;
+
+const FRESH: Process = Process {
+    random: 0x1234_5678_9abc_def0_1122_3344,
+    slots: 100,
+};
+
+struct Setup {
+    process: Rc<fake::Process>,
+    host: Fake,
+    ledger: Ledger,
+    policy: Policy,
+}
+
+fn setup(slots: u32) -> Setup {
+    let process = fake::Process::new();
+    let host = Fake::new(&process);
+    let ledger = Ledger::open(&host, "c", "node", Process { slots, ..FRESH }).unwrap();
+    Setup {
+        process,
+        host,
+        ledger,
+        policy: Policy::default(),
+    }
+}
+
+impl Setup {
+    fn locate(&self, scope: &str) -> Result<u32, LedgerError> {
+        self.ledger
+            .locate(&self.host, self.host.now(), scope, &self.policy)
+    }
+
+    /// Uses the scope's slot, so that nobody can take it over.
+    fn locate_and_wake(&self, scope: &str) -> Result<u32, LedgerError> {
+        let slot = self.locate(scope)?;
+        let now = self.host.now();
+        self.ledger.update(&self.host, slot, scope, |holder| {
+            holder.count(now, 1);
+            holder.draw(now, &self.policy, Tokens::ONE, 1);
+        })?;
+        Ok(slot)
+    }
+}
+
+#[test]
+fn all_workers_open_the_ledger_that_the_first_one_made() {
+    let setup = setup(100);
+    let other = Process {
+        random: 99,
+        slots: 7,
+    };
+    let second = Ledger::open(&Fake::new(&setup.process), "c", "node", other).unwrap();
+    assert_eq!(second.slots(), 100);
+    assert_eq!(second.client(), setup.ledger.client());
+    assert_eq!(
+        second.client().as_str(),
+        "node/00000000123456789abcdef011223344"
+    );
+    let elsewhere = Ledger::open(&Fake::new(&setup.process), "d", "node", other).unwrap();
+    assert_eq!(elsewhere.slots(), 7);
+}
+
+#[test]
+fn of_two_workers_that_open_at_once_the_second_follows_the_first() {
+    let process = fake::Process::new();
+    let first = Process {
+        random: 1,
+        slots: 5,
+    };
+    *process.intruder.borrow_mut() = Some(Box::new(move |process| {
+        process.set("tollgate.c.process", &first.encode(), ABSENT);
+    }));
+    let ledger = Ledger::open(&Fake::new(&process), "c", "n", FRESH).unwrap();
+    assert_eq!(ledger.slots(), 5);
+}
+
+#[test]
+fn a_strange_node_id_still_makes_a_client_id() {
+    for node in ["", "a\nb", &"\u{fc}".repeat(300)] {
+        let id = client_id(node, 1).unwrap();
+        assert!(
+            id.as_str().ends_with("/00000000000000000000000000000001"),
+            "{id:?}"
+        );
+    }
+}
+
+#[test]
+fn a_scope_keeps_its_slot_and_scopes_do_not_share() {
+    let setup = setup(1000);
+    let names: Vec<String> = (0..500).map(|n| format!("tenant/{n}")).collect();
+    let slots: Vec<u32> = names
+        .iter()
+        .map(|name| setup.locate_and_wake(name).unwrap())
+        .collect();
+    let again: Vec<u32> = names
+        .iter()
+        .map(|name| setup.locate(name).unwrap())
+        .collect();
+    assert_eq!(slots, again);
+    assert_eq!(slots.iter().collect::<BTreeSet<_>>().len(), 500);
+    assert!(slots.iter().all(|slot| *slot < 1000));
+}
+
+#[test]
+fn every_slot_of_a_small_table_is_used_and_then_it_is_full() {
+    for slots in [1, 2, 31, 32] {
+        let setup = setup(slots);
+        for n in 0..slots {
+            setup.locate_and_wake(&format!("tenant/{n}")).unwrap();
+        }
+        assert_eq!(setup.locate("tenant/one-more"), Err(LedgerError::Full));
+        let now = setup.host.now();
+        let overflow = "tenant/~overflow";
+        let shared = setup
+            .ledger
+            .locate_overflow(&setup.host, now, overflow, &setup.policy);
+        assert!((slots..slots + OVERFLOW_SLOTS).contains(&shared.unwrap()));
+    }
+}
+
+#[test]
+fn a_large_table_fills_to_nine_tenths_with_few_left_out() {
+    let setup = setup(2000);
+    let full = (0..1800)
+        .filter(|n| setup.locate_and_wake(&format!("tenant/{n}")) == Err(LedgerError::Full))
+        .count();
+    assert!(full <= 20, "{full}");
+    // However many names there are, records are not: the slots, and the process's own.
+    for n in 0..20_000 {
+        let _ = setup.locate_and_wake(&format!("stranger/{n}"));
+    }
+    assert!(
+        setup.process.keys().len() <= 2001,
+        "{}",
+        setup.process.keys().len()
+    );
+}
+
+#[test]
+fn an_idle_slot_is_taken_over_and_its_old_scope_finds_out() {
+    let setup = setup(1);
+    let slot = setup.locate("tenant/old").unwrap();
+    assert_eq!(setup.locate("tenant/new"), Ok(slot));
+    let old = setup.ledger.update(&setup.host, slot, "tenant/old", |_| ());
+    assert_eq!(old, Err(LedgerError::Gone));
+}
+
+#[test]
+fn a_change_that_another_worker_overtakes_is_made_on_what_that_one_wrote() {
+    let setup = setup(10);
+    let slot = setup.locate_and_wake("tenant/a").unwrap();
+    let now = setup.host.now();
+    let key = format!("tollgate.c.slot.{slot}");
+    *setup.process.intruder.borrow_mut() = Some(Box::new(move |process| {
+        let bytes = process.get(&key).unwrap();
+        let (scope, mut holder) = record::decode_slot(&bytes).unwrap();
+        holder.count(now, 7);
+        process.set(&key, &record::encode_slot(scope, &holder), 0);
+    }));
+    let mut runs = 0;
+    let wants = setup
+        .ledger
+        .update(&setup.host, slot, "tenant/a", |holder| {
+            runs += 1;
+            holder.count(now, 3);
+            holder.wants()
+        });
+    // One attempt from waking, seven from the other, three from this one; ten windows a second.
+    assert_eq!(wants.unwrap().as_micros(), 110_000_000);
+    assert_eq!(runs, 2);
+}
+
+#[test]
+fn a_worker_that_is_always_overtaken_gives_up() {
+    let setup = setup(10);
+    let slot = setup.locate("tenant/a").unwrap();
+    let key = format!("tollgate.c.slot.{slot}");
+    let outcome = setup
+        .ledger
+        .update(&setup.host, slot, "tenant/a", |holder| {
+            let bytes = setup.process.get(&key).unwrap();
+            setup.process.set(&key, &bytes, 0);
+            holder.count(setup.host.now(), 1);
+        });
+    assert_eq!(outcome, Err(LedgerError::Contention("slot")));
+}
+
+#[test]
+fn a_second_slot_of_a_scope_is_given_up() {
+    let setup = setup(100);
+    let slot = setup.locate("tenant/a").unwrap();
+    // Somebody else's slot, which the scope tries first, had become free and was claimed for it.
+    let window: Vec<u32> = setup.ledger.window("tenant/a", 0, 100).collect();
+    assert_eq!(window[0], slot);
+    let second = window[3];
+    let record = record::encode_slot("tenant/a", &Holder::new(setup.host.now(), &setup.policy));
+    setup
+        .process
+        .set(&format!("tollgate.c.slot.{second}"), &record, 0);
+    assert_eq!(
+        setup
+            .ledger
+            .confirm(&setup.host, "tenant/a", second, 0, 100),
+        Ok(slot)
+    );
+    assert_eq!(setup.ledger.look(&setup.host, second), Ok(None));
+    // What was given up can be claimed again.
+    for n in 0..60 {
+        setup.locate_and_wake(&format!("tenant/{n}")).unwrap();
+    }
+}
+
+#[test]
+fn a_record_of_another_version_counts_as_empty() {
+    let setup = setup(1);
+    setup.process.set("tollgate.c.slot.0", &[99, 1, 2, 3], 0);
+    assert_eq!(setup.locate_and_wake("tenant/a"), Ok(0));
+    setup.ledger.vacate(&setup.host, 0, "tenant/b").unwrap();
+    assert!(setup.ledger.look(&setup.host, 0).unwrap().is_some());
+    setup.ledger.vacate(&setup.host, 0, "tenant/a").unwrap();
+    assert_eq!(setup.ledger.look(&setup.host, 0), Ok(None));
+    assert_eq!(setup.locate_and_wake("tenant/b"), Ok(0));
+}
+
+#[test]
+fn a_host_that_fails_is_reported() {
+    let setup = setup(10);
+    setup.host.shared_data_fails.set(true);
+    let error = HostError {
+        call: "get_shared_data",
+        status: 10,
+    };
+    assert_eq!(setup.locate("tenant/a"), Err(LedgerError::Host(error)));
+}

@@ -108,6 +108,10 @@ impl<H: Host> Worker<H> {
             Draw::Slab(tokens) => {
                 entry.cold_until = None;
                 entry.slab.add(tokens);
+                // A held request's entry has left the queue; its slab must go back one day.
+                if !core::mem::replace(&mut entry.queued, true) {
+                    self.queue.push_back((target, self.rounds));
+                }
                 // Cold, but not to be held: its first request is still to be sent at once.
                 if drawn.due_changed && !may_hold {
                     self.waiting.ask_soon(target, slot, now);

@@ -14,7 +14,7 @@ use tollgate_core::units::Instant;
 use super::calls::Asked;
 use super::{Target, Targets, Verdict, Worker, entry};
 use crate::host::{Host, HostError};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, is_grpc};
 
 /// The tick while a first request waits to be sent.
 const TICK_TO_ASK: Duration = Duration::from_millis(1);
@@ -238,12 +238,4 @@ impl<H: Host> Worker<H> {
         }
         entry.cold_until.is_some()
     }
-}
-
-// === free functions ===
-
-/// Whether the request at hand wants a gRPC status rather than an HTTP one.
-pub(crate) fn is_grpc<H: Host>(host: &H) -> Result<bool, HostError> {
-    let kind = host.request_header("content-type")?;
-    Ok(kind.is_some_and(|kind| kind.starts_with(b"application/grpc")))
 }

@@ -132,7 +132,7 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    fn holds_pen(&mut self, now: Instant) -> Result<bool, LedgerError> {
+    fn holds_pen(&self, now: Instant) -> Result<bool, LedgerError> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
         let me = self.id;
         let held = ledger.update_record(&self.host, "pen", |bytes| {

@@ -1,0 +1,323 @@
+//! A host for tests: shared data with the real one's rules, a clock that tests move, and a record
+//! of what was asked of it.
+
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use prost::Message;
+use tollgate_core::units::Instant;
+use tollgate_proto::v1;
+
+use crate::host::{Cas, GrpcStatus, Host, HostError, Kind, Level, Metric, Written};
+
+/// Something that happens at an awkward moment.
+pub(crate) type Intruder = Box<dyn FnOnce(&Process)>;
+
+/// What the workers of a process share, and what happened to their streams.
+#[derive(Default)]
+pub(crate) struct Process {
+    pub(crate) now: Cell<u64>,
+    records: RefCell<BTreeMap<String, (Vec<u8>, Cas)>>,
+    next_cas: Cell<Cas>,
+    metrics: RefCell<BTreeMap<String, i64>>,
+    names: RefCell<Vec<String>>,
+    pub(crate) logs: RefCell<Vec<(Level, String)>>,
+    /// Calls that nobody has answered, by token.
+    pub(crate) calls: RefCell<BTreeMap<u32, Call>>,
+    next_token: Cell<u32>,
+    pub(crate) calls_fail: Cell<bool>,
+    /// Run before the next write to shared data, as another worker would.
+    pub(crate) intruder: RefCell<Option<Intruder>>,
+    pub(crate) writes: Cell<u64>,
+}
+
+/// A call to the coordinator.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) method: String,
+    pub(crate) message: Vec<u8>,
+}
+
+/// An answer to a stream: its context, the status and the headers.
+pub(crate) type Reply = (u32, u32, BTreeMap<String, String>);
+
+/// The host of one worker.
+#[derive(Clone)]
+pub(crate) struct Fake {
+    pub(crate) process: Rc<Process>,
+    headers: Rc<RefCell<BTreeMap<String, Vec<u8>>>>,
+    selected: Rc<Cell<u32>>,
+    /// Streams that went on, and streams that were answered with which status and headers.
+    pub(crate) resumed: Rc<RefCell<Vec<u32>>>,
+    pub(crate) replies: Rc<RefCell<Vec<Reply>>>,
+    pub(crate) shared_data_fails: Rc<Cell<bool>>,
+    pub(crate) gone: Rc<RefCell<Vec<u32>>>,
+}
+
+// === impl Process ===
+
+impl Process {
+    /// A process whose clock stands at one hour.
+    pub(crate) fn new() -> Rc<Self> {
+        let process = Self::default();
+        process.now.set(3_600_000_000_000);
+        process.next_cas.set(1);
+        Rc::new(process)
+    }
+
+    pub(crate) fn advance(&self, duration: Duration) {
+        self.now.set(self.now.get() + duration.as_nanos() as u64);
+    }
+
+    pub(crate) fn set(&self, key: &str, value: &[u8], cas: Cas) -> Written {
+        let mut records = self.records.borrow_mut();
+        if let Some((_, current)) = records.get(key)
+            && cas != 0
+            && cas != *current
+        {
+            return Written::Lost;
+        }
+        let next = self.next_cas.get();
+        self.next_cas.set(next + 1);
+        self.writes.set(self.writes.get() + 1);
+        records.insert(key.to_owned(), (value.to_vec(), next));
+        Written::Stored
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Vec<u8>> {
+        self.records
+            .borrow()
+            .get(key)
+            .map(|(value, _)| value.clone())
+    }
+
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.records.borrow().keys().cloned().collect()
+    }
+
+    pub(crate) fn metric(&self, name: &str) -> i64 {
+        self.metrics
+            .borrow()
+            .get(&format!("tollgate.{name}"))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// The oldest call that is not answered.
+    pub(crate) fn take_call(&self) -> Option<(u32, Call)> {
+        self.calls.borrow_mut().pop_first()
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    pub(crate) fn refresh(&self) -> v1::RefreshRequest {
+        assert_eq!(self.method, "Refresh");
+        v1::RefreshRequest::decode(&self.message[..]).unwrap()
+    }
+
+    pub(crate) fn release(&self) -> v1::ReleaseRequest {
+        assert_eq!(self.method, "Release");
+        v1::ReleaseRequest::decode(&self.message[..]).unwrap()
+    }
+
+    /// An answer that lends `capacity` of each scope asked for, for ten seconds.
+    pub(crate) fn lend(&self, capacity: f64) -> Vec<u8> {
+        let unit = |asked: &v1::UnitRequest| v1::UnitResponse {
+            unit: asked.unit,
+            sequence: asked.sequence,
+            lease: Some(v1::Lease {
+                capacity,
+                duration_ms: 10_000,
+                burst: capacity,
+                unlimited: false,
+            }),
+            refresh_interval_ms: 1000,
+            safe_capacity: None,
+            capacity,
+            unlimited: false,
+        };
+        let scope = |asked: &v1::ScopeRequest| v1::ScopeResponse {
+            scope: asked.scope.clone(),
+            canonical_scope: asked.scope.clone(),
+            units: asked.units.iter().map(unit).collect(),
+            error: None,
+        };
+        let response = v1::RefreshResponse {
+            epoch: 1,
+            scopes: self.refresh().scopes.iter().map(scope).collect(),
+        };
+        response.encode_to_vec()
+    }
+}
+
+// === impl Fake ===
+
+impl Fake {
+    pub(crate) fn new(process: &Rc<Process>) -> Self {
+        Self {
+            process: Rc::clone(process),
+            headers: Rc::default(),
+            selected: Rc::default(),
+            resumed: Rc::default(),
+            replies: Rc::default(),
+            shared_data_fails: Rc::default(),
+            gone: Rc::default(),
+        }
+    }
+
+    /// The headers of the request at hand.
+    pub(crate) fn set_headers(&self, headers: &[(&str, &str)]) {
+        let pairs = headers
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).into()));
+        *self.headers.borrow_mut() = pairs.collect();
+    }
+
+    fn shared_data(&self, call: &'static str) -> Result<(), HostError> {
+        match self.shared_data_fails.get() {
+            true => Err(HostError { call, status: 10 }),
+            false => Ok(()),
+        }
+    }
+
+    fn replied(&self, status: u32, headers: Vec<(&str, &str)>) {
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let headers = headers.into_iter().map(owned).collect();
+        let stream = self.selected.get();
+        let mut replies = self.replies.borrow_mut();
+        let twice = stream != 0 && replies.iter().any(|(other, ..)| *other == stream);
+        assert!(
+            !twice,
+            "stream {stream} was answered twice, which traps in Envoy"
+        );
+        replies.push((stream, status, headers));
+    }
+}
+
+impl Host for Fake {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.process.now.get())
+    }
+
+    fn log(&self, level: Level, message: &str) {
+        self.process
+            .logs
+            .borrow_mut()
+            .push((level, message.to_owned()));
+    }
+
+    fn request_header(&self, name: &str) -> Result<Option<Vec<u8>>, HostError> {
+        Ok(self.headers.borrow().get(name).cloned())
+    }
+
+    fn property(&self, _: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
+        Ok(None)
+    }
+
+    fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {
+        self.shared_data("get_shared_data")?;
+        let records = self.process.records.borrow();
+        // The SDK cannot tell an empty value from none.
+        Ok(records
+            .get(key)
+            .filter(|(value, _)| !value.is_empty())
+            .cloned())
+    }
+
+    fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError> {
+        self.shared_data("set_shared_data")?;
+        let intruder = self.process.intruder.borrow_mut().take();
+        if let Some(intruder) = intruder {
+            intruder(&self.process);
+        }
+        Ok(self.process.set(key, value, cas))
+    }
+
+    fn call(
+        &self,
+        cluster: &str,
+        method: &str,
+        message: &[u8],
+        _: Duration,
+    ) -> Result<u32, HostError> {
+        assert!(
+            cluster.starts_with('\x0a'),
+            "{cluster:?} is not a serialized GrpcService"
+        );
+        if self.process.calls_fail.get() {
+            return Err(HostError {
+                call: "grpc_call",
+                status: 10,
+            });
+        }
+        let token = self.process.next_token.get() + 1;
+        self.process.next_token.set(token);
+        let call = Call {
+            method: method.to_owned(),
+            message: message.to_vec(),
+        };
+        self.process.calls.borrow_mut().insert(token, call);
+        Ok(token)
+    }
+
+    fn set_tick_period(&self, _: Duration) -> Result<(), HostError> {
+        Ok(())
+    }
+
+    fn define(&self, _: Kind, name: &str) -> Result<Metric, HostError> {
+        let mut names = self.process.names.borrow_mut();
+        names.push(name.to_owned());
+        Ok(Metric(names.len() as u32 - 1))
+    }
+
+    fn increment(&self, metric: Metric, by: i64) -> Result<(), HostError> {
+        let name = self.process.names.borrow()[metric.0 as usize].clone();
+        *self.process.metrics.borrow_mut().entry(name).or_default() += by;
+        Ok(())
+    }
+
+    fn record(&self, metric: Metric, value: u64) -> Result<(), HostError> {
+        let name = self.process.names.borrow()[metric.0 as usize].clone();
+        self.process.metrics.borrow_mut().insert(name, value as i64);
+        Ok(())
+    }
+
+    fn select(&self, context: u32) -> Result<(), HostError> {
+        if self.gone.borrow().contains(&context) {
+            return Err(HostError {
+                call: "set_effective_context",
+                status: 2,
+            });
+        }
+        self.selected.set(context);
+        Ok(())
+    }
+
+    fn resume_request(&self) -> Result<(), HostError> {
+        self.resumed.borrow_mut().push(self.selected.get());
+        Ok(())
+    }
+
+    fn reply(&self, status: u32, headers: Vec<(&str, &str)>, _: &[u8]) -> Result<(), HostError> {
+        self.replied(status, headers);
+        Ok(())
+    }
+
+    fn reply_grpc(
+        &self,
+        status: GrpcStatus,
+        _: &str,
+        headers: Vec<(&str, &str)>,
+    ) -> Result<(), HostError> {
+        let status = match status {
+            GrpcStatus::InvalidArgument => 3,
+            GrpcStatus::ResourceExhausted => 8,
+        };
+        self.replied(status, headers);
+        Ok(())
+    }
+}
