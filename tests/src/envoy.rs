@@ -119,7 +119,11 @@ impl Envoy {
             .arg(&admin_file)
             .args(["--concurrency", &spec.workers.to_string()])
             .args(["--drain-time-s", DRAIN_SECONDS])
-            .args(["--disable-hot-restart", "--log-level", "info"]);
+            .args(["--disable-hot-restart", "--log-level", "warning"])
+            .args([
+                "--component-log-level",
+                "wasm:info,config:info,upstream:info",
+            ]);
         let mut process = Process::start(dir, &spec.name, &mut command)?;
         let what = format!("{} to serve", spec.name);
         let (admin, listeners) = wait::until(&what, START_LIMIT, async || {

@@ -6,9 +6,10 @@ mod summary;
 mod view;
 
 use std::io::{self, IsTerminal};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use clap::Parser;
 use tempfile::TempDir;
 use tokio::signal::ctrl_c;
@@ -31,26 +32,42 @@ struct Options {
     seconds: u64,
 }
 
+/// Ends with 0, with 130 when it is interrupted, as shells expect, and with 1 when anything failed;
+/// whichever it is, all that was started has ended before.
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> ExitCode {
     let options = Options::parse();
-    let dir = TempDir::with_prefix("tollgate-demo-")?;
     let shown = tokio::select! {
-        shown = show(&dir, Duration::from_secs(options.seconds)) => shown,
-        _ = ctrl_c() => bail!("interrupted; everything that was started has been stopped"),
+        shown = show(Duration::from_secs(options.seconds)) => shown,
+        _ = ctrl_c() => {
+            eprintln!("Interrupted: everything that was started is stopped.");
+            return ExitCode::from(130);
+        }
     };
-    if shown.is_err() {
-        eprintln!("{}", log_tails(dir.path()));
+    match shown {
+        Err(error) if !is_closed_pipe(&error) => {
+            eprintln!("The demo failed: {error:#}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
     }
-    shown
+}
+
+/// Whether only the reader of our output has gone, as after `| head`.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Runs the load and shows it as it goes; ends with the summary.
-async fn show(dir: &TempDir, length: Duration) -> Result<()> {
+async fn show(length: Duration) -> Result<()> {
+    let dir = TempDir::with_prefix("tollgate-demo-")?;
     let live = io::stdout().is_terminal();
     let mut view = View::new(io::stdout(), live);
     view.line("Starting a coordinator, two Envoys (east, west) and an upstream ...")?;
-    let stage = Stage::start(dir.path(), length).await?;
+    let started = Stage::start(dir.path(), length).await;
+    let stage = started.with_context(|| log_tails(dir.path()))?;
     let mut summary = Summary::new(stage.tenants());
     let every = if live { REDRAW } else { REPRINT };
     let mut next = every;

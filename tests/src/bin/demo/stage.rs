@@ -68,6 +68,8 @@ pub(crate) struct Stage {
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
     pub(crate) at: Duration,
+    /// What has happened, in words.
+    pub(crate) news: &'static str,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -149,7 +151,11 @@ impl Stage {
                 leases: ENVOYS.iter().map(has).collect(),
             });
         }
-        Ok(Scene { at, rows })
+        let news = match at < self.move_at {
+            true => "",
+            false => "; coda has moved from east to west",
+        };
+        Ok(Scene { at, news, rows })
     }
 
     /// Ends the load; gives each tenant's record.

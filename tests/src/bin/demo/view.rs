@@ -52,7 +52,11 @@ fn table(scene: &Scene) -> Vec<String> {
     let [east, west] = ENVOYS;
     let mut lines = vec![
         String::new(),
-        format!("{:>5.1} s, requests per second", scene.at.as_secs_f64()),
+        format!(
+            "{:>5.1} s, requests per second{}",
+            scene.at.as_secs_f64(),
+            scene.news
+        ),
         format!(
             "{:<7} {:>8} {:>8} {:>8} {:>8} {:>10} {:>10} {:>18}",
             "tenant",
@@ -104,6 +108,7 @@ mod tests {
         for seconds in [1, 2] {
             view.show(&Scene {
                 at: Duration::from_secs(seconds),
+                news: "",
                 rows: Vec::new(),
             })
             .unwrap();
