@@ -2,8 +2,8 @@
 //!
 //! Records in shared data carry instants that other VMs read, so an instant must mean the same
 //! everywhere. The host's clock does, but `std` hides its number: an [`std::time::Instant`] can
-//! only be compared with another. So the clock's zero is found once per VM, as the longest duration
-//! that can be taken from now.
+//! only be compared with another. So the clock's zero is found once per VM, by taking as much from
+//! an instant as it allows.
 
 use core::time::Duration;
 use std::time::Instant as StdInstant;
@@ -25,18 +25,16 @@ fn read() -> StdInstant {
     StdInstant::now()
 }
 
-/// The earliest instant that the platform can represent, up to 2^63 ns before `now`.
-///
-/// On WASI that is the host's zero: its instants are unsigned. Elsewhere it is an arbitrary point,
-/// good enough for a test of this process alone.
+/// The host's zero, found from any instant: the earliest one that the platform can represent, or
+/// what lies 2^63 seconds after that where seconds are signed.
 fn zero(now: StdInstant) -> StdInstant {
-    let mut zero = now;
-    for bit in (0..63).rev() {
-        if let Some(earlier) = zero.checked_sub(Duration::from_nanos(1 << bit)) {
-            zero = earlier;
-        }
-    }
-    zero
+    let seconds = (0..64).rev().map(|bit| Duration::from_secs(1 << bit));
+    let nanos = (0..30).rev().map(|bit| Duration::from_nanos(1 << bit));
+    let earliest = seconds.chain(nanos).fold(now, |earliest, step| {
+        earliest.checked_sub(step).unwrap_or(earliest)
+    });
+    let signed = earliest.checked_add(Duration::from_secs(1 << 63));
+    signed.filter(|zero| *zero <= now).unwrap_or(earliest)
 }
 
 #[cfg(test)]
@@ -48,8 +46,16 @@ mod tests {
         let first = now();
         assert!(now() >= first);
         assert!(first > Instant::ZERO);
-        if cfg!(target_os = "wasi") {
-            assert_eq!(ZERO.with(|z| z.checked_sub(Duration::from_nanos(1))), None);
-        }
+    }
+
+    #[test]
+    fn whoever_looks_finds_the_same_zero() {
+        let (early, late) = (
+            read(),
+            read().checked_add(Duration::from_nanos(1_234_567_890)),
+        );
+        assert_eq!(zero(early), zero(late.unwrap()));
+        // A host's clock counts from its boot, not from the beginning of what can be counted.
+        assert!(now() < Instant::from_nanos(u64::MAX / 4));
     }
 }
