@@ -16,16 +16,23 @@ use super::{Target, Targets, Verdict, Worker, entry};
 use crate::host::{Host, HostError};
 use crate::refusal::{Refusal, is_grpc};
 
-/// The tick while a first request waits to be sent.
-const TICK_TO_ASK: Duration = Duration::from_millis(1);
+/// The tick while a first request waits to be sent, or streams wait to be released.
+const TICK_AT_ONCE: Duration = Duration::from_millis(1);
 /// The tick while requests are held.
-const TICK_TO_RELEASE: Duration = Duration::from_millis(5);
+const TICK_WHILE_HELD: Duration = Duration::from_millis(5);
+
+/// Streams that go on or are answered in one callback. Envoy carries these out when the callback
+/// has returned, each from within the one before: the end of a stream enters the VM again, and
+/// leaving the VM carries out what is left. Some 300 of them overflow the stack, and the VM is lost.
+const RELEASES_MAX: usize = 32;
 
 /// What waits in one worker.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     held: VecDeque<Held>,
     cold: Vec<Cold>,
+    /// There were more streams to release than one callback may.
+    backlog: bool,
 }
 
 /// A request that is held.
@@ -78,9 +85,9 @@ impl<H: Host> Worker<H> {
         if self.waiting.cold.is_empty() && self.waiting.held.is_empty() {
             return self.config.tick;
         }
-        match self.waiting.cold.iter().any(|cold| !cold.asked) {
-            true => TICK_TO_ASK,
-            false => TICK_TO_RELEASE.min(self.config.tick),
+        match self.waiting.backlog || self.waiting.cold.iter().any(|cold| !cold.asked) {
+            true => TICK_AT_ONCE,
+            false => TICK_WHILE_HELD.min(self.config.tick),
         }
     }
 
@@ -170,12 +177,18 @@ impl<H: Host> Worker<H> {
         self.waiting.cold.retain(|cold| !slots.contains(&cold.slot));
     }
 
-    /// Decides on the held requests that need not wait any more.
+    /// Decides on the held requests that need not wait any more, the oldest first.
     pub(super) fn release_held(&mut self, now: Instant) {
+        let mut released: usize = 0;
         for _ in 0..self.waiting.held.len() {
             let Some(held) = self.waiting.held.pop_front() else {
                 return;
             };
+            // The rest keeps its order.
+            if released >= RELEASES_MAX {
+                self.waiting.held.push_back(held);
+                continue;
+            }
             if now < held.deadline && self.must_wait(&held.targets, now) {
                 self.waiting.held.push_back(held);
                 continue;
@@ -186,9 +199,13 @@ impl<H: Host> Worker<H> {
             };
             match verdict {
                 Verdict::Hold => self.waiting.held.push_back(held),
-                verdict => self.carry_out(now, &held, verdict),
+                verdict => {
+                    released = released.saturating_add(1);
+                    self.carry_out(now, &held, verdict);
+                }
             }
         }
+        self.waiting.backlog = released >= RELEASES_MAX;
     }
 
     fn must_wait(&mut self, targets: &Targets, now: Instant) -> bool {

@@ -420,6 +420,26 @@ fn a_held_stream_that_ends_is_forgotten() {
 }
 
 #[test]
+fn many_streams_are_released_in_order_and_in_small_parts() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    for _ in 0..100 {
+        assert_eq!(proxy.of("acme"), Verdict::Hold);
+    }
+    proxy.tick(Duration::from_millis(1));
+    proxy.answer(1_000_000.0);
+    assert_eq!(proxy.host().resumed.borrow().len(), 32);
+    assert_eq!(proxy.worker.tick_period(), Duration::from_millis(1));
+    for _ in 0..3 {
+        proxy.tick(Duration::from_millis(1));
+    }
+    assert_eq!(
+        *proxy.host().resumed.borrow(),
+        (101..=200).collect::<Vec<_>>()
+    );
+    assert_eq!(proxy.worker.tick_period(), TICK);
+}
+
+#[test]
 fn held_grpc_requests_are_refused_in_grpc() {
     let config = one_rule(r#", "no_lease": "pessimistic""#);
     let mut proxy = Proxy::new(&Process::new(), 1, &config);
