@@ -190,3 +190,6 @@ fn requeue(timeouts: &mut BTreeSet<(Instant, ResourceId)>, id: &ResourceId, slot
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(all(test, not(all(target_family = "wasm", target_os = "unknown"))))]
+mod laws;

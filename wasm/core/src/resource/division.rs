@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) sequence: u64,
     granted: Loan,
     granted_at: Instant,
-    /// A larger loan that the client may still be using, for all the books know.
+    /// A larger or longer loan that the client may still be using, for all the books know.
     prior: Option<Loan>,
     /// Where this entry stands in the queue of expiries.
     pub(super) queued_at: Instant,
@@ -124,7 +124,11 @@ impl Division {
             return Ok(self.repeat(now, entry));
         }
         self.acknowledge(entry, ask);
-        if now < entry.granted_at.saturating_add(self.limit.min_refresh) {
+        // While learning, the lease in the books may rest on a request that was sent to the master
+        // before and arrived late; others may have what it claimed. Only what the client says now
+        // may be confirmed, however early it asks.
+        let early = now < entry.granted_at.saturating_add(self.limit.min_refresh);
+        if early && now >= self.learning_until {
             return Ok(self.repeat(now, entry));
         }
         Ok(self.settle(now, entry, ask))
@@ -141,7 +145,7 @@ impl Division {
             expiry,
         };
         entry.granted_at = now;
-        entry.prior = (used.capacity > grant.capacity).then_some(used);
+        entry.prior = used.beyond(entry.granted);
         self.replace_sum(before, entry.has());
         self.answer(now, entry, grant.refresh_interval)
     }
@@ -151,7 +155,12 @@ impl Division {
         let before = entry.has();
         entry.prior = entry.prior.filter(|prior| prior.expiry > now);
         if entry.granted.expiry <= now {
-            entry.granted.capacity = Capacity::ZERO;
+            // After the lease was shortened the larger loan may outlive the smaller one. What is
+            // left must expire later than now, or the queue would look at it for ever.
+            entry.granted = Loan {
+                capacity: Capacity::ZERO,
+                expiry: entry.last_expiry(),
+            };
         }
         self.replace_sum(before, entry.has());
     }
@@ -169,7 +178,7 @@ impl Division {
             .update(&mut entry.share, ask.wants, NonZeroU32::MIN);
         let before = entry.has();
         let used = entry.used(ask.has);
-        entry.prior = (used.capacity > entry.granted.capacity).then_some(used);
+        entry.prior = used.beyond(entry.granted);
         self.replace_sum(before, entry.has());
     }
 
@@ -261,6 +270,17 @@ impl Division {
     fn replace_sum(&mut self, before: Capacity, after: Capacity) {
         let rest = self.sum_has.saturating_sub(before.as_micros().into());
         self.sum_has = rest.saturating_add(after.as_micros().into());
+    }
+}
+
+// === impl Loan ===
+
+impl Loan {
+    /// This loan, if it is larger than `granted` or, as after the lease was shortened, longer.
+    fn beyond(self, granted: Self) -> Option<Self> {
+        let larger = self.capacity > granted.capacity;
+        let longer = self.capacity > Capacity::ZERO && self.expiry > granted.expiry;
+        (larger || longer).then_some(self)
     }
 }
 

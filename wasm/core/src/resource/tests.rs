@@ -255,3 +255,50 @@ fn the_number_of_clients_is_bounded() {
     assert_eq!(error, RefreshError::TooManyClients { max: 3 });
     fleet.refresh("a", 1, 1);
 }
+
+/// After a shorter lease the larger loan expires last, and both must be looked at just once.
+#[test]
+fn a_larger_loan_may_outlive_a_shorter_lease() {
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.limit.headroom = crate::limit::Headroom::NONE;
+    fleet.refresh("a", 0, 1000);
+    let first = fleet.now.saturating_add(fleet.limit.lease);
+    fleet.limit.lease = Duration::from_secs(2);
+    assert_eq!(gets(&fleet.refresh("a", 1000, 100)), 100);
+    let second = fleet.now.saturating_add(fleet.limit.lease);
+
+    fleet.resource.handle_timeout(second);
+    assert_eq!(fleet.sum_has(), 1000, "the answer to a may be lost");
+    fleet.resource.handle_timeout(first);
+    assert_eq!((fleet.sum_has(), fleet.resource.client_count()), (0, 0));
+}
+
+/// The same amount for a shorter time: if that answer is lost, the longer loan is still in use.
+#[test]
+fn a_longer_loan_counts_after_a_shorter_one_of_the_same_amount() {
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.refresh("a", 0, 1000);
+    let first = fleet.now.saturating_add(fleet.limit.lease);
+    fleet.limit.lease = Duration::from_secs(2);
+    assert_eq!(gets(&fleet.refresh("a", 1000, 1000)), 1000);
+    let before = first.saturating_since(Instant::ZERO) - Duration::from_millis(200);
+    fleet.now = Instant::ZERO.saturating_add(before);
+    assert_eq!(gets(&fleet.refresh("b", 0, 1000)), 0);
+    assert_eq!(
+        gets(&fleet.refresh("b", 0, 1000)),
+        1000,
+        "now it has expired"
+    );
+}
+
+/// A request that was sent to the master before arrives late, and claims what has been given back
+/// since; the next one comes too early for a new decision, and must not get that back.
+#[test]
+fn learning_never_returns_what_a_client_no_longer_says_it_has() {
+    let mut fleet = Fleet::new(at(9000));
+    fleet.sequence = 6;
+    assert_eq!(gets(&fleet.refresh("a", 700, 900)), 700);
+    let early = fleet.ask("a", 8, 200, 900).unwrap();
+    assert_eq!(gets(&early), 200);
+    assert_eq!(fleet.sum_has(), 200);
+}

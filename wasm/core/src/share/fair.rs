@@ -16,11 +16,12 @@
 //! order, and one walk finds where it ends.
 //!
 //! **Exactness.** Let the satisfied leave R millionths to the others, whose weights sum to W. A
-//! client of weight w, after clients of weights P in the order, gets ⌊(P+w)·R/W⌋ − ⌊P·R/W⌋. Over
-//! the others, the last of the order, these add up to ⌊(Q+W)·R/W⌋ − ⌊Q·R/W⌋ = R, whatever Q. Each
-//! is within one millionth of w·R/W, and none exceeds its wants: they are a whole number above
-//! w·R/W, thus at least ⌈w·R/W⌉. The order depends on wants, weights and keys only, so the result
-//! does not depend on who came first.
+//! client of weight w, with weights P of others before it in the order, gets
+//! ⌊(P+w)·R/W⌋ − ⌊P·R/W⌋. These add up to R whatever the rounding, each is within one millionth
+//! of w·R/W, and none exceeds its wants: they are a whole number above w·R/W, thus at least
+//! ⌈w·R/W⌉. The order depends on wants, weights and keys only, so the result does not depend on
+//! who came first; and as P leaves out the satisfied, nobody's share moves when one who wants
+//! nothing comes or goes.
 
 use super::tree::{Entry, Tree};
 use crate::units::Capacity;
@@ -61,10 +62,12 @@ pub struct Handle<K> {
     entry: Entry<K>,
 }
 
-/// Where the water stands: what remains for the unsatisfied, and their weights.
+/// Where the water stands: what remains for the unsatisfied, their weights, and the weights of
+/// the satisfied.
 struct Level {
     rest: u64,
     rest_weight: u64,
+    satisfied_weight: u64,
 }
 
 // === impl Handle ===
@@ -144,6 +147,7 @@ impl<K: Copy + Ord> FairShare<K> {
             return wants;
         }
         let before = self.tree.sums_before(&handle.entry).weight;
+        let before = before.saturating_sub(level.satisfied_weight);
         part(level.rest, before, weight, level.rest_weight)
     }
 
@@ -158,7 +162,9 @@ impl<K: Copy + Ord> FairShare<K> {
         if spare.is_unlimited() {
             return Capacity::UNLIMITED;
         }
+        // Those who want nothing are the first in the order.
         let before = self.tree.sums_before(&handle.entry).weight;
+        let before = before.saturating_sub(self.idle_weight);
         let active = self.sum_weights().saturating_sub(self.idle_weight);
         part(spare.as_micros(), before, handle.entry.weight, active)
     }
@@ -221,6 +227,7 @@ impl<K: Copy + Ord> FairShare<K> {
         Level {
             rest: capacity.saturating_sub(u64::try_from(satisfied.wants).unwrap_or(u64::MAX)),
             rest_weight: total.weight.saturating_sub(satisfied.weight),
+            satisfied_weight: satisfied.weight,
         }
     }
 }
@@ -249,7 +256,7 @@ fn part(whole: u64, before: u64, weight: NonZeroU32, weights: u64) -> Capacity {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 #[cfg(all(test, not(all(target_family = "wasm", target_os = "unknown"))))]
 mod laws;

@@ -166,6 +166,32 @@ proptest! {
         }
     }
 
+    /// Otherwise every process that is idle would unsettle the leases of all the others.
+    #[test]
+    fn who_wants_nothing_moves_nobody(
+        (clients, capacity) in with_capacity(60),
+        idle in prop::collection::vec(1..9_u32, 1..40),
+    ) {
+        let mut fair = FairShare::new();
+        let handles: Vec<_> = clients
+            .iter()
+            .enumerate()
+            .map(|(key, &(wants, width))| {
+                fair.insert(key, Capacity::from_micros(wants), weight(width))
+            })
+            .collect();
+        let capacity = Capacity::from_micros(capacity);
+        let gets = |fair: &FairShare<usize>| -> Vec<_> {
+            let parts = |handle| (fair.share(handle, capacity), fair.spare(handle, capacity));
+            handles.iter().map(parts).collect()
+        };
+        let before = gets(&fair);
+        for (key, width) in idle.into_iter().enumerate() {
+            fair.insert(key, Capacity::ZERO, weight(width));
+        }
+        prop_assert_eq!(before, gets(&fair));
+    }
+
     #[test]
     fn more_capacity_takes_from_nobody((clients, capacity) in with_capacity(60), more in 0..1000_u64) {
         let less = in_order(&clients, capacity);

@@ -65,7 +65,7 @@ fn division(clients: &[(u64, u32)]) -> (FairShare<usize>, Vec<Handle<usize>>) {
 }
 
 /// Checks `gets` against everything that the module promises.
-pub(super) fn check(clients: &[(u64, u32)], capacity: u64, gets: &[u64]) {
+pub(crate) fn check(clients: &[(u64, u32)], capacity: u64, gets: &[u64]) {
     let context = || std::format!("{clients:?} capacity {capacity} gets {gets:?}");
     for ((&(wants, _), &got), exact) in clients
         .iter()

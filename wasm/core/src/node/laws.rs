@@ -1,0 +1,117 @@
+//! The laws of the lease protocol, for books and clients that only messages connect.
+//!
+//! Numbers are small on purpose (capacities of some hundred millionths), so that roundings are as
+//! large as they can be. A failure names its seed; the seed is the whole run.
+
+use core::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::limit::Headroom;
+use crate::units::Capacity;
+
+mod fleet;
+
+use fleet::{Faults, Fleet, LEASE_MS_MAX};
+
+fn limit(headroom: Headroom) -> Limit {
+    let mut limit = Limit::new(Capacity::from_micros(1000));
+    limit.lease = Duration::from_millis(LEASE_MS_MAX);
+    limit.learning = limit.lease;
+    limit.refresh = Duration::from_millis(300);
+    limit.min_refresh = Duration::from_millis(50);
+    limit.headroom = headroom;
+    limit
+}
+
+fn headroom() -> impl Strategy<Value = Headroom> {
+    prop::sample::select(&[Headroom::NONE, Headroom::HALF, Headroom::ALL][..])
+}
+
+fn faults() -> impl Strategy<Value = Faults> {
+    let percent = |most| prop_oneof![Just(0), 1..=most];
+    let messages = (percent(60_u64), percent(30), 0..800_u64);
+    let others = (percent(2), percent(2), percent(2));
+    (messages, others).prop_map(|(messages, others)| Faults {
+        lost: messages.0,
+        twice: messages.1,
+        late_ms_max: messages.2,
+        crash: others.0,
+        restart: others.1,
+        new_limit: others.2,
+    })
+}
+
+proptest! {
+    /// Laws 1 and 2, which the fleet checks at every step: whatever is lost, doubled, late, out of
+    /// order, restarted or reconfigured.
+    #[test]
+    fn nothing_that_happens_makes_the_fleet_use_more_than_the_capacity(
+        seed: u64,
+        clients in 1..7_usize,
+        headroom in headroom(),
+        faults in faults(),
+    ) {
+        let mut fleet = Fleet::new(seed, clients, limit(headroom), faults);
+        for step in 0..2000 {
+            if step % 100 == 0 {
+                fleet.change_demand(1500);
+            }
+            fleet.step();
+        }
+    }
+
+    /// Laws 3 and 4: once demand is stable and the network behaves, everybody has its max-min
+    /// share, nothing is left over, and headroom is spread.
+    #[test]
+    fn stable_demand_settles_in_time(
+        seed: u64,
+        clients in 1..30_usize,
+        headroom in headroom(),
+    ) {
+        let limit = limit(headroom);
+        let mut fleet = Fleet::new(seed, clients, limit.clone(), Faults::NONE);
+        for most in [2000, 100, 3000, 60, 1_000_000_000] {
+            fleet.change_demand(most);
+            fleet.run(settled_after(&limit, 2));
+            fleet.check_shares();
+            fleet.run(limit.refresh + ROUND_TRIP);
+            fleet.check_headroom();
+            // And then nobody is kept busy for nothing.
+            fleet.run(limit.refresh + ROUND_TRIP);
+            fleet.check_at_rest();
+        }
+    }
+
+    /// The same after anything has gone wrong: it heals within the time to learn and one lease.
+    #[test]
+    fn troubles_leave_no_trace(
+        seed: u64,
+        clients in 1..7_usize,
+        headroom in headroom(),
+        faults in faults(),
+    ) {
+        let mut fleet = Fleet::new(seed, clients, limit(headroom), faults);
+        for _ in 0..500 {
+            fleet.step();
+        }
+        fleet.faults = Faults::NONE;
+        fleet.change_demand(1500);
+        let limit = limit(headroom);
+        fleet.run(limit.learning + limit.lease + settled_after(&limit, 3));
+        fleet.check_shares();
+        fleet.check_headroom();
+    }
+}
+
+/// The longest way to an answer and back without faults.
+const ROUND_TRIP: Duration = Duration::from_millis(2 * Faults::NONE.late_ms_max);
+
+/// Within one refresh interval everybody has said what it wants, and within another one
+/// everybody has been told what to give back. That takes a short one to be acknowledged, and one
+/// more for those to return who wait for it. Nobody hurries for headroom alone: it takes three.
+fn settled_after(limit: &Limit, intervals: u32) -> Duration {
+    let short = limit.min_refresh + ROUND_TRIP;
+    intervals * (limit.refresh + ROUND_TRIP) + 2 * short
+}
