@@ -17,12 +17,16 @@ pub const TENANT_HEADER: &str = "x-tenant";
 /// # Errors
 /// When the filter has not been built.
 pub fn tollgate(plugin: &Value) -> Result<Value> {
+    tollgate_in("tollgate", plugin)
+}
+
+/// The same with a `vm_id` of its own, to stand beside another in one Envoy.
+///
+/// # Errors
+/// As [`tollgate`].
+pub fn tollgate_in(vm_id: &str, plugin: &Value) -> Result<Value> {
     let file = artifact::filter()?;
-    Ok(wasm(
-        "tollgate",
-        &file.to_string_lossy(),
-        &plugin.to_string(),
-    ))
+    Ok(wasm(vm_id, &file.to_string_lossy(), &plugin.to_string()))
 }
 
 /// The smallest plugin configuration: scopes `tenant/<x-tenant>`, with what the test adds.
