@@ -207,7 +207,7 @@ impl<H: Host> Worker<H> {
         for target in targets.as_slice() {
             self.count_attempt(*target);
         }
-        match self.decide(&targets, true) {
+        match self.decide(&mut targets, true) {
             Ok(Verdict::Hold) => self.hold(context, &targets),
             Ok(verdict) => verdict,
             Err(error) => self.complain(&error),
@@ -261,12 +261,12 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// Charges every bucket or none.
+    /// Charges every bucket or none. Those that have no slot of their own become their rule's
+    /// overflow in `targets`.
     #[inline]
-    fn decide(&mut self, targets: &Targets, may_hold: bool) -> Result<Verdict, LedgerError> {
+    fn decide(&mut self, targets: &mut Targets, may_hold: bool) -> Result<Verdict, LedgerError> {
         let mut held = false;
         let mut denied: Option<Refusal> = None;
-        let mut targets = *targets;
         for target in targets.targets.iter_mut().take(targets.len) {
             let filled = entry(&mut self.tables, *target);
             if filled.is_some_and(|entry| entry.slab.left() >= Tokens::ONE) {

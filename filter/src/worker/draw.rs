@@ -11,7 +11,7 @@ use crate::ledger::LedgerError;
 use crate::scopes::{Denial, Entry};
 
 /// Scopes that have not been used for this long make room for new ones.
-pub(super) const IDLE_AFTER: Duration = Duration::from_secs(60);
+const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// Fruitless searches for a slot that one round of housekeeping allows. Each takes up to 16
 /// look-ups, and a flood of strangers' names must not make every request pay for them.
 const SEARCHES_MAX: u32 = 32;
@@ -216,10 +216,8 @@ impl<H: Host> Worker<H> {
         if remembered < max {
             return true;
         }
-        let before =
-            Instant::from_nanos(now.as_nanos().saturating_sub(IDLE_AFTER.as_nanos() as u64));
         let table = self.tables.get_mut(usize::from(table));
-        table.is_some_and(|table| table.scopes.evict(before) > 0)
+        table.is_some_and(|table| table.scopes.evict(idle_since(now)) > 0)
     }
 
     /// The entry that scopes of a rule share when no slot is left for them.
@@ -251,6 +249,11 @@ impl<H: Host> Worker<H> {
 }
 
 // === free functions ===
+
+/// Scopes that nobody has used since then make room for new ones.
+pub(super) fn idle_since(now: Instant) -> Instant {
+    Instant::from_nanos(now.as_nanos().saturating_sub(IDLE_AFTER.as_nanos() as u64))
+}
 
 fn is_overflow(entry: &Entry) -> bool {
     entry.key() == OVERFLOW.as_bytes()

@@ -181,7 +181,7 @@ impl<H: Host> Worker<H> {
     pub(super) fn release_held(&mut self, now: Instant) {
         let mut released: usize = 0;
         for _ in 0..self.waiting.held.len() {
-            let Some(held) = self.waiting.held.pop_front() else {
+            let Some(mut held) = self.waiting.held.pop_front() else {
                 return;
             };
             // The rest keeps its order.
@@ -193,7 +193,7 @@ impl<H: Host> Worker<H> {
                 self.waiting.held.push_back(held);
                 continue;
             }
-            let verdict = match self.decide(&held.targets, now < held.deadline) {
+            let verdict = match self.decide(&mut held.targets, now < held.deadline) {
                 Ok(verdict) => verdict,
                 Err(error) => self.complain(&error),
             };

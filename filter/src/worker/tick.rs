@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::units::{Instant, Tokens};
 
+use super::draw::idle_since;
 use super::{Target, Worker, entry, scope_id};
 use crate::host::Host;
 use crate::ledger::{Ledger, LedgerError};
@@ -50,8 +51,10 @@ impl<H: Host> Worker<H> {
         self.expire_calls(now);
         self.take_turn(now)?;
         self.stats.flush(&self.host, self.waiting.len())?;
+        let idle_since = idle_since(now);
         for table in &mut self.tables {
             table.stats.flush(&self.host)?;
+            table.scopes.evict(idle_since);
         }
         Ok(())
     }
