@@ -46,9 +46,9 @@ test:
 test-native:
     cargo test --locked --no-fail-fast {{ native }} --exclude tollgate-tests
 
-# The tests of the core and of the protocol in a wasm VM (wasip1)
+# The tests of what runs in Envoy, in a wasm VM (wasip1): core, protocol and filter
 test-wasip1:
-    PROPTEST_DISABLE_FAILURE_PERSISTENCE=true cargo test --locked --no-fail-fast -p tollgate-core -p tollgate-proto --target wasm32-wasip1
+    cargo test --locked --no-fail-fast -p tollgate-core -p tollgate-proto -p tollgate-filter --target wasm32-wasip1
 
 # The core's laws under wasm-bindgen in Node
 test-wasm-bindgen:
@@ -87,7 +87,7 @@ lint-wasm:
 
 [private]
 lint-doc $RUSTDOCFLAGS="-D warnings":
-    cargo doc --locked {{ native }} --no-deps
+    cargo doc --locked {{ native }} --no-deps --document-private-items
 
 # Format, and apply what clippy can mend by itself
 fix:

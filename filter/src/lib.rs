@@ -1,8 +1,8 @@
 //! Tollgate's filter: proxy-wasm in Envoy, one VM per worker thread.
 //!
 //! It translates: Envoy's callbacks into what core decides, and core's decisions into what Envoy
-//! does. What the filter asks of its host goes through [`host`]; what the workers of a process
-//! share is in the [`ledger`]; what a request meets is in [`worker`]. Only `plugin` knows the SDK's
+//! does. What the filter asks of its host goes through `host`; what the workers of a process
+//! share is in the `ledger`; what a request meets is in `worker`. Only `plugin` knows the SDK's
 //! contexts. Everything but that compiles natively, where its tests run against a fake host.
 
 #![forbid(unsafe_code)]
