@@ -182,12 +182,12 @@ impl<H: Host> Worker<H> {
         let found = units.iter().find(|unit| unit.unit == Unit::Requests);
         let unit = found.ok_or_else(|| "the answer lacks requests".to_owned())?;
         let sequence = unit.sequence;
-        let due = self.with_slot(asked.slot, &asked.scope, |holder, policy| {
+        let said = self.with_slot(asked.slot, &asked.scope, |holder, policy| {
             holder.handle_answer(now, policy, sequence, epoch, &unit.answer);
-            holder.due()
+            (holder.due(), holder.state(now))
         });
-        match due {
-            Ok(due) => self.reschedule(asked.slot, due),
+        match said {
+            Ok((due, state)) => self.reschedule(asked.slot, due, state),
             // The slot belongs to another scope meanwhile, which the answer does not concern.
             Err(LedgerError::Gone) => {}
             Err(error) => {
@@ -206,12 +206,12 @@ impl<H: Host> Worker<H> {
         );
         for asked in asked {
             let seed = self.id ^ u64::from(asked.slot);
-            let due = self.with_slot(asked.slot, &asked.scope, |holder, _| {
+            let said = self.with_slot(asked.slot, &asked.scope, |holder, _| {
                 holder.handle_failure(now, asked.ask.sequence, seed);
-                holder.due()
+                (holder.due(), holder.state(now))
             });
-            if let Ok(due) = due {
-                self.reschedule(asked.slot, due);
+            if let Ok((due, state)) = said {
+                self.reschedule(asked.slot, due, state);
             }
         }
         let slots: Vec<u32> = asked.iter().map(|asked| asked.slot).collect();

@@ -144,7 +144,7 @@ impl<H: Host> Worker<H> {
             match asked {
                 Ok(((Todo::Refresh(ask), due), slot)) => {
                     scope.slot = slot;
-                    self.reschedule(slot, due);
+                    self.reschedule(slot, due, State::Cold);
                     asks.extend(self.scope_of(scope.target).map(|scope| Asked {
                         slot,
                         scope,

@@ -124,10 +124,14 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// Says when `slot` is due next: to the own schedule, or to whoever holds the pen.
-    pub(super) fn reschedule(&mut self, slot: u32, due: Option<Instant>) {
+    /// Says when `slot` is due next, and how it stands: to the own schedule, or to whoever holds the
+    /// pen, which looks at the slot again.
+    pub(super) fn reschedule(&mut self, slot: u32, due: Option<Instant>, state: State) {
         match &mut self.schedule {
-            Some(schedule) => schedule.set_due(slot, due),
+            Some(schedule) => {
+                schedule.set_due(slot, due);
+                schedule.set_state(slot, state);
+            }
             None => self.notes.push(slot),
         }
     }
@@ -216,10 +220,12 @@ impl<H: Host> Worker<H> {
             };
             match self.ask_slot(now, slot) {
                 Ok(due) => self.collect(slot, due, &mut asks, &mut releases),
-                Err(LedgerError::Gone) => {}
+                Err(LedgerError::Gone) => self.note_vacant(slot),
                 // What was popped must be looked at again.
                 Err(error) => {
-                    self.reschedule(slot, Some(now));
+                    if let Some(schedule) = &mut self.schedule {
+                        schedule.set_due(slot, Some(now));
+                    }
                     self.complain(&error);
                     break;
                 }
@@ -228,6 +234,12 @@ impl<H: Host> Worker<H> {
         self.refresh(now, asks);
         self.release(&releases);
         Ok(())
+    }
+
+    fn note_vacant(&mut self, slot: u32) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.set_state(slot, State::Idle);
+        }
     }
 
     fn ask_slot(&self, now: Instant, slot: u32) -> Result<Due, LedgerError> {

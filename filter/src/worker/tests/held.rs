@@ -1,0 +1,156 @@
+//! Requests that wait for the first answer.
+
+use super::*;
+
+#[test]
+fn the_first_request_is_held_until_the_answer_and_then_goes_on() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.worker.tick_period(), Duration::from_millis(1));
+    proxy.tick(Duration::from_millis(1));
+    assert_eq!(proxy.worker.tick_period(), Duration::from_millis(5));
+
+    let (token, call) = proxy.host().process.take_call().unwrap();
+    let asked = call.refresh();
+    assert!(asked.client_id.starts_with("node/"), "{}", asked.client_id);
+    assert_eq!(asked.scopes.len(), 1);
+    assert_eq!(asked.scopes[0].scope, "tenant/acme");
+    assert!(asked.scopes[0].units[0].wants > 0.0);
+    proxy.worker.handle_answer(token, &call.lend(100.0));
+    assert_eq!(*proxy.host().resumed.borrow(), [101, 102]);
+    assert_eq!(proxy.worker.tick_period(), TICK);
+    assert_eq!(proxy.of("acme"), Verdict::Pass);
+}
+
+#[test]
+fn scopes_that_turn_up_together_are_asked_for_in_one_call() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    for tenant in ["a", "b", "c"] {
+        assert_eq!(proxy.of(tenant), Verdict::Hold);
+    }
+    proxy.tick(Duration::from_millis(1));
+    assert_eq!(proxy.host().process.calls.borrow().len(), 1);
+    let (_, call) = proxy.host().process.take_call().unwrap();
+    assert_eq!(call.refresh().scopes.len(), 3);
+}
+
+#[test]
+fn without_an_answer_the_held_fall_to_the_safe_capacity() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    for _ in 0..15 {
+        assert_eq!(proxy.of("acme"), Verdict::Hold);
+    }
+    proxy.tick(Duration::from_millis(49));
+    assert!(proxy.host().resumed.borrow().is_empty());
+    proxy.tick(Duration::from_millis(1));
+    // Ten are a second's worth of the default safe capacity.
+    assert_eq!(proxy.host().resumed.borrow().len(), 10);
+    let replies = proxy.host().replies.borrow();
+    assert_eq!(replies.len(), 5);
+    assert!(replies.iter().all(|(_, status, headers)| {
+        *status == 429 && headers["tollgate-reason"] == "tenant/requests"
+    }));
+}
+
+#[test]
+fn a_call_that_fails_at_once_lets_the_held_go_at_once() {
+    let process = Process::new();
+    process.calls_fail.set(true);
+    let mut proxy = Proxy::new(&process, 1, &one_rule(""));
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    proxy.tick(Duration::from_millis(1));
+    assert_eq!(*proxy.host().resumed.borrow(), [101]);
+    proxy.tick(TICK);
+    assert!(process.metric("refresh_errors") >= 1);
+}
+
+#[test]
+fn a_failure_status_lets_the_held_go() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    proxy.tick(Duration::from_millis(1));
+    let (token, _) = proxy.host().process.take_call().unwrap();
+    proxy.worker.handle_failure(token, 14);
+    assert_eq!(*proxy.host().resumed.borrow(), [101]);
+}
+
+#[test]
+fn answers_that_make_no_sense_count_as_failures() {
+    for answer in [&b"\xff\xff\xff"[..], b"", b"\x08\x01"] {
+        let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+        assert_eq!(proxy.of("acme"), Verdict::Hold);
+        proxy.tick(Duration::from_millis(1));
+        let (token, _) = proxy.host().process.take_call().unwrap();
+        proxy.worker.handle_answer(token, answer);
+        assert_eq!(*proxy.host().resumed.borrow(), [101], "{answer:?}");
+        // Unknown tokens are nobody's.
+        proxy.worker.handle_answer(token, answer);
+        proxy.worker.handle_failure(77, 14);
+    }
+}
+
+#[test]
+fn more_than_max_held_are_decided_at_the_safe_capacity_at_once() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_held": 3"#));
+    let verdicts: Vec<Verdict> = (0..20).map(|_| proxy.of("acme")).collect();
+    assert_eq!(verdicts.iter().filter(|v| **v == Verdict::Hold).count(), 3);
+    let passed = verdicts.iter().filter(|v| **v == Verdict::Pass).count();
+    assert!((7..=11).contains(&passed), "{passed}");
+    let mut none = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_held": 0"#));
+    assert_eq!(none.of("acme"), Verdict::Pass);
+    none.tick(Duration::from_millis(1));
+    assert_eq!(none.host().process.calls.borrow().len(), 1);
+}
+
+#[test]
+fn a_held_stream_that_ends_is_forgotten() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    proxy.of("acme");
+    proxy.of("acme");
+    proxy.worker.forget(101);
+    // The host may know of an end before the filter does.
+    proxy.of("acme");
+    proxy.host().gone.borrow_mut().push(103);
+    proxy.tick(Duration::from_millis(1));
+    proxy.answer(100.0);
+    assert_eq!(*proxy.host().resumed.borrow(), [102]);
+}
+
+#[test]
+fn many_streams_are_released_in_order_and_in_small_parts() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    for _ in 0..100 {
+        assert_eq!(proxy.of("acme"), Verdict::Hold);
+    }
+    proxy.tick(Duration::from_millis(1));
+    proxy.answer(1_000_000.0);
+    assert_eq!(proxy.host().resumed.borrow().len(), 32);
+    assert_eq!(proxy.worker.tick_period(), Duration::from_millis(1));
+    for _ in 0..3 {
+        proxy.tick(Duration::from_millis(1));
+    }
+    assert_eq!(
+        *proxy.host().resumed.borrow(),
+        (101..=200).collect::<Vec<_>>()
+    );
+    assert_eq!(proxy.worker.tick_period(), TICK);
+}
+
+#[test]
+fn held_grpc_requests_are_refused_in_grpc() {
+    let config = one_rule(r#", "no_lease": "pessimistic""#);
+    let mut proxy = Proxy::new(&Process::new(), 1, &config);
+    let headers = [("x", "acme"), ("content-type", "application/grpc+proto")];
+    assert_eq!(proxy.request(&headers), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    proxy.tick(Duration::from_millis(60));
+    let statuses: Vec<u32> = proxy
+        .host()
+        .replies
+        .borrow()
+        .iter()
+        .map(|reply| reply.1)
+        .collect();
+    assert_eq!(statuses, [8, 429]);
+}

@@ -1,0 +1,191 @@
+//! What the workers of a process do together, and with the coordinator.
+
+use super::*;
+
+#[test]
+fn two_workers_share_one_lease() {
+    let process = Process::new();
+    let config = one_rule("");
+    let mut first = Proxy::new(&process, 1, &config);
+    let mut second = Proxy::new(&process, 2, &config);
+    first.lease("acme", 100.0);
+    assert_eq!(second.of("acme"), Verdict::Pass);
+    let burst = 2 + first.admitted("acme", 200) + second.admitted("acme", 200);
+    assert!((95..=100).contains(&burst), "{burst}");
+    let mut passed = 0;
+    for _ in 0..1000 {
+        process.advance(Duration::from_millis(1));
+        passed += first.admitted("acme", 2) + second.admitted("acme", 2);
+    }
+    assert!((95..=105).contains(&passed), "{passed}");
+}
+
+#[test]
+fn a_slab_that_is_not_used_goes_back() {
+    let process = Process::new();
+    let config = one_rule("");
+    let mut first = Proxy::new(&process, 1, &config);
+    let mut second = Proxy::new(&process, 2, &config);
+    first.lease("acme", 1000.0);
+    // The first worker keeps most of a slab; ticks bring it back to where the second finds it.
+    let taken = second.admitted("acme", 2000);
+    assert!(taken < 999, "{taken}");
+    for _ in 0..10 {
+        first.worker.handle_tick();
+        process.advance(TICK);
+    }
+    let entry = first.worker.tables[0].scopes.find(b"acme").unwrap();
+    assert_eq!(
+        first.worker.tables[0]
+            .scopes
+            .get(entry)
+            .unwrap()
+            .slab
+            .left(),
+        Tokens::ZERO
+    );
+}
+
+#[test]
+fn demand_that_lives_on_slabs_is_told_to_the_coordinator() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    proxy.lease("acme", 10_000.0);
+    let mut told = 0.0;
+    for _ in 0..100 {
+        proxy.admitted("acme", 20);
+        proxy.tick(TICK);
+        while let Some((token, call)) = proxy.host().process.take_call() {
+            told = call.refresh().scopes[0].units[0].wants;
+            let answer = call.lend(10_000.0);
+            proxy.worker.handle_answer(token, &answer);
+        }
+    }
+    assert!((900.0..=1100.0).contains(&told), "{told}");
+}
+
+#[test]
+fn a_scope_that_nobody_wants_is_released() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    proxy.lease("acme", 100.0);
+    let mut released = None;
+    for _ in 0..1000 {
+        proxy.tick(TICK);
+        while let Some((token, call)) = proxy.host().process.take_call() {
+            match call.method.as_str() {
+                "Refresh" => proxy.worker.handle_answer(token, &call.lend(100.0)),
+                _ => released = Some(call.release()),
+            }
+        }
+    }
+    assert_eq!(released.unwrap().resources[0].scope, "tenant/acme");
+    assert_eq!(proxy.host().process.metric("slots_used"), 0);
+    // The next request starts anew.
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+}
+
+#[test]
+fn one_worker_refreshes_for_all_and_another_takes_over_when_it_dies() {
+    let process = Process::new();
+    let config = one_rule("");
+    let mut first = Proxy::new(&process, 1, &config);
+    let mut second = Proxy::new(&process, 2, &config);
+    first.tick(TICK);
+    second.lease("acme", 100.0);
+    let mut by = (0, 0);
+    for _ in 0..200 {
+        second.of("acme");
+        first.tick(TICK);
+        while let Some((token, call)) = process.take_call() {
+            by.0 += 1;
+            first.worker.handle_answer(token, &call.lend(100.0));
+        }
+        second.tick(Duration::ZERO);
+        by.1 += process.calls.borrow().len();
+        second.answer(100.0);
+    }
+    assert!(by.0 >= 3 && by.1 == 0, "{by:?}");
+    let mut after = 0;
+    for _ in 0..200 {
+        second.of("acme");
+        second.tick(TICK);
+        after += process.calls.borrow().len();
+        second.answer(100.0);
+    }
+    assert!(after >= 3, "{after}");
+}
+
+#[test]
+fn a_warning_about_the_configuration_is_given_by_one_worker() {
+    let process = Process::new();
+    let config = one_rule("");
+    let mut proxies: Vec<Proxy> = (1..=3)
+        .map(|id| Proxy::new(&process, id, &config))
+        .collect();
+    for proxy in &mut proxies {
+        proxy.worker.warn_once("look".to_owned());
+    }
+    for _ in 0..100 {
+        for proxy in &mut proxies {
+            proxy.tick(Duration::from_millis(7));
+        }
+    }
+    assert_eq!(
+        process
+            .logs
+            .borrow()
+            .iter()
+            .filter(|(_, line)| line == "look")
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn workers_are_counted_while_they_live_and_serve() {
+    let process = Process::new();
+    let config = one_rule("");
+    let mut proxies: Vec<Proxy> = (1..=3)
+        .map(|id| Proxy::new(&process, id, &config))
+        .collect();
+    // The third has a VM but no requests, like the one of Envoy's main thread.
+    proxies[0].of("acme");
+    proxies[1].of("acme");
+    for _ in 0..100 {
+        for proxy in &mut proxies {
+            proxy.tick(TICK);
+        }
+    }
+    assert_eq!(proxies[0].worker.workers, 2);
+    for _ in 0..250 {
+        proxies[0].tick(TICK);
+    }
+    assert_eq!(proxies[0].worker.workers, 1);
+}
+
+#[test]
+fn a_worker_that_takes_the_pen_finds_what_is_due_in_the_slots() {
+    let process = Process::new();
+    let config = one_rule("");
+    let mut first = Proxy::new(&process, 1, &config);
+    for n in 0..700 {
+        first.of(&format!("t{n}"));
+    }
+    first.tick(Duration::from_millis(1));
+    first.answer(10.0);
+    drop(first);
+    // Nobody tells the second of those slots; it looks, in parts.
+    let mut second = Proxy::new(&process, 2, &config);
+    let mut asked = std::collections::BTreeSet::new();
+    for _ in 0..200 {
+        second.tick(TICK);
+        while let Some((token, call)) = process.take_call() {
+            if call.method == "Refresh" {
+                asked.extend(call.refresh().scopes.into_iter().map(|scope| scope.scope));
+            } else {
+                asked.extend(call.release().resources.into_iter().map(|r| r.scope));
+            }
+            second.worker.handle_failure(token, 14);
+        }
+    }
+    assert_eq!(asked.len(), 700);
+}
