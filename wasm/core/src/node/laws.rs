@@ -75,8 +75,10 @@ proptest! {
         for most in [2000, 100, 3000, 60, 1_000_000_000] {
             fleet.change_demand(most);
             fleet.run(settled_after(&limit, 2));
+            fleet.check_shares_roughly();
+            // Nobody hurries for the last hundredth, nor for headroom.
+            fleet.run(2 * (limit.refresh + ROUND_TRIP));
             fleet.check_shares();
-            fleet.run(limit.refresh + ROUND_TRIP);
             fleet.check_headroom();
             // And then nobody is kept busy for nothing.
             fleet.run(limit.refresh + ROUND_TRIP);
@@ -99,7 +101,7 @@ proptest! {
         fleet.faults = Faults::NONE;
         fleet.change_demand(1500);
         let limit = limit(headroom);
-        fleet.run(limit.learning + limit.lease + settled_after(&limit, 3));
+        fleet.run(limit.learning + limit.lease + settled_after(&limit, 4));
         fleet.check_shares();
         fleet.check_headroom();
     }
@@ -110,7 +112,7 @@ const ROUND_TRIP: Duration = Duration::from_millis(2 * Faults::NONE.late_ms_max)
 
 /// Within one refresh interval everybody has said what it wants, and within another one
 /// everybody has been told what to give back. That takes a short one to be acknowledged, and one
-/// more for those to return who wait for it. Nobody hurries for headroom alone: it takes three.
+/// more for those to return who wait for it.
 fn settled_after(limit: &Limit, intervals: u32) -> Duration {
     let short = limit.min_refresh + ROUND_TRIP;
     intervals * (limit.refresh + ROUND_TRIP) + 2 * short

@@ -46,7 +46,7 @@ struct Loan {
 /// What a client gets, and when it should ask again.
 #[derive(Clone, Copy, Debug)]
 struct Grant {
-    capacity: Capacity,
+    loan: Loan,
     refresh_interval: Duration,
 }
 
@@ -138,12 +138,8 @@ impl Division {
     pub(super) fn settle(&mut self, now: Instant, entry: &mut Entry, ask: Ask) -> Answer {
         let before = entry.has();
         let used = entry.used(ask.has);
-        let grant = self.grant(now, entry, used.capacity);
-        let expiry = now.saturating_add(self.limit.lease);
-        entry.granted = Loan {
-            capacity: grant.capacity,
-            expiry,
-        };
+        let grant = self.grant(now, entry, used);
+        entry.granted = grant.loan;
         entry.granted_at = now;
         entry.prior = used.beyond(entry.granted);
         self.replace_sum(before, entry.has());
@@ -189,19 +185,20 @@ impl Division {
         self.answer(now, entry, refresh_interval)
     }
 
-    fn grant(&self, now: Instant, entry: &Entry, used: Capacity) -> Grant {
+    fn grant(&self, now: Instant, entry: &Entry, used: Loan) -> Grant {
         let capacity = self.limit.capacity;
+        let expiry = now.saturating_add(self.limit.lease);
         if capacity.is_unlimited() {
-            let refresh_interval = self.limit.refresh;
             return Grant {
-                capacity,
-                refresh_interval,
+                loan: Loan { capacity, expiry },
+                refresh_interval: self.limit.refresh,
             };
         }
+        let learning = now < self.learning_until;
         let others = self.sum_has.saturating_sub(entry.has().as_micros().into());
-        let (entitled, headroom) = if now < self.learning_until {
+        let (entitled, headroom) = if learning {
             // What the client has, as far as it still wants it: the rest may be lent elsewhere.
-            (used.min(entry.wants()), Capacity::ZERO)
+            (used.capacity.min(entry.wants()), Capacity::ZERO)
         } else {
             (
                 self.shares.share(&entry.share, capacity),
@@ -209,16 +206,30 @@ impl Division {
             )
         };
         let gets = entitled.saturating_add(headroom).min(self.free_of(others));
-        // Whoever waits for others to give back, or has to confirm that it gave back, asks again
-        // soon, so that a shift of demand is settled within about one short refresh.
-        let settled = gets >= entitled && gets >= used;
-        let refresh_interval = if settled {
+        let kept = Loan {
+            capacity: entitled.min(used.capacity),
+            expiry: used.expiry.min(expiry),
+        };
+        if kept.capacity > gets && !learning && kept.expiry > now.saturating_add(self.limit.refresh)
+        {
+            // The capacity was lowered, and others have not given back yet. Nobody need fall below
+            // its share for that: it keeps what it has of it, but only until that expires anyway.
+            return Grant {
+                loan: kept,
+                refresh_interval: self.limit.min_refresh,
+            };
+        }
+        let refresh_interval = if suffices(gets, entitled) && suffices(gets, used.capacity) {
             self.until_learned(now)
         } else {
             self.limit.min_refresh
         };
-        Grant {
+        let loan = Loan {
             capacity: gets,
+            expiry,
+        };
+        Grant {
+            loan,
             refresh_interval,
         }
     }
@@ -324,4 +335,16 @@ impl Entry {
             prior.expiry.max(self.granted.expiry)
         })
     }
+}
+
+// === free functions ===
+
+/// Whether a client that gets `gets` may come back at leisure although `aim` would be right.
+///
+/// Whoever waits for others to give back, or has to confirm that it gave back, should ask again
+/// soon, so that a shift of demand is settled within about one short refresh. But one client whose
+/// demand sways moves the shares of all the others a little, and for a hundredth of them they need
+/// not all hurry at once.
+fn suffices(gets: Capacity, aim: Capacity) -> bool {
+    gets.as_micros() >= aim.as_micros().saturating_sub(aim.as_micros() / 100)
 }

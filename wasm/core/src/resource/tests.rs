@@ -184,6 +184,15 @@ fn a_claim_after_learning_is_void() {
     fleet.refresh("a", 0, 1000);
     assert_eq!(gets(&fleet.refresh("b", 1000, 1000)), 0);
     assert_eq!(fleet.sum_has(), CAPACITY);
+
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.limit.headroom = crate::limit::Headroom::NONE;
+    assert_eq!(gets(&fleet.refresh("a", 500, 10)), 10);
+    assert_eq!(
+        fleet.sum_has(),
+        10,
+        "nothing is kept for what a does not have"
+    );
 }
 
 #[test]
@@ -219,14 +228,62 @@ fn a_lowered_capacity_shrinks_leases_and_never_goes_negative() {
     let mut fleet = Fleet::new(LEARNED);
     fleet.refresh("a", 0, 600);
     fleet.refresh("b", 0, 400);
+    let expiry = fleet.resource.poll_timeout().unwrap();
     fleet.limit.capacity = Capacity::from_whole(300);
     let a = fleet.refresh("a", 800, 600);
-    assert_eq!(gets(&a), 100, "b has 200 of the 300");
-    let b = fleet.refresh("b", 200, 400);
-    assert_eq!(gets(&b), 0, "a may still have 800");
-    assert_eq!(gets(&fleet.refresh("a", 100, 600)), 100);
-    assert_eq!(gets(&fleet.refresh("b", 0, 400)), 150);
-    assert_eq!(gets(&fleet.refresh("a", 100, 600)), 150);
+    assert_eq!(gets(&a), 150, "b has 200, but a keeps its share of the 300");
+    let left = expiry.saturating_since(fleet.now);
+    assert_eq!(a.lease.unwrap().duration, left, "it is not prolonged");
+    assert_eq!(gets(&fleet.refresh("b", 200, 400)), 150);
+    assert_eq!(fleet.sum_has(), 1000, "neither has confirmed");
+    let a = fleet.refresh("a", 150, 600);
+    assert!(a.lease.unwrap().duration < left, "b may still have 200");
+    for client in ["b", "a"] {
+        let answer = fleet.refresh(client, 150, 600);
+        assert_eq!(gets(&answer), 150);
+        assert_eq!(answer.lease.unwrap().duration, fleet.limit.lease);
+    }
+    assert_eq!(fleet.sum_has(), 300);
+}
+
+#[test]
+fn what_is_above_a_lowered_capacity_ends_with_the_leases_that_were_out() {
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.refresh("a", 0, 600);
+    fleet.refresh("b", 0, 400);
+    let expiry = fleet.resource.poll_timeout().unwrap();
+    fleet.limit.capacity = Capacity::from_whole(300);
+    // b is gone, so a cannot have 150 without exceeding 300; close to its expiry it gives way.
+    let before = expiry.saturating_since(Instant::ZERO) - fleet.limit.refresh;
+    fleet.now = Instant::ZERO.saturating_add(before);
+    assert_eq!(gets(&fleet.refresh("a", 800, 600)), 100);
+    fleet.now = expiry.saturating_add(Duration::from_millis(100));
+    assert_eq!(gets(&fleet.refresh("a", 100, 600)), 300);
+    assert_eq!(fleet.sum_has(), 300);
+}
+
+#[test]
+fn small_shifts_hurry_nobody() {
+    // The spare wants of b change; what a gets, and when it should come back, in ms.
+    let rows = [
+        (500, 500, 1000),
+        (495, 505, 1000),
+        (501, 500, 1000),
+        (400, 600, 1000),
+        (500, 500, 100),
+    ];
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.limit.headroom = crate::limit::Headroom::NONE;
+    let (mut a, mut b) = (0, 0);
+    for (wants, want_gets, want_refresh) in rows {
+        // b has asked until everything is settled; a asks once after that.
+        b = gets(&fleet.refresh("b", b, wants));
+        b = gets(&fleet.refresh("b", b, wants));
+        let answer = fleet.refresh("a", a, 900);
+        a = gets(&answer);
+        let refresh = answer.refresh_interval.as_millis();
+        assert_eq!((a, refresh), (want_gets, want_refresh), "b wants {wants}");
+    }
 }
 
 #[test]

@@ -3,11 +3,13 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 use core::time::Duration;
 use std::format;
 
 use super::super::*;
 use crate::lease::Unit;
+use crate::share::FairShare;
 use crate::share::fair::tests::check as check_water_filling;
 use crate::units::Capacity;
 
@@ -122,6 +124,20 @@ impl Fleet {
         let end_ms = self.now_ms + time.as_millis() as u64;
         while self.now_ms < end_ms {
             self.step();
+        }
+    }
+
+    /// Everybody has its max-min share but for a hundredth of it, and a millionth for rounding.
+    pub(super) fn check_shares_roughly(&self) {
+        let mut fair = FairShare::new();
+        let places = self.clients.iter().enumerate();
+        let places: Vec<_> = places
+            .map(|(key, client)| fair.insert(key, client.wants, NonZeroU32::MIN))
+            .collect();
+        for (place, client) in places.iter().zip(&self.clients) {
+            let share = fair.share(place, self.limit.capacity).as_micros();
+            let has = client.has(self.now_ms).as_micros();
+            assert!(has + share / 100 + 1 >= share, "{client:?}: {share}");
         }
     }
 
