@@ -121,17 +121,21 @@ pub(crate) fn decode_workers(bytes: &[u8]) -> Vec<Heartbeat> {
 }
 
 impl Notes {
-    /// Adds slots, or notes that there were too many.
-    pub(crate) fn extend(&mut self, slots: &[u32]) {
-        for slot in slots {
-            if self.slots.len() >= NOTES_MAX {
-                self.spilled = true;
-                return;
-            }
-            if !self.slots.contains(slot) {
-                self.slots.push(*slot);
-            }
+    /// Adds a slot, or notes that there were too many.
+    pub(crate) fn add(&mut self, slot: u32) {
+        if self.slots.contains(&slot) {
+            return;
         }
+        match self.slots.len() < NOTES_MAX {
+            true => self.slots.push(slot),
+            false => self.spilled = true,
+        }
+    }
+
+    /// Adds all that is in `other`.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.spilled |= other.spilled;
+        other.slots.iter().for_each(|slot| self.add(*slot));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -256,7 +260,7 @@ mod tests {
         assert_eq!(decode_workers(&[9, 9]), []);
 
         let mut notes = Notes::default();
-        notes.extend(&[3, 1, 3]);
+        [3, 1, 3].into_iter().for_each(|slot| notes.add(slot));
         assert_eq!(notes.slots, [3, 1]);
         assert_eq!(Notes::decode(&notes.encode()), notes);
         assert!(Notes::decode(&[]).is_empty());
@@ -265,9 +269,15 @@ mod tests {
 
     #[test]
     fn more_notes_than_fit_spill() {
-        let many: Vec<u32> = (0..=NOTES_MAX as u32).collect();
         let mut notes = Notes::default();
-        notes.extend(&many);
+        (0..NOTES_MAX as u32).for_each(|slot| notes.add(slot));
+        assert!(!notes.spilled);
+        notes.add(0);
+        assert!(!notes.spilled);
+        notes.add(u32::MAX);
         assert_eq!((notes.slots.len(), notes.spilled), (NOTES_MAX, true));
+        let mut other = Notes::default();
+        other.extend(&notes);
+        assert_eq!(other, notes);
     }
 }

@@ -15,6 +15,7 @@ use crate::config::{Config, HostFailure, Missing, Rule};
 use crate::host::{Host, HostError, Level};
 use crate::key::{self, OVERFLOW};
 use crate::ledger::{Ledger, LedgerError};
+use crate::record::Notes;
 use crate::refusal::Refusal;
 use crate::scopes::{Entry, Scopes};
 use crate::stats::{RuleStats, Stats};
@@ -49,7 +50,7 @@ pub(crate) struct Worker<H> {
     queue: VecDeque<(Target, u64)>,
     waiting: Waiting,
     /// Slots that became due, for whoever holds the pen.
-    notes: Vec<u32>,
+    notes: Notes,
     calls: Calls,
     /// What is due when; only while the worker holds the pen.
     schedule: Option<Schedule>,
@@ -139,7 +140,7 @@ impl<H: Host> Worker<H> {
             tables: Vec::new(),
             queue: VecDeque::new(),
             waiting: Waiting::default(),
-            notes: Vec::new(),
+            notes: Notes::default(),
             calls: Calls::default(),
             schedule: None,
             workers: 1,

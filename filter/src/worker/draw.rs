@@ -94,7 +94,7 @@ impl<H: Host> Worker<H> {
             drawn(holder, now, policy, attempts, workers, may_hold)
         })?;
         if drawn.due_changed {
-            self.notes.push(slot);
+            self.notes.add(slot);
         }
         let tick = self.config.tick;
         let Some(entry) = entry(&mut self.tables, target) else {

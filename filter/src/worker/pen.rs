@@ -13,6 +13,7 @@ use tollgate_core::units::Instant;
 
 use super::Worker;
 use super::calls::{Asked, CALLS_MAX};
+use super::tick::or_later;
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
 use crate::record::Notes;
@@ -77,6 +78,16 @@ impl Schedule {
         );
     }
 
+    /// Looks at what was noted, soon; at everything if there was more than could be noted.
+    fn take(&mut self, notes: Notes, now: Instant) {
+        for slot in notes.slots {
+            self.set_due(slot, Some(now));
+        }
+        if notes.spilled {
+            self.scan = 0;
+        }
+    }
+
     fn seen(&mut self, slot: u32) -> Option<&mut Seen> {
         let index = slot as usize;
         if index >= self.slots.len() {
@@ -109,10 +120,8 @@ impl<H: Host> Worker<H> {
             return self.hand_notes_over();
         }
         let schedule = self.schedule.get_or_insert_default();
-        for slot in core::mem::take(&mut self.notes) {
-            schedule.set_due(slot, Some(now));
-        }
-        self.drain_notes(now)?;
+        schedule.take(core::mem::take(&mut self.notes), now);
+        or_later(self.drain_notes(now))?;
         self.scan(now)?;
         self.ask_for_due(now)?;
         match &self.schedule {
@@ -132,7 +141,7 @@ impl<H: Host> Worker<H> {
                 schedule.set_due(slot, due);
                 schedule.set_state(slot, state);
             }
-            None => self.notes.push(slot),
+            None => self.notes.add(slot),
         }
     }
 
@@ -162,7 +171,7 @@ impl<H: Host> Worker<H> {
             notes.extend(&self.notes);
             ((), Some(notes.encode()))
         })?;
-        self.notes.clear();
+        self.notes = Notes::default();
         Ok(())
     }
 
@@ -174,12 +183,7 @@ impl<H: Host> Worker<H> {
             (notes, changed)
         })?;
         if let Some(schedule) = &mut self.schedule {
-            for slot in notes.slots {
-                schedule.set_due(slot, Some(now));
-            }
-            if notes.spilled {
-                schedule.scan = 0;
-            }
+            schedule.take(notes, now);
         }
         Ok(())
     }
