@@ -11,9 +11,10 @@ export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := "wasm-bindgen-test-runner"
 target := env("CARGO_TARGET_DIR", justfile_directory() / "target")
 module := target / "tollgate_filter.wasm"
 
-# What Envoy loads is built for its target; the baselines of the benchmark compile for nothing else.
-filters := "-p tollgate-filter -p bench-empty-filter -p bench-header-filter"
-native := "--workspace --exclude bench-empty-filter --exclude bench-header-filter"
+# Two sets of packages, always selected whole: cargo unifies features over what is selected, so any other
+# selection would compile most dependencies again. The baselines of the benchmark exist in wasm only.
+native := "--locked --workspace --exclude bench-empty-filter --exclude bench-header-filter"
+wasip1 := "--locked -p tollgate-core -p tollgate-proto -p tollgate-filter -p bench-empty-filter -p bench-header-filter --target wasm32-wasip1"
 
 [private]
 default:
@@ -22,15 +23,15 @@ default:
 # Install what is missing (wasm targets, Envoy, Node, wasm-bindgen, cargo-deny); safe to repeat
 setup: _setup-system _setup-targets _setup-envoy _setup-node _setup-wasm-bindgen _setup-deny
 
-# Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the benchmark's filters
+# Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the rest
 build:
-    cargo build --locked --profile filter --target wasm32-wasip1 {{ filters }}
-    cargo run --locked --quiet -p tollgate-prune -- {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
-    cargo build --locked -p tollgate-coordinator
+    cargo build {{ native }} --bins
+    cargo build {{ wasip1 }} --profile filter
+    {{ target }}/debug/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
 
 # Two real Envoys, a coordinator and three tenants for 20 seconds, with a live table
 demo *ARGS: _setup-system _setup-targets _setup-envoy build
-    cargo run --locked --quiet -p tollgate-tests --bin demo -- {{ ARGS }}
+    {{ target }}/debug/demo {{ ARGS }}
 
 # Everything that CI checks, changing nothing; the last line sums up
 [no-exit-message]
@@ -44,11 +45,11 @@ test:
 
 # Unit, property and doc tests, natively
 test-native:
-    cargo test --locked --no-fail-fast {{ native }} --exclude tollgate-tests
+    cargo test {{ native }} --no-fail-fast
 
 # The tests of what runs in Envoy, in a wasm VM (wasip1): core, protocol and filter
 test-wasip1:
-    cargo test --locked --no-fail-fast -p tollgate-core -p tollgate-proto -p tollgate-filter --target wasm32-wasip1
+    cargo test {{ wasip1 }} --no-fail-fast
 
 # The core's laws under wasm-bindgen in Node
 test-wasm-bindgen:
@@ -59,11 +60,11 @@ test-wasm: test-wasip1 test-wasm-bindgen
 
 # The fleet on a virtual clock: 1000 seeds, or SEED alone
 sim SEED="":
-    TOLLGATE_SEED={{ quote(SEED) }} cargo test --locked -p tollgate-tests --test sim -- {{ if SEED == "" { "" } else { "the_laws_hold --nocapture" } }}
+    TOLLGATE_SEED={{ quote(SEED) }} cargo test {{ native }} --test sim -- {{ if SEED == "" { "" } else { "the_laws_hold --nocapture" } }}
 
 # Real Envoys against real coordinators; NAME picks tests
 e2e NAME="": build
-    cargo test --locked --no-fail-fast -p tollgate-tests --lib --bins --test it -- --test-threads=1 {{ NAME }}
+    cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ NAME }}
 
 # Formatting, licences and sources, lints, documentation; changes nothing
 lint: lint-format lint-deny lint-native lint-wasm lint-doc
@@ -78,21 +79,21 @@ lint-deny:
 
 [private]
 lint-native:
-    cargo clippy --locked {{ native }} --all-targets -- -D warnings
+    cargo clippy {{ native }} --all-targets --test sim --test it -- -D warnings
 
 [private]
 lint-wasm:
-    cargo clippy --locked {{ filters }} -p tollgate-core --all-targets --target wasm32-wasip1 -- -D warnings
+    cargo clippy {{ wasip1 }} --all-targets -- -D warnings
     cargo clippy --locked -p tollgate-core --lib --test laws_wasm --target wasm32-unknown-unknown -- -D warnings
 
 [private]
 lint-doc $RUSTDOCFLAGS="-D warnings":
-    cargo doc --locked {{ native }} --no-deps --document-private-items
+    cargo doc {{ native }} --no-deps --document-private-items
 
 # Format, and apply what clippy can mend by itself
 fix:
     cargo fmt --all
-    cargo clippy {{ native }} --all-targets --fix --allow-dirty --allow-staged
+    cargo clippy {{ native }} --all-targets --test sim --test it --fix --allow-dirty --allow-staged
 
 # Decisions per nanosecond: buckets, slabs, fair shares (criterion)
 bench *ARGS:
@@ -100,5 +101,5 @@ bench *ARGS:
 
 # CPU that Envoy spends per request, with Tollgate and with its peers, in one run
 bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build
-    cargo build --locked --release -p tollgate-coordinator
-    cargo run --locked --release --quiet -p tollgate-tests --bin bench-proxy -- {{ ARGS }}
+    cargo build {{ native }} --release --bin tollgate --bin bench-proxy
+    {{ target }}/release/bench-proxy {{ ARGS }}
