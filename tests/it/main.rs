@@ -10,6 +10,7 @@ mod envoy_lost;
 mod fairness;
 mod harness;
 mod isolation;
+mod missing;
 mod modes;
 mod outage;
 mod over_limit;

@@ -49,6 +49,11 @@ pub(crate) fn play(name: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) {
 // === impl Scene ===
 
 impl Scene {
+    /// Where files and logs of this test go.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Starts a coordinator with `limits`, the YAML of that name.
     pub(crate) async fn coordinator(&self, limits: &str) -> Result<Coordinator> {
         Coordinator::start(&self.dir, limits).await

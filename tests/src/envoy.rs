@@ -12,12 +12,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::connection::get_once;
-use crate::filter::{COORDINATOR, UPSTREAM};
 use crate::process::Process;
 use crate::{artifact, wait};
+
+mod configuration;
+
+use configuration::{bootstrap, listener_discovery};
 
 /// How long a start or a change of configuration may take. Compiling the filter's code on a busy
 /// machine takes most of it.
@@ -74,26 +77,6 @@ impl Spec {
         self.coordinator = Some(coordinator);
         self
     }
-
-    fn bootstrap(&self, listeners_file: &Path) -> Value {
-        let mut clusters = vec![cluster(UPSTREAM, self.upstream)];
-        if let Some(coordinator) = self.coordinator {
-            clusters.push(grpc_cluster(COORDINATOR, coordinator));
-        }
-        clusters.extend(
-            self.clusters
-                .iter()
-                .map(|(name, to)| grpc_cluster(name, *to)),
-        );
-        json!({
-            "node": {"id": self.name, "cluster": "tollgate-tests"},
-            "admin": {"address": socket_address(SocketAddr::from(([127, 0, 0, 1], 0)))},
-            "static_resources": {"clusters": clusters},
-            "dynamic_resources": {
-                "lds_config": {"path_config_source": {"path": listeners_file}},
-            },
-        })
-    }
 }
 
 // === impl Envoy ===
@@ -109,8 +92,11 @@ impl Envoy {
         let bootstrap_file = file("bootstrap.json");
         let admin_file = file("admin");
         let _ = fs::remove_file(&admin_file);
-        swap_in(&listeners_file, &discovery(0, &spec.listeners))?;
-        fs::write(&bootstrap_file, spec.bootstrap(&listeners_file).to_string())?;
+        swap_in(&listeners_file, &listener_discovery(0, &spec.listeners))?;
+        fs::write(
+            &bootstrap_file,
+            bootstrap(spec, &listeners_file).to_string(),
+        )?;
         let mut command = Command::new(artifact::envoy()?);
         command
             .arg("--config-path")
@@ -167,7 +153,10 @@ impl Envoy {
         let taken = self.stat("listener_manager.lds.update_success").await?;
         let refused = self.stat("listener_manager.lds.update_rejected").await?;
         self.version += 1;
-        swap_in(&self.listeners_file, &discovery(self.version, listeners))?;
+        swap_in(
+            &self.listeners_file,
+            &listener_discovery(self.version, listeners),
+        )?;
         wait::until("a new configuration", START_LIMIT, async || {
             self.process.check_running()?;
             if get_stat(self.admin, "listener_manager.lds.update_rejected").await? > refused {
@@ -259,69 +248,4 @@ fn swap_in(file: &Path, content: &Value) -> Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, content.to_string())?;
     fs::rename(&new, file).with_context(|| format!("moving {}", file.display()))
-}
-
-fn discovery(version: u64, listeners: &[(String, Vec<Value>)]) -> Value {
-    let resources: Vec<Value> = listeners
-        .iter()
-        .map(|(name, filters)| listener(name, filters))
-        .collect();
-    json!({"version_info": version.to_string(), "resources": resources})
-}
-
-fn listener(name: &str, filters: &[Value]) -> Value {
-    let mut filters = filters.to_vec();
-    filters.push(json!({
-        "name": "envoy.filters.http.router",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
-        },
-    }));
-    let connection_manager = json!({
-        "@type": "type.googleapis.com/envoy.extensions.filters.network\
-                  .http_connection_manager.v3.HttpConnectionManager",
-        "stat_prefix": name,
-        "route_config": {"virtual_hosts": [{
-            "name": "all",
-            "domains": ["*"],
-            "routes": [{"match": {"prefix": "/"}, "route": {"cluster": UPSTREAM}}],
-        }]},
-        "http_filters": filters,
-    });
-    json!({
-        "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
-        "name": name,
-        "address": socket_address(SocketAddr::from(([127, 0, 0, 1], 0))),
-        "filter_chains": [{"filters": [{
-            "name": "envoy.filters.network.http_connection_manager",
-            "typed_config": connection_manager,
-        }]}],
-    })
-}
-
-fn cluster(name: &str, to: SocketAddr) -> Value {
-    json!({
-        "name": name,
-        "type": "STATIC",
-        "connect_timeout": "1s",
-        "load_assignment": {
-            "cluster_name": name,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket_address(to)}}]}],
-        },
-    })
-}
-
-fn grpc_cluster(name: &str, to: SocketAddr) -> Value {
-    let mut cluster = cluster(name, to);
-    cluster["typed_extension_protocol_options"] = json!({
-        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-            "explicit_http_config": {"http2_protocol_options": {}},
-        },
-    });
-    cluster
-}
-
-fn socket_address(address: SocketAddr) -> Value {
-    json!({"socket_address": {"address": address.ip(), "port_value": address.port()}})
 }
