@@ -32,7 +32,7 @@ fn headroom() -> impl Strategy<Value = Headroom> {
 fn faults() -> impl Strategy<Value = Faults> {
     let percent = |most| prop_oneof![Just(0), 1..=most];
     let messages = (percent(60_u64), percent(30), 0..800_u64);
-    let others = (percent(2), percent(2), percent(2));
+    let others = (percent(2), percent(2), percent(2), percent(30));
     (messages, others).prop_map(|(messages, others)| Faults {
         lost: messages.0,
         twice: messages.1,
@@ -40,6 +40,7 @@ fn faults() -> impl Strategy<Value = Faults> {
         crash: others.0,
         restart: others.1,
         new_limit: others.2,
+        whim: others.3,
     })
 }
 

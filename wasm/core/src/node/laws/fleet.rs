@@ -30,6 +30,8 @@ pub(super) struct Faults {
     pub(super) lost: u64,
     pub(super) twice: u64,
     pub(super) late_ms_max: u64,
+    /// Somebody wants something else, and asks at once.
+    pub(super) whim: u64,
     pub(super) crash: u64,
     pub(super) restart: u64,
     pub(super) new_limit: u64,
@@ -86,6 +88,7 @@ impl Faults {
         lost: 0,
         twice: 0,
         late_ms_max: 20,
+        whim: 0,
         crash: 0,
         restart: 0,
         new_limit: 0,
@@ -274,8 +277,13 @@ impl Fleet {
     }
 
     fn misfortune(&mut self) {
+        let i = self.random.below(self.clients.len() as u64) as usize;
+        if self.random.percent(self.faults.whim) {
+            let wants = self.random.below(2) * self.random.below(1500);
+            self.clients[i].wants = Capacity::from_micros(wants);
+            self.clients[i].ask_at = self.now_ms;
+        }
         if self.random.percent(self.faults.crash) {
-            let i = self.random.below(self.clients.len() as u64) as usize;
             // The new process knows nothing of the old one's lease, and the books still count it.
             let id = format!("envoy-{i}/{}", self.posted);
             self.clients[i] = Client::new(&id, self.now_ms);
