@@ -29,6 +29,8 @@ const SLAB_TIME: Duration = Duration::from_millis(5);
 const UNLIMITED_SLAB: Tokens = Tokens::from_whole(1000);
 /// A record that nobody has used for this long belongs to no one, whatever it says.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+/// Attempts at an idle holder after a pause as long as this are measured from now on.
+const RETURN_AFTER: Duration = Duration::from_secs(1);
 
 /// A process's state for one resource; plain data, see [`Holder::encode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,13 +155,13 @@ impl Holder {
         if self.phase == Phase::Idle {
             self.wake(now, policy);
         }
-        self.settle_bucket(now, policy);
         if let Phase::Cold { until } = self.phase {
             if now < until {
                 return Draw::Cold { until };
             }
             self.phase = Phase::Awake;
         }
+        self.settle_bucket(now, policy);
         let want = self.slab(workers).max(need);
         match self.bucket.take_up_to(now, need, want) {
             Ok(tokens) => Draw::Slab(tokens),
@@ -179,6 +181,11 @@ impl Holder {
     /// [`Holder::due`] moved forward.
     pub fn count(&mut self, now: Instant, attempts: u64) -> bool {
         if attempts > 0 {
+            // A window that has been open all through a pause would hide who returns.
+            let pause = now.saturating_since(self.last_attempt);
+            if self.phase == Phase::Idle && pause >= RETURN_AFTER {
+                self.demand = Demand::new(now);
+            }
             self.last_attempt = now.max(self.last_attempt);
         }
         self.demand.count(now, attempts);
@@ -370,23 +377,36 @@ impl Holder {
     }
 
     /// Brings the bucket to what passes now; a lease that has expired counts until its expiry. An
-    /// idle holder keeps earning what it last did, for nobody draws from it.
+    /// idle holder keeps earning what it last did, for nobody draws from it, and so does a cold
+    /// one: if it were cut to the safe capacity until the answer, who returns would have no burst.
     fn settle_bucket(&mut self, now: Instant, policy: &Policy) {
         if let Some(lease) = self.lease.filter(|lease| lease.expiry <= now) {
             self.lease = None;
             self.set_flow(lease.expiry, policy);
         }
-        if self.phase != Phase::Idle {
+        if self.phase == Phase::Awake {
             self.set_flow(now, policy);
         }
     }
 
     /// Sets rate and burst. A balance shrinks in proportion to the burst but grows only by earning:
     /// if it grew in proportion too, a lease that goes up and down would mint tokens. Only the
-    /// first lease enlarges what a new bucket starts with.
+    /// first lease enlarges what a new bucket starts with; one that could not hold anything before
+    /// starts full, like any other new one.
     fn set_flow(&mut self, now: Instant, policy: &Policy) {
         let (rate, burst) = self.flow(now, policy);
         if (rate, burst) == (self.bucket.rate(), self.bucket.burst()) {
+            return;
+        }
+        if self.fresh && self.bucket.burst() == Tokens::ZERO {
+            self.bucket = TokenBucket::new(now, rate, burst);
+            return;
+        }
+        // What is lost now may have been spent before, so it does not come back full.
+        self.fresh &= burst > Tokens::ZERO;
+        if self.fresh && self.bucket.burst() == Tokens::ZERO {
+            // Nothing could be spent so far, so there is no proportion to keep.
+            self.bucket = TokenBucket::new(now, rate, burst);
             return;
         }
         let before = self.bucket.balance(now);
