@@ -81,9 +81,15 @@ impl Refusal {
 // === free functions ===
 
 /// Whether the request at hand wants a gRPC status rather than an HTTP one.
+///
+/// By Envoy's own rule, to the letter: what Envoy does not take for gRPC, such as gRPC-Web, would be
+/// answered with the 200 that carries a gRPC status, but without that status.
 pub(crate) fn is_grpc<H: Host>(host: &H) -> Result<bool, HostError> {
     let kind = host.request_header("content-type")?;
-    Ok(kind.is_some_and(|kind| kind.starts_with(b"application/grpc")))
+    let rest = kind
+        .as_deref()
+        .and_then(|kind| kind.strip_prefix(b"application/grpc"));
+    Ok(rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"+")))
 }
 
 fn denied(denial: &Denial, now: Instant, rule: &str) -> Reply {
@@ -219,6 +225,26 @@ mod tests {
         assert_eq!(header(&reply, "ratelimit"), Some("\"tenant\";r=0"));
         assert_eq!(header(&reply, "ratelimit-policy"), None);
         assert_eq!(header(&reply, "tollgate-reason"), Some("tenant/requests"));
+    }
+
+    #[test]
+    fn only_what_the_host_takes_for_grpc_is_answered_in_grpc() {
+        let rows = [
+            ("application/grpc", true),
+            ("application/grpc+proto", true),
+            ("application/grpc-web", false),
+            ("application/grpc-web+proto", false),
+            ("application/grpc;x=y", false),
+            ("application/grpcx", false),
+            ("application/json", false),
+            ("", false),
+        ];
+        let host = crate::fake::Fake::new(&crate::fake::Process::new());
+        assert_eq!(is_grpc(&host), Ok(false));
+        for (kind, want) in rows {
+            host.set_headers(&[("content-type", kind)]);
+            assert_eq!(is_grpc(&host), Ok(want), "{kind}");
+        }
     }
 
     #[test]
