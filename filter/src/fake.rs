@@ -31,6 +31,7 @@ pub(crate) struct Process {
     /// Run before the next write to shared data, as another worker would.
     pub(crate) intruder: RefCell<Option<Intruder>>,
     pub(crate) writes: Cell<u64>,
+    pub(crate) reads: Cell<u64>,
 }
 
 /// A call to the coordinator.
@@ -220,6 +221,7 @@ impl Host for Fake {
 
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {
         self.shared_data("get_shared_data")?;
+        self.process.reads.set(self.process.reads.get() + 1);
         let records = self.process.records.borrow();
         // The SDK cannot tell an empty value from none.
         Ok(records

@@ -206,7 +206,7 @@ impl<H: Host> Worker<H> {
             }
         }
         for target in targets.as_slice() {
-            self.count_attempt(*target);
+            self.count_attempts_of(*target, 1);
         }
         match self.decide(&mut targets, true) {
             Ok(Verdict::Hold) => self.hold(context, &targets),
@@ -250,12 +250,12 @@ impl<H: Host> Worker<H> {
     }
 
     #[inline]
-    fn count_attempt(&mut self, target: Target) {
+    fn count_attempts_of(&mut self, target: Target, attempts: u32) {
         let round = self.rounds;
         let Some(entry) = entry(&mut self.tables, target) else {
             return;
         };
-        entry.attempts = entry.attempts.saturating_add(1);
+        entry.attempts = entry.attempts.saturating_add(attempts);
         if !entry.queued {
             entry.queued = true;
             self.queue.push_back((target, round));

@@ -12,7 +12,7 @@ use crate::scopes::{Denial, Entry};
 
 /// Scopes that have not been used for this long make room for new ones.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
-/// Fruitless searches for a slot that one round of housekeeping allows. Each takes up to 16
+/// Fruitless searches for a slot that one round of housekeeping allows. Each takes up to 32
 /// look-ups, and a flood of strangers' names must not make every request pay for them.
 const SEARCHES_MAX: u32 = 32;
 
@@ -53,16 +53,35 @@ impl<H: Host> Worker<H> {
         if let Some(step) = self.known(*target, now, may_hold) {
             return Ok(step);
         }
-        match self.draw_from_ledger(*target, now, may_hold) {
-            Err(LedgerError::Full) => {
-                *target = self.overflow(target.table, now);
-                match self.known(*target, now, may_hold) {
-                    Some(step) => Ok(step),
-                    None => self.draw_from_ledger(*target, now, may_hold),
+        if self.may_search(*target) {
+            match self.draw_from_ledger(*target, now, may_hold) {
+                Err(LedgerError::Full) => {
+                    self.searches_failed = self.searches_failed.saturating_add(1);
                 }
+                result => return result,
             }
-            result => result,
         }
+        self.fall_to_overflow(target, now);
+        match self.known(*target, now, may_hold) {
+            Some(step) => Ok(step),
+            None => self.draw_from_ledger(*target, now, may_hold),
+        }
+    }
+
+    /// Whether the entry has a slot or may still look for one in this round.
+    fn may_search(&mut self, target: Target) -> bool {
+        let entry = entry(&mut self.tables, target);
+        let at_home = entry.is_some_and(|entry| entry.slot.is_some() || is_overflow(entry));
+        at_home || self.searches_failed < SEARCHES_MAX
+    }
+
+    /// Points `target` to its rule's overflow and counts what was attempted there, for the holder of
+    /// the overflow is the one that asks for a lease.
+    fn fall_to_overflow(&mut self, target: &mut Target, now: Instant) {
+        let own = entry(&mut self.tables, *target);
+        let attempts = own.map_or(0, |entry| core::mem::take(&mut entry.attempts));
+        *target = self.overflow(target.table, now);
+        self.count_attempts_of(*target, attempts);
     }
 
     /// What is known without asking the ledger.

@@ -120,18 +120,21 @@ impl<H: Host> Worker<H> {
             let Some((target, _)) = self.queue.pop_front() else {
                 break;
             };
-            if self.settle(target, now)? {
+            let settled = self.settle(target, now);
+            // Also after a failure: what says that it is in the queue must be there.
+            if entry(&mut self.tables, target).is_some_and(|entry| entry.queued) {
                 self.queue.push_back((target, self.rounds));
             }
+            settled?;
         }
         Ok(())
     }
 
     /// Counts an entry's attempts; gives its slab back if there were none or its lease has ended.
-    /// Whether the entry must be looked at again.
-    fn settle(&mut self, target: Target, now: Instant) -> Result<bool, LedgerError> {
+    /// The entry then says whether it must be looked at again.
+    fn settle(&mut self, target: Target, now: Instant) -> Result<(), LedgerError> {
         let Some(entry) = entry(&mut self.tables, target) else {
-            return Ok(false);
+            return Ok(());
         };
         let attempts = core::mem::take(&mut entry.attempts);
         let recent = now.saturating_since(entry.seen) < self.config.tick.saturating_mul(2);
@@ -142,9 +145,8 @@ impl<H: Host> Worker<H> {
             Tokens::ZERO
         };
         entry.queued = attempts > 0 || entry.slab.left() > Tokens::ZERO;
-        let again = entry.queued;
         if attempts == 0 && unspent == Tokens::ZERO {
-            return Ok(again);
+            return Ok(());
         }
         if attempts > 0 {
             entry.seen = now;
@@ -165,7 +167,7 @@ impl<H: Host> Worker<H> {
             Err(LedgerError::Full | LedgerError::Contention(_)) => {}
             Err(error) => return Err(error),
         }
-        Ok(again)
+        Ok(())
     }
 
     pub(super) fn scope_of(&self, target: Target) -> Option<Arc<str>> {

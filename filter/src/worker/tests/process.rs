@@ -189,3 +189,62 @@ fn a_worker_that_takes_the_pen_finds_what_is_due_in_the_slots() {
     }
     assert_eq!(asked.len(), 700);
 }
+
+/// A process with one slot, which the second worker's tenant took over from the first one's.
+fn taken_over() -> (Rc<Process>, Proxy, Proxy) {
+    let process = Process::new();
+    let config = one_rule(r#", "max_scopes": 1"#);
+    let mut first = Proxy::new(&process, 1, &config);
+    let mut second = Proxy::new(&process, 2, &config);
+    first.lease("acme", 100.0);
+    for _ in 0..1000 {
+        first.tick(TICK);
+        while let Some((token, call)) = process.take_call() {
+            if call.method == "Refresh" {
+                first.worker.handle_answer(token, &call.lend(100.0));
+            }
+        }
+    }
+    second.lease("umbrella", 100.0);
+    (process, first, second)
+}
+
+#[test]
+fn what_is_attempted_without_a_slot_is_asked_for_as_overflow() {
+    let (_, mut first, _second) = taken_over();
+    assert_eq!(first.of("acme"), Verdict::Hold);
+    first.tick(Duration::from_millis(1));
+    let (_, call) = first.host().process.take_call().unwrap();
+    let asked = call.refresh();
+    assert_eq!(asked.scopes[0].scope, "tenant/~overflow");
+    assert!(asked.scopes[0].units[0].wants > 0.0);
+}
+
+#[test]
+fn a_scope_without_a_slot_does_not_search_on_each_request() {
+    let (process, mut first, _second) = taken_over();
+    first.lease("acme", 1_000_000.0);
+    let before = process.reads.get();
+    first.admitted("acme", 10_000);
+    let reads = process.reads.get() - before;
+    assert!(reads < 200, "{reads}");
+}
+
+#[test]
+fn after_a_failure_of_the_ledger_attempts_are_counted_and_slabs_go_back() {
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, 1, &one_rule(""));
+    proxy.lease("acme", 10_000.0);
+    proxy.admitted("acme", 5);
+    proxy.host().shared_data_fails.set(true);
+    for _ in 0..5 {
+        proxy.tick(TICK);
+    }
+    proxy.host().shared_data_fails.set(false);
+    for _ in 0..10 {
+        proxy.tick(TICK);
+    }
+    let index = proxy.worker.tables[0].scopes.find(b"acme").unwrap();
+    let entry = proxy.worker.tables[0].scopes.get(index).unwrap();
+    assert_eq!((entry.slab.left(), entry.queued), (Tokens::ZERO, false));
+}
