@@ -20,9 +20,19 @@ use crate::ledger::LedgerError;
 
 /// The most scopes in a call; the coordinator accepts twice as many.
 const SCOPES_PER_CALL: usize = 500;
-/// The most calls whose answers are awaited. More scopes than fit into these at once are asked for
-/// when answers have come.
-pub(super) const CALLS_MAX: usize = 8;
+/// The most calls of one [`Reason`] whose answers are awaited. What does not fit into these is asked
+/// for when answers have come.
+const CALLS_MAX: usize = 8;
+
+/// Why scopes are asked for. Strangers can make up new scopes without end, so calls for these do not
+/// count where leases are renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Requests are held for the first answer.
+    Cold,
+    /// Their time has come.
+    Due,
+}
 
 /// A resource that is asked for.
 #[derive(Clone, Debug)]
@@ -41,14 +51,17 @@ pub(super) struct Calls {
 #[derive(Debug)]
 struct Call {
     asked: Vec<Asked>,
+    reason: Reason,
     deadline: Instant,
 }
 
 // === impl Calls ===
 
 impl Calls {
-    pub(super) fn len(&self) -> usize {
-        self.refreshes.len()
+    /// Whether one more call may be made.
+    pub(super) fn has_room(&self, reason: Reason) -> bool {
+        let calls = self.refreshes.values();
+        calls.filter(|call| call.reason == reason).count() < CALLS_MAX
     }
 }
 
@@ -56,17 +69,17 @@ impl Calls {
 
 impl<H: Host> Worker<H> {
     /// Sends what was asked, in as few calls as it takes.
-    pub(super) fn refresh(&mut self, now: Instant, asks: Vec<Asked>) {
+    pub(super) fn refresh(&mut self, now: Instant, reason: Reason, asks: Vec<Asked>) {
         let (first, repeated) = unique(asks);
         for asked in &repeated {
             self.vacate(asked);
         }
         for asked in first.chunks(SCOPES_PER_CALL) {
-            self.refresh_once(now, asked);
+            self.refresh_once(now, reason, asked);
         }
     }
 
-    fn refresh_once(&mut self, now: Instant, asked: &[Asked]) {
+    fn refresh_once(&mut self, now: Instant, reason: Reason, asked: &[Asked]) {
         let Some(ledger) = &self.ledger else { return };
         let message = v1::RefreshRequest::from(&Refresh {
             client: ledger.client().clone(),
@@ -78,8 +91,12 @@ impl<H: Host> Worker<H> {
         match self.host.call(&self.upstream, "Refresh", &message, timeout) {
             Ok(token) => {
                 let deadline = now.saturating_add(timeout.saturating_mul(2));
-                let asked = asked.to_vec();
-                self.calls.refreshes.insert(token, Call { asked, deadline });
+                let call = Call {
+                    asked: asked.to_vec(),
+                    reason,
+                    deadline,
+                };
+                self.calls.refreshes.insert(token, call);
             }
             Err(error) => self.refresh_failed(now, asked, &error.to_string()),
         }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use tollgate_core::client::{State, Todo};
 use tollgate_core::units::Instant;
 
-use super::calls::Asked;
+use super::calls::{Asked, Reason};
 use super::{Target, Targets, Verdict, Worker, entry};
 use crate::host::{Host, HostError};
 use crate::refusal::{Refusal, is_grpc};
@@ -85,7 +85,8 @@ impl<H: Host> Worker<H> {
         if self.waiting.cold.is_empty() && self.waiting.held.is_empty() {
             return self.config.tick;
         }
-        match self.waiting.backlog || self.waiting.cold.iter().any(|cold| !cold.asked) {
+        let to_ask = |cold: &Cold| !cold.asked && self.calls.has_room(Reason::Cold);
+        match self.waiting.backlog || self.waiting.cold.iter().any(to_ask) {
             true => TICK_AT_ONCE,
             false => TICK_WHILE_HELD.min(self.config.tick),
         }
@@ -131,9 +132,11 @@ impl<H: Host> Worker<H> {
     /// whether other workers got answers for the rest.
     pub(super) fn ask_for_cold(&mut self, now: Instant) {
         let mut asks = Vec::new();
+        let may_ask = self.calls.has_room(Reason::Cold);
         let mut cold = core::mem::take(&mut self.waiting.cold);
         for scope in &mut cold {
-            if scope.asked {
+            // What turns up while no more calls may be made goes into the next one together.
+            if scope.asked || !may_ask {
                 self.look_again(scope, now);
                 continue;
             }
@@ -159,7 +162,7 @@ impl<H: Host> Worker<H> {
         }
         cold.retain(|scope| self.is_cold(scope, now));
         self.waiting.cold.append(&mut cold);
-        self.refresh(now, asks);
+        self.refresh(now, Reason::Cold, asks);
     }
 
     /// The scopes in `slots` have got their first answer, or none will come.

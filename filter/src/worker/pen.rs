@@ -12,7 +12,7 @@ use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::units::Instant;
 
 use super::Worker;
-use super::calls::{Asked, CALLS_MAX};
+use super::calls::{Asked, Reason};
 use super::tick::or_later;
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
@@ -212,7 +212,7 @@ impl<H: Host> Worker<H> {
         let mut asks = Vec::new();
         let mut releases = Vec::new();
         for _ in 0..ASKS_PER_ROUND {
-            if self.calls.len() >= CALLS_MAX {
+            if !self.calls.has_room(Reason::Due) {
                 break;
             }
             let Some(slot) = self
@@ -235,7 +235,7 @@ impl<H: Host> Worker<H> {
                 }
             }
         }
-        self.refresh(now, asks);
+        self.refresh(now, Reason::Due, asks);
         self.release(&releases);
         Ok(())
     }

@@ -248,3 +248,29 @@ fn after_a_failure_of_the_ledger_attempts_are_counted_and_slabs_go_back() {
     let entry = proxy.worker.tables[0].scopes.get(index).unwrap();
     assert_eq!((entry.slab.left(), entry.queued), (Tokens::ZERO, false));
 }
+
+#[test]
+fn a_flood_of_new_names_does_not_keep_the_others_from_their_leases() {
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, 1, &one_rule(""));
+    proxy.lease("acme", 100.0);
+    // A new name each millisecond, and a coordinator that answers after twenty.
+    let mut calls = VecDeque::new();
+    let mut refreshes = 0;
+    for n in 0..3000 {
+        proxy.of(&format!("stranger{n}"));
+        proxy.of("acme");
+        proxy.tick(Duration::from_millis(1));
+        while let Some((token, call)) = process.take_call() {
+            calls.push_back((n + 20, token, call));
+        }
+        while calls.front().is_some_and(|(at, ..)| *at <= n) {
+            let (_, token, call) = calls.pop_front().unwrap();
+            let scopes = call.refresh().scopes;
+            refreshes += usize::from(scopes.iter().any(|scope| scope.scope == "tenant/acme"));
+            proxy.worker.handle_answer(token, &call.lend(100.0));
+        }
+        assert!(calls.len() <= 16, "{}", calls.len());
+    }
+    assert!(refreshes >= 2, "{refreshes}");
+}
