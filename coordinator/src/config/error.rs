@@ -1,7 +1,6 @@
 //! What is wrong with a configuration, and where.
 
 use std::fmt;
-use std::time::Duration;
 
 use serde_saphyr::Location;
 use tollgate_core::lease::IdError;
@@ -68,17 +67,6 @@ pub enum Problem {
     /// A duration that a client cannot be told, because the protocol counts in milliseconds.
     #[error("{0:?} is not a whole number of milliseconds")]
     SubMillisecond(String),
-    /// Learning that ends while leases of an earlier run may be in use.
-    #[error(
-        "{learning:?} is shorter than the lease, {lease:?}: leases of an earlier run could still \
-         be in use"
-    )]
-    LearningBelowLease {
-        /// The learning time.
-        learning: Duration,
-        /// The lease.
-        lease: Duration,
-    },
     /// Not a part of a whole.
     #[error("{0:?} is not a part between 0 and 1")]
     Headroom(String),

@@ -86,20 +86,12 @@ fn together(
             LimitError::Zero { field: "refresh" } | LimitError::RefreshNotBelowLease { .. } => {
                 raw.refresh.as_ref().or(raw.lease.as_ref())
             }
+            LimitError::LearningBelowLease { .. } => raw.learning.as_ref(),
             LimitError::Zero { .. } | LimitError::MinRefreshAboveRefresh { .. } => {
                 raw.min_refresh.as_ref().or(raw.refresh.as_ref())
             }
         };
         check.refuse(place(text), path, error);
-        return None;
-    }
-    if limit.learning < limit.lease {
-        let problem = Problem::LearningBelowLease {
-            learning: limit.learning,
-            lease: limit.lease,
-        };
-        let at = place(raw.learning.as_ref());
-        check.refuse(at, format!("{path}.learning"), problem);
         return None;
     }
     Some(())

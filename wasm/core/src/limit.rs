@@ -71,6 +71,17 @@ pub enum LimitError {
         /// The lease.
         lease: Duration,
     },
+    /// Learning that ends while leases of an earlier run may be in use.
+    #[error(
+        "learning: {learning:?} is shorter than the lease, {lease:?}: leases of an earlier run \
+         could still be in use"
+    )]
+    LearningBelowLease {
+        /// The learning time.
+        learning: Duration,
+        /// The lease.
+        lease: Duration,
+    },
     /// A minimum above the regular interval.
     #[error("min_refresh: {min_refresh:?} is longer than refresh, {refresh:?}")]
     MinRefreshAboveRefresh {
@@ -145,6 +156,10 @@ impl Limit {
                 refresh,
             });
         }
+        if self.learning < lease {
+            let learning = self.learning;
+            return Err(LimitError::LearningBelowLease { learning, lease });
+        }
         Ok(())
     }
 
@@ -194,7 +209,7 @@ mod tests {
     fn validate_names_field_value_and_rule() {
         let secs = Duration::from_secs;
         type Change = fn(&mut Limit);
-        let rows: [(Change, &str); 7] = [
+        let rows: [(Change, &str); 8] = [
             (
                 |l| l.burst = Tokens::from_micros(5),
                 "burst: 5 millionths of a token is less than one token",
@@ -222,6 +237,11 @@ mod tests {
             (
                 |l| l.min_refresh = l.refresh * 2,
                 "min_refresh: 2s is longer than refresh, 1s",
+            ),
+            (
+                |l| l.learning = l.lease / 2,
+                "learning: 5s is shorter than the lease, 10s: leases of an earlier run could still \
+                 be in use",
             ),
         ];
         let good = Limit::new(Capacity::from_whole(100));
