@@ -2,77 +2,75 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tollgate_tests::connection::{Connection, get};
 use tollgate_tests::filter::TENANT_HEADER;
 
-/// Connections that are open and warm.
+/// Running load.
 pub(crate) struct ClosedLoop {
-    connections: Vec<Connection>,
-    requests: Arc<Vec<Vec<u8>>>,
+    shared: Arc<Shared>,
+    tasks: JoinSet<Result<()>>,
+}
+
+struct Shared {
+    requests: Vec<Vec<u8>>,
+    answered: AtomicU64,
+    stopped: AtomicBool,
 }
 
 // === impl ClosedLoop ===
 
 impl ClosedLoop {
-    /// Opens the connections and sends every tenant's request once, so that no slice pays for what
-    /// happens only once.
+    /// Opens the connections and begins to send, each connection from another tenant on.
     ///
     /// # Errors
-    /// When a request is not admitted.
-    pub(crate) async fn open(to: SocketAddr, connections: usize, tenants: usize) -> Result<Self> {
+    /// When nobody listens.
+    pub(crate) async fn start(to: SocketAddr, connections: usize, tenants: usize) -> Result<Self> {
         let requests: Vec<_> = (0..tenants)
             .map(|tenant| get("/", &[(TENANT_HEADER, &format!("tenant-{tenant:03}"))]))
             .collect();
-        let mut open = Vec::new();
-        for _ in 0..connections {
-            open.push(Connection::open(to).await?);
+        let shared = Arc::new(Shared {
+            requests,
+            answered: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+        });
+        let mut tasks = JoinSet::new();
+        for place in 0..connections {
+            let first = place * tenants / connections.max(1);
+            tasks.spawn(send(Connection::open(to).await?, shared.clone(), first));
         }
-        for (place, request) in requests.iter().enumerate() {
-            send(&mut open[place % connections], request).await?;
-        }
-        Ok(Self {
-            connections: open,
-            requests: Arc::new(requests),
-        })
+        Ok(Self { shared, tasks })
     }
 
-    /// Sends for `length`; gives how many requests were answered, and in what time.
+    /// Requests answered so far.
+    pub(crate) fn answered(&self) -> u64 {
+        self.shared.answered.load(Ordering::Relaxed)
+    }
+
+    /// Stops sending, and closes the connections.
     ///
     /// # Errors
-    /// When any request is not admitted: a refusal would cost less and spoil the comparison.
-    pub(crate) async fn run(self, length: Duration) -> Result<(u64, Duration)> {
-        let started = Instant::now();
-        let mut tasks = JoinSet::new();
-        let step = self.requests.len() / self.connections.len().max(1) + 1;
-        for (place, mut connection) in self.connections.into_iter().enumerate() {
-            let requests = self.requests.clone();
-            tasks.spawn(async move {
-                let mut sent = 0;
-                let mut turn = requests.iter().cycle().skip(place * step);
-                while let Some(request) = turn.next()
-                    && started.elapsed() < length
-                {
-                    send(&mut connection, request).await?;
-                    sent += 1;
-                }
-                Ok::<u64, anyhow::Error>(sent)
-            });
+    /// When any request was not admitted: a refusal would cost less and spoil the comparison.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        self.shared.stopped.store(true, Ordering::Relaxed);
+        while let Some(done) = self.tasks.join_next().await {
+            done??;
         }
-        let mut sent = 0;
-        while let Some(done) = tasks.join_next().await {
-            sent += done??;
-        }
-        Ok((sent, started.elapsed()))
+        Ok(())
     }
 }
 
-async fn send(connection: &mut Connection, request: &[u8]) -> Result<()> {
-    let status = connection.status_of(request).await?;
-    ensure!(status == 200, "a request was answered {status}");
+async fn send(mut connection: Connection, shared: Arc<Shared>, first: usize) -> Result<()> {
+    for request in shared.requests.iter().cycle().skip(first) {
+        if shared.stopped.load(Ordering::Relaxed) {
+            break;
+        }
+        let status = connection.status_of(request).await?;
+        ensure!(status == 200, "a request was answered {status}");
+        shared.answered.fetch_add(1, Ordering::Relaxed);
+    }
     Ok(())
 }

@@ -15,11 +15,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use clap::Parser;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep};
 use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::envoy::{Envoy, Spec};
 use tollgate_tests::filter;
@@ -50,10 +51,13 @@ struct Options {
     #[arg(long, default_value_t = 3)]
     envoys: u32,
     /// Rounds with each Envoy; a round is one slice for each filter.
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 12)]
     rounds: usize,
+    /// Load before each slice, not measured.
+    #[arg(long, default_value_t = 500)]
+    settle_ms: u64,
     /// Length of a slice: short, so that whatever else the machine does meets all filters alike.
-    #[arg(long, default_value_t = 250)]
+    #[arg(long, default_value_t = 500)]
     slice_ms: u64,
     /// Connections that send one request after another.
     #[arg(long, default_value_t = 16)]
@@ -81,10 +85,9 @@ fn main() -> Result<()> {
 
 /// One Envoy's rounds.
 fn measure(runtime: &Runtime, dir: &Path, options: &Options, table: &mut Table) -> Result<()> {
-    let slice = Duration::from_millis(options.slice_ms);
     let fleet = cores::beside_load(|| runtime.block_on(Fleet::start(dir, options)))?;
     for name in fleet.names() {
-        runtime.block_on(fleet.slice(&name, options, slice))?; // warm-up, not counted
+        runtime.block_on(fleet.slice(&name, options))?; // warm-up, not counted
     }
     for round in 0..options.rounds {
         let mut names = fleet.names();
@@ -92,7 +95,7 @@ fn measure(runtime: &Runtime, dir: &Path, options: &Options, table: &mut Table) 
         names.rotate_left(first);
         let mut samples = Vec::new();
         for name in names {
-            let sample = runtime.block_on(fleet.slice(&name, options, slice))?;
+            let sample = runtime.block_on(fleet.slice(&name, options))?;
             samples.push((name, sample));
         }
         table.add_round(samples);
@@ -138,22 +141,26 @@ impl Fleet {
         self.listeners.clone()
     }
 
-    async fn slice(&self, name: &str, options: &Options, slice: Duration) -> Result<Sample> {
+    /// Sends through one listener, and measures when the load has settled: demand that comes and goes
+    /// is reported at once, and that belongs to the change, not to each request.
+    async fn slice(&self, name: &str, options: &Options) -> Result<Sample> {
         let to: SocketAddr = self
             .envoy
             .listener(name)
             .context("a listener that was started")?;
-        let load = ClosedLoop::open(to, options.connections, options.tenants).await?;
-        let before = self.envoy.process.cpu()?;
-        let (requests, took) = load
-            .run(slice)
+        let load = ClosedLoop::start(to, options.connections, options.tenants).await?;
+        sleep(Duration::from_millis(options.settle_ms)).await;
+        let look = || Ok::<_, Error>((Instant::now(), load.answered(), self.envoy.process.cpu()?));
+        let before = look()?;
+        sleep(Duration::from_millis(options.slice_ms)).await;
+        let after = look()?;
+        load.stop()
             .await
             .with_context(|| format!("through {name}"))?;
-        let cpu = self.envoy.process.cpu()?.saturating_sub(before);
         Ok(Sample {
-            requests,
-            took,
-            cpu,
+            took: after.0 - before.0,
+            requests: after.1 - before.1,
+            cpu: after.2.saturating_sub(before.2),
         })
     }
 }
