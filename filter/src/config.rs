@@ -5,6 +5,7 @@
 //! so that a newer configuration does not stop an older filter, and reported once, since they may
 //! as well be misspelt.
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use serde_json::{Map, Value};
@@ -23,6 +24,9 @@ pub(crate) const RULE_NAME_LEN_MAX: usize = 40;
 const RULES_MAX: usize = 16;
 /// The longest name of the coordinators' cluster; see [`Config::upstream`].
 const COORDINATOR_LEN_MAX: usize = 120;
+/// A holder of the pen that ticks more seldom would be taken for dead between its heartbeats, and
+/// whoever takes the pen looks at every slot first.
+const TICK_MS: RangeInclusive<u64> = 5..=100;
 
 /// What the operator has set.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +120,7 @@ impl Config {
             rules: rules(root, &policy, unknown)?,
             max_scopes: root.whole("max_scopes", 10_000, 1..=1_000_000)? as u32,
             max_held: root.whole("max_held", 1000, 0..=100_000)? as usize,
-            tick: millis(root.whole("tick_ms", 20, 5..=1000)?),
+            tick: millis(root.whole("tick_ms", 20, TICK_MS)?),
             call_timeout,
             host_failure: host_failure(root)?,
         })

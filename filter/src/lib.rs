@@ -42,6 +42,6 @@ mod entry {
     proxy_wasm::main! {{
         // Also sets the panic hook, which logs before the trap.
         proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
-        proxy_wasm::set_root_context(|_| Box::new(crate::plugin::Root::default()));
+        proxy_wasm::set_root_context(|context| Box::new(crate::plugin::Root::new(context)));
     }}
 }

@@ -24,8 +24,9 @@ thread_local! {
 }
 
 /// A root context: one configuration in one VM.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Root {
+    context: u32,
     plugin: Option<Rc<Plugin>>,
 }
 
@@ -61,6 +62,23 @@ enum Rejected {
 // === impl Root ===
 
 impl Root {
+    /// The root that Envoy calls `context`, not yet configured.
+    pub(crate) fn new(context: u32) -> Self {
+        Self {
+            context,
+            plugin: None,
+        }
+    }
+
+    /// Makes ticks come as often as the worker needs them.
+    fn adjust_period(&self, plugin: &Plugin, worker: &Worker<Envoy>) {
+        // The worker may have spoken of a stream of another configuration, whose root has ticks of
+        // its own.
+        if Envoy.select(self.context).is_ok() {
+            plugin.adjust_period(worker);
+        }
+    }
+
     fn load(&self) -> Result<Plugin, Rejected> {
         let host = Envoy;
         let vm_id = host.property(&["plugin_vm_id"])?.unwrap_or_default();
@@ -99,7 +117,7 @@ impl Context for Root {
             (0, Ok(answer)) => worker.handle_answer(token, &answer),
             (status, _) => worker.handle_failure(token, status),
         }
-        plugin.adjust_period(&worker);
+        self.adjust_period(plugin, &worker);
     }
 }
 
@@ -119,7 +137,7 @@ impl RootContext for Root {
         let Some(plugin) = &self.plugin else { return };
         if let Ok(mut worker) = plugin.worker.try_borrow_mut() {
             worker.handle_tick();
-            plugin.adjust_period(&worker);
+            self.adjust_period(plugin, &worker);
         }
     }
 
@@ -142,7 +160,7 @@ impl RootContext for Root {
 // === impl Plugin ===
 
 impl Plugin {
-    /// Makes ticks come as often as the worker needs them.
+    /// Makes ticks of the context at hand come as often as the worker needs them.
     fn adjust_period(&self, worker: &Worker<Envoy>) {
         let period = worker.tick_period();
         if period != self.period.get() && Envoy.set_tick_period(period).is_ok() {

@@ -143,7 +143,7 @@ fn wrong_settings_are_refused_by_field_value_and_rule() {
         (with(r#""max_held": 100001"#), "max_held is 100001"),
         (
             with(r#""tick_ms": 0"#),
-            "tick_ms is 0: must be a whole number from 5 to 1000",
+            "tick_ms is 0: must be a whole number from 5 to 100",
         ),
         (with(r#""call_timeout_ms": 1"#), "call_timeout_ms is 1"),
         (

@@ -274,3 +274,21 @@ fn a_flood_of_new_names_does_not_keep_the_others_from_their_leases() {
     }
     assert!(refreshes >= 2, "{refreshes}");
 }
+
+#[test]
+fn the_pen_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
+    let process = Process::new();
+    let config = one_rule(r#", "tick_ms": 100"#);
+    let mut proxies: Vec<Proxy> = (1..=3)
+        .map(|id| Proxy::new(&process, id, &config))
+        .collect();
+    let mut owners = std::collections::BTreeSet::new();
+    for _ in 0..100 {
+        for proxy in &mut proxies {
+            proxy.tick(Duration::from_millis(33));
+            let pen = process.get("tollgate.c.pen").unwrap();
+            owners.insert(tollgate_core::client::Pen::decode(&pen).unwrap().owner);
+        }
+    }
+    assert_eq!(owners.len(), 1, "{owners:?}");
+}
