@@ -81,7 +81,7 @@ struct Table {
 /// A rule as a root context uses it.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundRule {
-    table: u8,
+    table: u16,
     header: String,
     missing: Missing,
 }
@@ -89,7 +89,7 @@ pub(crate) struct BoundRule {
 /// One of the buckets that a request needs: an entry of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
-    table: u8,
+    table: u16,
     index: u32,
 }
 
@@ -187,7 +187,7 @@ impl<H: Host> Worker<H> {
             table.policy = rule.policy.clone();
         }
         Ok(BoundRule {
-            table: table as u8,
+            table: table as u16,
             header: rule.header.clone(),
             missing: rule.missing.clone(),
         })
@@ -318,7 +318,7 @@ impl<H: Host> Worker<H> {
         })
     }
 
-    fn scopes(&self, table: u8) -> Option<&Scopes> {
+    fn scopes(&self, table: u16) -> Option<&Scopes> {
         self.tables
             .get(usize::from(table))
             .map(|table| &table.scopes)

@@ -194,7 +194,7 @@ impl<H: Host> Worker<H> {
 
     /// A new entry for `key`, or the rule's overflow if there is no room for it.
     #[cold]
-    pub(super) fn remember(&mut self, table: u8, key: &str) -> Result<Target, LedgerError> {
+    pub(super) fn remember(&mut self, table: u16, key: &str) -> Result<Target, LedgerError> {
         if let Some(index) = self
             .scopes(table)
             .and_then(|scopes| scopes.find(key.as_bytes()))
@@ -225,7 +225,7 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    fn has_room(&mut self, table: u8, now: Instant) -> bool {
+    fn has_room(&mut self, table: u16, now: Instant) -> bool {
         let max = self.config.max_scopes as usize;
         let remembered = self
             .tables
@@ -240,7 +240,7 @@ impl<H: Host> Worker<H> {
     }
 
     /// The entry that scopes of a rule share when no slot is left for them.
-    fn overflow(&mut self, table: u8, now: Instant) -> Target {
+    fn overflow(&mut self, table: u16, now: Instant) -> Target {
         self.stats.overflow.add_one();
         if !self.overflow_logged {
             self.overflow_logged = true;

@@ -280,3 +280,21 @@ fn when_the_host_fails_the_configuration_decides() {
         assert_eq!(proxy.of("acme"), Verdict::Hold);
     }
 }
+
+#[test]
+fn rules_keep_apart_however_many_names_there_have_been() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    let rule = |n| {
+        let json = format!(
+            r#"{{"coordinator": "c", "scopes": [{{"name": "r{n}", "key": {{"header": "x"}}}}]}}"#
+        );
+        config(&json)
+    };
+    for n in 0..300 {
+        proxy.rules = proxy.worker.configure(&rule(n)).unwrap();
+    }
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    proxy.tick(Duration::from_millis(1));
+    let (_, call) = proxy.host().process.take_call().unwrap();
+    assert_eq!(call.refresh().scopes[0].scope, "r299/acme");
+}
