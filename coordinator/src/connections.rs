@@ -1,7 +1,8 @@
 //! Accepted connections, a bounded number of them.
 //!
 //! The servers bound the calls on a connection but not the connections; without a bound anyone who
-//! can reach a port can use up the file descriptors that Envoys need.
+//! can reach a port can use up the file descriptors that Envoys need. And a place must not be held
+//! by who never speaks: the servers ask only those for signs of life who have said hello.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Instant, Sleep};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
@@ -21,6 +23,10 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 /// How long to wait after a failed accept: the usual reason, no file descriptor left, does not go
 /// away at once, and trying again without a pause would take a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection on which nothing has been heard for this long is given up. An Envoy that lives is
+/// asked, and answers, more than twice as often.
+const SILENCE_MAX: Duration = Duration::from_secs(90);
 
 /// Accepts connections while there are fewer than a bound; others wait in the kernel's backlog.
 #[derive(Debug)]
@@ -33,6 +39,8 @@ pub struct Acceptor {
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
+    /// Ends when nothing has been heard for too long.
+    silence: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -58,6 +66,7 @@ impl Acceptor {
                     let _ = stream.set_nodelay(true);
                     let connection = Connection {
                         stream,
+                        silence: Box::pin(tokio::time::sleep(SILENCE_MAX)),
                         _place: place,
                     };
                     return (connection, from);
@@ -117,7 +126,19 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        match Pin::new(&mut self.stream).poll_read(cx, buf) {
+            Poll::Pending => self.silence.as_mut().poll(cx).map(|()| {
+                let text = "nothing was heard for too long";
+                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            }),
+            result => {
+                if buf.filled().len() > before {
+                    self.silence.as_mut().reset(Instant::now() + SILENCE_MAX);
+                }
+                result
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 use std::pin::pin;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_stream::StreamExt as _;
 
 use super::*;
@@ -40,4 +41,22 @@ async fn second_of_two(max: usize) -> (bool, bool) {
 async fn a_connection_too_many_waits_until_another_ends() {
     assert_eq!(second_of_two(1).await, (false, true));
     assert_eq!(second_of_two(2).await, (true, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_lives_as_long_as_it_is_heard_of() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut accepted = pin!(Acceptor::new(listener, 1).into_stream());
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let mut connection = accepted.next().await.unwrap().unwrap();
+    for _ in 0..3 {
+        tokio::time::advance(SILENCE_MAX * 2 / 3).await;
+        client.write_all(b"x").await.unwrap();
+        assert_eq!(connection.read_u8().await.unwrap(), b'x');
+    }
+    let before = Instant::now();
+    let error = connection.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert!(before.elapsed() >= SILENCE_MAX, "{:?}", before.elapsed());
 }
