@@ -36,7 +36,7 @@ struct Drawn {
     due_changed: bool,
     expiry: Option<Instant>,
     limit: u64,
-    without_lease: bool,
+    state: State,
 }
 
 impl<H: Host> Worker<H> {
@@ -125,7 +125,9 @@ impl<H: Host> Worker<H> {
         entry.denial = None;
         Ok(match drawn.draw {
             Draw::Slab(tokens) => {
-                entry.cold_until = None;
+                if drawn.state != State::Cold {
+                    entry.cold_until = None;
+                }
                 entry.slab.add(tokens);
                 // A held request's entry has left the queue; its slab must go back one day.
                 if !core::mem::replace(&mut entry.queued, true) {
@@ -149,7 +151,7 @@ impl<H: Host> Worker<H> {
                     until: retry_at.map_or(soon, |at| at.min(soon)),
                     retry_at,
                     limit: drawn.limit,
-                    without_lease: drawn.without_lease,
+                    without_lease: drawn.state != State::Leased,
                 };
                 entry.denial = Some(denial);
                 Step::Denied(denial)
@@ -289,11 +291,9 @@ fn drawn(
 ) -> Drawn {
     let due = holder.due();
     holder.count(now, attempts);
-    let draw = match holder.draw(now, policy, Tokens::ONE, workers) {
-        // Too many are held already: as if the wait were over. The bucket runs ahead of the clock by
-        // the rest of the wait, and then stands still for as long.
-        Draw::Cold { until } if !may_hold => holder.draw(until, policy, Tokens::ONE, workers),
-        draw => draw,
+    let draw = match may_hold {
+        true => holder.draw(now, policy, Tokens::ONE, workers),
+        false => holder.draw_at_once(now, policy, Tokens::ONE, workers),
     };
     let (rate, _) = holder.flow(now, policy);
     let whole = holder
@@ -306,6 +306,6 @@ fn drawn(
         limit: whole
             .map_or(rate, |capacity| capacity.as_rate())
             .as_micros(),
-        without_lease: holder.state(now) != State::Leased,
+        state: holder.state(now),
     }
 }

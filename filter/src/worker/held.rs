@@ -175,6 +175,8 @@ impl<H: Host> Worker<H> {
         {
             if let Some(entry) = entry(&mut self.tables, scope.target) {
                 entry.cold_until = None;
+                // What those that could not be held were told was said without the lease.
+                entry.denial = None;
             }
         }
         self.waiting.cold.retain(|cold| !slots.contains(&cold.slot));

@@ -21,8 +21,9 @@ const HEARTBEAT_LOST: Duration = Duration::from_secs(3);
 /// worker with very many busy scopes must have time for requests, too.
 const FLUSHES_PER_ROUND: usize = 256;
 /// Rounds that an entry waits for its attempts to be counted, and its slab to go back, unless it
-/// draws before.
-const FLUSH_AFTER_ROUNDS: u64 = 2;
+/// draws before: a fifth of a second at the default tick. Each count is a change in shared data, which
+/// would be the dearest part of a tenant's requests if it came much more often than the demand is judged.
+const FLUSH_AFTER_ROUNDS: u64 = 10;
 
 impl<H: Host> Worker<H> {
     /// Does what is due: first answers for cold scopes on every tick, the rest once in a

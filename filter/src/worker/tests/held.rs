@@ -154,3 +154,20 @@ fn held_grpc_requests_are_refused_in_grpc() {
         .collect();
     assert_eq!(statuses, [8, 429]);
 }
+
+#[test]
+fn those_beyond_max_held_do_not_end_the_wait_of_the_held() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_held": 20"#));
+    for _ in 0..50 {
+        proxy.of("acme");
+    }
+    proxy.tick(Duration::from_millis(1));
+    proxy.tick(Duration::from_millis(5));
+    assert!(proxy.host().replies.borrow().is_empty());
+    assert!(proxy.host().resumed.borrow().is_empty());
+    proxy.answer(1000.0);
+    assert_eq!(
+        *proxy.host().resumed.borrow(),
+        (101..=120).collect::<Vec<_>>()
+    );
+}

@@ -30,7 +30,7 @@ fn a_slab_that_is_not_used_goes_back() {
     // The first worker keeps most of a slab; ticks bring it back to where the second finds it.
     let taken = second.admitted("acme", 2000);
     assert!(taken < 999, "{taken}");
-    for _ in 0..10 {
+    for _ in 0..30 {
         first.worker.handle_tick();
         process.advance(TICK);
     }
@@ -241,7 +241,7 @@ fn after_a_failure_of_the_ledger_attempts_are_counted_and_slabs_go_back() {
         proxy.tick(TICK);
     }
     proxy.host().shared_data_fails.set(false);
-    for _ in 0..10 {
+    for _ in 0..30 {
         proxy.tick(TICK);
     }
     let index = proxy.worker.tables[0].scopes.find(b"acme").unwrap();

@@ -6,8 +6,7 @@
 //!
 //! Its life: idle until the first attempt; cold until the first answer, while requests may be
 //! held; then leased, or without a lease in the configured [`Mode`]. When nothing is wanted any more
-//! the lease is released and the holder is idle again, with its balance: what a tenant has spent stays
-//! spent.
+//! and the bucket is full again, the lease is released and the holder is idle.
 
 use core::time::Duration;
 
@@ -152,16 +151,25 @@ impl Holder {
     /// The slab is what the rate earns in 5 ms, but no more than a quarter of the burst over all
     /// workers, and at least `need`. Count the attempt first: a holder that sees no demand does not ask.
     pub fn draw(&mut self, now: Instant, policy: &Policy, need: Tokens, workers: u32) -> Draw {
-        if self.phase == Phase::Idle {
-            self.wake(now, policy);
-        }
+        self.rouse(now, policy);
         if let Phase::Cold { until } = self.phase {
-            if now < until {
-                return Draw::Cold { until };
-            }
-            self.phase = Phase::Awake;
+            return Draw::Cold { until };
         }
+        self.draw_at_once(now, policy, need, workers)
+    }
+
+    /// Like [`Holder::draw`] for a request that cannot be held: while the first answer is awaited it
+    /// draws from what passes without a lease, and others may go on waiting.
+    pub fn draw_at_once(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        need: Tokens,
+        workers: u32,
+    ) -> Draw {
+        self.rouse(now, policy);
         self.settle_bucket(now, policy);
+        self.set_flow(now, policy);
         let want = self.slab(workers).max(need);
         match self.bucket.take_up_to(now, need, want) {
             Ok(tokens) => Draw::Slab(tokens),
@@ -216,10 +224,9 @@ impl Holder {
         }
         self.demand.count(now, 0);
         self.settle_bucket(now, policy);
-        let wants = self.demand.wants();
-        let silent = now.saturating_since(self.last_attempt) >= policy.idle_after;
         self.sequence = self.sequence.saturating_add(1).max(now.as_nanos());
-        if silent || wants == Capacity::ZERO {
+        let wants = self.wants_at(now, policy);
+        if wants == Capacity::ZERO {
             return self.release();
         }
         self.asked_at = Some(now);
@@ -267,6 +274,11 @@ impl Holder {
             .filter(|lease| lease.expiry > now);
         self.settle_bucket(now, policy);
         self.fresh &= self.lease.is_none();
+        if self.demand.wants() == Capacity::ZERO
+            && let Some(full_at) = self.refills_until(now)
+        {
+            self.due = self.due.min(Some(full_at));
+        }
         true
     }
 
@@ -314,6 +326,28 @@ impl Holder {
         (rate, second_of(rate))
     }
 
+    /// What the client wants at `now`: what is attempted, or, when attempts have ended, what it
+    /// last wanted until its bucket is full again. What a bucket earns is part of the capacity as
+    /// much as what is spent of it: earned beside the leases it would come on top.
+    fn wants_at(&self, now: Instant, policy: &Policy) -> Capacity {
+        let silence = now.saturating_since(self.last_attempt);
+        let wants = self.demand.wants();
+        if wants > Capacity::ZERO && silence < policy.idle_after {
+            return wants;
+        }
+        if self.refills_until(now).is_some() && silence < ABANDONED_AFTER {
+            return self.reported;
+        }
+        Capacity::ZERO
+    }
+
+    /// When the bucket of a leased holder is full again; none if it is, or never will be.
+    fn refills_until(&self, now: Instant) -> Option<Instant> {
+        self.valid_lease(now)?;
+        let missing = self.bucket.time_until(now, self.bucket.burst())?;
+        (!missing.is_zero()).then(|| now.saturating_add(missing))
+    }
+
     /// What the client holds at `now`; the largest number for a lease without a limit.
     pub fn has(&self, now: Instant) -> Capacity {
         let lease = self.valid_lease(now);
@@ -342,7 +376,7 @@ impl Holder {
     /// and its bucket is as full as that of a new one.
     pub fn is_reusable(&self, now: Instant) -> bool {
         let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
-        let burst = i64::try_from(self.bucket.burst().as_micros()).unwrap_or(i64::MAX);
+        let burst = micros(self.bucket.burst());
         (self.phase == Phase::Idle || abandoned)
             && self.valid_lease(now).is_none()
             && (self.bucket.rate().is_unlimited() || self.bucket.balance(now) >= burst)
@@ -352,9 +386,21 @@ impl Holder {
         self.lease.filter(|lease| lease.expiry > now)
     }
 
+    /// Wakes an idle holder, and ends the wait of one that has waited long enough.
+    fn rouse(&mut self, now: Instant, policy: &Policy) {
+        match self.phase {
+            Phase::Idle => self.wake(now, policy),
+            Phase::Cold { until } if now >= until => self.phase = Phase::Awake,
+            Phase::Cold { .. } | Phase::Awake => {}
+        }
+    }
+
     fn wake(&mut self, now: Instant, policy: &Policy) {
-        self.phase = Phase::Cold {
-            until: now.saturating_add(policy.cold_start_wait),
+        self.phase = match policy.cold_start_wait {
+            Duration::ZERO => Phase::Awake,
+            wait => Phase::Cold {
+                until: now.saturating_add(wait),
+            },
         };
         self.due = Some(now);
         self.failures = 0;
@@ -376,9 +422,9 @@ impl Holder {
         }
     }
 
-    /// Brings the bucket to what passes now; a lease that has expired counts until its expiry. An
-    /// idle holder keeps earning what it last did, for nobody draws from it, and so does a cold
-    /// one: if it were cut to the safe capacity until the answer, who returns would have no burst.
+    /// Brings the bucket to what passes now; a lease that has expired counts until its expiry. The
+    /// bucket of an idle or cold holder stays as it was when its lease was released, which is full:
+    /// if it were cut to the safe capacity until the answer, who returns would have no burst.
     fn settle_bucket(&mut self, now: Instant, policy: &Policy) {
         if let Some(lease) = self.lease.filter(|lease| lease.expiry <= now) {
             self.lease = None;
@@ -390,32 +436,25 @@ impl Holder {
     }
 
     /// Sets rate and burst. A balance shrinks in proportion to the burst but grows only by earning:
-    /// if it grew in proportion too, a lease that goes up and down would mint tokens. Only the
-    /// first lease enlarges what a new bucket starts with; one that could not hold anything before
-    /// starts full, like any other new one.
+    /// if it grew in proportion too, a lease that goes up and down would mint tokens. Only a new
+    /// bucket grows with its burst, until its first lease: then it holds all but what was spent.
     fn set_flow(&mut self, now: Instant, policy: &Policy) {
         let (rate, burst) = self.flow(now, policy);
-        if (rate, burst) == (self.bucket.rate(), self.bucket.burst()) {
-            return;
-        }
-        if self.fresh && self.bucket.burst() == Tokens::ZERO {
-            self.bucket = TokenBucket::new(now, rate, burst);
-            return;
-        }
-        // What is lost now may have been spent before, so it does not come back full.
-        self.fresh &= burst > Tokens::ZERO;
-        if self.fresh && self.bucket.burst() == Tokens::ZERO {
-            // Nothing could be spent so far, so there is no proportion to keep.
-            self.bucket = TokenBucket::new(now, rate, burst);
+        let old = self.bucket.burst();
+        if (rate, burst) == (self.bucket.rate(), old) {
             return;
         }
         let before = self.bucket.balance(now);
+        let raised = micros(burst).saturating_sub(micros(old));
+        // What a bucket loses that is not full may have been spent before.
+        self.fresh &= raised >= 0 || before >= micros(old);
         self.bucket.set(now, rate, burst);
-        if !self.fresh {
-            let parts = self.bucket.to_parts();
-            let balance = parts.balance.min(before);
-            self.bucket = TokenBucket::from_parts(Parts { balance, ..parts });
-        }
+        let parts = self.bucket.to_parts();
+        let balance = match self.fresh && raised > 0 {
+            true => before.saturating_add(raised),
+            false => parts.balance.min(before),
+        };
+        self.bucket = TokenBucket::from_parts(Parts { balance, ..parts });
     }
 
     fn slab(&self, workers: u32) -> Tokens {
@@ -432,11 +471,16 @@ impl Holder {
 // === free functions ===
 
 /// Whether wants have changed enough to tell before the next regular refresh: by a tenth
-/// (PIP-82) and by more than the noise of one second's arrivals, or to or from zero.
+/// (PIP-82) and by two standard deviations of one second's arrivals, or to or from zero.
 fn differs(reported: Capacity, wants: Capacity) -> bool {
     let (old, new) = (reported.as_micros(), wants.as_micros());
-    let noise = old.saturating_mul(MICRO).isqrt();
+    let noise = old.saturating_mul(MICRO).isqrt().saturating_mul(2);
     old.abs_diff(new) > noise.max(old / 10) || (old == 0) != (new == 0)
+}
+
+/// `tokens` as a balance counts them.
+fn micros(tokens: Tokens) -> i64 {
+    i64::try_from(tokens.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// One second of `rate`, at least one token; nothing if nothing passes.

@@ -232,6 +232,40 @@ fn a_change_of_demand_asks_early_but_not_sooner_than_the_minimum() {
 }
 
 #[test]
+fn a_silent_client_keeps_its_lease_until_its_bucket_is_full_again() {
+    // A burst of 3 s: earning it without a lease would come on top of what others are lent.
+    let mut lasting = answer(100);
+    lasting.lease = lasting.lease.map(|terms| LeaseTerms {
+        burst: Tokens::from_whole(300),
+        ..terms
+    });
+    let mut p = Process::new();
+    p.attempt(300);
+    let ask = p.ask();
+    p.after(2).answer(ask.sequence, 1, &lasting);
+    assert_eq!(p.passes(1000), 300);
+    let mut silent_ms = 0;
+    loop {
+        let due = p.holder.due().expect("awake");
+        silent_ms += due.saturating_since(p.now).as_millis();
+        p.now = due;
+        match p.todo() {
+            Todo::Refresh(ask) => {
+                assert_eq!(ask.has, Capacity::from_whole(100));
+                p.answer(ask.sequence, 1, &lasting);
+            }
+            Todo::Release { .. } => break,
+            Todo::Nothing => panic!("due, and nothing to say"),
+        }
+    }
+    assert_eq!(silent_ms, 3000, "as long as it takes to earn the burst");
+    p.after(60_000);
+    p.attempt(1);
+    p.after(50);
+    assert_eq!(p.passes(1000), 20, "nothing but the safe capacity after it");
+}
+
+#[test]
 fn an_end_of_demand_releases_and_the_balance_stays() {
     let mut p = Process::leased(100);
     assert_eq!(p.passes(1000), 20);
@@ -369,4 +403,27 @@ fn where_nothing_passes_without_a_lease_the_first_one_comes_with_its_burst() {
         p.answer(ask.sequence, 1, &answer(gets));
         assert_eq!(p.passes(1000), 0, "{gets}");
     }
+}
+
+#[test]
+fn who_cannot_be_held_draws_at_the_safe_capacity_while_others_wait() {
+    let mut p = Process::new();
+    p.policy.cold_start_wait = Duration::from_secs(10);
+    let Draw::Cold { until } = p.attempt(1) else {
+        panic!("not held")
+    };
+    let mut at_once = 0;
+    while let Draw::Slab(tokens) = p
+        .holder
+        .draw_at_once(p.now, &p.policy, Tokens::ONE, WORKERS)
+    {
+        at_once += tokens.whole();
+    }
+    assert_eq!(at_once, 10);
+    assert_eq!(p.attempt(1), Draw::Cold { until });
+    let ask = p.ask();
+    p.after(2).answer(ask.sequence, 1, &answer(1000));
+    assert_eq!(p.passes(1000), 190, "all of the burst but what is spent");
+    let passed: usize = (0..100).map(|_| p.after(1).passes(10)).sum();
+    assert!((99..=100).contains(&passed), "{passed}");
 }
