@@ -48,16 +48,17 @@ const LIMITS: &str = "limits:\n  - match: \"slow/*\"\n    requests: {rate: 600}\
 #[derive(Debug, Parser)]
 struct Options {
     /// Envoys, one after another.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 2)]
     envoys: u32,
     /// Rounds with each Envoy; a round is one slice for each filter.
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 8)]
     rounds: usize,
-    /// Load before each slice, not measured.
-    #[arg(long, default_value_t = 500)]
+    /// Load before each slice, not measured: Tollgate's tenants get their leases in it, which they
+    /// have released while the other filters were measured.
+    #[arg(long, default_value_t = 1000)]
     settle_ms: u64,
     /// Length of a slice: short, so that whatever else the machine does meets all filters alike.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 1000)]
     slice_ms: u64,
     /// Connections that send one request after another.
     #[arg(long, default_value_t = 16)]
