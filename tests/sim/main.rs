@@ -10,6 +10,7 @@ mod laws;
 mod network;
 mod process;
 mod random;
+mod reached;
 mod scenario;
 mod world;
 
@@ -85,7 +86,7 @@ fn a_seed_replays_exactly() {
 
 #[test]
 fn the_seeds_reach_what_they_are_for() {
-    let mut reached = world::Reached::default();
+    let mut reached = reached::Reached::default();
     for seed in 0..100 {
         reached += run(seed)
             .unwrap_or_else(|broken| panic!("{broken}"))

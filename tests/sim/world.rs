@@ -13,6 +13,7 @@ use tollgate_core::units::{Capacity, Instant};
 use crate::laws::{self, Law};
 use crate::process::Process;
 use crate::random::Random;
+use crate::reached::Reached;
 use crate::scenario::{FAULTS_END, Fault, Scenario};
 
 /// How often a process's workers tick.
@@ -42,20 +43,6 @@ pub(crate) struct World {
     laws: Vec<Box<dyn Law>>,
     digest: DefaultHasher,
     reached: Reached,
-}
-
-/// What happened in a run, to see that the seeds try what they are meant to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reached {
-    pub(crate) answers: u64,
-    pub(crate) shrunk: u64,
-    pub(crate) learned: u64,
-    pub(crate) stale: u64,
-    pub(crate) dropped: u64,
-    pub(crate) released: u64,
-    pub(crate) lost: u64,
-    pub(crate) coordinator_crashes: u64,
-    pub(crate) without_lease: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -472,53 +459,5 @@ impl World {
                 self.capacities.push((now, capacity));
             }
         }
-    }
-}
-
-impl Reached {
-    /// Whether everything happened at least once.
-    pub(crate) fn all(&self) -> bool {
-        let Self {
-            answers,
-            shrunk,
-            learned,
-            stale,
-            dropped,
-            released,
-            lost,
-            ..
-        } = *self;
-        let Self {
-            coordinator_crashes,
-            without_lease,
-            ..
-        } = *self;
-        [
-            answers,
-            shrunk,
-            learned,
-            stale,
-            dropped,
-            released,
-            lost,
-            coordinator_crashes,
-            without_lease,
-        ]
-        .iter()
-        .all(|count| *count > 0)
-    }
-}
-
-impl std::ops::AddAssign for Reached {
-    fn add_assign(&mut self, other: Self) {
-        self.answers += other.answers;
-        self.shrunk += other.shrunk;
-        self.learned += other.learned;
-        self.stale += other.stale;
-        self.dropped += other.dropped;
-        self.released += other.released;
-        self.lost += other.lost;
-        self.coordinator_crashes += other.coordinator_crashes;
-        self.without_lease += other.without_lease;
     }
 }
