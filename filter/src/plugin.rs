@@ -175,9 +175,7 @@ impl Stream {
     #[cold]
     fn refuse(&self, worker: &Worker<Envoy>, refusal: Refusal) -> Action {
         let (rule, header) = worker.names(&self.plugin.rules, refusal);
-        let sent =
-            is_grpc(&Envoy).and_then(|grpc| refusal.send(&Envoy, Envoy.now(), rule, header, grpc));
-        match sent {
+        match refusal.send(&Envoy, Envoy.now(), rule, header, is_grpc(&Envoy)) {
             Ok(()) => Action::Pause,
             Err(error) => {
                 Envoy.log(Level::Error, &format!("tollgate: {error}"));

@@ -55,9 +55,7 @@ impl<H: Host> Worker<H> {
         }
         if self.may_search(*target) {
             match self.draw_from_ledger(*target, now, may_hold) {
-                Err(LedgerError::Full) => {
-                    self.searches_failed = self.searches_failed.saturating_add(1);
-                }
+                Err(LedgerError::Full) if !self.is_overflow(*target) => self.search_failed(),
                 result => return result,
             }
         }
@@ -69,10 +67,19 @@ impl<H: Host> Worker<H> {
     }
 
     /// Whether the entry has a slot or may still look for one in this round.
-    fn may_search(&mut self, target: Target) -> bool {
+    pub(super) fn may_search(&mut self, target: Target) -> bool {
         let entry = entry(&mut self.tables, target);
         let at_home = entry.is_some_and(|entry| entry.slot.is_some() || is_overflow(entry));
         at_home || self.searches_failed < SEARCHES_MAX
+    }
+
+    /// Counts a fruitless search against this round.
+    pub(super) fn search_failed(&mut self) {
+        self.searches_failed = self.searches_failed.saturating_add(1);
+    }
+
+    pub(super) fn is_overflow(&mut self, target: Target) -> bool {
+        entry(&mut self.tables, target).is_some_and(|entry| is_overflow(entry))
     }
 
     /// Points `target` to its rule's overflow and counts what was attempted there, for the holder of
@@ -81,6 +88,7 @@ impl<H: Host> Worker<H> {
         let own = entry(&mut self.tables, *target);
         let attempts = own.map_or(0, |entry| core::mem::take(&mut entry.attempts));
         *target = self.overflow(target.table, now);
+        self.stats.overflow.add_one();
         self.count_attempts_of(*target, attempts);
     }
 
@@ -206,6 +214,7 @@ impl<H: Host> Worker<H> {
         let now = self.host.now();
         self.open()?;
         if key == OVERFLOW || !self.has_room(table, now) || self.searches_failed >= SEARCHES_MAX {
+            self.stats.overflow.add_one();
             return Ok(self.overflow(table, now));
         }
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
@@ -220,7 +229,8 @@ impl<H: Host> Worker<H> {
                 Ok(Target { table, index })
             }
             Err(LedgerError::Full) => {
-                self.searches_failed = self.searches_failed.saturating_add(1);
+                self.search_failed();
+                self.stats.overflow.add_one();
                 Ok(self.overflow(table, now))
             }
             Err(error) => Err(error),
@@ -242,8 +252,7 @@ impl<H: Host> Worker<H> {
     }
 
     /// The entry that scopes of a rule share when no slot is left for them.
-    fn overflow(&mut self, table: u16, now: Instant) -> Target {
-        self.stats.overflow.add_one();
+    pub(super) fn overflow(&mut self, table: u16, now: Instant) -> Target {
         if !self.overflow_logged {
             self.overflow_logged = true;
             let rule = self

@@ -101,10 +101,7 @@ impl<H: Host> Worker<H> {
     /// Holds the request at hand.
     #[cold]
     pub(super) fn hold(&mut self, context: u32, targets: &Targets) -> Verdict {
-        let grpc = match is_grpc(&self.host) {
-            Ok(grpc) => grpc,
-            Err(error) => return self.complain(&error.into()),
-        };
+        let grpc = is_grpc(&self.host);
         self.stats.held.add_one();
         let wait = targets.as_slice().iter().filter_map(|target| {
             let table = self.tables.get(usize::from(target.table))?;

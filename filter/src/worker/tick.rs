@@ -133,7 +133,7 @@ impl<H: Host> Worker<H> {
 
     /// Counts an entry's attempts; gives its slab back if there were none or its lease has ended.
     /// The entry then says whether it must be looked at again.
-    fn settle(&mut self, target: Target, now: Instant) -> Result<(), LedgerError> {
+    pub(super) fn settle(&mut self, target: Target, now: Instant) -> Result<(), LedgerError> {
         let Some(entry) = entry(&mut self.tables, target) else {
             return Ok(());
         };
@@ -152,23 +152,48 @@ impl<H: Host> Worker<H> {
         if attempts > 0 {
             entry.seen = now;
         }
-        let counted = self.with_holder(target, now, |holder, policy| {
-            let due = holder.due();
-            holder.count(now, u64::from(attempts));
-            if unspent > Tokens::ZERO {
-                holder.give_back(now, policy, unspent);
-            }
-            holder.due() != due
-        });
+        let counted = match self.may_search(target) {
+            true => self.with_holder(target, now, |holder, policy| {
+                let due = holder.due();
+                holder.count(now, u64::from(attempts));
+                if unspent > Tokens::ZERO {
+                    holder.give_back(now, policy, unspent);
+                }
+                holder.due() != due
+            }),
+            false => Err(LedgerError::Full),
+        };
         match counted {
             Ok((true, slot)) => self.notes.add(slot),
             Ok((false, _)) => {}
-            // Attempts of scopes without a slot count for nobody; the next request finds the
-            // overflow. Tokens that cannot go back are lost, which is safe.
-            Err(LedgerError::Full | LedgerError::Contention(_)) => {}
-            Err(error) => return Err(error),
+            // The slot was taken over, which none is whose bucket is not full: there is nothing to
+            // give tokens back to. The attempts are those of whoever is without a slot.
+            Err(LedgerError::Full) => self.settle_without_slot(target, now, attempts),
+            Err(error) => {
+                self.put_back(target, attempts, unspent);
+                return or_later(Err(error));
+            }
         }
         Ok(())
+    }
+
+    /// Leaves to the next round what the ledger did not take.
+    fn put_back(&mut self, target: Target, attempts: u32, unspent: Tokens) {
+        if let Some(entry) = entry(&mut self.tables, target) {
+            entry.attempts = entry.attempts.saturating_add(attempts);
+            entry.slab.add(unspent);
+            entry.queued = true;
+        }
+    }
+
+    /// Counts attempts of a scope that has no slot as its rule's overflow, for which they were
+    /// made as much as the next request will be.
+    fn settle_without_slot(&mut self, target: Target, now: Instant, attempts: u32) {
+        self.search_failed();
+        if attempts > 0 && !self.is_overflow(target) {
+            let overflow = self.overflow(target.table, now);
+            self.count_attempts_of(overflow, attempts);
+        }
     }
 
     pub(super) fn scope_of(&self, target: Target) -> Option<Arc<str>> {

@@ -292,3 +292,68 @@ fn the_pen_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
     }
     assert_eq!(owners.len(), 1, "{owners:?}");
 }
+
+#[test]
+fn what_the_ledger_does_not_take_is_kept_for_the_next_round() {
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, 1, &one_rule(""));
+    proxy.lease("acme", 10_000.0);
+    proxy.admitted("acme", 5);
+    let index = proxy.worker.tables[0].scopes.find(b"acme").unwrap();
+    let target = Target { table: 0, index };
+    let spare = proxy.worker.tables[0]
+        .scopes
+        .get(index)
+        .unwrap()
+        .slab
+        .left();
+    assert!(spare > Tokens::ZERO);
+    // Its lease has ended, so that the slab is to go back with the attempts.
+    process.advance(Duration::from_secs(20));
+    proxy.host().shared_data_fails.set(true);
+    let now = proxy.host().now();
+    let before = proxy.worker.tables[0].scopes.get(index).unwrap().attempts;
+    assert!(before > 0);
+    assert!(proxy.worker.settle(target, now).is_err());
+    let entry = proxy.worker.tables[0].scopes.get(index).unwrap();
+    assert_eq!((entry.attempts, entry.slab.left()), (before, spare));
+    proxy.host().shared_data_fails.set(false);
+    proxy.worker.settle(target, now).unwrap();
+    let entry = proxy.worker.tables[0].scopes.get(index).unwrap();
+    assert_eq!((entry.attempts, entry.slab.left()), (0, Tokens::ZERO));
+}
+
+#[test]
+fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_overflow() {
+    let process = Process::new();
+    let mut first = Proxy::new(&process, 1, &one_rule(r#", "max_scopes": 200"#));
+    for n in 0..40 {
+        first.of(&format!("t{n}"));
+    }
+    first.tick(Duration::from_millis(1));
+    first.answer(100_000.0);
+    first.tick(TICK);
+    for n in 0..40 {
+        assert_eq!(first.admitted(&format!("t{n}"), 3), 3);
+    }
+    // Others take all slots over while the first worker has attempts to tell of.
+    let (now, policy) = (first.host().now(), tollgate_core::client::Policy::default());
+    for slot in 0..200 {
+        let mut busy = tollgate_core::client::Holder::new(now, &policy);
+        busy.count(now, 1);
+        busy.draw(now, &policy, Tokens::ONE, 1);
+        let record = crate::record::encode_slot(&format!("other/{slot}"), &busy);
+        process.set(&format!("tollgate.c.slot.{slot}"), &record, 0);
+    }
+    assert_eq!(first.worker.tables[0].scopes.find(b"~overflow"), None);
+    let reads = process.reads.get();
+    for _ in 0..12 {
+        first.tick(TICK);
+    }
+    let reads = process.reads.get() - reads;
+    assert!(reads < 2000, "{reads}");
+    let overflow = first.worker.tables[0].scopes.find(b"~overflow").unwrap();
+    let overflow = first.worker.tables[0].scopes.get(overflow).unwrap();
+    assert_eq!(overflow.attempts, 120);
+    assert_eq!(process.metric("overflow"), 0, "no request has fallen yet");
+}
