@@ -44,6 +44,10 @@ enum Command {
     Check {
         /// The configuration, YAML.
         file: PathBuf,
+
+        /// The admin API may be served beyond loopback even without TLS or without a token.
+        #[arg(long)]
+        insecure_admin: bool,
     },
 }
 
@@ -66,6 +70,10 @@ struct Serve {
     /// milliseconds; say it yourself where that clock can be set back between runs.
     #[arg(long, value_name = "NUMBER")]
     epoch: Option<u64>,
+
+    /// Serve the admin API beyond loopback even without TLS or without a token.
+    #[arg(long)]
+    insecure_admin: bool,
 
     /// What to log, such as `info` or `tollgate_coordinator=debug`.
     #[arg(
@@ -91,7 +99,10 @@ enum Failure {
 impl Cli {
     pub(crate) fn run(self) -> ExitCode {
         let result = match self.command {
-            Command::Check { file } => check(&file),
+            Command::Check {
+                file,
+                insecure_admin,
+            } => check(&file, insecure_admin),
             Command::Serve(serve) => serve.run(),
         };
         let (error, code) = match result {
@@ -116,7 +127,7 @@ impl Serve {
             .with_writer(std::io::stderr)
             .with_ansi(std::io::stderr().is_terminal())
             .init();
-        let config = load(&self.config)?;
+        let config = load(&self.config, self.insecure_admin)?;
         let runtime = tokio::runtime::Runtime::new().map_err(Failure::runtime)?;
         runtime
             .block_on(self.serve(config))
@@ -162,16 +173,22 @@ impl Failure {
 
 // === free functions ===
 
-fn check(file: &Path) -> Result<(), Failure> {
-    let config = load(file)?;
+fn check(file: &Path, insecure_admin: bool) -> Result<(), Failure> {
+    let config = load(file, insecure_admin)?;
     let count = config.limits.count();
     let noun = if count == 1 { "limit" } else { "limits" };
     say(&format!("{}: good, {count} {noun}", file.display())).map_err(Failure::runtime)
 }
 
-fn load(file: &Path) -> Result<Config, Failure> {
+/// Reads a configuration; `insecure` is as `admin.insecure` in the file.
+fn load(file: &Path, insecure: bool) -> Result<Config, Failure> {
     let text = read(file).map_err(Failure::Usage)?;
-    Config::parse(&text).map_err(|errors| Failure::Usage(located(file, &errors)))
+    let config = Config::parse(&text);
+    let mut config = config.map_err(|errors| Failure::Usage(located(file, &errors)))?;
+    config.admin.insecure |= insecure;
+    let exposed = config.admin.may_listen(config.listen.http, false);
+    exposed.map_err(|error| Failure::Usage(error.into()))?;
+    Ok(config)
 }
 
 /// Reads a file that is not too large to be a configuration.

@@ -11,11 +11,13 @@ use tollgate_core::node::Bounds;
 
 use crate::limits::Limits;
 
+mod admin;
 mod check;
 mod error;
 mod limit;
 mod raw;
 
+pub use admin::{Admin, Exposed, Public};
 pub use error::{ConfigError, ConfigErrors, Problem};
 
 /// The most limits in a file.
@@ -29,6 +31,8 @@ pub const FILE_LEN_MAX: usize = 8 << 20;
 pub struct Config {
     /// Where to listen.
     pub listen: Listen,
+    /// Who may use the admin API.
+    pub admin: Admin,
     /// How much to keep at most.
     pub bounds: Bounds,
     /// The limits.

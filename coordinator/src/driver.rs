@@ -4,6 +4,7 @@
 //! answer. The queue is bounded; when it stays full the caller is told so, and an event whose
 //! caller has gone is skipped rather than answered into the void.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -33,18 +34,13 @@ const QUEUE_WAIT: Duration = Duration::from_secs(1);
 enum Event {
     Refresh(Refresh, oneshot::Sender<Vec<ScopeAnswer>>),
     Release(Release, oneshot::Sender<()>),
-    Scopes {
-        after: String,
-        limit: usize,
-        reply: oneshot::Sender<ScopePage>,
-    },
-    Scope {
-        scope: String,
-        clients: usize,
-        reply: oneshot::Sender<Option<ScopeDetail>>,
-    },
-    Totals(oneshot::Sender<Totals>),
+    View(View),
 }
+
+/// A question about the books: takes a look and sends what it saw.
+struct View(Box<Look>);
+
+type Look = dyn FnOnce(&Node, Instant) + Send;
 
 /// Owns the books until the last [`Handle`] is gone.
 #[derive(Debug)]
@@ -72,6 +68,14 @@ pub enum DriverError {
     /// The driver has ended.
     #[error("the coordinator is shutting down")]
     Stopped,
+}
+
+// === impl View ===
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("View")
+    }
 }
 
 // === impl Driver ===
@@ -132,23 +136,7 @@ impl Driver {
                 self.release(&release);
                 let _ = reply.send(());
             }
-            Event::Scopes {
-                after,
-                limit,
-                reply,
-            } if !reply.is_closed() => {
-                let _ = reply.send(ScopePage::new(&self.node, now, &after, limit));
-            }
-            Event::Scope {
-                scope,
-                clients,
-                reply,
-            } if !reply.is_closed() => {
-                let _ = reply.send(ScopeDetail::find(&self.node, now, &scope, clients));
-            }
-            Event::Totals(reply) if !reply.is_closed() => {
-                let _ = reply.send(Totals::new(&self.node, now));
-            }
+            Event::View(View(look)) => look(&self.node, now),
             _ => {}
         }
     }
@@ -232,12 +220,8 @@ impl Handle {
     /// # Errors
     /// If the driver cannot be reached.
     pub async fn scopes(&self, after: String, limit: usize) -> Result<ScopePage, DriverError> {
-        let event = |reply| Event::Scopes {
-            after,
-            limit,
-            reply,
-        };
-        self.call(event).await
+        self.view(move |node, now| ScopePage::new(node, now, &after, limit))
+            .await
     }
 
     /// The books of one scope with at most `clients` of its clients; none if it is not in them.
@@ -249,12 +233,8 @@ impl Handle {
         scope: String,
         clients: usize,
     ) -> Result<Option<ScopeDetail>, DriverError> {
-        let event = |reply| Event::Scope {
-            scope,
-            clients,
-            reply,
-        };
-        self.call(event).await
+        self.view(move |node, now| ScopeDetail::find(node, now, &scope, clients))
+            .await
     }
 
     /// The sums over all books.
@@ -262,7 +242,26 @@ impl Handle {
     /// # Errors
     /// If the driver cannot be reached.
     pub async fn totals(&self) -> Result<Totals, DriverError> {
-        self.call(Event::Totals).await
+        self.view(Totals::new).await
+    }
+
+    /// What `look` sees in the books. The driver answers no client meanwhile, so it must not look
+    /// at more than some thousand entries.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn view<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Node, Instant) -> T + Send + 'static,
+    ) -> Result<T, DriverError> {
+        let event = |reply: oneshot::Sender<T>| {
+            Event::View(View(Box::new(move |node, now| {
+                if !reply.is_closed() {
+                    let _ = reply.send(look(node, now));
+                }
+            })))
+        };
+        self.call(event).await
     }
 
     async fn call<T>(

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
+use axum::http::{Method, StatusCode};
+use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -16,7 +17,12 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate_core::lease::Epoch;
 
+use self::labels::{Answered, Reason, method_name};
 use crate::view::Totals;
+
+mod labels;
+
+pub use self::labels::{AuthFault, RefreshFault};
 
 /// Bounds of the duration histogram: from a call with one scope on an idle machine to the deadline.
 const DURATIONS_S: [f64; 10] = [
@@ -29,10 +35,18 @@ pub struct Metrics {
     registry: Arc<Registry>,
     refresh_calls: Counter,
     refreshes: Counter,
-    refresh_errors: Family<Fault, Counter>,
+    refresh_errors: Family<Reason, Counter>,
     releases: Counter,
     refresh_duration: Histogram,
+    rest: Rest,
     gauges: Gauges,
+}
+
+/// The admin API.
+#[derive(Clone, Debug, Default)]
+struct Rest {
+    requests: Family<Answered, Counter>,
+    auth_failures: Family<Reason, Counter>,
 }
 
 /// Set from the books when they are asked for.
@@ -47,26 +61,6 @@ struct Gauges {
     limits: Gauge,
 }
 
-/// Why a refresh was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RefreshFault {
-    /// The call has a bad field.
-    Invalid,
-    /// The call found no place in the queue.
-    Busy,
-    /// A later request came first.
-    Stale,
-    /// The resource is full.
-    TooManyClients,
-    /// The books are full.
-    TooManyResources,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Fault {
-    reason: RefreshFault,
-}
-
 // === impl Metrics ===
 
 impl Metrics {
@@ -77,12 +71,12 @@ impl Metrics {
         registry.register("refresh_calls", "Refresh calls", refresh_calls.clone());
         let refreshes = Counter::default();
         registry.register("refreshes", "Scopes in Refresh calls", refreshes.clone());
-        let refresh_errors = Family::<Fault, Counter>::default();
+        let refresh_errors = Family::<Reason, Counter>::default();
         let help = "Refresh calls, or scopes of them, that were refused";
         registry.register("refresh_errors", help, refresh_errors.clone());
         for reason in RefreshFault::ALL {
             // Shown as zero from the start, so that the first error is seen as a rise.
-            drop(refresh_errors.get_or_create(&Fault { reason }));
+            drop(refresh_errors.get_or_create(&reason.into()));
         }
         let releases = Counter::default();
         registry.register("releases", "Resources given back", releases.clone());
@@ -99,6 +93,7 @@ impl Metrics {
         gauges.epoch.set(epoch.0);
         gauges.limits.set(gauge(limits));
         Self {
+            rest: Rest::register(&mut registry),
             registry: Arc::new(registry),
             refresh_calls,
             refreshes,
@@ -118,12 +113,28 @@ impl Metrics {
 
     /// A call, or a scope of one, was refused.
     pub fn count_fault(&self, reason: RefreshFault) {
-        self.refresh_errors.get_or_create(&Fault { reason }).inc();
+        self.refresh_errors.get_or_create(&reason.into()).inc();
     }
 
     /// So many resources were given back.
     pub fn count_releases(&self, resources: usize) {
         self.releases.inc_by(resources as u64);
+    }
+
+    /// A request of the admin API was answered by the route `route`, as the router names it.
+    pub fn count_rest(&self, method: &Method, route: &str, status: StatusCode) {
+        let answered = Answered {
+            method: method_name(method),
+            route: route.to_owned(),
+            status: status.as_u16(),
+        };
+        self.rest.requests.get_or_create(&answered).inc();
+    }
+
+    /// A request of the admin API was turned away.
+    pub fn count_auth_fault(&self, reason: AuthFault) {
+        let failures = &self.rest.auth_failures;
+        failures.get_or_create(&reason.into()).inc();
     }
 
     /// All metrics in the OpenMetrics text format, with the gauges as `totals` says.
@@ -140,6 +151,22 @@ impl Metrics {
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+}
+
+// === impl Rest ===
+
+impl Rest {
+    fn register(registry: &mut Registry) -> Self {
+        let rest = Self::default();
+        let help = "Requests of the admin API";
+        registry.register("admin_requests", help, rest.requests.clone());
+        let help = "Requests of the admin API that were turned away";
+        registry.register("admin_auth_failures", help, rest.auth_failures.clone());
+        for reason in AuthFault::ALL {
+            drop(rest.auth_failures.get_or_create(&reason.into()));
+        }
+        rest
     }
 }
 
@@ -163,31 +190,6 @@ impl Gauges {
         let help = "Limits in the configuration";
         registry.register("limits", help, gauges.limits.clone());
         gauges
-    }
-}
-
-// === impl RefreshFault ===
-
-impl RefreshFault {
-    const ALL: [Self; 5] = [
-        Self::Invalid,
-        Self::Busy,
-        Self::Stale,
-        Self::TooManyClients,
-        Self::TooManyResources,
-    ];
-}
-
-impl EncodeLabelValue for RefreshFault {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        let name = match self {
-            Self::Invalid => "invalid",
-            Self::Busy => "busy",
-            Self::Stale => "stale",
-            Self::TooManyClients => "too_many_clients",
-            Self::TooManyResources => "too_many_resources",
-        };
-        name.encode(encoder)
     }
 }
 

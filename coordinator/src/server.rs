@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -119,6 +120,10 @@ pub async fn serve(
 ) -> Result<(), ServerError> {
     let clock = Clock::start();
     let metrics = Metrics::new(epoch, config.limits.count());
+    if config.admin.tokens.is_empty() {
+        tracing::warn!("no admin.tokens: whoever reaches the HTTP port may read and write");
+    }
+    let (_admin, admin) = watch::channel(Arc::new(config.admin.clone()));
     let (driver, handle) = Driver::new(config, epoch, start, clock, metrics.clone());
     let (stop, stopped) = watch::channel(());
     let mut parts = JoinSet::new();
@@ -128,7 +133,8 @@ pub async fn serve(
     });
     let service = (handle.clone(), clock, metrics.clone());
     parts.spawn(serve_grpc(listeners.grpc, service, stopped.clone()));
-    parts.spawn(serve_http(listeners.http, handle, metrics, stopped));
+    let router = rest::router(handle, metrics, admin);
+    parts.spawn(serve_http(listeners.http, router, stopped));
 
     tokio::select! {
         () = shutdown => {}
@@ -173,12 +179,11 @@ async fn serve_grpc(
 
 async fn serve_http(
     listener: TcpListener,
-    driver: Handle,
-    metrics: Metrics,
+    router: axum::Router,
     stopped: watch::Receiver<()>,
 ) -> Result<&'static str, ServerError> {
     let connections = Acceptor::new(listener, HTTP_CONNECTIONS_MAX);
-    axum::serve(connections, rest::router(driver, metrics))
+    axum::serve(connections, router)
         .with_graceful_shutdown(until(stopped))
         .await
         .map_err(ServerError::Http)?;

@@ -2,6 +2,8 @@
 //!
 //! Made inside the driver from one state of the books, so the numbers of one view agree.
 
+#![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,12 +12,15 @@ use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::node::Node;
 use tollgate_core::resource::{ClientBooks, Resource};
 use tollgate_core::units::{Capacity, Instant, MICRO};
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// All units, in the order of a scope's resources.
 const UNITS: [Unit; 1] = [Unit::Requests];
 
 /// Some scopes, in the order of their ids.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct ScopePage {
     /// The scopes.
     pub scopes: Vec<ScopeSummary>,
@@ -24,7 +29,7 @@ pub struct ScopePage {
 }
 
 /// One scope in a list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct ScopeSummary {
     /// Its id.
     pub scope: String,
@@ -33,7 +38,7 @@ pub struct ScopeSummary {
 }
 
 /// One resource in a list. Amounts are per second for the unit `requests`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct UnitSummary {
     /// What the fleet may use.
     pub capacity: Amount,
@@ -50,7 +55,7 @@ pub struct UnitSummary {
 }
 
 /// One scope with its clients.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct ScopeDetail {
     /// Its id.
     pub scope: String,
@@ -59,7 +64,7 @@ pub struct ScopeDetail {
 }
 
 /// One resource with its clients.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct UnitDetail {
     /// The resource.
     #[serde(flatten)]
@@ -69,7 +74,7 @@ pub struct UnitDetail {
 }
 
 /// What the books say of one client.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct ClientView {
     /// Its id.
     pub client: String,
@@ -228,6 +233,24 @@ impl Serialize for Amount {
             Self::Number(units) => serializer.serialize_f64(*units),
             Self::Unlimited => serializer.serialize_str("unlimited"),
         }
+    }
+}
+
+impl ToSchema for Amount {}
+
+impl PartialSchema for Amount {
+    fn schema() -> RefOr<Schema> {
+        let number = ObjectBuilder::new()
+            .schema_type(Type::Number)
+            .minimum(Some(0));
+        let word = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(["unlimited"]));
+        OneOfBuilder::new()
+            .item(number)
+            .item(word)
+            .description(Some("A number of units, or no limit"))
+            .into()
     }
 }
 

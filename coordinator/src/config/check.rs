@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde_saphyr::{Location, Spanned};
 use tollgate_core::node::Bounds;
 
+use super::admin::admin;
 use super::error::{ConfigError, ConfigErrors, Problem};
 use super::limit::limit;
 use super::raw::{RawBounds, RawConfig, RawLimit, RawListen, Text};
@@ -30,10 +31,12 @@ pub(super) struct Check {
 pub(super) fn config(raw: &RawConfig) -> Result<Config, ConfigErrors> {
     let mut check = Check::default();
     let listen = listen(&mut check, raw.listen.as_ref());
+    let admin = admin(&mut check, raw.admin.as_ref());
     let bounds = bounds(&mut check, raw.bounds.as_ref());
     match limits(&mut check, raw.limits.as_ref()) {
         Some(limits) if check.errors.is_empty() => Ok(Config {
             listen,
+            admin,
             bounds,
             limits,
         }),

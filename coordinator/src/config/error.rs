@@ -8,6 +8,7 @@ use tollgate_core::limit::LimitError;
 use tollgate_core::units::CapacityError;
 
 use super::{FILE_LEN_MAX, LIMITS_MAX};
+use crate::auth::TOKENS_MAX;
 
 /// Everything that is wrong with a configuration; never empty.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +45,30 @@ pub enum Problem {
     /// Both doors in one place.
     #[error("is the same address as listen.grpc")]
     SameAddress,
+    /// Not a role.
+    #[error("{0:?} is neither `viewer` nor `admin`")]
+    Role(String),
+    /// Not a name for a token.
+    #[error("{0:?} is not 1 to 64 letters, digits, spaces or any of `-_.@/`")]
+    TokenName(String),
+    /// Not a hash, but so many bytes of something that may be secret.
+    #[error(
+        "has {0} characters, which are not a SHA-256 hash: 64 hexadecimal digits, as `tollgate \
+         token` prints them"
+    )]
+    TokenHash(usize),
+    /// Two tokens that have the same.
+    #[error("{0} is here twice")]
+    DuplicateToken(String),
+    /// Too many tokens.
+    #[error("has {0} tokens, more than {TOKENS_MAX}")]
+    TooManyTokens(usize),
+    /// Not a page that can be public.
+    #[error("{0:?} is neither `metrics` nor `status`")]
+    NoSuchPage(String),
+    /// Not a truth value.
+    #[error("{0:?} is neither `true` nor `false`")]
+    NotYesOrNo(String),
     /// Not a count.
     #[error("{0:?} is not a whole number from 1 to 1000000000")]
     Count(String),

@@ -6,6 +6,7 @@
 use serde::Deserialize;
 use serde_saphyr::{Location, Spanned};
 
+use super::admin::RawAdmin;
 use super::error::{ConfigError, ConfigErrors, Problem};
 use super::{FILE_LEN_MAX, LIMITS_MAX};
 
@@ -16,6 +17,7 @@ pub(super) type Text = Spanned<String>;
 #[serde(deny_unknown_fields)]
 pub(super) struct RawConfig {
     pub(super) listen: Option<RawListen>,
+    pub(super) admin: Option<RawAdmin>,
     pub(super) bounds: Option<RawBounds>,
     pub(super) limits: Option<Spanned<Vec<Spanned<RawLimit>>>>,
 }

@@ -33,7 +33,7 @@ fn the_shape_of_the_file_is_checked() {
         ("limits: [", "1:9: unclosed bracket '['"),
         (
             "limit: []",
-            "1:1: unknown field `limit`, expected one of listen, bounds, limits",
+            "1:1: unknown field `limit`, expected one of listen, admin, bounds, limits",
         ),
         (
             "limits:\n- match: a\n  match: b",

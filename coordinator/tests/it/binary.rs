@@ -175,3 +175,22 @@ async fn the_epoch_grows_with_each_start() {
     }
     assert!(epochs[0] < epochs[1], "{epochs:?}");
 }
+
+#[test]
+fn it_does_not_listen_beyond_loopback_by_mistake() {
+    let open = GOOD.replace("http: '127.0.0.1:0'", "http: '0.0.0.0:0'");
+    assert_ne!(open, GOOD);
+    let open = file(&open);
+    let path = open.path().to_str().unwrap();
+    for args in [&["check", path][..], &["serve", "--config", path]] {
+        let (code, _, said) = run(args);
+        assert_eq!(code, 2, "{said}");
+        let want = "listen.http: 0.0.0.0:0 can be reached from other machines, and that needs TLS \
+                    and a token (admin.tokens)";
+        assert!(said.contains(want), "{said}");
+    }
+    let (code, _, said) = run(&["check", path, "--insecure-admin"]);
+    assert_eq!(code, 0, "{said}");
+    let serve = Serve::start(path, &["--insecure-admin"]);
+    assert!(serve.ready.contains("http=0.0.0.0:"), "{}", serve.ready);
+}

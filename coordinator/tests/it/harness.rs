@@ -34,6 +34,42 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
+/// One request over HTTP.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    /// Whole lines.
+    pub(crate) headers: String,
+    pub(crate) body: String,
+}
+
+// === impl Ask ===
+
+impl Ask {
+    pub(crate) fn new(method: &'static str, path: &str) -> Self {
+        Self {
+            method,
+            path: path.to_owned(),
+            headers: String::new(),
+            body: String::new(),
+        }
+    }
+
+    pub(crate) fn get(path: &str) -> Self {
+        Self::new("GET", path)
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push_str(&format!("{name}: {value}\r\n"));
+        self
+    }
+
+    pub(crate) fn token(self, token: &str) -> Self {
+        self.header("authorization", &format!("Bearer {token}"))
+    }
+}
+
 // === impl Coordinator ===
 
 impl Coordinator {
@@ -105,6 +141,10 @@ impl Coordinator {
         Answer::get(self.http, path).await
     }
 
+    pub(crate) async fn ask(&self, ask: &Ask) -> Answer {
+        Answer::of(self.http, ask).await
+    }
+
     /// Stops it in order and says how that went.
     pub(crate) async fn stop(self) -> Result<(), ServerError> {
         self.stop.send(()).unwrap();
@@ -117,17 +157,45 @@ impl Coordinator {
 impl Answer {
     /// Gets `path`, written as it goes on the wire.
     pub(crate) async fn get(from: SocketAddr, path: &str) -> Self {
+        Self::of(from, &Ask::get(path)).await
+    }
+
+    /// What is answered to `ask`.
+    pub(crate) async fn of(from: SocketAddr, ask: &Ask) -> Self {
         let mut stream = TcpStream::connect(from).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {from}\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await.unwrap();
+        let Ask {
+            method,
+            path,
+            headers,
+            body,
+        } = ask;
+        let mut request = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+        if !headers.contains("host: ") {
+            request.push_str(&format!("host: {from}\r\n"));
+        }
+        if !body.is_empty() {
+            request.push_str(&format!("content-length: {}\r\n", body.len()));
+        }
+        request.push_str(&format!("{headers}\r\n{body}"));
+        // A body that is refused for its length is not read to its end.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text).await;
+        let text = String::from_utf8(text).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         Self {
             status: head.split(' ').nth(1).unwrap().parse().unwrap(),
             head: head.to_ascii_lowercase(),
             body: body.to_owned(),
         }
+    }
+
+    /// The value of the header `name`; empty if it is not there.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let mut lines = self.head.lines();
+        lines
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+            .unwrap_or_default()
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {

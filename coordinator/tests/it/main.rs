@@ -1,7 +1,9 @@
 //! The coordinator from outside: real sockets, a real gRPC client, the real binary.
 
+mod auth;
 mod binary;
 mod bounds;
 mod harness;
 mod http;
 mod leases;
+mod openapi;

@@ -1,0 +1,117 @@
+//! The labels of metrics: each of a bounded set of values, none of which a request can invent.
+
+use axum::http::Method;
+use prometheus_client::encoding::EncodeLabelSet;
+
+/// Why a refresh was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RefreshFault {
+    /// The call has a bad field.
+    Invalid,
+    /// The call found no place in the queue.
+    Busy,
+    /// A later request came first.
+    Stale,
+    /// The resource is full.
+    TooManyClients,
+    /// The books are full.
+    TooManyResources,
+}
+
+/// Why a request of the admin API was turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AuthFault {
+    /// It came without a token.
+    Missing,
+    /// Nobody has its token.
+    Unknown,
+    /// Its token does not allow this.
+    Role,
+    /// Another site made a browser send it.
+    Origin,
+}
+
+/// `{reason}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Reason {
+    pub(super) reason: &'static str,
+}
+
+/// `{method, route, status}` of an answered request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Answered {
+    pub(super) method: &'static str,
+    pub(super) route: String,
+    pub(super) status: u16,
+}
+
+// === impl Reason ===
+
+impl From<RefreshFault> for Reason {
+    fn from(fault: RefreshFault) -> Self {
+        Self {
+            reason: fault.name(),
+        }
+    }
+}
+
+impl From<AuthFault> for Reason {
+    fn from(fault: AuthFault) -> Self {
+        Self {
+            reason: fault.name(),
+        }
+    }
+}
+
+// === impl RefreshFault ===
+
+impl RefreshFault {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Invalid,
+        Self::Busy,
+        Self::Stale,
+        Self::TooManyClients,
+        Self::TooManyResources,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Busy => "busy",
+            Self::Stale => "stale",
+            Self::TooManyClients => "too_many_clients",
+            Self::TooManyResources => "too_many_resources",
+        }
+    }
+}
+
+// === impl AuthFault ===
+
+impl AuthFault {
+    pub(super) const ALL: [Self; 4] = [Self::Missing, Self::Unknown, Self::Role, Self::Origin];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Unknown => "unknown",
+            Self::Role => "role",
+            Self::Origin => "origin",
+        }
+    }
+}
+
+// === free functions ===
+
+/// The name of `method`; `other` for one that a caller invented.
+pub(super) fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::PUT => "PUT",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
+        Method::PATCH => "PATCH",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}

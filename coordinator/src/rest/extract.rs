@@ -1,0 +1,97 @@
+//! axum's extractors, with problems in JSON where axum answers in plain text.
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRequestParts, Path as AxumPath, Query as AxumQuery};
+use axum::http::request::Parts;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
+
+use super::problem::RestError;
+
+/// Entries on a page if the request does not say.
+const ENTRIES_DEFAULT: usize = 100;
+
+/// The most entries on a page: views of the books are made inside the driver, which answers no
+/// client meanwhile.
+pub(super) const ENTRIES_MAX: usize = 1000;
+
+/// The variables of a path, percent-decoded once.
+#[derive(Debug)]
+pub(super) struct Path<T>(pub(super) T);
+
+/// The fields of a query.
+#[derive(Debug)]
+pub(super) struct Query<T>(pub(super) T);
+
+/// Which part of a list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PageQuery {
+    /// How many entries at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+    /// Only entries after this one: `next` of the page before.
+    #[param(max_length = 512)]
+    after: Option<String>,
+}
+
+// === impl Path ===
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, RestError> {
+        let result = AxumPath::<T>::from_request_parts(parts, state).await;
+        let AxumPath(value) = result.map_err(|rejection: PathRejection| {
+            RestError::parameter("path", parts.uri.path(), rejection.body_text())
+        })?;
+        Ok(Self(value))
+    }
+}
+
+// === impl Query ===
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, RestError> {
+        let result = AxumQuery::<T>::from_request_parts(parts, state).await;
+        let AxumQuery(value) =
+            result.map_err(|rejection: QueryRejection| RestError::Query(rejection.body_text()))?;
+        Ok(Self(value))
+    }
+}
+
+// === impl PageQuery ===
+
+impl PageQuery {
+    /// How many entries, and after which.
+    ///
+    /// # Errors
+    /// If there are to be too many or none.
+    pub(super) fn checked(self) -> Result<(usize, String), RestError> {
+        let limit = entries("limit", self.limit, ENTRIES_DEFAULT)?;
+        Ok((limit, self.after.unwrap_or_default()))
+    }
+}
+
+// === free functions ===
+
+/// The number of entries that the field `name` asks for.
+///
+/// # Errors
+/// If it is none or more than [`ENTRIES_MAX`].
+pub(super) fn entries(
+    name: &str,
+    asked: Option<usize>,
+    default: usize,
+) -> Result<usize, RestError> {
+    let entries = asked.unwrap_or(default);
+    if !(1..=ENTRIES_MAX).contains(&entries) {
+        let rule = format!("{entries} is not between 1 and {ENTRIES_MAX}");
+        return Err(RestError::parameter(name, &entries.to_string(), rule));
+    }
+    Ok(entries)
+}

@@ -1,0 +1,122 @@
+//! What the API says of itself: an OpenAPI description, made from the routes.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::Value;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{
+    Content, Info, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder,
+};
+use utoipa::{IntoResponses, PartialSchema as _, ToSchema};
+
+use super::App;
+use super::problem::{FieldFault, Problem};
+
+const DESCRIPTION: &str = "\
+Reading needs a token of role `viewer`, writing one of role `admin`; if the configuration has no \
+tokens, neither is needed. Amounts are per second for the units `requests`, `request_bytes` and \
+`response_bytes`, and a number in flight for `concurrency`. What the configuration file defines \
+cannot be changed here.";
+
+/// Answers that any route which reads can give.
+#[derive(Debug)]
+pub(super) struct Read;
+
+/// The answer to a path or a query that breaks a rule.
+#[derive(Debug)]
+pub(super) struct BadRequest;
+
+/// The answer where what the path names is not there.
+#[derive(Debug)]
+pub(super) struct Missing;
+
+/// The answer while the coordinator cannot answer.
+#[derive(Debug)]
+pub(super) struct Unavailable;
+
+/// This description.
+#[utoipa::path(
+    get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "meta",
+    responses((status = 200, description = "OpenAPI 3.1", body = Value), Read)
+)]
+pub(super) async fn get(State(app): State<App>) -> Json<Value> {
+    Json(Value::clone(&app.openapi))
+}
+
+/// What every description has, whatever the routes.
+pub(super) fn frame() -> OpenApi {
+    let mut info = Info::new("Tollgate's admin API", env!("CARGO_PKG_VERSION"));
+    info.description = Some(DESCRIPTION.to_owned());
+    let mut schemas = Vec::new();
+    Problem::schemas(&mut schemas);
+    schemas.push((Problem::name().into_owned(), Problem::schema()));
+    schemas.push((FieldFault::name().into_owned(), FieldFault::schema()));
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    let components = utoipa::openapi::ComponentsBuilder::new()
+        .schemas_from_iter(schemas)
+        .security_scheme("token", SecurityScheme::Http(bearer))
+        .build();
+    let none: [&str; 0] = [];
+    OpenApiBuilder::new()
+        .info(info)
+        .components(Some(components))
+        .security(Some([SecurityRequirement::new("token", none)]))
+        .build()
+}
+
+/// `api` as it is served. The router writes the rest of a path as `{*id}`, OpenAPI as `{id}`.
+pub(super) fn document(mut api: OpenApi) -> Value {
+    let paths = std::mem::take(&mut api.paths.paths);
+    let plain = |(path, item): (String, _)| (path.replace("{*", "{"), item);
+    api.paths.paths = paths.into_iter().map(plain).collect();
+    // Only derived `Serialize`s of maps with text for keys, which cannot fail.
+    serde_json::to_value(api).unwrap_or_default()
+}
+
+// === impl IntoResponses ===
+
+impl IntoResponses for Read {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let mut responses = Unavailable::responses();
+        responses.extend(problems(&[
+            (401, "No token, or one that nobody has"),
+            (403, "A request that another site made a browser send"),
+        ]));
+        responses
+    }
+}
+
+impl IntoResponses for BadRequest {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[(400, "A part of the path or of the query breaks a rule")])
+    }
+}
+
+impl IntoResponses for Missing {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[(404, "What the path names is not there")])
+    }
+}
+
+impl IntoResponses for Unavailable {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[(503, "Overloaded, or shutting down")])
+    }
+}
+
+// === free functions ===
+
+fn problems(statuses: &[(u16, &str)]) -> BTreeMap<String, RefOr<Response>> {
+    let schema = Ref::from_schema_name(Problem::name());
+    let one = |&(status, description): &(u16, &str)| {
+        let content = Content::new(Some(schema.clone()));
+        let response = ResponseBuilder::new()
+            .description(description)
+            .content("application/problem+json", content)
+            .build();
+        (status.to_string(), RefOr::T(response))
+    };
+    statuses.iter().map(one).collect()
+}

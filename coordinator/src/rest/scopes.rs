@@ -1,0 +1,56 @@
+//! The books as JSON: scopes with their resources and clients.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::App;
+use super::extract::{ENTRIES_MAX, PageQuery, Path, Query, entries};
+use super::openapi::{BadRequest, Missing, Read};
+use super::problem::RestError;
+use crate::view::{ScopeDetail, ScopePage};
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ScopeQuery {
+    /// How many clients at most of each resource.
+    #[param(minimum = 1, maximum = 1000, default = 1000)]
+    clients: Option<usize>,
+}
+
+/// Scopes with clients, by id.
+#[utoipa::path(
+    get, path = "/v1/scopes", operation_id = "listScopes", tag = "books", params(PageQuery),
+    responses((status = 200, description = "A page", body = ScopePage), Read, BadRequest)
+)]
+pub(super) async fn list(
+    State(app): State<App>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<ScopePage>, RestError> {
+    let (limit, after) = query.checked()?;
+    Ok(Json(app.driver.scopes(after, limit).await?))
+}
+
+/// One scope with its clients.
+#[utoipa::path(
+    get, path = "/v1/scopes/{*id}", operation_id = "getScope", tag = "books",
+    params(
+        ("id" = String, Path, description = "The scope; `/` may stand as it is", min_length = 1),
+        ScopeQuery
+    ),
+    responses(
+        (status = 200, description = "Its books", body = ScopeDetail), Read, BadRequest, Missing
+    )
+)]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Query(query): Query<ScopeQuery>,
+) -> Result<Json<ScopeDetail>, RestError> {
+    let clients = entries("clients", query.clients, ENTRIES_MAX)?;
+    let detail = app.driver.scope(id.clone(), clients).await?;
+    let missing = || RestError::NotFound(format!("no client has or wants a lease of {id}"));
+    detail.map(Json).ok_or_else(missing)
+}
