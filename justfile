@@ -103,3 +103,8 @@ bench *ARGS:
 bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build
     cargo build {{ native }} --release --bin tollgate --bin bench-proxy
     {{ target }}/release/bench-proxy {{ ARGS }}
+
+# Refreshes per second of a coordinator that has one core: 10 to 100 000 clients, and bulk calls
+bench-coordinator *ARGS:
+    cargo build {{ native }} --release --bin tollgate --bin bench-coordinator
+    {{ target }}/release/bench-coordinator {{ ARGS }}

@@ -7,6 +7,7 @@
 pub mod artifact;
 pub mod connection;
 pub mod coordinator;
+pub mod cores;
 pub mod envoy;
 pub mod filter;
 pub mod load;

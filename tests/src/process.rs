@@ -82,24 +82,12 @@ impl Process {
         Ok(())
     }
 
-    /// CPU time, user and system together, that the live threads of the process have used so far.
-    ///
-    /// From the scheduler's own account, in nanoseconds; the clock ticks of `/proc/<pid>/stat` are
-    /// too coarse to compare a few microseconds a request over slices of a second.
+    /// CPU time that the process has used so far, as [`cpu_of`] has it.
     ///
     /// # Errors
     /// When the process has gone, or the kernel keeps no such account.
     pub fn cpu(&self) -> Result<Duration> {
-        let mut sum = Duration::ZERO;
-        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let account = fs::read_to_string(thread?.path().join("schedstat"))?;
-            let nanos = account
-                .split_whitespace()
-                .next()
-                .context("an empty schedstat")?;
-            sum += Duration::from_nanos(nanos.parse()?);
-        }
-        Ok(sum)
+        cpu_of(self.child.id())
     }
 
     /// Bytes of memory of its own (not of files) that the process has in use.
@@ -131,6 +119,26 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.kill();
     }
+}
+
+/// CPU time, user and system together, that the live threads of a process have used so far.
+///
+/// From the scheduler's own account, in nanoseconds; the clock ticks of `/proc/<pid>/stat` are
+/// too coarse to compare a few microseconds a request over slices of a second.
+///
+/// # Errors
+/// When there is no such process, or the kernel keeps no such account.
+pub fn cpu_of(pid: u32) -> Result<Duration> {
+    let mut sum = Duration::ZERO;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let account = fs::read_to_string(thread?.path().join("schedstat"))?;
+        let nanos = account
+            .split_whitespace()
+            .next()
+            .context("an empty schedstat")?;
+        sum += Duration::from_nanos(nanos.parse()?);
+    }
+    Ok(sum)
 }
 
 /// The last lines of every log in `dir`.

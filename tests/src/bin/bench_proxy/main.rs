@@ -7,7 +7,6 @@
 //! because a process keeps the luck of its layout for life. Nothing is refused.
 
 mod closed_loop;
-mod cores;
 mod rate_limit_service;
 mod table;
 
@@ -22,6 +21,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
 use tollgate_tests::coordinator::Coordinator;
+use tollgate_tests::cores;
 use tollgate_tests::envoy::{Envoy, Spec};
 use tollgate_tests::filter;
 use tollgate_tests::upstream::Upstream;

@@ -1,14 +1,14 @@
-//! Which core does what: Envoy has one to itself where the machine has two.
+//! Which core does what: what is measured has one to itself where the machine has two.
 
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::runtime::{Builder, Runtime};
 
-/// A runtime for load and upstream, on all cores but the first.
+/// A runtime for load and upstreams, on all cores but the first.
 ///
 /// # Errors
 /// When threads cannot be started.
-pub(crate) fn load_runtime() -> Result<Runtime> {
+pub fn load_runtime() -> Result<Runtime> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -19,7 +19,7 @@ pub(crate) fn load_runtime() -> Result<Runtime> {
 }
 
 /// Runs `start` on the first core; the processes that it starts stay there.
-pub(crate) fn beside_load<T>(start: impl FnOnce() -> T) -> T {
+pub fn beside_load<T>(start: impl FnOnce() -> T) -> T {
     keep_to(|core| core == 0);
     let started = start();
     keep_to(|core| core > 0);

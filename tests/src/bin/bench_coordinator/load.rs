@@ -1,0 +1,161 @@
+//! Closed-loop load: so many calls at a time, each followed by the next when it is answered.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tollgate_proto::v1;
+
+use crate::channel::Channel;
+use crate::fleet::{Caller, Fleet};
+
+const REFRESH: &str = "/tollgate.v1.LeaseService/Refresh";
+
+/// How often the warm-up is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Running load.
+pub(crate) struct Load {
+    shared: Arc<Shared>,
+    workers: JoinSet<Result<Done>>,
+}
+
+/// What the load came to.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// How long each call of the measured time took, in microseconds, from the shortest on.
+    pub(crate) latencies_us: Vec<u32>,
+    /// What all clients have at the end, in requests per second.
+    pub(crate) sum_has: f64,
+}
+
+#[derive(Default)]
+struct Shared {
+    refreshed: AtomicU64,
+    measured: AtomicBool,
+    stopped: AtomicBool,
+}
+
+struct Worker {
+    channel: Channel,
+    callers: Vec<Caller>,
+    shared: Arc<Shared>,
+}
+
+// === impl Load ===
+
+impl Load {
+    /// Begins to refresh the leases of `fleet` with `workers` calls at a time over so many
+    /// connections. No client has two calls at a time, so there are at most as many as clients.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub(crate) async fn start(
+        to: SocketAddr,
+        fleet: Fleet,
+        connections: usize,
+        workers: usize,
+    ) -> Result<Self> {
+        let mut channels = Vec::new();
+        for _ in 0..connections.max(1) {
+            channels.push(Channel::open(to, REFRESH).await?);
+        }
+        let shared = Arc::new(Shared::default());
+        let mut tasks = JoinSet::new();
+        let parts = dealt(fleet.callers(), workers.clamp(1, fleet.clients.max(1)));
+        for (callers, channel) in parts.into_iter().zip(channels.iter().cycle()) {
+            let worker = Worker {
+                channel: channel.clone(),
+                callers,
+                shared: shared.clone(),
+            };
+            tasks.spawn(worker.run());
+        }
+        Ok(Self {
+            shared,
+            workers: tasks,
+        })
+    }
+
+    /// Leases refreshed so far.
+    pub(crate) fn refreshed(&self) -> u64 {
+        self.shared.refreshed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until `count` leases have been refreshed.
+    ///
+    /// # Errors
+    /// When a worker has failed.
+    pub(crate) async fn until_refreshed(&mut self, count: u64) -> Result<()> {
+        while self.refreshed() < count {
+            if let Some(ended) = self.workers.try_join_next() {
+                ended??;
+                bail!("a worker ended by itself");
+            }
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Notes the latencies of the calls that are sent from now on.
+    pub(crate) fn measure(&self) {
+        self.shared.measured.store(true, Ordering::Relaxed);
+    }
+
+    /// Stops when the calls that are out are answered.
+    ///
+    /// # Errors
+    /// When any call failed or any scope was refused.
+    pub(crate) async fn stop(mut self) -> Result<Done> {
+        self.shared.stopped.store(true, Ordering::Relaxed);
+        let mut all = Done::default();
+        while let Some(done) = self.workers.join_next().await {
+            let done = done??;
+            all.latencies_us.extend(done.latencies_us);
+            all.sum_has += done.sum_has;
+        }
+        all.latencies_us.sort_unstable();
+        Ok(all)
+    }
+}
+
+// === impl Worker ===
+
+impl Worker {
+    async fn run(mut self) -> Result<Done> {
+        let mut done = Done::default();
+        let mut next = 0;
+        while !self.shared.stopped.load(Ordering::Relaxed) {
+            let measured = self.shared.measured.load(Ordering::Relaxed);
+            let caller = &mut self.callers[next];
+            let sent = Instant::now();
+            let answer: v1::RefreshResponse = self.channel.call(&caller.request()).await?;
+            let took = sent.elapsed();
+            caller.take(&answer)?;
+            let count = caller.len() as u64;
+            self.shared.refreshed.fetch_add(count, Ordering::Relaxed);
+            if measured {
+                let micros = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+                done.latencies_us.push(micros);
+            }
+            next = (next + 1) % self.callers.len();
+        }
+        done.sum_has = self.callers.iter().map(Caller::sum_has).sum();
+        Ok(done)
+    }
+}
+
+// === free functions ===
+
+/// `callers` dealt out like cards: each of the `hands` gets every so-manieth.
+fn dealt(callers: Vec<Caller>, hands: usize) -> Vec<Vec<Caller>> {
+    let mut dealt: Vec<Vec<Caller>> = (0..hands).map(|_| Vec::new()).collect();
+    for (place, caller) in callers.into_iter().enumerate() {
+        dealt[place % hands].push(caller);
+    }
+    dealt
+}
