@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tollgate_core::lease::{ClientId, Epoch, ResourceId, Unit};
-use tollgate_core::node::{Node, Start};
+use tollgate_core::limit::Limit;
+use tollgate_core::node::{Node, Start, Terms};
 use tollgate_core::resource::RefreshError;
-use tollgate_core::units::Instant;
+use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::request::{Refresh, Release, ScopeAsks};
 use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
@@ -47,6 +48,8 @@ type Look = dyn FnOnce(&Node, Instant) + Send;
 pub struct Driver {
     node: Node,
     limits: Limits,
+    /// What counts for units that the configuration does not know.
+    unlimited: Limit,
     clock: Clock,
     metrics: Metrics,
     events: mpsc::Receiver<Event>,
@@ -93,6 +96,7 @@ impl Driver {
         let driver = Self {
             node: Node::new(clock.now(), epoch, config.bounds, start),
             limits: config.limits,
+            unlimited: Limit::new(Capacity::UNLIMITED),
             clock,
             metrics,
             events,
@@ -149,6 +153,7 @@ impl Driver {
                 ScopeAnswer {
                     scope: scope.scope.clone(),
                     canonical: scope.scope.clone(),
+                    limited: self.limited(&scope.scope),
                     outcome: outcome.map_err(|error| {
                         self.metrics.count_fault(fault(error));
                         scope_error(error)
@@ -164,16 +169,21 @@ impl Driver {
         client: &ClientId,
         scope: &ScopeAsks,
     ) -> Result<Vec<UnitAnswer>, RefreshError> {
-        let limit = self.limits.find(&scope.scope);
+        let requests = self.limits.find(&scope.scope);
         let mut refresh_unit = |(unit, ask): &(Unit, _)| {
             let resource = ResourceId {
                 scope: scope.scope.clone(),
                 unit: *unit,
             };
             let ask: &tollgate_core::lease::Ask = ask;
+            let limit = match unit {
+                Unit::Requests => requests,
+                _ => &self.unlimited,
+            };
+            let terms = Terms::of(limit);
             let answer = self
                 .node
-                .handle_refresh(now, client, &resource, *ask, limit)?;
+                .handle_refresh(now, client, &resource, ask, &terms)?;
             Ok(UnitAnswer {
                 unit: *unit,
                 sequence: ask.sequence,
@@ -181,6 +191,11 @@ impl Driver {
             })
         };
         scope.asks.iter().map(&mut refresh_unit).collect()
+    }
+
+    fn limited(&self, scope: &str) -> Vec<Unit> {
+        let unlimited = self.limits.find(scope).capacity.is_unlimited();
+        (!unlimited).then_some(Unit::Requests).into_iter().collect()
     }
 
     fn release(&mut self, release: &Release) {

@@ -16,9 +16,6 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// All units, in the order of a scope's resources.
-const UNITS: [Unit; 1] = [Unit::Requests];
-
 /// Some scopes, in the order of their ids.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct ScopePage {
@@ -144,7 +141,7 @@ impl ScopeDetail {
     /// The scope called `scope`, if it is in the books, with at most `clients` of its clients.
     pub(crate) fn find(node: &Node, now: Instant, scope: &str, clients: usize) -> Option<Self> {
         let mut units = BTreeMap::new();
-        for unit in UNITS {
+        for unit in Unit::ALL {
             let id = ResourceId::new(scope, unit).ok()?;
             if let Some(resource) = node.resource(&id) {
                 units.insert(unit.name(), UnitDetail::new(now, resource, clients));
@@ -161,7 +158,7 @@ impl UnitSummary {
     fn new(now: Instant, resource: &Resource) -> Self {
         Self {
             capacity: resource.capacity().into(),
-            safe: resource.limit().safe.map(Into::into),
+            safe: resource.safe().map(Into::into),
             learning_ms: ms(resource.learning_until().saturating_since(now)),
             sum_has: sum(resource.sum_has()),
             sum_wants: sum(resource.sum_wants()),

@@ -135,6 +135,7 @@ impl Call {
                 duration_ms: 10_000,
                 burst: capacity,
                 unlimited: false,
+                basis: 1,
             }),
             refresh_interval_ms: 1000,
             safe_capacity: None,
@@ -146,6 +147,7 @@ impl Call {
             canonical_scope: asked.scope.clone(),
             units: asked.units.iter().map(unit).collect(),
             error: None,
+            limited: asked.units.iter().map(|unit| unit.unit).collect(),
         };
         let response = v1::RefreshResponse {
             epoch: 1,

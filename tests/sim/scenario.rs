@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::client::{Mode, Policy};
-use tollgate_core::limit::{Headroom, Limit};
+use tollgate_core::limit::{Limit, Part, Safe};
 use tollgate_core::units::{Capacity, Tokens};
 
 use crate::network::Quality;
@@ -96,9 +96,9 @@ fn limit(random: &mut Random, capacity: u64) -> Limit {
     limit.learning = limit.lease;
     limit.refresh = limit.lease / random.between(3, 10) as u32;
     limit.min_refresh = Duration::from_millis(random.between(20, 100));
-    limit.headroom = random.pick(&[Headroom::NONE, Headroom::HALF, Headroom::ALL]);
+    limit.headroom = random.pick(&[Part::NONE, Part::HALF, Part::ALL]);
     if random.chance(50) {
-        limit.safe = Some(Capacity::from_whole(random.between(0, capacity.min(20))));
+        limit.safe = Safe::Fixed(Capacity::from_whole(random.between(0, capacity.min(20))));
     }
     limit
 }

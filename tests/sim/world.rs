@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tollgate_core::client::Todo;
 use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, ResourceId, Unit};
-use tollgate_core::limit::Limit;
-use tollgate_core::node::{Bounds, Node, Start};
+use tollgate_core::limit::{Limit, Safe};
+use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant};
 
 use crate::laws::{self, Law};
@@ -248,7 +248,7 @@ impl World {
                 client,
                 ask,
             } => {
-                self.request(process, incarnation, &client, ask);
+                self.request(process, incarnation, &client, &ask);
             }
             Event::Release { client, sequence } => {
                 self.reached.released += 1;
@@ -371,13 +371,14 @@ impl World {
         }
     }
 
-    fn request(&mut self, process: usize, incarnation: u64, client: &ClientId, ask: Ask) {
+    fn request(&mut self, process: usize, incarnation: u64, client: &ClientId, ask: &Ask) {
         let Some(node) = &mut self.coordinator else {
             self.reached.lost += 1;
             return;
         };
-        let Ask { sequence, has, .. } = ask;
-        match node.handle_refresh(self.now, client, &self.resource, ask, &self.limit) {
+        let Ask { sequence, has, .. } = *ask;
+        let terms = Terms::of(&self.limit);
+        match node.handle_refresh(self.now, client, &self.resource, ask, &terms) {
             Ok(answer) => {
                 let gets = answer.lease.map_or(Capacity::ZERO, |lease| lease.capacity);
                 self.reached.answers += 1;
@@ -455,7 +456,9 @@ impl World {
             Fault::Demand { process, rate } => self.processes[process].demand = rate,
             Fault::Capacity(capacity) => {
                 self.limit.capacity = capacity;
-                self.limit.safe = self.limit.safe.map(|safe| safe.min(capacity));
+                if let Safe::Fixed(safe) = &mut self.limit.safe {
+                    *safe = (*safe).min(capacity);
+                }
                 self.capacities.push((now, capacity));
             }
         }

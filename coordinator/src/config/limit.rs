@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_saphyr::{Location, Spanned};
 use tollgate_core::lease::{ResourceId, Unit};
-use tollgate_core::limit::{Headroom, Limit, LimitError};
+use tollgate_core::limit::{Limit, LimitError, Part, Safe};
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::check::Check;
@@ -57,7 +57,7 @@ fn requests_limit(check: &mut Check, path: &str, raw: &Spanned<RawRequests>) -> 
     if let Some(burst) = burst {
         limit.burst = Tokens::from_micros(burst.as_micros());
     }
-    limit.safe = safe;
+    limit.safe = safe.map_or(Safe::Client, Safe::Fixed);
     limit.lease = lease.unwrap_or(limit.lease);
     limit.refresh = refresh.unwrap_or(limit.refresh);
     limit.min_refresh = min_refresh.unwrap_or(limit.min_refresh);
@@ -80,6 +80,7 @@ fn together(
         let text = match &error {
             LimitError::BurstBelowOne { .. } => raw.burst.as_ref(),
             LimitError::SafeAboveCapacity { .. } => raw.safe.as_ref(),
+            LimitError::GuaranteedAboveCapacity { .. } => None,
             LimitError::Zero { field: "lease" } | LimitError::LeaseTooLong { .. } => {
                 raw.lease.as_ref()
             }
@@ -124,7 +125,7 @@ fn duration(text: &str) -> Result<Duration, Problem> {
     Ok(duration)
 }
 
-fn headroom(text: &str) -> Result<Headroom, Problem> {
-    let part = text.parse().ok().and_then(Headroom::try_from_f64);
+fn headroom(text: &str) -> Result<Part, Problem> {
+    let part = text.parse().ok().and_then(Part::try_from_f64);
     part.ok_or_else(|| Problem::Headroom(text.to_owned()))
 }

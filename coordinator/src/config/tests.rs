@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tollgate_core::limit::{Headroom, Limit};
+use tollgate_core::limit::{Limit, Part, Safe};
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::*;
@@ -299,12 +299,13 @@ limits:
     let acme = Limit {
         capacity: Capacity::from_whole(1500),
         burst: Tokens::from_whole(200),
-        safe: Some(Capacity::from_micros(500_000)),
+        safe: Safe::Fixed(Capacity::from_micros(500_000)),
         lease: Duration::from_secs(60),
         refresh: Duration::from_secs(5),
         min_refresh: Duration::from_millis(250),
         learning: Duration::from_secs(120),
-        headroom: Headroom::try_from_f64(0.25).unwrap(),
+        headroom: Part::try_from_f64(0.25).unwrap(),
+        ..Limit::new(Capacity::ZERO)
     };
     assert_eq!(config.limits.find("tenant/acme"), &acme);
     let other = Limit {

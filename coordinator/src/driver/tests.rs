@@ -11,11 +11,7 @@ fn driver() -> (Driver, Handle) {
 }
 
 fn refresh(client: &str, sequence: u64) -> Refresh {
-    let ask = Ask {
-        sequence,
-        has: Capacity::ZERO,
-        wants: Capacity::from_whole(500),
-    };
+    let ask = Ask::new(sequence, Capacity::ZERO, Capacity::from_whole(500));
     Refresh {
         client: ClientId::new(client).unwrap(),
         scopes: vec![ScopeAsks {

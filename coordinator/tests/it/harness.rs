@@ -214,6 +214,7 @@ pub(crate) fn request(client: &str, scopes: &[(&str, u64, f64, f64)]) -> v1::Ref
             sequence,
             has,
             wants,
+            ..v1::UnitRequest::default()
         }],
     };
     v1::RefreshRequest {

@@ -269,7 +269,7 @@ impl<H: Host> Worker<H> {
 fn scope_asks(asked: &Asked) -> ScopeAsks {
     ScopeAsks {
         scope: asked.scope.clone(),
-        asks: vec![(Unit::Requests, asked.ask)],
+        asks: vec![(Unit::Requests, asked.ask.clone())],
     }
 }
 

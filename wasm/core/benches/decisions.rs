@@ -21,7 +21,7 @@ mod native {
     use tollgate_core::bucket::TokenBucket;
     use tollgate_core::lease::{Ask, ClientId, Epoch, ResourceId, Unit};
     use tollgate_core::limit::Limit;
-    use tollgate_core::node::{Bounds, Node, Start};
+    use tollgate_core::node::{Bounds, Node, Start, Terms};
     use tollgate_core::share::FairShare;
     use tollgate_core::slab::Slab;
     use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
@@ -148,14 +148,12 @@ mod native {
             let Some(client) = self.clients.get_mut(i) else {
                 return;
             };
-            let ask = Ask {
-                sequence: self.at as u64,
-                has: client.has,
-                wants: wants(i, (self.at / count) as u64),
-            };
+            let wants = wants(i, (self.at / count) as u64);
+            let ask = Ask::new(self.at as u64, client.has, wants);
+            let terms = Terms::of(&self.limit);
             let answer =
                 self.node
-                    .handle_refresh(self.now, &client.id, &self.resource, ask, &self.limit);
+                    .handle_refresh(self.now, &client.id, &self.resource, &ask, &terms);
             let lease = answer.expect("every refresh is answered").lease;
             client.has = lease.map_or(Capacity::ZERO, |lease| lease.capacity);
         }

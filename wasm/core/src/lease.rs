@@ -4,7 +4,9 @@
 //! lease from the moment it sent its request and the coordinator from the moment it answered, so
 //! the client's copy always ends first.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 use crate::units::{Capacity, Tokens};
@@ -17,6 +19,12 @@ pub const ID_LEN_MAX: usize = 256;
 pub enum Unit {
     /// Requests; a capacity is a number of them per second.
     Requests,
+    /// Bytes of request bodies; a capacity is a number of them per second.
+    RequestBytes,
+    /// Bytes of response bodies; a capacity is a number of them per second.
+    ResponseBytes,
+    /// Requests in flight at the same time; a capacity is a number of them, and whole.
+    Concurrency,
 }
 
 /// A scope and a unit: what a capacity belongs to.
@@ -36,16 +44,58 @@ pub struct ClientId(Arc<str>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
+/// How important demand is: 0, the lowest, to 15. Of what is scarce, higher bands are filled first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(u8);
+
 /// What a client says of one resource when it refreshes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Grows with every request of this client for this resource. The client applies only the
     /// answer to its latest one, so a higher sequence tells that no earlier answer will be used.
     pub sequence: u64,
     /// What the client holds now: the capacity of its unexpired lease, else zero.
     pub has: Capacity,
+    /// How long what it has still lasts; none if it does not say.
+    pub remaining: Option<Duration>,
+    /// [`LeaseTerms::basis`] of what it has; 0 if it does not say.
+    pub basis: u64,
     /// What the client would use if nothing held it back.
+    pub demand: Demand,
+}
+
+/// What a client wants, by priority: one band, or several for one that speaks for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand(Bands);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Bands {
+    One(Band),
+    /// At least two, the highest priority first, each once.
+    Several(Box<[Band]>),
+}
+
+/// What is wanted at one priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// How important it is.
+    pub priority: Priority,
+    /// How much is wanted.
     pub wants: Capacity,
+    /// For how many clients this one speaks. A band is divided between them all as if each had
+    /// asked by itself.
+    pub subclients: NonZeroU32,
+}
+
+/// Why bands are not a demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DemandError {
+    /// No band at all.
+    #[error("has no entries")]
+    Empty,
+    /// Two bands of one priority.
+    #[error("names priority {} twice", .0.level())]
+    Twice(Priority),
 }
 
 /// What a coordinator says of one resource.
@@ -70,6 +120,10 @@ pub struct LeaseTerms {
     pub burst: Tokens,
     /// How long the lease lasts, counted by the client from when it sent its request.
     pub duration: Duration,
+    /// Tells a coordinator under which limits it lent this; to the client it means nothing. The
+    /// client says it again in [`Ask::basis`], so that a coordinator without books knows whether a
+    /// claim was lent under the limits of today. Never 0.
+    pub basis: u64,
 }
 
 /// Why a string is not an id.
@@ -89,11 +143,133 @@ pub enum IdError {
 // === impl Unit ===
 
 impl Unit {
+    /// Every unit, in the order of a scope's resources.
+    pub const ALL: [Self; 4] = [
+        Self::Requests,
+        Self::RequestBytes,
+        Self::ResponseBytes,
+        Self::Concurrency,
+    ];
+
     /// The name in configurations, refusals and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Requests => "requests",
+            Self::RequestBytes => "request_bytes",
+            Self::ResponseBytes => "response_bytes",
+            Self::Concurrency => "concurrency",
         }
+    }
+
+    /// The unit called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|unit| unit.name() == name)
+    }
+
+    /// Whether it counts what is in use at a time, rather than what passes in a second. A gauge has
+    /// no burst, and is lent in whole units: two fifths of a place serve nobody.
+    pub const fn is_gauge(self) -> bool {
+        matches!(self, Self::Concurrency)
+    }
+}
+
+// === impl Priority ===
+
+impl Priority {
+    /// How many there are.
+    pub const COUNT: usize = 16;
+    /// The lowest, and the one of whoever says nothing.
+    pub const LOWEST: Self = Self(0);
+    /// The highest.
+    pub const HIGHEST: Self = Self(15);
+
+    /// The priority `level`; none if it is above 15.
+    pub const fn new(level: u8) -> Option<Self> {
+        if level <= Self::HIGHEST.0 {
+            Some(Self(level))
+        } else {
+            None
+        }
+    }
+
+    /// The priority nearest to `level`, for protocols that do not bound it, such as Doorman's.
+    pub fn nearest(level: i64) -> Self {
+        let level = level.clamp(0, i64::from(Self::HIGHEST.0));
+        Self(u8::try_from(level).unwrap_or_default())
+    }
+
+    /// The priority as a number, 0 to 15.
+    pub const fn level(self) -> u8 {
+        self.0
+    }
+}
+
+// === impl Ask ===
+
+impl Ask {
+    /// What a client says that speaks for itself alone and claims nothing: one band of the lowest
+    /// priority.
+    pub fn new(sequence: u64, has: Capacity, wants: Capacity) -> Self {
+        Self {
+            sequence,
+            has,
+            remaining: None,
+            basis: 0,
+            demand: Demand::of(wants),
+        }
+    }
+}
+
+// === impl Demand ===
+
+impl Demand {
+    /// The demand of a client that speaks for itself alone, in the lowest band.
+    pub const fn of(wants: Capacity) -> Self {
+        Self::one(Band {
+            priority: Priority::LOWEST,
+            wants,
+            subclients: NonZeroU32::MIN,
+        })
+    }
+
+    /// The demand of one band.
+    pub const fn one(band: Band) -> Self {
+        Self(Bands::One(band))
+    }
+
+    /// The demand of several bands, as of a coordinator that asks its parent.
+    ///
+    /// # Errors
+    /// If there is none, or a priority comes twice.
+    pub fn try_from_bands(bands: &[Band]) -> Result<Self, DemandError> {
+        let mut sorted: Box<[Band]> = bands.into();
+        sorted.sort_unstable_by_key(|band| core::cmp::Reverse(band.priority));
+        let twice = |pair: &[Band]| match pair {
+            [a, b] if a.priority == b.priority => Some(a.priority),
+            _ => None,
+        };
+        if let Some(priority) = sorted.windows(2).find_map(twice) {
+            return Err(DemandError::Twice(priority));
+        }
+        match *sorted {
+            [] => Err(DemandError::Empty),
+            [band] => Ok(Self::one(band)),
+            _ => Ok(Self(Bands::Several(sorted))),
+        }
+    }
+
+    /// The bands, the highest priority first; at least one, each priority once.
+    pub fn bands(&self) -> &[Band] {
+        match &self.0 {
+            Bands::One(band) => core::slice::from_ref(band),
+            Bands::Several(bands) => bands,
+        }
+    }
+
+    /// What all bands want together.
+    pub fn wants(&self) -> Capacity {
+        let wants = self.bands().iter().map(|band| band.wants);
+        wants.fold(Capacity::ZERO, Capacity::saturating_add)
     }
 }
 
@@ -147,6 +323,41 @@ fn checked(id: &str) -> Result<Arc<str>, IdError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn units_have_names() {
+        for unit in Unit::ALL {
+            assert_eq!(Unit::from_name(unit.name()), Some(unit));
+        }
+        assert_eq!(Unit::from_name("request"), None);
+    }
+
+    #[test]
+    fn priorities_are_clamped() {
+        let rows = [(i64::MIN, 0), (-1, 0), (0, 0), (7, 7), (15, 15), (16, 15)];
+        for (level, want) in rows {
+            assert_eq!(Priority::nearest(level).level(), want, "{level}");
+        }
+        assert_eq!(Priority::new(15), Some(Priority::HIGHEST));
+        assert_eq!(Priority::new(16), None);
+    }
+
+    #[test]
+    fn bands_come_once_and_the_highest_first() {
+        let band = |level, wants| Band {
+            priority: Priority(level),
+            wants: Capacity::from_whole(wants),
+            subclients: NonZeroU32::MIN,
+        };
+        let demand = Demand::try_from_bands(&[band(2, 10), band(9, 20)]).unwrap();
+        assert_eq!(demand.bands(), [band(9, 20), band(2, 10)]);
+        assert_eq!(demand.wants(), Capacity::from_whole(30));
+        let one = Demand::try_from_bands(&[band(3, 5)]).unwrap();
+        assert_eq!(one, Demand::one(band(3, 5)));
+        let twice = Demand::try_from_bands(&[band(3, 5), band(4, 1), band(3, 6)]);
+        assert_eq!(twice, Err(DemandError::Twice(Priority(3))));
+        assert_eq!(Demand::try_from_bands(&[]), Err(DemandError::Empty));
+    }
 
     #[test]
     fn ids_are_bounded_and_printable() {

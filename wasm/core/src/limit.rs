@@ -1,7 +1,9 @@
 //! What an operator configures for one resource.
 
+use alloc::sync::Arc;
 use core::time::Duration;
 
+use crate::lease::Priority;
 use crate::units::{Capacity, MICRO, Tokens, mul_div};
 
 /// The longest lease: a day. A lease is also how long an error lasts.
@@ -16,8 +18,10 @@ pub struct Limit {
     pub capacity: Capacity,
     /// What the whole fleet may use at once after a pause.
     pub burst: Tokens,
-    /// What each client falls back to without a lease; none leaves it to the client's setting.
-    pub safe: Option<Capacity>,
+    /// How the capacity is divided between clients.
+    pub algorithm: Algorithm,
+    /// What each client falls back to without a lease.
+    pub safe: Safe,
     /// How long a lease lasts.
     pub lease: Duration,
     /// How often a client asks again.
@@ -27,12 +31,47 @@ pub struct Limit {
     /// How long a coordinator that starts without books only confirms what clients hold.
     pub learning: Duration,
     /// The part of what nobody wants that is lent to active clients all the same.
-    pub headroom: Headroom,
+    pub headroom: Part,
+    /// The part of the capacity that is kept for clients that have nothing yet.
+    pub reserve: Part,
+    /// What each priority band gets before higher ones are filled, as far as it is wanted.
+    pub guaranteed: Guaranteed,
 }
+
+/// How a capacity is divided between the clients that want it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Everybody gets what it wants: counted, not limited.
+    None,
+    /// The capacity is each client's own: it gets what it wants up to that, whatever others do.
+    Static,
+    /// Everybody is sure of an equal part; what some do not want of theirs goes to the others in
+    /// proportion to what they want beyond it. (Doorman's `PROPORTIONAL_SHARE`.)
+    ProportionalShare,
+    /// Weighted max-min: nobody gets more except by taking from one that has less for its weight.
+    #[default]
+    FairShare,
+}
+
+/// What a client falls back to without a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Safe {
+    /// Its own setting.
+    #[default]
+    Client,
+    /// This capacity each.
+    Fixed(Capacity),
+    /// The capacity divided by the clients that are known, subclients counted, as in Doorman.
+    Dynamic,
+}
+
+/// A minimum for each priority band; none by default. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guaranteed(Option<Arc<[Capacity; Priority::COUNT]>>);
 
 /// A part of a whole, in millionths: 0 to 1 000 000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Headroom(u32);
+pub struct Part(u32);
 
 /// Which rule a limit breaks, with the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +87,14 @@ pub enum LimitError {
     SafeAboveCapacity {
         /// The safe capacity.
         safe: Capacity,
+        /// The capacity.
+        capacity: Capacity,
+    },
+    /// Minimums that are more together than the capacity.
+    #[error("guaranteed: the bands' sum of {sum} is more than the capacity, {capacity}")]
+    GuaranteedAboveCapacity {
+        /// What the bands are guaranteed together.
+        sum: Capacity,
         /// The capacity.
         capacity: Capacity,
     },
@@ -96,17 +143,20 @@ pub enum LimitError {
 
 impl Limit {
     /// A limit of `capacity` with the defaults: one second's worth of burst (at least one token),
-    /// leases of 10 s refreshed every second, no safe capacity of its own.
+    /// leases of 10 s refreshed every second, no safe capacity of its own, divided by max-min.
     pub fn new(capacity: Capacity) -> Self {
         Self {
             capacity,
             burst: Tokens::from_micros(capacity.as_micros().max(MICRO)),
-            safe: None,
+            algorithm: Algorithm::FairShare,
+            safe: Safe::Client,
             lease: Duration::from_secs(10),
             refresh: Duration::from_secs(1),
             min_refresh: Duration::from_millis(100),
             learning: Duration::from_secs(10),
-            headroom: Headroom::HALF,
+            headroom: Part::HALF,
+            reserve: Part::NONE,
+            guaranteed: Guaranteed::default(),
         }
     }
 
@@ -120,11 +170,15 @@ impl Limit {
                 micros: self.burst.as_micros(),
             });
         }
-        if let Some(safe) = self.safe.filter(|safe| *safe > self.capacity) {
-            return Err(LimitError::SafeAboveCapacity {
-                safe,
-                capacity: self.capacity,
-            });
+        let capacity = self.capacity;
+        if let Safe::Fixed(safe) = self.safe
+            && safe > capacity
+        {
+            return Err(LimitError::SafeAboveCapacity { safe, capacity });
+        }
+        let sum = self.guaranteed.sum();
+        if sum > capacity {
+            return Err(LimitError::GuaranteedAboveCapacity { sum, capacity });
         }
         self.validate_times()
     }
@@ -176,9 +230,42 @@ impl Limit {
     }
 }
 
-// === impl Headroom ===
+// === impl Guaranteed ===
 
-impl Headroom {
+impl Guaranteed {
+    /// At least `capacity` for the band `priority`, as far as it wants it.
+    #[must_use]
+    pub fn with(self, priority: Priority, capacity: Capacity) -> Self {
+        let mut bands = self.0.map_or([Capacity::ZERO; _], |bands| *bands);
+        if let Some(band) = bands.get_mut(usize::from(priority.level())) {
+            *band = capacity;
+        }
+        let some = bands.iter().any(|band| *band > Capacity::ZERO);
+        Self(some.then(|| Arc::new(bands)))
+    }
+
+    /// What the band `priority` gets first.
+    pub fn of(&self, priority: Priority) -> Capacity {
+        let bands = self.0.as_ref();
+        let band = bands.and_then(|bands| bands.get(usize::from(priority.level())));
+        band.copied().unwrap_or_default()
+    }
+
+    /// What all bands get first together.
+    pub fn sum(&self) -> Capacity {
+        let bands = self.0.iter().flat_map(|bands| bands.iter());
+        bands.fold(Capacity::ZERO, |sum, band| sum.saturating_add(*band))
+    }
+
+    /// Whether no band has a minimum.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+// === impl Part ===
+
+impl Part {
     /// Nothing beyond what is wanted.
     pub const NONE: Self = Self(0);
     /// Half of what nobody wants; the other half stays free for newcomers.
@@ -209,14 +296,22 @@ mod tests {
     fn validate_names_field_value_and_rule() {
         let secs = Duration::from_secs;
         type Change = fn(&mut Limit);
-        let rows: [(Change, &str); 8] = [
+        let rows: [(Change, &str); 9] = [
             (
                 |l| l.burst = Tokens::from_micros(5),
                 "burst: 5 millionths of a token is less than one token",
             ),
             (
-                |l| l.safe = Some(Capacity::from_whole(200)),
+                |l| l.safe = Safe::Fixed(Capacity::from_whole(200)),
                 "safe: 200 is more than the capacity, 100",
+            ),
+            (
+                |l| {
+                    let bands = Guaranteed::default();
+                    let bands = bands.with(Priority::HIGHEST, Capacity::from_whole(60));
+                    l.guaranteed = bands.with(Priority::LOWEST, Capacity::from_whole(41));
+                },
+                "guaranteed: the bands' sum of 101 is more than the capacity, 100",
             ),
             (
                 |l| l.min_refresh = Duration::ZERO,
@@ -266,13 +361,13 @@ mod tests {
     }
 
     #[test]
-    fn headroom_is_a_part() {
+    fn a_part_is_between_nothing_and_all() {
         assert_eq!(
-            Headroom::try_from_f64(0.25).map(|h| h.of(Capacity::from_whole(8))),
+            Part::try_from_f64(0.25).map(|part| part.of(Capacity::from_whole(8))),
             Some(Capacity::from_whole(2))
         );
         for bad in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-            assert_eq!(Headroom::try_from_f64(bad), None);
+            assert_eq!(Part::try_from_f64(bad), None);
         }
     }
 }

@@ -6,6 +6,9 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
+use core::num::NonZeroU32;
+use core::ops::Bound;
+
 use crate::lease::{Answer, Ask, ClientId, Epoch, ResourceId};
 use crate::limit::Limit;
 use crate::resource::{RefreshError, Resource};
@@ -41,10 +44,39 @@ pub enum Start {
     Fresh,
 }
 
+/// What the configuration says of a resource at the time of a refresh.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// Its own limit; [`Capacity::UNLIMITED`](crate::units::Capacity::UNLIMITED) if only its pool's counts.
+    pub limit: &'a Limit,
+    /// The pool that it is a member of.
+    pub pool: Option<Membership<'a>>,
+}
+
+/// A resource's place in a pool: a capacity that several resources share, each by its weight.
+#[derive(Clone, Copy, Debug)]
+pub struct Membership<'a> {
+    /// The pool, such as `group/gold` and the unit of its members.
+    pub pool: &'a ResourceId,
+    /// What the pool has to give.
+    pub limit: &'a Limit,
+    /// How much this member counts beside the others.
+    pub weight: NonZeroU32,
+}
+
 #[derive(Debug)]
 struct Slot {
     resource: Resource,
     queued_at: Instant,
+}
+
+// === impl Terms ===
+
+impl<'a> Terms<'a> {
+    /// The terms of a resource that is in no pool.
+    pub const fn of(limit: &'a Limit) -> Self {
+        Self { limit, pool: None }
+    }
 }
 
 // === impl Node ===
@@ -67,7 +99,7 @@ impl Node {
         self.epoch
     }
 
-    /// Answers what `client` asks of `resource`, whose limit is `limit` now.
+    /// Answers what `client` asks of `resource`, for which `terms` hold now.
     ///
     /// # Errors
     /// If a later request of the client has been answered, or a bound is reached.
@@ -76,9 +108,10 @@ impl Node {
         now: Instant,
         client: &ClientId,
         resource: &ResourceId,
-        ask: Ask,
-        limit: &Limit,
+        ask: &Ask,
+        terms: &Terms<'_>,
     ) -> Result<Answer, RefreshError> {
+        let limit = terms.limit;
         let clients_max = self.bounds.max_clients_per_resource;
         if let Some(slot) = self.resources.get_mut(resource) {
             let answer = slot
@@ -142,6 +175,16 @@ impl Node {
     /// All resources with clients, by id.
     pub fn resources(&self) -> impl Iterator<Item = (&ResourceId, &Resource)> {
         self.resources.iter().map(|(id, slot)| (id, &slot.resource))
+    }
+
+    /// The resources with clients whose ids come after `id`, by id. O(log n) to the first.
+    pub fn resources_after(
+        &self,
+        id: &ResourceId,
+    ) -> impl Iterator<Item = (&ResourceId, &Resource)> {
+        let after = (Bound::Excluded(id), Bound::Unbounded);
+        let resources = self.resources.range(after);
+        resources.map(|(id, slot)| (id, &slot.resource))
     }
 
     /// How many resources have clients.

@@ -95,7 +95,7 @@ impl Resource {
         &mut self,
         now: Instant,
         client: &ClientId,
-        ask: Ask,
+        ask: &Ask,
         limit: &Limit,
         clients_max: usize,
     ) -> Result<Answer, RefreshError> {
@@ -165,6 +165,11 @@ impl Resource {
     /// The capacity divided here.
     pub fn capacity(&self) -> Capacity {
         self.division.limit().capacity
+    }
+
+    /// What each client falls back to without a lease, if that is for the coordinator to say.
+    pub fn safe(&self) -> Option<Capacity> {
+        self.division.safe()
     }
 
     /// Equals the sum over clients of the most that each may be using, in micro-units.

@@ -45,6 +45,15 @@ pub enum Rule {
     /// A duration out of range.
     #[error("{0} ms is not between 1 ms and a day")]
     Duration(u64),
+    /// A time that is left, out of range.
+    #[error("{0} ms is more than a day")]
+    Remaining(u64),
+    /// A priority out of range.
+    #[error("{0} is more than the highest priority, 15")]
+    Priority(u32),
+    /// A band that speaks for nobody.
+    #[error("must be at least 1")]
+    NoSubclients,
 }
 
 // === impl FieldError ===

@@ -62,11 +62,27 @@ pub fn to_duration(ms: u64) -> Result<Duration, Rule> {
     Ok(duration)
 }
 
+/// The duration of `ms` milliseconds, which may be none.
+///
+/// # Errors
+/// If it is more than a day.
+pub fn to_remaining(ms: u64) -> Result<Duration, Rule> {
+    let duration = Duration::from_millis(ms);
+    if duration > LEASE_MAX {
+        return Err(Rule::Remaining(ms));
+    }
+    Ok(duration)
+}
+
 /// The number of `unit`.
 pub fn from_unit(unit: Unit) -> i32 {
     match unit {
-        Unit::Requests => v1::Unit::Requests.into(),
+        Unit::Requests => v1::Unit::Requests,
+        Unit::RequestBytes => v1::Unit::RequestBytes,
+        Unit::ResponseBytes => v1::Unit::ResponseBytes,
+        Unit::Concurrency => v1::Unit::Concurrency,
     }
+    .into()
 }
 
 /// The unit that `number` means.
@@ -76,6 +92,9 @@ pub fn from_unit(unit: Unit) -> i32 {
 pub fn to_unit(number: i32) -> Result<Unit, Rule> {
     match v1::Unit::try_from(number) {
         Ok(v1::Unit::Requests) => Ok(Unit::Requests),
+        Ok(v1::Unit::RequestBytes) => Ok(Unit::RequestBytes),
+        Ok(v1::Unit::ResponseBytes) => Ok(Unit::ResponseBytes),
+        Ok(v1::Unit::Concurrency) => Ok(Unit::Concurrency),
         Ok(v1::Unit::Unspecified) | Err(_) => Err(Rule::UnknownUnit(number)),
     }
 }
@@ -100,16 +119,20 @@ mod tests {
             assert_eq!(to_duration(ms).is_ok(), good, "{ms}");
         }
         assert!(to_duration(u64::MAX).is_err());
+        assert!(to_remaining(0).is_ok() && to_remaining(day).is_ok());
+        assert_eq!(to_remaining(day + 1), Err(Rule::Remaining(day + 1)));
         assert_eq!(from_duration(Duration::MAX), day);
         assert_eq!(from_duration(Duration::from_micros(1999)), 1);
     }
 
     #[test]
     fn units_without_a_name_are_refused() {
-        for number in [0, -1, 2, i32::MAX] {
+        for number in [0, -1, 5, i32::MAX] {
             assert_eq!(to_unit(number), Err(Rule::UnknownUnit(number)));
         }
-        assert_eq!(to_unit(from_unit(Unit::Requests)), Ok(Unit::Requests));
+        for unit in Unit::ALL {
+            assert_eq!(to_unit(from_unit(unit)), Ok(unit));
+        }
     }
 
     proptest! {

@@ -1,8 +1,10 @@
 //! What a client says: refreshes and releases.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tollgate_core::lease::{Ask, ClientId, IdError, ResourceId, Unit};
+use tollgate_core::lease::{Ask, Band, ClientId, Demand, IdError, Priority, ResourceId, Unit};
+use tollgate_core::units::Capacity;
 
 use crate::field::{FieldError, Rule};
 use crate::{number, v1};
@@ -93,16 +95,80 @@ impl TryFrom<&v1::ScopeRequest> for ScopeAsks {
 
 impl From<&ScopeAsks> for v1::ScopeRequest {
     fn from(asks: &ScopeAsks) -> Self {
-        let unit = |(unit, ask): &(Unit, Ask)| v1::UnitRequest {
+        Self {
+            scope: asks.scope.as_ref().to_owned(),
+            units: asks.asks.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+// === impl Ask ===
+
+impl From<&(Unit, Ask)> for v1::UnitRequest {
+    fn from((unit, ask): &(Unit, Ask)) -> Self {
+        let mut message = Self {
             unit: number::from_unit(*unit),
             sequence: ask.sequence,
             has: number::from_capacity(ask.has),
-            wants: number::from_capacity(ask.wants),
+            has_remaining_ms: ask.remaining.map(number::from_duration),
+            has_basis: ask.basis,
+            ..Self::default()
         };
-        Self {
-            scope: asks.scope.as_ref().to_owned(),
-            units: asks.asks.iter().map(unit).collect(),
+        match ask.demand.bands() {
+            [band] => {
+                message.wants = number::from_capacity(band.wants);
+                message.priority = band.priority.level().into();
+                // Itself alone is what is meant if nothing is said.
+                message.subclients = match band.subclients.get() {
+                    1 => 0,
+                    several => several,
+                };
+            }
+            bands => message.bands = bands.iter().map(Into::into).collect(),
         }
+        message
+    }
+}
+
+impl TryFrom<&v1::UnitRequest> for Ask {
+    type Error = FieldError;
+
+    fn try_from(message: &v1::UnitRequest) -> Result<Self, FieldError> {
+        let remaining = message.has_remaining_ms.map(number::to_remaining);
+        let remaining = remaining.transpose();
+        Ok(Self {
+            sequence: message.sequence,
+            has: capacity("has", message.has)?,
+            remaining: remaining.map_err(|rule| FieldError::new("has_remaining_ms", rule))?,
+            basis: message.has_basis,
+            demand: demand(message)?,
+        })
+    }
+}
+
+// === impl Band ===
+
+impl From<&Band> for v1::BandRequest {
+    fn from(band: &Band) -> Self {
+        Self {
+            priority: band.priority.level().into(),
+            wants: number::from_capacity(band.wants),
+            subclients: band.subclients.get(),
+        }
+    }
+}
+
+impl TryFrom<&v1::BandRequest> for Band {
+    type Error = FieldError;
+
+    fn try_from(message: &v1::BandRequest) -> Result<Self, FieldError> {
+        let subclients = NonZeroU32::new(message.subclients);
+        Ok(Self {
+            priority: priority(message.priority)?,
+            wants: capacity("wants", message.wants)?,
+            subclients: subclients
+                .ok_or_else(|| FieldError::new("subclients", Rule::NoSubclients))?,
+        })
     }
 }
 
@@ -157,15 +223,40 @@ pub(crate) fn check_len(list: &str, count: usize) -> Result<(), FieldError> {
 }
 
 fn unit_ask(message: &v1::UnitRequest) -> Result<(Unit, Ask), FieldError> {
-    let field =
-        |name, value| number::to_capacity(value).map_err(|error| FieldError::new(name, error));
     let unit = number::to_unit(message.unit).map_err(|rule| FieldError::new("unit", rule))?;
-    let ask = Ask {
-        sequence: message.sequence,
-        has: field("has", message.has)?,
-        wants: field("wants", message.wants)?,
-    };
-    Ok((unit, ask))
+    Ok((unit, message.try_into()?))
+}
+
+/// The simple form, unless there are bands.
+fn demand(message: &v1::UnitRequest) -> Result<Demand, FieldError> {
+    if message.bands.is_empty() {
+        return Ok(Demand::one(Band {
+            priority: priority(message.priority)?,
+            wants: capacity("wants", message.wants)?,
+            subclients: NonZeroU32::new(message.subclients).unwrap_or(NonZeroU32::MIN),
+        }));
+    }
+    let (count, max) = (message.bands.len(), Priority::COUNT);
+    if count > max {
+        return Err(FieldError::new("bands", Rule::TooMany { count, max }));
+    }
+    let bands = message.bands.iter().enumerate();
+    let bands = bands
+        .map(|(i, band)| Band::try_from(band).map_err(|e| e.within("bands", i)))
+        .collect::<Result<Vec<_>, _>>()?;
+    if let Some((of, i)) = repeated(bands.iter().map(|band| band.priority)) {
+        return Err(FieldError::new("priority", Rule::Duplicate { of }).within("bands", i));
+    }
+    Demand::try_from_bands(&bands).map_err(|_| FieldError::new("bands", Rule::Empty))
+}
+
+fn capacity(field: &str, value: f64) -> Result<Capacity, FieldError> {
+    number::to_capacity(value).map_err(|error| FieldError::new(field, error))
+}
+
+fn priority(level: u32) -> Result<Priority, FieldError> {
+    let priority = u8::try_from(level).ok().and_then(Priority::new);
+    priority.ok_or_else(|| FieldError::new("priority", Rule::Priority(level)))
 }
 
 fn released(message: &v1::ReleasedResource) -> Result<(ResourceId, u64), FieldError> {

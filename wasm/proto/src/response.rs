@@ -30,8 +30,10 @@ pub struct Refreshed {
 pub struct ScopeAnswer {
     /// The scope that was asked for.
     pub scope: Arc<str>,
-    /// The scope whose capacity was lent.
+    /// A scope whose capacity the requests of this one use as well; the same scope if there is none.
     pub canonical: Arc<str>,
+    /// The units in which the scope has a limit, in their order, asked for or not.
+    pub limited: Vec<Unit>,
     /// What it gets, or why nothing.
     pub outcome: Result<Vec<UnitAnswer>, ScopeError>,
 }
@@ -100,6 +102,11 @@ impl TryFrom<v1::ScopeResponse> for ScopeAnswer {
             same if same == message.scope => scope.clone(),
             other => id("canonical_scope", &other)?,
         };
+        // A newer coordinator may limit units that this build cannot count.
+        let known = |unit: &i32| number::to_unit(*unit).ok();
+        let mut limited: Vec<_> = message.limited.iter().filter_map(known).collect();
+        limited.sort_unstable();
+        limited.dedup();
         let outcome = match message.error {
             Some(error) => Err(error.into()),
             None => {
@@ -112,6 +119,7 @@ impl TryFrom<v1::ScopeResponse> for ScopeAnswer {
         Ok(Self {
             scope,
             canonical,
+            limited,
             outcome,
         })
     }
@@ -128,6 +136,12 @@ impl From<&ScopeAnswer> for v1::ScopeResponse {
             canonical_scope: answer.canonical.as_ref().to_owned(),
             units,
             error,
+            limited: answer
+                .limited
+                .iter()
+                .copied()
+                .map(number::from_unit)
+                .collect(),
         }
     }
 }
@@ -209,6 +223,7 @@ impl From<LeaseTerms> for v1::Lease {
             duration_ms: number::from_duration(terms.duration),
             burst: number::from_tokens(terms.burst),
             unlimited,
+            basis: terms.basis,
         }
     }
 }
@@ -223,6 +238,7 @@ fn lease_terms(message: &v1::Lease) -> Result<LeaseTerms, FieldError> {
             .map_err(|error| FieldError::new("lease.burst", error))?,
         duration: number::to_duration(message.duration_ms)
             .map_err(|rule| FieldError::new("lease.duration_ms", rule))?,
+        basis: message.basis,
     })
 }
 

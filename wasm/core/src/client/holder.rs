@@ -71,6 +71,8 @@ pub(super) struct Lease {
     pub(super) capacity: Capacity,
     pub(super) burst: Tokens,
     pub(super) expiry: Instant,
+    /// See [`LeaseTerms::basis`](crate::lease::LeaseTerms::basis).
+    pub(super) basis: u64,
 }
 
 /// Where a holder stands.
@@ -105,7 +107,7 @@ pub enum Draw {
 }
 
 /// What there is to say to the coordinator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Todo {
     /// Nothing now.
     Nothing,
@@ -233,9 +235,9 @@ impl Holder {
         self.due = Some(now.saturating_add(policy.call_timeout));
         self.reported = wants;
         Todo::Refresh(Ask {
-            sequence: self.sequence,
-            has: self.has(now),
-            wants,
+            remaining: self.lease.map(|lease| lease.expiry.saturating_since(now)),
+            basis: self.lease.map_or(0, |lease| lease.basis),
+            ..Ask::new(self.sequence, self.has(now), wants)
         })
     }
 
@@ -270,6 +272,7 @@ impl Holder {
                 capacity: terms.capacity,
                 burst: terms.burst,
                 expiry: sent_at.saturating_add(terms.duration),
+                basis: terms.basis,
             })
             .filter(|lease| lease.expiry > now);
         self.settle_bucket(now, policy);

@@ -13,7 +13,7 @@ use crate::bucket::{Parts, TokenBucket};
 use crate::lease::Epoch;
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Writes fields one after the other.
 struct Writer<'a>(&'a mut Vec<u8>);
@@ -25,7 +25,7 @@ struct Reader<'a>(&'a [u8]);
 
 impl Holder {
     /// The most bytes that an encoded holder takes.
-    pub const ENCODED_LEN_MAX: usize = 187;
+    pub const ENCODED_LEN_MAX: usize = 195;
 
     /// Appends the holder to `bytes`.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
@@ -38,6 +38,7 @@ impl Holder {
             w.u64(lease.capacity.as_micros());
             w.u64(lease.burst.as_micros());
             w.u64(lease.expiry.as_nanos());
+            w.u64(lease.basis);
         });
         w.u64(self.epoch.0);
         w.option(self.safe, |w, safe| w.u64(safe.as_micros()));
@@ -201,6 +202,7 @@ impl Reader<'_> {
             capacity: self.capacity()?,
             burst: Tokens::from_micros(self.u64()?),
             expiry: self.instant()?,
+            basis: self.u64()?,
         })
     }
 
@@ -229,6 +231,7 @@ mod tests {
             capacity: Capacity::UNLIMITED,
             burst: Tokens::ONE,
             expiry: now,
+            basis: 7,
         };
         let full = Holder {
             phase: Phase::Cold { until: now },
@@ -274,7 +277,7 @@ mod tests {
                 None,
                 "longer"
             );
-            assert_eq!(Holder::decode(&[&[2], &bytes[1..]].concat()), None, "newer");
+            assert_eq!(Holder::decode(&[&[VERSION + 1], &bytes[1..]].concat()), None, "newer");
         }
     }
 

@@ -8,14 +8,14 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limit::Headroom;
+use crate::limit::Part;
 use crate::units::Capacity;
 
 mod fleet;
 
 use fleet::{Faults, Fleet, LEASE_MS_MAX};
 
-fn limit(headroom: Headroom) -> Limit {
+fn limit(headroom: Part) -> Limit {
     let mut limit = Limit::new(Capacity::from_micros(1000));
     limit.lease = Duration::from_millis(LEASE_MS_MAX);
     limit.learning = limit.lease;
@@ -25,8 +25,8 @@ fn limit(headroom: Headroom) -> Limit {
     limit
 }
 
-fn headroom() -> impl Strategy<Value = Headroom> {
-    prop::sample::select(&[Headroom::NONE, Headroom::HALF, Headroom::ALL][..])
+fn headroom() -> impl Strategy<Value = Part> {
+    prop::sample::select(&[Part::NONE, Part::HALF, Part::ALL][..])
 }
 
 fn faults() -> impl Strategy<Value = Faults> {

@@ -12,13 +12,10 @@ const BOUNDS: Bounds = Bounds {
 fn refresh(node: &mut Node, now: Instant, scope: &str) -> Result<Answer, RefreshError> {
     let client = ClientId::new("envoy-1/x").unwrap();
     let resource = ResourceId::new(scope, Unit::Requests).unwrap();
-    let ask = Ask {
-        sequence: now.as_nanos(),
-        has: Capacity::ZERO,
-        wants: Capacity::from_whole(5),
-    };
+    let wants = Capacity::from_whole(5);
+    let ask = Ask::new(now.as_nanos(), Capacity::ZERO, wants);
     let limit = Limit::new(Capacity::from_whole(100));
-    node.handle_refresh(now, &client, &resource, ask, &limit)
+    node.handle_refresh(now, &client, &resource, &ask, &Terms::of(&limit))
 }
 
 fn secs(secs: u64) -> Instant {

@@ -5,10 +5,13 @@ use core::time::Duration;
 
 use super::RefreshError;
 use crate::lease::{Answer, Ask, LeaseTerms};
-use crate::limit::Limit;
+use crate::limit::{Limit, Safe};
 use crate::share::FairShare;
 use crate::share::fair::Handle;
 use crate::units::{Capacity, Instant};
+
+/// The basis of a lease that says nothing of the limits it was lent under.
+const UNCERTAIN: u64 = 1;
 
 /// A limit, what is wanted of it and what is lent of it.
 #[derive(Debug)]
@@ -86,7 +89,7 @@ impl Division {
 
     /// A line for a client that the books do not know. What it claims to have counts in learning
     /// mode only: outside of it every lease is in the books, so the claim is void.
-    pub(super) fn admit(&mut self, now: Instant, rank: Rank, ask: Ask) -> Entry {
+    pub(super) fn admit(&mut self, now: Instant, rank: Rank, ask: &Ask) -> Entry {
         let claim = if now < self.learning_until {
             ask.has
         } else {
@@ -96,7 +99,9 @@ impl Division {
         let expiry = now.saturating_add(self.limit.lease);
         self.replace_sum(Capacity::ZERO, capacity);
         Entry {
-            share: self.shares.insert(rank, ask.wants, NonZeroU32::MIN),
+            share: self
+                .shares
+                .insert(rank, ask.demand.wants(), NonZeroU32::MIN),
             sequence: ask.sequence,
             granted: Loan { capacity, expiry },
             granted_at: now,
@@ -110,7 +115,7 @@ impl Division {
         &mut self,
         now: Instant,
         entry: &mut Entry,
-        ask: Ask,
+        ask: &Ask,
     ) -> Result<Answer, RefreshError> {
         if ask.sequence < entry.sequence {
             return Err(RefreshError::Stale {
@@ -135,7 +140,7 @@ impl Division {
     }
 
     /// Decides what the client gets now.
-    pub(super) fn settle(&mut self, now: Instant, entry: &mut Entry, ask: Ask) -> Answer {
+    pub(super) fn settle(&mut self, now: Instant, entry: &mut Entry, ask: &Ask) -> Answer {
         let before = entry.has();
         let used = entry.used(ask.has);
         let grant = self.grant(now, entry, used);
@@ -168,10 +173,10 @@ impl Division {
 
     /// Takes the news of a request: what the client wants, and that it uses no more than it has.
     /// What the last answer granted stays reserved until a new grant replaces it.
-    fn acknowledge(&mut self, entry: &mut Entry, ask: Ask) {
+    fn acknowledge(&mut self, entry: &mut Entry, ask: &Ask) {
         entry.sequence = ask.sequence;
         self.shares
-            .update(&mut entry.share, ask.wants, NonZeroU32::MIN);
+            .update(&mut entry.share, ask.demand.wants(), NonZeroU32::MIN);
         let before = entry.has();
         let used = entry.used(ask.has);
         entry.prior = used.beyond(entry.granted);
@@ -271,10 +276,19 @@ impl Division {
                 capacity,
                 burst,
                 duration,
+                basis: UNCERTAIN,
             }),
             refresh_interval,
-            safe: self.limit.safe,
+            safe: self.safe(),
             capacity: self.limit.capacity,
+        }
+    }
+
+    /// What a client falls back to, if it is for the coordinator to say.
+    pub(super) fn safe(&self) -> Option<Capacity> {
+        match self.limit.safe {
+            Safe::Fixed(safe) => Some(safe),
+            Safe::Client | Safe::Dynamic => None,
         }
     }
 

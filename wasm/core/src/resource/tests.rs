@@ -38,14 +38,10 @@ impl Fleet {
         wants: u64,
     ) -> Result<Answer, RefreshError> {
         let (has, wants) = (Capacity::from_whole(has), Capacity::from_whole(wants));
-        let ask = Ask {
-            sequence,
-            has,
-            wants,
-        };
+        let ask = Ask::new(sequence, has, wants);
         let client = ClientId::new(client).unwrap();
         self.resource
-            .handle_refresh(self.now, &client, ask, &self.limit, 3)
+            .handle_refresh(self.now, &client, &ask, &self.limit, 3)
     }
 
     fn sum_has(&self) -> u64 {
@@ -97,7 +93,7 @@ fn a_shift_of_demand_follows_acknowledgements() {
 #[test]
 fn a_lost_answer_keeps_the_larger_lease_in_the_books_until_it_expires() {
     let mut fleet = Fleet::new(LEARNED);
-    fleet.limit.headroom = crate::limit::Headroom::NONE;
+    fleet.limit.headroom = crate::limit::Part::NONE;
     fleet.refresh("a", 0, 1000);
     let granted_at = fleet.now;
     assert_eq!(gets(&fleet.refresh("a", 1000, 100)), 100);
@@ -186,7 +182,7 @@ fn a_claim_after_learning_is_void() {
     assert_eq!(fleet.sum_has(), CAPACITY);
 
     let mut fleet = Fleet::new(LEARNED);
-    fleet.limit.headroom = crate::limit::Headroom::NONE;
+    fleet.limit.headroom = crate::limit::Part::NONE;
     assert_eq!(gets(&fleet.refresh("a", 500, 10)), 10);
     assert_eq!(
         fleet.sum_has(),
@@ -273,7 +269,7 @@ fn small_shifts_hurry_nobody() {
         (500, 500, 100),
     ];
     let mut fleet = Fleet::new(LEARNED);
-    fleet.limit.headroom = crate::limit::Headroom::NONE;
+    fleet.limit.headroom = crate::limit::Part::NONE;
     let (mut a, mut b) = (0, 0);
     for (wants, want_gets, want_refresh) in rows {
         // b has asked until everything is settled; a asks once after that.
@@ -317,7 +313,7 @@ fn the_number_of_clients_is_bounded() {
 #[test]
 fn a_larger_loan_may_outlive_a_shorter_lease() {
     let mut fleet = Fleet::new(LEARNED);
-    fleet.limit.headroom = crate::limit::Headroom::NONE;
+    fleet.limit.headroom = crate::limit::Part::NONE;
     fleet.refresh("a", 0, 1000);
     let first = fleet.now.saturating_add(fleet.limit.lease);
     fleet.limit.lease = Duration::from_secs(2);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use tollgate_core::client::{Draw, Holder, Mode, Policy, Todo};
 use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, ResourceId, Unit};
-use tollgate_core::limit::{Headroom, Limit};
-use tollgate_core::node::{Bounds, Node, Start};
+use tollgate_core::limit::{Limit, Part};
+use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant, Tokens};
 
 use super::random::Random;
@@ -64,7 +64,7 @@ impl Fleet {
         limit.burst = Tokens::from_whole(random.spread(limit.burst.whole()) + 1);
         limit.lease = Duration::from_millis(random.below(3000) + 1001);
         limit.learning = limit.lease;
-        limit.headroom = [Headroom::NONE, Headroom::HALF, Headroom::ALL][seed as usize % 3];
+        limit.headroom = [Part::NONE, Part::HALF, Part::ALL][seed as usize % 3];
         // Without a lease nothing passes, so whatever passes was lent.
         let policy = Policy {
             mode: Mode::Pessimistic,
@@ -160,8 +160,8 @@ impl Fleet {
         match process.holder.ask(now, policy) {
             Todo::Nothing => {}
             Todo::Refresh(ask) => {
-                self.post(Mail::Refresh(i, ask));
                 let late = Mail::Failure(i, ask.sequence);
+                self.post(Mail::Refresh(i, ask));
                 self.deliver_after(self.policy.call_timeout, late);
             }
             Todo::Release { sequence } => self.post(Mail::Release(i, sequence)),
@@ -173,9 +173,13 @@ impl Fleet {
         match mail {
             Mail::Refresh(i, ask) => {
                 let id = &self.processes[i].id;
-                let answer = self
-                    .node
-                    .handle_refresh(now, id, &self.resource, ask, &self.limit);
+                let answer = self.node.handle_refresh(
+                    now,
+                    id,
+                    &self.resource,
+                    &ask,
+                    &Terms::of(&self.limit),
+                );
                 if let Ok(answer) = answer {
                     self.post(Mail::Answer(i, ask.sequence, self.epoch, answer));
                 }

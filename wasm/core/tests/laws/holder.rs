@@ -113,6 +113,7 @@ fn leased(
             capacity,
             burst: Tokens::from_whole(100),
             duration: Duration::from_secs(10),
+            basis: 1,
         }),
         refresh_interval: Duration::from_secs(1),
         safe,

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use tollgate_core::lease::{Ask, ClientId, Epoch, ResourceId, Unit};
-use tollgate_core::limit::{Headroom, Limit};
-use tollgate_core::node::{Bounds, Node, Start};
+use tollgate_core::limit::{Limit, Part};
+use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant};
 
 use super::fair_share::{Client, check};
@@ -33,7 +33,7 @@ fn client(i: usize) -> ClientId {
 pub(crate) fn settles_at_the_max_min_shares(seed: u64) -> Verdict {
     let mut random = Random::new(seed);
     let mut limit = Limit::new(Capacity::from_micros(random.spread(1 << 50) + 1));
-    limit.headroom = Headroom::NONE;
+    limit.headroom = Part::NONE;
     let mut node = Node::new(START, Epoch(1), BOUNDS, Start::Fresh);
     let mut has = vec![Capacity::ZERO; random.below(40) as usize + 1];
     let mut order: Vec<_> = (0..has.len()).collect();
@@ -45,12 +45,10 @@ pub(crate) fn settles_at_the_max_min_shares(seed: u64) -> Verdict {
             random.shuffle(&mut order);
             ask_at = ask_at.saturating_add(limit.min_refresh);
             for i in &order {
-                let ask = Ask {
-                    sequence: ask_at.as_nanos(),
-                    has: has[*i],
-                    wants: Capacity::from_micros(clients[*i].0),
-                };
-                let answer = node.handle_refresh(ask_at, &client(*i), &resource(), ask, &limit);
+                let wants = Capacity::from_micros(clients[*i].0);
+                let ask = Ask::new(ask_at.as_nanos(), has[*i], wants);
+                let terms = Terms::of(&limit);
+                let answer = node.handle_refresh(ask_at, &client(*i), &resource(), &ask, &terms);
                 let answer = answer.map_err(|error| error.to_string())?;
                 has[*i] = answer.lease.map_or(Capacity::ZERO, |lease| lease.capacity);
             }
@@ -83,12 +81,10 @@ pub(crate) fn learns_what_clients_have(seed: u64) -> Verdict {
     at.sort_unstable();
     for ((i, has, wants), at) in claims.into_iter().zip(at) {
         let now = START.saturating_add(Duration::from_nanos(at));
-        let ask = Ask {
-            sequence: now.as_nanos(),
-            has: Capacity::from_micros(has),
-            wants: Capacity::from_micros(wants),
-        };
-        let answer = node.handle_refresh(now, &client(i), &resource(), ask, &limit);
+        let (claim, demand) = (Capacity::from_micros(has), Capacity::from_micros(wants));
+        let ask = Ask::new(now.as_nanos(), claim, demand);
+        let terms = Terms::of(&limit);
+        let answer = node.handle_refresh(now, &client(i), &resource(), &ask, &terms);
         let answer = answer.map_err(|error| error.to_string())?;
         let gets = answer.lease.map_or(0, |lease| lease.capacity.as_micros());
         let want = has.min(wants);

@@ -1,4 +1,7 @@
-use proptest::collection::{btree_set, vec};
+use std::time::Duration;
+
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
 use proptest::prelude::*;
 use tollgate_core::units::Capacity;
 
@@ -10,6 +13,15 @@ fn unit(wants: f64) -> v1::UnitRequest {
         sequence: 7,
         has: 1.5,
         wants,
+        ..v1::UnitRequest::default()
+    }
+}
+
+fn band(priority: u32, wants: f64) -> v1::BandRequest {
+    v1::BandRequest {
+        priority,
+        wants,
+        subclients: 3,
     }
 }
 
@@ -30,7 +42,7 @@ fn good() -> v1::RefreshRequest {
 #[test]
 fn a_bad_refresh_names_the_field_and_the_rule() {
     type Change = fn(&mut v1::RefreshRequest);
-    let rows: [(Change, &str); 16] = [
+    let rows: [(Change, &str); 24] = [
         (|r| r.client_id.clear(), "client_id: is empty"),
         (
             |r| r.client_id = "x".repeat(257),
@@ -85,6 +97,44 @@ fn a_bad_refresh_names_the_field_and_the_rule() {
         (
             |r| r.scopes[0].units[0].wants = 1e13,
             "scopes[0].units[0].wants: 10000000000000 is more than the largest capacity, 1e12",
+        ),
+        (
+            |r| r.scopes[0].units[0].priority = 16,
+            "scopes[0].units[0].priority: 16 is more than the highest priority, 15",
+        ),
+        (
+            |r| r.scopes[0].units[0].has_remaining_ms = Some(86_400_001),
+            "scopes[0].units[0].has_remaining_ms: 86400001 ms is more than a day",
+        ),
+        (
+            |r| r.scopes[0].units[0].bands = vec![band(1, 5.0), band(256, 5.0)],
+            "scopes[0].units[0].bands[1].priority: 256 is more than the highest priority, 15",
+        ),
+        (
+            |r| r.scopes[0].units[0].bands = vec![band(1, -5.0)],
+            "scopes[0].units[0].bands[0].wants: -5 is negative",
+        ),
+        (
+            |r| r.scopes[0].units[0].bands = vec![band(1, f64::NAN)],
+            "scopes[0].units[0].bands[0].wants: NaN is not a finite number",
+        ),
+        (
+            |r| {
+                let subclients = 0;
+                r.scopes[0].units[0].bands = vec![v1::BandRequest {
+                    subclients,
+                    ..band(1, 5.0)
+                }];
+            },
+            "scopes[0].units[0].bands[0].subclients: must be at least 1",
+        ),
+        (
+            |r| r.scopes[0].units[0].bands = vec![band(1, 5.0), band(2, 5.0), band(1, 5.0)],
+            "scopes[0].units[0].bands[2].priority: names the same as entry 0",
+        ),
+        (
+            |r| r.scopes[0].units[0].bands = vec![band(1, 5.0); 17],
+            "scopes[0].units[0].bands: has 17 entries, more than 16",
         ),
     ];
     assert!(Refresh::try_from(good()).is_ok());
@@ -146,12 +196,35 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn demand()(bands in btree_map(0..16_u8, (capacity(), 1..=u32::MAX), 1..17)) -> Demand {
+        let bands = bands.into_iter().map(|(priority, (wants, subclients))| Band {
+            priority: Priority::new(priority).unwrap(),
+            wants,
+            subclients: NonZeroU32::new(subclients).unwrap(),
+        });
+        Demand::try_from_bands(&bands.collect::<Vec<_>>()).unwrap()
+    }
+}
+
+prop_compose! {
+    fn ask()(
+        sequence: u64,
+        has in capacity(),
+        remaining_ms in option::of(0..=86_400_000_u64),
+        basis: u64,
+        demand in demand(),
+    ) -> Ask {
+        let remaining = remaining_ms.map(Duration::from_millis);
+        Ask { sequence, has, remaining, basis, demand }
+    }
+}
+
+prop_compose! {
     fn refresh()(
         client in "[a-z/]{1,256}",
         scopes in btree_set("[a-zäöü/0-9]{1,40}", 1..20),
-        asks in vec((any::<u64>(), capacity(), capacity()), 20),
+        asks in vec(ask(), 20),
     ) -> Refresh {
-        let asks = asks.into_iter().map(|(sequence, has, wants)| Ask { sequence, has, wants });
         Refresh {
             client: ClientId::new(&client).unwrap(),
             scopes: scopes

@@ -1,6 +1,7 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample::subsequence;
 use tollgate_core::units::Tokens;
 
 use super::*;
@@ -14,6 +15,7 @@ fn good() -> v1::RefreshResponse {
             duration_ms: 10_000,
             burst: 20.0,
             unlimited: false,
+            basis: 99,
         }),
         refresh_interval_ms: 1000,
         safe_capacity: Some(5.0),
@@ -25,6 +27,7 @@ fn good() -> v1::RefreshResponse {
         canonical_scope: name.to_owned(),
         units: vec![unit],
         error: None,
+        limited: vec![4, 1, 77, 4],
     };
     v1::RefreshResponse {
         epoch: 3,
@@ -108,12 +111,15 @@ fn a_good_answer_is_read_as_it_was_meant() {
             capacity: Capacity::from_whole(100),
             burst: Tokens::from_whole(20),
             duration: Duration::from_secs(10),
+            basis: 99,
         }),
         refresh_interval: Duration::from_secs(1),
         safe: Some(Capacity::from_whole(5)),
         capacity: Capacity::from_whole(1000),
     };
     assert_eq!(units(0)[0].answer, want);
+    let limited = &refreshed.scopes[0].as_ref().unwrap().limited;
+    assert_eq!(*limited, [Unit::Requests, Unit::Concurrency]);
     assert!(units(1)[0].answer.lease.unwrap().capacity.is_unlimited());
 }
 
@@ -138,6 +144,7 @@ fn a_lease_that_is_over_is_not_sent() {
                 capacity: Capacity::from_whole(1),
                 burst: Tokens::ONE,
                 duration: Duration::from_micros(999),
+                basis: 1,
             }),
             refresh_interval: Duration::ZERO,
             safe: None,
@@ -162,19 +169,24 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn terms()(capacity in capacity(), burst in 0..1_u64 << 51, ms in 1..=86_400_000_u64)
-        -> LeaseTerms
-    {
+    fn terms()(
+        capacity in capacity(),
+        burst in 0..1_u64 << 51,
+        ms in 1..=86_400_000_u64,
+        basis: u64,
+    ) -> LeaseTerms {
         LeaseTerms {
             capacity,
             burst: Tokens::from_micros(burst),
             duration: Duration::from_millis(ms),
+            basis,
         }
     }
 }
 
 prop_compose! {
     fn unit_answer()(
+        unit in proptest::sample::select(Unit::ALL.to_vec()),
         sequence: u64,
         lease in option::of(terms()),
         ms in 1..=86_400_000_u64,
@@ -183,7 +195,7 @@ prop_compose! {
     ) -> UnitAnswer {
         let refresh_interval = Duration::from_millis(ms);
         let answer = Answer { lease, refresh_interval, safe, capacity };
-        UnitAnswer { unit: Unit::Requests, sequence, answer }
+        UnitAnswer { unit, sequence, answer }
     }
 }
 
@@ -191,6 +203,7 @@ prop_compose! {
     fn scope_answer()(
         scope in "[a-zäöü/0-9]{1,40}",
         canonical in option::of("[a-z/]{1,40}"),
+        limited in subsequence(Unit::ALL.to_vec(), 0..=4),
         outcome in prop_oneof![
             vec(unit_answer(), 0..2).prop_map(Ok),
             (any::<u32>(), "[ -~]{0,80}").prop_map(|(code, message)| {
@@ -200,7 +213,7 @@ prop_compose! {
     ) -> ScopeAnswer {
         let scope: Arc<str> = scope.into();
         let canonical = canonical.map_or_else(|| scope.clone(), Into::into);
-        ScopeAnswer { scope, canonical, outcome }
+        ScopeAnswer { scope, canonical, limited, outcome }
     }
 }
 

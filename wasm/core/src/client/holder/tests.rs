@@ -91,6 +91,7 @@ fn answer(gets: u64) -> Answer {
             capacity: Capacity::from_whole(gets),
             burst: Tokens::from_whole(gets / 5),
             duration: Duration::from_secs(10),
+            basis: 1,
         }),
         refresh_interval: Duration::from_secs(1),
         safe: Some(Capacity::from_whole(20)),
@@ -109,7 +110,7 @@ fn the_first_attempt_asks_at_once_and_is_held_for_the_answer() {
     );
     let ask = p.ask();
     assert_eq!(
-        (ask.has, ask.wants),
+        (ask.has, ask.demand.wants()),
         (Capacity::ZERO, Capacity::from_whole(10))
     );
     assert_eq!(p.todo(), Todo::Nothing, "one asks for all");
@@ -224,7 +225,7 @@ fn a_change_of_demand_asks_early_but_not_sooner_than_the_minimum() {
     assert_eq!(p.todo(), Todo::Nothing);
     p.after(50).count(49);
     let ask = p.ask();
-    assert!(ask.wants > Capacity::from_whole(900), "{ask:?}");
+    assert!(ask.demand.wants() > Capacity::from_whole(900), "{ask:?}");
     p.answer(ask.sequence, 1, &answer(500));
     for _ in 0..8 {
         assert!(!p.after(100).count(98), "steady");
@@ -368,7 +369,7 @@ fn who_returns_after_any_pause_asks_for_what_it_wants_now() {
     for secs in [1, 60, 2000, 1_000_000] {
         let mut p = returned_after(100, secs);
         assert!(matches!(p.attempt(3), Draw::Cold { .. }));
-        assert_eq!(p.ask().wants, Capacity::from_whole(30), "{secs} s");
+        assert_eq!(p.ask().demand.wants(), Capacity::from_whole(30), "{secs} s");
     }
 }
 

@@ -220,11 +220,15 @@ impl Fleet {
                 let known = self
                     .books()
                     .is_some_and(|books| books.clients().any(|c| *c.id == id));
-                let answer = self
-                    .node
-                    .handle_refresh(now, &id, &self.resource, ask, &self.limit);
+                let answer = self.node.handle_refresh(
+                    now,
+                    &id,
+                    &self.resource,
+                    &ask,
+                    &Terms::of(&self.limit),
+                );
                 if let Ok(answer) = answer {
-                    self.check_answer(&id, known, ask, &answer);
+                    self.check_answer(&id, known, &ask, &answer);
                     self.post(Mail::Answer(id, ask.sequence, self.node.epoch(), answer));
                 }
             }
@@ -242,7 +246,7 @@ impl Fleet {
 
     /// Law 2: nobody gets more than it wants and what headroom there is; but who asks too early or
     /// twice gets what it got before, if it still has it.
-    fn check_answer(&mut self, id: &ClientId, known: bool, ask: Ask, answer: &Answer) {
+    fn check_answer(&mut self, id: &ClientId, known: bool, ask: &Ask, answer: &Answer) {
         let gets = answer.lease.map_or(Capacity::ZERO, |lease| lease.capacity);
         let min_refresh_ms = self.limit.min_refresh.as_millis() as u64;
         let learning = self
@@ -266,8 +270,11 @@ impl Fleet {
             .limit
             .capacity
             .saturating_sub(Capacity::from_micros(wanted));
-        let most = ask.wants.saturating_add(self.limit.headroom.of(spare));
-        assert!(gets <= most, "{id:?} gets {gets:?}, wants {:?}", ask.wants);
+        let most = ask
+            .demand
+            .wants()
+            .saturating_add(self.limit.headroom.of(spare));
+        assert!(gets <= most, "{id:?} gets {gets:?}, wants {:?}", ask.demand);
         self.granted
             .insert(id.clone(), (gets, self.now_ms, ask.sequence));
     }
@@ -372,11 +379,7 @@ impl Client {
             self.lease = None;
             return Mail::Release(self.id.clone(), self.latest.0);
         }
-        let ask = Ask {
-            sequence: self.latest.0,
-            has: self.has(now_ms),
-            wants: self.wants,
-        };
+        let ask = Ask::new(self.latest.0, self.has(now_ms), self.wants);
         Mail::Refresh(self.id.clone(), ask)
     }
 
