@@ -83,6 +83,7 @@ impl Caller {
                 sequence: self.sequence,
                 has: lease.has,
                 wants: lease.wants + sway,
+                ..v1::UnitRequest::default()
             }],
         };
         v1::RefreshRequest {

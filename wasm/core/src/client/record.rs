@@ -277,7 +277,11 @@ mod tests {
                 None,
                 "longer"
             );
-            assert_eq!(Holder::decode(&[&[VERSION + 1], &bytes[1..]].concat()), None, "newer");
+            assert_eq!(
+                Holder::decode(&[&[VERSION + 1], &bytes[1..]].concat()),
+                None,
+                "newer"
+            );
         }
     }
 
