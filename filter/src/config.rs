@@ -15,8 +15,12 @@ use tollgate_core::units::Capacity;
 use crate::key;
 
 mod fields;
+mod terms;
 
-use fields::Fields;
+use fields::{Fields, check_header_name};
+#[cfg(test)]
+pub(crate) use terms::Body;
+pub(crate) use terms::Terms;
 
 /// The longest name of a scope rule, in bytes.
 pub(crate) const RULE_NAME_LEN_MAX: usize = 40;
@@ -52,6 +56,17 @@ pub(crate) struct Rule {
     pub(crate) header: String,
     pub(crate) missing: Missing,
     pub(crate) policy: Policy,
+    /// How its refusals look.
+    pub(crate) terms: Terms,
+}
+
+/// The drafts of draft-ietf-httpapi-ratelimit-headers whose fields are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Formats {
+    /// `RateLimit` and `RateLimit-Policy`, the current ones.
+    pub(crate) ietf: bool,
+    /// `X-RateLimit-*`, as Envoy's own limiters know them.
+    pub(crate) draft03: bool,
 }
 
 /// What becomes of a request without a key.
@@ -72,6 +87,13 @@ pub(crate) enum HostFailure {
     Open,
     /// It is refused.
     Closed,
+}
+
+/// What holds for every rule that does not say otherwise.
+#[derive(Debug)]
+struct Defaults {
+    policy: Policy,
+    formats: Formats,
 }
 
 /// Why a configuration is refused.
@@ -115,9 +137,11 @@ impl Config {
             call_timeout,
             ..Policy::default()
         };
+        let formats = terms::formats(root, "refusal_headers", Terms::DEFAULT.formats)?;
+        let defaults = Defaults { policy, formats };
         Ok(Self {
             coordinator,
-            rules: rules(root, &policy, unknown)?,
+            rules: rules(root, &defaults, unknown)?,
             max_scopes: root.whole("max_scopes", 10_000, 1..=1_000_000)? as u32,
             max_held: root.whole("max_held", 1000, 0..=100_000)? as usize,
             tick: millis(root.whole("tick_ms", 20, TICK_MS)?),
@@ -181,7 +205,7 @@ fn host_failure(root: &mut Fields<'_>) -> Result<HostFailure, ConfigError> {
 
 fn rules(
     root: &mut Fields<'_>,
-    policy: &Policy,
+    defaults: &Defaults,
     unknown: &mut Vec<String>,
 ) -> Result<Vec<Rule>, ConfigError> {
     let expected = "a list of 1 to 16 scope rules";
@@ -196,7 +220,7 @@ fn rules(
     for (index, entry) in entries.iter().enumerate() {
         let path = format!("scopes[{index}]");
         let mut fields = Fields::new(&path, &format!("{path}."), entry)?;
-        let rule = rule(&mut fields, policy, unknown)?;
+        let rule = rule(&mut fields, defaults, unknown)?;
         if rules.iter().any(|other| other.name == rule.name) {
             return Err(fields.wrong("name", rule.name.as_str(), "each rule has its own name"));
         }
@@ -208,7 +232,7 @@ fn rules(
 
 fn rule(
     fields: &mut Fields<'_>,
-    policy: &Policy,
+    defaults: &Defaults,
     unknown: &mut Vec<String>,
 ) -> Result<Rule, ConfigError> {
     let expected = "1 to 40 of a-z, 0-9, _ and -";
@@ -224,9 +248,10 @@ fn rule(
         header: header(fields, unknown)?,
         missing: missing(fields, unknown)?,
         policy: Policy {
-            safe: safe_capacity(fields)?.unwrap_or(policy.safe),
-            ..policy.clone()
+            safe: safe_capacity(fields)?.unwrap_or(defaults.policy.safe),
+            ..defaults.policy.clone()
         },
+        terms: Terms::read(fields, defaults.formats, unknown)?,
     })
 }
 
@@ -241,16 +266,7 @@ fn header(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<String, 
         .text("header")?
         .ok_or_else(|| key.required("header", expected))?;
     key.finish(unknown);
-    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    let bare = name.strip_prefix(':').unwrap_or(name);
-    if bare.is_empty() || name.len() > 100 || !bare.bytes().all(token) {
-        return Err(key.wrong(
-            "header",
-            name,
-            "1 to 100 characters that a header name may have",
-        ));
-    }
-    Ok(name.to_ascii_lowercase())
+    check_header_name(&key, "header", name)
 }
 
 fn missing(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Missing, ConfigError> {

@@ -53,6 +53,8 @@ pub(crate) struct Fake {
     /// Streams that went on, and streams that were answered with which status and headers.
     pub(crate) resumed: Rc<RefCell<Vec<u32>>>,
     pub(crate) replies: Rc<RefCell<Vec<Reply>>>,
+    /// What was left to the access log, by stream and name.
+    pub(crate) notes: Rc<RefCell<BTreeMap<(u32, String), String>>>,
     pub(crate) shared_data_fails: Rc<Cell<bool>>,
     pub(crate) gone: Rc<RefCell<Vec<u32>>>,
 }
@@ -167,6 +169,7 @@ impl Fake {
             selected: Rc::default(),
             resumed: Rc::default(),
             replies: Rc::default(),
+            notes: Rc::default(),
             shared_data_fails: Rc::default(),
             gone: Rc::default(),
         }
@@ -219,6 +222,11 @@ impl Host for Fake {
 
     fn property(&self, _: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
         Ok(None)
+    }
+
+    fn note(&self, name: &str, value: &str) {
+        let key = (self.selected.get(), name.to_owned());
+        self.notes.borrow_mut().insert(key, value.to_owned());
     }
 
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {
@@ -317,11 +325,7 @@ impl Host for Fake {
         _: &str,
         headers: Vec<(&str, &str)>,
     ) -> Result<(), HostError> {
-        let status = match status {
-            GrpcStatus::InvalidArgument => 3,
-            GrpcStatus::ResourceExhausted => 8,
-        };
-        self.replied(status, headers);
+        self.replied(status.code() as u32, headers);
         Ok(())
     }
 }

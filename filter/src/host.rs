@@ -63,6 +63,8 @@ pub(crate) trait Host {
     /// The first value of a header of the request at hand.
     fn request_header(&self, name: &str) -> Result<Option<Vec<u8>>, HostError>;
     fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError>;
+    /// Leaves a value to the access log, as the filter state `wasm.<name>` of the stream at hand.
+    fn note(&self, name: &str, value: &str);
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError>;
     fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError>;
     /// Starts a unary call of `LeaseService`; the answer comes to the root context with the token.
@@ -96,6 +98,18 @@ pub(crate) trait Host {
 pub(crate) enum GrpcStatus {
     InvalidArgument,
     ResourceExhausted,
+}
+
+// === impl GrpcStatus ===
+
+impl GrpcStatus {
+    /// The number that gRPC has for it.
+    pub(crate) fn code(self) -> i32 {
+        match self {
+            Self::InvalidArgument => 3,
+            Self::ResourceExhausted => 8,
+        }
+    }
 }
 
 #[cfg(target_os = "wasi")]
@@ -140,6 +154,12 @@ mod envoy {
         /// Only asked for paths that exist in every phase, from a root context.
         fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
             hostcalls::get_property(path.to_vec()).map_err(failed("get_property"))
+        }
+
+        /// Accepted for a stream that lives: the value is bytes, of which nothing is demanded.
+        fn note(&self, name: &str, value: &str) {
+            // As with log lines.
+            let _ = hostcalls::set_property(vec![name], Some(value.as_bytes()));
         }
 
         /// Found or not; there is nothing else.

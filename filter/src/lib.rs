@@ -28,6 +28,7 @@ mod fake;
 mod host;
 mod key;
 mod ledger;
+mod patience;
 #[cfg(target_os = "wasi")]
 mod plugin;
 mod record;

@@ -174,8 +174,8 @@ impl Plugin {
 impl Stream {
     #[cold]
     fn refuse(&self, worker: &Worker<Envoy>, refusal: Refusal) -> Action {
-        let (rule, header) = worker.names(&self.plugin.rules, refusal);
-        match refusal.send(&Envoy, Envoy.now(), rule, header, is_grpc(&Envoy)) {
+        let refuser = worker.refuser(refusal);
+        match refusal.send(&Envoy, Envoy.now(), refuser, is_grpc(&Envoy)) {
             Ok(()) => Action::Pause,
             Err(error) => {
                 Envoy.log(Level::Error, &format!("tollgate: {error}"));

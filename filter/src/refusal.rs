@@ -1,18 +1,26 @@
 //! What a refused request is told: why, and when to come back, for people and for programs.
 //!
-//! `tollgate-reason` and `tollgate-pause-ms` are exact. `Retry-After` and the IETF fields
-//! (draft-ietf-httpapi-ratelimit-headers) count whole seconds, rounded up. A refusal for want of a
+//! `tollgate-reason` and `tollgate-pause-ms` are exact. `Retry-After` and the fields of the two drafts
+//! of draft-ietf-httpapi-ratelimit-headers count whole seconds, rounded up. A refusal for want of a
 //! lease says `temporary-reduced-capacity`: the limit is not the tenant's own; but its status stays
-//! 429, because the remedy, to come back later, is the same.
+//! the same, because the remedy, to come back later, is the same. gRPC calls are told in gRPC's own
+//! way ([`details`]).
 
 use core::time::Duration;
 
 use tollgate_core::units::{Instant, MICRO};
 
+use crate::config::{Formats, Terms};
 use crate::host::{GrpcStatus, Host, HostError};
 use crate::scopes::Denial;
 
+mod details;
+
 const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types";
+/// Nanoseconds.
+const SECOND: u128 = 1_000_000_000;
+/// Nanoseconds.
+const MILLI: u128 = 1_000_000;
 
 /// A request's refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +33,23 @@ pub(crate) enum Refusal {
     HostFailure,
 }
 
+/// The rule that refuses, as its refusals speak of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refuser<'a> {
+    /// Its name.
+    pub(crate) rule: &'a str,
+    /// Where it looks for a key, in words.
+    pub(crate) wanted: &'a str,
+    pub(crate) terms: &'a Terms,
+}
+
 /// A refusal in words.
 #[derive(Debug, PartialEq, Eq)]
 struct Reply {
+    /// `tenant/requests`, and for the metadata of gRPC in capitals.
+    reason: String,
+    code: &'static str,
+    pause: Option<Duration>,
     status: u32,
     grpc: GrpcStatus,
     message: String,
@@ -38,26 +60,23 @@ struct Reply {
 // === impl Refusal ===
 
 impl Refusal {
-    /// Answers the request at hand; `rule` is the name of the rule that refused it.
+    /// Answers the request at hand, and leaves reason and pause to the access log.
     pub(crate) fn send<H: Host>(
         self,
         host: &H,
         now: Instant,
-        rule: &str,
-        header: &str,
+        refuser: Refuser<'_>,
         grpc: bool,
     ) -> Result<(), HostError> {
-        let reply = self.reply(now, rule, header);
-        let plain = [("content-type", "application/problem+json")];
-        let headers = reply
-            .headers
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()));
-        if grpc {
-            return host.reply_grpc(reply.grpc, &reply.message, headers.collect());
+        let reply = self.reply(now, refuser);
+        host.note("tollgate.reason", &reply.reason);
+        if let Some(pause) = reply.pause {
+            host.note("tollgate.pause_ms", &rounded_up(pause, MILLI).to_string());
         }
-        let headers = headers.chain(plain).collect();
-        host.reply(reply.status, headers, reply.body.as_bytes())
+        match grpc {
+            true => reply.send_grpc(host, refuser),
+            false => reply.send_http(host, refuser.terms),
+        }
     }
 
     /// Of two refusals the one that lasts longer; one whose end is unknown lasts longest.
@@ -69,12 +88,56 @@ impl Refusal {
         if end(other) > end(self) { other } else { self }
     }
 
-    fn reply(self, now: Instant, rule: &str, header: &str) -> Reply {
+    fn reply(self, now: Instant, refuser: Refuser<'_>) -> Reply {
         match self {
-            Self::Denied { denial, .. } => denied(&denial, now, rule),
-            Self::Missing { .. } => missing(rule, header),
+            Self::Denied { denial, .. } => denied(&denial, now, refuser),
+            Self::Missing { .. } => missing(refuser),
             Self::HostFailure => host_failure(),
         }
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    fn send_http<H: Host>(&self, host: &H, terms: &Terms) -> Result<(), HostError> {
+        let (kind, body) = match &terms.body {
+            Some(body) if self.is_throttling() => (body.content_type.as_str(), body.text.as_str()),
+            _ => ("application/problem+json", self.body.as_str()),
+        };
+        let headers = self.headers(terms).chain([("content-type", kind)]);
+        host.reply(self.status, headers.collect(), body.as_bytes())
+    }
+
+    fn send_grpc<H: Host>(&self, host: &H, refuser: Refuser<'_>) -> Result<(), HostError> {
+        let metadata = [("reason", self.reason.as_str()), ("rule", refuser.rule)];
+        let details = details::encoded(
+            self.grpc.code(),
+            &self.message,
+            self.code,
+            &metadata,
+            self.pause,
+        );
+        let pushback = self.pause.map(|pause| rounded_up(pause, MILLI).to_string());
+        let more = [("grpc-status-details-bin", details.as_str())]
+            .into_iter()
+            // By gRFC A6 a client that may retry does so after this time.
+            .chain(pushback.as_deref().map(|ms| ("grpc-retry-pushback-ms", ms)));
+        let headers = self.headers(refuser.terms).chain(more);
+        host.reply_grpc(self.grpc, &self.message, headers.collect())
+    }
+
+    /// The fields that are the same for both protocols.
+    fn headers<'a>(&'a self, terms: &'a Terms) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let own = self.headers.iter();
+        let own = own.map(|(name, value)| (*name, value.as_str()));
+        let set = terms.headers.iter().filter(|_| self.is_throttling());
+        own.chain(set.map(|(name, value)| (name.as_str(), value.as_str())))
+    }
+
+    /// Whether the operator's own words are for this: not for a request that is at fault.
+    fn is_throttling(&self) -> bool {
+        self.grpc == GrpcStatus::ResourceExhausted
     }
 }
 
@@ -94,60 +157,97 @@ pub(crate) fn is_grpc<H: Host>(host: &H) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"+"))
 }
 
-fn denied(denial: &Denial, now: Instant, rule: &str) -> Reply {
+fn denied(denial: &Denial, now: Instant, refuser: Refuser<'_>) -> Reply {
+    let (rule, terms) = (refuser.rule, refuser.terms);
     let pause = denial.retry_at.map(|at| at.saturating_since(now));
+    let reason = format!("{rule}/requests");
+    let seconds = pause.map(|pause| rounded_up(pause, SECOND).max(1));
     let mut headers = vec![
-        ("tollgate-reason", format!("{rule}/requests")),
+        ("tollgate-reason", reason.clone()),
         ("x-envoy-ratelimited", "true".to_owned()),
     ];
-    let mut limit = format!("\"{rule}\";r=0");
-    if let Some(pause) = pause {
-        let seconds = rounded_up(pause, 1_000_000_000).max(1);
+    if let (Some(pause), Some(seconds)) = (pause, seconds) {
         headers.push(("retry-after", seconds.to_string()));
-        headers.push((
-            "tollgate-pause-ms",
-            rounded_up(pause, 1_000_000).to_string(),
-        ));
-        limit.push_str(&format!(";t={seconds}"));
+        headers.push(("tollgate-pause-ms", rounded_up(pause, MILLI).to_string()));
     }
-    headers.push(("ratelimit", limit));
-    if let Some((quota, window)) = policy(denial.limit) {
-        headers.push((
-            "ratelimit-policy",
-            format!("\"{rule}\";q={quota};w={window}"),
-        ));
-    }
-    let (kind, title) = match denial.without_lease {
-        false => ("quota-exceeded", "Quota exceeded"),
-        true => ("temporary-reduced-capacity", "Temporarily reduced capacity"),
+    told_limit(&mut headers, terms.formats, rule, denial.limit, seconds);
+    let (code, kind, title) = match denial.without_lease {
+        false => ("RATE_LIMITED", "quota-exceeded", "Quota exceeded"),
+        true => (
+            "TEMPORARY_REDUCED_CAPACITY",
+            "temporary-reduced-capacity",
+            "Temporarily reduced capacity",
+        ),
     };
     let message = match pause {
         Some(pause) => format!(
-            "{rule}/requests: too many requests, the next passes in {} ms",
-            rounded_up(pause, 1_000_000)
+            "{reason}: too many requests, the next passes in {} ms",
+            rounded_up(pause, MILLI)
         ),
-        None => format!("{rule}/requests: no requests pass at present"),
+        None => format!("{reason}: no requests pass at present"),
     };
+    let status = terms.status;
     Reply {
-        status: 429,
+        reason,
+        code,
+        pause,
+        status,
         grpc: GrpcStatus::ResourceExhausted,
         body: format!(
-            r#"{{"type":"{PROBLEM_TYPES}#{kind}","title":"{title}","status":429,"detail":"{message}","violated-policies":["{rule}"]}}"#
+            r#"{{"type":"{PROBLEM_TYPES}#{kind}","title":"{title}","status":{status},"detail":"{message}","violated-policies":["{rule}"]}}"#
         ),
         message,
         headers,
     }
 }
 
-fn missing(rule: &str, header: &str) -> Reply {
-    let message = format!("{rule}/missing: the request has no usable {header} header");
+/// The fields of the drafts: what the limit is, that nothing is left of it, and when to come back.
+fn told_limit(
+    headers: &mut Vec<(&'static str, String)>,
+    formats: Formats,
+    rule: &str,
+    limit: u64,
+    seconds: Option<u64>,
+) {
+    let policy = policy(limit);
+    if formats.ietf {
+        let after = seconds.map_or_else(String::new, |seconds| format!(";t={seconds}"));
+        headers.push(("ratelimit", format!("\"{rule}\";r=0{after}")));
+        if let Some((quota, window)) = policy {
+            headers.push((
+                "ratelimit-policy",
+                format!("\"{rule}\";q={quota};w={window}"),
+            ));
+        }
+    }
+    if formats.draft03 {
+        if let Some((quota, window)) = policy {
+            headers.push((
+                "x-ratelimit-limit",
+                format!("{quota}, {quota};w={window};name=\"{rule}\""),
+            ));
+        }
+        headers.push(("x-ratelimit-remaining", "0".to_owned()));
+        if let Some(seconds) = seconds {
+            headers.push(("x-ratelimit-reset", seconds.to_string()));
+        }
+    }
+}
+
+fn missing(refuser: Refuser<'_>) -> Reply {
+    let reason = format!("{}/missing", refuser.rule);
+    let message = format!("{reason}: the request has no usable {}", refuser.wanted);
+    let detail = serde_json::Value::String(message.clone());
     Reply {
+        code: "SCOPE_KEY_MISSING",
+        pause: None,
         status: 400,
         grpc: GrpcStatus::InvalidArgument,
-        headers: vec![("tollgate-reason", format!("{rule}/missing"))],
+        headers: vec![("tollgate-reason", reason.clone())],
         body: format!(
-            r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":"{message}"}}"#
+            r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":{detail}}}"#
         ),
+        reason,
         message,
     }
 }
@@ -155,6 +255,9 @@ fn missing(rule: &str, header: &str) -> Reply {
 fn host_failure() -> Reply {
     let message = "the rate limit cannot be checked at present".to_owned();
     Reply {
+        reason: "host_failure".to_owned(),
+        code: "TEMPORARY_REDUCED_CAPACITY",
+        pause: None,
         status: 429,
         grpc: GrpcStatus::ResourceExhausted,
         headers: vec![("tollgate-reason", "host_failure".to_owned())],
@@ -181,107 +284,4 @@ fn rounded_up(duration: Duration, nanos: u128) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
-        let found = reply.headers.iter().find(|(other, _)| *other == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    fn refused(pause: Option<u64>, limit: u64, without_lease: bool) -> Reply {
-        let now = Instant::from_nanos(1_000_000_000);
-        let denial = Denial {
-            until: now,
-            retry_at: pause.map(|nanos| now.saturating_add(Duration::from_nanos(nanos))),
-            limit,
-            without_lease,
-        };
-        Refusal::Denied { rule: 0, denial }.reply(now, "tenant", "x-tenant")
-    }
-
-    #[test]
-    fn times_are_rounded_up() {
-        let rows = [
-            (0, "1", "0"),
-            (1, "1", "1"),
-            (1_000_000, "1", "1"),
-            (1_000_001, "1", "2"),
-            (1_000_000_000, "1", "1000"),
-            (1_000_000_001, "2", "1001"),
-        ];
-        for (pause, seconds, millis) in rows {
-            let reply = refused(Some(pause), 5 * MICRO, false);
-            assert_eq!(header(&reply, "retry-after"), Some(seconds), "{pause}");
-            assert_eq!(header(&reply, "tollgate-pause-ms"), Some(millis), "{pause}");
-            let limit = format!("\"tenant\";r=0;t={seconds}");
-            assert_eq!(header(&reply, "ratelimit"), Some(limit.as_str()));
-        }
-    }
-
-    #[test]
-    fn an_unknown_time_is_not_told() {
-        let reply = refused(None, 0, true);
-        assert_eq!(header(&reply, "retry-after"), None);
-        assert_eq!(header(&reply, "tollgate-pause-ms"), None);
-        assert_eq!(header(&reply, "ratelimit"), Some("\"tenant\";r=0"));
-        assert_eq!(header(&reply, "ratelimit-policy"), None);
-        assert_eq!(header(&reply, "tollgate-reason"), Some("tenant/requests"));
-    }
-
-    #[test]
-    fn only_what_the_host_takes_for_grpc_is_answered_in_grpc() {
-        let rows = [
-            ("application/grpc", true),
-            ("application/grpc+proto", true),
-            ("application/grpc-web", false),
-            ("application/grpc-web+proto", false),
-            ("application/grpc;x=y", false),
-            ("application/grpcx", false),
-            ("application/json", false),
-            ("", false),
-        ];
-        let host = crate::fake::Fake::new(&crate::fake::Process::new());
-        assert!(!is_grpc(&host));
-        for (kind, want) in rows {
-            host.set_headers(&[("content-type", kind)]);
-            assert_eq!(is_grpc(&host), want, "{kind}");
-        }
-    }
-
-    #[test]
-    fn the_policy_is_in_whole_numbers() {
-        let rows = [
-            (0, None),
-            (u64::MAX, None),
-            (1000 * MICRO, Some((1000, 1))),
-            (MICRO, Some((1, 1))),
-            (MICRO / 2, Some((1, 2))),
-            (MICRO / 3, Some((1, 4))),
-            (2_500_000, Some((2, 1))),
-        ];
-        for (limit, want) in rows {
-            assert_eq!(policy(limit), want, "{limit}");
-        }
-    }
-
-    #[test]
-    fn bodies_are_json_and_name_the_problem() {
-        let rows = [
-            (refused(Some(1), MICRO, false), "#quota-exceeded", 429),
-            (
-                refused(None, MICRO, true),
-                "#temporary-reduced-capacity",
-                429,
-            ),
-            (missing("tenant", "x-tenant"), "about:blank", 400),
-            (host_failure(), "#temporary-reduced-capacity", 429),
-        ];
-        for (reply, kind, status) in rows {
-            let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
-            assert!(body["type"].as_str().unwrap().ends_with(kind), "{body}");
-            assert_eq!(body["status"], status);
-            assert_eq!(reply.status, status);
-        }
-    }
-}
+mod tests;

@@ -11,12 +11,12 @@ use std::collections::VecDeque;
 use tollgate_core::client::Policy;
 use tollgate_core::units::{Instant, Tokens};
 
-use crate::config::{Config, HostFailure, Missing, Rule};
+use crate::config::{Config, HostFailure, Missing, Rule, Terms};
 use crate::host::{Host, HostError, Level};
 use crate::key::{self, OVERFLOW};
 use crate::ledger::{Ledger, LedgerError};
 use crate::record::Notes;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Refuser};
 use crate::scopes::{Entry, Scopes};
 use crate::stats::{RuleStats, Stats};
 
@@ -73,7 +73,10 @@ pub(crate) struct Worker<H> {
 #[derive(Debug)]
 struct Table {
     rule: String,
+    /// Where the rule looks for a key, in words.
+    wanted: String,
     policy: Policy,
+    terms: Terms,
     scopes: Scopes,
     stats: RuleStats,
 }
@@ -176,7 +179,9 @@ impl<H: Host> Worker<H> {
                 let stats = self.stats.define_rule(&self.host, &rule.name)?;
                 self.tables.push(Table {
                     rule: rule.name.clone(),
+                    wanted: String::new(),
                     policy: rule.policy.clone(),
+                    terms: Terms::DEFAULT,
                     scopes: Scopes::new(self.id),
                     stats,
                 });
@@ -185,6 +190,8 @@ impl<H: Host> Worker<H> {
         };
         if let Some(table) = self.tables.get_mut(table) {
             table.policy = rule.policy.clone();
+            table.terms = rule.terms.clone();
+            table.wanted = format!("{} header", rule.header);
         }
         Ok(BoundRule {
             table: table as u16,
@@ -209,27 +216,23 @@ impl<H: Host> Worker<H> {
             self.count_attempts_of(*target, 1);
         }
         match self.decide(&mut targets, true) {
-            Ok(Verdict::Hold) => self.hold(context, &targets),
+            Ok(Verdict::Hold) => self.hold(context, targets),
             Ok(verdict) => verdict,
             Err(error) => self.complain(&error),
         }
     }
 
-    /// The name of a rule and the header that it reads, for a refusal.
-    pub(crate) fn names<'a>(
-        &'a self,
-        rules: &'a [BoundRule],
-        refusal: Refusal,
-    ) -> (&'a str, &'a str) {
-        let (Refusal::Denied { rule, .. } | Refusal::Missing { rule }) = refusal else {
-            return ("", "");
+    /// The rule that refuses, for what the client is told.
+    pub(crate) fn refuser(&self, refusal: Refusal) -> Refuser<'_> {
+        let table = match refusal {
+            Refusal::Denied { rule, .. } | Refusal::Missing { rule } => self.tables.get(rule),
+            Refusal::HostFailure => None,
         };
-        let header = rules.iter().find(|bound| usize::from(bound.table) == rule);
-        let table = self.tables.get(rule);
-        (
-            table.map_or("", |t| &t.rule),
-            header.map_or("", |bound| &bound.header),
-        )
+        Refuser {
+            rule: table.map_or("", |table| &table.rule),
+            wanted: table.map_or("", |table| &table.wanted),
+            terms: table.map_or(Terms::PLAIN, |table| &table.terms),
+        }
     }
 
     /// The entry that a rule gives the request; none if it has no key.

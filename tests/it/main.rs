@@ -3,11 +3,13 @@
 //! Rates are read from the load's own clock and compared over windows of seconds; nothing here
 //! asserts how long a single step took.
 
+mod access_log;
 mod accuracy;
 mod cardinality;
 mod configuration;
 mod envoy_lost;
 mod fairness;
+mod grpc;
 mod harness;
 mod isolation;
 mod missing;

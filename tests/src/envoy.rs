@@ -12,9 +12,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::connection::get_once;
+use crate::filter::UPSTREAM;
 use crate::process::Process;
 use crate::{artifact, wait};
 
@@ -43,6 +44,10 @@ pub struct Spec {
     pub clusters: Vec<(String, SocketAddr)>,
     /// Listeners by name, each with its HTTP filters before the router.
     pub listeners: Vec<(String, Vec<Value>)>,
+    /// The virtual hosts of every listener; by default one that sends everything upstream.
+    pub virtual_hosts: Value,
+    /// The access logs of every listener.
+    pub access_log: Vec<Value>,
 }
 
 /// A running Envoy.
@@ -53,6 +58,7 @@ pub struct Envoy {
     admin: SocketAddr,
     listeners: BTreeMap<String, SocketAddr>,
     listeners_file: PathBuf,
+    spec: Spec,
     version: u64,
 }
 
@@ -68,6 +74,12 @@ impl Spec {
             coordinator: None,
             clusters: Vec::new(),
             listeners: vec![("main".to_owned(), filters)],
+            virtual_hosts: json!([{
+                "name": "all",
+                "domains": ["*"],
+                "routes": [{"match": {"prefix": "/"}, "route": {"cluster": UPSTREAM}}],
+            }]),
+            access_log: Vec::new(),
         }
     }
 
@@ -92,7 +104,10 @@ impl Envoy {
         let bootstrap_file = file("bootstrap.json");
         let admin_file = file("admin");
         let _ = fs::remove_file(&admin_file);
-        swap_in(&listeners_file, &listener_discovery(0, &spec.listeners))?;
+        swap_in(
+            &listeners_file,
+            &listener_discovery(0, spec, &spec.listeners),
+        )?;
         fs::write(
             &bootstrap_file,
             bootstrap(spec, &listeners_file).to_string(),
@@ -123,6 +138,7 @@ impl Envoy {
             admin,
             listeners,
             listeners_file,
+            spec: spec.clone(),
             version: 0,
         })
     }
@@ -144,6 +160,16 @@ impl Envoy {
         self.listeners.get(name).copied()
     }
 
+    /// Like [`Envoy::configure`] with the same filters and other virtual hosts.
+    ///
+    /// # Errors
+    /// As [`Envoy::configure`].
+    pub async fn route(&mut self, virtual_hosts: Value) -> Result<bool> {
+        self.spec.virtual_hosts = virtual_hosts;
+        let listeners = self.spec.listeners.clone();
+        self.configure(&listeners).await
+    }
+
     /// Swaps the configuration of the listeners and waits until Envoy has taken or refused it.
     /// Gives whether it was taken.
     ///
@@ -155,7 +181,7 @@ impl Envoy {
         self.version += 1;
         swap_in(
             &self.listeners_file,
-            &listener_discovery(self.version, listeners),
+            &listener_discovery(self.version, &self.spec, listeners),
         )?;
         wait::until("a new configuration", START_LIMIT, async || {
             self.process.check_running()?;

@@ -10,6 +10,7 @@ pub mod coordinator;
 pub mod cores;
 pub mod envoy;
 pub mod filter;
+pub mod grpc_echo;
 pub mod load;
 pub mod process;
 pub mod record;

@@ -45,6 +45,7 @@ const IMPORTS: &[&str] = &[
     "env.proxy_record_metric",
     "env.proxy_send_local_response",
     "env.proxy_set_effective_context",
+    "env.proxy_set_property",
     "env.proxy_set_shared_data",
     "env.proxy_set_tick_period_milliseconds",
     "wasi_snapshot_preview1.clock_time_get",
@@ -79,7 +80,6 @@ const IMPORTS_OF_THE_SDK: &[&str] = &[
     "env.proxy_resolve_shared_queue",
     "env.proxy_set_buffer_bytes",
     "env.proxy_set_header_map_pairs",
-    "env.proxy_set_property",
 ];
 
 /// Removes the exports that the filter does not need from a built module, checks that it exports

@@ -36,6 +36,15 @@ impl<'a> Fields<'a> {
         self.object.get(name).filter(|value| !value.is_null())
     }
 
+    /// The fields of the object called `name`, whose own unknown fields its reader has to report.
+    pub(super) fn object(&mut self, name: &'static str) -> Result<Option<Self>, ConfigError> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
+        let path = self.path(name);
+        Self::new(&path, &format!("{path}."), value).map(Some)
+    }
+
     pub(super) fn text(&mut self, name: &'static str) -> Result<Option<&'a str>, ConfigError> {
         match self.take(name) {
             None => Ok(None),
@@ -117,6 +126,21 @@ impl From<&str> for Shown {
 }
 
 // === free functions ===
+
+/// `name` in lower case, if it can be a header's; pseudo-headers such as `:authority` can.
+pub(super) fn check_header_name(
+    fields: &Fields<'_>,
+    field: &str,
+    name: &str,
+) -> Result<String, ConfigError> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let bare = name.strip_prefix(':').unwrap_or(name);
+    if bare.is_empty() || name.len() > 100 || !bare.bytes().all(token) {
+        let rule = "1 to 100 characters that a header name may have";
+        return Err(fields.wrong(field, name, rule));
+    }
+    Ok(name.to_ascii_lowercase())
+}
 
 fn shown(value: &Value) -> String {
     shortened(value.to_string())

@@ -13,8 +13,9 @@ use tollgate_core::units::Instant;
 
 use super::calls::{Asked, Reason};
 use super::{Target, Targets, Verdict, Worker, entry};
-use crate::host::{Host, HostError};
-use crate::refusal::{Refusal, is_grpc};
+use crate::host::Host;
+use crate::patience::patience;
+use crate::refusal::is_grpc;
 
 /// The tick while a first request waits to be sent, or streams wait to be released.
 const TICK_AT_ONCE: Duration = Duration::from_millis(1);
@@ -41,6 +42,7 @@ struct Held {
     context: u32,
     targets: Targets,
     grpc: bool,
+    since: Instant,
     /// However many of its scopes are cold, it is not held beyond this.
     deadline: Instant,
 }
@@ -98,24 +100,28 @@ impl<H: Host> Worker<H> {
         !self.waiting.cold.is_empty() || !self.waiting.held.is_empty()
     }
 
-    /// Holds the request at hand.
+    /// Holds the request at hand, unless its client would rather not wait.
     #[cold]
-    pub(super) fn hold(&mut self, context: u32, targets: &Targets) -> Verdict {
+    pub(super) fn hold(&mut self, context: u32, mut targets: Targets) -> Verdict {
         let grpc = is_grpc(&self.host);
-        self.stats.held.add_one();
-        let wait = targets.as_slice().iter().filter_map(|target| {
+        let patience = patience(&self.host).unwrap_or(Duration::MAX);
+        let waits = targets.as_slice().iter().filter_map(|target| {
             let table = self.tables.get(usize::from(target.table))?;
             Some(table.policy.cold_start_wait)
         });
-        let deadline = self
-            .host
-            .now()
-            .saturating_add(wait.max().unwrap_or_default());
+        let wait = waits.max().unwrap_or_default().min(patience);
+        if wait.is_zero() {
+            let decided = self.decide(&mut targets, false);
+            return decided.unwrap_or_else(|error| self.complain(&error));
+        }
+        self.stats.held.add_one();
+        let since = self.host.now();
         self.waiting.held.push_back(Held {
             context,
-            targets: *targets,
+            targets,
             grpc,
-            deadline,
+            since,
+            deadline: since.saturating_add(wait),
         });
         Verdict::Hold
     }
@@ -220,18 +226,19 @@ impl<H: Host> Worker<H> {
     }
 
     fn carry_out(&mut self, now: Instant, held: &Held, verdict: Verdict) {
-        let done = self.host.select(held.context).and_then(|()| match verdict {
-            Verdict::Refuse(refusal) => self.send_refusal(now, refusal, held.grpc),
-            _ => self.host.resume_request(),
+        let waited = now.saturating_since(held.since).as_millis().to_string();
+        let done = self.host.select(held.context).and_then(|()| {
+            self.host.note("tollgate.waited_ms", &waited);
+            match verdict {
+                Verdict::Refuse(refusal) => {
+                    refusal.send(&self.host, now, self.refuser(refusal), held.grpc)
+                }
+                _ => self.host.resume_request(),
+            }
         });
         if let Err(error) = done {
             self.complain(&error.into());
         }
-    }
-
-    fn send_refusal(&self, now: Instant, refusal: Refusal, grpc: bool) -> Result<(), HostError> {
-        let (rule, header) = self.names(&[], refusal);
-        refusal.send(&self.host, now, rule, header, grpc)
     }
 
     /// Another worker may have got the answer for a scope.

@@ -178,7 +178,7 @@ fn all_buckets_or_none_are_charged_and_the_strictest_is_named() {
     let Verdict::Refuse(refusal @ Refusal::Denied { rule: 1, .. }) = proxy.request(&both) else {
         panic!("b refuses");
     };
-    assert_eq!(proxy.worker.names(&proxy.rules, refusal), ("b", "y"));
+    assert_eq!(proxy.worker.refuser(refusal).rule, "b");
     // The three requests that b refused cost a nothing.
     let left = (0..10)
         .filter(|n| proxy.request(&[("x", "1"), ("y", &format!("other-{n}"))]) == Verdict::Pass);

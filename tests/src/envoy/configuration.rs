@@ -30,15 +30,19 @@ pub(super) fn bootstrap(spec: &Spec, listeners_file: &Path) -> Value {
 }
 
 /// What the listeners' file says: a discovery response.
-pub(super) fn listener_discovery(version: u64, listeners: &[(String, Vec<Value>)]) -> Value {
+pub(super) fn listener_discovery(
+    version: u64,
+    spec: &Spec,
+    listeners: &[(String, Vec<Value>)],
+) -> Value {
     let resources: Vec<Value> = listeners
         .iter()
-        .map(|(name, filters)| listener(name, filters))
+        .map(|(name, filters)| listener(spec, name, filters))
         .collect();
     json!({"version_info": version.to_string(), "resources": resources})
 }
 
-fn listener(name: &str, filters: &[Value]) -> Value {
+fn listener(spec: &Spec, name: &str, filters: &[Value]) -> Value {
     let mut filters = filters.to_vec();
     filters.push(json!({
         "name": "envoy.filters.http.router",
@@ -50,11 +54,8 @@ fn listener(name: &str, filters: &[Value]) -> Value {
         "@type": "type.googleapis.com/envoy.extensions.filters.network\
                   .http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": name,
-        "route_config": {"virtual_hosts": [{
-            "name": "all",
-            "domains": ["*"],
-            "routes": [{"match": {"prefix": "/"}, "route": {"cluster": UPSTREAM}}],
-        }]},
+        "route_config": {"virtual_hosts": spec.virtual_hosts},
+        "access_log": spec.access_log,
         "http_filters": filters,
     });
     json!({

@@ -171,3 +171,30 @@ fn those_beyond_max_held_do_not_end_the_wait_of_the_held() {
         (101..=120).collect::<Vec<_>>()
     );
 }
+
+#[test]
+fn who_would_rather_not_wait_is_decided_at_once() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    let hasty = [("x", "acme"), ("tollgate-max-wait-ms", "0")];
+    let passed = (0..15).filter(|_| proxy.request(&hasty) == Verdict::Pass);
+    // A second's worth of the default safe capacity.
+    assert_eq!(passed.count(), 10);
+    assert!(matches!(proxy.request(&hasty), Verdict::Refuse(_)));
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+}
+
+#[test]
+fn a_request_is_not_held_beyond_its_clients_patience() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    assert_eq!(
+        proxy.request(&[("x", "acme"), ("grpc-timeout", "20m")]),
+        Verdict::Hold
+    );
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    proxy.tick(Duration::from_millis(19));
+    assert!(proxy.host().resumed.borrow().is_empty());
+    proxy.tick(Duration::from_millis(1));
+    assert_eq!(*proxy.host().resumed.borrow(), [101]);
+    let notes = proxy.host().notes.borrow();
+    assert_eq!(notes[&(101, "tollgate.waited_ms".to_owned())], "20");
+}

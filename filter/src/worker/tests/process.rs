@@ -337,7 +337,7 @@ fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_over
         assert_eq!(first.admitted(&format!("t{n}"), 3), 3);
     }
     // Others take all slots over while the first worker has attempts to tell of.
-    let (now, policy) = (first.host().now(), tollgate_core::client::Policy::default());
+    let (now, policy) = (first.host().now(), Policy::default());
     for slot in 0..200 {
         let mut busy = tollgate_core::client::Holder::new(now, &policy);
         busy.count(now, 1);

@@ -1,0 +1,91 @@
+//! How long a request may be kept waiting, as its client says.
+//!
+//! Three headers count, the shortest time wins: `tollgate-max-wait-ms` (0 asks to be refused at once
+//! rather than to wait), the deadline of a gRPC call (`grpc-timeout`), and
+//! `x-envoy-expected-rq-timeout-ms`, which an Envoy in front of this one sets. One that cannot be
+//! read is as good as none: a client does not get less for a header that nobody understood.
+
+use core::time::Duration;
+
+use crate::host::Host;
+
+/// What the client of the request at hand allows; none if it says nothing.
+pub(crate) fn patience<H: Host>(host: &H) -> Option<Duration> {
+    let header = |name| host.request_header(name).ok().flatten();
+    let said = [
+        header("tollgate-max-wait-ms").and_then(|value| millis(&value)),
+        header("grpc-timeout").and_then(|value| grpc_timeout(&value)),
+        header("x-envoy-expected-rq-timeout-ms").and_then(|value| millis(&value)),
+    ];
+    said.into_iter().flatten().min()
+}
+
+fn millis(value: &[u8]) -> Option<Duration> {
+    number(value.trim_ascii(), 18).map(Duration::from_millis)
+}
+
+/// The deadline of a gRPC call: at most eight digits and a unit.
+fn grpc_timeout(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    let count = number(digits, 8)?;
+    let of_seconds = |seconds: u64| Duration::from_secs(count.saturating_mul(seconds));
+    Some(match unit {
+        b'H' => of_seconds(3600),
+        b'M' => of_seconds(60),
+        b'S' => of_seconds(1),
+        b'm' => Duration::from_millis(count),
+        b'u' => Duration::from_micros(count),
+        b'n' => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+fn number(digits: &[u8], len_max: usize) -> Option<u64> {
+    let plain = !digits.is_empty() && digits.len() <= len_max;
+    let plain = plain && digits.iter().all(u8::is_ascii_digit);
+    plain
+        .then(|| core::str::from_utf8(digits).ok()?.parse().ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Process};
+
+    #[test]
+    fn the_shortest_time_that_can_be_read_counts() {
+        let ms = |millis| Some(Duration::from_millis(millis));
+        type Row<'a> = (&'a [(&'a str, &'a str)], Option<Duration>);
+        let rows: [Row<'_>; 14] = [
+            (&[], None),
+            (&[("tollgate-max-wait-ms", "0")], ms(0)),
+            (&[("tollgate-max-wait-ms", " 250 ")], ms(250)),
+            (&[("tollgate-max-wait-ms", "-1")], None),
+            (&[("tollgate-max-wait-ms", "1e3")], None),
+            (&[("tollgate-max-wait-ms", "")], None),
+            (&[("tollgate-max-wait-ms", "9999999999999999999")], None),
+            (&[("grpc-timeout", "2H")], ms(7_200_000)),
+            (&[("grpc-timeout", "3M")], ms(180_000)),
+            (&[("grpc-timeout", "20m")], ms(20)),
+            (&[("grpc-timeout", "123456789S")], None),
+            (&[("grpc-timeout", "S")], None),
+            (
+                &[("grpc-timeout", "1S"), ("tollgate-max-wait-ms", "999")],
+                ms(999),
+            ),
+            (
+                &[
+                    ("grpc-timeout", "1S"),
+                    ("x-envoy-expected-rq-timeout-ms", "70"),
+                ],
+                ms(70),
+            ),
+        ];
+        let host = Fake::new(&Process::new());
+        for (headers, want) in rows {
+            host.set_headers(headers);
+            assert_eq!(patience(&host), want, "{headers:?}");
+        }
+    }
+}

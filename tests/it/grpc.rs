@@ -1,0 +1,157 @@
+//! gRPC clients, unary and streaming, are refused in gRPC: with the reason and the exact pause.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use tokio::time::sleep;
+use tokio_stream::iter;
+use tollgate_proto::v1::RefreshRequest;
+use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
+use tollgate_tests::grpc_echo::GrpcEcho;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::MetadataValue;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+use tonic_types::StatusExt;
+
+use crate::scene::{Scene, play};
+
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 4, burst: 1}\n";
+const METHOD: PathAndQuery = PathAndQuery::from_static("/echo.Echo/Any");
+
+type Client = Grpc<Channel>;
+type Codec = ProstCodec<RefreshRequest, RefreshRequest>;
+
+#[test]
+fn grpc_calls_are_refused_with_reason_and_pause() {
+    play("grpc_calls_are_refused_with_reason_and_pause", refused);
+}
+
+async fn refused(scene: &Scene) -> Result<()> {
+    let coordinator = scene.coordinator(LIMITS).await?;
+    let echo = GrpcEcho::start().await?;
+    let plugin = by_tenant(&json!({}));
+    let mut spec = Spec::new(
+        "envoy",
+        2,
+        scene.upstream.address(),
+        vec![tollgate(&plugin)?],
+    );
+    spec.clusters = vec![("echo".to_owned(), echo.address())];
+    spec.virtual_hosts = json!([{
+        "name": "all",
+        "domains": ["*"],
+        "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "echo"}}],
+    }]);
+    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let mut client = client(envoy.address()).await?;
+    for streaming in [false, true] {
+        let status = until_refused(&mut client, streaming).await?;
+        check(&status)?;
+        let pause = pause_of(&status)?;
+        sleep(pause).await;
+        let answered = call(&mut client, streaming).await;
+        let answered = answered.map_err(|status| {
+            anyhow::anyhow!("refused after the pause of {pause:?}, streaming {streaming}: {status}")
+        })?;
+        assert_eq!(
+            answered,
+            if streaming { 3 } else { 1 },
+            "messages came back"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_grpc_call_without_a_key_is_told_so() {
+    play("a_grpc_call_without_a_key_is_told_so", async |scene| {
+        let coordinator = scene.coordinator(LIMITS).await?;
+        let rule = json!({"name": "user", "key": {"header": "x-user"}, "missing": "deny"});
+        let plugin = by_tenant(&json!({"scopes": [rule]}));
+        let envoy = scene.envoy("envoy", 1, &coordinator, &plugin).await?;
+        let mut client = client(envoy.address()).await?;
+        let Err(status) = call(&mut client, false).await else {
+            bail!("a call without a key was answered");
+        };
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        let info = status.get_details_error_info().context("ErrorInfo")?;
+        assert_eq!(info.reason, "SCOPE_KEY_MISSING");
+        assert_eq!(info.metadata["reason"], "user/missing");
+        assert!(status.get_details_retry_info().is_none(), "no time helps");
+        Ok(())
+    });
+}
+
+async fn client(to: SocketAddr) -> Result<Client> {
+    let channel = Channel::from_shared(format!("http://{to}"))?;
+    Ok(Grpc::new(channel.connect().await?))
+}
+
+/// Calls until one is refused.
+async fn until_refused(client: &mut Client, streaming: bool) -> Result<Status> {
+    for _ in 0..50 {
+        if let Err(status) = call(client, streaming).await {
+            return Ok(status);
+        }
+    }
+    bail!("50 calls were admitted at 4 a second")
+}
+
+/// One call, of one or three messages; how many came back.
+async fn call(client: &mut Client, streaming: bool) -> Result<usize, Status> {
+    let ready = client.ready().await;
+    ready.map_err(|error| Status::unknown(error.to_string()))?;
+    let message = || RefreshRequest {
+        client_id: "echo".to_owned(),
+        ..RefreshRequest::default()
+    };
+    if !streaming {
+        let request = of_acme(message());
+        let answer = client.unary(request, METHOD, Codec::default()).await?;
+        return Ok(usize::from(answer.into_inner().client_id == "echo"));
+    }
+    let request = of_acme(iter([message(), message(), message()]));
+    let answer = client.streaming(request, METHOD, Codec::default()).await?;
+    let mut answers = answer.into_inner();
+    let mut count = 0;
+    while answers.message().await?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn of_acme<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    let tenant = MetadataValue::from_static("acme");
+    request.metadata_mut().insert(TENANT_HEADER, tenant);
+    request
+}
+
+fn check(status: &Status) -> Result<()> {
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    let info = status.get_details_error_info().context("ErrorInfo")?;
+    assert_eq!(
+        (info.domain.as_str(), info.reason.as_str()),
+        ("tollgate", "RATE_LIMITED")
+    );
+    assert_eq!(info.metadata["reason"], "tenant/requests");
+    let metadata = status.metadata();
+    let told = metadata.get("tollgate-reason").context("tollgate-reason")?;
+    assert_eq!(told.to_str()?, "tenant/requests");
+    let pushback = metadata.get("grpc-retry-pushback-ms").context("pushback")?;
+    let pushback: u128 = pushback.to_str()?.parse()?;
+    let pause = pause_of(status)?.as_nanos().div_ceil(1_000_000);
+    ensure!(pushback == pause, "{pushback} ms and {pause} ms");
+    Ok(())
+}
+
+fn pause_of(status: &Status) -> Result<Duration> {
+    let retry = status.get_details_retry_info().context("RetryInfo")?;
+    retry.retry_delay.context("a delay")
+}
