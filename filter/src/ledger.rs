@@ -2,8 +2,8 @@
 //!
 //! Shared data has no delete, no expiry and no listing, so records are not named after scopes: a
 //! scope hashes to [`PROBES`] slots and lives in one of them. A slot is never emptied
-//! again, only taken over once its holder has nothing to lose. All changes are compare-and-swap on
-//! one slot: read, let the holder decide, write if nobody wrote in between. There is no
+//! again, only taken over once its holding has nothing to lose. All changes are compare-and-swap on
+//! one slot: read, let the holding decide, write if nobody wrote in between. There is no
 //! create-if-absent in the ABI, but writing with a version that no record has amounts to it.
 //!
 //! Two workers that claim different slots for one scope at the same moment find out: who has
@@ -11,7 +11,7 @@
 
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
-use tollgate_core::client::{Holder, Policy};
+use tollgate_core::client::{Holding, Policy};
 use tollgate_core::lease::{ClientId, IdError};
 use tollgate_core::units::Instant;
 
@@ -130,19 +130,19 @@ impl Ledger {
         self.locate_in(host, now, scope, policy, self.slots, OVERFLOW_SLOTS)
     }
 
-    /// Lets `change` decide with the holder of `scope` in `slot` and writes what came of it.
+    /// Lets `change` decide with the holding of `scope` in `slot` and writes what came of it.
     ///
-    /// `change` runs again on a fresh holder when another worker was faster, so it must not have
+    /// `change` runs again on a fresh holding when another worker was faster, so it must not have
     /// effects beside its result.
     pub(crate) fn update<H: Host, R>(
         &self,
         host: &H,
         slot: u32,
         scope: &str,
-        mut change: impl FnMut(&mut Holder) -> R,
+        mut change: impl FnMut(&mut Holding) -> R,
     ) -> Result<R, LedgerError> {
-        self.update_any(host, slot, |owner, holder| {
-            (owner == scope).then(|| change(holder))
+        self.update_any(host, slot, |owner, holding| {
+            (owner == scope).then(|| change(holding))
         })?
         .ok_or(LedgerError::Gone)
     }
@@ -152,14 +152,14 @@ impl Ledger {
         &self,
         host: &H,
         slot: u32,
-        mut change: impl FnMut(&str, &mut Holder) -> R,
+        mut change: impl FnMut(&str, &mut Holding) -> R,
     ) -> Result<R, LedgerError> {
         let key = self.key(slot);
         for _ in 0..TRIES {
             let (bytes, cas) = read(host, &key)?;
-            let (scope, mut holder) = record::decode_slot(&bytes).ok_or(LedgerError::Gone)?;
-            let result = change(scope, &mut holder);
-            let changed = record::encode_slot(scope, &holder);
+            let (scope, mut holding) = record::decode_slot(&bytes).ok_or(LedgerError::Gone)?;
+            let result = change(scope, &mut holding);
+            let changed = record::encode_slot(scope, &holding);
             if changed == bytes || host.shared_set(&key, &changed, cas)? == Written::Stored {
                 return Ok(result);
             }
@@ -183,14 +183,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// The scope and the holder of `slot`, if it has any.
+    /// The scope and the holding of `slot`, if it has any.
     pub(crate) fn look<H: Host>(
         &self,
         host: &H,
         slot: u32,
-    ) -> Result<Option<(String, Holder)>, HostError> {
+    ) -> Result<Option<(String, Holding)>, HostError> {
         let (bytes, _) = read(host, &self.key(slot))?;
-        Ok(record::decode_slot(&bytes).map(|(scope, holder)| (scope.to_owned(), holder)))
+        Ok(record::decode_slot(&bytes).map(|(scope, holding)| (scope.to_owned(), holding)))
     }
 
     /// Lets `change` decide on one of the small records and writes what it returns, if anything.
@@ -229,7 +229,7 @@ impl Ledger {
                 return Ok(slot);
             }
             let Place { slot, cas } = free.ok_or(LedgerError::Full)?;
-            let record = record::encode_slot(scope, &Holder::new(now, policy));
+            let record = record::encode_slot(scope, &Holding::new(now, policy));
             if host.shared_set(&self.key(slot), &record, cas)? == Written::Stored {
                 return self.confirm(host, scope, slot, base, len);
             }
@@ -251,7 +251,7 @@ impl Ledger {
             let (bytes, cas) = read(host, &self.key(slot))?;
             match record::decode_slot(&bytes) {
                 Some((owner, _)) if owner == scope => return Ok((Some(slot), None)),
-                Some((_, holder)) if !holder.is_reusable(now) => continue,
+                Some((_, holding)) if !holding.is_reusable(now) => continue,
                 _ => {}
             }
             free.get_or_insert(Place { slot, cas });

@@ -1,10 +1,10 @@
 //! Records in shared data: bytes that other VMs, perhaps of another version, have written.
 //!
-//! A slot's record is a version, the scope id with its length, and the holder. The scope id is
+//! A slot's record is a version, the scope id with its length, and the holding. The scope id is
 //! verified on every access, because a slot changes hands. What cannot be read counts as empty:
 //! a record of an unknown version is replaced, never guessed at.
 
-use tollgate_core::client::Holder;
+use tollgate_core::client::Holding;
 use tollgate_core::lease::ID_LEN_MAX;
 use tollgate_core::units::Instant;
 
@@ -45,24 +45,24 @@ pub(crate) struct Notes {
 // === free functions ===
 
 /// The record of a slot that belongs to `scope`.
-pub(crate) fn encode_slot(scope: &str, holder: &Holder) -> Vec<u8> {
+pub(crate) fn encode_slot(scope: &str, holding: &Holding) -> Vec<u8> {
     debug_assert!(scope.len() <= ID_LEN_MAX);
-    let room = Holder::ENCODED_LEN_MAX.saturating_add(3);
+    let room = Holding::ENCODED_LEN_USUAL.saturating_add(3);
     let mut bytes = Vec::with_capacity(scope.len().saturating_add(room));
     bytes.push(SLOT_VERSION);
     bytes.extend_from_slice(&(scope.len() as u16).to_le_bytes());
     bytes.extend_from_slice(scope.as_bytes());
-    holder.encode(&mut bytes);
+    holding.encode(&mut bytes);
     bytes
 }
 
-/// The scope of a slot and its holder; none if the slot is empty or cannot be read.
-pub(crate) fn decode_slot(bytes: &[u8]) -> Option<(&str, Holder)> {
-    let (scope, holder) = split_slot(bytes)?;
-    Some((scope, Holder::decode(holder)?))
+/// The scope of a slot and its holding; none if the slot is empty or cannot be read.
+pub(crate) fn decode_slot(bytes: &[u8]) -> Option<(&str, Holding)> {
+    let (scope, holding) = split_slot(bytes)?;
+    Some((scope, Holding::decode(holding)?))
 }
 
-/// The scope of a slot and its encoded holder.
+/// The scope of a slot and its encoded holding.
 pub(crate) fn split_slot(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (version, rest) = bytes.split_first()?;
     let (len, rest) = rest.split_first_chunk()?;
@@ -70,8 +70,8 @@ pub(crate) fn split_slot(bytes: &[u8]) -> Option<(&str, &[u8])> {
     if *version != SLOT_VERSION || len == 0 || len > ID_LEN_MAX {
         return None;
     }
-    let (scope, holder) = rest.split_at_checked(len)?;
-    Some((core::str::from_utf8(scope).ok()?, holder))
+    let (scope, holding) = rest.split_at_checked(len)?;
+    Some((core::str::from_utf8(scope).ok()?, holding))
 }
 
 impl Process {
@@ -177,23 +177,24 @@ mod tests {
     use tollgate_core::client::Policy;
     use tollgate_core::units::Tokens;
 
-    fn holder() -> Holder {
+    fn holding() -> Holding {
         let now = Instant::from_nanos(5);
-        let mut holder = Holder::new(now, &Policy::default());
-        holder.count(now, 3);
-        holder.draw(now, &Policy::default(), Tokens::ONE, 2);
-        holder
+        let mut holding = Holding::new(now, &Policy::default());
+        let requests = &mut holding.requests;
+        requests.count(now, 3);
+        requests.draw(now, &Policy::default(), Tokens::ONE, 2);
+        holding
     }
 
     #[test]
     fn a_slot_decodes_to_what_was_encoded() {
-        let bytes = encode_slot("tenant/b\u{fc}cher", &holder());
-        assert_eq!(decode_slot(&bytes), Some(("tenant/b\u{fc}cher", holder())));
+        let bytes = encode_slot("tenant/b\u{fc}cher", &holding());
+        assert_eq!(decode_slot(&bytes), Some(("tenant/b\u{fc}cher", holding())));
     }
 
     #[test]
     fn a_broken_slot_is_empty_and_never_a_trap() {
-        let bytes = encode_slot("tenant/acme", &holder());
+        let bytes = encode_slot("tenant/acme", &holding());
         for len in 0..bytes.len() {
             assert_eq!(decode_slot(&bytes[..len]), None, "cut to {len}");
         }
@@ -224,17 +225,17 @@ mod tests {
 
     /// Whatever decodes can be used at any time without a panic.
     fn exercise(bytes: &[u8]) {
-        let Some((_, mut holder)) = decode_slot(bytes) else {
+        let Some((_, mut holding)) = decode_slot(bytes) else {
             return;
         };
         let policy = Policy::default();
         for now in [0, 1, 1 << 40, u64::MAX].map(Instant::from_nanos) {
-            holder.count(now, 7);
-            holder.draw(now, &policy, Tokens::ONE, 4);
-            holder.ask(now, &policy);
-            holder.handle_failure(now, 1, 1);
-            holder.give_back(now, &policy, Tokens::ONE);
-            holder.is_reusable(now);
+            holding.requests.count(now, 7);
+            holding.requests.draw(now, &policy, Tokens::ONE, 4);
+            holding.ask(now, &policy);
+            holding.handle_failure(now, tollgate_core::lease::Unit::Requests, 1, 1);
+            holding.requests.give_back(now, &policy, Tokens::ONE);
+            holding.is_reusable(now);
         }
     }
 

@@ -54,8 +54,11 @@ pub(crate) struct Worker<H> {
     calls: Calls,
     /// What is due when; only while the worker holds the pen.
     schedule: Option<Schedule>,
-    /// Workers of the process that live.
+    /// How many workers of the process live.
     workers: u32,
+    /// Which ones, as whoever holds the pen saw it at `living_at`.
+    living: Vec<u64>,
+    living_at: Option<Instant>,
     stats: Stats,
     /// Rounds of housekeeping so far; a clock that costs nothing to read.
     rounds: u64,
@@ -147,6 +150,8 @@ impl<H: Host> Worker<H> {
             calls: Calls::default(),
             schedule: None,
             workers: 1,
+            living: Vec::new(),
+            living_at: None,
             stats: Stats::default(),
             rounds: 0,
             last_round: Instant::ZERO,

@@ -1,13 +1,13 @@
 //! Calls to the coordinator: many resources in each, and what came of them.
 //!
-//! Every holder knows by itself when its request counts as lost, so nothing here is needed for
-//! safety: an answer that comes late, twice or for another request is dropped by the holder.
+//! Every holding knows by itself when its request counts as lost, so nothing here is needed for
+//! safety: an answer that comes late, twice or for another request is dropped there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prost::Message;
-use tollgate_core::client::Policy;
+use tollgate_core::client::{Holding, Policy};
 use tollgate_core::lease::{Ask, Epoch, ResourceId, Unit};
 use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release, ScopeAsks};
@@ -34,12 +34,12 @@ pub(super) enum Reason {
     Due,
 }
 
-/// A resource that is asked for.
+/// A scope that is asked for, with the units that are.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) slot: u32,
     pub(super) scope: Arc<str>,
-    pub(super) ask: Ask,
+    pub(super) asks: Vec<(Unit, Ask)>,
 }
 
 /// The calls whose answers are awaited, by token.
@@ -196,12 +196,20 @@ impl<H: Host> Worker<H> {
         answer: &ScopeAnswer,
     ) -> Result<(), String> {
         let units = answer.outcome.as_ref().map_err(ToString::to_string)?;
-        let found = units.iter().find(|unit| unit.unit == Unit::Requests);
-        let unit = found.ok_or_else(|| "the answer lacks requests".to_owned())?;
-        let sequence = unit.sequence;
-        let said = self.with_slot(asked.slot, &asked.scope, |holder, policy| {
-            holder.handle_answer(now, policy, sequence, epoch, &unit.answer);
-            (holder.due(), holder.state(now))
+        let lacking = |(unit, _): &&(Unit, Ask)| !units.iter().any(|found| found.unit == *unit);
+        let lacking: Vec<_> = asked.asks.iter().filter(lacking).collect();
+        let canonical = (answer.canonical != answer.scope).then_some(&answer.canonical);
+        let seed = self.id ^ u64::from(asked.slot);
+        let said = self.with_slot(asked.slot, &asked.scope, |holding, policy| {
+            for found in units {
+                let (unit, sequence) = (found.unit, found.sequence);
+                holding.handle_answer(now, policy, unit, sequence, epoch, &found.answer);
+            }
+            for (unit, ask) in &lacking {
+                holding.handle_failure(now, *unit, ask.sequence, seed);
+            }
+            holding.set_terms(now, policy, &answer.limited, canonical);
+            (holding.due(), holding.state(now))
         });
         match said {
             Ok((due, state)) => self.reschedule(asked.slot, due, state),
@@ -211,7 +219,10 @@ impl<H: Host> Worker<H> {
                 self.complain(&error);
             }
         }
-        Ok(())
+        match lacking.first() {
+            None => Ok(()),
+            Some((unit, _)) => Err(format!("the answer lacks {}", unit.name())),
+        }
     }
 
     fn refresh_failed(&mut self, now: Instant, asked: &[Asked], why: &str) {
@@ -223,9 +234,11 @@ impl<H: Host> Worker<H> {
         );
         for asked in asked {
             let seed = self.id ^ u64::from(asked.slot);
-            let said = self.with_slot(asked.slot, &asked.scope, |holder, _| {
-                holder.handle_failure(now, asked.ask.sequence, seed);
-                (holder.due(), holder.state(now))
+            let said = self.with_slot(asked.slot, &asked.scope, |holding, _| {
+                for (unit, ask) in &asked.asks {
+                    holding.handle_failure(now, *unit, ask.sequence, seed);
+                }
+                (holding.due(), holding.state(now))
             });
             if let Ok((due, state)) = said {
                 self.reschedule(asked.slot, due, state);
@@ -235,16 +248,16 @@ impl<H: Host> Worker<H> {
         self.warm(&slots);
     }
 
-    /// Lets `change` decide with the holder of `scope` in `slot`.
+    /// Lets `change` decide with the holding of `scope` in `slot`.
     fn with_slot<R>(
         &self,
         slot: u32,
         scope: &str,
-        mut change: impl FnMut(&mut tollgate_core::client::Holder, &Policy) -> R,
+        mut change: impl FnMut(&mut Holding, &Policy) -> R,
     ) -> Result<R, LedgerError> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
         let policy = self.policy_of(scope);
-        ledger.update(&self.host, slot, scope, |holder| change(holder, &policy))
+        ledger.update(&self.host, slot, scope, |holding| change(holding, &policy))
     }
 
     /// The policy of the rule that `scope` belongs to; the default one if no rule has that name
@@ -269,7 +282,7 @@ impl<H: Host> Worker<H> {
 fn scope_asks(asked: &Asked) -> ScopeAsks {
     ScopeAsks {
         scope: asked.scope.clone(),
-        asks: vec![(Unit::Requests, asked.ask.clone())],
+        asks: asked.asks.clone(),
     }
 }
 

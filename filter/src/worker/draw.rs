@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{Draw, Holder, Policy, State};
+use tollgate_core::client::{Draw, Holding, Policy, State};
 use tollgate_core::units::{Instant, Tokens};
 
 use super::{OVERFLOW, Target, Worker, entry, scope_id};
@@ -30,7 +30,7 @@ pub(super) enum Step {
     Denied(Denial),
 }
 
-/// What a holder said.
+/// What a holding said.
 struct Drawn {
     draw: Draw,
     due_changed: bool,
@@ -117,8 +117,8 @@ impl<H: Host> Worker<H> {
             return Err(LedgerError::Gone);
         };
         let (attempts, workers) = (u64::from(known.attempts), self.workers);
-        let (drawn, slot) = self.with_holder(target, now, |holder, policy| {
-            drawn(holder, now, policy, attempts, workers, may_hold)
+        let (drawn, slot) = self.with_holding(target, now, |holding, policy| {
+            drawn(holding, now, policy, attempts, workers, may_hold)
         })?;
         if drawn.due_changed {
             self.notes.add(slot);
@@ -153,7 +153,11 @@ impl<H: Host> Worker<H> {
                 }
                 Step::Cold
             }
-            Draw::Denied { retry_at } => {
+            Draw::Denied { .. } | Draw::ExceedsBurst { .. } => {
+                let retry_at = match drawn.draw {
+                    Draw::Denied { retry_at } => retry_at,
+                    _ => None,
+                };
                 let soon = now.saturating_add(tick);
                 let denial = Denial {
                     until: retry_at.map_or(soon, |at| at.min(soon)),
@@ -167,12 +171,12 @@ impl<H: Host> Worker<H> {
         })
     }
 
-    /// Lets `change` decide with the holder of `target`, found or claimed, and says its slot.
-    pub(super) fn with_holder<R>(
+    /// Lets `change` decide with the holding of `target`, found or claimed, and says its slot.
+    pub(super) fn with_holding<R>(
         &mut self,
         target: Target,
         now: Instant,
-        mut change: impl FnMut(&mut Holder, &Policy) -> R,
+        mut change: impl FnMut(&mut Holding, &Policy) -> R,
     ) -> Result<(R, u32), LedgerError> {
         self.open()?;
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
@@ -289,16 +293,17 @@ fn is_overflow(entry: &Entry) -> bool {
     entry.key() == OVERFLOW.as_bytes()
 }
 
-/// Counts and draws with a holder.
+/// Counts and draws with a holding.
 fn drawn(
-    holder: &mut Holder,
+    holding: &mut Holding,
     now: Instant,
     policy: &Policy,
     attempts: u64,
     workers: u32,
     may_hold: bool,
 ) -> Drawn {
-    let due = holder.due();
+    let due = holding.due();
+    let holder = &mut holding.requests;
     holder.count(now, attempts);
     let draw = match may_hold {
         true => holder.draw(now, policy, Tokens::ONE, workers),
@@ -308,13 +313,14 @@ fn drawn(
     let whole = holder
         .capacity()
         .filter(|capacity| !capacity.is_unlimited());
+    let (expiry, state) = (holder.lease_expiry(), holder.state(now));
     Drawn {
         draw,
-        due_changed: holder.due() != due,
-        expiry: holder.lease_expiry(),
+        due_changed: holding.due() != due,
+        expiry,
         limit: whole
             .map_or(rate, |capacity| capacity.as_rate())
             .as_micros(),
-        state: holder.state(now),
+        state,
     }
 }

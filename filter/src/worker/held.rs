@@ -8,10 +8,11 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use tollgate_core::client::{State, Todo};
+use tollgate_core::client::State;
 use tollgate_core::units::Instant;
 
-use super::calls::{Asked, Reason};
+use super::calls::Reason;
+use super::pen::asked;
 use super::{Target, Targets, Verdict, Worker, entry};
 use crate::host::Host;
 use crate::patience::patience;
@@ -135,6 +136,7 @@ impl<H: Host> Worker<H> {
     /// whether other workers got answers for the rest.
     pub(super) fn ask_for_cold(&mut self, now: Instant) {
         let mut asks = Vec::new();
+        let mut releases = Vec::new();
         let may_ask = self.calls.has_room(Reason::Cold);
         let mut cold = core::mem::take(&mut self.waiting.cold);
         for scope in &mut cold {
@@ -144,18 +146,15 @@ impl<H: Host> Worker<H> {
                 continue;
             }
             scope.asked = true;
-            let asked = self.with_holder(scope.target, now, |holder, policy| {
-                (holder.ask(now, policy), holder.due())
+            let todo = self.with_holding(scope.target, now, |holding, policy| {
+                (holding.ask(now, policy), holding.due())
             });
-            match asked {
-                Ok(((Todo::Refresh(ask), due), slot)) => {
+            match todo {
+                Ok(((todos, due), slot)) if !todos.is_empty() => {
                     scope.slot = slot;
                     self.reschedule(slot, due, State::Cold);
-                    asks.extend(self.scope_of(scope.target).map(|scope| Asked {
-                        slot,
-                        scope,
-                        ask,
-                    }));
+                    let id = self.scope_of(scope.target);
+                    asks.extend(id.and_then(|id| asked(slot, &id, todos, &mut releases)));
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -166,6 +165,7 @@ impl<H: Host> Worker<H> {
         cold.retain(|scope| self.is_cold(scope, now));
         self.waiting.cold.append(&mut cold);
         self.refresh(now, Reason::Cold, asks);
+        self.release(&releases);
     }
 
     /// The scopes in `slots` have got their first answer, or none will come.
@@ -245,7 +245,7 @@ impl<H: Host> Worker<H> {
     fn look_again(&mut self, cold: &Cold, now: Instant) {
         let Some(ledger) = &self.ledger else { return };
         let state = match ledger.look(&self.host, cold.slot) {
-            Ok(Some((_, holder))) => holder.state(now),
+            Ok(Some((_, holding))) => holding.requests.state(now),
             _ => State::NoLease,
         };
         if state != State::Cold

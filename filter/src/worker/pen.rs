@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tollgate_core::client::{Holder, Pen, State, Todo, Turn};
-use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::client::{Pen, State, Todo, Turn};
+use tollgate_core::lease::{Ask, ResourceId, Unit};
 use tollgate_core::units::Instant;
 
 use super::Worker;
@@ -45,7 +45,7 @@ struct Seen {
 /// What is to be said of one slot.
 struct Due {
     scope: Arc<str>,
-    todo: Todo,
+    todos: Vec<(Unit, Todo)>,
     due: Option<Instant>,
     state: State,
 }
@@ -200,15 +200,16 @@ impl<H: Host> Worker<H> {
         while schedule.scan < end {
             let slot = schedule.scan;
             schedule.scan = slot.saturating_add(1);
-            if let Some((_, holder)) = ledger.look(&self.host, slot)? {
-                schedule.set_due(slot, holder.due());
-                schedule.set_state(slot, holder.state(now));
+            if let Some((_, holding)) = ledger.look(&self.host, slot)? {
+                schedule.set_due(slot, holding.due());
+                schedule.set_state(slot, holding.state(now));
             }
         }
         Ok(())
     }
 
     fn ask_for_due(&mut self, now: Instant) -> Result<(), LedgerError> {
+        self.see_who_lives(now)?;
         let mut asks = Vec::new();
         let mut releases = Vec::new();
         for _ in 0..ASKS_PER_ROUND {
@@ -248,13 +249,15 @@ impl<H: Host> Worker<H> {
 
     fn ask_slot(&self, now: Instant, slot: u32) -> Result<Due, LedgerError> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        ledger.update_any(&self.host, slot, |scope, holder: &mut Holder| {
-            let todo = holder.ask(now, &self.policy_of(scope));
+        ledger.update_any(&self.host, slot, |scope, holding| {
+            if let Some(gauge) = &mut holding.concurrency {
+                gauge.sweep(now, &self.living);
+            }
             Due {
                 scope: scope.into(),
-                todo,
-                due: holder.due(),
-                state: holder.state(now),
+                todos: holding.ask(now, &self.policy_of(scope)),
+                due: holding.due(),
+                state: holding.state(now),
             }
         })
     }
@@ -270,19 +273,33 @@ impl<H: Host> Worker<H> {
             schedule.set_due(slot, due.due);
             schedule.set_state(slot, due.state);
         }
-        let scope = due.scope;
-        match due.todo {
-            Todo::Nothing => {}
-            Todo::Refresh(ask) => asks.push(Asked { slot, scope, ask }),
-            Todo::Release { sequence } => {
-                let unit = Unit::Requests;
-                releases.push((ResourceId { scope, unit }, sequence));
-            }
-        }
+        asks.extend(asked(slot, &due.scope, due.todos, releases));
     }
 }
 
 // === free functions ===
+
+/// What there is to ask for a scope, if anything; what is to be released goes to `releases`.
+pub(super) fn asked(
+    slot: u32,
+    scope: &Arc<str>,
+    todos: Vec<(Unit, Todo)>,
+    releases: &mut Vec<(ResourceId, u64)>,
+) -> Option<Asked> {
+    let mut asks: Vec<(Unit, Ask)> = Vec::with_capacity(todos.len());
+    for (unit, todo) in todos {
+        match todo {
+            Todo::Nothing => {}
+            Todo::Refresh(ask) => asks.push((unit, ask)),
+            Todo::Release { sequence } => {
+                let scope = scope.clone();
+                releases.push((ResourceId { scope, unit }, sequence));
+            }
+        }
+    }
+    let scope = scope.clone();
+    (!asks.is_empty()).then_some(Asked { slot, scope, asks })
+}
 
 fn adjust(count: &mut u64, old: bool, new: bool) {
     match (old, new) {

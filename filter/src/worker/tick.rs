@@ -109,6 +109,22 @@ impl<H: Host> Worker<H> {
         Ok(())
     }
 
+    /// Reads who lives, for the permits of those who do not; seldom, for these are waited for.
+    pub(super) fn see_who_lives(&mut self, now: Instant) -> Result<(), LedgerError> {
+        let known = |at| now.saturating_since(at) < HEARTBEAT_INTERVAL;
+        if self.living_at.is_some_and(known) {
+            return Ok(());
+        }
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let workers = ledger.update_record(&self.host, "workers", |bytes| {
+            (record::decode_workers(bytes), None)
+        })?;
+        let living = workers.iter().filter(|worker| lives(worker, now));
+        self.living = living.map(|worker| worker.worker).collect();
+        self.living_at = Some(now);
+        Ok(())
+    }
+
     /// Tells the ledger of attempts since the last draw, so that the demand is known even of scopes
     /// that live on a slab or are refused, and gives unspent slabs back.
     fn count_attempts(&mut self, now: Instant) -> Result<(), LedgerError> {
@@ -153,13 +169,13 @@ impl<H: Host> Worker<H> {
             entry.seen = now;
         }
         let counted = match self.may_search(target) {
-            true => self.with_holder(target, now, |holder, policy| {
-                let due = holder.due();
-                holder.count(now, u64::from(attempts));
+            true => self.with_holding(target, now, |holding, policy| {
+                let due = holding.due();
+                holding.requests.count(now, u64::from(attempts));
                 if unspent > Tokens::ZERO {
-                    holder.give_back(now, policy, unspent);
+                    holding.requests.give_back(now, policy, unspent);
                 }
-                holder.due() != due
+                holding.due() != due
             }),
             false => Err(LedgerError::Full),
         };

@@ -339,9 +339,9 @@ fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_over
     // Others take all slots over while the first worker has attempts to tell of.
     let (now, policy) = (first.host().now(), Policy::default());
     for slot in 0..200 {
-        let mut busy = tollgate_core::client::Holder::new(now, &policy);
-        busy.count(now, 1);
-        busy.draw(now, &policy, Tokens::ONE, 1);
+        let mut busy = tollgate_core::client::Holding::new(now, &policy);
+        busy.requests.count(now, 1);
+        busy.requests.draw(now, &policy, Tokens::ONE, 1);
         let record = crate::record::encode_slot(&format!("other/{slot}"), &busy);
         process.set(&format!("tollgate.c.slot.{slot}"), &record, 0);
     }

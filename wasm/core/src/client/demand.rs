@@ -55,11 +55,14 @@ impl Demand {
     }
 
     /// Counts `attempts` made until `now`.
-    pub fn count(&mut self, now: Instant, attempts: u64) {
+    ///
+    /// Those that come at the same time for the same reason, such as the bytes of one body, are
+    /// `grain` attempts each; at least one.
+    pub fn count(&mut self, now: Instant, attempts: u64, grain: u64) {
         self.attempts = self.attempts.saturating_add(attempts);
         let elapsed = now.saturating_since(self.opened_at);
         if elapsed >= WINDOW {
-            self.judge(now, elapsed);
+            self.judge(now, elapsed, grain);
         }
     }
 
@@ -73,16 +76,16 @@ impl Demand {
     }
 
     /// Judges a window that is long enough, and opens the next one unless this one says too little.
-    fn judge(&mut self, now: Instant, elapsed: Duration) {
+    fn judge(&mut self, now: Instant, elapsed: Duration, grain: u64) {
         let sample = per_second(self.attempts, elapsed);
         let expected = mul_div(self.average, nanos(elapsed), NANOS_PER_SEC);
-        let noise = noise(expected);
+        let noise = noise(expected, grain);
         let counted = self.attempts.saturating_mul(MICRO);
         if !self.measured || counted > expected.saturating_add(noise) {
             self.jump(sample);
         } else if counted < expected.saturating_sub(noise) {
             self.lower(now, sample);
-        } else if self.attempts >= ENOUGH || elapsed >= LONG_WINDOW {
+        } else if self.attempts >= ENOUGH.saturating_mul(grain) || elapsed >= LONG_WINDOW {
             self.low_since = None;
             self.smooth(sample, elapsed);
         } else {
@@ -130,9 +133,20 @@ impl Demand {
 // === free functions ===
 
 /// How far from `expected` micro-attempts a window may be without meaning a change.
-fn noise(expected: u64) -> u64 {
-    let deviation = expected.saturating_mul(MICRO).isqrt();
-    deviation.saturating_mul(3).max(expected / 10).max(MICRO)
+fn noise(expected: u64, grain: u64) -> u64 {
+    let least = MICRO.saturating_mul(grain);
+    deviation(expected, grain)
+        .saturating_mul(3)
+        .max(expected / 10)
+        .max(least)
+}
+
+/// The standard deviation of a Poisson process that is expected to bring `expected` micro-attempts,
+/// `grain` attempts at a time.
+pub(super) fn deviation(expected: u64, grain: u64) -> u64 {
+    let one = u128::from(MICRO).saturating_mul(grain.max(1).into());
+    let square = u128::from(expected).saturating_mul(one);
+    u64::try_from(square.isqrt()).unwrap_or(u64::MAX)
 }
 
 fn per_second(attempts: u64, elapsed: Duration) -> u64 {
@@ -158,7 +172,7 @@ mod tests {
         let mut demand = Demand::new(now);
         let window = |attempts: &u64| {
             now = now.saturating_add(WINDOW);
-            demand.count(now, *attempts);
+            demand.count(now, *attempts, 1);
             demand.wants().as_micros() / MICRO
         };
         per_window.iter().map(window).collect()
@@ -203,23 +217,23 @@ mod tests {
     #[test]
     fn the_first_attempts_count_before_a_window_is_over() {
         let mut demand = Demand::new(Instant::ZERO);
-        demand.count(Instant::ZERO, 3);
+        demand.count(Instant::ZERO, 3, 1);
         assert_eq!(demand.wants(), Capacity::from_whole(30));
     }
 
     #[test]
     fn one_look_after_a_long_silence_sees_the_end() {
         let mut demand = Demand::new(Instant::ZERO);
-        demand.count(Instant::from_nanos(100_000_000), 100);
-        demand.count(Instant::from_nanos(2_000_000_000), 0);
+        demand.count(Instant::from_nanos(100_000_000), 100, 1);
+        demand.count(Instant::from_nanos(2_000_000_000), 0, 1);
         assert_eq!(demand.wants(), Capacity::ZERO);
     }
 
     #[test]
     fn any_numbers_do_no_harm() {
         let mut demand = Demand::new(Instant::from_nanos(u64::MAX));
-        demand.count(Instant::ZERO, u64::MAX);
-        demand.count(Instant::from_nanos(u64::MAX), u64::MAX);
+        demand.count(Instant::ZERO, u64::MAX, 1);
+        demand.count(Instant::from_nanos(u64::MAX), u64::MAX, u64::MAX);
         assert!(!demand.wants().is_unlimited());
     }
 }

@@ -1,4 +1,4 @@
-//! A holder as bytes, for the memory that an Envoy's workers share.
+//! A holding as bytes, for the memory that an Envoy's workers share.
 //!
 //! Little-endian fields in the order of the code below, behind a version: workers of an older and a
 //! newer filter share the memory during an upgrade, and each must leave alone what it does not
@@ -7,13 +7,17 @@
 
 use alloc::vec::Vec;
 
+use super::borrower::{Borrower, Lease, Phase};
 use super::demand::Demand;
-use super::holder::{Holder, Lease, Phase};
+use super::gauge::{Gauge, Share};
+use super::holder::Holder;
+use super::holding::Holding;
 use crate::bucket::{Parts, TokenBucket};
-use crate::lease::Epoch;
+use crate::lease::{Epoch, ID_LEN_MAX, Unit};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
-const VERSION: u8 = 2;
+/// Versions 1 and 2 were a holder for requests alone.
+const VERSION: u8 = 3;
 
 /// Writes fields one after the other.
 struct Writer<'a>(&'a mut Vec<u8>);
@@ -21,42 +25,28 @@ struct Writer<'a>(&'a mut Vec<u8>);
 /// Reads the same fields back.
 struct Reader<'a>(&'a [u8]);
 
-// === impl Holder ===
+// === impl Holding ===
 
-impl Holder {
-    /// The most bytes that an encoded holder takes.
-    pub const ENCODED_LEN_MAX: usize = 195;
+impl Holding {
+    /// Bytes that an encoded holding takes where requests alone are limited, at most.
+    pub const ENCODED_LEN_USUAL: usize = 192;
 
-    /// Appends the holder to `bytes`.
+    /// Appends the holding to `bytes`.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         let mut w = Writer(bytes);
         w.u8(VERSION);
-        w.bucket(self.bucket.to_parts());
-        w.u8(self.fresh.into());
-        w.phase(self.phase);
-        w.option(self.lease, |w, lease| {
-            w.u64(lease.capacity.as_micros());
-            w.u64(lease.burst.as_micros());
-            w.u64(lease.expiry.as_nanos());
-            w.u64(lease.basis);
-        });
-        w.u64(self.epoch.0);
-        w.option(self.safe, |w, safe| w.u64(safe.as_micros()));
-        w.option(self.capacity, |w, capacity| w.u64(capacity.as_micros()));
-        w.demand(&self.demand);
-        w.u64(self.reported.as_micros());
-        w.u64(self.last_attempt.as_nanos());
-        w.u64(self.sequence);
-        w.option(self.asked_at, |w, at| w.u64(at.as_nanos()));
-        w.option(self.due, |w, at| w.u64(at.as_nanos()));
-        w.u8(self.failures);
+        w.text(self.canonical().map_or("", |canonical| canonical));
+        w.holder(&self.requests);
+        w.option(self.request_bytes.as_ref(), Writer::holder);
+        w.option(self.response_bytes.as_ref(), Writer::holder);
+        w.option(self.concurrency.as_ref(), Writer::gauge);
     }
 
-    /// The holder in `bytes`; none if they are of another version, truncated, too long, or hostile.
+    /// The holding in `bytes`; none if they are of another version, truncated, too long, or hostile.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
-        let holder = reader.holder()?;
-        reader.0.is_empty().then_some(holder)
+        let holding = reader.holding()?;
+        reader.0.is_empty().then_some(holding)
     }
 }
 
@@ -65,6 +55,10 @@ impl Holder {
 impl Writer<'_> {
     fn u8(&mut self, value: u8) {
         self.0.push(value);
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     fn u64(&mut self, value: u64) {
@@ -77,6 +71,55 @@ impl Writer<'_> {
         if let Some(value) = value {
             write(self, value);
         }
+    }
+
+    /// At most 65535 bytes, with their length.
+    fn text(&mut self, text: &str) {
+        self.0.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    fn holder(&mut self, holder: &Holder) {
+        self.bucket(holder.bucket.to_parts());
+        self.u8(holder.fresh.into());
+        self.borrower(&holder.borrower);
+        self.demand(&holder.demand);
+        self.u64(holder.last_attempt.as_nanos());
+    }
+
+    fn gauge(&mut self, gauge: &Gauge) {
+        self.borrower(&gauge.borrower);
+        self.u32(gauge.admitted);
+        self.u32(gauge.refused);
+        self.u64(gauge.opened_at.as_nanos());
+        self.u32(gauge.last);
+        self.u64(gauge.last_attempt.as_nanos());
+        self.0
+            .extend_from_slice(&(gauge.shares.len() as u16).to_le_bytes());
+        for share in &gauge.shares {
+            self.u64(share.worker);
+            self.u32(share.held);
+            self.u32(share.peak);
+            self.u64(share.seen.as_nanos());
+        }
+    }
+
+    fn borrower(&mut self, borrower: &Borrower) {
+        self.phase(borrower.phase);
+        self.option(borrower.lease, |w, lease| {
+            w.u64(lease.capacity.as_micros());
+            w.u64(lease.burst.as_micros());
+            w.u64(lease.expiry.as_nanos());
+            w.u64(lease.basis);
+        });
+        self.u64(borrower.epoch.0);
+        self.option(borrower.safe, |w, safe| w.u64(safe.as_micros()));
+        self.option(borrower.capacity, |w, capacity| w.u64(capacity.as_micros()));
+        self.u64(borrower.reported.as_micros());
+        self.u64(borrower.sequence);
+        self.option(borrower.asked_at, |w, at| w.u64(at.as_nanos()));
+        self.option(borrower.due, |w, at| w.u64(at.as_nanos()));
+        self.u8(borrower.failures);
     }
 
     fn bucket(&mut self, parts: Parts) {
@@ -121,6 +164,14 @@ impl Reader<'_> {
         self.take().map(u8::from_le_bytes)
     }
 
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
@@ -154,21 +205,82 @@ impl Reader<'_> {
         }
     }
 
-    fn holder(&mut self) -> Option<Holder> {
+    fn text(&mut self) -> Option<&str> {
+        let len = usize::from(self.u16()?);
+        let (text, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        core::str::from_utf8(text).ok()
+    }
+
+    fn holding(&mut self) -> Option<Holding> {
         if self.u8()? != VERSION {
             return None;
         }
+        let canonical = self.text()?;
+        if canonical.len() > ID_LEN_MAX {
+            return None;
+        }
+        let canonical = (!canonical.is_empty()).then(|| canonical.into());
+        Some(Holding {
+            canonical,
+            requests: self.holder(Unit::Requests)?,
+            request_bytes: self.option(|r| r.holder(Unit::RequestBytes))?,
+            response_bytes: self.option(|r| r.holder(Unit::ResponseBytes))?,
+            concurrency: self.option(Self::gauge)?,
+        })
+    }
+
+    fn holder(&mut self, unit: Unit) -> Option<Holder> {
         Some(Holder {
             bucket: self.bucket()?,
             fresh: self.bool()?,
+            borrower: self.borrower()?,
+            demand: self.demand()?,
+            last_attempt: self.instant()?,
+            unit,
+        })
+    }
+
+    fn gauge(&mut self) -> Option<Gauge> {
+        Some(Gauge {
+            borrower: self.borrower()?,
+            admitted: self.u32()?,
+            refused: self.u32()?,
+            opened_at: self.instant()?,
+            last: self.u32()?,
+            last_attempt: self.instant()?,
+            shares: self.shares()?,
+        })
+    }
+
+    /// Shares in the order of their workers, each worker once.
+    fn shares(&mut self) -> Option<Vec<Share>> {
+        let len = usize::from(self.u16()?);
+        let mut shares = Vec::new();
+        for _ in 0..len {
+            let share = Share {
+                worker: self.u64()?,
+                held: self.u32()?,
+                peak: self.u32()?,
+                seen: self.instant()?,
+            };
+            let last: Option<&Share> = shares.last();
+            if last.is_some_and(|last| last.worker >= share.worker) {
+                return None;
+            }
+            shares.push(share);
+        }
+        Some(shares)
+    }
+
+    fn borrower(&mut self) -> Option<Borrower> {
+        Some(Borrower {
             phase: self.phase()?,
             lease: self.option(Self::lease)?,
             epoch: Epoch(self.u64()?),
             safe: self.option(Self::capacity)?,
             capacity: self.option(Self::capacity)?,
-            demand: self.demand()?,
             reported: self.capacity()?,
-            last_attempt: self.instant()?,
             sequence: self.u64()?,
             asked_at: self.option(Self::instant)?,
             due: self.option(Self::instant)?,
@@ -219,88 +331,4 @@ impl Reader<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Holders with every optional field absent and with every one present.
-    fn holders() -> [Holder; 2] {
-        let now = Instant::from_nanos(5);
-        let idle = Holder::new(now, &crate::client::Policy::default());
-        let at = Some(Instant::from_nanos(7));
-        let lease = Lease {
-            capacity: Capacity::UNLIMITED,
-            burst: Tokens::ONE,
-            expiry: now,
-            basis: 7,
-        };
-        let full = Holder {
-            phase: Phase::Cold { until: now },
-            lease: Some(lease),
-            safe: Some(Capacity::ZERO),
-            capacity: Some(Capacity::UNLIMITED),
-            demand: Demand {
-                low_since: at,
-                measured: true,
-                average: 9,
-                ..idle.demand
-            },
-            asked_at: at,
-            due: at,
-            failures: 3,
-            ..idle.clone()
-        };
-        [idle, full]
-    }
-
-    fn encoded(holder: &Holder) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        holder.encode(&mut bytes);
-        bytes
-    }
-
-    #[test]
-    fn decode_takes_back_what_encode_gave() {
-        for holder in holders() {
-            assert_eq!(Holder::decode(&encoded(&holder)), Some(holder));
-        }
-        assert_eq!(encoded(&holders()[1]).len(), Holder::ENCODED_LEN_MAX);
-    }
-
-    #[test]
-    fn decode_refuses_what_it_does_not_know() {
-        for bytes in holders().map(|holder| encoded(&holder)) {
-            for len in 0..bytes.len() {
-                assert_eq!(Holder::decode(&bytes[..len]), None, "truncated to {len}");
-            }
-            assert_eq!(
-                Holder::decode(&[bytes.as_slice(), &[0]].concat()),
-                None,
-                "longer"
-            );
-            assert_eq!(
-                Holder::decode(&[&[VERSION + 1], &bytes[1..]].concat()),
-                None,
-                "newer"
-            );
-        }
-    }
-
-    #[test]
-    fn hostile_numbers_do_no_harm() {
-        let policy = crate::client::Policy::default();
-        for bytes in holders().map(|holder| encoded(&holder)) {
-            for position in 1..bytes.len() {
-                let mut bytes = bytes.clone();
-                bytes[position] = 0xff;
-                let Some(mut holder) = Holder::decode(&bytes) else {
-                    continue;
-                };
-                let now = Instant::from_nanos(u64::MAX / 2);
-                holder.count(now, u64::MAX);
-                holder.draw(now, &policy, Tokens::ONE, 2);
-                holder.ask(now, &policy);
-                holder.give_back(now, &policy, Tokens::from_micros(u64::MAX));
-            }
-        }
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::lease::Ask;
 use crate::lease::LeaseTerms;
 
 const WORKERS: u32 = 2;
@@ -314,7 +315,7 @@ fn leases_that_go_up_and_down_mint_no_tokens() {
     let mut passed = 0;
     for round in 0..100 {
         p.after(10).count(1000);
-        p.holder.due = Some(p.now);
+        p.holder.borrower.due = Some(p.now);
         let ask = p.ask();
         p.answer(
             ask.sequence,
@@ -348,8 +349,8 @@ fn the_clock_may_stand_still_or_go_back() {
     p.count(5);
     p.holder.draw(p.now, &p.policy, Tokens::ONE, WORKERS);
     p.now = before.saturating_add(Duration::from_millis(1000));
-    p.holder.due = Some(p.now);
-    p.holder.asked_at = None;
+    p.holder.borrower.due = Some(p.now);
+    p.holder.borrower.asked_at = None;
     assert!(p.ask().sequence > first.sequence);
 }
 

@@ -1,0 +1,257 @@
+//! What a process borrows of one resource, and how it speaks of it with the coordinator.
+//!
+//! The same for all units: what differs is what is done with the capacity, by a
+//! [`Holder`](super::Holder) or a [`Gauge`](super::Gauge). Two promises that the coordinator's books
+//! rely on (see [`resource`](crate::resource)) are kept here: a lease counts from when its request
+//! was *sent*, and only the answer to the *latest* request is applied.
+//!
+//! Its life: idle until the first attempt; cold until the first answer, while requests may be
+//! held; then leased, or without a lease in the configured [`Mode`](super::Mode). When nothing is
+//! wanted any more the lease is released, and all is idle again.
+
+use core::num::NonZeroU32;
+use core::time::Duration;
+
+use super::backoff::backoff;
+use super::policy::Policy;
+use crate::lease::{Answer, Ask, Band, Demand, Epoch};
+use crate::units::{Capacity, Instant, Tokens};
+
+/// The soonest a change of demand makes a process ask again. The coordinator has its own minimum.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// The soonest an answer is followed by the next request, whatever it says.
+const INTERVAL_FLOOR: Duration = Duration::from_millis(10);
+
+/// The lease of one resource and the state of its renewal; plain data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Borrower {
+    pub(super) phase: Phase,
+    pub(super) lease: Option<Lease>,
+    pub(super) epoch: Epoch,
+    /// The safe capacity last sent.
+    pub(super) safe: Option<Capacity>,
+    /// The capacity of the whole resource, last sent.
+    pub(super) capacity: Option<Capacity>,
+    /// What the last request said of `wants`.
+    pub(super) reported: Capacity,
+    /// Of the last request; its time in nanoseconds unless two fell into one.
+    pub(super) sequence: u64,
+    /// When the request was sent that waits for an answer.
+    pub(super) asked_at: Option<Instant>,
+    pub(super) due: Option<Instant>,
+    pub(super) failures: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Idle,
+    /// Awake without an answer so far; requests may be held until then.
+    Cold {
+        until: Instant,
+    },
+    Awake,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lease {
+    pub(super) capacity: Capacity,
+    pub(super) burst: Tokens,
+    pub(super) expiry: Instant,
+    /// See [`LeaseTerms::basis`](crate::lease::LeaseTerms::basis).
+    pub(super) basis: u64,
+}
+
+/// Where a process stands with a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing is wanted and nothing is held.
+    Idle,
+    /// The first answer is awaited.
+    Cold,
+    /// A lease is valid.
+    Leased,
+    /// There is no valid lease; the [`Mode`](super::Mode) says what passes.
+    NoLease,
+}
+
+/// What there is to say to the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Todo {
+    /// Nothing now.
+    Nothing,
+    /// Ask for a lease; the answer goes to `handle_answer` or `handle_failure` with the same
+    /// sequence.
+    Refresh(Ask),
+    /// Tell that the lease is no longer used. No answer is awaited: if the message is lost, the
+    /// lease expires.
+    Release {
+        /// Grows like [`Ask::sequence`].
+        sequence: u64,
+    },
+}
+
+// === impl Borrower ===
+
+impl Borrower {
+    /// Nothing borrowed and nothing asked.
+    pub(super) fn new() -> Self {
+        Self {
+            phase: Phase::Idle,
+            lease: None,
+            epoch: Epoch::default(),
+            safe: None,
+            capacity: None,
+            reported: Capacity::ZERO,
+            sequence: 0,
+            asked_at: None,
+            due: None,
+            failures: 0,
+        }
+    }
+
+    /// Wakes who is idle, and ends the wait of who has waited long enough.
+    pub(super) fn rouse(&mut self, now: Instant, policy: &Policy) {
+        match self.phase {
+            Phase::Idle => self.wake(now, policy),
+            Phase::Cold { until } if now >= until => self.phase = Phase::Awake,
+            Phase::Cold { .. } | Phase::Awake => {}
+        }
+    }
+
+    fn wake(&mut self, now: Instant, policy: &Policy) {
+        self.phase = match policy.cold_start_wait {
+            Duration::ZERO => Phase::Awake,
+            wait => Phase::Cold {
+                until: now.saturating_add(wait),
+            },
+        };
+        self.due = Some(now);
+        self.failures = 0;
+    }
+
+    /// Whether a change of what is wanted may be told early: not while idle, while an answer is
+    /// awaited or while calls fail.
+    pub(super) fn may_hurry(&self) -> bool {
+        self.phase != Phase::Idle && self.asked_at.is_none() && self.failures == 0
+    }
+
+    /// Makes the next request early. True if that moved it forward.
+    pub(super) fn hurry(&mut self, now: Instant) -> bool {
+        let earliest = Instant::from_nanos(self.sequence)
+            .saturating_add(MIN_INTERVAL)
+            .max(now);
+        let sooner = self.due.is_none_or(|due| earliest < due);
+        if sooner {
+            self.due = Some(earliest);
+        }
+        sooner
+    }
+
+    /// Whether a request is due at `now`, or would be `early` later and none awaits its answer.
+    pub(super) fn is_due(&self, now: Instant, early: Duration) -> bool {
+        let horizon = match self.asked_at {
+            Some(_) => now,
+            None => now.saturating_add(early),
+        };
+        self.due.is_some_and(|due| due <= horizon)
+    }
+
+    /// Asks for `wants`, or releases the lease if that is nothing. What it returns must be said.
+    pub(super) fn ask(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        has: Capacity,
+        wants: Capacity,
+    ) -> Todo {
+        self.sequence = self.sequence.saturating_add(1).max(now.as_nanos());
+        if wants == Capacity::ZERO {
+            return self.release();
+        }
+        self.asked_at = Some(now);
+        self.due = Some(now.saturating_add(policy.call_timeout));
+        self.reported = wants;
+        let lease = self.valid_lease(now);
+        Todo::Refresh(Ask {
+            sequence: self.sequence,
+            has,
+            remaining: lease.map(|lease| lease.expiry.saturating_since(now)),
+            basis: lease.map_or(0, |lease| lease.basis),
+            demand: Demand::one(Band {
+                priority: policy.priority,
+                wants,
+                subclients: NonZeroU32::MIN,
+            }),
+        })
+    }
+
+    fn release(&mut self) -> Todo {
+        self.phase = Phase::Idle;
+        self.due = None;
+        self.asked_at = None;
+        self.reported = Capacity::ZERO;
+        let known = self.capacity.is_some();
+        self.lease = None;
+        if known {
+            Todo::Release {
+                sequence: self.sequence,
+            }
+        } else {
+            Todo::Nothing
+        }
+    }
+
+    /// Whether an answer to the request of `sequence` from a master of term `epoch` counts. One of
+    /// an earlier term counts as a failure.
+    pub(super) fn accepts(&mut self, now: Instant, sequence: u64, epoch: Epoch) -> bool {
+        if epoch < self.epoch {
+            self.handle_failure(now, sequence, sequence);
+            return false;
+        }
+        self.asked_at.is_some() && sequence == self.sequence
+    }
+
+    /// Takes over an answer that was accepted.
+    pub(super) fn apply(&mut self, now: Instant, epoch: Epoch, answer: &Answer) {
+        let sent_at = self.asked_at.take().unwrap_or(now);
+        self.failures = 0;
+        self.phase = Phase::Awake;
+        self.epoch = epoch;
+        self.safe = answer.safe;
+        self.capacity = Some(answer.capacity);
+        self.due = Some(now.saturating_add(answer.refresh_interval.max(INTERVAL_FLOOR)));
+        self.lease = answer
+            .lease
+            .map(|terms| Lease {
+                capacity: terms.capacity,
+                burst: terms.burst,
+                expiry: sent_at.saturating_add(terms.duration),
+                basis: terms.basis,
+            })
+            .filter(|lease| lease.expiry > now);
+    }
+
+    /// Notes that the request of `sequence` failed; the next one waits longer. `seed` spreads
+    /// clients that fail together.
+    pub(super) fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) {
+        if sequence != self.sequence || self.asked_at.take().is_none() {
+            return;
+        }
+        self.phase = Phase::Awake;
+        self.failures = self.failures.saturating_add(1);
+        self.due = Some(now.saturating_add(backoff(self.failures, seed)));
+    }
+
+    pub(super) fn state(&self, now: Instant) -> State {
+        match self.phase {
+            Phase::Idle => State::Idle,
+            Phase::Cold { until } if now < until => State::Cold,
+            _ if self.valid_lease(now).is_some() => State::Leased,
+            _ => State::NoLease,
+        }
+    }
+
+    pub(super) fn valid_lease(&self, now: Instant) -> Option<Lease> {
+        self.lease.filter(|lease| lease.expiry > now)
+    }
+}

@@ -1,0 +1,277 @@
+use super::*;
+use crate::lease::{Ask, LeaseTerms};
+
+/// A gauge on a clock that the test moves, and how many each of its workers has in flight.
+struct Process {
+    gauge: Gauge,
+    policy: Policy,
+    now: Instant,
+}
+
+impl Process {
+    fn new() -> Self {
+        let now = Instant::from_nanos(1_000_000_000_000);
+        Self {
+            gauge: Gauge::new(now),
+            policy: Policy::default(),
+            now,
+        }
+    }
+
+    fn after(&mut self, ms: u64) -> &mut Self {
+        self.now = self.now.saturating_add(Duration::from_millis(ms));
+        self
+    }
+
+    fn draw(&mut self, worker: u64, in_use: u32) -> Permits {
+        let usage = usage(worker, in_use);
+        self.gauge.draw(self.now, &self.policy, &usage, 2, true)
+    }
+
+    fn say(&mut self, worker: u64, in_use: u32, admitted: u32, refused: u32) -> bool {
+        let usage = Usage {
+            admitted,
+            refused,
+            ..usage(worker, in_use)
+        };
+        self.gauge.report(self.now, &usage)
+    }
+
+    fn todo(&mut self) -> Todo {
+        self.gauge.ask_early(self.now, &self.policy, Duration::ZERO)
+    }
+
+    fn ask(&mut self) -> Ask {
+        match self.todo() {
+            Todo::Refresh(ask) => ask,
+            todo => panic!("{todo:?}"),
+        }
+    }
+
+    fn answer(&mut self, sequence: u64, gets: Capacity) -> bool {
+        let answer = Answer {
+            lease: Some(LeaseTerms {
+                capacity: gets,
+                burst: crate::units::Tokens::ONE,
+                duration: Duration::from_secs(10),
+                basis: 1,
+            }),
+            refresh_interval: Duration::from_secs(1),
+            safe: Some(Capacity::from_whole(3)),
+            capacity: Capacity::from_whole(1000),
+        };
+        self.gauge
+            .handle_answer(self.now, sequence, Epoch(1), &answer)
+    }
+
+    /// Has a lease of `gets`, and nothing in flight.
+    fn leased(gets: u64) -> Self {
+        let mut process = Self::new();
+        process.draw(1, 0);
+        let ask = process.ask();
+        assert!(process.answer(ask.sequence, Capacity::from_whole(gets)));
+        process.say(1, 0, 0, 0);
+        process
+    }
+
+    /// Permits that draws of one worker give in all, one by one.
+    fn drawn(&mut self, worker: u64) -> u32 {
+        let mut held = 0;
+        while let Permits::Held { held: now, .. } = self.draw(worker, held) {
+            held = now;
+        }
+        held
+    }
+}
+
+fn usage(worker: u64, in_use: u32) -> Usage {
+    Usage {
+        worker,
+        in_use,
+        peak: in_use,
+        ..Usage::default()
+    }
+}
+
+#[test]
+fn the_first_request_asks_at_once_and_is_held_for_the_answer() {
+    let mut p = Process::new();
+    let until = p.now.saturating_add(p.policy.cold_start_wait);
+    assert_eq!(p.draw(1, 0), Permits::Cold { until });
+    let ask = p.ask();
+    assert_eq!(
+        (ask.has, ask.demand.wants()),
+        (Capacity::ZERO, Capacity::from_whole(1))
+    );
+    assert!(p.answer(ask.sequence, Capacity::from_whole(2)));
+    assert_eq!(p.gauge.state(p.now), State::Leased);
+    assert_eq!(p.draw(1, 0), Permits::Held { held: 1, spare: 0 });
+}
+
+#[test]
+fn whom_nobody_can_hold_passes_while_cold_and_counts() {
+    let mut p = Process::new();
+    let policy = p.policy.clone();
+    for in_use in 0..20 {
+        let usage = usage(1, in_use);
+        let got = p.gauge.draw(p.now, &policy, &usage, 1, false);
+        assert!(matches!(got, Permits::Held { .. }), "{got:?}");
+    }
+    p.after(50);
+    // No answer: the configured safe capacity, which is in use already.
+    assert_eq!(p.draw(1, 20), Permits::Denied);
+    assert_eq!(p.draw(1, 9), Permits::Held { held: 10, spare: 1 });
+}
+
+#[test]
+fn workers_share_the_lease_to_the_last_permit() {
+    for gets in [0, 1, 3, 7, 8, 64, 1000] {
+        let mut p = Process::leased(gets);
+        let first = p.draw(1, 0);
+        let second = p.drawn(2);
+        let held = match first {
+            Permits::Held { held, .. } => held,
+            _ => 0,
+        };
+        assert_eq!(u64::from(held + second), gets, "{gets}");
+        assert_eq!(p.draw(1, held), Permits::Denied);
+        // What the first does not use, the second can have.
+        p.say(1, 0, 0, 0);
+        assert_eq!(u64::from(second + p.drawn(3)), gets, "{gets}");
+    }
+}
+
+#[test]
+fn spares_are_at_most_a_quarter_of_the_lease_over_the_workers() {
+    for (gets, want) in [(1, 1), (7, 1), (8, 1), (64, 8), (100_000, 1000)] {
+        let mut p = Process::leased(gets);
+        let Permits::Held { held, spare } = p.draw(1, 0) else {
+            panic!("{gets}")
+        };
+        assert_eq!(u64::from(held), want, "{gets}");
+        assert!(u64::from(spare) <= gets / 8, "{gets}");
+    }
+}
+
+#[test]
+fn a_lease_that_shrinks_lets_what_runs_run_and_says_what_it_still_has() {
+    let mut p = Process::leased(10);
+    assert_eq!(p.drawn(1), 10);
+    let ask = p.after(1000).ask();
+    p.answer(ask.sequence, Capacity::from_whole(4));
+    assert_eq!(p.gauge.has(p.now), Capacity::from_whole(10));
+    assert_eq!(p.draw(1, 9), Permits::Denied);
+    assert_eq!(p.draw(1, 4), Permits::Denied);
+    assert_eq!(p.gauge.has(p.now), Capacity::from_whole(4));
+    assert_eq!(p.draw(1, 3), Permits::Held { held: 4, spare: 0 });
+}
+
+#[test]
+fn the_permits_of_a_worker_that_died_come_back_and_those_of_the_living_stay() {
+    let mut p = Process::leased(10);
+    assert_eq!((p.drawn(1), p.draw(2, 0)), (10, Permits::Denied));
+    p.gauge.sweep(p.now, &[2]);
+    assert_eq!(p.gauge.held(), 10, "it may have begun a moment ago");
+    p.after(3000);
+    p.gauge.sweep(p.now, &[1, 2]);
+    assert_eq!(p.gauge.held(), 10, "long requests keep theirs");
+    p.gauge.sweep(p.now, &[2]);
+    assert_eq!(p.gauge.held(), 0);
+    // If it lives after all, its next word puts it right.
+    p.say(1, 7, 0, 0);
+    assert_eq!(p.gauge.held(), 7);
+}
+
+#[test]
+fn wants_is_the_peak_and_what_was_refused_beside_it() {
+    // In flight, admitted and refused in a window; what is wanted then.
+    let rows = [
+        ("nothing refused", 5, 100, 0, 5),
+        ("long ones, all refused", 10, 0, 5, 15),
+        ("twice the attempts", 10, 100, 100, 20),
+        ("short ones at thrice the rate", 1, 100, 200, 3),
+        ("hardly any refused", 10, 1000, 1, 11),
+        ("nothing goes on", 0, 0, 8, 8),
+    ];
+    for (name, in_use, admitted, refused, want) in rows {
+        let mut p = Process::new();
+        p.draw(1, 0);
+        p.gauge.shares.clear();
+        p.say(1, in_use, admitted, refused);
+        assert_eq!(p.gauge.wants(), want, "{name}");
+    }
+}
+
+#[test]
+fn more_is_asked_for_early_and_less_when_it_is_due() {
+    let mut p = Process::leased(10);
+    p.after(200);
+    assert!(p.say(1, 10, 10, 10), "refused half");
+    let ask = p.ask();
+    assert_eq!(ask.demand.wants(), Capacity::from_whole(20));
+    p.answer(ask.sequence, Capacity::from_whole(20));
+    p.after(300);
+    assert!(!p.say(1, 2, 1, 0), "falls");
+    let due = p.gauge.due().unwrap();
+    assert_eq!(due.saturating_since(p.now), Duration::from_millis(700));
+}
+
+#[test]
+fn a_lease_is_released_when_nothing_is_in_flight_any_more() {
+    let mut p = Process::leased(10);
+    p.drawn(1);
+    p.say(1, 1, 0, 0);
+    for _ in 0..100 {
+        let ask = p.after(1000).ask();
+        assert!(ask.demand.wants() >= Capacity::from_whole(1));
+        p.answer(ask.sequence, Capacity::from_whole(10));
+    }
+    assert!(!p.gauge.is_reusable(p.now));
+    p.say(1, 0, 0, 0);
+    let mut seconds = 0;
+    while let Todo::Refresh(ask) = p.after(1000).todo() {
+        p.answer(ask.sequence, Capacity::from_whole(10));
+        seconds += 1;
+    }
+    assert!(seconds <= 3, "{seconds}");
+    assert_eq!(p.gauge.state(p.now), State::Idle);
+    assert!(p.gauge.is_reusable(p.now));
+}
+
+#[test]
+fn a_clock_that_stands_or_goes_back_does_no_harm() {
+    let mut p = Process::leased(5);
+    for _ in 0..100 {
+        assert_eq!(p.drawn(1), 5);
+        p.say(1, 0, 5, 1);
+    }
+    p.now = Instant::ZERO;
+    assert_eq!(p.drawn(1), 5);
+    p.gauge.sweep(p.now, &[]);
+    assert_eq!(p.gauge.held(), 5, "nobody is lost while the clock stands");
+}
+
+#[test]
+fn more_workers_than_can_be_are_refused() {
+    let mut p = Process::leased(10_000_000);
+    for worker in 0..SHARES_MAX as u64 {
+        assert!(matches!(p.draw(worker, 0), Permits::Held { .. }));
+    }
+    assert_eq!(p.draw(u64::MAX, 0), Permits::Denied);
+    assert_eq!(p.gauge.shares.len(), SHARES_MAX);
+}
+
+#[test]
+fn no_limit_is_no_limit_and_zero_blocks() {
+    let mut p = Process::new();
+    p.draw(1, 0);
+    let ask = p.ask();
+    p.answer(ask.sequence, Capacity::UNLIMITED);
+    let all = Permits::Held {
+        held: 6000,
+        spare: 1000,
+    };
+    assert_eq!(p.draw(1, 5000), all);
+    assert_eq!(p.gauge.has(p.now), Capacity::MAX);
+    assert_eq!(Process::leased(0).draw(1, 0), Permits::Denied);
+}

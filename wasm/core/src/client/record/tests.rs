@@ -1,0 +1,182 @@
+use super::*;
+use crate::client::{Policy, Usage};
+use core::time::Duration;
+use proptest::prelude::*;
+
+/// Holdings with every optional field absent and with every one present.
+fn holdings() -> [Holding; 2] {
+    let now = Instant::from_nanos(5);
+    let policy = Policy::default();
+    let idle = Holding::new(now, &policy);
+    let at = Some(Instant::from_nanos(7));
+    let lease = Lease {
+        capacity: Capacity::UNLIMITED,
+        burst: Tokens::ONE,
+        expiry: now,
+        basis: 7,
+    };
+    let mut full = idle.clone();
+    full.set_terms(now, &policy, &Unit::ALL, Some(&"group/gold".into()));
+    for unit in [Unit::Requests, Unit::RequestBytes, Unit::ResponseBytes] {
+        let holder = full.rate_mut(unit).unwrap();
+        holder.borrower = Borrower {
+            phase: Phase::Cold { until: now },
+            lease: Some(lease),
+            safe: Some(Capacity::ZERO),
+            capacity: Some(Capacity::UNLIMITED),
+            asked_at: at,
+            due: at,
+            failures: 3,
+            ..holder.borrower.clone()
+        };
+        holder.demand = Demand {
+            low_since: at,
+            measured: true,
+            average: 9,
+            ..holder.demand
+        };
+    }
+    let gauge = full.concurrency.as_mut().unwrap();
+    for worker in [7, 3, 5] {
+        let usage = Usage {
+            worker,
+            in_use: 2,
+            peak: 4,
+            ..Usage::default()
+        };
+        gauge.report(now, &usage);
+    }
+    [idle, full]
+}
+
+fn encoded(holding: &Holding) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    holding.encode(&mut bytes);
+    bytes
+}
+
+/// Whatever decodes can be used at any time without harm.
+fn exercise(bytes: &[u8]) {
+    let Some(mut holding) = Holding::decode(bytes) else {
+        return;
+    };
+    let policy = Policy::default();
+    for now in [0, 1, 1 << 40, u64::MAX / 2, u64::MAX].map(Instant::from_nanos) {
+        for unit in Unit::ALL {
+            if let Some(rate) = holding.rate_mut(unit) {
+                rate.count(now, u64::MAX);
+                rate.draw(now, &policy, Tokens::ONE, 2);
+                rate.charge(now, &policy, Tokens::from_micros(u64::MAX));
+                rate.give_back(now, &policy, Tokens::from_micros(u64::MAX));
+            }
+            holding.handle_failure(now, unit, 1, 1);
+        }
+        if let Some(gauge) = &mut holding.concurrency {
+            let usage = Usage {
+                worker: 9,
+                in_use: u32::MAX,
+                peak: u32::MAX,
+                admitted: u32::MAX,
+                refused: u32::MAX,
+            };
+            gauge.draw(now, &policy, &usage, u32::MAX, false);
+            gauge.sweep(now, &[]);
+        }
+        holding.ask(now, &policy);
+        holding.is_reusable(now);
+    }
+}
+
+#[test]
+fn decode_takes_back_what_encode_gave() {
+    for holding in holdings() {
+        assert_eq!(Holding::decode(&encoded(&holding)), Some(holding));
+    }
+    assert!(encoded(&holdings()[0]).len() <= Holding::ENCODED_LEN_USUAL);
+}
+
+#[test]
+fn decode_refuses_what_it_does_not_know() {
+    for bytes in holdings().map(|holding| encoded(&holding)) {
+        for len in 0..bytes.len() {
+            assert_eq!(Holding::decode(&bytes[..len]), None, "truncated to {len}");
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        assert_eq!(Holding::decode(&longer), None, "longer");
+        for version in [0, 1, 2, 255] {
+            let other = [&[version], &bytes[1..]].concat();
+            assert_eq!(Holding::decode(&other), None, "version {version}");
+        }
+    }
+}
+
+#[test]
+fn hostile_numbers_do_no_harm() {
+    for bytes in holdings().map(|holding| encoded(&holding)) {
+        for position in 1..bytes.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[position] = value;
+                exercise(&bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn shares_out_of_order_are_refused() {
+    let [_, mut full] = holdings();
+    let gauge = full.concurrency.as_mut().unwrap();
+    gauge.shares.reverse();
+    assert_eq!(Holding::decode(&encoded(&full)), None);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused_or_harmless(bytes in prop::collection::vec(any::<u8>(), 0..1024)) {
+        exercise(&bytes);
+        let versioned = [&[VERSION], bytes.as_slice()].concat();
+        exercise(&versioned);
+    }
+
+    #[test]
+    fn any_few_changed_bytes_are_refused_or_harmless(
+        full in any::<bool>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut bytes = encoded(&holdings()[usize::from(full)]);
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        exercise(&bytes);
+    }
+
+    #[test]
+    fn what_any_use_leaves_decodes_to_itself(
+        ops in prop::collection::vec((0..7_u8, 0..500_u64, 0..50_u64), 0..60),
+    ) {
+        let policy = Policy::default();
+        let mut now = Instant::from_nanos(1 << 40);
+        let [_, mut holding] = holdings();
+        for (op, ms, n) in ops {
+            now = now.saturating_add(Duration::from_millis(ms));
+            match op {
+                0 => { holding.requests.draw(now, &policy, Tokens::from_whole(n), 2); }
+                1 => holding.requests.charge(now, &policy, Tokens::from_whole(n)),
+                2 => { holding.requests.count(now, n); }
+                3 => { holding.ask(now, &policy); }
+                4 => holding.set_terms(now, &policy, &Unit::ALL[..(n % 5) as usize], None),
+                5 => if let Some(gauge) = &mut holding.concurrency {
+                    let usage = Usage { worker: n, in_use: n as u32, ..Usage::default() };
+                    gauge.draw(now, &policy, &usage, 2, false);
+                },
+                _ => if let Some(gauge) = &mut holding.concurrency {
+                    gauge.sweep(now, &[n]);
+                },
+            }
+            let bytes = encoded(&holding);
+            prop_assert_eq!(Holding::decode(&bytes), Some(holding.clone()));
+        }
+    }
+}
