@@ -19,4 +19,5 @@ pub mod limits;
 pub mod metrics;
 pub mod rest;
 pub mod server;
+pub mod survey;
 pub mod view;

@@ -5,7 +5,7 @@
 
 #![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::http::Uri;
 use axum::{Router, middleware};
@@ -17,28 +17,72 @@ use utoipa_axum::routes;
 use self::count::{count, named};
 use self::guard::{Gate, guard};
 use self::problem::RestError;
+use self::rate::RefreshRate;
+use crate::clock::Clock;
 use crate::config::Admin;
 use crate::driver::Handle;
 use crate::metrics::Metrics;
+use crate::survey::{Named, Survey};
 
 mod count;
 mod extract;
 mod guard;
 mod health;
 mod openapi;
+mod page;
 mod problem;
+mod rate;
 mod scopes;
+mod status;
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
 struct App {
     driver: Handle,
     metrics: Metrics,
+    clock: Clock,
+    named: Named,
+    rate: Arc<Mutex<RefreshRate>>,
+    /// One survey at a time: the driver has others to answer.
+    surveys: Arc<tokio::sync::Mutex<()>>,
     openapi: Arc<Value>,
 }
 
-/// Serves the books behind `driver` to whom the newest of `admin` lets in.
-pub fn router(driver: Handle, metrics: Metrics, admin: watch::Receiver<Arc<Admin>>) -> Router {
+// === impl App ===
+
+impl App {
+    /// Looks at all books; see [`Survey::of`].
+    async fn survey(&self, busiest_max: usize) -> Result<Survey, RestError> {
+        let _one = self.surveys.lock().await;
+        let survey = Survey::of(&self.driver, self.named.clone(), busiest_max);
+        Ok(survey.await?)
+    }
+}
+
+/// What the API is made of.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The way to the books.
+    pub driver: Handle,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// When it is.
+    pub clock: Clock,
+    /// The scopes whose figures are told one by one.
+    pub named: Named,
+    /// Who may enter, newest first.
+    pub admin: watch::Receiver<Arc<Admin>>,
+}
+
+/// Serves what the doors to the coordinator are for.
+pub fn router(parts: Parts) -> Router {
+    let Parts {
+        driver,
+        metrics,
+        clock,
+        named,
+        admin,
+    } = parts;
     let (router, api) = routes().split_for_parts();
     let gate = Gate {
         admin,
@@ -47,6 +91,10 @@ pub fn router(driver: Handle, metrics: Metrics, admin: watch::Receiver<Arc<Admin
     let app = App {
         driver,
         metrics: metrics.clone(),
+        clock,
+        named,
+        rate: Arc::default(),
+        surveys: Arc::default(),
         openapi: Arc::new(openapi::document(api)),
     };
     router
@@ -64,6 +112,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(named(routes!(health::readyz)))
         .routes(named(routes!(health::metrics)))
         .routes(named(routes!(openapi::get)))
+        .routes(named(routes!(page::get)))
+        .routes(named(routes!(status::get)))
         .routes(named(routes!(scopes::list)))
         .routes(named(routes!(scopes::get)))
 }

@@ -18,6 +18,7 @@ use crate::driver::{Driver, Handle};
 use crate::grpc::Service;
 use crate::metrics::Metrics;
 use crate::rest;
+use crate::survey::Named;
 
 /// Connections of Envoys at a time: far more than one coordinator serves, and below the usual limit
 /// of file descriptors for a service.
@@ -133,7 +134,13 @@ pub async fn serve(
     });
     let service = (handle.clone(), clock, metrics.clone());
     parts.spawn(serve_grpc(listeners.grpc, service, stopped.clone()));
-    let router = rest::router(handle, metrics, admin);
+    let router = rest::router(rest::Parts {
+        driver: handle,
+        metrics,
+        clock,
+        named: Named::default(),
+        admin,
+    });
     parts.spawn(serve_http(listeners.http, router, stopped));
 
     tokio::select! {

@@ -7,3 +7,4 @@ mod harness;
 mod http;
 mod leases;
 mod openapi;
+mod status;
