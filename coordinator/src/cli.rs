@@ -1,18 +1,13 @@
 //! What the command line says, and what comes of it.
 
-use std::io::{IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use clap::{Args, Parser, Subcommand};
-use tokio::signal::unix::{SignalKind, signal};
-use tollgate_coordinator::clock::epoch_of_this_start;
-use tollgate_coordinator::config::{Config, ConfigErrors, FILE_LEN_MAX};
-use tollgate_coordinator::server::{Listeners, serve};
-use tollgate_core::lease::Epoch;
-use tollgate_core::node::Start;
-use tracing_subscriber::EnvFilter;
+use clap::{Parser, Subcommand};
+
+mod check;
+mod serve;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +34,7 @@ enum Command {
     ///
     /// When both ports are open one line goes to standard output, `tollgate ready grpc=<address>
     /// http=<address>`; logs go to standard error.
-    Serve(Serve),
+    Serve(serve::Serve),
     /// Check a configuration file and say everything that is wrong with it.
     Check {
         /// The configuration, YAML.
@@ -49,40 +44,6 @@ enum Command {
         #[arg(long)]
         insecure_admin: bool,
     },
-}
-
-#[derive(Debug, Args)]
-struct Serve {
-    /// The configuration, YAML.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
-
-    /// Lend at once, without learning first what Envoys hold.
-    ///
-    /// Only for the first start of a new fleet, when no Envoy can hold a lease of an earlier run:
-    /// otherwise more than the capacity may be in use until those leases have expired.
-    #[arg(long)]
-    skip_learning: bool,
-
-    /// The term of this run; must be higher than that of any earlier one.
-    ///
-    /// Envoys ignore a lower term than they have seen. The default is the wall clock in
-    /// milliseconds; say it yourself where that clock can be set back between runs.
-    #[arg(long, value_name = "NUMBER")]
-    epoch: Option<u64>,
-
-    /// Serve the admin API beyond loopback even without TLS or without a token.
-    #[arg(long)]
-    insecure_admin: bool,
-
-    /// What to log, such as `info` or `tollgate_coordinator=debug`.
-    #[arg(
-        long,
-        value_name = "FILTER",
-        env = "TOLLGATE_LOG",
-        default_value = "info"
-    )]
-    log: String,
 }
 
 /// Why the command failed.
@@ -102,7 +63,7 @@ impl Cli {
             Command::Check {
                 file,
                 insecure_admin,
-            } => check(&file, insecure_admin),
+            } => check::check(&file, insecure_admin),
             Command::Serve(serve) => serve.run(),
         };
         let (error, code) = match result {
@@ -116,53 +77,6 @@ impl Cli {
     }
 }
 
-// === impl Serve ===
-
-impl Serve {
-    fn run(self) -> Result<(), Failure> {
-        let filter = EnvFilter::try_new(&self.log).context("--log");
-        let filter = filter.map_err(Failure::Usage)?;
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(std::io::stderr)
-            .with_ansi(std::io::stderr().is_terminal())
-            .init();
-        let config = load(&self.config, self.insecure_admin)?;
-        let runtime = tokio::runtime::Runtime::new().map_err(Failure::runtime)?;
-        runtime
-            .block_on(self.serve(config))
-            .map_err(Failure::Runtime)
-    }
-
-    async fn serve(self, config: Config) -> anyhow::Result<()> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let shutdown = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        let epoch = self.epoch.map_or_else(epoch_of_this_start, Epoch);
-        let start = if self.skip_learning {
-            Start::Fresh
-        } else {
-            Start::Learning
-        };
-        let listeners = Listeners::bind(config.listen).await?;
-        let listen = listeners.addresses()?;
-        let limits = config.limits.count();
-        tracing::info!(epoch = epoch.0, ?start, limits, "starting");
-        say(&format!(
-            "tollgate ready grpc={} http={}",
-            listen.grpc, listen.http
-        ))?;
-        serve(listeners, config, epoch, start, shutdown).await?;
-        tracing::info!("stopped");
-        Ok(())
-    }
-}
-
 // === impl Failure ===
 
 impl Failure {
@@ -172,50 +86,6 @@ impl Failure {
 }
 
 // === free functions ===
-
-fn check(file: &Path, insecure_admin: bool) -> Result<(), Failure> {
-    let config = load(file, insecure_admin)?;
-    let count = config.limits.count();
-    let noun = if count == 1 { "limit" } else { "limits" };
-    say(&format!("{}: good, {count} {noun}", file.display())).map_err(Failure::runtime)
-}
-
-/// Reads a configuration; `insecure` is as `admin.insecure` in the file.
-fn load(file: &Path, insecure: bool) -> Result<Config, Failure> {
-    let text = read(file).map_err(Failure::Usage)?;
-    let config = Config::parse(&text);
-    let mut config = config.map_err(|errors| Failure::Usage(located(file, &errors)))?;
-    config.admin.insecure |= insecure;
-    let exposed = config.admin.may_listen(config.listen.http, false);
-    exposed.map_err(|error| Failure::Usage(error.into()))?;
-    Ok(config)
-}
-
-/// Reads a file that is not too large to be a configuration.
-fn read(file: &Path) -> anyhow::Result<String> {
-    let name = || file.display().to_string();
-    let len = std::fs::metadata(file).with_context(name)?.len();
-    if len > FILE_LEN_MAX as u64 {
-        anyhow::bail!(
-            "{}: the file has {len} bytes, more than {FILE_LEN_MAX}",
-            name()
-        );
-    }
-    std::fs::read_to_string(file).with_context(name)
-}
-
-/// Each error on its own line, as `file:line:column: field: rule`.
-fn located(file: &Path, errors: &ConfigErrors) -> anyhow::Error {
-    let file = file.display();
-    let count = errors.0.len();
-    let noun = if count == 1 { "error" } else { "errors" };
-    let mut text = format!("{count} {noun} in {file}");
-    for error in &errors.0 {
-        let separator = if error.line > 0 { ":" } else { ": " };
-        text.push_str(&format!("\n{file}{separator}{error}"));
-    }
-    anyhow::anyhow!(text)
-}
 
 fn say(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();

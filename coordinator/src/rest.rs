@@ -23,6 +23,7 @@ use crate::config::Admin;
 use crate::driver::Handle;
 use crate::metrics::Metrics;
 use crate::survey::{Named, Survey};
+use crate::trace;
 
 mod count;
 mod extract;
@@ -102,6 +103,7 @@ pub fn router(parts: Parts) -> Router {
         .method_not_allowed_fallback(async || RestError::NoMethod)
         .layer(middleware::from_fn_with_state(gate, guard))
         .layer(middleware::from_fn_with_state(metrics, count))
+        .layer(middleware::from_fn(trace::http))
         .with_state(app)
 }
 

@@ -17,8 +17,8 @@ use crate::connections::Acceptor;
 use crate::driver::{Driver, Handle};
 use crate::grpc::Service;
 use crate::metrics::Metrics;
-use crate::rest;
 use crate::survey::Named;
+use crate::{rest, trace};
 
 /// Connections of Envoys at a time: far more than one coordinator serves, and below the usual limit
 /// of file descriptors for a service.
@@ -178,6 +178,7 @@ async fn serve_grpc(
         .http2_keepalive_interval(Some(KEEPALIVE.0))
         .http2_keepalive_timeout(Some(KEEPALIVE.1))
         .http2_max_header_list_size(HEADERS_LEN_MAX)
+        .trace_fn(|call| trace::grpc(call.uri().path()))
         .add_service(Service::new(driver, clock, metrics))
         .serve_with_incoming_shutdown(connections, until(stopped))
         .await?;

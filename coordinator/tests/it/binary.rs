@@ -8,28 +8,28 @@ use tempfile::NamedTempFile;
 
 use crate::harness::Answer;
 
-const GOOD: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}
+pub(crate) const GOOD: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}
 limits: [{match: '*', requests: {rate: 5}}]";
 
 /// `tollgate serve`, killed when it is dropped.
-struct Serve {
+pub(crate) struct Serve {
     child: Child,
     ready: String,
 }
 
-fn tollgate(args: &[&str]) -> Command {
+pub(crate) fn tollgate(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(args);
     command
 }
 
-fn file(text: &str) -> NamedTempFile {
+pub(crate) fn file(text: &str) -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     file
 }
 
-fn run(args: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(args: &[&str]) -> (i32, String, String) {
     let Output {
         status,
         stdout,
@@ -43,7 +43,7 @@ fn run(args: &[&str]) -> (i32, String, String) {
 
 impl Serve {
     /// Starts it and waits until it is ready.
-    fn start(config: &str, args: &[&str]) -> Self {
+    pub(crate) fn start(config: &str, args: &[&str]) -> Self {
         let mut child = tollgate(&["serve", "--config", config])
             .args(args)
             .stdout(Stdio::piped())
@@ -57,7 +57,7 @@ impl Serve {
     }
 
     /// The address after `name=` in the ready line.
-    fn address(&self, name: &str) -> SocketAddr {
+    pub(crate) fn address(&self, name: &str) -> SocketAddr {
         let words = self.ready.split_whitespace();
         let mut values = words.filter_map(|word| word.split_once('='));
         let (_, address) = values.find(|(key, _)| *key == name).unwrap();
@@ -65,7 +65,7 @@ impl Serve {
     }
 
     /// Sends `signal` and says how it ended and what it logged.
-    fn end(mut self, signal: &str) -> (i32, String) {
+    pub(crate) fn end(mut self, signal: &str) -> (i32, String) {
         let pid = self.child.id().to_string();
         let killed = Command::new("kill").args(["-s", signal, &pid]).status();
         assert!(killed.unwrap().success());
