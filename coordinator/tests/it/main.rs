@@ -6,7 +6,4 @@ mod bounds;
 mod harness;
 mod http;
 mod leases;
-mod logs;
 mod openapi;
-mod status;
-mod traces;
