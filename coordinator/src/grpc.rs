@@ -11,6 +11,7 @@ use tonic::{Code, Request, Response, Status};
 use crate::clock::Clock;
 use crate::driver::{DriverError, Handle};
 use crate::metrics::{Metrics, RefreshFault};
+use crate::trace;
 
 /// The service as tonic generates it from `tollgate/v1/lease.proto`.
 #[allow(
@@ -63,6 +64,7 @@ impl Service {
 
     async fn answer(&self, request: v1::RefreshRequest) -> Result<v1::RefreshResponse, CallError> {
         let refresh = Refresh::try_from(request)?;
+        trace::record_call(refresh.client.as_str(), refresh.scopes.len());
         let answers = self.driver.refresh(refresh).await?;
         Ok(v1::RefreshResponse::new(self.driver.epoch(), &answers))
     }
@@ -70,6 +72,7 @@ impl Service {
     async fn take_back(&self, request: v1::ReleaseRequest) -> Result<usize, CallError> {
         let release = Release::try_from(request)?;
         let count = release.resources.len();
+        trace::record_call(release.client.as_str(), count);
         self.driver.release(release).await?;
         Ok(count)
     }
@@ -88,6 +91,7 @@ impl LeaseService for Service {
         self.metrics.count_refresh(scopes, duration);
         if let Err(error) = &result {
             tracing::debug!(%error, "refused a refresh");
+            trace::record_error(&error.to_string());
             self.metrics.count_fault(match error {
                 CallError::Field(_) => RefreshFault::Invalid,
                 CallError::Driver(_) => RefreshFault::Busy,

@@ -1,6 +1,6 @@
 //! What Prometheus sees; the names are in the README of this crate.
 //!
-//! No label has a value that comes out of a request: a caller could invent any number of them.
+//! No label has a value that a request can invent: a caller could invent any number of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,12 +17,15 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate_core::lease::Epoch;
 
-use self::labels::{Answered, Outcome, Reason, method_name};
-use crate::view::Totals;
+use self::labels::{Answered, Reason, method_name};
+use crate::survey::Survey;
 
+mod books;
 mod labels;
 
-pub use self::labels::{AuthFault, RefreshFault, Reloaded};
+pub use self::labels::{AuthFault, RefreshFault};
+
+const PREFIX: &str = "tollgate";
 
 /// Bounds of the duration histogram: from a call with one scope on an idle machine to the deadline.
 const DURATIONS_S: [f64; 10] = [
@@ -39,16 +42,6 @@ pub struct Metrics {
     releases: Counter,
     refresh_duration: Histogram,
     rest: Rest,
-    kept: Kept,
-    gauges: Gauges,
-}
-
-/// What is configured: the store and the file.
-#[derive(Clone, Debug)]
-struct Kept {
-    reloads: Family<Outcome, Counter>,
-    store_writes: Histogram,
-    store_errors: Counter,
 }
 
 /// The admin API.
@@ -58,24 +51,12 @@ struct Rest {
     auth_failures: Family<Reason, Counter>,
 }
 
-/// Set from the books when they are asked for.
-#[derive(Clone, Debug, Default)]
-struct Gauges {
-    resources: Gauge,
-    clients: Gauge,
-    learning: Gauge,
-    leased: Gauge<f64, AtomicU64>,
-    wanted: Gauge<f64, AtomicU64>,
-    epoch: Gauge<u64, AtomicU64>,
-    limits: Gauge,
-}
-
 // === impl Metrics ===
 
 impl Metrics {
     /// All at zero, but for what is known at the start.
     pub fn new(epoch: Epoch, limits: usize) -> Self {
-        let mut registry = Registry::with_prefix("tollgate");
+        let mut registry = Registry::with_prefix(PREFIX);
         let refresh_calls = Counter::default();
         registry.register("refresh_calls", "Refresh calls", refresh_calls.clone());
         let refreshes = Counter::default();
@@ -98,19 +79,20 @@ impl Metrics {
         );
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The build", build);
-        let gauges = Gauges::register(&mut registry);
-        gauges.epoch.set(epoch.0);
-        gauges.limits.set(gauge(limits));
+        let term = Gauge::<u64, AtomicU64>::default();
+        term.set(epoch.0);
+        registry.register("epoch", "The term of this coordinator", term);
+        let count: Gauge = Gauge::default();
+        count.set(gauge(limits));
+        registry.register("limits", "Limits in the configuration", count);
         Self {
             rest: Rest::register(&mut registry),
-            kept: Kept::register(&mut registry),
             registry: Arc::new(registry),
             refresh_calls,
             refreshes,
             refresh_errors,
             releases,
             refresh_duration,
-            gauges,
         }
     }
 
@@ -147,61 +129,23 @@ impl Metrics {
         failures.get_or_create(&reason.into()).inc();
     }
 
-    /// The configuration file has changed.
-    pub fn count_reload(&self, result: Reloaded) {
-        self.kept.reloads.get_or_create(&result.into()).inc();
+    /// How many scopes have been refreshed since the start.
+    pub fn refreshes(&self) -> u64 {
+        self.refreshes.get()
     }
 
-    /// There are so many limits in the configuration now.
-    pub fn set_limits(&self, limits: usize) {
-        self.gauges.limits.set(gauge(limits));
-    }
-
-    /// Writes took so long to make durable, or could not be.
-    pub fn count_store_write(&self, duration: Duration, durable: bool) {
-        self.kept.store_writes.observe(duration.as_secs_f64());
-        if !durable {
-            self.kept.store_errors.inc();
-        }
-    }
-
-    /// All metrics in the OpenMetrics text format, with the gauges as `totals` says.
+    /// All metrics in the OpenMetrics text format, with the books as `survey` found them.
     ///
     /// # Errors
     /// If a metric cannot be written as text, which is a bug.
-    pub fn encode(&self, totals: &Totals) -> Result<String, fmt::Error> {
-        let gauges = &self.gauges;
-        gauges.resources.set(gauge(totals.resources));
-        gauges.clients.set(gauge(totals.clients));
-        gauges.learning.set(gauge(totals.learning));
-        gauges.leased.set(totals.has);
-        gauges.wanted.set(totals.wants);
+    pub fn encode(&self, survey: &Survey) -> Result<String, fmt::Error> {
+        let mut of_books = Registry::with_prefix(PREFIX);
+        books::register(&mut of_books, survey);
         let mut text = String::new();
-        text::encode(&mut text, &self.registry)?;
+        text::encode_registry(&mut text, &self.registry)?;
+        text::encode_registry(&mut text, &of_books)?;
+        text::encode_eof(&mut text)?;
         Ok(text)
-    }
-}
-
-// === impl Kept ===
-
-impl Kept {
-    fn register(registry: &mut Registry) -> Self {
-        let kept = Self {
-            reloads: Family::default(),
-            store_writes: Histogram::new(DURATIONS_S),
-            store_errors: Counter::default(),
-        };
-        let help = "Times that the configuration file changed";
-        registry.register("reloads", help, kept.reloads.clone());
-        for result in Reloaded::ALL {
-            drop(kept.reloads.get_or_create(&result.into()));
-        }
-        let help = "Time to make writes of the admin API durable, several at a time";
-        let writes = kept.store_writes.clone();
-        registry.register_with_unit("store_write_duration", help, Unit::Seconds, writes);
-        let help = "Times that writes of the admin API could not be made durable";
-        registry.register("store_errors", help, kept.store_errors.clone());
-        kept
     }
 }
 
@@ -218,29 +162,6 @@ impl Rest {
             drop(rest.auth_failures.get_or_create(&reason.into()));
         }
         rest
-    }
-}
-
-// === impl Gauges ===
-
-impl Gauges {
-    fn register(registry: &mut Registry) -> Self {
-        let gauges = Self::default();
-        let help = "Resources with clients";
-        registry.register("resources", help, gauges.resources.clone());
-        let help = "Clients of all resources";
-        registry.register("clients", help, gauges.clients.clone());
-        let help = "Resources in learning mode";
-        registry.register("learning_resources", help, gauges.learning.clone());
-        let help = "Sum of the leases of limited resources";
-        registry.register("leased_requests_per_second", help, gauges.leased.clone());
-        let help = "Sum of what clients want";
-        registry.register("wanted_requests_per_second", help, gauges.wanted.clone());
-        let help = "The term of this coordinator";
-        registry.register("epoch", help, gauges.epoch.clone());
-        let help = "Limits in the configuration";
-        registry.register("limits", help, gauges.limits.clone());
-        gauges
     }
 }
 

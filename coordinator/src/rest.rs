@@ -5,7 +5,7 @@
 
 #![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::http::Uri;
 use axum::{Router, middleware};
@@ -17,36 +17,85 @@ use utoipa_axum::routes;
 use self::count::{count, named};
 use self::guard::{Gate, guard};
 use self::problem::RestError;
-use crate::config::Config;
+use self::rate::RefreshRate;
+use crate::clock::Clock;
+use crate::config::Admin;
 use crate::driver::Handle;
 use crate::metrics::Metrics;
+use crate::survey::{Named, Survey};
+use crate::trace;
 
 mod count;
 mod extract;
 mod guard;
 mod health;
 mod openapi;
+mod page;
 mod problem;
+mod rate;
 mod scopes;
+mod status;
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
 struct App {
     driver: Handle,
     metrics: Metrics,
+    clock: Clock,
+    named: Named,
+    rate: Arc<Mutex<RefreshRate>>,
+    /// One survey at a time: the driver has others to answer.
+    surveys: Arc<tokio::sync::Mutex<()>>,
     openapi: Arc<Value>,
 }
 
-/// Serves the books behind `driver` to whom the newest `config` lets in.
-pub fn router(driver: Handle, metrics: Metrics, config: watch::Receiver<Arc<Config>>) -> Router {
+// === impl App ===
+
+impl App {
+    /// Looks at all books; see [`Survey::of`].
+    async fn survey(&self, busiest_max: usize) -> Result<Survey, RestError> {
+        let _one = self.surveys.lock().await;
+        let survey = Survey::of(&self.driver, self.named.clone(), busiest_max);
+        Ok(survey.await?)
+    }
+}
+
+/// What the API is made of.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The way to the books.
+    pub driver: Handle,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// When it is.
+    pub clock: Clock,
+    /// The scopes whose figures are told one by one.
+    pub named: Named,
+    /// Who may enter, newest first.
+    pub admin: watch::Receiver<Arc<Admin>>,
+}
+
+/// Serves what the doors to the coordinator are for.
+pub fn router(parts: Parts) -> Router {
+    let Parts {
+        driver,
+        metrics,
+        clock,
+        named,
+        admin,
+    } = parts;
     let (router, api) = routes().split_for_parts();
     let gate = Gate {
-        config,
+        admin,
         metrics: metrics.clone(),
     };
     let app = App {
         driver,
         metrics: metrics.clone(),
+        clock,
+        named,
+        rate: Arc::default(),
+        surveys: Arc::default(),
         openapi: Arc::new(openapi::document(api)),
     };
     router
@@ -54,6 +103,7 @@ pub fn router(driver: Handle, metrics: Metrics, config: watch::Receiver<Arc<Conf
         .method_not_allowed_fallback(async || RestError::NoMethod)
         .layer(middleware::from_fn_with_state(gate, guard))
         .layer(middleware::from_fn_with_state(metrics, count))
+        .layer(middleware::from_fn(trace::http))
         .with_state(app)
 }
 
@@ -64,6 +114,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(named(routes!(health::readyz)))
         .routes(named(routes!(health::metrics)))
         .routes(named(routes!(openapi::get)))
+        .routes(named(routes!(page::get)))
+        .routes(named(routes!(status::get)))
         .routes(named(routes!(scopes::list)))
         .routes(named(routes!(scopes::get)))
 }

@@ -4,6 +4,7 @@
 
 #![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use tollgate_core::units::{Capacity, Instant, MICRO};
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
+
+/// Clients of a resource among which those that have most are sought.
+const LOOKED_AT: usize = 1000;
 
 /// Some scopes, in the order of their ids.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -66,6 +70,8 @@ pub struct UnitDetail {
     /// The resource.
     #[serde(flatten)]
     pub summary: UnitSummary,
+    /// How many clients have less than they want.
+    pub waiting_count: usize,
     /// Its clients, or as many as were asked for.
     pub clients: Vec<ClientView>,
 }
@@ -81,6 +87,22 @@ pub struct ClientView {
     pub has: Amount,
     /// When that ends, from now, unless it refreshes.
     pub expires_in_ms: u64,
+}
+
+/// One of the busiest resources.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct BusyResource {
+    /// Its scope.
+    pub scope: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The resource.
+    #[serde(flatten)]
+    pub summary: UnitSummary,
+    /// How many clients have less than they want.
+    pub waiting_count: usize,
+    /// The clients that have most, of the first thousand.
+    pub clients: Vec<ClientView>,
 }
 
 /// The sums over all books.
@@ -114,7 +136,12 @@ impl ScopePage {
     pub(crate) fn new(node: &Node, now: Instant, after: &str, limit: usize) -> Self {
         let mut scopes: Vec<ScopeSummary> = Vec::new();
         let mut next = None;
-        for (id, resource) in node.resources().filter(|(id, _)| &*id.scope > after) {
+        let [.., last_unit] = Unit::ALL;
+        let after = ResourceId {
+            scope: after.into(),
+            unit: last_unit,
+        };
+        for (id, resource) in node.resources_after(&after) {
             let last = scopes.last().map(|last| last.scope.as_str());
             if last != Some(&id.scope) {
                 if scopes.len() >= limit {
@@ -167,6 +194,28 @@ impl UnitSummary {
     }
 }
 
+// === impl BusyResource ===
+
+impl BusyResource {
+    /// The resource called `id`, if it is in the books, with at most `clients` of its clients.
+    pub(crate) fn find(node: &Node, now: Instant, id: &ResourceId, clients: usize) -> Option<Self> {
+        let resource = node.resource(id)?;
+        let mut most: Vec<ClientBooks<'_>> = resource.clients().take(LOOKED_AT).collect();
+        most.sort_by_key(|client| (Reverse(client.has), Reverse(client.wants)));
+        most.truncate(clients);
+        Some(Self {
+            scope: id.scope.as_ref().to_owned(),
+            unit: id.unit.name(),
+            summary: UnitSummary::new(now, resource),
+            waiting_count: waiting(resource),
+            clients: most
+                .iter()
+                .map(|client| ClientView::new(now, client))
+                .collect(),
+        })
+    }
+}
+
 // === impl UnitDetail ===
 
 impl UnitDetail {
@@ -174,6 +223,7 @@ impl UnitDetail {
         let clients = resource.clients().take(clients);
         Self {
             summary: UnitSummary::new(now, resource),
+            waiting_count: waiting(resource),
             clients: clients
                 .map(|client| ClientView::new(now, &client))
                 .collect(),
@@ -223,6 +273,12 @@ impl From<Capacity> for Amount {
     }
 }
 
+impl From<f64> for Amount {
+    fn from(units: f64) -> Self {
+        Self::Number(units)
+    }
+}
+
 impl Serialize for Amount {
     /// A number, or the word that the configuration uses.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -253,11 +309,21 @@ impl PartialSchema for Amount {
 
 // === free functions ===
 
-fn ms(duration: Duration) -> u64 {
+/// So long in whole milliseconds.
+pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn units(micros: u128) -> f64 {
+/// How many clients have less than they want.
+pub(crate) fn waiting(resource: &Resource) -> usize {
+    let waiting = resource
+        .clients()
+        .filter(|client| client.has < client.wants);
+    waiting.count()
+}
+
+/// So many millionths as a number of units.
+pub(crate) fn units(micros: u128) -> f64 {
     micros as f64 / MICRO as f64
 }
 

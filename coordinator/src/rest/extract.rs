@@ -72,26 +72,21 @@ impl PageQuery {
     /// # Errors
     /// If there are to be too many or none.
     pub(super) fn checked(self) -> Result<(usize, String), RestError> {
-        let limit = entries("limit", self.limit, ENTRIES_DEFAULT)?;
+        let limit = count("limit", self.limit.unwrap_or(ENTRIES_DEFAULT), ENTRIES_MAX)?;
         Ok((limit, self.after.unwrap_or_default()))
     }
 }
 
 // === free functions ===
 
-/// The number of entries that the field `name` asks for.
+/// `asked`, if it is a number of entries that the field `name` may ask for.
 ///
 /// # Errors
-/// If it is none or more than [`ENTRIES_MAX`].
-pub(super) fn entries(
-    name: &str,
-    asked: Option<usize>,
-    default: usize,
-) -> Result<usize, RestError> {
-    let entries = asked.unwrap_or(default);
-    if !(1..=ENTRIES_MAX).contains(&entries) {
-        let rule = format!("{entries} is not between 1 and {ENTRIES_MAX}");
-        return Err(RestError::parameter(name, &entries.to_string(), rule));
+/// If it is none or more than `max`.
+pub(super) fn count(name: &str, asked: usize, max: usize) -> Result<usize, RestError> {
+    if !(1..=max).contains(&asked) {
+        let rule = format!("{asked} is not between 1 and {max}");
+        return Err(RestError::parameter(name, &asked.to_string(), rule));
     }
-    Ok(entries)
+    Ok(asked)
 }

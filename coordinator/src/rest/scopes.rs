@@ -6,7 +6,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::App;
-use super::extract::{ENTRIES_MAX, PageQuery, Path, Query, entries};
+use super::extract::{ENTRIES_MAX, PageQuery, Path, Query, count};
 use super::openapi::{BadRequest, Missing, Read};
 use super::problem::RestError;
 use crate::view::{ScopeDetail, ScopePage};
@@ -49,7 +49,7 @@ pub(super) async fn get(
     Path(id): Path<String>,
     Query(query): Query<ScopeQuery>,
 ) -> Result<Json<ScopeDetail>, RestError> {
-    let clients = entries("clients", query.clients, ENTRIES_MAX)?;
+    let clients = count("clients", query.clients.unwrap_or(ENTRIES_MAX), ENTRIES_MAX)?;
     let detail = app.driver.scope(id.clone(), clients).await?;
     let missing = || RestError::NotFound(format!("no client has or wants a lease of {id}"));
     detail.map(Json).ok_or_else(missing)

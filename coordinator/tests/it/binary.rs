@@ -8,28 +8,28 @@ use tempfile::NamedTempFile;
 
 use crate::harness::Answer;
 
-const GOOD: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}
+pub(crate) const GOOD: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}
 limits: [{match: '*', requests: {rate: 5}}]";
 
 /// `tollgate serve`, killed when it is dropped.
-struct Serve {
+pub(crate) struct Serve {
     child: Child,
     ready: String,
 }
 
-fn tollgate(args: &[&str]) -> Command {
+pub(crate) fn tollgate(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(args);
     command
 }
 
-fn file(text: &str) -> NamedTempFile {
+pub(crate) fn file(text: &str) -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     file
 }
 
-fn run(args: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(args: &[&str]) -> (i32, String, String) {
     let Output {
         status,
         stdout,
@@ -43,7 +43,7 @@ fn run(args: &[&str]) -> (i32, String, String) {
 
 impl Serve {
     /// Starts it and waits until it is ready.
-    fn start(config: &str, args: &[&str]) -> Self {
+    pub(crate) fn start(config: &str, args: &[&str]) -> Self {
         let mut child = tollgate(&["serve", "--config", config])
             .args(args)
             .stdout(Stdio::piped())
@@ -57,7 +57,7 @@ impl Serve {
     }
 
     /// The address after `name=` in the ready line.
-    fn address(&self, name: &str) -> SocketAddr {
+    pub(crate) fn address(&self, name: &str) -> SocketAddr {
         let words = self.ready.split_whitespace();
         let mut values = words.filter_map(|word| word.split_once('='));
         let (_, address) = values.find(|(key, _)| *key == name).unwrap();
@@ -65,7 +65,7 @@ impl Serve {
     }
 
     /// Sends `signal` and says how it ended and what it logged.
-    fn end(mut self, signal: &str) -> (i32, String) {
+    pub(crate) fn end(mut self, signal: &str) -> (i32, String) {
         let pid = self.child.id().to_string();
         let killed = Command::new("kill").args(["-s", signal, &pid]).status();
         assert!(killed.unwrap().success());
@@ -98,7 +98,8 @@ fn check_says_good_or_everything_that_is_wrong() {
     let path = bad.path().to_str().unwrap();
     let (code, out, err) = run(&["check", path]);
     let want = format!(
-        "tollgate: 3 errors in {path}\n\
+        "tollgate: 4 errors in {path}\n\
+         {path}:2:3: limits: no limit matches `*`, every other scope: it must be the last one\n\
          {path}:2:31: limits[0].requests.rate: -5 is negative\n\
          {path}:3:11: limits[1].match: \"a\" is matched by limits[0] already\n\
          {path}:3:24: limits[1].requests.rate: is missing\n"
@@ -108,7 +109,7 @@ fn check_says_good_or_everything_that_is_wrong() {
 
 #[test]
 fn wrong_usage_and_configuration_end_with_2() {
-    let bad = file("limits: {}");
+    let bad = file("limits: []");
     let bad = bad.path().to_str().unwrap();
     let good = file(GOOD);
     let good = good.path().to_str().unwrap();
@@ -116,7 +117,7 @@ fn wrong_usage_and_configuration_end_with_2() {
         (&[], "Usage: tollgate"),
         (&["serve"], "--config <FILE>"),
         (&["check", "/no/such/file"], "/no/such/file: No such file"),
-        (&["serve", "--config", bad], "expected sequence start"),
+        (&["serve", "--config", bad], "no limit matches `*`"),
         (
             &["serve", "--config", good, "--epoch", "x"],
             "invalid digit",

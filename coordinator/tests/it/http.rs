@@ -32,7 +32,7 @@ async fn a_scope_shows_its_capacity_and_its_clients() {
         "scope": "tenant/acme",
         "units": {"requests": {
             "capacity": 100.0, "safe": 5.0, "learning_ms": 0,
-            "sum_has": 60.5, "sum_wants": 60.5, "client_count": 2,
+            "sum_has": 60.5, "sum_wants": 60.5, "client_count": 2, "waiting_count": 0,
             "clients": [
                 {"client": "envoy-1/a", "wants": 40.0, "has": 40.0, "expires_in_ms": null},
                 {"client": "envoy-2/b", "wants": 20.5, "has": 20.5, "expires_in_ms": null},
@@ -150,11 +150,14 @@ async fn health_readiness_and_metrics_are_there() {
         "tollgate_refresh_errors_total{reason=\"busy\"} 0",
         "tollgate_releases_total 1",
         "tollgate_refresh_duration_seconds_count 2",
-        "tollgate_resources 2",
-        "tollgate_clients 2",
-        "tollgate_learning_resources 0",
-        "tollgate_leased_requests_per_second 40.0",
-        "tollgate_wanted_requests_per_second 42.0",
+        "tollgate_resources{unit=\"requests\"} 2.0",
+        "tollgate_resources{unit=\"concurrency\"} 0.0",
+        "tollgate_clients{unit=\"requests\"} 2.0",
+        "tollgate_waiting_clients{unit=\"requests\"} 0.0",
+        "tollgate_learning_resources{unit=\"requests\"} 0.0",
+        "tollgate_capacity{unit=\"requests\"} 100.0",
+        "tollgate_leased{unit=\"requests\"} 40.0",
+        "tollgate_wanted{unit=\"requests\"} 42.0",
         "tollgate_limits 2",
         "tollgate_build_info{version=\"0.1.0\"} 1",
         &epoch,
@@ -170,6 +173,7 @@ async fn the_readme_names_every_metric_and_no_other() {
     let coordinator = Coordinator::start(LIMITS).await;
     // What has labels shows once it has counted something.
     coordinator.get("/healthz").await;
+    coordinator.gets("a", "tenant/acme", 1, (0.0, 1.0)).await;
     let metrics = coordinator.get("/metrics").await.body;
     let types = metrics
         .lines()

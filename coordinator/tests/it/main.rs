@@ -6,4 +6,7 @@ mod bounds;
 mod harness;
 mod http;
 mod leases;
+mod logs;
 mod openapi;
+mod status;
+mod traces;

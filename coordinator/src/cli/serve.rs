@@ -1,0 +1,165 @@
+//! `tollgate serve`: the coordinator itself.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
+use tollgate_coordinator::clock::epoch_of_this_start;
+use tollgate_coordinator::config::Config;
+use tollgate_coordinator::logging::{self, Format, Options, Otlp};
+use tollgate_coordinator::server::{Listeners, serve};
+use tollgate_core::lease::Epoch;
+use tollgate_core::node::Start;
+
+use super::check::load;
+use super::{Failure, say};
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The configuration, YAML.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+
+    /// Lend at once, without learning first what Envoys hold.
+    ///
+    /// Only for the first start of a new fleet, when no Envoy can hold a lease of an earlier run:
+    /// otherwise more than the capacity may be in use until those leases have expired.
+    #[arg(long)]
+    skip_learning: bool,
+
+    /// The term of this run; must be higher than that of any earlier one.
+    ///
+    /// Envoys ignore a lower term than they have seen. The default is the wall clock in
+    /// milliseconds; say it yourself where that clock can be set back between runs.
+    #[arg(long, value_name = "NUMBER")]
+    epoch: Option<u64>,
+
+    /// Serve the admin API beyond loopback even without TLS or without a token.
+    #[arg(long)]
+    insecure_admin: bool,
+
+    #[command(flatten)]
+    log: Log,
+}
+
+/// What is logged and traced.
+#[derive(Debug, Args)]
+struct Log {
+    /// What to log, such as `info` or `tollgate_coordinator=debug`.
+    #[arg(
+        long,
+        value_name = "FILTER",
+        env = "TOLLGATE_LOG",
+        default_value = "info"
+    )]
+    log: String,
+
+    /// How a line of the log looks: for people or an object in JSON.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    log_format: LogFormat,
+
+    /// How many lines of one place in the code are written in ten seconds; `unlimited` for all.
+    ///
+    /// The others are counted, and one line says how many they were.
+    #[arg(long, value_name = "LINES", default_value = "10", value_parser = repeat)]
+    log_repeat: Repeat,
+
+    /// Send traces of calls to an OpenTelemetry collector over gRPC, such as
+    /// `http://127.0.0.1:4317`.
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    otlp_endpoint: Option<String>,
+
+    /// The part of the calls that is traced, from 0 to 1.
+    #[arg(long, value_name = "PART", default_value_t = 0.01)]
+    otlp_sample: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// How many lines of one place; none for all.
+#[derive(Clone, Copy, Debug)]
+struct Repeat(Option<NonZeroU32>);
+
+// === impl Serve ===
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Runtime::new().map_err(Failure::runtime)?;
+        runtime.block_on(async {
+            let logs = logging::start(&self.log.options());
+            let logs = logs.map_err(|error| Failure::Usage(error.into()))?;
+            let result = match load(&self.config, self.insecure_admin) {
+                Ok(config) => self.serve(config).await.map_err(Failure::Runtime),
+                Err(failure) => Err(failure),
+            };
+            logs.end().await;
+            result
+        })
+    }
+
+    async fn serve(self, config: Config) -> anyhow::Result<()> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let shutdown = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        let epoch = self.epoch.map_or_else(epoch_of_this_start, Epoch);
+        let start = if self.skip_learning {
+            Start::Fresh
+        } else {
+            Start::Learning
+        };
+        let listeners = Listeners::bind(config.listen).await?;
+        let listen = listeners.addresses()?;
+        let limits = config.limits.count();
+        tracing::info!(epoch = epoch.0, ?start, limits, "starting");
+        say(&format!(
+            "tollgate ready grpc={} http={}",
+            listen.grpc, listen.http
+        ))?;
+        serve(listeners, config, epoch, start, shutdown).await?;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+// === impl Log ===
+
+impl Log {
+    fn options(&self) -> Options {
+        let endpoint = self.otlp_endpoint.clone();
+        Options {
+            filter: self.log.clone(),
+            format: match self.log_format {
+                LogFormat::Text => Format::Text,
+                LogFormat::Json => Format::Json,
+            },
+            repeat: self.log_repeat.0,
+            otlp: endpoint.filter(|url| !url.is_empty()).map(|endpoint| Otlp {
+                endpoint,
+                sample: self.otlp_sample,
+            }),
+        }
+    }
+}
+
+// === free functions ===
+
+fn repeat(text: &str) -> Result<Repeat, String> {
+    if text == "unlimited" {
+        return Ok(Repeat(None));
+    }
+    let lines = text
+        .parse()
+        .map_err(|_| "is neither a number from 1 nor `unlimited`")?;
+    Ok(Repeat(Some(lines)))
+}

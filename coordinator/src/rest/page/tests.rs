@@ -1,0 +1,102 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::view::UnitSummary;
+
+/// A scope that tries to be more than a text.
+const HOSTILE: &str = "tenant/</h3><script>alert(1)</script>\" onclick=\"x' &amp;";
+
+fn status(scope: &str, client: &str) -> Status {
+    let summary = UnitSummary {
+        capacity: Amount::Number(100.0),
+        safe: None,
+        learning_ms: 1500,
+        sum_has: Amount::Number(90.0),
+        sum_wants: Amount::Number(200.0),
+        client_count: 2,
+    };
+    let client = ClientView {
+        client: client.to_owned(),
+        wants: Amount::Number(150.0),
+        has: Amount::Number(60.0),
+        expires_in_ms: 9_000,
+    };
+    Status {
+        version: "0.1.0",
+        epoch: 7,
+        uptime_ms: 61_000,
+        refreshes_per_second: 12.5,
+        units: BTreeMap::new(),
+        busiest: vec![BusyResource {
+            scope: scope.to_owned(),
+            unit: "requests",
+            summary,
+            waiting_count: 1,
+            clients: vec![client],
+        }],
+    }
+}
+
+fn html(status: &Status) -> String {
+    let mut html = String::new();
+    page(&mut html, status).unwrap();
+    html
+}
+
+#[test]
+fn it_shows_what_an_operator_asks_about() {
+    let html = html(&status("tenant/acme", "envoy-1/a"));
+    for part in [
+        "<dt>epoch</dt><dd>7</dd>",
+        "<dt>up</dt><dd>1 min 1 s</dd>",
+        "<dt>refreshes per second</dt><dd>12.5</dd>",
+        "<article class=\"waiting\">\n<h3>tenant/acme <small>requests</small></h3>",
+        "<p>90 leased of 100, 200 wanted; learning for 1.5 s</p>",
+        "<rect class=\"room\" x=\"0.0\" y=\"0\" width=\"500.0\" height=\"16\"/>",
+        "<rect class=\"s0\" x=\"0.0\" y=\"0\" width=\"300.0\" height=\"16\"/>",
+        "<rect class=\"rest\" x=\"300.0\" y=\"0\" width=\"150.0\" height=\"16\"/>",
+        "<rect class=\"wants\" x=\"0.0\" y=\"18\" width=\"1000.0\" height=\"4\"/>",
+        "<summary>2 clients, 1 want more than they get</summary>",
+        "<tr><th>envoy-1/a<td>60<td>150<td>9.0 s",
+    ] {
+        assert!(html.contains(part), "no {part} in\n{html}");
+    }
+}
+
+#[test]
+fn no_scope_and_no_client_gets_out_of_its_place() {
+    let tags = |html: &str| html.matches('<').count();
+    let quotes = |html: &str| html.matches('"').count();
+    let plain = html(&status("tenant/acme", "envoy-1/a"));
+    let hostile = html(&status(HOSTILE, HOSTILE));
+    assert_eq!(tags(&hostile), tags(&plain));
+    assert_eq!(quotes(&hostile), quotes(&plain));
+    assert!(hostile.contains("tenant/&lt;/h3&gt;&lt;script&gt;"));
+}
+
+#[test]
+fn it_loads_nothing_and_runs_only_its_own() {
+    let policy = policy();
+    assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    let page = html(&status("a", "b"));
+    for outside in [
+        "http://",
+        "https://",
+        "//",
+        " src=",
+        " href=",
+        " style=",
+        " onclick=",
+    ] {
+        let found = page.find(outside).map(|at| &page[at..][..40]);
+        assert_eq!(found, None, "{outside}");
+    }
+    // The hashes are of what stands between the tags, to the byte.
+    let between = |tag: &str| {
+        let (_, rest) = page.split_once(&format!("<{tag}>")).unwrap();
+        rest.split_once(&format!("</{tag}>")).unwrap().0
+    };
+    assert_eq!(between("style"), STYLE);
+    assert_eq!(between("script"), SCRIPT);
+}

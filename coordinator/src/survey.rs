@@ -1,0 +1,238 @@
+//! A walk through all books: the sums that an operator asks about, and the busiest resources.
+//!
+//! The books can be large and the driver answers no client while somebody looks at them. So the
+//! walk goes in steps, and clients are answered between them. A survey is therefore not one state
+//! of the books: what changes meanwhile may be in it or not.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::node::Node;
+use tollgate_core::resource::Resource;
+use tollgate_core::units::Instant;
+
+use crate::driver::{DriverError, Handle};
+use crate::view::{units, waiting};
+
+/// The most scopes whose figures are told one by one.
+pub const NAMED_MAX: usize = 200;
+
+/// Resources and clients that are looked at before clients are answered again: well under a
+/// millisecond. A resource is looked at as a whole.
+const STEP: usize = 4_000;
+
+/// The scopes whose figures are told one by one, because the configuration names them; requests can
+/// add none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named(Arc<BTreeSet<Arc<str>>>);
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Sums over all resources of a unit.
+    pub units: BTreeMap<Unit, Figures>,
+    /// The resources of named scopes.
+    pub named: BTreeMap<ResourceId, Figures>,
+    /// What the named ones leave of the sums.
+    pub other: BTreeMap<Unit, Figures>,
+    /// The busiest resources, the busiest first.
+    pub busiest: Vec<ResourceId>,
+}
+
+/// The figures of one resource, or the sums over several.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Resources with clients.
+    pub resources: usize,
+    /// Their clients; a client of two resources counts twice.
+    pub clients: usize,
+    /// The clients that have less than they want.
+    pub waiting: usize,
+    /// Resources in learning mode.
+    pub learning: usize,
+    /// The capacity of limited resources, in units.
+    pub capacity: f64,
+    /// What clients of limited resources may be using, in units.
+    pub has: f64,
+    /// What clients want, in units.
+    pub wants: f64,
+    /// Resources without a limit.
+    pub unlimited: usize,
+}
+
+/// How busy a resource is: first those that are asked for more than they have, then by how much of
+/// their capacity is wanted, then by how much is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pressure {
+    /// The part of the capacity that is wanted, in thousandths; 0 without a limit.
+    wanted_milli: u64,
+    wants: u128,
+    /// Makes it the same order each time.
+    id: Reverse<ResourceId>,
+}
+
+/// A survey that is not over.
+#[derive(Debug)]
+struct Walk {
+    survey: Survey,
+    named: Named,
+    busiest: BinaryHeap<Reverse<Pressure>>,
+    busiest_max: usize,
+    after: Option<ResourceId>,
+}
+
+// === impl Named ===
+
+impl Named {
+    /// `scopes`, or as many of them as may be.
+    pub fn new(scopes: impl IntoIterator<Item = Arc<str>>) -> Self {
+        Self(Arc::new(scopes.into_iter().take(NAMED_MAX).collect()))
+    }
+}
+
+// === impl Survey ===
+
+impl Survey {
+    /// Walks through the books behind `driver`, and remembers the `busiest_max` busiest resources.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn of(
+        driver: &Handle,
+        named: Named,
+        busiest_max: usize,
+    ) -> Result<Self, DriverError> {
+        let mut walk = Walk::new(named, busiest_max);
+        loop {
+            let step = move |node: &Node, now| {
+                let over = walk.step(node, now, STEP);
+                (over, walk)
+            };
+            let over;
+            (over, walk) = driver.view(step).await?;
+            if over {
+                return Ok(walk.end());
+            }
+        }
+    }
+}
+
+// === impl Walk ===
+
+impl Walk {
+    fn new(named: Named, busiest_max: usize) -> Self {
+        Self {
+            survey: Survey::default(),
+            named,
+            busiest: BinaryHeap::new(),
+            busiest_max,
+            after: None,
+        }
+    }
+
+    /// Looks at the next resources, until these and their clients are `at_most`; whether these were
+    /// the last.
+    fn step(&mut self, node: &Node, now: Instant, at_most: usize) -> bool {
+        let first = ResourceId {
+            scope: "".into(),
+            unit: Unit::ALL[0],
+        };
+        let after = self.after.take().unwrap_or(first);
+        let mut looked = 0;
+        for (id, resource) in node.resources_after(&after) {
+            self.add(id, resource, now);
+            looked += 1 + resource.client_count();
+            if looked >= at_most {
+                self.after = Some(id.clone());
+                return false;
+            }
+        }
+        true
+    }
+
+    fn add(&mut self, id: &ResourceId, resource: &Resource, now: Instant) {
+        let figures = Figures::of(resource, now);
+        let Survey {
+            units,
+            named,
+            other,
+            ..
+        } = &mut self.survey;
+        units.entry(id.unit).or_default().add(&figures);
+        if self.named.0.contains(&id.scope) {
+            named.insert(id.clone(), figures);
+        } else {
+            other.entry(id.unit).or_default().add(&figures);
+        }
+        self.busiest.push(Reverse(Pressure::of(id, resource)));
+        if self.busiest.len() > self.busiest_max {
+            self.busiest.pop();
+        }
+    }
+
+    fn end(mut self) -> Survey {
+        let busiest = self.busiest.into_sorted_vec().into_iter();
+        let id = |Reverse(pressure): Reverse<Pressure>| pressure.id.0;
+        self.survey.busiest = busiest.map(id).collect();
+        self.survey
+    }
+}
+
+// === impl Figures ===
+
+impl Figures {
+    fn of(resource: &Resource, now: Instant) -> Self {
+        let learning = resource.learning_until().saturating_since(now) > Duration::ZERO;
+        let limited = !resource.capacity().is_unlimited();
+        let of_limited = |amount: f64| if limited { amount } else { 0.0 };
+        Self {
+            resources: 1,
+            clients: resource.client_count(),
+            waiting: waiting(resource),
+            learning: usize::from(learning),
+            capacity: of_limited(resource.capacity().as_f64()),
+            has: of_limited(units(resource.sum_has())),
+            wants: units(resource.sum_wants()),
+            unlimited: usize::from(!limited),
+        }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.resources += more.resources;
+        self.clients += more.clients;
+        self.waiting += more.waiting;
+        self.learning += more.learning;
+        self.capacity += more.capacity;
+        self.has += more.has;
+        self.wants += more.wants;
+        self.unlimited += more.unlimited;
+    }
+}
+
+// === impl Pressure ===
+
+impl Pressure {
+    fn of(id: &ResourceId, resource: &Resource) -> Self {
+        let wants = resource.sum_wants();
+        let capacity = u128::from(resource.capacity().as_micros());
+        let wanted = wants.saturating_mul(1000);
+        // A scope that is blocked and wanted is as busy as can be.
+        let wanted_milli = match wanted.checked_div(capacity) {
+            _ if resource.capacity().is_unlimited() => 0,
+            Some(part) => u64::try_from(part).unwrap_or(u64::MAX),
+            None if wants > 0 => u64::MAX,
+            None => 0,
+        };
+        Self {
+            wanted_milli,
+            wants,
+            id: Reverse(id.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

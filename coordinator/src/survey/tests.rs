@@ -1,0 +1,114 @@
+use tollgate_core::lease::{Ask, ClientId, Epoch};
+use tollgate_core::limit::Limit;
+use tollgate_core::node::{Bounds, Start, Terms};
+use tollgate_core::units::Capacity;
+
+use super::*;
+
+const BOUNDS: Bounds = Bounds {
+    max_resources: 10_000,
+    max_clients_per_resource: 10_000,
+};
+
+/// Books in which each of `clients` clients of each scope wants what its row says of a capacity.
+fn books(rows: &[(&str, Capacity, u64)], clients: usize) -> Node {
+    let now = Instant::ZERO;
+    let mut node = Node::new(now, Epoch(1), BOUNDS, Start::Fresh);
+    for (scope, capacity, wants) in rows {
+        let id = ResourceId::new(scope, Unit::Requests).unwrap();
+        let limit = Limit::new(*capacity);
+        for client in 0..clients {
+            let client = ClientId::new(&format!("envoy-{client}")).unwrap();
+            let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(*wants));
+            let terms = Terms::of(&limit);
+            node.handle_refresh(now, &client, &id, &ask, &terms)
+                .unwrap();
+        }
+    }
+    node
+}
+
+/// What a walk in steps of `step` finds, and how many steps it took.
+fn walk(node: &Node, named: &[&str], busiest: usize, step: usize) -> (Survey, usize) {
+    let named = Named::new(named.iter().map(|scope| Arc::from(*scope)));
+    let mut walk = Walk::new(named, busiest);
+    let mut steps = 1;
+    while !walk.step(node, Instant::ZERO, step) {
+        steps += 1;
+    }
+    (walk.end(), steps)
+}
+
+fn whole(units: u64) -> Capacity {
+    Capacity::from_whole(units)
+}
+
+#[test]
+fn the_sums_are_the_same_in_whatever_steps() {
+    let scopes: Vec<String> = (0..50).map(|i| format!("tenant/{i}")).collect();
+    let rows: Vec<_> = scopes
+        .iter()
+        .map(|id| (id.as_str(), whole(100), 40))
+        .collect();
+    let node = books(&rows, 3);
+    let (survey, steps) = walk(&node, &[], 5, usize::MAX);
+    assert_eq!(steps, 1);
+    let sums = survey.units[&Unit::Requests];
+    assert_eq!((sums.resources, sums.clients), (50, 150));
+    assert_eq!((sums.capacity, sums.wants), (5000.0, 6000.0));
+    assert_eq!((sums.learning, sums.unlimited), (0, 0));
+    assert_eq!(survey.other[&Unit::Requests], sums);
+    let (slow, steps) = walk(&node, &[], 5, 1);
+    assert_eq!(steps, 51);
+    assert_eq!(slow.units, survey.units);
+    assert_eq!(slow.busiest, survey.busiest);
+}
+
+#[test]
+fn only_named_scopes_stand_alone_and_only_so_many() {
+    let rows = [
+        ("a", whole(10), 5),
+        ("b", whole(10), 20),
+        ("c", whole(10), 5),
+    ];
+    let (survey, _) = walk(&books(&rows, 1), &["b", "absent"], 5, 2);
+    let named: Vec<&str> = survey.named.keys().map(|id| &*id.scope).collect();
+    assert_eq!(named, ["b"]);
+    let b = survey.named.values().next().unwrap();
+    assert_eq!((b.wants, b.has, b.waiting), (20.0, 10.0, 1));
+    assert_eq!(survey.other[&Unit::Requests].resources, 2);
+    assert_eq!(survey.other[&Unit::Requests].waiting, 0);
+    let many = (0..2 * NAMED_MAX).map(|i| Arc::from(format!("tenant/{i}")));
+    assert_eq!(Named::new(many).0.len(), NAMED_MAX);
+}
+
+#[test]
+fn the_busiest_come_first_and_are_as_many_as_asked_for() {
+    let rows = [
+        ("blocked", Capacity::ZERO, 1),
+        ("idle", whole(10), 0),
+        ("large", whole(1000), 500),
+        ("over", whole(10), 30),
+        ("small", whole(10), 5),
+        ("unlimited", Capacity::UNLIMITED, 900),
+    ];
+    let node = books(&rows, 1);
+    let order = |max| {
+        let (survey, _) = walk(&node, &[], max, 1);
+        let ids = survey.busiest.iter().map(|id| id.scope.to_string());
+        ids.collect::<Vec<_>>()
+    };
+    let all = ["blocked", "over", "large", "small", "unlimited", "idle"];
+    assert_eq!(order(6), all);
+    assert_eq!(order(3), all[..3]);
+    assert_eq!(order(0), all[..0]);
+}
+
+#[test]
+fn what_is_unlimited_is_in_no_sum_of_capacities() {
+    let rows = [("a", Capacity::UNLIMITED, 7), ("b", whole(10), 3)];
+    let (survey, _) = walk(&books(&rows, 1), &[], 1, 10);
+    let sums = survey.units[&Unit::Requests];
+    assert_eq!((sums.capacity, sums.wants, sums.unlimited), (10.0, 10.0, 1));
+    assert!(sums.has <= 10.0, "{}", sums.has);
+}

@@ -1,0 +1,57 @@
+//! How the coordinator is doing: as JSON and as a page.
+
+use crate::harness::Coordinator;
+
+const LIMITS: &str = "- {match: tenant/acme, requests: {rate: 100, headroom: 0}}
+- {match: '*', requests: {rate: unlimited}}";
+
+#[tokio::test]
+async fn the_busiest_come_first_with_those_that_have_most() {
+    let coordinator = Coordinator::start(LIMITS).await;
+    coordinator.gets("a", "tenant/acme", 1, (0.0, 90.0)).await;
+    coordinator.gets("b", "tenant/acme", 1, (0.0, 60.0)).await;
+    let idle = [("tenant/idle", 1, 0.0, 5.0)];
+    coordinator.refresh("a", &idle).await;
+    let status = coordinator.get("/v1/status?clients=1").await.json();
+    assert_eq!(status["epoch"], crate::harness::EPOCH);
+    let requests = &status["units"]["requests"];
+    assert_eq!(requests["client_count"], 3);
+    assert_eq!(requests["unlimited_count"], 1);
+    assert_eq!(requests["capacity"], 100.0);
+    assert_eq!(requests["sum_wants"], 155.0);
+    let busiest = status["busiest"].as_array().unwrap();
+    let scopes: Vec<_> = busiest.iter().map(|one| &one["scope"]).collect();
+    assert_eq!(scopes, ["tenant/acme", "tenant/idle"]);
+    let acme = &busiest[0];
+    assert_eq!(acme["waiting_count"], 1);
+    assert_eq!(acme["client_count"], 2);
+    assert_eq!(acme["clients"].as_array().unwrap().len(), 1);
+    assert_eq!(acme["clients"][0]["client"], "a");
+    let one = coordinator.get("/v1/status?resources=1").await.json();
+    assert_eq!(one["busiest"].as_array().unwrap().len(), 1);
+    for bad in ["resources=0", "resources=201", "clients=51", "depth=1"] {
+        let answer = coordinator.get(&format!("/v1/status?{bad}")).await;
+        assert_eq!(answer.status, 400, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_shows_scopes_as_text_whatever_they_are_called() {
+    let coordinator = Coordinator::start(LIMITS).await;
+    let empty = coordinator.get("/").await;
+    assert!(empty.body.contains("No client has or wants a lease."));
+    let hostile = "tenant/<img src=x onerror=alert(1)>";
+    coordinator
+        .refresh("<b>\"'&", &[(hostile, 1, 0.0, 7.0)])
+        .await;
+    let page = coordinator.get("/").await;
+    assert_eq!(page.status, 200);
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    assert_eq!(page.header("cache-control"), "no-store");
+    let policy = page.header("content-security-policy");
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"));
+    assert!(!page.body.contains("<img"), "{}", page.body);
+    let shown = "tenant/&lt;img src=x onerror=alert(1)&gt;";
+    assert!(page.body.contains(shown), "{}", page.body);
+    assert!(page.body.contains("<th>&lt;b&gt;&quot;&#39;&amp;<td>"));
+}
