@@ -5,21 +5,20 @@
 //! caller has gone is skipped rather than answered into the void.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
-use tollgate_core::lease::{ClientId, Epoch, ResourceId, Unit};
-use tollgate_core::limit::Limit;
-use tollgate_core::node::{Node, Start, Terms};
+use tokio::sync::{mpsc, oneshot, watch};
+use tollgate_core::lease::{Answer, ClientId, Epoch, ResourceId};
+use tollgate_core::node::{Bounds, Node, Start};
 use tollgate_core::resource::RefreshError;
-use tollgate_core::units::{Capacity, Instant};
+use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release, ScopeAsks};
 use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
+use crate::catalog::{Catalog, Resolver};
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::grpc::scope_error;
-use crate::limits::Limits;
 use crate::metrics::{Metrics, RefreshFault};
 use crate::view::{ScopeDetail, ScopePage, Totals};
 
@@ -47,9 +46,7 @@ type Look = dyn FnOnce(&Node, Instant) + Send;
 #[derive(Debug)]
 pub struct Driver {
     node: Node,
-    limits: Limits,
-    /// What counts for units that the configuration does not know.
-    unlimited: Limit,
+    resolver: Resolver,
     clock: Clock,
     metrics: Metrics,
     events: mpsc::Receiver<Event>,
@@ -84,9 +81,10 @@ impl fmt::Debug for View {
 // === impl Driver ===
 
 impl Driver {
-    /// A driver with empty books, and the way to reach it.
+    /// A driver with empty books that follows `catalog`, and the way to reach it.
     pub fn new(
-        config: Config,
+        bounds: Bounds,
+        catalog: watch::Receiver<Arc<Catalog>>,
         epoch: Epoch,
         start: Start,
         clock: Clock,
@@ -94,9 +92,8 @@ impl Driver {
     ) -> (Self, Handle) {
         let (sender, events) = mpsc::channel(QUEUE_LEN);
         let driver = Self {
-            node: Node::new(clock.now(), epoch, config.bounds, start),
-            limits: config.limits,
-            unlimited: Limit::new(Capacity::UNLIMITED),
+            node: Node::new(clock.now(), epoch, bounds, start),
+            resolver: Resolver::new(catalog, bounds.max_resources),
             clock,
             metrics,
             events,
@@ -146,56 +143,44 @@ impl Driver {
     }
 
     fn refresh(&mut self, now: Instant, refresh: &Refresh) -> Vec<ScopeAnswer> {
+        self.resolver.update();
         let scopes = refresh.scopes.iter();
         scopes
-            .map(|scope| {
-                let outcome = self.refresh_scope(now, &refresh.client, scope);
-                ScopeAnswer {
-                    scope: scope.scope.clone(),
-                    canonical: scope.scope.clone(),
-                    limited: self.limited(&scope.scope),
-                    outcome: outcome.map_err(|error| {
-                        self.metrics.count_fault(fault(error));
-                        scope_error(error)
-                    }),
-                }
-            })
+            .map(|asks| self.refresh_scope(now, &refresh.client, asks))
             .collect()
     }
 
-    fn refresh_scope(
-        &mut self,
-        now: Instant,
-        client: &ClientId,
-        scope: &ScopeAsks,
-    ) -> Result<Vec<UnitAnswer>, RefreshError> {
-        let requests = self.limits.find(&scope.scope);
-        let mut refresh_unit = |(unit, ask): &(Unit, _)| {
-            let resource = ResourceId {
-                scope: scope.scope.clone(),
-                unit: *unit,
+    fn refresh_scope(&mut self, now: Instant, client: &ClientId, asks: &ScopeAsks) -> ScopeAnswer {
+        let resolved = self.resolver.resolve(&asks.scope);
+        let node = &mut self.node;
+        let answers = asks.asks.iter().map(|(unit, ask)| {
+            let unit = *unit;
+            let answer = match resolved.terms(unit) {
+                // Nothing to keep books of.
+                None => Answer::unlimited(),
+                Some(terms) => {
+                    let scope = resolved.scope.clone();
+                    let resource = ResourceId { scope, unit };
+                    node.handle_refresh(now, client, &resource, ask, &terms)?
+                }
             };
-            let ask: &tollgate_core::lease::Ask = ask;
-            let limit = match unit {
-                Unit::Requests => requests,
-                _ => &self.unlimited,
-            };
-            let terms = Terms::of(limit);
-            let answer = self
-                .node
-                .handle_refresh(now, client, &resource, ask, &terms)?;
+            let sequence = ask.sequence;
             Ok(UnitAnswer {
-                unit: *unit,
-                sequence: ask.sequence,
+                unit,
+                sequence,
                 answer,
             })
-        };
-        scope.asks.iter().map(&mut refresh_unit).collect()
-    }
-
-    fn limited(&self, scope: &str) -> Vec<Unit> {
-        let unlimited = self.limits.find(scope).capacity.is_unlimited();
-        (!unlimited).then_some(Unit::Requests).into_iter().collect()
+        });
+        let outcome: Result<Vec<_>, RefreshError> = answers.collect();
+        ScopeAnswer {
+            scope: resolved.scope.clone(),
+            canonical: resolved.canonical.clone(),
+            limited: resolved.limited.clone(),
+            outcome: outcome.map_err(|error| {
+                self.metrics.count_fault(fault(error));
+                scope_error(error)
+            }),
+        }
     }
 
     fn release(&mut self, release: &Release) {

@@ -10,16 +10,22 @@
 #![forbid(unsafe_code)]
 
 pub mod auth;
+pub mod catalog;
 pub mod clock;
 pub mod config;
 pub mod connections;
 pub mod driver;
 pub mod grpc;
+pub mod keeper;
 pub mod limits;
 pub mod logging;
 pub mod metrics;
+pub mod quantity;
+pub mod reload;
 pub mod rest;
 pub mod server;
+pub mod spec;
+pub mod store;
 pub mod survey;
 pub mod trace;
 pub mod view;

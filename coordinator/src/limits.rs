@@ -1,30 +1,46 @@
-//! Which limit a scope has.
+//! Which limits a scope has by the file.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use tollgate_core::lease::Unit;
 use tollgate_core::limit::Limit;
+
+/// The limits of one scope or group, by unit; a unit that is not here has no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnitLimits(Box<[(Unit, Limit)]>);
 
 /// The limits of a configuration, by the scopes they match.
 ///
-/// An exact id wins wherever it stands; then the first glob in the order of the file; then `*`.
+/// An exact id wins wherever it stands; then the first glob in the order of the file; then `*`. The
+/// one that matches decides for all units: nothing falls through to the next.
 ///
 /// `*` in a glob matches any text, **also `/`**. Keys come out of requests: if `tenant/*` did not
 /// match `tenant/acme/x`, a caller who sends `acme/x` as its tenant would get out of the tenants'
 /// limit.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Limits {
-    exact: HashMap<String, Limit>,
+    exact: HashMap<Box<str>, Matched>,
     globs: GlobSet,
-    by_glob: Vec<Limit>,
-    rest: Limit,
+    by_glob: Vec<Matched>,
+    rest: Option<Matched>,
+}
+
+/// Limits and the `match` that they stand under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matched {
+    /// The `match`.
+    pub pattern: Arc<str>,
+    /// The limits.
+    pub limits: Arc<UnitLimits>,
 }
 
 /// What a `match` says.
 #[derive(Clone, Debug)]
 pub enum Pattern {
     /// One scope.
-    Exact(String),
+    Exact,
     /// Scopes like this; never `*` alone.
     Glob(Glob),
     /// `*`: every scope that nothing else matches.
@@ -34,9 +50,32 @@ pub enum Pattern {
 /// Collects limits in the order of the file.
 #[derive(Debug, Default)]
 pub struct LimitsBuilder {
-    exact: HashMap<String, Limit>,
+    limits: Limits,
     globs: Vec<Glob>,
-    by_glob: Vec<Limit>,
+}
+
+// === impl UnitLimits ===
+
+impl UnitLimits {
+    /// The limit of `unit`.
+    pub fn get(&self, unit: Unit) -> Option<&Limit> {
+        let limits = self.0.iter();
+        let found = limits.into_iter().find(|(of, _)| *of == unit);
+        found.map(|(_, limit)| limit)
+    }
+
+    /// All of them, in the order of the units.
+    pub fn iter(&self) -> impl Iterator<Item = (Unit, &Limit)> {
+        self.0.iter().map(|(unit, limit)| (*unit, limit))
+    }
+}
+
+impl FromIterator<(Unit, Limit)> for UnitLimits {
+    fn from_iter<I: IntoIterator<Item = (Unit, Limit)>>(limits: I) -> Self {
+        let mut limits: Vec<_> = limits.into_iter().collect();
+        limits.sort_by_key(|(unit, _)| *unit);
+        Self(limits.into())
+    }
 }
 
 // === impl Pattern ===
@@ -51,7 +90,7 @@ impl Pattern {
             return Ok(Self::Rest);
         }
         if !text.contains(['*', '?', '[', ']', '{', '}', '\\']) {
-            return Ok(Self::Exact(text.to_owned()));
+            return Ok(Self::Exact);
         }
         let glob = GlobBuilder::new(text)
             .literal_separator(false)
@@ -64,55 +103,65 @@ impl Pattern {
 // === impl LimitsBuilder ===
 
 impl LimitsBuilder {
-    /// Adds a limit for one scope.
-    pub fn exact(&mut self, scope: String, limit: Limit) {
-        self.exact.insert(scope, limit);
+    /// Adds the limits of the scopes that `text`, which says `pattern`, matches.
+    pub fn add(&mut self, text: &str, pattern: Pattern, limits: UnitLimits) {
+        let matched = Matched {
+            pattern: text.into(),
+            limits: Arc::new(limits),
+        };
+        match pattern {
+            Pattern::Exact => {
+                self.limits.exact.insert(text.into(), matched);
+            }
+            Pattern::Glob(glob) => {
+                self.globs.push(glob);
+                self.limits.by_glob.push(matched);
+            }
+            Pattern::Rest => self.limits.rest = Some(matched),
+        }
     }
 
-    /// Adds a limit for the scopes like `glob` that no earlier one matches.
-    pub fn glob(&mut self, glob: Glob, limit: Limit) {
-        self.globs.push(glob);
-        self.by_glob.push(limit);
-    }
-
-    /// The limits, with `rest` for every other scope.
+    /// The limits.
     ///
     /// # Errors
     /// If the globs are too large together.
-    pub fn build(self, rest: Limit) -> Result<Limits, globset::Error> {
+    pub fn build(mut self) -> Result<Limits, globset::Error> {
         let mut globs = GlobSetBuilder::new();
         for glob in self.globs {
             globs.add(glob);
         }
-        Ok(Limits {
-            exact: self.exact,
-            globs: globs.build()?,
-            by_glob: self.by_glob,
-            rest,
-        })
+        self.limits.globs = globs.build()?;
+        Ok(self.limits)
     }
 }
 
 // === impl Limits ===
 
 impl Limits {
-    /// The limit of `scope`.
-    pub fn find(&self, scope: &str) -> &Limit {
-        if let Some(limit) = self.exact.get(scope) {
-            return limit;
-        }
+    /// What stands under exactly `scope`.
+    pub fn exact(&self, scope: &str) -> Option<&Matched> {
+        self.exact.get(scope)
+    }
+
+    /// What stands under the first glob that matches `scope`, or under `*`.
+    pub fn by_glob(&self, scope: &str) -> Option<&Matched> {
         if self.by_glob.is_empty() {
-            return &self.rest;
+            return self.rest.as_ref();
         }
         let first = self.globs.matches(scope).into_iter().min();
         first
             .and_then(|index| self.by_glob.get(index))
-            .unwrap_or(&self.rest)
+            .or(self.rest.as_ref())
     }
 
-    /// How many limits there are.
+    /// The scopes that stand here by their exact ids, in no order.
+    pub fn exact_scopes(&self) -> impl Iterator<Item = &str> {
+        self.exact.keys().map(AsRef::as_ref)
+    }
+
+    /// How many there are.
     pub fn count(&self) -> usize {
-        self.exact.len() + self.by_glob.len() + 1
+        self.exact.len() + self.by_glob.len() + usize::from(self.rest.is_some())
     }
 }
 
@@ -126,13 +175,14 @@ mod tests {
         let mut builder = LimitsBuilder::default();
         for (rate, pattern) in (1..).zip(patterns) {
             let limit = Limit::new(Capacity::from_whole(rate));
-            match Pattern::parse(pattern).unwrap() {
-                Pattern::Exact(scope) => builder.exact(scope, limit),
-                Pattern::Glob(glob) => builder.glob(glob, limit),
-                Pattern::Rest => return builder.build(limit).unwrap(),
-            }
+            let limits = UnitLimits::from_iter([(Unit::Requests, limit)]);
+            builder.add(pattern, Pattern::parse(pattern).unwrap(), limits);
         }
-        panic!("no `*`");
+        builder.build().unwrap()
+    }
+
+    fn find<'a>(limits: &'a Limits, scope: &str) -> Option<&'a Matched> {
+        limits.exact(scope).or_else(|| limits.by_glob(scope))
     }
 
     #[test]
@@ -161,7 +211,10 @@ mod tests {
         let limits = limits(&patterns);
         assert_eq!(limits.count(), patterns.len());
         for (scope, want) in rows {
-            let rate = limits.find(scope).capacity.as_micros() / 1_000_000;
+            let matched = find(&limits, scope).unwrap();
+            assert_eq!(&*matched.pattern, want, "{scope}");
+            let limit = matched.limits.get(Unit::Requests).unwrap();
+            let rate = limit.capacity.as_micros() / 1_000_000;
             assert_eq!(patterns[rate as usize - 1], want, "{scope}");
         }
     }
@@ -170,9 +223,15 @@ mod tests {
     fn no_key_gets_a_scope_out_of_its_glob() {
         let limits = limits(&["tenant/*", "*"]);
         for key in ["", "a/b", "/", "../x", "a\\b", ".", "a b", "ü/ß", "*", "[x"] {
-            let limit = limits.find(&format!("tenant/{key}"));
-            assert_eq!(limit.capacity, Capacity::from_whole(1), "{key:?}");
+            let matched = find(&limits, &format!("tenant/{key}")).unwrap();
+            assert_eq!(&*matched.pattern, "tenant/*", "{key:?}");
         }
+    }
+
+    #[test]
+    fn what_nothing_matches_has_no_limit() {
+        assert_eq!(find(&limits(&[]), "tenant/a"), None);
+        assert_eq!(find(&limits(&["tenant/a", "route/*"]), "tenant/b"), None);
     }
 
     #[test]

@@ -17,13 +17,13 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate_core::lease::Epoch;
 
-use self::labels::{Answered, Reason, method_name};
+use self::labels::{Answered, Outcome, Reason, method_name};
 use crate::survey::Survey;
 
 mod books;
 mod labels;
 
-pub use self::labels::{AuthFault, RefreshFault};
+pub use self::labels::{AuthFault, RefreshFault, Reloaded};
 
 const PREFIX: &str = "tollgate";
 
@@ -42,6 +42,16 @@ pub struct Metrics {
     releases: Counter,
     refresh_duration: Histogram,
     rest: Rest,
+    kept: Kept,
+}
+
+/// What is configured: the store and the file.
+#[derive(Clone, Debug)]
+struct Kept {
+    limits: Gauge,
+    reloads: Family<Outcome, Counter>,
+    store_writes: Histogram,
+    store_errors: Counter,
 }
 
 /// The admin API.
@@ -82,11 +92,9 @@ impl Metrics {
         let term = Gauge::<u64, AtomicU64>::default();
         term.set(epoch.0);
         registry.register("epoch", "The term of this coordinator", term);
-        let count: Gauge = Gauge::default();
-        count.set(gauge(limits));
-        registry.register("limits", "Limits in the configuration", count);
         Self {
             rest: Rest::register(&mut registry),
+            kept: Kept::register(&mut registry, limits),
             registry: Arc::new(registry),
             refresh_calls,
             refreshes,
@@ -129,6 +137,24 @@ impl Metrics {
         failures.get_or_create(&reason.into()).inc();
     }
 
+    /// The configuration file has changed.
+    pub fn count_reload(&self, result: Reloaded) {
+        self.kept.reloads.get_or_create(&result.into()).inc();
+    }
+
+    /// There are so many limits in the configuration now.
+    pub fn set_limits(&self, limits: usize) {
+        self.kept.limits.set(gauge(limits));
+    }
+
+    /// Writes took so long to make durable, or could not be.
+    pub fn count_store_write(&self, duration: Duration, durable: bool) {
+        self.kept.store_writes.observe(duration.as_secs_f64());
+        if !durable {
+            self.kept.store_errors.inc();
+        }
+    }
+
     /// How many scopes have been refreshed since the start.
     pub fn refreshes(&self) -> u64 {
         self.refreshes.get()
@@ -146,6 +172,33 @@ impl Metrics {
         text::encode_registry(&mut text, &of_books)?;
         text::encode_eof(&mut text)?;
         Ok(text)
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    fn register(registry: &mut Registry, limits: usize) -> Self {
+        let kept = Self {
+            limits: Gauge::default(),
+            reloads: Family::default(),
+            store_writes: Histogram::new(DURATIONS_S),
+            store_errors: Counter::default(),
+        };
+        kept.limits.set(gauge(limits));
+        let help = "Limits in the configuration";
+        registry.register("limits", help, kept.limits.clone());
+        let help = "Times that the configuration file changed";
+        registry.register("reloads", help, kept.reloads.clone());
+        for result in Reloaded::ALL {
+            drop(kept.reloads.get_or_create(&result.into()));
+        }
+        let help = "Time to make writes of the admin API durable, several at a time";
+        let writes = kept.store_writes.clone();
+        registry.register_with_unit("store_write_duration", help, Unit::Seconds, writes);
+        let help = "Times that writes of the admin API could not be made durable";
+        registry.register("store_errors", help, kept.store_errors.clone());
+        kept
     }
 }
 

@@ -19,7 +19,7 @@ use self::guard::{Gate, guard};
 use self::problem::RestError;
 use self::rate::RefreshRate;
 use crate::clock::Clock;
-use crate::config::Admin;
+use crate::config::Config;
 use crate::driver::Handle;
 use crate::metrics::Metrics;
 use crate::survey::{Named, Survey};
@@ -71,8 +71,8 @@ pub struct Parts {
     pub clock: Clock,
     /// The scopes whose figures are told one by one.
     pub named: Named,
-    /// Who may enter, newest first.
-    pub admin: watch::Receiver<Arc<Admin>>,
+    /// The configuration, newest first: who may enter.
+    pub config: watch::Receiver<Arc<Config>>,
 }
 
 /// Serves what the doors to the coordinator are for.
@@ -82,11 +82,11 @@ pub fn router(parts: Parts) -> Router {
         metrics,
         clock,
         named,
-        admin,
+        config,
     } = parts;
     let (router, api) = routes().split_for_parts();
     let gate = Gate {
-        admin,
+        config,
         metrics: metrics.clone(),
     };
     let app = App {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tollgate_core::lease::Epoch;
 use tollgate_core::node::Start;
@@ -16,7 +16,10 @@ use crate::config::{Config, Listen};
 use crate::connections::Acceptor;
 use crate::driver::{Driver, Handle};
 use crate::grpc::Service;
+use crate::keeper::{self, Keeper};
 use crate::metrics::Metrics;
+use crate::reload::Reload;
+use crate::store::{MemoryStore, RedbStore, Store, StoreError};
 use crate::survey::Named;
 use crate::{rest, trace};
 
@@ -49,6 +52,20 @@ pub struct Listeners {
     http: TcpListener,
 }
 
+/// A coordinator that has everything it needs to serve.
+#[derive(Debug)]
+pub struct Server {
+    listeners: Listeners,
+    config: Config,
+    clock: Clock,
+    metrics: Metrics,
+    keeper: Keeper,
+    catalog: keeper::Handle,
+    driver: Driver,
+    books: Handle,
+    reloads: (mpsc::Sender<()>, mpsc::Receiver<()>),
+}
+
 /// Why the coordinator ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -60,6 +77,9 @@ pub enum ServerError {
         /// The system's reason.
         cause: io::Error,
     },
+    /// What was written through the API cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The gRPC server failed.
     #[error("the gRPC server failed: {0}")]
     Grpc(#[from] tonic::transport::Error),
@@ -100,6 +120,103 @@ impl Listeners {
     }
 }
 
+// === impl Server ===
+
+impl Server {
+    /// A coordinator that serves `config` on `listeners`, once it runs.
+    ///
+    /// # Errors
+    /// If its store cannot be read.
+    pub async fn new(
+        listeners: Listeners,
+        config: Config,
+        epoch: Epoch,
+        start: Start,
+    ) -> Result<Self, ServerError> {
+        let clock = Clock::start();
+        let metrics = Metrics::new(epoch, config.catalog.limits.count());
+        if config.admin.tokens.is_empty() {
+            tracing::warn!("no admin.tokens: whoever reaches the HTTP port may read and write");
+        }
+        let file = config.catalog.clone();
+        let store = open_store(&config)?;
+        let (keeper, catalog) = Keeper::new(store, file, clock, metrics.clone()).await?;
+        let (bounds, newest) = (config.bounds, catalog.watch());
+        let (driver, books) = Driver::new(bounds, newest, epoch, start, clock, metrics.clone());
+        Ok(Self {
+            listeners,
+            config,
+            clock,
+            metrics,
+            keeper,
+            catalog,
+            driver,
+            books,
+            reloads: mpsc::channel(1),
+        })
+    }
+
+    /// Send to this to have the configuration file looked at now. A place that is taken says that
+    /// it will be.
+    pub fn reloads(&self) -> mpsc::Sender<()> {
+        self.reloads.0.clone()
+    }
+
+    /// Serves until `shutdown` resolves; then stops accepting, lets calls end within five seconds,
+    /// and returns.
+    ///
+    /// # Errors
+    /// If a part fails or ends before `shutdown`.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let (stop, stopped) = watch::channel(());
+        let (config, newest) = watch::channel(Arc::new(self.config));
+        let mut parts = JoinSet::new();
+        parts.spawn(async move {
+            self.driver.run().await;
+            Ok("driver")
+        });
+        parts.spawn(async move {
+            self.keeper.run().await;
+            Ok("keeper")
+        });
+        let service = (self.books.clone(), self.clock, self.metrics.clone());
+        parts.spawn(serve_grpc(self.listeners.grpc, service, stopped.clone()));
+        let router = rest::router(rest::Parts {
+            driver: self.books,
+            metrics: self.metrics.clone(),
+            clock: self.clock,
+            named: Named::default(),
+            config: newest,
+        });
+        parts.spawn(serve_http(self.listeners.http, router, stopped.clone()));
+        let (_asks, asked) = self.reloads;
+        if let Some(reload) = Reload::new(config, self.catalog.clone(), self.metrics) {
+            parts.spawn(follow(reload, asked, stopped));
+        }
+        tokio::select! {
+            () = shutdown => {}
+            Some(ended) = parts.join_next() => {
+                return Err(ServerError::Ended(ended??));
+            }
+        }
+        tracing::info!("shutting down");
+        // The parts end when nobody is left who could ask them for something.
+        drop((stop, self.catalog));
+        let all = async {
+            while let Some(ended) = parts.join_next().await {
+                ended??;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(SHUTDOWN_GRACE, all)
+            .await
+            .unwrap_or_else(|_| {
+                tracing::warn!("some calls did not end in time");
+                Ok(())
+            })
+    }
+}
+
 // === free functions ===
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
@@ -107,11 +224,10 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
     listener.map_err(|cause| ServerError::Bind { address, cause })
 }
 
-/// Serves `config` on `listeners` until `shutdown` resolves; then stops accepting, lets calls end
-/// within five seconds, and returns.
+/// Serves `config` on `listeners` until `shutdown` resolves; see [`Server`].
 ///
 /// # Errors
-/// If a part fails or ends before `shutdown`.
+/// If a part cannot start, fails, or ends before `shutdown`.
 pub async fn serve(
     listeners: Listeners,
     config: Config,
@@ -119,50 +235,16 @@ pub async fn serve(
     start: Start,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
-    let clock = Clock::start();
-    let metrics = Metrics::new(epoch, config.limits.count());
-    if config.admin.tokens.is_empty() {
-        tracing::warn!("no admin.tokens: whoever reaches the HTTP port may read and write");
-    }
-    let (_admin, admin) = watch::channel(Arc::new(config.admin.clone()));
-    let (driver, handle) = Driver::new(config, epoch, start, clock, metrics.clone());
-    let (stop, stopped) = watch::channel(());
-    let mut parts = JoinSet::new();
-    parts.spawn(async move {
-        driver.run().await;
-        Ok("driver")
-    });
-    let service = (handle.clone(), clock, metrics.clone());
-    parts.spawn(serve_grpc(listeners.grpc, service, stopped.clone()));
-    let router = rest::router(rest::Parts {
-        driver: handle,
-        metrics,
-        clock,
-        named: Named::default(),
-        admin,
-    });
-    parts.spawn(serve_http(listeners.http, router, stopped));
+    let server = Server::new(listeners, config, epoch, start).await?;
+    server.run(shutdown).await
+}
 
-    tokio::select! {
-        () = shutdown => {}
-        Some(ended) = parts.join_next() => {
-            return Err(ServerError::Ended(ended??));
-        }
-    }
-    tracing::info!("shutting down");
-    drop(stop);
-    let all = async {
-        while let Some(ended) = parts.join_next().await {
-            ended??;
-        }
-        Ok(())
-    };
-    tokio::time::timeout(SHUTDOWN_GRACE, all)
-        .await
-        .unwrap_or_else(|_| {
-            tracing::warn!("some calls did not end in time");
-            Ok(())
-        })
+fn open_store(config: &Config) -> Result<Box<dyn Store>, StoreError> {
+    Ok(match config.store_path() {
+        None => Box::new(MemoryStore::default()),
+        Some((path, true)) => Box::new(RedbStore::create(path)?),
+        Some((path, false)) => Box::new(RedbStore::open_or_later(path)?),
+    })
 }
 
 async fn serve_grpc(
@@ -196,6 +278,19 @@ async fn serve_http(
         .await
         .map_err(ServerError::Http)?;
     Ok("HTTP server")
+}
+
+/// Follows the configuration file until the shutdown.
+async fn follow(
+    reload: Reload,
+    asked: mpsc::Receiver<()>,
+    stopped: watch::Receiver<()>,
+) -> Result<&'static str, ServerError> {
+    tokio::select! {
+        () = reload.run(asked) => {}
+        () = until(stopped) => {}
+    }
+    Ok("reload")
 }
 
 /// Resolves when the other end is dropped.

@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tollgate_coordinator::clock::epoch_of_this_start;
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::logging::{self, Format, Options, Otlp};
-use tollgate_coordinator::server::{Listeners, serve};
+use tollgate_coordinator::server::{Listeners, Server};
 use tollgate_core::lease::Epoch;
 use tollgate_core::node::Start;
 
@@ -106,6 +106,7 @@ impl Serve {
     async fn serve(self, config: Config) -> anyhow::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
         let shutdown = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -120,13 +121,21 @@ impl Serve {
         };
         let listeners = Listeners::bind(config.listen).await?;
         let listen = listeners.addresses()?;
-        let limits = config.limits.count();
+        let limits = config.catalog.limits.count();
         tracing::info!(epoch = epoch.0, ?start, limits, "starting");
+        let server = Server::new(listeners, config, epoch, start).await?;
+        let reloads = server.reloads();
+        tokio::spawn(async move {
+            while hangup.recv().await.is_some() {
+                // One that does not fit: the file will be looked at anyway.
+                let _ = reloads.try_send(());
+            }
+        });
         say(&format!(
             "tollgate ready grpc={} http={}",
             listen.grpc, listen.http
         ))?;
-        serve(listeners, config, epoch, start, shutdown).await?;
+        server.run(shutdown).await?;
         tracing::info!("stopped");
         Ok(())
     }

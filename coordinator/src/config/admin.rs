@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use serde::Deserialize;
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::Location;
 
 use super::check::Check;
 use super::error::Problem;
-use super::raw::Text;
 use crate::auth::{Role, TOKENS_MAX, Token, TokenHash, Tokens};
+use crate::spec::{Placed, Text};
 
 /// The longest name of a token, in bytes; it stands in log lines.
 const NAME_LEN_MAX: usize = 64;
@@ -50,7 +50,7 @@ pub struct Exposed {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawAdmin {
-    tokens: Option<Spanned<Vec<Spanned<RawToken>>>>,
+    tokens: Option<Placed<Vec<Placed<RawToken>>>>,
     public: Option<Vec<Text>>,
     insecure: Option<Text>,
 }
@@ -94,12 +94,12 @@ pub(super) fn admin(check: &mut Check, raw: Option<&RawAdmin>) -> Admin {
         admin.tokens = tokens(check, list);
     }
     for (i, text) in raw.public.iter().flatten().enumerate() {
-        match text.value.as_str() {
+        match text.as_str() {
             "metrics" => admin.public.metrics = true,
             "status" => admin.public.status = true,
             other => {
                 let problem = Problem::NoSuchPage(other.to_owned());
-                check.refuse(text.referenced, format!("admin.public[{i}]"), problem);
+                check.refuse(text.at, format!("admin.public[{i}]"), problem);
             }
         }
     }
@@ -108,15 +108,15 @@ pub(super) fn admin(check: &mut Check, raw: Option<&RawAdmin>) -> Admin {
     admin
 }
 
-fn tokens(check: &mut Check, list: &Spanned<Vec<Spanned<RawToken>>>) -> Tokens {
+fn tokens(check: &mut Check, list: &Placed<Vec<Placed<RawToken>>>) -> Tokens {
     if list.value.len() > TOKENS_MAX {
         let problem = Problem::TooManyTokens(list.value.len());
-        check.refuse(list.referenced, "admin.tokens", problem);
+        check.refuse(list.at, "admin.tokens", problem);
         return Tokens::default();
     }
     let tokens = list.value.iter().enumerate();
     let tokens: Vec<(Location, Token)> = tokens
-        .filter_map(|(i, raw)| Some((raw.referenced, token(check, i, raw)?)))
+        .filter_map(|(i, raw)| Some((raw.at, token(check, i, raw)?)))
         .collect();
     let (mut names, mut hashes) = (HashSet::new(), HashSet::new());
     for (at, token) in &tokens {
@@ -133,9 +133,9 @@ fn tokens(check: &mut Check, list: &Spanned<Vec<Spanned<RawToken>>>) -> Tokens {
 }
 
 /// One token; none if something is wrong, which is noted.
-fn token(check: &mut Check, index: usize, raw: &Spanned<RawToken>) -> Option<Token> {
+fn token(check: &mut Check, index: usize, raw: &Placed<RawToken>) -> Option<Token> {
     let field = |name: &str| format!("admin.tokens[{index}].{name}");
-    let at = raw.referenced;
+    let at = raw.at;
     let raw = &raw.value;
     let parts = [
         ("name", &raw.name),

@@ -5,10 +5,11 @@ use std::fmt;
 use serde_saphyr::Location;
 use tollgate_core::lease::IdError;
 use tollgate_core::limit::LimitError;
-use tollgate_core::units::CapacityError;
 
-use super::{FILE_LEN_MAX, LIMITS_MAX};
+use super::FILE_LEN_MAX;
 use crate::auth::TOKENS_MAX;
+use crate::catalog::name::NameError;
+use crate::quantity::QuantityError;
 
 /// Everything that is wrong with a configuration; never empty.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,15 +73,23 @@ pub enum Problem {
     /// Not a count.
     #[error("{0:?} is not a whole number from 1 to 1000000000")]
     Count(String),
-    /// Not a number.
-    #[error("{0:?} is not a number")]
-    NotANumber(String),
     /// Not a number, where there is a word for no limit.
     #[error("{0:?} is neither a number nor `unlimited`")]
-    NotARate(String),
-    /// A number that is no capacity.
+    NotAnAmount(String),
+    /// Not a number, where there is a word for a part of the capacity.
+    #[error("{0:?} is neither a number nor `dynamic`")]
+    NotSafe(String),
+    /// Not a quantity.
     #[error(transparent)]
-    Capacity(#[from] CapacityError),
+    Quantity(#[from] QuantityError),
+    /// Not one of a few words.
+    #[error("{text:?} is none of {words}")]
+    Word {
+        /// What stands there.
+        text: String,
+        /// What may stand there.
+        words: &'static str,
+    },
     /// Not a duration.
     #[error("{text:?} is not a duration like 10s or 100ms: {cause}")]
     NotADuration {
@@ -94,7 +103,30 @@ pub enum Problem {
     SubMillisecond(String),
     /// Not a part of a whole.
     #[error("{0:?} is not a part between 0 and 1")]
-    Headroom(String),
+    Part(String),
+    /// Not a priority band.
+    #[error("{0:?} is not a band, a whole number from 0 to 15")]
+    Band(String),
+    /// Not a weight.
+    #[error("{0:?} is not a weight, a whole number from 1 to 1000000")]
+    Weight(String),
+    /// Nothing where something must be.
+    #[error("is empty")]
+    Empty,
+    /// An entry that limits nothing.
+    #[error(
+        "names no unit; one of requests, request_bytes, response_bytes and concurrency is needed"
+    )]
+    NoUnit,
+    /// An attachment to nothing.
+    #[error("there is no group called {0:?} in this file")]
+    NoGroup(String),
+    /// A limit for the scope of a group.
+    #[error("{0:?} is a group of this file; its limits are there")]
+    GroupScope(String),
+    /// A name that nothing can have.
+    #[error(transparent)]
+    Name(#[from] NameError),
     /// Fields that do not go together; the error names the field.
     #[error(transparent)]
     Limit(#[from] LimitError),
@@ -112,21 +144,30 @@ pub enum Problem {
         /// The index of the first.
         first: usize,
     },
-    /// No limit for the rest.
-    #[error("no limit matches `*`, every other scope: it must be the last one")]
-    NoRest,
     /// A limit after the one that matches everything.
     #[error("`*` matches every scope, so it must be the last limit; {after} come after it")]
     RestNotLast {
         /// How many.
         after: usize,
     },
-    /// Too many limits.
-    #[error("has {0} limits, more than {LIMITS_MAX}")]
-    TooMany(usize),
+    /// Too many entries of a section.
+    #[error("has {count} entries, more than {max}")]
+    TooMany {
+        /// How many.
+        count: usize,
+        /// The most there may be.
+        max: usize,
+    },
 }
 
 // === impl ConfigErrors ===
+
+impl ConfigErrors {
+    /// `problem` of the file as a whole.
+    pub(super) fn whole(problem: Problem) -> Self {
+        Self(vec![ConfigError::new(Location::UNKNOWN, "", problem)])
+    }
+}
 
 impl fmt::Display for ConfigErrors {
     /// One line for each error.

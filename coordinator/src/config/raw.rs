@@ -1,60 +1,33 @@
 //! The shape of the file, with the place of every value.
 //!
-//! All scalars are text here: what a number or a duration may be is checked in one place, with
-//! messages that quote what stands in the file.
+//! All scalars are text here: what a number or a duration may be is checked section by section,
+//! with messages that quote what stands in the file.
 
 use serde::Deserialize;
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::Location;
 
 use super::admin::RawAdmin;
+use super::attach::RawAttach;
+use super::bounds::RawBounds;
 use super::error::{ConfigError, ConfigErrors, Problem};
-use super::{FILE_LEN_MAX, LIMITS_MAX};
+use super::groups::RawGroups;
+use super::limits::RawLimit;
+use super::listen::RawListen;
+use super::store::RawStore;
+use super::{ENTRIES_MAX, FILE_LEN_MAX};
+use crate::spec::Placed;
 
-/// A scalar as it stands in the file.
-pub(super) type Text = Spanned<String>;
-
+/// The sections of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawConfig {
     pub(super) listen: Option<RawListen>,
     pub(super) admin: Option<RawAdmin>,
+    pub(super) store: Option<RawStore>,
     pub(super) bounds: Option<RawBounds>,
-    pub(super) limits: Option<Spanned<Vec<Spanned<RawLimit>>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawListen {
-    pub(super) grpc: Option<Text>,
-    pub(super) http: Option<Text>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawBounds {
-    pub(super) max_resources: Option<Text>,
-    pub(super) max_clients_per_resource: Option<Text>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawLimit {
-    #[serde(rename = "match")]
-    pub(super) pattern: Option<Text>,
-    pub(super) requests: Option<Spanned<RawRequests>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawRequests {
-    pub(super) rate: Option<Text>,
-    pub(super) burst: Option<Text>,
-    pub(super) safe: Option<Text>,
-    pub(super) lease: Option<Text>,
-    pub(super) refresh: Option<Text>,
-    pub(super) min_refresh: Option<Text>,
-    pub(super) learning: Option<Text>,
-    pub(super) headroom: Option<Text>,
+    pub(super) limits: Option<Placed<Vec<Placed<RawLimit>>>>,
+    pub(super) groups: Option<Placed<RawGroups>>,
+    pub(super) attach: Option<RawAttach>,
 }
 
 // === free functions ===
@@ -65,24 +38,21 @@ pub(super) fn read(text: &str) -> Result<RawConfig, ConfigErrors> {
     if text.len() > FILE_LEN_MAX {
         return Err(refuse(Location::UNKNOWN, Problem::FileTooLarge(text.len())));
     }
-    let options = serde_saphyr::options! { with_snippet: false };
+    // The reader's own bounds, made wide enough for the most entries of every section: a node is a
+    // scalar or a collection, and a generous limit has about forty.
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        budget: serde_saphyr::budget! {
+            max_events: 100 * ENTRIES_MAX,
+            max_nodes: 50 * ENTRIES_MAX,
+        },
+    };
     let raw: Option<RawConfig> =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| {
             let at = error.location().unwrap_or(Location::UNKNOWN);
             refuse(at, Problem::Shape(shape(&error)))
         })?;
-    let raw = raw.unwrap_or_default();
-    match &raw.limits {
-        Some(limits) if limits.value.len() > LIMITS_MAX => {
-            let problem = Problem::TooMany(limits.value.len());
-            Err(ConfigErrors(vec![ConfigError::new(
-                limits.referenced,
-                "limits",
-                problem,
-            )]))
-        }
-        _ => Ok(raw),
-    }
+    Ok(raw.unwrap_or_default())
 }
 
 /// What the reader says, without the place, which stands in front, and without advice to

@@ -1,9 +1,12 @@
 use std::time::Duration;
 
-use tollgate_core::limit::{Limit, Part, Safe};
+use tollgate_core::lease::{Priority, Unit};
+use tollgate_core::limit::{Algorithm, Limit, Part, Safe};
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::*;
+
+mod groups;
 
 /// Everything that is said about `text`.
 fn errors(text: &str) -> String {
@@ -24,16 +27,14 @@ fn the_shape_of_the_file_is_checked() {
         ("", "limits: is missing"),
         ("# nothing", "limits: is missing"),
         ("limits:", "limits: is missing"),
-        (
-            "limits: []",
-            "1:9: limits: no limit matches `*`, every other scope: it must be the last one",
-        ),
+        ("limits: []", "good"),
         ("limits: 5", "1:9: expected sequence start"),
         ("- 5", "1:1: expected mapping start"),
         ("limits: [", "1:9: unclosed bracket '['"),
         (
             "limit: []",
-            "1:1: unknown field `limit`, expected one of listen, admin, bounds, limits",
+            "1:1: unknown field `limit`, expected one of listen, admin, store, bounds, \
+             limits, groups, attach",
         ),
         (
             "limits:\n- match: a\n  match: b",
@@ -41,7 +42,8 @@ fn the_shape_of_the_file_is_checked() {
         ),
         (
             "limits:\n- match: a\n  request: {}",
-            "3:3: unknown field `request`, expected one of match, requests",
+            "3:3: unknown field `request`, expected one of match, requests, request_bytes, \
+             response_bytes, concurrency",
         ),
         (
             "limits:\n- match: '*'\n  requests: {rate: 5}\n---\nlimits: []",
@@ -57,7 +59,11 @@ fn the_shape_of_the_file_is_checked() {
 fn bad_amounts_name_line_field_and_rule() {
     let rows = [
         ("{}", "3:13: limits[0].requests.rate: is missing"),
-        ("", "2:3: limits[0].requests: is missing"),
+        (
+            "",
+            "2:3: limits[0]: names no unit; one of requests, request_bytes, response_bytes and \
+             concurrency is needed",
+        ),
         ("7", "3:13: expected mapping start"),
         ("{rate: [5]}", "3:20: expected string scalar"),
         (
@@ -92,6 +98,20 @@ fn bad_amounts_name_line_field_and_rule() {
             "{rate: 5, safe: 6}",
             "3:29: limits[0].requests.safe: 6 is more than the capacity, 5",
         ),
+        (
+            "{rate: 5, safe: half}",
+            "3:29: limits[0].requests.safe: \"half\" is neither a number nor `dynamic`",
+        ),
+        (
+            "{rate: 5MiB}",
+            "3:20: limits[0].requests.rate: \"5MiB\" is a number of bytes, but requests are counted \
+             here",
+        ),
+        (
+            "{rate: 5x}",
+            "3:20: limits[0].requests.rate: \"5x\" ends in \"x\", which is none of k, M, G, T, Ki, Mi, \
+             Gi, Ti",
+        ),
     ];
     for (requests, want) in rows {
         assert_eq!(limit_errors(requests), want, "{requests}");
@@ -99,7 +119,7 @@ fn bad_amounts_name_line_field_and_rule() {
 }
 
 #[test]
-fn bad_durations_and_parts_name_line_field_and_rule() {
+fn bad_durations_name_line_field_and_rule() {
     let rows = [
         (
             "{rate: 5, lease: 10}",
@@ -144,6 +164,15 @@ fn bad_durations_and_parts_name_line_field_and_rule() {
             "3:33: limits[0].requests.learning: 9s is shorter than the lease, 10s: leases of an \
              earlier run could still be in use",
         ),
+    ];
+    for (requests, want) in rows {
+        assert_eq!(limit_errors(requests), want, "{requests}");
+    }
+}
+
+#[test]
+fn bad_parts_and_words_name_line_field_and_rule() {
+    let rows = [
         (
             "{rate: 5, headroom: 1.5}",
             "3:33: limits[0].requests.headroom: \"1.5\" is not a part between 0 and 1",
@@ -153,9 +182,26 @@ fn bad_durations_and_parts_name_line_field_and_rule() {
             "3:33: limits[0].requests.headroom: \"half\" is not a part between 0 and 1",
         ),
         (
+            "{rate: 5, reserve: 2}",
+            "3:32: limits[0].requests.reserve: \"2\" is not a part between 0 and 1",
+        ),
+        (
+            "{rate: 5, algorithm: fairshare}",
+            "3:34: limits[0].requests.algorithm: \"fairshare\" is none of fair_share, \
+             proportional_share, static, none",
+        ),
+        (
+            "{rate: 5, guaranteed: {16: 1}}",
+            "3:36: limits[0].requests.guaranteed.16: \"16\" is not a band, a whole number from 0 to 15",
+        ),
+        (
+            "{rate: 5, guaranteed: {3: 4, 9: 2}}",
+            "3:39: limits[0].requests.guaranteed: the bands' sum of 6 is more than the capacity, 5",
+        ),
+        (
             "{rate: 5, burts: 6}",
             "3:23: unknown field `burts`, expected one of rate, burst, safe, lease, refresh, \
-             min_refresh, learning, headroom",
+             min_refresh, learning, headroom, reserve, algorithm, guaranteed",
         ),
     ];
     for (requests, want) in rows {
@@ -184,10 +230,7 @@ fn matches_are_checked_against_each_other() {
             &["tenant/*", "tenant/b", "tenant/*", "*"],
             "4:11: limits[2].match: \"tenant/*\" is matched by limits[0] already",
         ),
-        (
-            &["tenant/*"],
-            "2:3: limits: no limit matches `*`, every other scope: it must be the last one",
-        ),
+        (&["tenant/*"], "good"),
         (
             &["*", "tenant/a", "tenant/b"],
             "2:11: limits[0].match: `*` matches every scope, so it must be the last limit; 2 come \
@@ -251,7 +294,6 @@ limits:
 ";
     let want = [
         "2:16: listen.grpc: \"here\" is not an address like 127.0.0.1:7710",
-        "4:3: limits: no limit matches `*`, every other scope: it must be the last one",
         "5:20: limits[0].requests.rate: -5 is negative",
         "5:31: limits[0].requests.lease: \"soon\" is not a duration like 10s or 100ms: expected \
          number at 0",
@@ -265,10 +307,10 @@ limits:
 #[test]
 fn too_many_limits_and_too_large_files_are_refused() {
     let limit = "- {match: a, requests: {rate: 5}}\n";
-    let text = format!("limits:\n{}", limit.repeat(LIMITS_MAX + 1));
+    let text = format!("limits:\n{}", limit.repeat(ENTRIES_MAX + 1));
     assert_eq!(
         errors(&text),
-        "2:3: limits: has 10001 limits, more than 10000"
+        "2:3: limits: has 10001 entries, more than 10000"
     );
     let text = "#".repeat(FILE_LEN_MAX + 1);
     assert_eq!(
@@ -307,16 +349,77 @@ limits:
         headroom: Part::try_from_f64(0.25).unwrap(),
         ..Limit::new(Capacity::ZERO)
     };
-    assert_eq!(config.limits.find("tenant/acme"), &acme);
+    let find = |scope: &str| {
+        let limits = &config.catalog.limits;
+        let matched = limits.exact(scope).or_else(|| limits.by_glob(scope));
+        matched.unwrap().limits.get(Unit::Requests).unwrap().clone()
+    };
+    assert_eq!(find("tenant/acme"), acme);
     let other = Limit {
         lease: Duration::from_secs(20),
         learning: Duration::from_secs(20),
         ..Limit::new(Capacity::ZERO)
     };
-    assert_eq!(config.limits.find("tenant/umbrella"), &other);
+    assert_eq!(find("tenant/umbrella"), other);
+    assert_eq!(find("route/x"), Limit::new(Capacity::UNLIMITED));
+}
+
+#[test]
+fn every_unit_has_its_own_limit() {
+    let text = "
+limits:
+- match: tenant/acme
+  requests: {rate: 1.5k, safe: dynamic, reserve: 0.1, algorithm: proportional_share,
+             guaranteed: {0: 100, 15: 0.5k}}
+  request_bytes: {rate: 50MiB, burst: 100MB}
+  response_bytes: {rate: 2G}
+  concurrency: {max: 64, safe: 2}
+";
+    let config = Config::parse(text).unwrap();
+    let matched = config.catalog.limits.exact("tenant/acme").unwrap();
+    let get = |unit| matched.limits.get(unit).unwrap();
+    let requests = get(Unit::Requests);
+    assert_eq!(requests.capacity, Capacity::from_whole(1500));
+    assert_eq!(requests.safe, Safe::Dynamic);
+    assert_eq!(Some(requests.reserve), Part::try_from_f64(0.1));
+    assert_eq!(requests.algorithm, Algorithm::ProportionalShare);
+    let guaranteed = |priority| requests.guaranteed.of(priority);
+    assert_eq!(guaranteed(Priority::LOWEST), Capacity::from_whole(100));
+    assert_eq!(guaranteed(Priority::HIGHEST), Capacity::from_whole(500));
+    let bytes = get(Unit::RequestBytes);
+    assert_eq!(bytes.capacity, Capacity::from_whole(50 << 20));
+    assert_eq!(bytes.burst, Tokens::from_whole(100_000_000));
+    let bytes = get(Unit::ResponseBytes);
+    assert_eq!(bytes.capacity, Capacity::from_whole(2_000_000_000));
+    let concurrency = get(Unit::Concurrency);
+    assert_eq!(concurrency.capacity, Capacity::from_whole(64));
+    assert_eq!(concurrency.safe, Safe::Fixed(Capacity::from_whole(2)));
+    let units: Vec<_> = matched.limits.iter().map(|(unit, _)| unit).collect();
+    assert_eq!(units, Unit::ALL);
+}
+
+#[test]
+fn where_the_store_is() {
+    let store = |section: &str| {
+        let config = Config::parse(&format!("limits: []\n{section}\n")).unwrap();
+        let file = Some(Path::new("/etc/tollgate/tollgate.yaml"));
+        config
+            .store
+            .path(file)
+            .map(|(path, now)| (path.display().to_string(), now))
+    };
+    let at = |path: &str, now| Some((path.to_owned(), now));
+    assert_eq!(store(""), at("/etc/tollgate/tollgate.redb", false));
+    assert_eq!(store("store: {path: memory}"), None);
+    assert_eq!(store("store: {path: /var/x.redb}"), at("/var/x.redb", true));
     assert_eq!(
-        config.limits.find("route/x"),
-        &Limit::new(Capacity::UNLIMITED)
+        store("store: {path: x.redb}"),
+        at("/etc/tollgate/x.redb", true)
+    );
+    assert_eq!(StoreConfig::default().path(None), None);
+    assert_eq!(
+        errors("limits: []\nstore: {path: ''}"),
+        "2:15: store.path: is empty"
     );
 }
 

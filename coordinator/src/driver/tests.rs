@@ -1,13 +1,24 @@
-use tollgate_core::lease::Ask;
+use tollgate_core::lease::{Ask, Unit};
 use tollgate_core::units::Capacity;
 
 use super::*;
+use crate::config::Config;
 
 /// A driver that lends at once, and the way to reach it.
 fn driver() -> (Driver, Handle) {
     let config = Config::parse("limits: [{match: '*', requests: {rate: 100}}]").unwrap();
     let metrics = Metrics::new(Epoch(1), 1);
-    Driver::new(config, Epoch(1), Start::Fresh, Clock::start(), metrics)
+    let catalog = Arc::new(Catalog::new(config.catalog));
+    let (_, catalog) = watch::channel(catalog);
+    let clock = Clock::start();
+    Driver::new(
+        config.bounds,
+        catalog,
+        Epoch(1),
+        Start::Fresh,
+        clock,
+        metrics,
+    )
 }
 
 fn refresh(client: &str, sequence: u64) -> Refresh {

@@ -31,6 +31,21 @@ pub enum AuthFault {
     Origin,
 }
 
+/// What came of a changed configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reloaded {
+    /// It is in force.
+    Taken,
+    /// It is wrong; the one before is in force.
+    Refused,
+}
+
+/// `{result}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Outcome {
+    pub(super) result: &'static str,
+}
+
 /// `{reason}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Reason {
@@ -61,6 +76,24 @@ impl From<AuthFault> for Reason {
             reason: fault.name(),
         }
     }
+}
+
+// === impl Outcome ===
+
+impl From<Reloaded> for Outcome {
+    fn from(reloaded: Reloaded) -> Self {
+        let result = match reloaded {
+            Reloaded::Taken => "taken",
+            Reloaded::Refused => "refused",
+        };
+        Self { result }
+    }
+}
+
+// === impl Reloaded ===
+
+impl Reloaded {
+    pub(super) const ALL: [Self; 2] = [Self::Taken, Self::Refused];
 }
 
 // === impl RefreshFault ===

@@ -16,22 +16,22 @@ use tokio::sync::watch;
 
 use super::problem::{NO_TOKEN, RestError};
 use crate::auth::{Role, Token};
-use crate::config::Admin;
+use crate::config::{Admin, Config};
 use crate::metrics::{AuthFault, Metrics};
 
 /// What the guard goes by.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     /// The newest configuration.
-    pub(super) admin: watch::Receiver<Arc<Admin>>,
+    pub(super) config: watch::Receiver<Arc<Config>>,
     pub(super) metrics: Metrics,
 }
 
 /// Lets a request pass that may, and answers the others.
 pub(super) async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
-    let admin = gate.admin.borrow().clone();
+    let config = gate.config.borrow().clone();
     let entrance = Entrance::of(&request);
-    let by = match pass(&admin, entrance, &request) {
+    let by = match pass(&config.admin, entrance, &request) {
         Ok(by) => by,
         Err((fault, error)) => {
             gate.metrics.count_auth_fault(fault);

@@ -1,0 +1,136 @@
+//! Groups.
+
+use std::sync::Arc;
+
+use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::limit::{Guaranteed, Limit, Part};
+use tollgate_core::units::Capacity;
+
+use super::written;
+use crate::limits::UnitLimits;
+use crate::spec::GroupSpec;
+
+/// A named set of limits that all who are attached to it share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    name: Arc<str>,
+    scope: Arc<str>,
+    fair_between: FairBetween,
+    limits: Arc<UnitLimits>,
+    pools: Box<[Pool]>,
+    written: Box<str>,
+}
+
+/// What the members of a group are lent of one unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pool {
+    /// The group's scope and the unit.
+    pub(super) id: ResourceId,
+    /// The limit of a member that has none of its own.
+    pub(super) member: Limit,
+}
+
+/// Between whom a group's capacity is divided first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FairBetween {
+    /// Between its members, by their weights, and a member's part between Envoys. The default: a
+    /// group is shared by tenants that do not know each other, and one that sends ten times as
+    /// much must not get ten times as much.
+    #[default]
+    Members,
+    /// Between Envoys only: all members share one bucket in each, and who sends more gets more.
+    /// For members that belong together, and cheaper: a lease for the group, not for each member.
+    Clients,
+}
+
+// === impl Group ===
+
+impl Group {
+    /// The group called `name`, which is good, with `limits`, which `spec` says.
+    pub(crate) fn new(
+        name: &str,
+        limits: UnitLimits,
+        fair_between: FairBetween,
+        spec: &GroupSpec,
+    ) -> Self {
+        let scope: Arc<str> = format!("group/{name}").into();
+        let pools = limits
+            .iter()
+            .map(|(unit, limit)| Pool::new(&scope, unit, limit));
+        Self {
+            name: name.into(),
+            pools: pools.collect(),
+            scope,
+            fair_between,
+            limits: Arc::new(limits),
+            written: written(spec),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Its scope, `group/<name>`.
+    pub fn scope(&self) -> &Arc<str> {
+        &self.scope
+    }
+
+    /// Between whom its capacity is divided first.
+    pub fn fair_between(&self) -> FairBetween {
+        self.fair_between
+    }
+
+    /// The limits that are shared.
+    pub fn limits(&self) -> &Arc<UnitLimits> {
+        &self.limits
+    }
+
+    /// What was written.
+    pub fn spec(&self) -> GroupSpec {
+        serde_json::from_str(&self.written).unwrap_or_default()
+    }
+
+    pub(super) fn written(&self) -> &str {
+        &self.written
+    }
+
+    /// What its members are lent of `unit`.
+    pub(super) fn pool(&self, unit: Unit) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.id.unit == unit)
+    }
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// A member's own limit says nothing but when it is to ask again: what counts is the group's.
+    fn new(scope: &Arc<str>, unit: Unit, limit: &Limit) -> Self {
+        let scope = scope.clone();
+        Self {
+            id: ResourceId { scope, unit },
+            member: Limit {
+                capacity: Capacity::UNLIMITED,
+                reserve: Part::NONE,
+                guaranteed: Guaranteed::default(),
+                ..limit.clone()
+            },
+        }
+    }
+}
+
+// === impl FairBetween ===
+
+impl FairBetween {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Members, Self::Clients];
+
+    /// The word for it in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Members => "members",
+            Self::Clients => "clients",
+        }
+    }
+}

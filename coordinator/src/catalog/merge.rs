@@ -1,0 +1,51 @@
+//! Two ordered maps as one: the file's, which wins, and what was written through the API.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::{Entry, Kept};
+
+/// The entry called `name`.
+pub(super) fn find<T: Clone>(
+    file: &BTreeMap<Arc<str>, T>,
+    kept: &Kept<T>,
+    name: &str,
+) -> Option<Entry<T>> {
+    if let Some((name, value)) = file.get_key_value(name) {
+        return Some(Entry::of_file(name, value));
+    }
+    let (name, kept) = kept.get_key_value(name)?;
+    Some(Entry::kept(name, kept))
+}
+
+/// The entries whose names come after `after`, by name.
+pub(super) fn merge<'a, T: Clone>(
+    file: &'a BTreeMap<Arc<str>, T>,
+    kept: &'a Kept<T>,
+    after: &'a str,
+) -> impl Iterator<Item = Entry<T>> + 'a {
+    let range = (Bound::Excluded(after), Bound::Unbounded);
+    let mut of_file = file.range::<str, _>(range).peekable();
+    let mut of_kept = kept.range::<str, _>(range).peekable();
+    std::iter::from_fn(move || {
+        let from_file = match (of_file.peek(), of_kept.peek()) {
+            (Some((file, _)), Some((kept, _))) => {
+                if file == kept {
+                    // The file's wins.
+                    of_kept.next();
+                    true
+                } else {
+                    file < kept
+                }
+            }
+            (file, _) => file.is_some(),
+        };
+        if from_file {
+            return of_file
+                .next()
+                .map(|(name, value)| Entry::of_file(name, value));
+        }
+        of_kept.next().map(|(name, kept)| Entry::kept(name, kept))
+    })
+}

@@ -1,0 +1,134 @@
+//! What groups, tenants, namespaces and scopes may be called.
+//!
+//! Names become parts of scope ids, of paths and of log lines, so they are bounded and printable.
+
+use tollgate_core::lease::{ID_LEN_MAX, IdError, ResourceId, Unit};
+
+use super::Kind;
+
+/// Why a text is not a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// No scope can be called so.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// Longer than a scope id has room for.
+    #[error("has {len} bytes, more than {max}")]
+    TooLong {
+        /// How many.
+        len: usize,
+        /// How many it may have.
+        max: usize,
+    },
+    /// A slash where a name is one segment.
+    #[error("has a `/`, and a name of this kind is one segment")]
+    Slash,
+    /// A namespace that does not name its tenant.
+    #[error("is not of the form `tenant/namespace`")]
+    NotTwo,
+    /// The scope of a group, which is changed as a group.
+    #[error("is the scope of a group: change the group")]
+    Group,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// Whether `name` can be attached.
+    ///
+    /// # Errors
+    /// The rule it breaks.
+    pub fn check(self, name: &str) -> Result<(), NameError> {
+        fits(self.name(), name)?;
+        match (self, name.split_once('/')) {
+            (Self::Tenant, None) => Ok(()),
+            (Self::Tenant, Some(_)) => Err(NameError::Slash),
+            (Self::Namespace, Some((tenant, namespace))) => {
+                let two = !tenant.is_empty() && !namespace.is_empty() && !namespace.contains('/');
+                if two { Ok(()) } else { Err(NameError::NotTwo) }
+            }
+            (Self::Namespace, None) => Err(NameError::NotTwo),
+        }
+    }
+}
+
+// === free functions ===
+
+/// Whether a group can be called `name`.
+///
+/// # Errors
+/// The rule it breaks.
+pub fn check_group(name: &str) -> Result<(), NameError> {
+    fits("group", name)?;
+    if name.contains('/') {
+        return Err(NameError::Slash);
+    }
+    Ok(())
+}
+
+/// Whether the limits of `scope` can be overridden.
+///
+/// # Errors
+/// The rule it breaks.
+pub fn check_scope(scope: &str) -> Result<(), NameError> {
+    ResourceId::new(scope, Unit::Requests)?;
+    if scope.starts_with("group/") {
+        return Err(NameError::Group);
+    }
+    Ok(())
+}
+
+/// Whether `<prefix>/<name>` is an id.
+fn fits(prefix: &str, name: &str) -> Result<(), NameError> {
+    ResourceId::new(name, Unit::Requests)?;
+    let max = ID_LEN_MAX - prefix.len() - 1;
+    let len = name.len();
+    if len > max {
+        return Err(NameError::TooLong { len, max });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_bounded_printable_and_of_their_form() {
+        let at_most = "x".repeat(ID_LEN_MAX - "group/".len());
+        let too_long = format!("{at_most}x");
+        let control = Err(NameError::Id(IdError::Control));
+        let rows: [(&str, Result<(), NameError>); 6] = [
+            ("gold", Ok(())),
+            ("bücher & co?%", Ok(())),
+            (&at_most, Ok(())),
+            ("", Err(NameError::Id(IdError::Empty))),
+            ("a\nb", control),
+            ("a/b", Err(NameError::Slash)),
+        ];
+        for (name, want) in rows {
+            assert_eq!(check_group(name), want, "{name}");
+        }
+        let error = check_group(&too_long).unwrap_err().to_string();
+        assert_eq!(error, "has 251 bytes, more than 250");
+    }
+
+    #[test]
+    fn a_namespace_names_its_tenant() {
+        for name in ["acme/orders", "a/b c"] {
+            assert_eq!(Kind::Namespace.check(name), Ok(()), "{name}");
+            assert_eq!(Kind::Tenant.check(name), Err(NameError::Slash), "{name}");
+        }
+        for name in ["acme", "/", "acme/", "/orders", "a/b/c"] {
+            let refused = Err(NameError::NotTwo);
+            assert_eq!(Kind::Namespace.check(name), refused, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_groups_scope_is_not_overridden() {
+        assert_eq!(check_scope("tenant/acme"), Ok(()));
+        assert_eq!(check_scope("group/gold"), Err(NameError::Group));
+        assert!(check_scope("").is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! Resolves scopes for the driver, which asks for the same ones again and again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::{Catalog, Resolved};
+
+/// Resolves scopes by the newest catalog and remembers them until that changes.
+#[derive(Debug)]
+pub struct Resolver {
+    newest: watch::Receiver<Arc<Catalog>>,
+    catalog: Arc<Catalog>,
+    known: HashMap<Arc<str>, Resolved>,
+    known_max: usize,
+}
+
+// === impl Resolver ===
+
+impl Resolver {
+    /// Follows `newest`, and remembers at most `known_max` scopes.
+    pub fn new(mut newest: watch::Receiver<Arc<Catalog>>, known_max: usize) -> Self {
+        let catalog = newest.borrow_and_update().clone();
+        Self {
+            newest,
+            catalog,
+            known: HashMap::new(),
+            known_max,
+        }
+    }
+
+    /// Turns to the newest catalog.
+    pub fn update(&mut self) {
+        // An error says that nobody is left to make a newer one.
+        if self.newest.has_changed().unwrap_or(false) {
+            self.catalog = self.newest.borrow_and_update().clone();
+            self.known.clear();
+        }
+    }
+
+    /// What holds for `scope`. Of a scope that was seen before it costs one look into a hash map;
+    /// of another, look-ups in trees and all globs of the file.
+    pub fn resolve(&mut self, scope: &Arc<str>) -> &Resolved {
+        // When full it forgets everything: cheaper than to keep an order, and as rare as a fleet
+        // that uses more scopes than the books may have.
+        if self.known.len() >= self.known_max && !self.known.contains_key(scope) {
+            self.known.clear();
+        }
+        let resolved = self.known.entry(scope.clone());
+        resolved.or_insert_with_key(|scope| self.catalog.resolve(scope))
+    }
+}

@@ -1,0 +1,341 @@
+//! From one catalog to the next: what may be written, and what comes of it.
+
+use std::sync::Arc;
+
+use super::{
+    Attachment, Catalog, CatalogBounds, FileCatalog, Group, Kept, Kind, Override, Revised,
+};
+use crate::store::{Key, KeyKind};
+
+/// What can be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A group.
+    Group(Arc<Group>),
+    /// The attachment of a tenant or namespace.
+    Attachment(Attachment),
+    /// The override of a scope.
+    Override(Arc<Override>),
+}
+
+/// What must be there for a write to be made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expect {
+    /// Anything or nothing.
+    #[default]
+    Anything,
+    /// Nothing: `If-None-Match: *`.
+    Nothing,
+    /// Something: `If-Match: *`.
+    Something,
+    /// What was written as this revision: `If-Match: "<revision>"`.
+    Revision(u64),
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its revision.
+    pub revision: u64,
+    /// Whether nothing was there before.
+    pub created: bool,
+}
+
+/// Why something cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// There is nothing to delete.
+    #[error("there is no such {what}")]
+    NotFound {
+        /// What kind of thing.
+        what: &'static str,
+    },
+    /// The file defines it, and only the file can change it.
+    #[error("the configuration file defines this {what}: change it there")]
+    DefinedInFile {
+        /// What kind of thing.
+        what: &'static str,
+    },
+    /// The group is in use.
+    #[error("{count} are attached to this group, such as the {} {name:?}", kind.name())]
+    Attached {
+        /// How many are attached.
+        count: usize,
+        /// What one of them is.
+        kind: Kind,
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// The group to attach to is not there.
+    #[error("there is no group called {0:?}")]
+    NoGroup(Arc<str>),
+    /// What is there is not what the caller expects.
+    #[error("{}", mismatch(*found))]
+    Mismatch {
+        /// The revision of what is there.
+        found: Option<u64>,
+    },
+    /// There are as many as may be.
+    #[error("there are {max} {what}, the most this coordinator keeps ({field})")]
+    Bound {
+        /// What there are.
+        what: &'static str,
+        /// The bound.
+        max: usize,
+        /// The field of the configuration that says so.
+        field: &'static str,
+    },
+}
+
+// === impl Catalog ===
+
+impl Catalog {
+    /// Writes `object` as `key`, or deletes what is there; the write is number `revision`.
+    ///
+    /// # Errors
+    /// Why not; nothing has changed then.
+    pub fn write(
+        &mut self,
+        key: &Key,
+        object: Option<Object>,
+        expect: Expect,
+        revision: u64,
+    ) -> Result<Written, WriteError> {
+        let what = key.kind.what();
+        if self.in_file(key) {
+            return Err(WriteError::DefinedInFile { what });
+        }
+        let found = self.revision(key);
+        if !expect.allows(found) {
+            return Err(WriteError::Mismatch { found });
+        }
+        match object {
+            Some(object) => {
+                self.bounded(key, found)?;
+                self.put(key, object, revision)?;
+            }
+            None if found.is_none() => return Err(WriteError::NotFound { what }),
+            None => self.delete(key)?,
+        }
+        Ok(Written {
+            revision,
+            created: found.is_none(),
+        })
+    }
+
+    /// Puts back what was kept, whatever the file says and however many there are: it was
+    /// acknowledged once.
+    pub(crate) fn restore(&mut self, key: &Key, object: Revised<Object>) {
+        self.insert(key, object.value, object.revision);
+    }
+
+    /// This catalog with another file.
+    ///
+    /// # Errors
+    /// If something is attached through the API to a group that only the old file has.
+    pub fn with_file(&self, file: Arc<FileCatalog>) -> Result<Self, WriteError> {
+        let next = Self {
+            file,
+            ..self.clone()
+        };
+        let lost = self
+            .attached
+            .iter()
+            .find(|(group, _)| self.group(group).is_some() && next.group(group).is_none());
+        match lost {
+            Some((group, _)) => Err(self.attached_error(group)),
+            None => Ok(next),
+        }
+    }
+
+    /// Groups that something is attached to although they are not there, each with how many.
+    pub fn missing_groups(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        let attached = self.attached.iter();
+        let missing = attached.filter(|(group, _)| self.group(group).is_none());
+        missing.map(|(group, count)| (group, *count))
+    }
+
+    fn in_file(&self, key: &Key) -> bool {
+        let name = &*key.name;
+        match key.kind {
+            KeyKind::Group => self.file.groups.contains_key(name),
+            KeyKind::Attachment(kind) => self.file.attached(kind).contains_key(name),
+            KeyKind::Override => self.file.limits.exact(name).is_some(),
+        }
+    }
+
+    fn revision(&self, key: &Key) -> Option<u64> {
+        match key.kind {
+            KeyKind::Group => self.groups.get(&key.name).map(|kept| kept.revision),
+            KeyKind::Attachment(kind) => self.kept(kind).get(&key.name).map(|kept| kept.revision),
+            KeyKind::Override => self.overrides.get(&key.name).map(|kept| kept.revision),
+        }
+    }
+
+    /// Whether there is room for `key`, of which `found` is there.
+    fn bounded(&self, key: &Key, found: Option<u64>) -> Result<(), WriteError> {
+        let CatalogBounds {
+            max_groups,
+            max_attachments,
+            max_overrides,
+        } = self.file.bounds;
+        let (count, max, what, field) = match key.kind {
+            KeyKind::Group => (
+                self.groups.size(),
+                max_groups,
+                "groups",
+                "bounds.max_groups",
+            ),
+            KeyKind::Attachment(_) => (
+                self.tenants.size() + self.namespaces.size(),
+                max_attachments,
+                "attachments",
+                "bounds.max_attachments",
+            ),
+            KeyKind::Override => (
+                self.overrides.size(),
+                max_overrides,
+                "overrides",
+                "bounds.max_overrides",
+            ),
+        };
+        if found.is_none() && count >= max {
+            return Err(WriteError::Bound { what, max, field });
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, key: &Key, object: Object, revision: u64) -> Result<(), WriteError> {
+        if let Object::Attachment(attachment) = &object
+            && self.group(&attachment.group).is_none()
+        {
+            return Err(WriteError::NoGroup(attachment.group.clone()));
+        }
+        self.insert(key, object, revision);
+        Ok(())
+    }
+
+    fn insert(&mut self, key: &Key, object: Object, revision: u64) {
+        let name = key.name.clone();
+        match (key.kind, object) {
+            (KeyKind::Group, Object::Group(value)) => {
+                self.groups.insert_mut(name, Revised { value, revision });
+            }
+            (KeyKind::Override, Object::Override(value)) => {
+                self.overrides.insert_mut(name, Revised { value, revision });
+            }
+            (KeyKind::Attachment(kind), Object::Attachment(mut value)) => {
+                self.detach(kind, &name);
+                // One allocation for all who are attached to a group.
+                if let Some((group, _)) = self.attached.get_key_value(&value.group) {
+                    value.group = group.clone();
+                }
+                self.count(&value.group, 1);
+                let kept = Revised { value, revision };
+                self.kept_mut(kind).insert_mut(name, kept);
+            }
+            (kind, object) => debug_assert!(false, "{object:?} is no {kind:?}"),
+        }
+    }
+
+    fn delete(&mut self, key: &Key) -> Result<(), WriteError> {
+        match key.kind {
+            KeyKind::Group if self.attached.contains_key(&key.name) => {
+                return Err(self.attached_error(&key.name));
+            }
+            KeyKind::Group => self.groups.remove_mut(&key.name),
+            KeyKind::Attachment(kind) => {
+                self.detach(kind, &key.name);
+                self.kept_mut(kind).remove_mut(&key.name)
+            }
+            KeyKind::Override => self.overrides.remove_mut(&key.name),
+        };
+        Ok(())
+    }
+
+    /// Counts one less of the group that `name` is attached to.
+    fn detach(&mut self, kind: Kind, name: &str) {
+        let kept = self.kept(kind).get(name);
+        if let Some(group) = kept.map(|kept| kept.value.group.clone()) {
+            self.count(&group, -1);
+        }
+    }
+
+    fn count(&mut self, group: &Arc<str>, by: isize) {
+        let count = self.attached.get(group).copied().unwrap_or(0);
+        match count.saturating_add_signed(by) {
+            0 => {
+                self.attached.remove_mut(group);
+            }
+            count => self.attached.insert_mut(group.clone(), count),
+        }
+    }
+
+    /// That something is attached to `group`.
+    fn attached_error(&self, group: &str) -> WriteError {
+        let count = self.attached.get(group).copied().unwrap_or(0);
+        let found = Kind::ALL.into_iter().find_map(|kind| {
+            let mut kept = self.kept(kind).iter();
+            let (name, _) = kept.find(|(_, kept)| &*kept.value.group == group)?;
+            Some((kind, name.clone()))
+        });
+        match found {
+            Some((kind, name)) => WriteError::Attached { count, kind, name },
+            None => WriteError::NoGroup(group.into()),
+        }
+    }
+
+    fn kept_mut(&mut self, kind: Kind) -> &mut Kept<Attachment> {
+        match kind {
+            Kind::Tenant => &mut self.tenants,
+            Kind::Namespace => &mut self.namespaces,
+        }
+    }
+}
+
+// === impl Expect ===
+
+impl Expect {
+    fn allows(self, found: Option<u64>) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Nothing => found.is_none(),
+            Self::Something => found.is_some(),
+            Self::Revision(revision) => found == Some(revision),
+        }
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    /// What was written, as JSON.
+    pub(crate) fn written(&self) -> Box<str> {
+        match self {
+            Self::Group(group) => group.written().into(),
+            Self::Attachment(attachment) => super::written(&attachment.spec()),
+            Self::Override(limits) => limits.written.clone(),
+        }
+    }
+}
+
+// === impl KeyKind ===
+
+impl KeyKind {
+    fn what(self) -> &'static str {
+        match self {
+            Self::Group => "group",
+            Self::Attachment(_) => "attachment",
+            Self::Override => "override",
+        }
+    }
+}
+
+// === free functions ===
+
+fn mismatch(found: Option<u64>) -> String {
+    match found {
+        Some(revision) => format!("what is there is revision {revision}"),
+        None => "nothing is there".to_owned(),
+    }
+}

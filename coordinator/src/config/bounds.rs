@@ -1,0 +1,80 @@
+//! How much the coordinator keeps at most.
+
+use serde::Deserialize;
+use tollgate_core::node::Bounds;
+
+use super::check::Check;
+use super::error::Problem;
+use crate::catalog::CatalogBounds;
+use crate::spec::Text;
+
+/// More than any machine holds; keeps a typing error from meaning "no bound".
+const COUNT_MAX: usize = 1_000_000_000;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawBounds {
+    max_resources: Option<Text>,
+    max_clients_per_resource: Option<Text>,
+    max_groups: Option<Text>,
+    max_attachments: Option<Text>,
+    max_overrides: Option<Text>,
+}
+
+// === free functions ===
+
+/// The bounds of the books.
+pub(super) fn bounds(check: &mut Check, raw: Option<&RawBounds>) -> Bounds {
+    let mut bounds = Bounds {
+        max_resources: 100_000,
+        max_clients_per_resource: 100_000,
+    };
+    let Some(raw) = raw else { return bounds };
+    let fields = [
+        (
+            "max_resources",
+            &raw.max_resources,
+            &mut bounds.max_resources,
+        ),
+        (
+            "max_clients_per_resource",
+            &raw.max_clients_per_resource,
+            &mut bounds.max_clients_per_resource,
+        ),
+    ];
+    fields.into_iter().for_each(|field| set(check, field));
+    bounds
+}
+
+/// The bounds of what is configured through the API.
+pub(super) fn catalog_bounds(check: &mut Check, raw: Option<&RawBounds>) -> CatalogBounds {
+    let mut bounds = CatalogBounds::default();
+    let Some(raw) = raw else { return bounds };
+    let fields = [
+        ("max_groups", &raw.max_groups, &mut bounds.max_groups),
+        (
+            "max_attachments",
+            &raw.max_attachments,
+            &mut bounds.max_attachments,
+        ),
+        (
+            "max_overrides",
+            &raw.max_overrides,
+            &mut bounds.max_overrides,
+        ),
+    ];
+    fields.into_iter().for_each(|field| set(check, field));
+    bounds
+}
+
+fn set(check: &mut Check, (name, text, bound): (&str, &Option<Text>, &mut usize)) {
+    if let Some(count) = check.value(text.as_ref(), &format!("bounds.{name}"), count) {
+        *bound = count;
+    }
+}
+
+fn count(text: &str) -> Result<usize, Problem> {
+    let count = text.parse().ok();
+    let count = count.filter(|count| (1..=COUNT_MAX).contains(count));
+    count.ok_or_else(|| Problem::Count(text.to_owned()))
+}

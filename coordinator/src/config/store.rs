@@ -1,0 +1,54 @@
+//! Where what is written through the API is kept.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::check::Check;
+use super::error::Problem;
+use crate::spec::Text;
+
+/// Where what is written through the API is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StoreConfig {
+    /// Beside the configuration file, with the extension `redb`; made when something is written.
+    #[default]
+    Beside,
+    /// In a file, which is made at the start; a relative path starts at the configuration file.
+    File(PathBuf),
+    /// Nowhere: it is forgotten at the end.
+    Memory,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawStore {
+    path: Option<Text>,
+}
+
+// === impl StoreConfig ===
+
+impl StoreConfig {
+    pub(super) fn check(check: &mut Check, raw: Option<&RawStore>) -> Self {
+        let text = raw.and_then(|raw| raw.path.as_ref());
+        let store = check.value(text, "store.path", |text| match text {
+            "" => Err(Problem::Empty),
+            "memory" => Ok(Self::Memory),
+            path => Ok(Self::File(path.into())),
+        });
+        store.unwrap_or_default()
+    }
+
+    /// The file to keep it in, for a configuration that was read from `file`, and whether it is
+    /// made at the start; none for memory.
+    pub fn path(&self, file: Option<&Path>) -> Option<(PathBuf, bool)> {
+        match self {
+            Self::Memory => None,
+            Self::Beside => Some((file?.with_extension("redb"), false)),
+            Self::File(path) => {
+                let beside = file.and_then(|file| Some(file.parent()?.join(path)));
+                Some((beside.unwrap_or_else(|| path.clone()), true))
+            }
+        }
+    }
+}

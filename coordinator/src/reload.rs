@@ -1,0 +1,134 @@
+//! Follows the configuration file.
+//!
+//! The content is looked at about twice a second, which sees every way of changing a file: an
+//! editor that writes in place, one that renames, and Kubernetes, which swaps a symbolic link two
+//! directories up and fools most watchers. SIGHUP looks at once. A file that is wrong is refused as
+//! a whole; what was in force stays in force.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::config::{Config, LoadError, SourceFile};
+use crate::keeper::{Handle, WriteError};
+use crate::metrics::{Metrics, Reloaded};
+
+/// How often the file is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long a changed file must stay as it is before it is taken: whoever writes in place may not
+/// be done, and half a file may be a good one.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Follows one file.
+#[derive(Debug)]
+pub struct Reload {
+    keeper: Handle,
+    metrics: Metrics,
+    /// What is in force.
+    config: watch::Sender<Arc<Config>>,
+    /// What was last taken or refused.
+    seen: Arc<SourceFile>,
+}
+
+/// Why a changed file is not in force.
+#[derive(Debug, thiserror::Error)]
+enum ReloadError {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("{0}")]
+    Write(#[from] WriteError),
+    #[error("it was not read: {0}")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+// === impl Reload ===
+
+impl Reload {
+    /// Follows the file that `config`, which is in force, was read from; none if that was no file.
+    pub fn new(
+        config: watch::Sender<Arc<Config>>,
+        keeper: Handle,
+        metrics: Metrics,
+    ) -> Option<Self> {
+        let seen = config.borrow().source.clone()?;
+        Some(Self {
+            keeper,
+            metrics,
+            config,
+            seen,
+        })
+    }
+
+    /// Follows the file; looks at once whenever `now` says so, and ends with it.
+    pub async fn run(mut self, mut now: mpsc::Receiver<()>) {
+        loop {
+            tokio::select! {
+                asked = now.recv() => match asked {
+                    Some(()) => self.take().await,
+                    None => return,
+                },
+                () = tokio::time::sleep(LOOK_INTERVAL) => self.look().await,
+            }
+        }
+    }
+
+    /// Takes the file if it has changed and stays so for a moment.
+    async fn look(&mut self) {
+        // A file that is gone for a moment, as while it is replaced, is no news.
+        let Ok(first) = read(&self.seen.path).await else {
+            return;
+        };
+        if first == *self.seen {
+            return;
+        }
+        tokio::time::sleep(SETTLE).await;
+        if read(&self.seen.path)
+            .await
+            .is_ok_and(|again| again == first)
+        {
+            self.take().await;
+        }
+    }
+
+    /// Puts what the file says now in force, or says what is wrong with it.
+    async fn take(&mut self) {
+        let result = match self.reload().await {
+            Ok(()) => Reloaded::Taken,
+            Err(error) => {
+                tracing::error!("the configuration is refused, and nothing has changed: {error}");
+                Reloaded::Refused
+            }
+        };
+        self.metrics.count_reload(result);
+    }
+
+    async fn reload(&mut self) -> Result<(), ReloadError> {
+        let source = read(&self.seen.path).await?;
+        self.seen = Arc::new(source.clone());
+        let old = self.config.borrow().clone();
+        let flags = old.flags;
+        let new = tokio::task::spawn_blocking(move || Config::of_file(source, flags)).await??;
+        self.keeper.reload(new.catalog.clone()).await?;
+        let restart = old.needs_restart(&new);
+        if !restart.is_empty() {
+            let fields = restart.join(", ");
+            tracing::warn!(fields, "changed, but needs a restart");
+        }
+        let limits = new.catalog.limits.count();
+        self.metrics.set_limits(limits);
+        self.config.send_replace(Arc::new(new));
+        tracing::info!(limits, "took the changed configuration");
+        Ok(())
+    }
+}
+
+// === free functions ===
+
+/// Reads `path` where that may block, as on a file system of the network.
+async fn read(path: &Path) -> Result<SourceFile, ReloadError> {
+    let path = path.to_owned();
+    Ok(tokio::task::spawn_blocking(move || SourceFile::read(&path)).await??)
+}

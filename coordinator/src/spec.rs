@@ -1,0 +1,205 @@
+//! What people write: limits, groups and attachments, in the YAML file and in the API's JSON.
+//!
+//! One form for both, so that both mean the same and are judged by the same rules, which are in
+//! [`crate::config`]. A value knows its place in the file; in JSON it has none.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_saphyr::Location;
+use tollgate_core::lease::Unit;
+use utoipa::ToSchema;
+
+mod attachment;
+mod text;
+
+pub use attachment::AttachmentSpec;
+pub use text::{Placed, Scalar, Text};
+
+/// What is written for a unit that is a rate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateSpec {
+    /// Per second, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Text>,
+    /// At once after a pause, for the whole fleet; by default a second of the rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Text>,
+    /// What each client falls back to without a lease; `dynamic` is the capacity over the clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safe: Option<Text>,
+    /// How long a lease lasts, such as `10s`; at most a day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Text>,
+    /// How often a client asks again; shorter than the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refresh: Option<Text>,
+    /// The soonest it may, and how often it does while shares shift; at most `refresh`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_refresh: Option<Text>,
+    /// How long a coordinator that starts only confirms what clients have; at least `lease`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning: Option<Text>,
+    /// The part of what nobody wants that is lent to active clients all the same; 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<Text>,
+    /// The part of the capacity that is kept for newcomers; 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<Text>,
+    /// `fair_share` (the default), `proportional_share`, `static` or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<Text>,
+    /// What each priority band, 0 to 15, gets before the others share the rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guaranteed: Option<BTreeMap<Text, Text>>,
+}
+
+/// What is written for `concurrency`, which is a number in flight.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GaugeSpec {
+    /// In flight at a time, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<Text>,
+    /// What each client falls back to without a lease; `dynamic` is the capacity over the clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safe: Option<Text>,
+    /// How long a lease lasts, such as `10s`; at most a day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Text>,
+    /// How often a client asks again; shorter than the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refresh: Option<Text>,
+    /// The soonest it may, and how often it does while shares shift; at most `refresh`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_refresh: Option<Text>,
+    /// How long a coordinator that starts only confirms what clients have; at least `lease`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning: Option<Text>,
+    /// The part of what nobody wants that is lent to active clients all the same; 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<Text>,
+    /// The part of the capacity that is kept for newcomers; 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<Text>,
+    /// `fair_share` (the default), `proportional_share`, `static` or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<Text>,
+    /// What each priority band, 0 to 15, gets before the others share the rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guaranteed: Option<BTreeMap<Text, Text>>,
+}
+
+/// The limits of a scope, by unit; a unit that is absent or null has no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsSpec {
+    /// Requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RateSpec>)]
+    pub requests: Option<Placed<RateSpec>>,
+    /// Bytes of request bodies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RateSpec>)]
+    pub request_bytes: Option<Placed<RateSpec>>,
+    /// Bytes of response bodies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RateSpec>)]
+    pub response_bytes: Option<Placed<RateSpec>>,
+    /// Requests in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<GaugeSpec>)]
+    pub concurrency: Option<Placed<GaugeSpec>>,
+}
+
+/// A group: limits that tenants and namespaces share; a unit that is absent or null has no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupSpec {
+    /// Requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RateSpec>)]
+    pub requests: Option<Placed<RateSpec>>,
+    /// Bytes of request bodies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RateSpec>)]
+    pub request_bytes: Option<Placed<RateSpec>>,
+    /// Bytes of response bodies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RateSpec>)]
+    pub response_bytes: Option<Placed<RateSpec>>,
+    /// Requests in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<GaugeSpec>)]
+    pub concurrency: Option<Placed<GaugeSpec>>,
+    /// Between whom the capacity is divided first: `members` (the default) or `clients`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_between: Option<Text>,
+}
+
+/// What is written for one unit, whichever it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum UnitSpec<'a> {
+    Rate(&'a Placed<RateSpec>),
+    Gauge(&'a Placed<GaugeSpec>),
+}
+
+/// The units that are written, in their order.
+pub(crate) type Units<'a> = Vec<(Unit, UnitSpec<'a>)>;
+
+// === impl UnitSpec ===
+
+impl UnitSpec<'_> {
+    /// Where it stands.
+    pub(crate) fn at(self) -> Location {
+        match self {
+            Self::Rate(spec) => spec.at,
+            Self::Gauge(spec) => spec.at,
+        }
+    }
+}
+
+// === impl LimitsSpec ===
+
+impl LimitsSpec {
+    pub(crate) fn units(&self) -> Units<'_> {
+        units(
+            [
+                (Unit::Requests, &self.requests),
+                (Unit::RequestBytes, &self.request_bytes),
+                (Unit::ResponseBytes, &self.response_bytes),
+            ],
+            &self.concurrency,
+        )
+    }
+}
+
+// === impl GroupSpec ===
+
+impl GroupSpec {
+    pub(crate) fn units(&self) -> Units<'_> {
+        units(
+            [
+                (Unit::Requests, &self.requests),
+                (Unit::RequestBytes, &self.request_bytes),
+                (Unit::ResponseBytes, &self.response_bytes),
+            ],
+            &self.concurrency,
+        )
+    }
+}
+
+// === free functions ===
+
+pub(crate) fn units<'a>(
+    rates: [(Unit, &'a Option<Placed<RateSpec>>); 3],
+    concurrency: &'a Option<Placed<GaugeSpec>>,
+) -> Units<'a> {
+    let rates = rates.into_iter();
+    let rates = rates.filter_map(|(unit, rate)| Some((unit, UnitSpec::Rate(rate.as_ref()?))));
+    let gauge = concurrency.as_ref().map(UnitSpec::Gauge);
+    rates
+        .chain(gauge.map(|gauge| (Unit::Concurrency, gauge)))
+        .collect()
+}

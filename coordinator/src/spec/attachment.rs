@@ -1,0 +1,62 @@
+//! What is written for a tenant or a namespace that is attached to a group.
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::{Placed, Text};
+
+/// Which group, and how much of it compared with the others: `gold`, or
+/// `{group: gold, weight: 3}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct AttachmentSpec {
+    /// The group's name.
+    #[schema(value_type = String)]
+    pub group: Option<Placed<String>>,
+    /// What the member's part is in proportion to; 1 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<Text>,
+}
+
+/// The longer of the two forms.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Long {
+    group: Option<Placed<String>>,
+    weight: Option<Text>,
+}
+
+// === impl AttachmentSpec ===
+
+impl<'de> Deserialize<'de> for AttachmentSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Not an untagged enum, which would forget the places.
+        deserializer.deserialize_any(EitherForm)
+    }
+}
+
+/// Takes both forms.
+struct EitherForm;
+
+impl<'de> Visitor<'de> for EitherForm {
+    type Value = AttachmentSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a group, or a mapping of `group` and `weight`")
+    }
+
+    fn visit_str<E: Error>(self, group: &str) -> Result<AttachmentSpec, E> {
+        Ok(AttachmentSpec {
+            group: Some(Placed::nowhere(group.to_owned())),
+            weight: None,
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AttachmentSpec, A::Error> {
+        let Long { group, weight } = Long::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(AttachmentSpec { group, weight })
+    }
+}

@@ -1,0 +1,169 @@
+//! Values with the place where they stand, if they stand in a file.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_saphyr::{Location, Spanned};
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, SchemaType, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+/// A value and its place: line and column in YAML, unknown in JSON.
+#[derive(Clone, Debug)]
+pub struct Placed<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub at: Location,
+}
+
+/// A number or a word, as it was written: what it may be is judged in one place, with errors that
+/// quote it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scalar(pub String);
+
+/// A scalar and its place.
+pub type Text = Placed<Scalar>;
+
+// === impl Placed ===
+
+impl<T> Placed<T> {
+    /// `value`, which stands in no file.
+    pub const fn nowhere(value: T) -> Self {
+        Self {
+            value,
+            at: Location::UNKNOWN,
+        }
+    }
+}
+
+impl Text {
+    /// What was written.
+    pub fn as_str(&self) -> &str {
+        &self.value.0
+    }
+}
+
+impl<T: PartialEq> PartialEq for Placed<T> {
+    /// Wherever they stand.
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl<T: Eq> Eq for Placed<T> {}
+
+impl<T: PartialOrd> PartialOrd for Placed<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        self.value.partial_cmp(&other.value)
+    }
+}
+
+impl<T: Ord> Ord for Placed<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.value.cmp(&other.value)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Spanned {
+            value, referenced, ..
+        } = Spanned::deserialize(deserializer)?;
+        Ok(Self {
+            value,
+            at: referenced,
+        })
+    }
+}
+
+impl<T: Serialize> Serialize for Placed<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+impl<T: ToSchema> PartialSchema for Placed<T> {
+    fn schema() -> RefOr<Schema> {
+        T::schema()
+    }
+}
+
+impl<T: ToSchema> ToSchema for Placed<T> {
+    fn name() -> Cow<'static, str> {
+        T::name()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        T::schemas(schemas);
+    }
+}
+
+// === impl Scalar ===
+
+impl From<&str> for Scalar {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // YAML gives the text as it stands; JSON its numbers as numbers.
+        deserializer.deserialize_str(ScalarVisitor)
+    }
+}
+
+impl Serialize for Scalar {
+    /// A number where it is one, else a text.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Ok(number) = self.0.parse::<u64>() {
+            return serializer.serialize_u64(number);
+        }
+        match self.0.parse::<f64>() {
+            Ok(number) if number.is_finite() => serializer.serialize_f64(number),
+            _ => serializer.serialize_str(&self.0),
+        }
+    }
+}
+
+impl PartialSchema for Scalar {
+    fn schema() -> RefOr<Schema> {
+        let of = |kind| ObjectBuilder::new().schema_type(SchemaType::Type(kind));
+        let either = OneOfBuilder::new()
+            .item(of(Type::Number))
+            .item(of(Type::String));
+        either.into()
+    }
+}
+
+impl ToSchema for Scalar {}
+
+/// Takes texts and numbers.
+struct ScalarVisitor;
+
+impl Visitor<'_> for ScalarVisitor {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number or a text")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Scalar, E> {
+        Ok(text.into())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Scalar, E> {
+        Ok(Scalar(number.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Scalar, E> {
+        Ok(Scalar(number.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Scalar, E> {
+        Ok(Scalar(number.to_string()))
+    }
+}
