@@ -10,14 +10,15 @@ use core::time::Duration;
 
 use serde_json::{Map, Value};
 use tollgate_core::client::{Mode, Policy};
-use tollgate_core::units::Capacity;
 
-use crate::key;
-
+mod condition;
 mod fields;
+mod key;
+mod rule;
 mod terms;
 
-use fields::{Fields, check_header_name};
+use fields::Fields;
+pub(crate) use rule::{Missing, Overflow, Rule};
 #[cfg(test)]
 pub(crate) use terms::Body;
 pub(crate) use terms::Terms;
@@ -37,6 +38,8 @@ const TICK_MS: RangeInclusive<u64> = 5..=100;
 pub(crate) struct Config {
     /// Envoy's cluster of coordinators.
     pub(crate) coordinator: String,
+    /// Whether anything is limited at all.
+    pub(crate) enabled: bool,
     pub(crate) rules: Vec<Rule>,
     /// The most slots, and the most scopes that a worker remembers.
     pub(crate) max_scopes: u32,
@@ -47,19 +50,6 @@ pub(crate) struct Config {
     pub(crate) host_failure: HostFailure,
 }
 
-/// Which scope a request belongs to, and what holds there without a coordinator.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rule {
-    /// The first part of the scope id.
-    pub(crate) name: String,
-    /// The request header with the second part.
-    pub(crate) header: String,
-    pub(crate) missing: Missing,
-    pub(crate) policy: Policy,
-    /// How its refusals look.
-    pub(crate) terms: Terms,
-}
-
 /// The drafts of draft-ietf-httpapi-ratelimit-headers whose fields are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Formats {
@@ -67,17 +57,6 @@ pub(crate) struct Formats {
     pub(crate) ietf: bool,
     /// `X-RateLimit-*`, as Envoy's own limiters know them.
     pub(crate) draft03: bool,
-}
-
-/// What becomes of a request without a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
-    /// The rule does not apply to it.
-    Skip,
-    /// It is answered with 400.
-    Deny,
-    /// It has this key.
-    Default(String),
 }
 
 /// What becomes of a request when the host does not do what was asked.
@@ -132,7 +111,7 @@ impl Config {
         let coordinator = coordinator(root)?;
         let call_timeout = millis(root.whole("call_timeout_ms", 1000, 10..=60_000)?);
         let policy = Policy {
-            mode: mode(root)?,
+            mode: mode(root)?.unwrap_or_default(),
             cold_start_wait: millis(root.whole("cold_start_wait_ms", 50, 0..=10_000)?),
             call_timeout,
             ..Policy::default()
@@ -141,6 +120,7 @@ impl Config {
         let defaults = Defaults { policy, formats };
         Ok(Self {
             coordinator,
+            enabled: root.flag("enabled", true)?,
             rules: rules(root, &defaults, unknown)?,
             max_scopes: root.whole("max_scopes", 10_000, 1..=1_000_000)? as u32,
             max_held: root.whole("max_held", 1000, 0..=100_000)? as usize,
@@ -182,12 +162,14 @@ fn coordinator(root: &mut Fields<'_>) -> Result<String, ConfigError> {
     Ok(name.to_owned())
 }
 
-fn mode(root: &mut Fields<'_>) -> Result<Mode, ConfigError> {
-    match root.text("no_lease")? {
-        None | Some("safe") => Ok(Mode::Safe),
-        Some("optimistic") => Ok(Mode::Optimistic),
-        Some("pessimistic") => Ok(Mode::Pessimistic),
-        Some(other) => Err(root.wrong(
+/// What is admitted without a lease, of a rule or of all.
+fn mode(fields: &mut Fields<'_>) -> Result<Option<Mode>, ConfigError> {
+    match fields.text("no_lease")? {
+        None => Ok(None),
+        Some("safe") => Ok(Some(Mode::Safe)),
+        Some("optimistic") => Ok(Some(Mode::Optimistic)),
+        Some("pessimistic") => Ok(Some(Mode::Pessimistic)),
+        Some(other) => Err(fields.wrong(
             "no_lease",
             other,
             "\"safe\", \"optimistic\" or \"pessimistic\"",
@@ -220,7 +202,7 @@ fn rules(
     for (index, entry) in entries.iter().enumerate() {
         let path = format!("scopes[{index}]");
         let mut fields = Fields::new(&path, &format!("{path}."), entry)?;
-        let rule = rule(&mut fields, defaults, unknown)?;
+        let rule = Rule::read(&mut fields, defaults, unknown)?;
         if rules.iter().any(|other| other.name == rule.name) {
             return Err(fields.wrong("name", rule.name.as_str(), "each rule has its own name"));
         }
@@ -228,80 +210,6 @@ fn rules(
         rules.push(rule);
     }
     Ok(rules)
-}
-
-fn rule(
-    fields: &mut Fields<'_>,
-    defaults: &Defaults,
-    unknown: &mut Vec<String>,
-) -> Result<Rule, ConfigError> {
-    let expected = "1 to 40 of a-z, 0-9, _ and -";
-    let name = fields
-        .text("name")?
-        .ok_or_else(|| fields.required("name", expected))?;
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
-    if name.is_empty() || name.len() > RULE_NAME_LEN_MAX || !name.bytes().all(plain) {
-        return Err(fields.wrong("name", name, expected));
-    }
-    Ok(Rule {
-        name: name.to_owned(),
-        header: header(fields, unknown)?,
-        missing: missing(fields, unknown)?,
-        policy: Policy {
-            safe: safe_capacity(fields)?.unwrap_or(defaults.policy.safe),
-            ..defaults.policy.clone()
-        },
-        terms: Terms::read(fields, defaults.formats, unknown)?,
-    })
-}
-
-fn header(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<String, ConfigError> {
-    let expected = "{\"header\": NAME} with the name of a request header";
-    let value = fields
-        .take("key")
-        .ok_or_else(|| fields.required("key", expected))?;
-    let path = fields.path("key");
-    let mut key = Fields::new(&path, &format!("{path}."), value)?;
-    let name = key
-        .text("header")?
-        .ok_or_else(|| key.required("header", expected))?;
-    key.finish(unknown);
-    check_header_name(&key, "header", name)
-}
-
-fn missing(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Missing, ConfigError> {
-    let expected = "\"skip\", \"deny\" or {\"default\": KEY} with a key of 1 to 200 bytes";
-    match fields.take("missing") {
-        None => Ok(Missing::Default("unknown".to_owned())),
-        Some(Value::String(word)) if word == "skip" => Ok(Missing::Skip),
-        Some(Value::String(word)) if word == "deny" => Ok(Missing::Deny),
-        Some(value @ Value::Object(_)) => {
-            let path = fields.path("missing");
-            let mut inner = Fields::new(&path, &format!("{path}."), value)?;
-            let text = inner
-                .text("default")?
-                .ok_or_else(|| inner.required("default", expected))?;
-            inner.finish(unknown);
-            let usable = key::parsed(key::trimmed(text.as_bytes())).filter(|key| *key == text);
-            usable
-                .map(|key| Missing::Default(key.to_owned()))
-                .ok_or_else(|| inner.wrong("default", text, "a key of 1 to 200 printable bytes"))
-        }
-        Some(other) => Err(fields.wrong("missing", other, expected)),
-    }
-}
-
-fn safe_capacity(fields: &mut Fields<'_>) -> Result<Option<Capacity>, ConfigError> {
-    let Some(value) = fields.take("safe_capacity") else {
-        return Ok(None);
-    };
-    let expected = "a number of requests per second";
-    let number = value
-        .as_f64()
-        .ok_or_else(|| fields.wrong("safe_capacity", value, expected))?;
-    Capacity::try_from_f64(number)
-        .map(Some)
-        .map_err(|error| fields.wrong_as("safe_capacity", value, error.to_string()))
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub(crate) type Reply = (u32, u32, BTreeMap<String, String>);
 pub(crate) struct Fake {
     pub(crate) process: Rc<Process>,
     headers: Rc<RefCell<BTreeMap<String, Vec<u8>>>>,
+    /// What Envoy has of the request, by path, with dots between.
+    pub(crate) properties: Rc<RefCell<BTreeMap<String, Vec<u8>>>>,
     selected: Rc<Cell<u32>>,
     /// Streams that went on, and streams that were answered with which status and headers.
     pub(crate) resumed: Rc<RefCell<Vec<u32>>>,
@@ -166,6 +168,7 @@ impl Fake {
         Self {
             process: Rc::clone(process),
             headers: Rc::default(),
+            properties: Rc::default(),
             selected: Rc::default(),
             resumed: Rc::default(),
             replies: Rc::default(),
@@ -220,8 +223,8 @@ impl Host for Fake {
         Ok(self.headers.borrow().get(name).cloned())
     }
 
-    fn property(&self, _: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
-        Ok(None)
+    fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
+        Ok(self.properties.borrow().get(&path.join(".")).cloned())
     }
 
     fn note(&self, name: &str, value: &str) {

@@ -1,11 +1,27 @@
-//! From a header's value to the key of a scope.
+//! From a request to the key of a scope.
 //!
 //! A key becomes part of a scope id, which travels to the coordinator, into logs and into tables
-//! that people read, so what a stranger may put into a header is narrowed here: surrounding blanks
+//! that people read, so what a stranger may put into it is narrowed here: surrounding blanks
 //! are dropped, and what is left must be 1 to [`KEY_LEN_MAX`] bytes of UTF-8 without control
-//! characters. Anything else counts as missing, as an absent header does.
+//! characters. Nothing at all is *missing*, anything else is *malformed*; a rule has a policy for each.
+//!
+//! Two requests that the upstream would take for the same tenant's must have the same key, or
+//! spelling would be a way around the limit: hosts are compared without case and port, paths and
+//! queries are percent-decoded (once), addresses are cut to their prefix.
+
+use std::borrow::Cow;
 
 use crate::config::RULE_NAME_LEN_MAX;
+use crate::host::{Host, HostError};
+
+mod address;
+mod path;
+mod percent;
+mod query;
+
+pub(crate) use address::Prefixes;
+pub(crate) use path::Template;
+pub(crate) use percent::decoded_leniently;
 
 /// The longest key, in bytes; a rule's name, a slash and a key fit into a scope id.
 pub(crate) const KEY_LEN_MAX: usize = 200;
@@ -14,6 +30,92 @@ const _: () = assert!(RULE_NAME_LEN_MAX + 1 + KEY_LEN_MAX <= tollgate_core::leas
 
 /// The key of the bucket that a rule's scopes share when the slot table is full.
 pub(crate) const OVERFLOW: &str = "~overflow";
+
+/// Where a rule finds the key of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// A header, by its name in lower case.
+    Header(String),
+    /// A query parameter, by its name.
+    Query(String),
+    /// A segment of the path, counted from one.
+    Segment(usize),
+    /// What a template captures of the path.
+    Template(Template),
+    /// The host that the request is for.
+    Authority,
+    /// The address of the client.
+    SourceAddress(Prefixes),
+    /// A property that Envoy has of the request, by its path.
+    Property(Vec<String>),
+    /// The same for all requests.
+    Constant(String),
+    /// Several, with a character between that no part but the last contains.
+    Join { parts: Vec<Self>, with: char },
+}
+
+/// What a request has of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    /// A value, which may still be empty or not be printable: see [`parsed`].
+    Value(Cow<'a, [u8]>),
+    Missing,
+    Malformed,
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Looks for the key in the request at hand.
+    pub(crate) fn read<H: Host>(&self, host: &H) -> Result<Found<'_>, HostError> {
+        Ok(match self {
+            Self::Header(name) => found(host.request_header(name)?),
+            Self::Query(name) => match host.request_header(":path")? {
+                Some(path) => query::parameter(&path, name),
+                None => Found::Missing,
+            },
+            Self::Segment(number) => match host.request_header(":path")? {
+                Some(path) => path::segment(&path, *number),
+                None => Found::Missing,
+            },
+            Self::Template(template) => match host.request_header(":path")? {
+                Some(path) => template.captured(&path),
+                None => Found::Missing,
+            },
+            Self::Authority => found(host.request_header(":authority")?.map(address::host)),
+            Self::SourceAddress(prefixes) => match host.property(&["source", "address"])? {
+                Some(address) => prefixes.cut(&address),
+                None => Found::Missing,
+            },
+            Self::Property(path) => {
+                let path: Vec<&str> = path.iter().map(String::as_str).collect();
+                found(host.property(&path)?)
+            }
+            Self::Constant(key) => Found::Value(Cow::Borrowed(key.as_bytes())),
+            Self::Join { parts, with } => joined(host, parts, *with)?,
+        })
+    }
+
+    /// Where it looks, in words that complete "the request has no usable".
+    pub(crate) fn in_words(&self) -> String {
+        match self {
+            Self::Header(name) => format!("{name} header"),
+            Self::Query(name) => format!("query parameter {name}"),
+            Self::Segment(number) => format!("path segment {number}"),
+            Self::Template(template) => format!("path like {template}"),
+            Self::Authority => "authority".to_owned(),
+            Self::SourceAddress(_) => "source address".to_owned(),
+            Self::Property(path) => path.join("."),
+            Self::Constant(_) => "constant".to_owned(),
+            Self::Join { parts, .. } => {
+                let words: Vec<String> = parts.iter().map(Self::in_words).collect();
+                words.join(" and ")
+            }
+        }
+    }
+}
+
+// === free functions ===
 
 /// `value` without blanks and tabs around it.
 ///
@@ -39,30 +141,40 @@ pub(crate) fn parsed(value: &[u8]) -> Option<&str> {
     (!key.chars().any(char::is_control)).then_some(key)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn found<'a>(value: Option<Vec<u8>>) -> Found<'a> {
+    value.map_or(Found::Missing, |value| Found::Value(Cow::Owned(value)))
+}
 
-    #[test]
-    fn only_printable_text_of_bounded_length_is_a_key() {
-        let longest = "x".repeat(KEY_LEN_MAX);
-        let too_long = "x".repeat(KEY_LEN_MAX + 1);
-        let rows: [(&[u8], Option<&str>); 12] = [
-            (b"acme", Some("acme")),
-            (b"  acme\t", Some("acme")),
-            (b"a b", Some("a b")),
-            ("b\u{fc}cher".as_bytes(), Some("b\u{fc}cher")),
-            (longest.as_bytes(), Some(&longest)),
-            (too_long.as_bytes(), None),
-            (b"", None),
-            (b" \t ", None),
-            (b"a\nb", None),
-            (b"a\x7f", None),
-            ("\u{85}".as_bytes(), None),
-            (b"\xff\xfe", None),
-        ];
-        for (value, want) in rows {
-            assert_eq!(parsed(trimmed(value)), want, "{value:?}");
+fn joined<'a, H: Host>(host: &H, parts: &'a [Key], with: char) -> Result<Found<'a>, HostError> {
+    let mut whole = String::new();
+    let mut malformed = false;
+    for (index, part) in parts.iter().enumerate() {
+        let value = match part.read(host)? {
+            Found::Value(value) => value,
+            Found::Missing => return Ok(Found::Missing),
+            Found::Malformed => {
+                malformed = true;
+                continue;
+            }
+        };
+        let value = trimmed(&value);
+        if value.is_empty() {
+            return Ok(Found::Missing);
+        }
+        let is_last = index.saturating_add(1) == parts.len();
+        match parsed(value).filter(|value| is_last || !value.contains(with)) {
+            Some(value) => {
+                whole.push_str(value);
+                whole.extend((!is_last).then_some(with));
+            }
+            None => malformed = true,
         }
     }
+    Ok(match malformed {
+        true => Found::Malformed,
+        false => Found::Value(Cow::Owned(whole.into_bytes())),
+    })
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@
 )]
 
 mod clock;
+mod condition;
 mod config;
 #[cfg(test)]
 mod fake;

@@ -29,6 +29,8 @@ pub(crate) enum Refusal {
     Denied { rule: usize, denial: Denial },
     /// The rule at this index found no key and must have one.
     Missing { rule: usize },
+    /// The rule at this index found something that cannot be a key.
+    Malformed { rule: usize },
     /// The host failed, and the configuration says not to go on then.
     HostFailure,
 }
@@ -83,16 +85,38 @@ impl Refusal {
     pub(crate) fn stricter(self, other: Self) -> Self {
         let end = |refusal| match refusal {
             Self::Denied { denial, .. } => denial.retry_at.map_or(u64::MAX, Instant::as_nanos),
-            Self::Missing { .. } | Self::HostFailure => u64::MAX,
+            Self::Missing { .. } | Self::Malformed { .. } | Self::HostFailure => u64::MAX,
         };
         if end(other) > end(self) { other } else { self }
     }
 
-    fn reply(self, now: Instant, refuser: Refuser<'_>) -> Reply {
+    /// The index of the rule that refuses.
+    pub(crate) fn rule(self) -> Option<usize> {
         match self {
-            Self::Denied { denial, .. } => denied(&denial, now, refuser),
-            Self::Missing { .. } => missing(refuser),
-            Self::HostFailure => host_failure(),
+            Self::Denied { rule, .. } | Self::Missing { rule } | Self::Malformed { rule } => {
+                Some(rule)
+            }
+            Self::HostFailure => None,
+        }
+    }
+
+    /// The reason in the words of `tollgate-reason`; `rule` is the rule's name.
+    pub(crate) fn reason(self, rule: &str) -> String {
+        match self {
+            Self::Denied { .. } => format!("{rule}/requests"),
+            Self::Missing { .. } => format!("{rule}/missing"),
+            Self::Malformed { .. } => format!("{rule}/malformed"),
+            Self::HostFailure => "host_failure".to_owned(),
+        }
+    }
+
+    fn reply(self, now: Instant, refuser: Refuser<'_>) -> Reply {
+        let reason = self.reason(refuser.rule);
+        match self {
+            Self::Denied { denial, .. } => denied(&denial, reason, now, refuser),
+            Self::Missing { .. } => at_fault(reason, "SCOPE_KEY_MISSING", refuser),
+            Self::Malformed { .. } => at_fault(reason, "SCOPE_KEY_MALFORMED", refuser),
+            Self::HostFailure => host_failure(reason),
         }
     }
 }
@@ -157,10 +181,9 @@ pub(crate) fn is_grpc<H: Host>(host: &H) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"+"))
 }
 
-fn denied(denial: &Denial, now: Instant, refuser: Refuser<'_>) -> Reply {
+fn denied(denial: &Denial, reason: String, now: Instant, refuser: Refuser<'_>) -> Reply {
     let (rule, terms) = (refuser.rule, refuser.terms);
     let pause = denial.retry_at.map(|at| at.saturating_since(now));
-    let reason = format!("{rule}/requests");
     let seconds = pause.map(|pause| rounded_up(pause, SECOND).max(1));
     let mut headers = vec![
         ("tollgate-reason", reason.clone()),
@@ -234,12 +257,11 @@ fn told_limit(
     }
 }
 
-fn missing(refuser: Refuser<'_>) -> Reply {
-    let reason = format!("{}/missing", refuser.rule);
+fn at_fault(reason: String, code: &'static str, refuser: Refuser<'_>) -> Reply {
     let message = format!("{reason}: the request has no usable {}", refuser.wanted);
     let detail = serde_json::Value::String(message.clone());
     Reply {
-        code: "SCOPE_KEY_MISSING",
+        code,
         pause: None,
         status: 400,
         grpc: GrpcStatus::InvalidArgument,
@@ -252,15 +274,15 @@ fn missing(refuser: Refuser<'_>) -> Reply {
     }
 }
 
-fn host_failure() -> Reply {
+fn host_failure(reason: String) -> Reply {
     let message = "the rate limit cannot be checked at present".to_owned();
     Reply {
-        reason: "host_failure".to_owned(),
         code: "TEMPORARY_REDUCED_CAPACITY",
         pause: None,
         status: 429,
         grpc: GrpcStatus::ResourceExhausted,
-        headers: vec![("tollgate-reason", "host_failure".to_owned())],
+        headers: vec![("tollgate-reason", reason.clone())],
+        reason,
         body: format!(
             r#"{{"type":"{PROBLEM_TYPES}#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":429,"detail":"{message}"}}"#
         ),

@@ -60,6 +60,20 @@ pub(crate) struct Scopes {
     hand: usize,
 }
 
+// === impl Denial ===
+
+impl Denial {
+    /// There is no slot for the scope, and its rule refuses it then.
+    pub(crate) fn overflow(now: Instant) -> Self {
+        Self {
+            until: now,
+            retry_at: None,
+            limit: 0,
+            without_lease: true,
+        }
+    }
+}
+
 // === impl Entry ===
 
 impl Entry {

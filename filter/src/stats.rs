@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::host::{Host, HostError, Kind, Metric};
+use crate::refusal::Refusal;
 
 /// What a worker counts, by name.
 #[derive(Debug, Default)]
@@ -29,8 +30,18 @@ pub(crate) struct Stats {
 /// What a worker counts for one rule.
 #[derive(Debug, Default)]
 pub(crate) struct RuleStats {
-    pub(crate) refused: Counter,
-    pub(crate) missing: Counter,
+    /// Requests that were refused.
+    pub(crate) refused: Refusals,
+    /// Requests that went on although the rule would have refused them.
+    pub(crate) shadowed: Refusals,
+}
+
+/// Refusals by their cause.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    requests: Counter,
+    missing: Counter,
+    malformed: Counter,
 }
 
 /// A count that has not been handed over yet.
@@ -77,16 +88,24 @@ impl Stats {
         host: &H,
         rule: &str,
     ) -> Result<RuleStats, HostError> {
-        let mut counter = |name: String| {
-            let metric = defined(&mut self.metrics, host, Kind::Counter, &name)?;
-            Ok(Counter {
-                metric: Some(metric),
-                count: 0,
+        let mut refusals = |what: &str| {
+            let mut counter = |cause: &str| {
+                let name = format!("{what}.{rule}.{cause}");
+                let metric = defined(&mut self.metrics, host, Kind::Counter, &name)?;
+                Ok(Counter {
+                    metric: Some(metric),
+                    count: 0,
+                })
+            };
+            Ok(Refusals {
+                requests: counter("requests")?,
+                missing: counter("missing")?,
+                malformed: counter("malformed")?,
             })
         };
         Ok(RuleStats {
-            refused: counter(format!("refused.{rule}.requests"))?,
-            missing: counter(format!("refused.{rule}.missing"))?,
+            refused: refusals("refused")?,
+            shadowed: refusals("shadowed")?,
         })
     }
 
@@ -128,7 +147,26 @@ impl RuleStats {
     /// Like [`Stats::flush`].
     pub(crate) fn flush<H: Host>(&mut self, host: &H) -> Result<(), HostError> {
         self.refused.flush(host)?;
-        self.missing.flush(host)
+        self.shadowed.flush(host)
+    }
+}
+
+// === impl Refusals ===
+
+impl Refusals {
+    /// The counter for what caused `refusal`.
+    pub(crate) fn of(&mut self, refusal: Refusal) -> &mut Counter {
+        match refusal {
+            Refusal::Missing { .. } => &mut self.missing,
+            Refusal::Malformed { .. } => &mut self.malformed,
+            Refusal::Denied { .. } | Refusal::HostFailure => &mut self.requests,
+        }
+    }
+
+    fn flush<H: Host>(&mut self, host: &H) -> Result<(), HostError> {
+        self.requests.flush(host)?;
+        self.missing.flush(host)?;
+        self.malformed.flush(host)
     }
 }
 

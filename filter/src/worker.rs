@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 use tollgate_core::client::Policy;
 use tollgate_core::units::{Instant, Tokens};
 
-use crate::config::{Config, HostFailure, Missing, Rule, Terms};
+use crate::condition::Condition;
+use crate::config::{Config, HostFailure, Missing, Overflow, Rule, Terms};
 use crate::host::{Host, HostError, Level};
-use crate::key::{self, OVERFLOW};
+use crate::key::{Key, OVERFLOW};
 use crate::ledger::{Ledger, LedgerError};
 use crate::record::Notes;
 use crate::refusal::{Refusal, Refuser};
@@ -24,12 +25,16 @@ mod calls;
 mod draw;
 mod held;
 mod pen;
+mod resolve;
+mod shadow;
 mod tick;
 
 use calls::Calls;
 use draw::Step;
 use held::Waiting;
 use pen::Schedule;
+use resolve::Resolved;
+use shadow::Shadow;
 
 /// The most rules of a configuration, hence of buckets that a request needs.
 const TARGETS_MAX: usize = 16;
@@ -60,6 +65,7 @@ pub(crate) struct Worker<H> {
     living: Vec<u64>,
     living_at: Option<Instant>,
     stats: Stats,
+    shadow: Shadow,
     /// Rounds of housekeeping so far; a clock that costs nothing to read.
     rounds: u64,
     last_round: Instant,
@@ -80,6 +86,9 @@ struct Table {
     wanted: String,
     policy: Policy,
     terms: Terms,
+    /// Of a hundred requests that the rule would refuse, how many it does.
+    enforced: u8,
+    on_overflow: Overflow,
     scopes: Scopes,
     stats: RuleStats,
 }
@@ -88,8 +97,10 @@ struct Table {
 #[derive(Clone, Debug)]
 pub(crate) struct BoundRule {
     table: u16,
-    header: String,
+    key: Key,
+    when: Option<Condition>,
     missing: Missing,
+    malformed: Missing,
 }
 
 /// One of the buckets that a request needs: an entry of a table.
@@ -153,6 +164,7 @@ impl<H: Host> Worker<H> {
             living: Vec::new(),
             living_at: None,
             stats: Stats::default(),
+            shadow: Shadow::new(id),
             rounds: 0,
             last_round: Instant::ZERO,
             last_heartbeat: None,
@@ -168,6 +180,9 @@ impl<H: Host> Worker<H> {
     pub(crate) fn configure(&mut self, config: &Config) -> Result<Vec<BoundRule>, HostError> {
         self.stats.define(&self.host)?;
         self.config = config.clone();
+        if !config.enabled {
+            return Ok(Vec::new());
+        }
         config.rules.iter().map(|rule| self.bind(rule)).collect()
     }
 
@@ -187,6 +202,8 @@ impl<H: Host> Worker<H> {
                     wanted: String::new(),
                     policy: rule.policy.clone(),
                     terms: Terms::DEFAULT,
+                    enforced: rule.enforced,
+                    on_overflow: rule.on_overflow,
                     scopes: Scopes::new(self.id),
                     stats,
                 });
@@ -196,12 +213,16 @@ impl<H: Host> Worker<H> {
         if let Some(table) = self.tables.get_mut(table) {
             table.policy = rule.policy.clone();
             table.terms = rule.terms.clone();
-            table.wanted = format!("{} header", rule.header);
+            table.wanted = rule.key.in_words();
+            table.enforced = rule.enforced;
+            table.on_overflow = rule.on_overflow;
         }
         Ok(BoundRule {
             table: table as u16,
-            header: rule.header.clone(),
+            key: rule.key.clone(),
+            when: rule.when.clone(),
             missing: rule.missing.clone(),
+            malformed: rule.malformed.clone(),
         })
     }
 
@@ -209,52 +230,37 @@ impl<H: Host> Worker<H> {
     #[inline]
     pub(crate) fn admit(&mut self, rules: &[BoundRule], context: u32) -> Verdict {
         let mut targets = Targets::default();
-        for (index, rule) in rules.iter().enumerate() {
+        for rule in rules {
             match self.resolve(rule) {
-                Ok(Some(target)) => targets.push(target),
-                Ok(None) if rule.missing == Missing::Skip => {}
-                Ok(None) => return self.refuse_missing(index, rule),
+                Ok(Resolved::Scope(target)) => targets.push(target),
+                Ok(Resolved::Skipped) => {}
+                Ok(Resolved::Refused(refusal)) => {
+                    self.shadow.clear();
+                    return Verdict::Refuse(refusal);
+                }
                 Err(error) => return self.complain(&error),
             }
         }
         for target in targets.as_slice() {
             self.count_attempts_of(*target, 1);
         }
-        match self.decide(&mut targets, true) {
+        let verdict = match self.decide(&mut targets, true) {
             Ok(Verdict::Hold) => self.hold(context, targets),
             Ok(verdict) => verdict,
             Err(error) => self.complain(&error),
-        }
+        };
+        self.tell_pretended(verdict);
+        verdict
     }
 
     /// The rule that refuses, for what the client is told.
     pub(crate) fn refuser(&self, refusal: Refusal) -> Refuser<'_> {
-        let table = match refusal {
-            Refusal::Denied { rule, .. } | Refusal::Missing { rule } => self.tables.get(rule),
-            Refusal::HostFailure => None,
-        };
+        let table = refusal.rule().and_then(|rule| self.tables.get(rule));
         Refuser {
             rule: table.map_or("", |table| &table.rule),
             wanted: table.map_or("", |table| &table.wanted),
             terms: table.map_or(Terms::PLAIN, |table| &table.terms),
         }
-    }
-
-    /// The entry that a rule gives the request; none if it has no key.
-    #[inline]
-    fn resolve(&mut self, rule: &BoundRule) -> Result<Option<Target>, LedgerError> {
-        let value = self.host.request_header(&rule.header)?;
-        let key = value.as_deref().map_or(&[][..], key::trimmed);
-        let table = rule.table;
-        if let Some(index) = self.scopes(table).and_then(|scopes| scopes.find(key)) {
-            return Ok(Some(Target { table, index }));
-        }
-        let key = match (key::parsed(key), &rule.missing) {
-            (Some(key), _) => key,
-            (None, Missing::Default(key)) => key,
-            (None, _) => return Ok(None),
-        };
-        self.remember(table, key).map(Some)
     }
 
     #[inline]
@@ -281,6 +287,7 @@ impl<H: Host> Worker<H> {
             if filled.is_some_and(|entry| entry.slab.left() >= Tokens::ONE) {
                 continue;
             }
+            let may_hold = may_hold && !self.is_shadow(target.table);
             match self.draw(target, may_hold)? {
                 Step::Ready => {}
                 Step::Cold => held = true,
@@ -289,12 +296,13 @@ impl<H: Host> Worker<H> {
                         rule: usize::from(target.table),
                         denial,
                     };
-                    denied = Some(denied.map_or(refusal, |other| other.stricter(refusal)));
+                    if !self.spares(refusal) {
+                        denied = Some(denied.map_or(refusal, |other| other.stricter(refusal)));
+                    }
                 }
             }
         }
         if let Some(refusal) = denied {
-            self.count_refusal(refusal);
             return Ok(Verdict::Refuse(refusal));
         }
         if held {
@@ -307,23 +315,6 @@ impl<H: Host> Worker<H> {
         }
         self.stats.allowed.add_one();
         Ok(Verdict::Pass)
-    }
-
-    fn count_refusal(&mut self, refusal: Refusal) {
-        if let Refusal::Denied { rule, .. } = refusal
-            && let Some(table) = self.tables.get_mut(rule)
-        {
-            table.stats.refused.add_one();
-        }
-    }
-
-    fn refuse_missing(&mut self, _index: usize, rule: &BoundRule) -> Verdict {
-        if let Some(table) = self.tables.get_mut(usize::from(rule.table)) {
-            table.stats.missing.add_one();
-        }
-        Verdict::Refuse(Refusal::Missing {
-            rule: usize::from(rule.table),
-        })
     }
 
     fn scopes(&self, table: u16) -> Option<&Scopes> {

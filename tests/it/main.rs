@@ -18,6 +18,7 @@ mod outage;
 mod over_limit;
 mod quickstart;
 mod scene;
+mod shadow;
 mod shift;
 mod under_limit;
 mod workers;

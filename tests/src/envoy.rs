@@ -48,6 +48,8 @@ pub struct Spec {
     pub virtual_hosts: Value,
     /// The access logs of every listener.
     pub access_log: Vec<Value>,
+    /// What the listeners speak below HTTP; by default plain TCP.
+    pub transport_socket: Option<Value>,
 }
 
 /// A running Envoy.
@@ -80,6 +82,7 @@ impl Spec {
                 "routes": [{"match": {"prefix": "/"}, "route": {"cluster": UPSTREAM}}],
             }]),
             access_log: Vec::new(),
+            transport_socket: None,
         }
     }
 

@@ -11,6 +11,7 @@ pub mod cores;
 pub mod envoy;
 pub mod filter;
 pub mod grpc_echo;
+pub mod http2;
 pub mod load;
 pub mod process;
 pub mod record;

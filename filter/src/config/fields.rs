@@ -12,6 +12,13 @@ pub(super) struct Fields<'a> {
     known: Vec<&'static str>,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The fields that this thread's parsers have asked for, to hold the documentation against.
+    pub(super) static ASKED_FOR: core::cell::RefCell<std::collections::BTreeSet<&'static str>> =
+        const { core::cell::RefCell::new(std::collections::BTreeSet::new()) };
+}
+
 // === impl Fields ===
 
 impl<'a> Fields<'a> {
@@ -33,6 +40,8 @@ impl<'a> Fields<'a> {
     /// The field called `name`; `null` counts as absent.
     pub(super) fn take(&mut self, name: &'static str) -> Option<&'a Value> {
         self.known.push(name);
+        #[cfg(test)]
+        ASKED_FOR.with_borrow_mut(|names| names.insert(name));
         self.object.get(name).filter(|value| !value.is_null())
     }
 
@@ -43,6 +52,41 @@ impl<'a> Fields<'a> {
         };
         let path = self.path(name);
         Self::new(&path, &format!("{path}."), value).map(Some)
+    }
+
+    /// The field called `name`, which is not known for that.
+    pub(super) fn peek(&self, name: &str) -> Option<&'a Value> {
+        self.object.get(name)
+    }
+
+    /// All of it, for errors.
+    pub(super) fn whole_object(&self) -> Value {
+        Value::Object(self.object.clone())
+    }
+
+    pub(super) fn flag(&mut self, name: &'static str, default: bool) -> Result<bool, ConfigError> {
+        match self.take(name) {
+            None => Ok(default),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(other) => Err(self.wrong(name, other, "true or false")),
+        }
+    }
+
+    /// The field called `name` as a list of that many texts, none of them empty.
+    pub(super) fn texts(
+        &mut self,
+        name: &'static str,
+        count: RangeInclusive<usize>,
+        rule: &str,
+    ) -> Result<Option<Vec<String>>, ConfigError> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
+        let usable = |text: &&str| !text.is_empty() && text.len() <= 200 && !text.contains('\0');
+        let text = |entry: &Value| entry.as_str().filter(usable).map(str::to_owned);
+        let entries = value.as_array().filter(|list| count.contains(&list.len()));
+        let texts = entries.and_then(|list| list.iter().map(text).collect());
+        texts.map(Some).ok_or_else(|| self.wrong(name, value, rule))
     }
 
     pub(super) fn text(&mut self, name: &'static str) -> Result<Option<&'a str>, ConfigError> {

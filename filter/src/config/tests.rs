@@ -1,4 +1,8 @@
 use super::*;
+use crate::key::Key;
+use tollgate_core::units::Capacity;
+
+mod documentation;
 
 fn parse(json: &str) -> Result<(Config, Vec<String>), String> {
     Config::parse(json.as_bytes()).map_err(|error| error.to_string())
@@ -19,12 +23,17 @@ fn the_smallest_configuration_has_the_documented_defaults() {
     };
     let want = Config {
         coordinator: "tollgate".to_owned(),
+        enabled: true,
         rules: vec![Rule {
             name: "tenant".to_owned(),
-            header: "x-tenant".to_owned(),
+            key: Key::Header("x-tenant".to_owned()),
+            when: None,
             missing: Missing::Default("unknown".to_owned()),
+            malformed: Missing::Default("unknown".to_owned()),
             policy,
             terms: Terms::DEFAULT,
+            enforced: 100,
+            on_overflow: Overflow::Share,
         }],
         max_scopes: 10_000,
         max_held: 1000,
@@ -55,7 +64,7 @@ fn every_field_can_be_set() {
     assert_eq!(a.policy.mode, Mode::Pessimistic);
     assert_eq!(a.policy.cold_start_wait, Duration::ZERO);
     assert_eq!(a.policy.call_timeout, Duration::from_millis(250));
-    assert_eq!(a.header, ":authority");
+    assert_eq!(a.key, Key::Header(":authority".to_owned()));
     let missing = [&a.missing, &b.missing, &c.missing];
     assert_eq!(
         missing,
@@ -166,7 +175,7 @@ fn wrong_rules_are_refused_by_field_value_and_rule() {
         ),
         (
             rule(r#""name": "a", "key": {"claim": "x"}"#),
-            "scopes[0].key.header is required",
+            r#"scopes[0].key is {"claim":"x"}: must be an object with one of header"#,
         ),
         (name(""), r#"scopes[0].name is "": must be 1 to 40"#),
         (name("a/b"), r#"scopes[0].name is "a/b": must be 1 to 40"#),
@@ -313,6 +322,158 @@ fn refusals_that_no_client_could_read_are_refused() {
         (
             refusal(&format!(r#"{{"body": "{long}"}}"#)),
             "must be at most 8192 bytes",
+        ),
+    ]);
+}
+
+#[test]
+fn keys_that_cannot_be_read_are_refused() {
+    let key = |json: &str| rule(&format!(r#""name": "a", "key": {json}"#));
+    refused(&[
+        (
+            key("{}"),
+            "scopes[0].key is {}: must be an object with one of",
+        ),
+        (
+            key(r#"{"query": ""}"#),
+            "key.query is \"\": must be 1 to 100 bytes",
+        ),
+        (
+            key(r#"{"path": "v1/{t}"}"#),
+            "key.path is \"v1/{t}\": must be a template: it begins",
+        ),
+        (
+            key(r#"{"path": "/v1"}"#),
+            "at least one segment is a {name}",
+        ),
+        (
+            key(r#"{"path": {}}"#),
+            "key.path is {}: must be a template such as",
+        ),
+        (
+            key(r#"{"path": {"segment": 0}}"#),
+            "path.segment is 0: must be a whole number from 1",
+        ),
+        (key(r#"{"path": {"segment": 65}}"#), "path.segment is 65"),
+        (
+            key(r#"{"authority": false}"#),
+            "key.authority is false: must be true",
+        ),
+        (
+            key(r#"{"source_address": {"prefix_v4": 33}}"#),
+            "prefix_v4 is 33: must be",
+        ),
+        (
+            key(r#"{"source_address": {"prefix_v6": 129}}"#),
+            "prefix_v6 is 129: must be",
+        ),
+        (
+            key(r#"{"source_address": false}"#),
+            "source_address is false: must be an object",
+        ),
+    ]);
+}
+
+#[test]
+fn keys_of_properties_and_joins_are_checked() {
+    let key = |json: &str| rule(&format!(r#""name": "a", "key": {json}"#));
+    refused(&[
+        (
+            key(r#"{"peer_san": "ip"}"#),
+            "peer_san is \"ip\": must be \"uri\" or \"dns\"",
+        ),
+        (
+            key(r#"{"metadata": ["a"]}"#),
+            "key.metadata is [\"a\"]: must be a list of 2 to 8",
+        ),
+        (key(r#"{"metadata": ["a", 7]}"#), "must be a list of 2 to 8"),
+        (
+            key(r#"{"route_metadata": "a.b"}"#),
+            "key.route_metadata is \"a.b\": must be a list",
+        ),
+        (
+            key(r#"{"constant": " x"}"#),
+            "key.constant is \" x\": must be a key",
+        ),
+        (
+            key(r#"{"join": [{"header": "x"}]}"#),
+            "must be a list of 2 to 8 keys",
+        ),
+        (
+            key(r#"{"join": [{"header": "x"}, {"join": []}]}"#),
+            "key.join[1] is {\"join\":[]}: must be an object with one of",
+        ),
+        (
+            key(r#"{"join": [{"header": "x"}, {"header": "y"}], "with": "::"}"#),
+            "key.with is \"::\": must be one printable character",
+        ),
+    ]);
+}
+
+#[test]
+fn modes_and_conditions_can_be_set_and_are_checked() {
+    let json = r#"{"coordinator": "c", "enabled": false, "no_lease": "pessimistic", "scopes": [
+        {"name": "a", "key": {"header": "x"}, "mode": "shadow", "on_overflow": "refuse",
+         "malformed": "deny", "no_lease": "optimistic"},
+        {"name": "b", "key": {"header": "x"}, "enforced_percent": 25, "missing": "skip"}]}"#;
+    let (config, unknown) = parse(json).unwrap();
+    assert!(unknown.is_empty() && !config.enabled);
+    let [a, b] = &config.rules[..] else { panic!() };
+    assert_eq!((a.enforced, a.on_overflow), (0, Overflow::Refuse));
+    assert_eq!(a.policy.mode, Mode::Optimistic);
+    assert_eq!(a.malformed, Missing::Deny);
+    assert_eq!((b.enforced, b.on_overflow), (25, Overflow::Share));
+    assert_eq!(b.policy.mode, Mode::Pessimistic);
+    assert_eq!(b.malformed, Missing::Skip, "like missing unless it is set");
+    refused(&[
+        (
+            with(r#""enabled": 1"#),
+            "enabled is 1: must be true or false",
+        ),
+        (
+            named(r#""mode": "off""#),
+            "scopes[0].mode is \"off\": must be \"enforce\"",
+        ),
+        (
+            named(r#""enforced_percent": 101"#),
+            "enforced_percent is 101: must be a whole number",
+        ),
+        (
+            named(r#""enforced_percent": 0.5"#),
+            "enforced_percent is 0.5",
+        ),
+        (
+            named(r#""on_overflow": "drop""#),
+            "on_overflow is \"drop\": must be \"share\"",
+        ),
+        (
+            named(r#""malformed": 7"#),
+            "scopes[0].malformed is 7: must be \"skip\"",
+        ),
+        (named(r#""no_lease": "x""#), "scopes[0].no_lease is \"x\""),
+        (
+            named(r#""when": []"#),
+            "scopes[0].when is []: must be an object",
+        ),
+        (
+            named(r#""when": {"path_prefix": "v1"}"#),
+            "when.path_prefix is \"v1\": must be a path",
+        ),
+        (
+            named(r#""when": {"path_prefix": []}"#),
+            "when.path_prefix is []: must be a path",
+        ),
+        (
+            named(r#""when": {"methods": ["get"]}"#),
+            "when.methods is \"get\": must be a list",
+        ),
+        (
+            named(r#""when": {"headers": {"x": 1}}"#),
+            "when.headers is 1: must be an object",
+        ),
+        (
+            named(r#""when": {"not": {"headers": {"a b": true}}}"#),
+            "when.not.headers is",
         ),
     ]);
 }

@@ -103,8 +103,16 @@ fn bodies_are_json_and_name_the_problem() {
             "#temporary-reduced-capacity",
             429,
         ),
-        (missing(REFUSER), "about:blank", 400),
-        (host_failure(), "#temporary-reduced-capacity", 429),
+        (
+            Refusal::Missing { rule: 0 }.reply(Instant::ZERO, REFUSER),
+            "about:blank",
+            400,
+        ),
+        (
+            Refusal::HostFailure.reply(Instant::ZERO, REFUSER),
+            "#temporary-reduced-capacity",
+            429,
+        ),
     ];
     for (reply, kind, status) in rows {
         let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();

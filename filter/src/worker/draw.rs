@@ -6,6 +6,7 @@ use tollgate_core::client::{Draw, Holding, Policy, State};
 use tollgate_core::units::{Instant, Tokens};
 
 use super::{OVERFLOW, Target, Worker, entry, scope_id};
+use crate::config::Overflow;
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
 use crate::scopes::{Denial, Entry};
@@ -60,6 +61,12 @@ impl<H: Host> Worker<H> {
             }
         }
         self.fall_to_overflow(target, now);
+        let place = self.tables.get(usize::from(target.table));
+        match place.map_or(Overflow::Share, |table| table.on_overflow) {
+            Overflow::Share => {}
+            Overflow::Pass => return Ok(Step::Ready),
+            Overflow::Refuse => return Ok(Step::Denied(Denial::overflow(now))),
+        }
         match self.known(*target, now, may_hold) {
             Some(step) => Ok(step),
             None => self.draw_from_ledger(*target, now, may_hold),

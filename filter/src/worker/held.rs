@@ -228,6 +228,7 @@ impl<H: Host> Worker<H> {
     fn carry_out(&mut self, now: Instant, held: &Held, verdict: Verdict) {
         let waited = now.saturating_since(held.since).as_millis().to_string();
         let done = self.host.select(held.context).and_then(|()| {
+            self.tell_pretended(verdict);
             self.host.note("tollgate.waited_ms", &waited);
             match verdict {
                 Verdict::Refuse(refusal) => {

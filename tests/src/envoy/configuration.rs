@@ -62,10 +62,13 @@ fn listener(spec: &Spec, name: &str, filters: &[Value]) -> Value {
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
         "name": name,
         "address": socket_address(SocketAddr::from(([127, 0, 0, 1], 0))),
-        "filter_chains": [{"filters": [{
-            "name": "envoy.filters.network.http_connection_manager",
-            "typed_config": connection_manager,
-        }]}],
+        "filter_chains": [{
+            "filters": [{
+                "name": "envoy.filters.network.http_connection_manager",
+                "typed_config": connection_manager,
+            }],
+            "transport_socket": spec.transport_socket,
+        }],
     })
 }
 

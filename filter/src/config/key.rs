@@ -1,0 +1,189 @@
+//! Where a rule finds its key, as the configuration says it.
+
+use serde_json::Value;
+
+use super::ConfigError;
+use super::fields::{Fields, check_header_name};
+use crate::key::{self, Key, Prefixes, Template};
+
+/// The most parts of a join.
+const PARTS_MAX: usize = 8;
+/// The most steps into metadata.
+const STEPS_MAX: usize = 8;
+/// The last segment of a path that a key may be.
+const SEGMENT_MAX: u64 = 64;
+/// What a key can be made of, for errors.
+const KINDS: &str = "an object with one of header, query, path, authority, source_address, peer_san, \
+    metadata, route_metadata, virtual_host_metadata, route_name, filter_state, constant and join";
+
+/// The field `key` of a rule.
+pub(super) fn key(rule: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Key, ConfigError> {
+    let mut fields = rule
+        .object("key")?
+        .ok_or_else(|| rule.required("key", KINDS))?;
+    let key = match join(&mut fields, unknown)? {
+        Some(key) => Some(key),
+        None => simple(&mut fields, unknown)?,
+    };
+    fields.finish(unknown);
+    match key {
+        Some(key) => Ok(key),
+        None => Err(rule.wrong("key", &fields.whole_object(), KINDS)),
+    }
+}
+
+/// A key that is not made of others.
+fn simple(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<Key>, ConfigError> {
+    let property = |path: &[&str]| Key::Property(path.iter().map(|&step| step.into()).collect());
+    Ok(Some(if let Some(name) = fields.text("header")? {
+        Key::Header(check_header_name(fields, "header", name)?)
+    } else if let Some(name) = fields.text("query")? {
+        Key::Query(bounded(fields, "query", name)?)
+    } else if let Some(key) = path(fields, unknown)? {
+        key
+    } else if is_set(fields, "authority")? {
+        Key::Authority
+    } else if let Some(prefixes) = source_address(fields, unknown)? {
+        Key::SourceAddress(prefixes)
+    } else if let Some(kind) = fields.text("peer_san")? {
+        match kind {
+            "uri" => property(&["connection", "uri_san_peer_certificate"]),
+            "dns" => property(&["connection", "dns_san_peer_certificate"]),
+            _ => return Err(fields.wrong("peer_san", kind, "\"uri\" or \"dns\"")),
+        }
+    } else if let Some(key) = metadata(fields)? {
+        key
+    } else if is_set(fields, "route_name")? {
+        property(&["xds", "route_name"])
+    } else if let Some(name) = fields.text("filter_state")? {
+        property(&["filter_state", &bounded(fields, "filter_state", name)?])
+    } else if let Some(text) = fields.text("constant")? {
+        Key::Constant(constant(fields, "constant", text)?)
+    } else {
+        return Ok(None);
+    }))
+}
+
+fn join(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<Key>, ConfigError> {
+    let expected = "a list of 2 to 8 keys";
+    let Some(value) = fields.take("join") else {
+        return Ok(None);
+    };
+    let with = fields.text("with")?.unwrap_or("/");
+    let mut characters = with.chars();
+    let with = match (characters.next(), characters.next()) {
+        (Some(one), None) if !one.is_control() => one,
+        _ => return Err(fields.wrong("with", with, "one printable character")),
+    };
+    let entries = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    if entries.len() < 2 || entries.len() > PARTS_MAX {
+        return Err(fields.wrong("join", value, expected));
+    }
+    let mut parts = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.iter().enumerate() {
+        let path = format!("{}[{index}]", fields.path("join"));
+        let mut part = Fields::new(&path, &format!("{path}."), entry)?;
+        let key = simple(&mut part, unknown)?;
+        part.finish(unknown);
+        parts.push(key.ok_or_else(|| ConfigError::Wrong {
+            field: path,
+            value: entry.to_string(),
+            rule: format!("must be {KINDS}; a join has no joins"),
+        })?);
+    }
+    Ok(Some(Key::Join { parts, with }))
+}
+
+fn path(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<Key>, ConfigError> {
+    let expected = "a template such as \"/v1/tenants/{tenant}/**\", or {\"segment\": NUMBER}";
+    match fields.take("path") {
+        None => Ok(None),
+        Some(Value::String(text)) => {
+            let template = Template::parse(text);
+            template
+                .map(|template| Some(Key::Template(template)))
+                .map_err(|error| {
+                    fields.wrong("path", text.as_str(), &format!("a template: {error}"))
+                })
+        }
+        Some(value) => {
+            let path = fields.path("path");
+            let mut inner = Fields::new(&path, &format!("{path}."), value)?;
+            let number = inner.whole("segment", 0, 1..=SEGMENT_MAX)?;
+            inner.finish(unknown);
+            match usize::try_from(number) {
+                Ok(number) if number > 0 => Ok(Some(Key::Segment(number))),
+                _ => Err(fields.wrong("path", value, expected)),
+            }
+        }
+    }
+}
+
+fn source_address(
+    fields: &mut Fields<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<Option<Prefixes>, ConfigError> {
+    if fields.peek("source_address") == Some(&Value::Bool(true)) {
+        fields.take("source_address");
+        return Ok(Some(Prefixes { v4: 32, v6: 64 }));
+    }
+    let Some(mut inner) = fields.object("source_address")? else {
+        return Ok(None);
+    };
+    let prefixes = Prefixes {
+        v4: inner.whole("prefix_v4", 32, 0..=32)? as u8,
+        v6: inner.whole("prefix_v6", 64, 0..=128)? as u8,
+    };
+    inner.finish(unknown);
+    Ok(Some(prefixes))
+}
+
+fn metadata(fields: &mut Fields<'_>) -> Result<Option<Key>, ConfigError> {
+    let sources: [(&'static str, &[&str]); 3] = [
+        ("metadata", &["metadata", "filter_metadata"]),
+        (
+            "route_metadata",
+            &["xds", "route_metadata", "filter_metadata"],
+        ),
+        (
+            "virtual_host_metadata",
+            &["xds", "virtual_host_metadata", "filter_metadata"],
+        ),
+    ];
+    for (name, root) in sources {
+        let expected = "a list of 2 to 8 names: a namespace and the keys below it";
+        if let Some(steps) = fields.texts(name, 2..=STEPS_MAX, expected)? {
+            let root = root.iter().map(|&step| step.to_owned());
+            return Ok(Some(Key::Property(root.chain(steps).collect())));
+        }
+    }
+    Ok(None)
+}
+
+/// A field that says `true`, or nothing.
+fn is_set(fields: &mut Fields<'_>, name: &'static str) -> Result<bool, ConfigError> {
+    match fields.take(name) {
+        None => Ok(false),
+        Some(Value::Bool(true)) => Ok(true),
+        Some(other) => Err(fields.wrong(name, other, "true")),
+    }
+}
+
+fn bounded(fields: &Fields<'_>, field: &str, name: &str) -> Result<String, ConfigError> {
+    match name.is_empty() || name.len() > 100 || name.contains('\0') {
+        true => Err(fields.wrong(field, name, "1 to 100 bytes")),
+        false => Ok(name.to_owned()),
+    }
+}
+
+/// A key that stands in the configuration.
+pub(super) fn constant(
+    fields: &Fields<'_>,
+    field: &str,
+    text: &str,
+) -> Result<String, ConfigError> {
+    let usable = key::parsed(key::trimmed(text.as_bytes())).filter(|key| *key == text);
+    usable
+        .map(str::to_owned)
+        .ok_or_else(|| fields.wrong(field, text, "a key of 1 to 200 printable bytes"))
+}

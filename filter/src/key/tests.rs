@@ -1,0 +1,154 @@
+use super::*;
+use crate::config::Config;
+use crate::fake::{Fake, Process};
+
+#[test]
+fn only_printable_text_of_bounded_length_is_a_key() {
+    let longest = "x".repeat(KEY_LEN_MAX);
+    let too_long = "x".repeat(KEY_LEN_MAX + 1);
+    let rows: [(&[u8], Option<&str>); 12] = [
+        (b"acme", Some("acme")),
+        (b"  acme\t", Some("acme")),
+        (b"a b", Some("a b")),
+        ("b\u{fc}cher".as_bytes(), Some("b\u{fc}cher")),
+        (longest.as_bytes(), Some(&longest)),
+        (too_long.as_bytes(), None),
+        (b"", None),
+        (b" \t ", None),
+        (b"a\nb", None),
+        (b"a\x7f", None),
+        ("\u{85}".as_bytes(), None),
+        (b"\xff\xfe", None),
+    ];
+    for (value, want) in rows {
+        assert_eq!(parsed(trimmed(value)), want, "{value:?}");
+    }
+}
+
+fn key(json: &str) -> Key {
+    let json = format!(r#"{{"coordinator": "c", "scopes": [{{"name": "a", "key": {json}}}]}}"#);
+    let (mut config, unknown) = Config::parse(json.as_bytes()).unwrap();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    config.rules.remove(0).key
+}
+
+fn host() -> Fake {
+    let host = Fake::new(&Process::new());
+    host.set_headers(&[
+        (":path", "/v1/tenants/acme/orders?region=eu%20west&bad=%"),
+        (":authority", "API.example.com:8443"),
+        ("x-tenant", " acme "),
+        ("x-slash", "a/b"),
+        ("x-empty", ""),
+    ]);
+    let jwt = "metadata.filter_metadata.envoy.filters.http.jwt_authn.payload";
+    let properties: [(&str, &[u8]); 9] = [
+        (&format!("{jwt}.sub"), b"alice"),
+        (&format!("{jwt}.age"), &42.0_f64.to_le_bytes()),
+        ("xds.route_metadata.filter_metadata.app.plan", b"gold"),
+        (
+            "xds.virtual_host_metadata.filter_metadata.app.team",
+            b"core",
+        ),
+        ("xds.route_name", b"checkout"),
+        ("filter_state.app.tenant", b"stateful"),
+        ("source.address", b"192.0.2.77:4711"),
+        ("connection.uri_san_peer_certificate", b"spiffe://acme/api"),
+        ("connection.dns_san_peer_certificate", b""),
+    ];
+    let properties = properties.map(|(path, value)| (path.to_owned(), value.to_vec()));
+    *host.properties.borrow_mut() = properties.into();
+    host
+}
+
+/// What a worker makes of what is found: a key, nothing, or something else.
+fn resolved(found: Found<'_>) -> Result<String, &'static str> {
+    match found {
+        Found::Missing => Err("missing"),
+        Found::Malformed => Err("malformed"),
+        Found::Value(value) => match parsed(trimmed(&value)) {
+            Some(key) => Ok(key.to_owned()),
+            None if trimmed(&value).is_empty() => Err("missing"),
+            None => Err("malformed"),
+        },
+    }
+}
+
+#[test]
+fn every_kind_of_key_is_read() {
+    let jwt = |claim: &str| {
+        format!(r#"{{"metadata": ["envoy.filters.http.jwt_authn", "payload", "{claim}"]}}"#)
+    };
+    let rows = [
+        (r#"{"header": "X-Tenant"}"#, Ok("acme")),
+        (r#"{"header": "x-empty"}"#, Err("missing")),
+        (r#"{"query": "region"}"#, Ok("eu west")),
+        (r#"{"query": "tenant"}"#, Err("missing")),
+        (r#"{"query": "bad"}"#, Err("malformed")),
+        (r#"{"path": {"segment": 3}}"#, Ok("acme")),
+        (r#"{"path": {"segment": 9}}"#, Err("missing")),
+        (r#"{"path": "/v1/tenants/{tenant}/**"}"#, Ok("acme")),
+        (r#"{"path": "/v2/{tenant}"}"#, Err("missing")),
+        (r#"{"authority": true}"#, Ok("api.example.com")),
+        (r#"{"source_address": true}"#, Ok("192.0.2.77")),
+        (
+            r#"{"source_address": {"prefix_v4": 24}}"#,
+            Ok("192.0.2.0/24"),
+        ),
+        (r#"{"peer_san": "uri"}"#, Ok("spiffe://acme/api")),
+        (r#"{"peer_san": "dns"}"#, Err("missing")),
+        (&jwt("sub"), Ok("alice")),
+        (&jwt("age"), Err("malformed")),
+        (&jwt("iss"), Err("missing")),
+        (r#"{"route_metadata": ["app", "plan"]}"#, Ok("gold")),
+        (r#"{"virtual_host_metadata": ["app", "team"]}"#, Ok("core")),
+        (r#"{"route_name": true}"#, Ok("checkout")),
+        (r#"{"filter_state": "app.tenant"}"#, Ok("stateful")),
+        (r#"{"constant": "all"}"#, Ok("all")),
+        (
+            r#"{"join": [{"header": "x-tenant"}, {"route_name": true}]}"#,
+            Ok("acme/checkout"),
+        ),
+        (
+            r#"{"join": [{"header": "x-tenant"}, {"header": "x-slash"}]}"#,
+            Ok("acme/a/b"),
+        ),
+        (
+            r#"{"join": [{"header": "x-slash"}, {"header": "x-tenant"}]}"#,
+            Err("malformed"),
+        ),
+        (
+            r#"{"join": [{"header": "x-slash"}, {"header": "x-tenant"}], "with": ":"}"#,
+            Ok("a/b:acme"),
+        ),
+        (
+            r#"{"join": [{"query": "bad"}, {"header": "x-none"}]}"#,
+            Err("missing"),
+        ),
+        (
+            r#"{"join": [{"query": "bad"}, {"header": "x-tenant"}]}"#,
+            Err("malformed"),
+        ),
+    ];
+    let host = host();
+    for (json, want) in rows {
+        let key = key(json);
+        let found = resolved(key.read(&host).unwrap());
+        assert_eq!(found, want.map(str::to_owned), "{json}");
+        assert!(!key.in_words().is_empty());
+    }
+}
+
+#[test]
+fn a_request_without_a_path_has_no_key_of_it() {
+    let host = Fake::new(&Process::new());
+    for json in [
+        r#"{"query": "x"}"#,
+        r#"{"path": {"segment": 1}}"#,
+        r#"{"path": "/{x}"}"#,
+        r#"{"authority": true}"#,
+        r#"{"source_address": true}"#,
+    ] {
+        assert_eq!(key(json).read(&host), Ok(Found::Missing), "{json}");
+    }
+}

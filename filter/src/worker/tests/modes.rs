@@ -1,0 +1,112 @@
+//! Rules that refuse less than they could, or are not about every request.
+
+use super::*;
+
+/// A rule that has ten tokens and never gets a lease.
+fn rule(fields: &str) -> Config {
+    config(&format!(
+        r#"{{"coordinator": "c", "cold_start_wait_ms": 0, "max_scopes": 20, "scopes": [
+            {{"name": "tenant", "key": {{"header": "x"}}, {fields}}}]}}"#
+    ))
+}
+
+#[test]
+fn a_shadow_counts_what_it_would_refuse_and_lets_it_pass() {
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, 1, &rule(r#""mode": "shadow", "missing": "deny""#));
+    assert_eq!(proxy.admitted("acme", 25), 25);
+    assert_eq!(proxy.request(&[]), Verdict::Pass);
+    proxy.tick(TICK);
+    assert_eq!(process.metric("shadowed.tenant.requests"), 15);
+    assert_eq!(process.metric("shadowed.tenant.missing"), 1);
+    assert_eq!(process.metric("refused.tenant.requests"), 0);
+    assert_eq!(process.metric("allowed"), 26);
+    let notes = proxy.host().notes.borrow();
+    let note = notes.get(&(0, "tollgate.shadow".to_owned()));
+    assert_eq!(note.map(String::as_str), Some("tenant/missing"));
+    let logs = process.logs.borrow();
+    let told = logs.iter().filter(|(_, line)| line.contains("(shadow)"));
+    assert_eq!(told.count(), 1);
+}
+
+#[test]
+fn a_shadow_holds_nobody_and_asks_for_its_lease_all_the_same() {
+    let json = r#"{"coordinator": "c", "scopes": [
+        {"name": "tenant", "key": {"header": "x"}, "mode": "shadow"}]}"#;
+    let mut proxy = Proxy::new(&Process::new(), 1, &config(json));
+    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    proxy.tick(Duration::from_millis(1));
+    assert_eq!(proxy.host().process.calls.borrow().len(), 1);
+}
+
+#[test]
+fn a_shadow_beside_a_rule_in_force_changes_nothing_for_it() {
+    let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
+        {"name": "strict", "key": {"header": "x"}, "safe_capacity": 5},
+        {"name": "shadow", "key": {"header": "x"}, "safe_capacity": 2, "mode": "shadow"}]}"#;
+    let mut proxy = Proxy::new(&Process::new(), 1, &config(json));
+    assert_eq!(proxy.admitted("acme", 20), 5);
+    assert!(matches!(
+        proxy.of("acme"),
+        Verdict::Refuse(Refusal::Denied { rule: 0, .. })
+    ));
+}
+
+#[test]
+fn a_part_of_the_refusals_can_be_in_force() {
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, 1, &rule(r#""enforced_percent": 25"#));
+    assert_eq!(proxy.admitted("acme", 10), 10);
+    let passed = proxy.admitted("acme", 4000);
+    assert!((2900..3100).contains(&passed), "{passed}");
+    proxy.tick(TICK);
+    let spared = process.metric("shadowed.tenant.requests");
+    assert_eq!(usize::try_from(spared).unwrap(), passed);
+    assert_eq!(process.metric("refused.tenant.requests"), 4000 - spared);
+}
+
+#[test]
+fn scopes_without_a_slot_share_pass_or_are_refused() {
+    for (fields, passes) in [
+        (r#""on_overflow": "share""#, 10),
+        (r#""on_overflow": "pass""#, 200),
+        (r#""on_overflow": "refuse""#, 0),
+    ] {
+        let mut proxy = Proxy::new(&Process::new(), 1, &rule(fields));
+        for n in 0..20 {
+            proxy.of(&format!("known-{n}"));
+        }
+        let strangers = (0..200).filter(|n| proxy.of(&format!("stranger-{n}")) == Verdict::Pass);
+        assert_eq!(strangers.count(), passes, "{fields}");
+    }
+}
+
+#[test]
+fn a_rule_is_about_those_that_its_condition_means() {
+    let fields = r#""when": {"methods": ["POST"], "path_prefix": "/api/"}, "safe_capacity": 0"#;
+    let mut proxy = Proxy::new(&Process::new(), 1, &rule(fields));
+    let rows = [
+        ("POST", "/api/orders", false),
+        ("POST", "/health", true),
+        ("GET", "/api/orders", true),
+    ];
+    for (method, path, passes) in rows {
+        let verdict = proxy.request(&[("x", "acme"), (":method", method), (":path", path)]);
+        assert_eq!(verdict == Verdict::Pass, passes, "{method} {path}");
+    }
+}
+
+#[test]
+fn a_disabled_filter_limits_nothing_and_keeps_its_balances() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &rule(r#""safe_capacity": 3"#));
+    assert_eq!(proxy.admitted("acme", 10), 3);
+    let mut off = rule(r#""safe_capacity": 3"#);
+    off.enabled = false;
+    proxy.rules = proxy.worker.configure(&off).unwrap();
+    assert_eq!(proxy.admitted("acme", 100), 100);
+    proxy.rules = proxy
+        .worker
+        .configure(&rule(r#""safe_capacity": 3"#))
+        .unwrap();
+    assert_eq!(proxy.admitted("acme", 10), 0);
+}

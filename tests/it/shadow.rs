@@ -1,0 +1,75 @@
+//! A rule in shadow mode counts and logs, and hinders nobody; the filter can be switched off.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use tollgate_tests::connection::get_once;
+use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
+use tollgate_tests::load::{Flow, Load};
+use tollgate_tests::wait;
+
+use crate::scene::{Scene, play, s};
+
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 50, burst: 10}\n";
+
+#[test]
+fn a_shadow_counts_what_it_would_refuse() {
+    play("a_shadow_counts_what_it_would_refuse", shadow);
+}
+
+async fn shadow(scene: &Scene) -> Result<()> {
+    let coordinator = scene.coordinator(LIMITS).await?;
+    let rule = json!({"name": "tenant", "key": {"header": TENANT_HEADER}, "mode": "shadow"});
+    let plugin = by_tenant(&json!({"scopes": [rule]}));
+    let envoy = scene.envoy("envoy", 2, &coordinator, &plugin).await?;
+    let load = Load::start([Flow::new(envoy.address(), "acme", 200.0)]);
+    load.run_until(s(4.0)).await;
+    let total = load.stop().await?.remove(0).total();
+    assert_eq!((total.refused, total.failed), (0, 0), "{total:?}");
+    let counter = "wasmcustom.tollgate.shadowed.tenant.requests";
+    // Of 200 a second 50 would have passed; the first moments are the safe capacity's.
+    let expected = total.admitted * 6 / 10;
+    wait::until("the shadow's counter", Duration::from_secs(5), async || {
+        let seen = envoy.stat(counter).await?;
+        ensure!(seen > expected, "{seen} of more than {expected}");
+        Ok(())
+    })
+    .await?;
+    assert!(envoy.stat(counter).await? <= total.admitted - 4 * 50 + 50);
+    assert_eq!(
+        envoy
+            .stat("wasmcustom.tollgate.refused.tenant.requests")
+            .await?,
+        0
+    );
+    Ok(())
+}
+
+#[test]
+fn the_filter_is_switched_off_and_on_without_a_restart() {
+    play(
+        "the_filter_is_switched_off_and_on_without_a_restart",
+        switched,
+    );
+}
+
+async fn switched(scene: &Scene) -> Result<()> {
+    let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 0}\n";
+    let coordinator = scene.coordinator(limits).await?;
+    let plugin = |enabled: bool| by_tenant(&json!({"enabled": enabled}));
+    let mut envoy = scene.envoy("envoy", 1, &coordinator, &plugin(true)).await?;
+    for (enabled, status) in [(true, 429), (false, 200), (true, 429)] {
+        ensure!(
+            envoy.configure(&listeners(&plugin(enabled))?).await?,
+            "taken"
+        );
+        let answer = get_once(envoy.address(), "/", &[(TENANT_HEADER, "acme")]).await?;
+        assert_eq!(answer.status, status, "enabled: {enabled}");
+    }
+    Ok(())
+}
+
+fn listeners(plugin: &Value) -> Result<Vec<(String, Vec<Value>)>> {
+    Ok(vec![("main".to_owned(), vec![tollgate(plugin)?])])
+}
