@@ -211,3 +211,6 @@ fn apply(database: &Database, batch: &Batch) -> RedbResult<()> {
     transaction.commit()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,6 +64,10 @@ impl Serve {
         address.parse().unwrap()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends `signal` and says how it ended and what it logged.
     pub(crate) fn end(mut self, signal: &str) -> (i32, String) {
         let pid = self.child.id().to_string();

@@ -1,0 +1,154 @@
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::store::KeyKind;
+
+fn batch(revision: u64, changes: &[(&str, Option<&str>)]) -> Batch {
+    let change = |(name, record): &(&str, Option<&str>)| {
+        let record = record.map(|record| record.as_bytes().to_vec());
+        (Key::new(KeyKind::Group, name), record)
+    };
+    Batch {
+        revision,
+        changes: changes.iter().map(change).collect(),
+    }
+}
+
+/// The revision and the records that a store has.
+async fn stored(store: &mut RedbStore) -> (u64, Vec<(String, String)>) {
+    let stored = store.load().await.unwrap();
+    let text =
+        |(key, record): (Key, Vec<u8>)| (key.to_string(), String::from_utf8(record).unwrap());
+    (
+        stored.revision,
+        stored.records.into_iter().map(text).collect(),
+    )
+}
+
+fn record(name: &str, record: &str) -> (String, String) {
+    (format!("group/{name}"), record.to_owned())
+}
+
+#[tokio::test]
+async fn what_was_applied_is_there_after_it_is_opened_again() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    let mut store = RedbStore::create(path.clone()).unwrap();
+    assert_eq!(stored(&mut store).await, (0, vec![]));
+    store
+        .apply(batch(2, &[("a", Some("1")), ("b", Some("2"))]))
+        .await
+        .unwrap();
+    store
+        .apply(batch(4, &[("a", None), ("c", Some("4")), ("b", Some("3"))]))
+        .await
+        .unwrap();
+    let want = (4, vec![record("b", "3"), record("c", "4")]);
+    assert_eq!(stored(&mut store).await, want);
+    drop(store);
+    let mut store = RedbStore::open_or_later(path).unwrap();
+    assert_eq!(stored(&mut store).await, want);
+}
+
+#[tokio::test]
+async fn a_store_that_nobody_asked_for_is_made_with_the_first_write() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    let mut store = RedbStore::open_or_later(path.clone()).unwrap();
+    assert_eq!(stored(&mut store).await, (0, vec![]));
+    assert!(!path.exists());
+    store.apply(batch(1, &[("a", Some("1"))])).await.unwrap();
+    assert!(path.exists());
+    assert_eq!(stored(&mut store).await, (1, vec![record("a", "1")]));
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_version_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    let database = open(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let mut numbers = transaction.open_table(NUMBERS).unwrap();
+    numbers.insert("format", FORMAT + 1).unwrap();
+    drop(numbers);
+    transaction.commit().unwrap();
+    drop(database);
+    let error = RedbStore::create(path.clone())
+        .unwrap()
+        .load()
+        .await
+        .unwrap_err();
+    let want = format!(
+        "the store {} was written by a newer version of tollgate, in format 2; this one reads up to 1",
+        path.display()
+    );
+    assert_eq!(error.to_string(), want);
+}
+
+#[tokio::test]
+async fn what_is_no_store_or_no_place_for_one_is_said_with_its_path() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    fs::write(&path, "limits: []\n".repeat(1000)).unwrap();
+    let error = RedbStore::create(path.clone()).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!("the store {}: ", path.display())),
+        "{error}"
+    );
+
+    let nowhere = dir.path().join("no/such/x.redb");
+    let error = RedbStore::create(nowhere.clone()).unwrap_err().to_string();
+    assert!(error.contains("No such file or directory"), "{error}");
+    // What cannot be made when it is needed is an error of the write.
+    let mut store = RedbStore::open_or_later(nowhere.clone()).unwrap();
+    let error = store
+        .apply(batch(1, &[("a", Some("1"))]))
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("No such file or directory"),
+        "{error}"
+    );
+    fs::create_dir_all(nowhere.parent().unwrap()).unwrap();
+    store.apply(batch(1, &[("a", Some("1"))])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_belongs_to_one_process() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    let _store = RedbStore::create(path.clone()).unwrap();
+    let error = RedbStore::open_or_later(path).unwrap_err().to_string();
+    assert!(error.contains("already open"), "{error}");
+}
+
+#[tokio::test]
+async fn a_record_that_makes_no_sense_is_refused_with_its_key() {
+    let rows = [
+        ("{", "EOF while parsing"),
+        (
+            r#"{"revision": 1, "spec": {"requests": {"rate": -1}}}"#,
+            "requests.rate: -1 is negative",
+        ),
+        (
+            r#"{"revision": 1, "spec": {"reqests": {}}}"#,
+            "unknown field `reqests`",
+        ),
+    ];
+    for (record, want) in rows {
+        let key = Key::new(KeyKind::Group, "gold");
+        let error = crate::store::decode(&key, record.as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("the store's record \"group/gold\" is not good: "),
+            "{error}"
+        );
+        assert!(error.contains(want), "{error}");
+    }
+    // What a later version of this format may add is left alone.
+    let later = br#"{"revision": 1, "spec": {}, "note": "x"}"#;
+    crate::store::decode(&Key::new(KeyKind::Group, "gold"), later).unwrap();
+}
