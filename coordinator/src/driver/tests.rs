@@ -6,7 +6,11 @@ use crate::config::Config;
 
 /// A driver that lends at once, and the way to reach it.
 fn driver() -> (Driver, Handle) {
-    let config = Config::parse("limits: [{match: '*', requests: {rate: 100}}]").unwrap();
+    driver_of("limits: [{match: '*', requests: {rate: 100}}]")
+}
+
+fn driver_of(config: &str) -> (Driver, Handle) {
+    let config = Config::parse(config).unwrap();
     let metrics = Metrics::new(Epoch(1), 1);
     let catalog = Arc::new(Catalog::new(config.catalog));
     let (_, catalog) = watch::channel(catalog);
@@ -97,4 +101,60 @@ async fn a_driver_that_has_ended_is_said() {
     drop(driver);
     let error = handle.totals().await.unwrap_err();
     assert_eq!(error, DriverError::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_without_a_limit_is_unlimited_and_costs_no_books() {
+    let (driver, handle) = driver_of("limits: [{match: tenant/acme, concurrency: {max: 5}}]");
+    tokio::spawn(driver.run());
+    let answers = handle.refresh(refresh("a", 1)).await.unwrap();
+    assert_eq!(answers[0].limited, [Unit::Concurrency]);
+    let answer = answers[0].outcome.as_ref().unwrap()[0].answer;
+    assert!(answer.lease.unwrap().capacity.is_unlimited());
+    // So that a limit that is configured later is soon found.
+    assert_eq!(answer.refresh_interval, Duration::from_secs(1));
+    assert_eq!(handle.view(|node, _| node.resource_count()).await, Ok(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_names_whose_bucket_is_used_as_well() {
+    let (driver, handle) = driver_of(
+        "limits: []
+groups: {gold: {requests: {rate: 60}, fair_between: clients}}
+attach: {tenants: {acme: gold}}",
+    );
+    tokio::spawn(driver.run());
+    let answers = handle.refresh(refresh("a", 1)).await.unwrap();
+    assert_eq!(&*answers[0].canonical, "group/gold");
+    assert_eq!(answers[0].limited, [Unit::Requests]);
+    let mut asks = refresh("a", 1);
+    asks.scopes[0].scope = "group/gold".into();
+    let answers = handle.refresh(asks).await.unwrap();
+    let lease = answers[0].outcome.as_ref().unwrap()[0].answer.lease;
+    assert_eq!(lease.unwrap().capacity, Capacity::from_whole(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_published_catalog_holds_for_the_next_call() {
+    let parse = |rate| {
+        let text = format!("limits: [{{match: '*', requests: {{rate: {rate}}}}}]");
+        Arc::new(Catalog::new(Config::parse(&text).unwrap().catalog))
+    };
+    let (publish, newest) = watch::channel(parse(100));
+    let bounds = Bounds {
+        max_resources: 1,
+        max_clients_per_resource: 9,
+    };
+    let metrics = Metrics::new(Epoch(1), 1);
+    let clock = Clock::start();
+    let (driver, handle) = Driver::new(bounds, newest, Epoch(1), Start::Fresh, clock, metrics);
+    tokio::spawn(driver.run());
+    assert_eq!(gets(&handle, "a", 1).await, Capacity::from_whole(100));
+    publish.send_replace(parse(30));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(gets(&handle, "a", 2).await, Capacity::from_whole(30));
+    // And when nobody can publish any more, the last one stays.
+    drop(publish);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(gets(&handle, "a", 3).await, Capacity::from_whole(30));
 }
