@@ -20,8 +20,8 @@ wasip1 := "--locked -p tollgate-core -p tollgate-proto -p tollgate-filter -p ben
 default:
     @just --list --unsorted
 
-# Install what is missing (wasm targets, Envoy, Node, wasm-bindgen, cargo-deny); safe to repeat
-setup: _setup-system _setup-targets _setup-envoy _setup-node _setup-wasm-bindgen _setup-deny
+# Install what is missing (wasm targets, Envoy, Node, wasm-bindgen, cargo-deny, Schemathesis); safe to repeat
+setup: _setup-system _setup-targets _setup-envoy _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis
 
 # Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the rest
 build:
@@ -65,6 +65,17 @@ sim SEED="":
 # Real Envoys against real coordinators; NAME picks tests
 e2e NAME="": build
     cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ NAME }}
+
+# The admin API of the real coordinator against the description that it serves, for SECONDS
+test-api SECONDS="40":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if [ -d {{ tools }}/schemathesis ]; then
+        python3 tests/api.py {{ target }}/debug/tollgate {{ tools }}/schemathesis {{ SECONDS }}
+    else
+        echo "SKIPPED: Schemathesis is not installed, so the admin API was not tested against its description" >&2
+        echo "test result: ok. 0 passed; 0 failed; 1 ignored"
+    fi
 
 # Formatting, licences and sources, lints, documentation; changes nothing
 lint: lint-format lint-deny lint-native lint-wasm lint-doc

@@ -13,7 +13,7 @@ report=()
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-# The figures of all `test result:` lines (cargo's, and wasm-bindgen's, which has the same form) in $output.
+# The figures of all `test result:` lines (cargo's, and those of the same form) in $output.
 counts() {
     awk '/^test result:/ {
         for (i = 2; i <= NF; i++) {
@@ -35,7 +35,7 @@ step() {
     if [ "$kind" = suite ]; then
         read -r p f s < <(counts)
         figures="$p passed, $f failed, $s skipped"
-        if [ "$p" = 0 ] && [ "$status" = 0 ]; then
+        if [ "$((p + s))" = 0 ] && [ "$status" = 0 ]; then
             echo "$name ran no test" >&2
             status=1
         fi
@@ -61,9 +61,10 @@ tests() {
     step suite "simulation" just sim
     if [ "$built" = yes ]; then
         step suite "real Envoys" just e2e
+        step suite "admin API" just test-api
     else
-        report+=("FAILED   real Envoys: not run, the build failed")
-        ((failed += 1))
+        report+=("FAILED   real Envoys, admin API: not run, the build failed")
+        ((failed += 2))
     fi
 }
 

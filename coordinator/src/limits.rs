@@ -159,6 +159,14 @@ impl Limits {
         self.exact.keys().map(AsRef::as_ref)
     }
 
+    /// All of them: exact ids by name, then globs in the order of the file, then `*`.
+    pub fn in_order(&self) -> Vec<&Matched> {
+        let mut exact: Vec<&Matched> = self.exact.values().collect();
+        exact.sort_by(|a, b| a.pattern.cmp(&b.pattern));
+        let globs = self.by_glob.iter().chain(&self.rest);
+        exact.into_iter().chain(globs).collect()
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.exact.len() + self.by_glob.len() + usize::from(self.rest.is_some())

@@ -1,4 +1,4 @@
-//! The door for people and Prometheus: health, metrics, and the books as JSON.
+//! The door for people and Prometheus: health, metrics, the books, and what is configured.
 //!
 //! The paths are in the README of this crate, and in the OpenAPI description that is made from the
 //! routes below. Errors are `application/problem+json` (RFC 9457).
@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
 use axum::{Router, middleware};
 use serde_json::Value;
@@ -14,27 +15,36 @@ use tokio::sync::watch;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::count::{count, named};
+use self::count::count;
 use self::guard::{Gate, guard};
 use self::problem::RestError;
 use self::rate::RefreshRate;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::driver::Handle;
+use crate::keeper;
 use crate::metrics::Metrics;
 use crate::survey::{Named, Survey};
 use crate::trace;
 
+mod attachments;
+mod body;
+mod clients;
 mod count;
 mod extract;
+mod groups;
 mod guard;
 mod health;
+mod limits;
 mod openapi;
+mod overrides;
 mod page;
 mod problem;
 mod rate;
+mod revision;
 mod scopes;
 mod status;
+mod stored;
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
@@ -42,7 +52,7 @@ struct App {
     driver: Handle,
     metrics: Metrics,
     clock: Clock,
-    named: Named,
+    keeper: keeper::Handle,
     rate: Arc<Mutex<RefreshRate>>,
     /// One survey at a time: the driver has others to answer.
     surveys: Arc<tokio::sync::Mutex<()>>,
@@ -55,7 +65,8 @@ impl App {
     /// Looks at all books; see [`Survey::of`].
     async fn survey(&self, busiest_max: usize) -> Result<Survey, RestError> {
         let _one = self.surveys.lock().await;
-        let survey = Survey::of(&self.driver, self.named.clone(), busiest_max);
+        let named = Named::of(&self.keeper.catalog());
+        let survey = Survey::of(&self.driver, named, busiest_max);
         Ok(survey.await?)
     }
 }
@@ -69,8 +80,8 @@ pub struct Parts {
     pub metrics: Metrics,
     /// When it is.
     pub clock: Clock,
-    /// The scopes whose figures are told one by one.
-    pub named: Named,
+    /// The way to what is configured.
+    pub keeper: keeper::Handle,
     /// The configuration, newest first: who may enter.
     pub config: watch::Receiver<Arc<Config>>,
 }
@@ -81,7 +92,7 @@ pub fn router(parts: Parts) -> Router {
         driver,
         metrics,
         clock,
-        named,
+        keeper,
         config,
     } = parts;
     let (router, api) = routes().split_for_parts();
@@ -93,7 +104,7 @@ pub fn router(parts: Parts) -> Router {
         driver,
         metrics: metrics.clone(),
         clock,
-        named,
+        keeper,
         rate: Arc::default(),
         surveys: Arc::default(),
         openapi: Arc::new(openapi::document(api)),
@@ -101,6 +112,7 @@ pub fn router(parts: Parts) -> Router {
     router
         .fallback(async |uri: Uri| RestError::NoPath(uri.path().to_owned()))
         .method_not_allowed_fallback(async || RestError::NoMethod)
+        .layer(DefaultBodyLimit::max(body::BODY_LEN_MAX))
         .layer(middleware::from_fn_with_state(gate, guard))
         .layer(middleware::from_fn_with_state(metrics, count))
         .layer(middleware::from_fn(trace::http))
@@ -110,12 +122,36 @@ pub fn router(parts: Parts) -> Router {
 /// All routes, each with what OpenAPI says of it.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::frame())
-        .routes(named(routes!(health::healthz)))
-        .routes(named(routes!(health::readyz)))
-        .routes(named(routes!(health::metrics)))
-        .routes(named(routes!(openapi::get)))
-        .routes(named(routes!(page::get)))
-        .routes(named(routes!(status::get)))
-        .routes(named(routes!(scopes::list)))
-        .routes(named(routes!(scopes::get)))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(openapi::get))
+        .routes(routes!(page::get))
+        .routes(routes!(status::get))
+        .routes(routes!(scopes::list))
+        .routes(routes!(scopes::get))
+        .routes(routes!(clients::list))
+        .routes(routes!(clients::get))
+        .routes(routes!(limits::list))
+        .routes(routes!(limits::get))
+        .routes(routes!(groups::list))
+        .routes(routes!(groups::get, groups::put_one, groups::delete))
+        .routes(routes!(attachments::list_tenants))
+        .routes(routes!(
+            attachments::get_tenant,
+            attachments::put_tenant,
+            attachments::delete_tenant
+        ))
+        .routes(routes!(attachments::list_namespaces))
+        .routes(routes!(
+            attachments::get_namespace,
+            attachments::put_namespace,
+            attachments::delete_namespace
+        ))
+        .routes(routes!(overrides::list))
+        .routes(routes!(
+            overrides::get,
+            overrides::put_one,
+            overrides::delete
+        ))
 }

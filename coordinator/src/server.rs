@@ -20,7 +20,6 @@ use crate::keeper::{self, Keeper};
 use crate::metrics::Metrics;
 use crate::reload::Reload;
 use crate::store::{MemoryStore, RedbStore, Store, StoreError};
-use crate::survey::Named;
 use crate::{rest, trace};
 
 /// Connections of Envoys at a time: far more than one coordinator serves, and below the usual limit
@@ -185,7 +184,7 @@ impl Server {
             driver: self.books,
             metrics: self.metrics.clone(),
             clock: self.clock,
-            named: Named::default(),
+            keeper: self.catalog.clone(),
             config: newest,
         });
         parts.spawn(serve_http(self.listeners.http, router, stopped.clone()));

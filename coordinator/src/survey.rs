@@ -14,6 +14,7 @@ use tollgate_core::node::Node;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
 
+use crate::catalog::Catalog;
 use crate::driver::{DriverError, Handle};
 use crate::view::{units, waiting};
 
@@ -24,8 +25,8 @@ pub const NAMED_MAX: usize = 200;
 /// millisecond. A resource is looked at as a whole.
 const STEP: usize = 4_000;
 
-/// The scopes whose figures are told one by one, because the configuration names them; requests can
-/// add none.
+/// The scopes whose figures are told one by one, because somebody has named them in the file or
+/// through the API; requests can add none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named(Arc<BTreeSet<Arc<str>>>);
 
@@ -74,19 +75,38 @@ struct Pressure {
     id: Reverse<ResourceId>,
 }
 
+/// What looks at the resources of the books, one after the other.
+pub trait Walk: Send + 'static {
+    /// Looks at `resource`, which is called `id`.
+    fn add(&mut self, id: &ResourceId, resource: &Resource, now: Instant);
+}
+
 /// A survey that is not over.
 #[derive(Debug)]
-struct Walk {
+struct Surveyor {
     survey: Survey,
     named: Named,
     busiest: BinaryHeap<Reverse<Pressure>>,
     busiest_max: usize,
-    after: Option<ResourceId>,
 }
 
 // === impl Named ===
 
 impl Named {
+    /// The scopes that `catalog` names: by exact ids in the file, of groups, of overrides.
+    pub fn of(catalog: &Catalog) -> Self {
+        let mut exact: Vec<Arc<str>> = catalog
+            .file()
+            .limits
+            .exact_scopes()
+            .map(Arc::from)
+            .collect();
+        exact.sort_unstable();
+        let groups = catalog.groups("").map(|entry| entry.value.scope().clone());
+        let overrides = catalog.overrides("").map(|entry| entry.name);
+        Self::new(exact.into_iter().chain(groups).chain(overrides))
+    }
+
     /// `scopes`, or as many of them as may be.
     pub fn new(scopes: impl IntoIterator<Item = Arc<str>>) -> Self {
         Self(Arc::new(scopes.into_iter().take(NAMED_MAX).collect()))
@@ -105,54 +125,32 @@ impl Survey {
         named: Named,
         busiest_max: usize,
     ) -> Result<Self, DriverError> {
-        let mut walk = Walk::new(named, busiest_max);
-        loop {
-            let step = move |node: &Node, now| {
-                let over = walk.step(node, now, STEP);
-                (over, walk)
-            };
-            let over;
-            (over, walk) = driver.view(step).await?;
-            if over {
-                return Ok(walk.end());
-            }
-        }
+        let surveyor = Surveyor::new(named, busiest_max);
+        Ok(walk(driver, surveyor).await?.end())
     }
 }
 
-// === impl Walk ===
+// === impl Surveyor ===
 
-impl Walk {
+impl Surveyor {
     fn new(named: Named, busiest_max: usize) -> Self {
         Self {
             survey: Survey::default(),
             named,
             busiest: BinaryHeap::new(),
             busiest_max,
-            after: None,
         }
     }
 
-    /// Looks at the next resources, until these and their clients are `at_most`; whether these were
-    /// the last.
-    fn step(&mut self, node: &Node, now: Instant, at_most: usize) -> bool {
-        let first = ResourceId {
-            scope: "".into(),
-            unit: Unit::ALL[0],
-        };
-        let after = self.after.take().unwrap_or(first);
-        let mut looked = 0;
-        for (id, resource) in node.resources_after(&after) {
-            self.add(id, resource, now);
-            looked += 1 + resource.client_count();
-            if looked >= at_most {
-                self.after = Some(id.clone());
-                return false;
-            }
-        }
-        true
+    fn end(mut self) -> Survey {
+        let busiest = self.busiest.into_sorted_vec().into_iter();
+        let id = |Reverse(pressure): Reverse<Pressure>| pressure.id.0;
+        self.survey.busiest = busiest.map(id).collect();
+        self.survey
     }
+}
 
+impl Walk for Surveyor {
     fn add(&mut self, id: &ResourceId, resource: &Resource, now: Instant) {
         let figures = Figures::of(resource, now);
         let Survey {
@@ -171,13 +169,6 @@ impl Walk {
         if self.busiest.len() > self.busiest_max {
             self.busiest.pop();
         }
-    }
-
-    fn end(mut self) -> Survey {
-        let busiest = self.busiest.into_sorted_vec().into_iter();
-        let id = |Reverse(pressure): Reverse<Pressure>| pressure.id.0;
-        self.survey.busiest = busiest.map(id).collect();
-        self.survey
     }
 }
 
@@ -232,6 +223,51 @@ impl Pressure {
             id: Reverse(id.clone()),
         }
     }
+}
+
+// === free functions ===
+
+/// Shows `walk` all books behind `driver`, and returns it.
+///
+/// # Errors
+/// If the driver cannot be reached.
+pub async fn walk<W: Walk>(driver: &Handle, mut walk: W) -> Result<W, DriverError> {
+    let mut after = Some(start());
+    while let Some(from) = after.take() {
+        let look = move |node: &Node, now| {
+            let after = step(&mut walk, node, now, &from, STEP);
+            (after, walk)
+        };
+        (after, walk) = driver.view(look).await?;
+    }
+    Ok(walk)
+}
+
+/// What comes before all resources.
+fn start() -> ResourceId {
+    let [unit, ..] = Unit::ALL;
+    let scope = "".into();
+    ResourceId { scope, unit }
+}
+
+/// Shows `walk` the resources that come after `after`, until these and their clients are `at_most`;
+/// the last of them, unless it was the last of all.
+fn step(
+    walk: &mut impl Walk,
+    node: &Node,
+    now: Instant,
+    after: &ResourceId,
+    at_most: usize,
+) -> Option<ResourceId> {
+    let mut looked = 0;
+    for (id, resource) in node.resources_after(after) {
+        walk.add(id, resource, now);
+        looked += 1 + resource.client_count();
+        if looked >= at_most {
+            return Some(id.clone());
+        }
+    }
+    None
 }
 
 #[cfg(test)]

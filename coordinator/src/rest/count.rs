@@ -1,41 +1,27 @@
 //! Counts the requests of each route by status.
 
-use axum::extract::{Request, State};
-use axum::middleware::{self, Next};
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
 use axum::response::Response;
-use utoipa_axum::router::{UtoipaMethodRouter, UtoipaMethodRouterExt as _};
 
-use super::App;
 use crate::metrics::Metrics;
 
-/// Which route answered, as the router knows it; never the path of a request, which a caller could
-/// invent.
-#[derive(Clone, Debug)]
-struct Route(String);
-
-/// Counts a request and its answer.
+/// Counts a request and its answer by the route, as the router knows it; never by the path of a
+/// request, which a caller could invent.
 pub(super) async fn count(
     State(metrics): State<Metrics>,
     request: Request,
     next: Next,
 ) -> Response {
     let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or_else(|| "other".to_owned(), |route| plain(route.as_str()));
     let response = next.run(request).await;
-    let route = response.extensions().get::<Route>();
-    let route = route.map_or("other", |route| route.0.as_str());
-    metrics.count_rest(&method, route, response.status());
+    metrics.count_rest(&method, &route, response.status());
     response
 }
 
-/// `routes`, whose answers say which route they are of.
-pub(super) fn named(routes: UtoipaMethodRouter<App>) -> UtoipaMethodRouter<App> {
-    let path = routes.1.paths.keys().next().cloned().unwrap_or_default();
-    let route = Route(path.replace("{*", "{"));
-    routes.layer(middleware::map_response(move |mut response: Response| {
-        let route = route.clone();
-        async move {
-            response.extensions_mut().insert(route);
-            response
-        }
-    }))
+/// A route as OpenAPI writes it; the router writes the rest of a path as `{*id}`.
+pub(super) fn plain(route: &str) -> String {
+    route.replace("{*", "{")
 }

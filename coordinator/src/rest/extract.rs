@@ -16,6 +16,9 @@ const ENTRIES_DEFAULT: usize = 100;
 /// client meanwhile.
 pub(super) const ENTRIES_MAX: usize = 1000;
 
+/// The longest `after`, in characters: no name is longer.
+const AFTER_LEN_MAX: usize = 512;
+
 /// The variables of a path, percent-decoded once.
 #[derive(Debug)]
 pub(super) struct Path<T>(pub(super) T);
@@ -72,8 +75,13 @@ impl PageQuery {
     /// # Errors
     /// If there are to be too many or none.
     pub(super) fn checked(self) -> Result<(usize, String), RestError> {
+        let after = self.after.unwrap_or_default();
+        if after.chars().count() > AFTER_LEN_MAX {
+            let rule = format!("has more than {AFTER_LEN_MAX} characters");
+            return Err(RestError::parameter("after", &after, rule));
+        }
         let limit = count("limit", self.limit.unwrap_or(ENTRIES_DEFAULT), ENTRIES_MAX)?;
-        Ok((limit, self.after.unwrap_or_default()))
+        Ok((limit, after))
     }
 }
 

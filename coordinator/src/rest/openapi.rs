@@ -5,14 +5,18 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
+use utoipa::openapi::Required;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     Content, Info, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder,
 };
-use utoipa::{IntoResponses, PartialSchema as _, ToSchema};
+use utoipa::{IntoParams, IntoResponses, PartialSchema as _, ToSchema};
 
 use super::App;
+use super::count::plain;
 use super::problem::{FieldFault, Problem};
+use super::revision::Tags;
 
 const DESCRIPTION: &str = "\
 Reading needs a token of role `viewer`, writing one of role `admin`; if the configuration has no \
@@ -23,6 +27,26 @@ cannot be changed here.";
 /// Answers that any route which reads can give.
 #[derive(Debug)]
 pub(super) struct Read;
+
+/// Answers that any route which writes can give.
+#[derive(Debug)]
+pub(super) struct Write;
+
+/// The answers to a bad body, or to a path or a header that breaks a rule.
+#[derive(Debug)]
+pub(super) struct BadWrite;
+
+/// The answer to a write that does not go with what is there.
+#[derive(Debug)]
+pub(super) struct Conflict;
+
+/// The answer to a write that expects something else than is there.
+#[derive(Debug)]
+pub(super) struct Stale;
+
+/// The answer to who knows already what is there.
+#[derive(Debug)]
+pub(super) struct Unchanged;
 
 /// The answer to a path or a query that breaks a rule.
 #[derive(Debug)]
@@ -69,7 +93,7 @@ pub(super) fn frame() -> OpenApi {
 /// `api` as it is served. The router writes the rest of a path as `{*id}`, OpenAPI as `{id}`.
 pub(super) fn document(mut api: OpenApi) -> Value {
     let paths = std::mem::take(&mut api.paths.paths);
-    let plain = |(path, item): (String, _)| (path.replace("{*", "{"), item);
+    let plain = |(path, item): (String, _)| (plain(&path), item);
     api.paths.paths = paths.into_iter().map(plain).collect();
     // Only derived `Serialize`s of maps with text for keys, which cannot fail.
     serde_json::to_value(api).unwrap_or_default()
@@ -85,6 +109,72 @@ impl IntoResponses for Read {
             (403, "A request that another site made a browser send"),
         ]));
         responses
+    }
+}
+
+impl IntoResponses for Write {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let mut responses = Unavailable::responses();
+        responses.extend(problems(&[
+            (401, "No token, or one that nobody has"),
+            (403, "A token of role viewer, or a page of another site"),
+        ]));
+        responses
+    }
+}
+
+impl IntoResponses for BadWrite {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[
+            (400, "A body that is no JSON, or a bad path or header"),
+            (413, "A body that is too large"),
+            (415, "A body that is not said to be JSON"),
+            (
+                422,
+                "Values that break rules, each with field, value and rule",
+            ),
+        ])
+    }
+}
+
+impl IntoResponses for Conflict {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[(409, "Defined in the file, in use, or one too many")])
+    }
+}
+
+impl IntoResponses for Stale {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[(412, "What is there is not what the headers expect")])
+    }
+}
+
+impl IntoResponses for Unchanged {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let response = ResponseBuilder::new().description("Its tag is in if-none-match");
+        BTreeMap::from([("304".to_owned(), RefOr::T(response.build()))])
+    }
+}
+
+impl IntoParams for Tags {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let rows = [
+            (
+                "if-match",
+                "Write only if what is there has one of these tags; `*` for any",
+            ),
+            ("if-none-match", "`*`: write only if nothing is there"),
+        ];
+        let parameter = |(name, description): (&str, &str)| {
+            ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Header)
+                .description(Some(description))
+                .required(Required::False)
+                .schema(Some(String::schema()))
+                .build()
+        };
+        rows.map(parameter).into()
     }
 }
 

@@ -6,8 +6,11 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::body::BODY_LEN_MAX;
 use crate::auth::Role;
+use crate::catalog::WriteError as Refusal;
 use crate::driver::DriverError;
+use crate::store::StoreError;
 
 /// Why a request has no answer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -43,9 +46,39 @@ pub(super) enum RestError {
     /// A request that a web page elsewhere may have made a browser send.
     #[error("{0}")]
     Foreign(String),
+    /// A body that is not said to be JSON.
+    #[error("the body must be JSON, with `content-type: application/json`")]
+    MediaType,
+    /// A body that is too large.
+    #[error("the body has more than {BODY_LEN_MAX} bytes")]
+    TooLarge,
+    /// A body that is no JSON.
+    #[error("the body is no JSON: {0}")]
+    Unreadable(String),
+    /// JSON of another shape than is expected.
+    #[error("{0}")]
+    Shape(String),
+    /// Values that break rules.
+    #[error("{}", all(.0))]
+    Invalid(Vec<FieldFault>),
+    /// What is to be written does not go with what is there.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// What is there is not what the caller expects.
+    #[error("{}", Refusal::Mismatch { found: *found })]
+    Mismatch {
+        /// The revision of what is there.
+        found: Option<u64>,
+    },
     /// The books did not answer.
     #[error(transparent)]
     Driver(#[from] DriverError),
+    /// A write could not be made durable.
+    #[error("it could not be made durable, so nothing has changed: {0}")]
+    Store(StoreError),
+    /// Nobody is left to make a write.
+    #[error("the coordinator is shutting down")]
+    Stopped,
     /// A bug.
     #[error("{0} cannot be written as text")]
     Text(&'static str),
@@ -53,7 +86,7 @@ pub(super) enum RestError {
 
 /// A field that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema, thiserror::Error)]
-#[error("{field}: {rule}")]
+#[error("{}", said(.field, .rule))]
 pub(super) struct FieldFault {
     /// The way to the field.
     #[schema(example = "requests.rate")]
@@ -111,21 +144,33 @@ impl RestError {
         match self {
             Self::NoPath(_) | Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Parameter(_) | Self::Query(_) => StatusCode::BAD_REQUEST,
+            Self::Parameter(_) | Self::Query(_) | Self::Unreadable(_) => StatusCode::BAD_REQUEST,
+            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Shape(_) | Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Refused(_) => StatusCode::CONFLICT,
+            Self::Mismatch { .. } => StatusCode::PRECONDITION_FAILED,
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
             Self::Role { .. } | Self::Foreign(_) => StatusCode::FORBIDDEN,
-            Self::Driver(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Driver(_) | Self::Store(_) | Self::Stopped => StatusCode::SERVICE_UNAVAILABLE,
             Self::Text(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
+    /// Tells conflicts apart, which have one status; for the others the status says everything.
     fn kind(&self) -> &'static str {
-        "about:blank"
+        match self {
+            Self::Refused(Refusal::DefinedInFile { .. }) => "urn:tollgate:problem:defined-in-file",
+            Self::Refused(Refusal::Attached { .. }) => "urn:tollgate:problem:attached",
+            Self::Refused(Refusal::Bound { .. }) => "urn:tollgate:problem:bound-reached",
+            _ => "about:blank",
+        }
     }
 
     fn faults(&self) -> Vec<FieldFault> {
         match self {
             Self::Parameter(fault) => vec![fault.clone()],
+            Self::Invalid(faults) => faults.clone(),
             _ => Vec::new(),
         }
     }
@@ -141,6 +186,23 @@ impl RestError {
             _ => return None,
         };
         Some(format!("Bearer realm=\"tollgate\"{error}"))
+    }
+}
+
+// === impl From ===
+
+impl From<Refusal> for RestError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound { .. } => Self::NotFound(refusal.to_string()),
+            Refusal::Mismatch { found } => Self::Mismatch { found },
+            Refusal::NoGroup(ref group) => Self::Invalid(vec![FieldFault {
+                field: "group".to_owned(),
+                value: Some(group.as_ref().to_owned()),
+                rule: refusal.to_string(),
+            }]),
+            other => Self::Refused(other),
+        }
     }
 }
 
@@ -177,4 +239,18 @@ impl IntoResponse for RestError {
         }
         response
     }
+}
+
+// === free functions ===
+
+fn all(faults: &[FieldFault]) -> String {
+    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    faults.join("; ")
+}
+
+fn said(field: &str, rule: &str) -> String {
+    if field.is_empty() {
+        return rule.to_owned();
+    }
+    format!("{field}: {rule}")
 }

@@ -31,12 +31,13 @@ fn books(rows: &[(&str, Capacity, u64)], clients: usize) -> Node {
 /// What a walk in steps of `step` finds, and how many steps it took.
 fn walk(node: &Node, named: &[&str], busiest: usize, step: usize) -> (Survey, usize) {
     let named = Named::new(named.iter().map(|scope| Arc::from(*scope)));
-    let mut walk = Walk::new(named, busiest);
-    let mut steps = 1;
-    while !walk.step(node, Instant::ZERO, step) {
+    let mut surveyor = Surveyor::new(named, busiest);
+    let (mut steps, mut after) = (0, Some(start()));
+    while let Some(from) = after {
+        after = super::step(&mut surveyor, node, Instant::ZERO, &from, step);
         steps += 1;
     }
-    (walk.end(), steps)
+    (surveyor.end(), steps)
 }
 
 fn whole(units: u64) -> Capacity {

@@ -103,7 +103,7 @@ async fn who_is_turned_away_is_told_what_is_needed() {
         "tollgate_admin_auth_failures_total{reason=\"missing\"} 1",
         "tollgate_admin_auth_failures_total{reason=\"unknown\"} 1",
         "tollgate_admin_auth_failures_total{reason=\"role\"} 1",
-        "tollgate_admin_requests_total{method=\"GET\",route=\"other\",status=\"401\"} 2",
+        "tollgate_admin_requests_total{method=\"GET\",route=\"/v1/scopes\",status=\"401\"} 2",
     ] {
         assert!(metrics.contains(line), "no {line} in\n{metrics}");
     }

@@ -68,6 +68,17 @@ impl Ask {
     pub(crate) fn token(self, token: &str) -> Self {
         self.header("authorization", &format!("Bearer {token}"))
     }
+
+    /// Puts `body` in JSON.
+    pub(crate) fn put(path: &str, body: &str) -> Self {
+        let mut ask = Self::new("PUT", path).header("content-type", "application/json");
+        ask.body = body.to_owned();
+        ask
+    }
+
+    pub(crate) fn delete(path: &str) -> Self {
+        Self::new("DELETE", path)
+    }
 }
 
 // === impl Coordinator ===

@@ -12,3 +12,4 @@ mod openapi;
 mod reload;
 mod status;
 mod traces;
+mod writes;

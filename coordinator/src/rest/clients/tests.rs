@@ -1,0 +1,91 @@
+use tollgate_core::lease::{Ask, Epoch, Unit};
+use tollgate_core::limit::Limit;
+use tollgate_core::node::{Bounds, Node, Start, Terms};
+use tollgate_core::units::Capacity;
+
+use super::*;
+
+/// Books of `scopes` in which each client wants 8 of a capacity of 10.
+fn books(scopes: &[(&str, &[&str])]) -> Node {
+    let bounds = Bounds {
+        max_resources: 100,
+        max_clients_per_resource: 100,
+    };
+    let now = Instant::ZERO;
+    let mut node = Node::new(now, Epoch(1), bounds, Start::Fresh);
+    let limit = Limit::new(Capacity::from_whole(10));
+    for (scope, clients) in scopes {
+        let id = ResourceId::new(scope, Unit::Requests).unwrap();
+        for client in *clients {
+            let client = ClientId::new(client).unwrap();
+            let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(8));
+            node.handle_refresh(now, &client, &id, &ask, &Terms::of(&limit))
+                .unwrap();
+        }
+    }
+    node
+}
+
+fn show<W: Walk>(node: &Node, mut walk: W) -> W {
+    for (id, resource) in node.resources() {
+        walk.add(id, resource, Instant::ZERO);
+    }
+    walk
+}
+
+#[test]
+fn a_page_has_the_first_clients_whatever_the_order_of_the_books() {
+    let node = books(&[
+        ("a", &["e", "c", "g"]),
+        ("b", &["d", "c", "a"]),
+        ("c", &["b", "g", "c"]),
+    ]);
+    let page = |after: &str, max| {
+        let first = First {
+            after: after.to_owned(),
+            max,
+            clients: BTreeMap::new(),
+        };
+        let First { clients, .. } = show(&node, first);
+        let clients = clients.into_values();
+        clients
+            .map(|one| format!("{}{}", one.client, one.resource_count))
+            .collect::<String>()
+    };
+    assert_eq!(page("", 100), "a1b1c3d1e1g2");
+    assert_eq!(page("", 3), "a1b1c3");
+    assert_eq!(page("c", 2), "d1e1");
+    assert_eq!(page("f", 2), "g2");
+    assert_eq!(page("g", 2), "");
+}
+
+#[test]
+fn a_client_has_its_leases_and_waits_for_those_that_are_too_small() {
+    let node = books(&[("a", &["one", "two"]), ("b", &["one"]), ("c", &["two"])]);
+    let leases = Leases {
+        client: ClientId::new("one").unwrap(),
+        detail: ClientDetail {
+            client: "one".to_owned(),
+            lease_count: 0,
+            leases: Vec::new(),
+        },
+    };
+    let Leases { detail, .. } = show(&node, leases);
+    let scopes: Vec<&str> = detail
+        .leases
+        .iter()
+        .map(|lease| lease.scope.as_str())
+        .collect();
+    assert_eq!(scopes, ["a", "b"]);
+    assert_eq!(detail.lease_count, 2);
+    assert_eq!(detail.leases[1].wants, Amount::Number(8.0));
+    let first = First {
+        after: String::new(),
+        max: 9,
+        clients: BTreeMap::new(),
+    };
+    // The second to ask found only 2 of 10 free.
+    let waiting = show(&node, first).clients;
+    let waiting: Vec<usize> = waiting.into_values().map(|one| one.waiting_count).collect();
+    assert_eq!(waiting, [0, 1]);
+}
