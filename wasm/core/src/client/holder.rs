@@ -239,7 +239,10 @@ impl Holder {
                 },
             );
         }
-        let safe = self.borrower.safe.unwrap_or(policy.safe_of(self.unit));
+        let safe = self
+            .borrower
+            .safe
+            .unwrap_or_else(|| policy.safe_of(self.unit));
         let rate = match policy.mode {
             Mode::Safe => safe,
             Mode::Optimistic => safe.max(self.demand.wants()),
