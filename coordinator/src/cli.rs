@@ -1,4 +1,7 @@
 //! What the command line says, and what comes of it.
+//!
+//! Each command has a file. Those that talk to a coordinator do so through [`crate::client`], over
+//! the same API that anyone else can use.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -6,8 +9,24 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::client::Reply;
+use connection::Connection;
+use kind::Kind;
+
+mod attach;
 mod check;
+mod completions;
+mod connection;
+mod delete;
+mod get;
+mod kind;
+mod list;
+mod print;
+mod put;
 mod serve;
+mod status;
+mod token;
+mod top;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,10 +34,18 @@ Examples:
       Says what is wrong with a configuration, all of it, with line, field and rule.
   tollgate serve --config tollgate.yaml
       Leases what the file says; listens on loopback unless the file says otherwise.
-  curl -s 127.0.0.1:7711/v1/scopes/tenant/acme
-      Who has and wants how much of tenant/acme.
+  tollgate top
+      Who wants how much of what, live.
+  tollgate put group gold --requests 20k && tollgate attach tenant acme gold
+      Lets acme share 20000 requests per second with whoever else is attached to gold.
 
-Exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration.";
+Exit codes:
+  0  done
+  1  failed: no answer, or the coordinator could not
+  2  wrong usage, configuration or input
+  3  not found
+  4  refused: no good token, or one whose role does not allow it
+  5  conflict: changed meanwhile, still in use, or defined in the configuration file";
 
 /// Leases the capacity of services to the Envoys in front of them.
 #[derive(Debug, Parser)]
@@ -26,6 +53,9 @@ Exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration.";
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    #[command(flatten)]
+    connection: Connection,
 }
 
 #[derive(Debug, Subcommand)]
@@ -34,8 +64,10 @@ enum Command {
     ///
     /// When both ports are open one line goes to standard output, `tollgate ready grpc=<address>
     /// http=<address>`; logs go to standard error.
+    #[command(after_help = serve::EXAMPLES)]
     Serve(serve::Serve),
     /// Check a configuration file and say everything that is wrong with it.
+    #[command(after_help = check::EXAMPLES)]
     Check {
         /// The configuration, YAML.
         file: PathBuf,
@@ -44,44 +76,99 @@ enum Command {
         #[arg(long)]
         insecure_admin: bool,
     },
+    Status(status::Status),
+    Top(top::Top),
+    Get(get::Get),
+    List(list::List),
+    Put(put::Put),
+    Delete(delete::Delete),
+    Attach(attach::Attach),
+    Detach(delete::Detach),
+    Token(token::Token),
+    Completions(completions::Completions),
 }
 
-/// Why the command failed.
+/// Why the command failed; each has an exit code of its own.
 #[derive(Debug)]
-enum Failure {
-    /// The user has to change something.
-    Usage(anyhow::Error),
+pub(crate) enum Failure {
     /// Something went wrong while running.
     Runtime(anyhow::Error),
+    /// The user has to change something.
+    Usage(anyhow::Error),
+    /// What the command is about is not there.
+    Missing(anyhow::Error),
+    /// The user may not.
+    Refused(anyhow::Error),
+    /// It does not go with what is there.
+    Conflict(anyhow::Error),
 }
 
 // === impl Cli ===
 
 impl Cli {
     pub(crate) fn run(self) -> ExitCode {
-        let result = match self.command {
+        let Err(failure) = self.execute() else {
+            return ExitCode::SUCCESS;
+        };
+        let (error, code) = failure.into_parts();
+        note(&format!("{error:#}"));
+        ExitCode::from(code)
+    }
+
+    fn execute(self) -> Result<(), Failure> {
+        let json = self.connection.json;
+        let client = || self.connection.client();
+        match self.command {
             Command::Check {
                 file,
                 insecure_admin,
             } => check::check(&file, insecure_admin),
             Command::Serve(serve) => serve.run(),
-        };
-        let (error, code) = match result {
-            Ok(()) => return ExitCode::SUCCESS,
-            Err(Failure::Runtime(error)) => (error, 1),
-            Err(Failure::Usage(error)) => (error, 2),
-        };
-        // Nobody is left to tell if this fails.
-        let _ = writeln!(std::io::stderr(), "tollgate: {error:#}");
-        ExitCode::from(code)
+            Command::Token(token) => token.run(json),
+            Command::Completions(completions) => completions.run(),
+            Command::Status(status) => status.run(&client()?, json),
+            Command::Top(top) => top.run(client()?, json),
+            Command::Get(get) => get.run(&client()?, json),
+            Command::List(list) => list.run(&client()?, json),
+            Command::Put(put) => put.run(&client()?, json),
+            Command::Delete(delete) => delete.run(&client()?, json),
+            Command::Attach(attach) => attach.run(&client()?, json),
+            Command::Detach(detach) => detach.run(&client()?, json),
+        }
     }
 }
 
 // === impl Failure ===
 
 impl Failure {
-    fn runtime(error: impl Into<anyhow::Error>) -> Self {
+    pub(crate) fn runtime(error: impl Into<anyhow::Error>) -> Self {
         Self::Runtime(error.into())
+    }
+
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self::Usage(error.into())
+    }
+
+    /// This failure, which is about the `kind` called `name` if it is about input.
+    fn about(self, kind: Kind, name: &str) -> Self {
+        let about = |error: anyhow::Error| error.context(format!("{} {name}", kind.name()));
+        match self {
+            Self::Usage(error) => Self::Usage(about(error)),
+            Self::Missing(error) => Self::Missing(about(error)),
+            Self::Conflict(error) => Self::Conflict(about(error)),
+            other => other,
+        }
+    }
+
+    /// The error, and the exit code that [`EXAMPLES`] promises for it.
+    fn into_parts(self) -> (anyhow::Error, u8) {
+        match self {
+            Self::Runtime(error) => (error, 1),
+            Self::Usage(error) => (error, 2),
+            Self::Missing(error) => (error, 3),
+            Self::Refused(error) => (error, 4),
+            Self::Conflict(error) => (error, 5),
+        }
     }
 }
 
@@ -91,4 +178,93 @@ fn say(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
+}
+
+/// Tells the user something beside the output.
+fn note(text: &str) {
+    let lines: Vec<String> = text.lines().map(print::plain).collect();
+    // Nobody is left to tell if this fails.
+    let _ = writeln!(std::io::stderr(), "tollgate: {}", lines.join("\n"));
+}
+
+/// Says that something was created or replaced.
+fn written(reply: &Reply, kind: Kind, name: &str) -> Result<(), Failure> {
+    let done = if reply.status == 201 {
+        "created"
+    } else {
+        "replaced"
+    };
+    print::lines(&format!("{} {} {done}", kind.name(), print::plain(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// The command lines of tollgate in `text`, one a line, without what a shell makes of the rest.
+    fn lines(text: &str) -> impl Iterator<Item = &str> {
+        let lines = text.split(['\n', '|', ';', '&']).map(str::trim);
+        let lines = lines.filter(|line| line.starts_with("tollgate "));
+        lines.map(|line| line.split(['>', '#']).next().unwrap_or(line).trim())
+    }
+
+    #[track_caller]
+    fn parses(line: &str) {
+        if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
+            panic!("{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_example_can_be_typed() {
+        Cli::command().debug_assert();
+        let mut examples = 0;
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().unwrap().to_string();
+            for line in lines(&help) {
+                parses(line);
+                examples += 1;
+            }
+        }
+        assert!(examples > 25, "{examples}");
+    }
+
+    #[test]
+    fn every_command_line_of_the_page_can_be_typed() {
+        let page = include_str!("../../docs/cli.md");
+        let blocks = page.split("```sh").skip(1);
+        let typed = blocks.filter_map(|block| block.split("```").next());
+        let lines: Vec<&str> = typed.flat_map(lines).collect();
+        assert!(lines.len() > 5, "{lines:?}");
+        lines.into_iter().for_each(parses);
+    }
+
+    #[test]
+    fn the_page_has_every_command_and_every_exit_code() {
+        let page = include_str!("../../docs/cli.md");
+        let client = |name: &&str| !["serve", "help"].contains(name);
+        let commands = Cli::command();
+        for name in commands
+            .get_subcommands()
+            .map(|command| command.get_name())
+            .filter(client)
+        {
+            assert!(page.contains(&format!("\n| `{name}")), "{name}");
+        }
+        let codes = EXAMPLES.split("Exit codes:\n").nth(1).unwrap().lines();
+        let codes: Vec<_> = codes
+            .map(|line| line.trim().split_once("  ").unwrap())
+            .collect();
+        assert_eq!(codes.len(), 6);
+        for (code, meaning) in codes {
+            let meaning = meaning.split(':').next().unwrap();
+            let meaning = meaning.split(',').next().unwrap();
+            assert!(
+                page.contains(&format!("| {code} | {meaning}")),
+                "{code} {meaning}"
+            );
+        }
+    }
 }

@@ -6,6 +6,11 @@ use tollgate_coordinator::config::{Config, Flags};
 
 use super::{Failure, say};
 
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  tollgate check tollgate.yaml
+      Exit code 0 if it is good, 2 if not.";
+
 pub(crate) fn check(file: &Path, insecure_admin: bool) -> Result<(), Failure> {
     let config = load(file, insecure_admin)?;
     let catalog = &config.catalog;

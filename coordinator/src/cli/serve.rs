@@ -15,6 +15,14 @@ use tollgate_core::node::Start;
 use super::check::load;
 use super::{Failure, say};
 
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  tollgate serve --config tollgate.yaml
+  tollgate serve --config tollgate.yaml --skip-learning
+      The first start of a new fleet.
+  tollgate serve --config tollgate.yaml --log-format json --otlp-endpoint http://127.0.0.1:4317
+      Logs for machines, and one call in a hundred traced.";
+
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// The configuration, YAML.

@@ -3,6 +3,7 @@
 mod auth;
 mod binary;
 mod bounds;
+mod cli;
 mod harness;
 mod http;
 mod leases;

@@ -1,0 +1,148 @@
+//! What commands show of who has and wants what.
+
+use super::{Server, say};
+
+#[tokio::test]
+async fn a_scope_is_shown_with_its_clients() {
+    let server = Server::start();
+    let clients = [
+        ("envoy-1/a", "tenant/acme", 80.0),
+        ("envoy-2/b", "tenant/acme", 40.0),
+    ];
+    server.refresh(&clients).await;
+    let shown = server.say("get scope tenant/acme").done();
+    let lines: Vec<&str> = shown.lines().collect();
+    let first =
+        "tenant/acme requests: capacity 100, has 100, wants 120, safe -, clients 2, waiting 1";
+    assert_eq!(lines[0], first, "{shown}");
+    assert_eq!(lines[1], "CLIENT     HAS  WANTS  EXPIRES", "{shown}");
+    assert!(lines[2].starts_with("envoy-1/a   80     80  "), "{shown}");
+    assert!(lines[3].starts_with("envoy-2/b   20     40  "), "{shown}");
+    assert_eq!(lines.len(), 4, "{shown}");
+    let json = server.json("get scope tenant/acme");
+    assert_eq!(json["units"]["requests"]["sum_wants"], 120.0);
+    server
+        .say("get scope tenant/other")
+        .failed(3, "no client has or wants a lease of tenant/other");
+}
+
+#[tokio::test]
+async fn a_client_is_shown_with_its_leases() {
+    let server = Server::start();
+    let clients = [
+        ("envoy-1/a", "tenant/acme", 80.0),
+        ("envoy-1/a", "route/x", 2.0),
+        ("envoy-2/b", "route/x", 1.0),
+    ];
+    server.refresh(&clients).await;
+    let shown = server.say("get client envoy-1/a").done();
+    let row = |row: &str| {
+        row.split_whitespace()
+            .take(4)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = shown.lines().map(row).collect();
+    let want = [
+        ["SCOPE", "UNIT", "HAS", "WANTS"],
+        ["route/x", "requests", "unlimited", "2"],
+        ["tenant/acme", "requests", "80", "80"],
+    ];
+    assert_eq!(rows, want, "{shown}");
+    let list = server.json("list clients");
+    let ids: Vec<_> = list["clients"].as_array().unwrap().iter().collect();
+    assert_eq!((ids.len(), &ids[0]["client"]), (2, &"envoy-1/a".into()));
+    server.say("get client envoy-3/c").failed(3, "envoy-3/c");
+}
+
+#[tokio::test]
+async fn scopes_are_listed_page_after_page() {
+    let server = Server::start();
+    let names: Vec<String> = (0..1005).map(|i| format!("route/{i:04}")).collect();
+    let clients: Vec<_> = names
+        .iter()
+        .map(|name| ("envoy-1/a", name.as_str(), 1.0))
+        .collect();
+    server.refresh(&clients).await;
+
+    let some = server.say("list scopes --limit 2");
+    assert_eq!(
+        (some.code, some.err.as_str()),
+        (0, "tollgate: more follow: --after 'route/0001'\n")
+    );
+    let want = "\
+SCOPE        UNIT       CAPACITY         HAS   WANTS   CLIENTS   LEARNING
+route/0000   requests   unlimited  unlimited       1         1          -
+route/0001   requests   unlimited  unlimited       1         1          -
+";
+    let words = |text: &str| {
+        text.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(words(&some.out), words(want), "{}", some.out);
+
+    let all = server.json("list scopes --limit 5000");
+    let all: Vec<_> = all["scopes"].as_array().unwrap().iter().collect();
+    let ids: Vec<&str> = all
+        .iter()
+        .map(|scope| scope["scope"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, names);
+    let rest = server.json("list scopes --limit 1001 --after route/0500");
+    assert_eq!(rest["scopes"].as_array().unwrap().len(), 504);
+    assert_eq!(rest["next"], serde_json::Value::Null);
+}
+
+#[tokio::test]
+async fn status_and_top_show_the_sums_and_the_busiest() {
+    let server = Server::start();
+    let idle = server.say("status").done();
+    assert!(idle.contains("no client has or wants a lease"), "{idle}");
+    let clients = [
+        ("envoy-1/a", "tenant/acme", 150.0),
+        ("envoy-1/a", "tenant/bee", 250.0),
+        ("envoy-2/b", "route/x", 7.0),
+    ];
+    server.refresh(&clients).await;
+
+    let status = server.say("status").done();
+    assert!(status.starts_with(&server.url), "{status}");
+    let row = status
+        .lines()
+        .last()
+        .unwrap()
+        .split_whitespace()
+        .collect::<Vec<_>>();
+    assert_eq!(row[..5], ["requests", "3", "1", "0", "1100"], "{status}");
+    assert_eq!(row[6..], ["407", "3", "1"], "{status}");
+    let json = server.json("status");
+    assert_eq!(json["units"]["requests"]["sum_wants"], 407.0);
+
+    let top = server.say("top --once").done();
+    let lines: Vec<&str> = top.lines().collect();
+    assert!(lines[2].starts_with("SCOPE"), "{top}");
+    assert!(
+        lines[3].starts_with("tenant/acme") && lines[3].ends_with("! 150 %"),
+        "{top}"
+    );
+    assert!(lines[3].contains("████████████████████"), "{top}");
+    assert!(
+        lines[4].starts_with("tenant/bee") && lines[4].ends_with("25 %"),
+        "{top}"
+    );
+    assert!(
+        lines[5].starts_with("route/x") && lines[5].ends_with("no limit"),
+        "{top}"
+    );
+    let json = server.json("top --once --rows 1");
+    assert_eq!(json["busiest"].as_array().unwrap().len(), 1);
+    assert_eq!(json["busiest"][0]["scope"], "tenant/acme");
+}
+
+#[test]
+fn top_is_live_on_a_terminal_only() {
+    say(&["top"], "").failed(2, "say --once");
+    say(&["top", "--interval", "1ms"], "").failed(2, "is less than 200ms");
+    say(&["top", "--rows", "0"], "").failed(2, "0 is not in 1..=200");
+}

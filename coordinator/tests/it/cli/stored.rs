@@ -1,0 +1,171 @@
+//! Commands that write: groups, attachments and overrides.
+
+use serde_json::json;
+
+use super::{Server, say};
+use crate::binary::file;
+
+#[test]
+fn a_group_is_put_shown_listed_and_deleted() {
+    let server = Server::start();
+    let put = "put group gold --requests 20k --request-bytes 50MiB --concurrency 500 --fair-between clients";
+    assert_eq!(server.say(put).done(), "group gold created\n");
+    assert_eq!(server.say(put).done(), "group gold replaced\n");
+    let shown = server.say("get group gold").done();
+    assert!(shown.contains("# name: gold\n"), "{shown}");
+    for line in [
+        "rate: 20k",
+        "rate: 50MiB",
+        "max: 500",
+        "fair_between: clients",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let json = server.json("get group gold");
+    assert_eq!(json["spec"]["requests"], json!({"rate": "20k"}));
+
+    let list = server.say("list groups").done();
+    let rows: Vec<&str> = list.lines().collect();
+    let first = |row: &str| row.split_whitespace().next().unwrap().to_owned();
+    assert_eq!(
+        rows.iter().copied().map(first).collect::<Vec<_>>(),
+        ["NAME", "gold", "silver"]
+    );
+    assert!(rows[1].contains("20k") && rows[1].contains("api"), "{list}");
+    assert!(
+        rows[2].contains("500") && rows[2].contains("file"),
+        "{list}"
+    );
+
+    assert_eq!(
+        server.say("delete group gold").done(),
+        "group gold deleted\n"
+    );
+    server
+        .say("get group gold")
+        .failed(3, "no group is called \"gold\"");
+    server
+        .say("delete group gold")
+        .failed(3, "group gold: there is no such group");
+}
+
+#[test]
+fn what_get_prints_can_be_put() {
+    let server = Server::start();
+    let yaml = "requests: {rate: 1.5k, burst: 20, guaranteed: {3: 10}}\nconcurrency: {max: 5}\n";
+    let args = ["put", "group", "gold", "-f", "-", "--server", &server.url];
+    assert_eq!(say(&args, yaml).done(), "group gold created\n");
+    let shown = server.say("get group gold").done();
+    let again = file(&shown);
+    let line = format!("put group copy -f {}", again.path().to_str().unwrap());
+    server.say(&line).done();
+    let spec = |name: &str| server.json(&format!("get group {name}"))["spec"].clone();
+    assert_eq!(spec("copy"), spec("gold"));
+    assert_eq!(spec("copy")["requests"]["burst"], 20);
+
+    let tabbed = file("{\n\t\"requests\": {\"rate\": 7}\n}");
+    let line = format!(
+        "put override tenant/x -f {}",
+        tabbed.path().to_str().unwrap()
+    );
+    assert_eq!(server.say(&line).done(), "override tenant/x created\n");
+    let shown = server.say("get override tenant/x").done();
+    assert!(shown.contains("rate: 7"), "{shown}");
+    assert_eq!(
+        server.say("delete override tenant/x").done(),
+        "override tenant/x deleted\n"
+    );
+}
+
+#[test]
+fn tenants_and_namespaces_are_attached_and_detached() {
+    let server = Server::start();
+    let attached = server.say("attach tenant bee silver --weight 3").done();
+    assert_eq!(attached, "tenant bee attached to silver\n");
+    let attached = server.say("attach namespace bee/orders silver").done();
+    assert_eq!(attached, "namespace bee/orders attached to silver\n");
+    let shown = server.say("get tenant bee").done();
+    assert!(
+        shown.contains("group: silver\n") && shown.contains("weight: 3\n"),
+        "{shown}"
+    );
+    let list = server.json("list tenants");
+    assert_eq!(list["attachments"][0]["name"], "bee");
+    assert_eq!(list["attachments"][0]["spec"]["weight"], 3);
+    let list = server.say("list namespaces").done();
+    assert!(
+        list.contains("bee/orders") && list.contains("silver"),
+        "{list}"
+    );
+    let limit = server.json("get limit tenant/bee");
+    assert_eq!(limit["group"]["name"], "silver");
+    assert_eq!(
+        server.say("detach namespace bee/orders").done(),
+        "namespace bee/orders detached\n"
+    );
+    assert_eq!(
+        server.say("detach tenant bee").done(),
+        "tenant bee detached\n"
+    );
+    server.say("get tenant bee").failed(3, "bee");
+    server.say("detach tenant bee").failed(3, "bee");
+}
+
+#[test]
+fn conflicts_end_with_5() {
+    let server = Server::start();
+    server.say("put group gold --requests 5").done();
+    server.say("attach tenant bee gold").done();
+    server.say("delete group gold").failed(5, "bee");
+    server
+        .say("put group silver --requests 5")
+        .failed(5, "file");
+    server
+        .say("put group gold --requests 6 --create")
+        .failed(5, "");
+    let revision = server.json("get group gold")["revision"].to_string();
+    let with = |revision: &str| {
+        server.say(&format!(
+            "put group gold --requests 6 --if-match {revision}"
+        ))
+    };
+    with("99999").failed(5, "group gold: ");
+    with(&revision).done();
+    with(&revision).failed(5, "group gold: ");
+    with("*").done();
+    let gone = "delete override tenant/x --if-match *";
+    server
+        .say(gone)
+        .failed(5, "override tenant/x: nothing is there");
+}
+
+#[test]
+fn bad_input_ends_with_2_and_names_field_and_rule() {
+    let server = Server::start();
+    let list = file("- 1");
+    let list = format!("put group gold -f {}", list.path().to_str().unwrap());
+    let rows = [
+        (
+            "put group gold --requests=-5",
+            "requests.rate: -5 is negative",
+        ),
+        ("put group gold --requests many", "requests.rate"),
+        ("put group gold --fair-between all", "fair_between"),
+        ("put group gold", "required arguments were not provided"),
+        ("put group gold --requests 1 -f x", "cannot be used with"),
+        ("put group gold -f /no/such", "/no/such: No such file"),
+        (list.as_str(), "is no mapping of units to limits"),
+        ("put tenant acme --requests 1", "invalid value 'tenant'"),
+        ("attach namespace acme silver", "say TENANT/NAMESPACE"),
+        ("attach tenant acme silver --weight 0", "weight"),
+        (
+            "attach tenant acme nowhere",
+            "there is no group called \"nowhere\"",
+        ),
+        ("list scopes --limit 0", "limit"),
+        ("delete scope a", "invalid value 'scope'"),
+    ];
+    for (line, want) in rows {
+        server.say(line).failed(2, want);
+    }
+}
