@@ -15,6 +15,9 @@ use crate::units::{Capacity, Tokens};
 /// The longest scope or client id, in bytes.
 pub const ID_LEN_MAX: usize = 256;
 
+/// The [`LeaseTerms::basis`] of a lease that says nothing certain of the limits it was lent under.
+pub(crate) const NO_BASIS: u64 = 1;
+
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {

@@ -23,9 +23,11 @@ extern crate std;
 
 pub mod bucket;
 pub mod client;
+mod hash;
 pub mod lease;
 pub mod limit;
 pub mod node;
+pub mod pool;
 pub mod resource;
 pub mod share;
 pub mod slab;

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::lease::Priority;
+use crate::share::Quantum;
 use crate::units::{Capacity, MICRO, Tokens, mul_div};
 
 /// The longest lease: a day. A lease is also how long an error lasts.
@@ -217,6 +218,16 @@ impl Limit {
         Ok(())
     }
 
+    /// What clients divide between them: the capacity without its reserve, in multiples of
+    /// `quantum`; no bound if each client has its own.
+    pub(crate) fn divided(&self, quantum: Quantum) -> Capacity {
+        if self.capacity.is_unlimited() || !self.algorithm.shares() {
+            return Capacity::UNLIMITED;
+        }
+        let reserve = quantum.floor(self.reserve.of(self.capacity));
+        quantum.floor(self.capacity).saturating_sub(reserve)
+    }
+
     /// The part of the burst that goes with `gets`: in proportion, but at least one token, because
     /// a bucket that cannot hold a token never lets a request pass. So the bursts of `n` clients
     /// sum to at most the limit's burst and `n` tokens.
@@ -227,6 +238,18 @@ impl Limit {
         let divisor = u128::from(self.capacity.as_micros());
         let part = mul_div(self.burst.as_micros(), gets.as_micros(), divisor);
         Tokens::from_micros(part).max(Tokens::ONE)
+    }
+}
+
+// === impl Algorithm ===
+
+impl Algorithm {
+    /// Whether clients share one capacity, rather than have each its own.
+    pub const fn shares(self) -> bool {
+        match self {
+            Self::FairShare | Self::ProportionalShare => true,
+            Self::None | Self::Static => false,
+        }
     }
 }
 

@@ -5,14 +5,19 @@
 //! and there is nothing to invalidate.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-
-use core::num::NonZeroU32;
 use core::ops::Bound;
 
-use crate::lease::{Answer, Ask, ClientId, Epoch, ResourceId};
+mod drain;
+mod terms;
+
+pub use self::drain::DrainError;
+use self::drain::Drains;
+pub use self::terms::{Membership, Terms};
+use crate::lease::{Answer, Ask, ClientId, Demand, Epoch, LeaseTerms, NO_BASIS, ResourceId};
 use crate::limit::Limit;
+use crate::pool::Pool;
 use crate::resource::{RefreshError, Resource};
-use crate::units::Instant;
+use crate::units::{Capacity, Instant};
 
 /// The state of a coordinator that is master.
 #[derive(Debug)]
@@ -24,7 +29,13 @@ pub struct Node {
     resources: BTreeMap<ResourceId, Slot>,
     /// For each resource with clients one instant, not after its next expiry.
     timeouts: BTreeSet<(Instant, ResourceId)>,
+    /// Pools with members; so there are never more than resources.
+    pools: BTreeMap<ResourceId, Pool>,
+    drains: Drains,
 }
+
+/// The most clients that are drained at a time: each refresh looks whether its client is.
+pub const DRAINS_MAX: usize = 1000;
 
 /// How much a node keeps at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,39 +55,12 @@ pub enum Start {
     Fresh,
 }
 
-/// What the configuration says of a resource at the time of a refresh.
-#[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
-    /// Its own limit; [`Capacity::UNLIMITED`](crate::units::Capacity::UNLIMITED) if only its pool's counts.
-    pub limit: &'a Limit,
-    /// The pool that it is a member of.
-    pub pool: Option<Membership<'a>>,
-}
-
-/// A resource's place in a pool: a capacity that several resources share, each by its weight.
-#[derive(Clone, Copy, Debug)]
-pub struct Membership<'a> {
-    /// The pool, such as `group/gold` and the unit of its members.
-    pub pool: &'a ResourceId,
-    /// What the pool has to give.
-    pub limit: &'a Limit,
-    /// How much this member counts beside the others.
-    pub weight: NonZeroU32,
-}
-
 #[derive(Debug)]
 struct Slot {
     resource: Resource,
+    /// The pool that it is a member of.
+    pool: Option<ResourceId>,
     queued_at: Instant,
-}
-
-// === impl Terms ===
-
-impl<'a> Terms<'a> {
-    /// The terms of a resource that is in no pool.
-    pub const fn of(limit: &'a Limit) -> Self {
-        Self { limit, pool: None }
-    }
 }
 
 // === impl Node ===
@@ -91,6 +75,8 @@ impl Node {
             started_at: now,
             resources: BTreeMap::new(),
             timeouts: BTreeSet::new(),
+            pools: BTreeMap::new(),
+            drains: Drains::default(),
         }
     }
 
@@ -100,6 +86,10 @@ impl Node {
     }
 
     /// Answers what `client` asks of `resource`, for which `terms` hold now.
+    ///
+    /// Under a limit of [`Capacity::UNLIMITED`] the lease is unlimited, and the books go on: they
+    /// show what is wanted, and if a limit comes back nobody gets anything of it before the unlimited leases
+    /// have been acknowledged or expired. [`Node::handle_unlimited`] answers without books.
     ///
     /// # Errors
     /// If a later request of the client has been answered, or a bound is reached.
@@ -111,41 +101,117 @@ impl Node {
         ask: &Ask,
         terms: &Terms<'_>,
     ) -> Result<Answer, RefreshError> {
-        let limit = terms.limit;
+        if self.drains.until(now, client).is_none() {
+            return self.refresh(now, client, resource, ask, terms);
+        }
+        let nothing = Ask {
+            demand: Demand::of(Capacity::ZERO),
+            ..ask.clone()
+        };
+        let answer = self.refresh(now, client, resource, &nothing, terms)?;
+        // Not even in learning mode does it fall back to what passes without a lease.
+        let none = LeaseTerms {
+            capacity: Capacity::ZERO,
+            burst: terms.limit.burst_for(Capacity::ZERO),
+            duration: terms.limit.lease,
+            basis: NO_BASIS,
+        };
+        Ok(Answer {
+            lease: Some(answer.lease.unwrap_or(none)),
+            ..answer
+        })
+    }
+
+    /// Answers what `client` asks of `resource` if that has no limit at all: `limit` says for how
+    /// long the lease lasts. Nothing is kept, and what the client had under an earlier limit is forgotten.
+    /// If a limit comes back, unlimited leases are in use until they expire, as after a lowered
+    /// capacity.
+    pub fn handle_unlimited(
+        &mut self,
+        client: &ClientId,
+        resource: &ResourceId,
+        limit: &Limit,
+    ) -> Answer {
+        self.handle_release(client, resource, u64::MAX);
+        Answer {
+            lease: Some(LeaseTerms {
+                capacity: Capacity::UNLIMITED,
+                burst: limit.burst,
+                duration: limit.lease,
+                basis: NO_BASIS,
+            }),
+            refresh_interval: limit.refresh,
+            safe: None,
+            capacity: Capacity::UNLIMITED,
+        }
+    }
+
+    fn refresh(
+        &mut self,
+        now: Instant,
+        client: &ClientId,
+        id: &ResourceId,
+        ask: &Ask,
+        terms: &Terms<'_>,
+    ) -> Result<Answer, RefreshError> {
+        let learning_until = self.learning_until(terms);
         let clients_max = self.bounds.max_clients_per_resource;
-        if let Some(slot) = self.resources.get_mut(resource) {
-            let answer = slot
-                .resource
-                .handle_refresh(now, client, ask, limit, clients_max);
-            requeue(&mut self.timeouts, resource, slot);
+        if let Some(slot) = self.resources.get_mut(id) {
+            seat(&mut self.pools, id, slot, terms, learning_until);
+            let pool = pool_of(&mut self.pools, slot);
+            let answer =
+                slot.resource
+                    .handle_refresh(now, client, ask, terms.limit, pool, clients_max);
+            requeue(&mut self.timeouts, id, slot);
             return answer;
         }
         let max = self.bounds.max_resources;
         if self.resources.len() >= max {
             return Err(RefreshError::TooManyResources { max });
         }
-        let mut books = Resource::new(limit.clone(), self.learning_until(limit));
-        let answer = books.handle_refresh(now, client, ask, limit, clients_max)?;
-        if let Some(queued_at) = books.poll_timeout() {
-            self.timeouts.insert((queued_at, resource.clone()));
-            self.resources.insert(
-                resource.clone(),
-                Slot {
-                    resource: books,
-                    queued_at,
-                },
-            );
+        let mut slot = Slot {
+            resource: Resource::new(id.unit, terms.limit.clone(), learning_until),
+            pool: None,
+            queued_at: now,
+        };
+        seat(&mut self.pools, id, &mut slot, terms, learning_until);
+        let pool = pool_of(&mut self.pools, &slot);
+        let answer = slot
+            .resource
+            .handle_refresh(now, client, ask, terms.limit, pool, clients_max);
+        match slot.resource.poll_timeout() {
+            Some(queued_at) => {
+                slot.queued_at = queued_at;
+                self.timeouts.insert((queued_at, id.clone()));
+                self.resources.insert(id.clone(), slot);
+            }
+            None => unseat(&mut self.pools, &mut slot),
         }
-        Ok(answer)
+        answer
     }
 
     /// Takes back what `client` has of `resource`; ignored if a later request came first.
     pub fn handle_release(&mut self, client: &ClientId, resource: &ResourceId, sequence: u64) {
         if let Some(slot) = self.resources.get_mut(resource) {
-            slot.resource.handle_release(client, sequence);
+            let pool = pool_of(&mut self.pools, slot);
+            slot.resource.handle_release(client, sequence, pool);
             requeue(&mut self.timeouts, resource, slot);
         }
         self.collect(resource);
+    }
+
+    /// Gives `client` nothing until `until`: its leases shrink to nothing at their next refreshes.
+    /// An `until` that has passed lets it serve again.
+    ///
+    /// # Errors
+    /// If [`DRAINS_MAX`] others are being drained.
+    pub fn handle_drain(
+        &mut self,
+        now: Instant,
+        client: &ClientId,
+        until: Instant,
+    ) -> Result<(), DrainError> {
+        self.drains.set(now, client, until, DRAINS_MAX)
     }
 
     /// Takes back what has expired and forgets resources without clients.
@@ -157,12 +223,13 @@ impl Node {
             let Some(slot) = self.resources.get_mut(&id) else {
                 continue;
             };
-            slot.resource.handle_timeout(now);
+            let pool = pool_of(&mut self.pools, slot);
+            slot.resource.handle_timeout(now, pool);
             if let Some(next) = slot.resource.poll_timeout() {
                 slot.queued_at = next;
                 self.timeouts.insert((next, id));
-            } else {
-                self.resources.remove(&id);
+            } else if let Some(mut slot) = self.resources.remove(&id) {
+                unseat(&mut self.pools, &mut slot);
             }
         }
     }
@@ -197,9 +264,37 @@ impl Node {
         self.resources.get(id).map(|slot| &slot.resource)
     }
 
-    fn learning_until(&self, limit: &Limit) -> Instant {
+    /// Pools with members that have clients, by id.
+    pub fn pools(&self) -> impl Iterator<Item = (&ResourceId, &Pool)> {
+        self.pools.iter()
+    }
+
+    /// The pool called `id`, if it has members that have clients.
+    pub fn pool(&self, id: &ResourceId) -> Option<&Pool> {
+        self.pools.get(id)
+    }
+
+    /// The pool that the resource `id` is a member of in the books.
+    pub fn pool_of(&self, id: &ResourceId) -> Option<&ResourceId> {
+        self.resources.get(id)?.pool.as_ref()
+    }
+
+    /// Until when `client` is drained, if it is.
+    pub fn drained_until(&self, now: Instant, client: &ClientId) -> Option<Instant> {
+        self.drains.until(now, client)
+    }
+
+    /// The clients that are drained, each until when.
+    pub fn drained(&self, now: Instant) -> impl Iterator<Item = (&ClientId, Instant)> {
+        self.drains.iter(now)
+    }
+
+    /// A pool has learned when no lease that any of its members lent before can be in use.
+    fn learning_until(&self, terms: &Terms<'_>) -> Instant {
+        let pool = terms.bounding_pool().map(|pool| pool.limit.learning);
+        let learning = terms.limit.learning.max(pool.unwrap_or_default());
         match self.start {
-            Start::Learning => self.started_at.saturating_add(limit.learning),
+            Start::Learning => self.started_at.saturating_add(learning),
             Start::Fresh => self.started_at,
         }
     }
@@ -207,14 +302,57 @@ impl Node {
     fn collect(&mut self, id: &ResourceId) {
         let empty = |slot: &Slot| slot.resource.client_count() == 0;
         if self.resources.get(id).is_some_and(empty)
-            && let Some(slot) = self.resources.remove(id)
+            && let Some(mut slot) = self.resources.remove(id)
         {
+            unseat(&mut self.pools, &mut slot);
             self.timeouts.remove(&(slot.queued_at, id.clone()));
         }
     }
 }
 
 // === free functions ===
+
+/// Makes the resource of `slot` a member of the pool that `terms` name, and of no other.
+fn seat(
+    pools: &mut BTreeMap<ResourceId, Pool>,
+    id: &ResourceId,
+    slot: &mut Slot,
+    terms: &Terms<'_>,
+    learning_until: Instant,
+) {
+    let named = terms.bounding_pool();
+    if slot.pool.as_ref() != named.map(|pool| pool.pool) {
+        unseat(pools, slot);
+        slot.resource.learn_until(learning_until);
+        if let Some(named) = named {
+            pools
+                .entry(named.pool.clone())
+                .or_insert_with(|| Pool::new(named.pool, named.limit));
+            slot.pool = Some(named.pool.clone());
+        }
+    }
+    if let (Some(named), Some(pool)) = (named, pool_of(pools, slot)) {
+        pool.set_limit(named.limit);
+        slot.resource.join(id, pool, named.weight);
+    }
+}
+
+/// Takes the resource of `slot` out of its pool, and forgets a pool that is empty then.
+fn unseat(pools: &mut BTreeMap<ResourceId, Pool>, slot: &mut Slot) {
+    let Some(id) = slot.pool.take() else {
+        return;
+    };
+    if let Some(pool) = pools.get_mut(&id) {
+        slot.resource.leave(pool);
+        if pool.member_count() == 0 {
+            pools.remove(&id);
+        }
+    }
+}
+
+fn pool_of<'a>(pools: &'a mut BTreeMap<ResourceId, Pool>, slot: &Slot) -> Option<&'a mut Pool> {
+    pools.get_mut(slot.pool.as_ref()?)
+}
 
 /// Sees to it that the next expiry in `slot` is looked at in time; one that is too early stays.
 fn requeue(timeouts: &mut BTreeSet<(Instant, ResourceId)>, id: &ResourceId, slot: &mut Slot) {

@@ -12,15 +12,21 @@
 //! a refresh costs O(log n) in the number of clients.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use core::num::NonZeroU32;
 
 mod division;
 
 use self::division::{Division, Entry};
-use crate::lease::{Answer, Ask, ClientId};
+use crate::hash::fnv1a;
+use crate::lease::{Answer, Ask, ClientId, ResourceId, Unit};
 use crate::limit::Limit;
+use crate::pool::Pool;
 use crate::units::{Capacity, Instant};
 
 /// One resource's clients and sums; see the module.
+///
+/// A resource may be a member of a [`Pool`], which then comes along with every call that changes
+/// something, for what is said here must be said there as well.
 #[derive(Debug)]
 pub struct Resource {
     division: Division,
@@ -40,6 +46,8 @@ pub struct ClientBooks<'a> {
     pub has: Capacity,
     /// When that ends, unless it refreshes.
     pub expiry: Instant,
+    /// For how many clients it speaks, itself included.
+    pub subclients: u64,
 }
 
 /// Why a refresh got no answer.
@@ -77,10 +85,11 @@ struct ClientKey {
 // === impl Resource ===
 
 impl Resource {
-    /// Empty books; until `learning_until` they only confirm what clients claim.
-    pub fn new(limit: Limit, learning_until: Instant) -> Self {
+    /// Empty books of a resource of `unit`; until `learning_until` they only confirm what clients
+    /// claim.
+    pub fn new(unit: Unit, limit: Limit, learning_until: Instant) -> Self {
         Self {
-            division: Division::new(limit, learning_until),
+            division: Division::new(unit, limit, learning_until),
             clients: BTreeMap::new(),
             expiries: BTreeSet::new(),
         }
@@ -97,22 +106,36 @@ impl Resource {
         client: &ClientId,
         ask: &Ask,
         limit: &Limit,
+        mut pool: Option<&mut Pool>,
         clients_max: usize,
     ) -> Result<Answer, RefreshError> {
         self.division.set_limit(limit);
-        self.handle_timeout(now);
+        self.expire(now);
+        let answer = self.answer(now, client, ask, pool.as_deref_mut(), clients_max);
+        self.division.report(pool);
+        answer
+    }
+
+    fn answer(
+        &mut self,
+        now: Instant,
+        client: &ClientId,
+        ask: &Ask,
+        pool: Option<&mut Pool>,
+        clients_max: usize,
+    ) -> Result<Answer, RefreshError> {
         let key = ClientKey::new(client);
         let known = self.clients.len();
         if let Some(entry) = self.clients.get_mut(&key) {
-            let answer = self.division.refresh(now, entry, ask)?;
+            let answer = self.division.refresh(now, key.hash, entry, ask, pool)?;
             requeue(&mut self.expiries, &key, entry);
             return Ok(answer);
         }
         if known >= clients_max {
             return Err(RefreshError::TooManyClients { max: clients_max });
         }
-        let mut entry = self.division.admit(now, key.hash, ask);
-        let answer = self.division.settle(now, &mut entry, ask);
+        let mut entry = self.division.admit(now, key.hash, ask, pool.as_deref());
+        let answer = self.division.settle(now, &mut entry, ask, pool);
         entry.queued_at = entry.next_expiry();
         self.expiries.insert((entry.queued_at, key.clone()));
         self.clients.insert(key, entry);
@@ -120,7 +143,7 @@ impl Resource {
     }
 
     /// Forgets `client`, which no longer uses what it had; ignored if a later request came first.
-    pub fn handle_release(&mut self, client: &ClientId, sequence: u64) {
+    pub fn handle_release(&mut self, client: &ClientId, sequence: u64, pool: Option<&mut Pool>) {
         let key = ClientKey::new(client);
         if self
             .clients
@@ -130,11 +153,33 @@ impl Resource {
         {
             self.expiries.remove(&(entry.queued_at, key));
             self.division.forget(entry);
+            self.division.report(pool);
         }
     }
 
     /// Takes back what has expired.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub fn handle_timeout(&mut self, now: Instant, pool: Option<&mut Pool>) {
+        self.expire(now);
+        self.division.report(pool);
+    }
+
+    /// Becomes the member `id` of `pool`, or one of another weight. Its leases count there from now
+    /// on.
+    pub(crate) fn join(&mut self, id: &ResourceId, pool: &mut Pool, weight: NonZeroU32) {
+        self.division.join(id, pool, weight);
+    }
+
+    /// Is no longer a member of `pool`.
+    pub(crate) fn leave(&mut self, pool: &mut Pool) {
+        self.division.leave(pool);
+    }
+
+    /// Learns until then at least.
+    pub(crate) fn learn_until(&mut self, until: Instant) {
+        self.division.learn_until(until);
+    }
+
+    fn expire(&mut self, now: Instant) {
         while self.expiries.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, key)) = self.expiries.pop_first() else {
                 return;
@@ -167,9 +212,15 @@ impl Resource {
         self.division.limit().capacity
     }
 
-    /// What each client falls back to without a lease, if that is for the coordinator to say.
+    /// What each client falls back to without a lease, if that is for the resource's own limit to
+    /// say.
     pub fn safe(&self) -> Option<Capacity> {
-        self.division.safe()
+        self.division.safe(None)
+    }
+
+    /// All clients and those for whom they speak.
+    pub fn subclients(&self) -> u64 {
+        self.division.subclients()
     }
 
     /// Equals the sum over clients of the most that each may be using, in micro-units.
@@ -199,6 +250,7 @@ impl Resource {
             wants: entry.wants(),
             has: entry.has(),
             expiry: entry.last_expiry(),
+            subclients: entry.subclients(),
         })
     }
 }
@@ -226,13 +278,6 @@ fn requeue(expiries: &mut BTreeSet<(Instant, ClientKey)>, key: &ClientKey, entry
         expiries.insert((next, key));
         entry.queued_at = next;
     }
-}
-
-/// FNV-1a, 64 bits: the same on every machine, so that the order of clients replays.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -244,6 +244,24 @@ impl Capacity {
         Self::from_micros(self.0.saturating_add(other.0))
     }
 
+    /// An equal part for each of `count`, rounded down; all of it if that is nobody or it is
+    /// unlimited.
+    pub fn divided_by(self, count: u64) -> Self {
+        if self.is_unlimited() {
+            return self;
+        }
+        Self(self.0.checked_div(count).unwrap_or(self.0))
+    }
+
+    /// What is left when `lent` millionths are lent; unlimited if this is.
+    pub fn left_of(self, lent: u128) -> Self {
+        if self.is_unlimited() {
+            return self;
+        }
+        let lent = u64::try_from(lent).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(lent))
+    }
+
     /// The difference, or zero; unlimited less anything finite is unlimited.
     pub const fn saturating_sub(self, other: Self) -> Self {
         if self.is_unlimited() && !other.is_unlimited() {

@@ -7,22 +7,64 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 
-use super::*;
-use crate::limit::Part;
+use std::vec::Vec;
+
+use crate::lease::{Priority, Unit};
+use crate::limit::{Algorithm, Guaranteed, Limit, Part};
+use crate::share::Quantum;
 use crate::units::Capacity;
 
 mod fleet;
 
-use fleet::{Faults, Fleet, LEASE_MS_MAX};
+use fleet::{Faults, Fleet, LEASE_MS_MAX, Shared};
 
-fn limit(headroom: Part) -> Limit {
-    let mut limit = Limit::new(Capacity::from_micros(1000));
+/// A limit of so many of the smallest parts of `unit`.
+fn limit(unit: Unit, parts: u64, headroom: Part) -> Limit {
+    let micros = parts * Quantum::of(unit).micros();
+    let mut limit = Limit::new(Capacity::from_micros(micros));
     limit.lease = Duration::from_millis(LEASE_MS_MAX);
     limit.learning = limit.lease;
     limit.refresh = Duration::from_millis(300);
     limit.min_refresh = Duration::from_millis(50);
     limit.headroom = headroom;
     limit
+}
+
+/// One resource alone, or up to three in a pool; what the fleet shares is all of one headroom.
+fn shared() -> impl Strategy<Value = Shared> {
+    let algorithm = prop_oneof![
+        3 => Just(Algorithm::FairShare),
+        1 => Just(Algorithm::ProportionalShare)
+    ];
+    let member = (1..2000_u64, algorithm, 0..300_u64);
+    let members = prop::collection::vec(member, 1..4);
+    let unit = prop_oneof![3 => Just(Unit::Requests), 1 => Just(Unit::Concurrency)];
+    let reserve = prop_oneof![2 => Just(0.0), 1 => Just(0.1)];
+    let pool = prop::option::of(1..2000_u64);
+    (members, pool, unit, headroom(), reserve).prop_map(
+        |(members, pool, unit, headroom, reserve)| {
+            let limit = |parts| {
+                let mut limit = limit(unit, parts, headroom);
+                limit.reserve = Part::try_from_f64(reserve).unwrap();
+                limit
+            };
+            let member = |(parts, algorithm, minimum): (u64, Algorithm, u64)| {
+                let mut limit = limit(parts);
+                limit.algorithm = algorithm;
+                let minimum = minimum.min(parts) * Quantum::of(unit).micros();
+                let bands = Guaranteed::default();
+                limit.guaranteed = bands.with(Priority::LOWEST, Capacity::from_micros(minimum));
+                limit
+            };
+            let members: Vec<_> = members.into_iter().map(member).collect();
+            let alone = usize::from(pool.is_none());
+            Shared {
+                limits: members.into_iter().take(3 - 2 * alone).collect(),
+                pool: pool.map(limit),
+                unit,
+            }
+        },
+    )
 }
 
 fn headroom() -> impl Strategy<Value = Part> {
@@ -32,7 +74,9 @@ fn headroom() -> impl Strategy<Value = Part> {
 fn faults() -> impl Strategy<Value = Faults> {
     let percent = |most| prop_oneof![Just(0), 1..=most];
     let messages = (percent(60_u64), percent(30), 0..800_u64);
-    let others = (percent(2), percent(2), percent(2), percent(30));
+    // Two restarts while a lease lasts, after a new limit, are rare enough; so some fleets have many.
+    let often = || prop_oneof![3 => percent(2), 1 => percent(15)];
+    let others = (percent(2), often(), often(), percent(30));
     (messages, others).prop_map(|(messages, others)| Faults {
         lost: messages.0,
         twice: messages.1,
@@ -51,10 +95,10 @@ proptest! {
     fn nothing_that_happens_makes_the_fleet_use_more_than_the_capacity(
         seed: u64,
         clients in 1..7_usize,
-        headroom in headroom(),
+        shared in shared(),
         faults in faults(),
     ) {
-        let mut fleet = Fleet::new(seed, clients, limit(headroom), faults);
+        let mut fleet = Fleet::new(seed, clients, shared, faults);
         for step in 0..2000 {
             if step % 100 == 0 {
                 fleet.change_demand(1500);
@@ -69,10 +113,10 @@ proptest! {
     fn stable_demand_settles_in_time(
         seed: u64,
         clients in 1..30_usize,
-        headroom in headroom(),
+        shared in shared(),
     ) {
-        let limit = limit(headroom);
-        let mut fleet = Fleet::new(seed, clients, limit.clone(), Faults::NONE);
+        let limit = shared.limits[0].clone();
+        let mut fleet = Fleet::new(seed, clients, shared, Faults::NONE);
         for most in [2000, 100, 3000, 60, 1_000_000_000] {
             fleet.change_demand(most);
             fleet.run(settled_after(&limit, 2));
@@ -92,16 +136,16 @@ proptest! {
     fn troubles_leave_no_trace(
         seed: u64,
         clients in 1..7_usize,
-        headroom in headroom(),
+        shared in shared(),
         faults in faults(),
     ) {
-        let mut fleet = Fleet::new(seed, clients, limit(headroom), faults);
+        let limit = shared.limits[0].clone();
+        let mut fleet = Fleet::new(seed, clients, shared, faults);
         for _ in 0..500 {
             fleet.step();
         }
         fleet.faults = Faults::NONE;
         fleet.change_demand(1500);
-        let limit = limit(headroom);
         fleet.run(limit.learning + limit.lease + settled_after(&limit, 4));
         fleet.check_shares();
         fleet.check_headroom();

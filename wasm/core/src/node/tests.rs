@@ -1,8 +1,10 @@
+use alloc::string::ToString as _;
 use core::time::Duration;
 
 use super::*;
 use crate::lease::Unit;
-use crate::units::Capacity;
+use crate::limit::Limit;
+use crate::units::{Capacity, Tokens};
 
 const BOUNDS: Bounds = Bounds {
     max_resources: 2,
@@ -54,4 +56,187 @@ fn a_node_learns_for_the_time_of_the_limit_unless_the_fleet_is_new() {
         let answer = refresh(&mut node, at, "tenant/a").unwrap();
         assert_eq!(answer.lease.is_some(), lends, "{start:?} {at:?}");
     }
+}
+
+/// A node, and what one client after the other is answered.
+struct World {
+    node: Node,
+    limit: Limit,
+}
+
+impl World {
+    /// Restarted at `now`: without books, and learning.
+    fn restarted(now: Instant, limit: &Limit) -> Self {
+        let node = Node::new(now, Epoch(now.as_nanos()), BOUNDS, Start::Learning);
+        let limit = limit.clone();
+        Self { node, limit }
+    }
+
+    /// What `client` is answered that has `lease` until `expiry`, and wants what it has.
+    fn ask(&mut self, now: Instant, client: &str, lease: LeaseTerms, expiry: Instant) -> Answer {
+        let client = ClientId::new(client).unwrap();
+        let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
+        let ask = Ask {
+            remaining: Some(expiry.saturating_since(now)),
+            basis: lease.basis,
+            ..Ask::new(now.as_nanos(), lease.capacity, Capacity::from_whole(1000))
+        };
+        let terms = Terms::of(&self.limit);
+        let answer = self
+            .node
+            .handle_refresh(now, &client, &resource, &ask, &terms);
+        answer.unwrap()
+    }
+}
+
+fn lease(gets: u64, basis: u64) -> LeaseTerms {
+    LeaseTerms {
+        capacity: Capacity::from_whole(gets),
+        burst: Tokens::ONE,
+        duration: Duration::from_secs(10),
+        basis,
+    }
+}
+
+/// The basis of a lease of a capacity of so many.
+fn basis_of(capacity: u64) -> u64 {
+    let limit = Limit::new(Capacity::from_whole(capacity));
+    let mut world = World::restarted(secs(0), &limit);
+    let nothing = lease(0, 0);
+    let answer = world.ask(secs(100), "x", nothing, secs(0));
+    answer.lease.unwrap().basis
+}
+
+/// What is above a lowered capacity ends with the leases that were out, however often the
+/// coordinator restarts meanwhile: a claim lent under the larger capacity is not prolonged.
+#[test]
+fn restarts_do_not_prolong_what_is_above_a_lowered_capacity() {
+    // At 0 a got 600 and b 400, of 1000. Then the capacity was lowered to 300.
+    let old = basis_of(1000);
+    let limit = Limit::new(Capacity::from_whole(300));
+    let mut second = World::restarted(secs(1), &limit);
+    let a = second.ask(secs(2), "a", lease(600, old), secs(10));
+    let a = a.lease.unwrap();
+    assert_eq!(a.capacity, Capacity::from_whole(300));
+    assert_eq!(secs(2).saturating_add(a.duration), secs(10), "as before");
+    assert_eq!(a.basis, old, "it rests on what it rested on");
+    // b is heard only by a third master, which knows nothing of a.
+    let mut third = World::restarted(secs(8), &limit);
+    let b = third.ask(secs(9), "b", lease(400, old), secs(10));
+    let b = b.lease.unwrap();
+    assert_eq!(b.capacity, Capacity::from_whole(300));
+    assert_eq!(
+        secs(9).saturating_add(b.duration),
+        secs(10),
+        "not beyond the lease of a"
+    );
+}
+
+/// While limits stay as they are, or grow, nobody loses its lease for a restart.
+#[test]
+fn claims_under_the_limits_of_today_are_prolonged() {
+    for (lent_of, prolonged) in [(300, true), (200, true), (301, false)] {
+        let limit = Limit::new(Capacity::from_whole(300));
+        let mut world = World::restarted(secs(8), &limit);
+        let a = world.ask(secs(9), "a", lease(200, basis_of(lent_of)), secs(10));
+        let duration = if prolonged { 10 } else { 1 };
+        let a = a.lease.unwrap();
+        assert_eq!(a.capacity, Capacity::from_whole(200));
+        assert_eq!(a.duration, Duration::from_secs(duration), "{lent_of}");
+    }
+}
+
+#[test]
+fn a_drained_client_gives_back_what_it_has_until_the_deadline() {
+    let limit = Limit::new(Capacity::from_whole(100));
+    let mut node = Node::new(secs(0), Epoch(1), BOUNDS, Start::Fresh);
+    let client = ClientId::new("envoy-1/x").unwrap();
+    let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
+    let mut has = Capacity::ZERO;
+    let mut gets = |node: &mut Node, now| {
+        let ask = Ask::new(now, has, Capacity::from_whole(60));
+        let terms = Terms::of(&limit);
+        let answer = node.handle_refresh(secs(now), &client, &resource, &ask, &terms);
+        has = answer.unwrap().lease.unwrap().capacity;
+        has.as_micros() / 1_000_000
+    };
+    assert_eq!(gets(&mut node, 1), 80, "with headroom");
+    node.handle_drain(secs(1), &client, secs(20)).unwrap();
+    assert_eq!(gets(&mut node, 2), 0);
+    assert_eq!(gets(&mut node, 3), 0);
+    let books = node.resource(&resource).unwrap();
+    assert_eq!((books.sum_has(), books.sum_wants()), (0, 0), "acknowledged");
+    assert_eq!(node.drained(secs(3)).count(), 1);
+    assert_eq!(node.drained_until(secs(3), &client), Some(secs(20)));
+    assert_eq!(gets(&mut node, 20), 80, "the deadline has passed");
+    assert_eq!(node.drained(secs(20)).count(), 0);
+    node.handle_drain(secs(20), &client, secs(30)).unwrap();
+    node.handle_drain(secs(21), &client, secs(21)).unwrap();
+    assert_eq!(gets(&mut node, 22), 80, "taken back");
+}
+
+#[test]
+fn a_drained_client_gets_nothing_while_learning_either() {
+    let limit = Limit::new(Capacity::from_whole(100));
+    let mut world = World::restarted(secs(0), &limit);
+    let client = ClientId::new("a").unwrap();
+    world.node.handle_drain(secs(1), &client, secs(9)).unwrap();
+    let answer = world.ask(secs(2), "a", lease(50, 0), secs(5));
+    assert_eq!(answer.lease.unwrap().capacity, Capacity::ZERO);
+}
+
+#[test]
+fn drained_clients_are_bounded() {
+    let mut node = Node::new(secs(0), Epoch(1), BOUNDS, Start::Fresh);
+    let client = |i: usize| ClientId::new(&std::format!("envoy/{i}")).unwrap();
+    for i in 0..DRAINS_MAX {
+        node.handle_drain(secs(1), &client(i), secs(5)).unwrap();
+    }
+    let max = DRAINS_MAX;
+    let refused = node.handle_drain(secs(1), &client(max), secs(9));
+    assert_eq!(refused, Err(DrainError::TooMany { max }));
+    node.handle_drain(secs(2), &client(0), secs(9)).unwrap();
+    node.handle_drain(secs(6), &client(max), secs(9)).unwrap();
+    assert_eq!(
+        node.drained(secs(6)).count(),
+        2,
+        "those whose time has passed are forgotten"
+    );
+}
+
+#[test]
+fn what_has_no_limit_needs_no_books() {
+    let mut node = Node::new(secs(0), Epoch(1), BOUNDS, Start::Fresh);
+    refresh(&mut node, secs(1), "tenant/a").unwrap();
+    let client = ClientId::new("envoy-1/x").unwrap();
+    let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
+    let limit = Limit::new(Capacity::UNLIMITED);
+    let answer = node.handle_unlimited(&client, &resource, &limit);
+    assert!(answer.lease.unwrap().capacity.is_unlimited());
+    assert_eq!(
+        node.resource_count(),
+        0,
+        "what it had under a limit is forgotten"
+    );
+    assert_eq!(node.poll_timeout(), None);
+}
+
+#[test]
+fn resources_are_listed_from_any_id() {
+    let mut node = Node::new(secs(0), Epoch(1), BOUNDS, Start::Fresh);
+    refresh(&mut node, secs(1), "tenant/a").unwrap();
+    refresh(&mut node, secs(1), "tenant/c").unwrap();
+    let after = |node: &Node, scope, unit| {
+        let id = ResourceId::new(scope, unit).unwrap();
+        let scopes = node
+            .resources_after(&id)
+            .map(|(id, _)| id.scope.to_string());
+        scopes.collect::<std::vec::Vec<_>>()
+    };
+    assert_eq!(
+        after(&node, "tenant/", Unit::Requests),
+        ["tenant/a", "tenant/c"]
+    );
+    assert_eq!(after(&node, "tenant/a", Unit::Requests), ["tenant/c"]);
+    assert_eq!(after(&node, "tenant/c", Unit::Concurrency), [""; 0]);
 }

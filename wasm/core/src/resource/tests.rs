@@ -14,7 +14,7 @@ struct Fleet {
 impl Fleet {
     fn new(learning_until: Instant) -> Self {
         let limit = Limit::new(Capacity::from_whole(CAPACITY));
-        let resource = Resource::new(limit.clone(), learning_until);
+        let resource = Resource::new(Unit::Requests, limit.clone(), learning_until);
         Self {
             resource,
             limit,
@@ -41,7 +41,7 @@ impl Fleet {
         let ask = Ask::new(sequence, has, wants);
         let client = ClientId::new(client).unwrap();
         self.resource
-            .handle_refresh(self.now, &client, &ask, &self.limit, 3)
+            .handle_refresh(self.now, &client, &ask, &self.limit, None, 3)
     }
 
     fn sum_has(&self) -> u64 {
@@ -197,13 +197,13 @@ fn release_and_expiry_empty_the_books() {
     fleet.refresh("a", 0, 100);
     fleet.refresh("b", 0, 100);
     let (a, b) = (ClientId::new("a").unwrap(), ClientId::new("b").unwrap());
-    fleet.resource.handle_release(&a, 0);
+    fleet.resource.handle_release(&a, 0, None);
     assert_eq!(
         fleet.resource.client_count(),
         2,
         "a release from before the last refresh"
     );
-    fleet.resource.handle_release(&a, 2);
+    fleet.resource.handle_release(&a, 2, None);
     assert_eq!(
         fleet
             .resource
@@ -214,7 +214,7 @@ fn release_and_expiry_empty_the_books() {
     );
     let expiry = fleet.resource.poll_timeout().unwrap();
     assert_eq!(expiry, fleet.now.saturating_add(fleet.limit.lease));
-    fleet.resource.handle_timeout(expiry);
+    fleet.resource.handle_timeout(expiry, None);
     assert_eq!((fleet.sum_has(), fleet.resource.sum_wants()), (0, 0));
     assert_eq!(fleet.resource.poll_timeout(), None);
 }
@@ -320,9 +320,9 @@ fn a_larger_loan_may_outlive_a_shorter_lease() {
     assert_eq!(gets(&fleet.refresh("a", 1000, 100)), 100);
     let second = fleet.now.saturating_add(fleet.limit.lease);
 
-    fleet.resource.handle_timeout(second);
+    fleet.resource.handle_timeout(second, None);
     assert_eq!(fleet.sum_has(), 1000, "the answer to a may be lost");
-    fleet.resource.handle_timeout(first);
+    fleet.resource.handle_timeout(first, None);
     assert_eq!((fleet.sum_has(), fleet.resource.client_count()), (0, 0));
 }
 

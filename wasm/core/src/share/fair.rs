@@ -21,10 +21,12 @@
 //! of w·R/W, and none exceeds its wants: they are a whole number above w·R/W, thus at least
 //! ⌈w·R/W⌉. The order depends on wants, weights and keys only, so the result does not depend on
 //! who came first; and as P leaves out the satisfied, nobody's share moves when one who wants
-//! nothing comes or goes.
+//! nothing comes or goes. With [`Quantum::Whole`] all of this is counted in whole units: two fifths
+//! of a place in flight serve nobody.
 
 use super::tree::{Entry, Tree};
-use crate::units::Capacity;
+use crate::lease::Unit;
+use crate::units::{Capacity, MICRO};
 use core::num::NonZeroU32;
 
 /// The clients of a resource with their wants and weights, ready to divide any capacity.
@@ -47,10 +49,22 @@ use core::num::NonZeroU32;
 /// ```
 #[derive(Debug)]
 pub struct FairShare<K> {
-    tree: Tree<K>,
+    pub(super) tree: Tree<K>,
     /// Sum of the weights of those who want nothing.
-    idle_weight: u64,
+    pub(super) idle_weight: u64,
     serial: u32,
+    /// What wants, capacities and shares are multiples of, in millionths.
+    pub(super) quantum: Quantum,
+}
+
+/// The smallest part that can be given, in millionths: what is wanted is rounded up to it, what
+/// there is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantum {
+    /// A millionth, for what flows.
+    Micro,
+    /// A whole unit, for what is occupied.
+    Whole,
 }
 
 /// One client's place in a [`FairShare`].
@@ -59,7 +73,7 @@ pub struct FairShare<K> {
 /// use only with the [`FairShare`] that returned it.
 #[derive(Debug)]
 pub struct Handle<K> {
-    entry: Entry<K>,
+    pub(super) entry: Entry<K>,
 }
 
 /// Where the water stands: what remains for the unsatisfied, their weights, and the weights of
@@ -68,6 +82,45 @@ struct Level {
     rest: u64,
     rest_weight: u64,
     satisfied_weight: u64,
+}
+
+// === impl Quantum ===
+
+impl Quantum {
+    /// The smallest part of a resource of `unit`.
+    pub const fn of(unit: Unit) -> Self {
+        if unit.is_gauge() {
+            Self::Whole
+        } else {
+            Self::Micro
+        }
+    }
+
+    /// In millionths.
+    pub const fn micros(self) -> u64 {
+        match self {
+            Self::Micro => 1,
+            Self::Whole => MICRO,
+        }
+    }
+
+    /// The most of `capacity` that can be given.
+    pub const fn floor(self, capacity: Capacity) -> Capacity {
+        match self {
+            Self::Micro => capacity,
+            Self::Whole if capacity.is_unlimited() => capacity,
+            Self::Whole => Capacity::from_whole(capacity.as_micros() / MICRO),
+        }
+    }
+
+    /// The least that is no less than `capacity`.
+    pub const fn ceil(self, capacity: Capacity) -> Capacity {
+        match self {
+            Self::Micro => capacity,
+            Self::Whole if capacity.is_unlimited() => capacity,
+            Self::Whole => Capacity::from_whole(capacity.as_micros().div_ceil(MICRO)),
+        }
+    }
 }
 
 // === impl Handle ===
@@ -93,12 +146,18 @@ impl<K: Copy + Ord> Default for FairShare<K> {
 }
 
 impl<K: Copy + Ord> FairShare<K> {
-    /// No clients.
+    /// No clients; shares are exact to the millionth.
     pub const fn new() -> Self {
+        Self::of(Quantum::Micro)
+    }
+
+    /// No clients; shares are multiples of `quantum`.
+    pub const fn of(quantum: Quantum) -> Self {
         Self {
             tree: Tree::new(),
             idle_weight: 0,
             serial: 0,
+            quantum,
         }
     }
 
@@ -109,7 +168,7 @@ impl<K: Copy + Ord> FairShare<K> {
         self.serial = self.serial.wrapping_add(1);
         let entry = Entry {
             key,
-            wants,
+            wants: self.quantum.ceil(wants),
             weight,
             serial: self.serial,
         };
@@ -119,6 +178,7 @@ impl<K: Copy + Ord> FairShare<K> {
 
     /// Changes what a client wants and its weight. O(log n), and nothing if neither changed.
     pub fn update(&mut self, handle: &mut Handle<K>, wants: Capacity, weight: NonZeroU32) {
+        let wants = self.quantum.ceil(wants);
         if handle.entry.wants == wants && handle.entry.weight == weight {
             return;
         }
@@ -136,19 +196,20 @@ impl<K: Copy + Ord> FairShare<K> {
     /// What the client is entitled to of `capacity`: at most its wants. O(log n).
     ///
     /// Over all clients the shares sum to the lesser of `capacity` and [`Self::sum_wants`],
-    /// exactly.
+    /// exactly; in whole units if that is the quantum.
     pub fn share(&self, handle: &Handle<K>, capacity: Capacity) -> Capacity {
         let Entry { wants, weight, .. } = handle.entry;
         if capacity.is_unlimited() || self.sum_wants() <= u128::from(capacity.as_micros()) {
             return wants;
         }
+        let capacity = self.quantum.floor(capacity);
         let level = self.level(capacity);
         if level.covers(wants, weight) {
             return wants;
         }
         let before = self.tree.sums_before(&handle.entry).weight;
         let before = before.saturating_sub(level.satisfied_weight);
-        part(level.rest, before, weight, level.rest_weight)
+        self.part(level.rest, before, weight, level.rest_weight)
     }
 
     /// The client's part of `spare` capacity that nobody wants, by weight: nothing for a client
@@ -156,6 +217,18 @@ impl<K: Copy + Ord> FairShare<K> {
     ///
     /// Over all clients these sum to `spare`, exactly, unless nobody wants anything.
     pub fn spare(&self, handle: &Handle<K>, spare: Capacity) -> Capacity {
+        self.spare_among(handle, spare, 0, self.active_weight())
+    }
+
+    /// Like [`Self::spare`] if these clients are some of many: active ones of the weight `before`
+    /// come before them, and all active ones have the weight `active`.
+    pub(super) fn spare_among(
+        &self,
+        handle: &Handle<K>,
+        spare: Capacity,
+        before: u64,
+        active: u64,
+    ) -> Capacity {
         if handle.entry.wants == Capacity::ZERO {
             return Capacity::ZERO;
         }
@@ -163,10 +236,20 @@ impl<K: Copy + Ord> FairShare<K> {
             return Capacity::UNLIMITED;
         }
         // Those who want nothing are the first in the order.
-        let before = self.tree.sums_before(&handle.entry).weight;
-        let before = before.saturating_sub(self.idle_weight);
-        let active = self.sum_weights().saturating_sub(self.idle_weight);
-        part(spare.as_micros(), before, handle.entry.weight, active)
+        let within = self.tree.sums_before(&handle.entry).weight;
+        let within = within.saturating_sub(self.idle_weight);
+        let before = before.saturating_add(within);
+        self.part(spare.as_micros(), before, handle.entry.weight, active)
+    }
+
+    /// The weights of those who want something.
+    pub(super) fn active_weight(&self) -> u64 {
+        self.sum_weights().saturating_sub(self.idle_weight)
+    }
+
+    /// The smallest part that can be given.
+    pub fn quantum(&self) -> Quantum {
+        self.quantum
     }
 
     /// What all clients want together, in millionths.
@@ -187,6 +270,20 @@ impl<K: Copy + Ord> FairShare<K> {
     /// Whether there are no clients.
     pub fn is_empty(&self) -> bool {
         self.tree.len() == 0
+    }
+
+    /// The part of `whole`, spread over `weights`, from the weight `before` to `before + weight`.
+    fn part(&self, whole: u64, before: u64, weight: NonZeroU32, weights: u64) -> Capacity {
+        let quantum = self.quantum.micros();
+        let whole = whole.checked_div(quantum).unwrap_or(0);
+        let until = |weight: u64| {
+            let product = u128::from(whole).wrapping_mul(u128::from(weight));
+            product.checked_div(u128::from(weights)).unwrap_or(0)
+        };
+        let after = before.saturating_add(u64::from(weight.get()));
+        let part = until(after).saturating_sub(until(before));
+        let part = u64::try_from(part).unwrap_or(u64::MAX);
+        Capacity::from_micros(part.saturating_mul(quantum))
     }
 
     fn put(&mut self, entry: Entry<K>) {
@@ -240,19 +337,6 @@ impl Level {
         let wants = u128::from(wants.as_micros()).wrapping_mul(u128::from(self.rest_weight));
         wants <= u128::from(self.rest).wrapping_mul(u128::from(weight.get()))
     }
-}
-
-// === free functions ===
-
-/// The part of `whole`, spread over `weights`, from the weight `before` to `before + weight`.
-fn part(whole: u64, before: u64, weight: NonZeroU32, weights: u64) -> Capacity {
-    let until = |weight: u64| {
-        let product = u128::from(whole).wrapping_mul(u128::from(weight));
-        product.checked_div(u128::from(weights)).unwrap_or(0)
-    };
-    let after = before.saturating_add(u64::from(weight.get()));
-    let part = until(after).saturating_sub(until(before));
-    Capacity::from_micros(u64::try_from(part).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

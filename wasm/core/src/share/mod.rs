@@ -3,7 +3,10 @@
 //! A division says what a client is *entitled* to. What it gets is decided by the books, which
 //! must also wait for capacity that others still hold under unexpired leases.
 
+pub mod bands;
 pub mod fair;
+mod proportional;
 mod tree;
 
-pub use fair::{FairShare, Handle};
+pub use bands::{Bands, Place};
+pub use fair::{FairShare, Handle, Quantum};

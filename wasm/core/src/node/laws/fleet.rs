@@ -2,19 +2,21 @@
 //! manners: the smallest model against which the books can be held to the laws.
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 use std::format;
 
 use super::super::*;
-use crate::lease::Unit;
-use crate::share::FairShare;
-use crate::share::fair::tests::check as check_water_filling;
+use crate::hash::fnv1a;
+use crate::lease::{Band, Priority, Unit};
+use crate::limit::Limit;
+use crate::share::{Bands, FairShare, Quantum};
 use crate::units::Capacity;
 
 const BOUNDS: Bounds = Bounds {
-    max_resources: 1,
+    max_resources: 3,
     max_clients_per_resource: 100,
 };
 
@@ -37,17 +39,44 @@ pub(super) struct Faults {
     pub(super) new_limit: u64,
 }
 
+/// What the fleet shares.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    /// The limit of each resource.
+    pub(super) limits: Vec<Limit>,
+    /// The pool that the resources are members of, each with its weight, at first.
+    pub(super) pool: Option<Limit>,
+    pub(super) unit: Unit,
+}
+
+/// A capacity with its limit of now.
+#[derive(Debug)]
+struct Source {
+    id: ResourceId,
+    limit: Limit,
+    /// Capacities that were in force before, and until when what was lent of each may be used.
+    past: Vec<(Capacity, u64)>,
+}
+
+/// A resource and its place in the pool.
+#[derive(Debug)]
+struct Member {
+    own: Source,
+    in_pool: bool,
+    weight: NonZeroU32,
+}
+
 /// See the module. All times are in milliseconds since the start of the world.
 #[derive(Debug)]
 pub(super) struct Fleet {
     pub(super) now_ms: u64,
     clients: Vec<Client>,
     pub(super) faults: Faults,
-    limit: Limit,
-    /// Capacities that were in force before, and until when what was lent of each may be used.
-    past: Vec<(Capacity, u64)>,
+    members: Vec<Member>,
+    pool: Option<Source>,
+    /// Millionths in the smallest part.
+    scale: u64,
     node: Node,
-    resource: ResourceId,
     /// What the present master last granted, when, and to which sequence.
     granted: BTreeMap<ClientId, (Capacity, u64, u64)>,
     mail: BTreeMap<(u64, u64), Mail>,
@@ -59,9 +88,13 @@ pub(super) struct Fleet {
 #[derive(Debug)]
 struct Client {
     id: ClientId,
+    /// The index of its resource.
+    member: usize,
+    priority: Priority,
+    subclients: NonZeroU32,
     wants: Capacity,
-    /// What it may use, and until when by its own count.
-    lease: Option<(Capacity, u64)>,
+    /// What it may use, until when by its own count, and on what that rests.
+    lease: Option<(Capacity, u64, u64)>,
     /// The sequence of the latest request, and when it was sent.
     latest: (u64, u64),
     epoch: Epoch,
@@ -72,8 +105,8 @@ struct Client {
 
 #[derive(Clone, Debug)]
 enum Mail {
-    Refresh(ClientId, Ask),
-    Release(ClientId, u64),
+    Refresh(ClientId, usize, Ask),
+    Release(ClientId, usize, u64),
     Answer(ClientId, u64, Epoch, Answer),
 }
 
@@ -98,27 +131,50 @@ impl Faults {
 // === impl Fleet ===
 
 impl Fleet {
-    pub(super) fn new(seed: u64, clients: usize, limit: Limit, faults: Faults) -> Self {
-        let client = |i| Client::new(&format!("envoy-{i}/0"), 0);
-        Self {
+    pub(super) fn new(seed: u64, clients: usize, shared: Shared, faults: Faults) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let Shared { limits, pool, unit } = shared;
+        let source = |scope: &str, limit| Source {
+            id: ResourceId::new(scope, unit).unwrap(),
+            limit,
+            past: Vec::new(),
+        };
+        let members: Vec<_> = limits
+            .into_iter()
+            .enumerate()
+            .map(|(i, limit)| Member {
+                own: source(&format!("tenant/{i}"), limit),
+                in_pool: pool.is_some(),
+                weight: random.weight(),
+            })
+            .collect();
+        let client = |i: usize| Client::new(&format!("envoy-{i}/0"), i % members.len(), 0);
+        let mut fleet = Self {
             now_ms: 0,
             clients: (0..clients).map(client).collect(),
             faults,
-            limit,
-            past: Vec::new(),
+            members,
+            pool: pool.map(|limit| source("group/gold", limit)),
+            scale: Quantum::of(unit).micros(),
             node: Node::new(at(0), Epoch(1), BOUNDS, Start::Fresh),
-            resource: ResourceId::new("tenant/acme", Unit::Requests).unwrap(),
             granted: BTreeMap::new(),
             mail: BTreeMap::new(),
             posted: 0,
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
-        }
+            random,
+        };
+        fleet.change_demand(1000);
+        fleet
     }
 
-    /// From now on everybody wants up to `most` micro-units.
+    /// From now on everybody wants up to `most`, in the smallest parts.
     pub(super) fn change_demand(&mut self, most: u64) {
         for client in &mut self.clients {
-            client.wants = Capacity::from_micros(self.random.below(most + 1));
+            client.wants = Capacity::from_micros(self.random.below(most + 1) * self.scale);
+            // Most are of one band.
+            if self.random.percent(20) {
+                client.priority = Priority::nearest(self.random.below(3) as i64);
+                client.subclients = self.random.weight();
+            }
         }
     }
 
@@ -130,43 +186,109 @@ impl Fleet {
         }
     }
 
-    /// Everybody has its max-min share but for a hundredth of it, and a millionth for rounding.
+    /// Everybody has its share but for one for rounding, and for what the others need not give back
+    /// in a hurry: a hundredth of what each has.
     pub(super) fn check_shares_roughly(&self) {
-        let mut fair = FairShare::new();
-        let places = self.clients.iter().enumerate();
-        let places: Vec<_> = places
-            .map(|(key, client)| fair.insert(key, client.wants, NonZeroU32::MIN))
-            .collect();
-        for (place, client) in places.iter().zip(&self.clients) {
-            let share = fair.share(place, self.limit.capacity).as_micros();
+        let shares = self.shares();
+        let slack = shares.iter().sum::<u64>() / 100 + self.scale;
+        for (client, share) in self.clients.iter().zip(shares) {
             let has = client.has(self.now_ms).as_micros();
-            assert!(has + share / 100 + 1 >= share, "{client:?}: {share}");
+            assert!(has + slack >= share, "{client:?}: {share}");
         }
     }
 
-    /// Laws 3 and 4: everybody has its max-min share, or more.
+    /// Laws 3 and 4: everybody has its share, or more.
     pub(super) fn check_shares(&self) {
-        let wants = |client: &Client| (client.wants.as_micros(), 1);
-        let wants: Vec<_> = self.clients.iter().map(wants).collect();
-        let gets = |client: &Client| client.has(self.now_ms).min(client.wants).as_micros();
-        let gets: Vec<_> = self.clients.iter().map(gets).collect();
-        check_water_filling(&wants, self.limit.capacity.as_micros(), &gets);
+        for (client, share) in self.clients.iter().zip(self.shares()) {
+            let gets = client.has(self.now_ms).min(client.wants).as_micros();
+            assert_eq!(
+                gets, share,
+                "{client:?} of {:?} in {:?}",
+                self.members, self.pool
+            );
+        }
     }
 
-    /// What nobody wants is lent to those who want something, as far as the limit says so.
+    /// What each client is entitled to: first the pool between its members, then each resource
+    /// between its clients. Each step is the division that has tests of its own.
+    fn shares(&self) -> Vec<u64> {
+        let allotted = self.allotted();
+        let mut shares = vec![0; self.clients.len()];
+        for (i, (member, allotted)) in self.members.iter().zip(allotted).enumerate() {
+            let Limit {
+                algorithm,
+                guaranteed,
+                ..
+            } = &member.own.limit;
+            let mut bands = Bands::new(Quantum::of(member.own.id.unit));
+            let clients = self.clients.iter().enumerate();
+            let places = clients.filter(|(_, client)| client.member == i);
+            let places: Vec<_> = places
+                .map(|(at, client)| {
+                    let rank = fnv1a(client.id.as_str().as_bytes());
+                    (
+                        at,
+                        bands.insert(rank, &client.demand(), Capacity::UNLIMITED),
+                    )
+                })
+                .collect();
+            for (at, place) in &places {
+                let share = bands.share(place, allotted, *algorithm, guaranteed);
+                shares[*at] = share.as_micros();
+            }
+        }
+        shares
+    }
+
+    /// What the clients of each resource may divide.
+    fn allotted(&self) -> Vec<Capacity> {
+        let own: Vec<_> = self.members.iter().map(|m| m.own.divided()).collect();
+        let Some(pool) = &self.pool else {
+            return own;
+        };
+        let mut fair = FairShare::of(Quantum::of(pool.id.unit));
+        let places = self.members.iter().zip(&own).enumerate();
+        let places: Vec<_> = places
+            .filter(|(_, (member, _))| member.in_pool)
+            .map(|(i, (member, own))| {
+                let rank = fnv1a(member.own.id.scope.as_bytes());
+                let wants = self.wanted(i).min(*own);
+                (i, fair.insert(rank, wants, member.weight))
+            })
+            .collect();
+        let mut allotted = own.clone();
+        for (i, place) in &places {
+            allotted[*i] = own[*i].min(fair.share(place, pool.divided()));
+        }
+        allotted
+    }
+
+    /// What the clients of a resource want together.
+    fn wanted(&self, member: usize) -> Capacity {
+        let clients = self.clients.iter().filter(|c| c.member == member);
+        clients.fold(Capacity::ZERO, |sum, c| sum.saturating_add(c.wants))
+    }
+
+    /// What nobody wants of a resource in no pool is lent to those who want something, as far as
+    /// the limit says so.
     pub(super) fn check_headroom(&self) {
-        let wants: u64 = self.clients.iter().map(|c| c.wants.as_micros()).sum();
-        let beyond = |client: &Client| client.has(self.now_ms).saturating_sub(client.wants);
-        let beyond: u64 = self.clients.iter().map(|c| beyond(c).as_micros()).sum();
-        let spare = self.limit.capacity.as_micros().saturating_sub(wants);
-        let headroom = self.limit.headroom.of(Capacity::from_micros(spare));
-        let want = if wants == 0 { 0 } else { headroom.as_micros() };
-        assert_eq!(beyond, want, "{self:?}");
+        for (i, member) in self.members.iter().enumerate().filter(|(_, m)| !m.in_pool) {
+            let wants = self.wanted(i);
+            let clients = self.clients.iter().filter(|c| c.member == i);
+            let beyond = clients.map(|c| c.has(self.now_ms).saturating_sub(c.wants));
+            let beyond: u64 = beyond.map(Capacity::as_micros).sum();
+            let limit = &member.own.limit;
+            let spare = member.own.divided().saturating_sub(wants);
+            let headroom = Quantum::of(member.own.id.unit).floor(limit.headroom.of(spare));
+            let none = wants == Capacity::ZERO;
+            let want = if none { 0 } else { headroom.as_micros() };
+            assert_eq!(beyond, want, "{self:?}");
+        }
     }
 
     /// Nobody is told to hurry.
     pub(super) fn check_at_rest(&self) {
-        let refresh = self.limit.refresh;
+        let refresh = self.members[0].own.limit.refresh;
         // Who wants nothing may have released, and then is told nothing.
         let hurried =
             |client: &&Client| client.wants > Capacity::ZERO && client.refresh_interval != refresh;
@@ -216,24 +338,26 @@ impl Fleet {
     fn deliver(&mut self, mail: Mail) {
         let now = at(self.now_ms);
         match mail {
-            Mail::Refresh(id, ask) => {
+            Mail::Refresh(id, member, ask) => {
                 let known = self
-                    .books()
+                    .books(member)
                     .is_some_and(|books| books.clients().any(|c| *c.id == id));
-                let answer = self.node.handle_refresh(
+                let answer = refresh(
+                    &mut self.node,
                     now,
                     &id,
-                    &self.resource,
+                    &self.members[member],
+                    self.pool.as_ref(),
                     &ask,
-                    &Terms::of(&self.limit),
                 );
                 if let Ok(answer) = answer {
-                    self.check_answer(&id, known, &ask, &answer);
+                    self.check_answer(&id, member, known, &ask, &answer);
                     self.post(Mail::Answer(id, ask.sequence, self.node.epoch(), answer));
                 }
             }
-            Mail::Release(id, sequence) => {
-                self.node.handle_release(&id, &self.resource, sequence);
+            Mail::Release(id, member, sequence) => {
+                let resource = &self.members[member].own.id;
+                self.node.handle_release(&id, resource, sequence);
             }
             Mail::Answer(id, sequence, epoch, answer) => {
                 // A client that is gone gets no mail.
@@ -246,11 +370,19 @@ impl Fleet {
 
     /// Law 2: nobody gets more than it wants and what headroom there is; but who asks too early or
     /// twice gets what it got before, if it still has it.
-    fn check_answer(&mut self, id: &ClientId, known: bool, ask: &Ask, answer: &Answer) {
+    fn check_answer(
+        &mut self,
+        id: &ClientId,
+        member: usize,
+        known: bool,
+        ask: &Ask,
+        answer: &Answer,
+    ) {
         let gets = answer.lease.map_or(Capacity::ZERO, |lease| lease.capacity);
-        let min_refresh_ms = self.limit.min_refresh.as_millis() as u64;
+        let limit = self.members[member].own.limit.clone();
+        let min_refresh_ms = limit.min_refresh.as_millis() as u64;
         let learning = self
-            .books()
+            .books(member)
             .is_some_and(|books| at(self.now_ms) < books.learning_until());
         let before = self.granted.get(id).copied().filter(|_| known);
         if let Some((granted, granted_ms, sequence)) = before
@@ -265,74 +397,119 @@ impl Fleet {
             self.granted.insert(id.clone(), again);
             return;
         }
-        let wanted = self.books().map_or(0, Resource::sum_wants) as u64;
-        let spare = self
-            .limit
-            .capacity
-            .saturating_sub(Capacity::from_micros(wanted));
-        let most = ask
-            .demand
-            .wants()
-            .saturating_add(self.limit.headroom.of(spare));
+        let spare = |capacity: Capacity, wanted: u128| {
+            let wanted = Capacity::from_micros(wanted as u64);
+            limit.headroom.of(capacity.saturating_sub(wanted))
+        };
+        let books = self.books(member);
+        let mut headroom = spare(limit.capacity, books.map_or(0, Resource::sum_wants));
+        if let Some(pool) = self.node.pool_of(&self.members[member].own.id)
+            && let Some(pool) = self.node.pool(pool)
+        {
+            headroom = headroom.min(spare(pool.limit().capacity, pool.sum_wants()));
+        }
+        let most = ask.demand.wants().saturating_add(headroom);
         assert!(gets <= most, "{id:?} gets {gets:?}, wants {:?}", ask.demand);
         self.granted
             .insert(id.clone(), (gets, self.now_ms, ask.sequence));
     }
 
-    fn books(&self) -> Option<&Resource> {
-        self.node.resource(&self.resource)
+    fn books(&self, member: usize) -> Option<&Resource> {
+        self.node.resource(&self.members[member].own.id)
     }
 
     fn misfortune(&mut self) {
         let i = self.random.below(self.clients.len() as u64) as usize;
         if self.random.percent(self.faults.whim) {
-            let wants = self.random.below(2) * self.random.below(1500);
+            let wants = self.random.below(2) * self.random.below(1500) * self.scale;
             self.clients[i].wants = Capacity::from_micros(wants);
             self.clients[i].ask_at = self.now_ms;
         }
         if self.random.percent(self.faults.crash) {
             // The new process knows nothing of the old one's lease, and the books still count it.
             let id = format!("envoy-{i}/{}", self.posted);
-            self.clients[i] = Client::new(&id, self.now_ms);
+            self.clients[i] = Client::new(&id, self.clients[i].member, self.now_ms);
+            self.clients[i].wants = Capacity::from_micros(500 * self.scale);
         }
         if self.random.percent(self.faults.restart) {
             let epoch = Epoch(self.node.epoch().0 + 1);
             self.node = Node::new(at(self.now_ms), epoch, BOUNDS, Start::Learning);
             self.granted.clear();
-            // It cannot know which of the leases it confirms are of a capacity that has passed, and
-            // may prolong them until it has learned.
-            let learning_ms = self.limit.learning.as_millis() as u64;
-            let now_ms = self.now_ms;
-            for (_, until) in self.past.iter_mut().filter(|(_, until)| *until > now_ms) {
-                *until = now_ms + learning_ms + LEASE_MS_MAX;
-            }
         }
         if self.random.percent(self.faults.new_limit) {
-            let until = self.now_ms + LEASE_MS_MAX;
-            self.past.push((self.limit.capacity, until));
-            self.limit.capacity = Capacity::from_micros(self.random.below(2000));
-            // Whoever shortens the lease keeps the time to learn what the longer ones may hold.
-            let lease_ms = LEASE_MS_MAX - self.random.below(900);
-            self.limit.lease = Duration::from_millis(lease_ms);
+            self.reconfigure();
         }
     }
 
-    /// The most that may be lent or in use now.
-    fn capacity_max(&self) -> u128 {
-        let past = self.past.iter().filter(|(_, until)| self.now_ms < *until);
-        let capacities = past.map(|(capacity, _)| *capacity);
-        let most = capacities.fold(self.limit.capacity, Capacity::max);
-        u128::from(most.as_micros())
+    /// Changes the capacity and the lease of a resource, or the capacity of the pool, or who is in
+    /// it with what weight.
+    fn reconfigure(&mut self) {
+        let until = self.now_ms + LEASE_MS_MAX;
+        let capacity = Capacity::from_micros(self.random.below(2000) * self.scale);
+        let i = self.random.below(self.members.len() as u64) as usize;
+        match (self.random.below(3), &mut self.pool) {
+            (1, Some(pool)) => pool.change(until, capacity),
+            (2, Some(pool)) => {
+                let member = &mut self.members[i];
+                member.in_pool = !member.in_pool;
+                member.weight = self.random.weight();
+                // What it brings along may be anything for the time of a lease. And while the
+                // pool still counts one that has left, others may get less; never more.
+                pool.past.push((Capacity::MAX, until));
+            }
+            _ => {
+                let own = &mut self.members[i].own;
+                own.change(until, capacity);
+                // Whoever shortens the lease keeps the time to learn what the longer ones may hold.
+                let lease_ms = LEASE_MS_MAX - self.random.below(900);
+                own.limit.lease = Duration::from_millis(lease_ms);
+            }
+        }
     }
 
     /// Law 1, in use and in the books; the sums of the books; and that the books never count less
     /// than what a client uses, once they are complete.
     fn check(&self) {
-        let most = self.capacity_max();
-        let used = |client: &Client| u128::from(client.has(self.now_ms).as_micros());
-        let sum: u128 = self.clients.iter().map(used).sum();
-        assert!(sum <= most, "{sum} in use of {most} at {}", self.now_ms);
-        let Some(books) = self.books() else {
+        let mut pooled = 0;
+        for (i, member) in self.members.iter().enumerate() {
+            let used = self.used(i);
+            let most = member.own.capacity_max(self.now_ms);
+            assert!(used <= most, "{used} in use of {most} at {}", self.now_ms);
+            pooled += if member.in_pool { used } else { 0 };
+            self.check_books(i, most);
+        }
+        let Some(pool) = &self.pool else {
+            return;
+        };
+        let most = pool.capacity_max(self.now_ms);
+        assert!(
+            pooled <= most,
+            "{pooled} of the pool's {most} at {}",
+            self.now_ms
+        );
+        let Some(books) = self.node.pool(&pool.id) else {
+            return;
+        };
+        let seated = |(id, _): &(&ResourceId, &Resource)| self.node.pool_of(id) == Some(&pool.id);
+        let seated: Vec<_> = self.node.resources().filter(seated).collect();
+        let lent: u128 = seated.iter().map(|(_, books)| books.sum_has()).sum();
+        assert_eq!(lent, books.sum_has(), "at {}", self.now_ms);
+        assert_eq!(seated.len(), books.member_count());
+        assert!(
+            lent <= most,
+            "{lent} lent of the pool's {most} at {}",
+            self.now_ms
+        );
+    }
+
+    fn used(&self, member: usize) -> u128 {
+        let clients = self.clients.iter().filter(|c| c.member == member);
+        let used = clients.map(|c| u128::from(c.has(self.now_ms).as_micros()));
+        used.sum()
+    }
+
+    fn check_books(&self, member: usize, most: u128) {
+        let Some(books) = self.books(member) else {
             return;
         };
         let lent: u128 = books.clients().map(|c| u128::from(c.has.as_micros())).sum();
@@ -341,22 +518,47 @@ impl Fleet {
         if at(self.now_ms) < books.learning_until() {
             return;
         }
-        for client in &self.clients {
+        for client in self.clients.iter().filter(|c| c.member == member) {
             let booked = books.clients().find(|books| *books.id == client.id);
             let booked = booked.map_or(Capacity::ZERO, |books| books.has);
             let has = client.has(self.now_ms);
             assert!(has <= booked, "{client:?} at {}: {booked:?}", self.now_ms);
+            assert_eq!(has.as_micros() % self.scale, 0, "{client:?}");
         }
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    fn divided(&self) -> Capacity {
+        self.limit.divided(Quantum::of(self.id.unit))
+    }
+
+    fn change(&mut self, until: u64, capacity: Capacity) {
+        self.past.push((self.limit.capacity, until));
+        self.limit.capacity = capacity;
+    }
+
+    /// The most that may be lent or in use now.
+    fn capacity_max(&self, now_ms: u64) -> u128 {
+        let past = self.past.iter().filter(|(_, until)| now_ms < *until);
+        let capacities = past.map(|(capacity, _)| *capacity);
+        let most = capacities.fold(self.limit.capacity, Capacity::max);
+        u128::from(most.as_micros())
     }
 }
 
 // === impl Client ===
 
 impl Client {
-    fn new(id: &str, now_ms: u64) -> Self {
+    fn new(id: &str, member: usize, now_ms: u64) -> Self {
         Self {
             id: ClientId::new(id).unwrap(),
-            wants: Capacity::from_micros(500),
+            member,
+            priority: Priority::LOWEST,
+            subclients: NonZeroU32::MIN,
+            wants: Capacity::ZERO,
             lease: None,
             latest: (0, now_ms),
             epoch: Epoch(0),
@@ -367,8 +569,16 @@ impl Client {
 
     /// What it may use now.
     fn has(&self, now_ms: u64) -> Capacity {
-        let valid = self.lease.filter(|(_, expiry)| *expiry > now_ms);
-        valid.map_or(Capacity::ZERO, |(capacity, _)| capacity)
+        let valid = self.lease.filter(|(_, expiry, _)| *expiry > now_ms);
+        valid.map_or(Capacity::ZERO, |(capacity, ..)| capacity)
+    }
+
+    fn demand(&self) -> Demand {
+        Demand::one(Band {
+            priority: self.priority,
+            wants: self.wants,
+            subclients: self.subclients,
+        })
     }
 
     /// A refresh; or, if it wants nothing, a release in every second such case.
@@ -377,10 +587,17 @@ impl Client {
         self.ask_at = now_ms + CALL_TIMEOUT_MS + random.below(100);
         if self.wants == Capacity::ZERO && random.percent(50) {
             self.lease = None;
-            return Mail::Release(self.id.clone(), self.latest.0);
+            return Mail::Release(self.id.clone(), self.member, self.latest.0);
         }
-        let ask = Ask::new(self.latest.0, self.has(now_ms), self.wants);
-        Mail::Refresh(self.id.clone(), ask)
+        let remaining = |(_, expiry, _): (_, u64, _)| expiry.saturating_sub(now_ms);
+        let ask = Ask {
+            sequence: self.latest.0,
+            has: self.has(now_ms),
+            remaining: self.lease.map(remaining).map(Duration::from_millis),
+            basis: self.lease.map_or(0, |(_, _, basis)| basis),
+            demand: self.demand(),
+        };
+        Mail::Refresh(self.id.clone(), self.member, ask)
     }
 
     fn handle_answer(&mut self, now_ms: u64, sequence: u64, epoch: Epoch, answer: &Answer) {
@@ -391,7 +608,7 @@ impl Client {
         self.epoch = epoch;
         self.lease = answer.lease.map(|lease| {
             let expiry = sent_at + lease.duration.as_millis() as u64;
-            (lease.capacity, expiry)
+            (lease.capacity, expiry, lease.basis)
         });
         self.refresh_interval = answer.refresh_interval;
         self.ask_at = now_ms + answer.refresh_interval.as_millis() as u64;
@@ -408,9 +625,34 @@ impl Random {
         self.0 % bound.max(1)
     }
 
+    fn weight(&mut self) -> NonZeroU32 {
+        NonZeroU32::MIN.saturating_add(self.below(4) as u32)
+    }
+
     fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
+}
+
+/// A refresh under the configuration of now.
+fn refresh(
+    node: &mut Node,
+    now: Instant,
+    client: &ClientId,
+    member: &Member,
+    pool: Option<&Source>,
+    ask: &Ask,
+) -> Result<Answer, RefreshError> {
+    let pool = pool.filter(|_| member.in_pool);
+    let terms = Terms {
+        limit: &member.own.limit,
+        pool: pool.map(|pool| Membership {
+            pool: &pool.id,
+            limit: &pool.limit,
+            weight: member.weight,
+        }),
+    };
+    node.handle_refresh(now, client, &member.own.id, ask, &terms)
 }
 
 fn at(ms: u64) -> Instant {

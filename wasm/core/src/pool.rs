@@ -1,0 +1,163 @@
+//! Pools: capacities that several resources share, such as a group's.
+//!
+//! A pool divides what it has between its members by weighted max-min: a member wants what its
+//! clients want together, but no more than its own limit lets it. What a member is allotted it
+//! divides between its own clients, by its own algorithm. So two divisions stand one above the other, each exact,
+//! and a refresh asks both trees: O(log members + log clients).
+//!
+//! The obvious alternative, one division between all clients of all members, is not the same: a
+//! member with many clients would get more than one with few.
+//!
+//! A pool counts what its members' clients may be using, so that a grant fits into what the pool
+//! has free as well as into the member's own limit. A member that joins brings its leases
+//! along: they count from that moment, and if they are more than the pool has, that is as after a
+//! lowered capacity.
+
+use core::num::NonZeroU32;
+
+use crate::hash::fnv1a;
+use crate::lease::ResourceId;
+use crate::limit::{Limit, Safe};
+use crate::share::{FairShare, Handle, Quantum};
+use crate::units::Capacity;
+
+/// What is shared, what is wanted of it and what is lent of it.
+#[derive(Debug)]
+pub struct Pool {
+    limit: Limit,
+    /// Of the id, so that a basis tells pools of equal capacity apart.
+    hash: u64,
+    members: FairShare<Rank>,
+    /// Σ of what the seats say, in micro-units.
+    sum_has: u128,
+    subclients: u64,
+}
+
+/// A member's place in a pool, and what the pool counts for it.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    handle: Handle<Rank>,
+    weight: NonZeroU32,
+    has: u128,
+    subclients: u64,
+}
+
+/// What a member needs of the pool's sums.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needs {
+    pub(crate) wants: Capacity,
+    pub(crate) has: u128,
+    pub(crate) subclients: u64,
+}
+
+/// Where a member stands among those who want the same: the hash of its id.
+type Rank = u64;
+
+// === impl Pool ===
+
+impl Pool {
+    pub(crate) fn new(id: &ResourceId, limit: &Limit) -> Self {
+        Self {
+            limit: limit.clone(),
+            hash: fnv1a(id.scope.as_bytes()),
+            members: FairShare::of(Quantum::of(id.unit)),
+            sum_has: 0,
+            subclients: 0,
+        }
+    }
+
+    /// The limit that the last refresh of a member came with.
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// Equals the sum over members of what their clients may be using, in micro-units.
+    pub fn sum_has(&self) -> u128 {
+        self.sum_has
+    }
+
+    /// Equals the sum of what members want, each at most its own limit, in micro-units.
+    pub fn sum_wants(&self) -> u128 {
+        self.members.sum_wants()
+    }
+
+    /// How many resources with clients it has.
+    pub fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: &Limit) {
+        if self.limit != *limit {
+            self.limit = limit.clone();
+        }
+    }
+
+    pub(crate) fn join(&mut self, member: &ResourceId, weight: NonZeroU32) -> Seat {
+        let rank = fnv1a(member.scope.as_bytes());
+        Seat {
+            handle: self.members.insert(rank, Capacity::ZERO, weight),
+            weight,
+            has: 0,
+            subclients: 0,
+        }
+    }
+
+    pub(crate) fn leave(&mut self, mut seat: Seat) {
+        self.tell(&mut seat, Needs::default());
+        self.members.remove(seat.handle);
+    }
+
+    /// Takes what has become of a member. O(log n) if it wants something else.
+    pub(crate) fn tell(&mut self, seat: &mut Seat, needs: Needs) {
+        self.members
+            .update(&mut seat.handle, needs.wants, seat.weight);
+        let rest = self.sum_has.saturating_sub(seat.has);
+        self.sum_has = rest.saturating_add(needs.has);
+        let rest = self.subclients.saturating_sub(seat.subclients);
+        self.subclients = rest.saturating_add(needs.subclients);
+        seat.has = needs.has;
+        seat.subclients = needs.subclients;
+    }
+
+    /// What the member's clients may divide between them.
+    pub(crate) fn allotted(&self, seat: &Seat) -> Capacity {
+        self.members.share(&seat.handle, self.divided())
+    }
+
+    /// The member's part of what nobody wants and is lent all the same.
+    pub(crate) fn spare(&self, seat: &Seat) -> Capacity {
+        let wanted = u64::try_from(self.sum_wants()).unwrap_or(u64::MAX);
+        let spare = self.divided().saturating_sub(Capacity::from_micros(wanted));
+        let headroom = self.limit.headroom.of(spare);
+        self.members.spare(&seat.handle, headroom)
+    }
+
+    /// What there is to divide: without the reserve.
+    pub(crate) fn divided(&self) -> Capacity {
+        self.limit.divided(self.members.quantum())
+    }
+
+    /// What each client of a member falls back to, if that is for the pool to say.
+    pub(crate) fn safe(&self) -> Option<Capacity> {
+        match self.limit.safe {
+            Safe::Client => None,
+            Safe::Fixed(safe) => Some(safe),
+            Safe::Dynamic => Some(self.limit.capacity.divided_by(self.subclients)),
+        }
+    }
+
+    /// Tells this pool with its capacity from others and from itself with another capacity.
+    pub(crate) fn basis(&self) -> u64 {
+        let capacity = self.limit.capacity.as_micros();
+        fnv1a(&(self.hash ^ capacity.rotate_left(32)).to_le_bytes())
+    }
+}
+
+// === impl Seat ===
+
+impl Seat {
+    /// Lets the member count for `weight` from when the pool is next told of it.
+    pub(crate) fn set_weight(&mut self, weight: NonZeroU32) {
+        self.weight = weight;
+    }
+}

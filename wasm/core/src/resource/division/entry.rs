@@ -1,0 +1,88 @@
+//! One client's line in the books.
+
+use crate::share::Place;
+use crate::units::{Capacity, Instant};
+
+/// What the books know of one client.
+#[derive(Debug)]
+pub(in crate::resource) struct Entry {
+    pub(super) place: Place<Rank>,
+    pub(in crate::resource) sequence: u64,
+    pub(super) granted: Loan,
+    pub(super) granted_at: Instant,
+    /// What the granted loan rests on, see [`LeaseTerms::basis`](crate::lease::LeaseTerms::basis).
+    pub(super) basis: u64,
+    /// A larger or longer loan that the client may still be using, for all the books know.
+    pub(super) prior: Option<Loan>,
+    /// Where this entry stands in the queue of expiries.
+    pub(in crate::resource) queued_at: Instant,
+}
+
+/// Where a client stands among those who want the same: the hash of its id, so that shares do not
+/// depend on who came first.
+pub(in crate::resource) type Rank = u64;
+
+/// So much until then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loan {
+    pub(super) capacity: Capacity,
+    pub(super) expiry: Instant,
+}
+
+// === impl Loan ===
+
+impl Loan {
+    /// This loan, if it is larger than `granted` or, as after the lease was shortened, longer.
+    pub(super) fn beyond(self, granted: Self) -> Option<Self> {
+        let larger = self.capacity > granted.capacity;
+        let longer = self.capacity > Capacity::ZERO && self.expiry > granted.expiry;
+        (larger || longer).then_some(self)
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// What the client last wanted.
+    pub(in crate::resource) fn wants(&self) -> Capacity {
+        self.place.wants()
+    }
+
+    /// For how many clients it speaks.
+    pub(in crate::resource) fn subclients(&self) -> u64 {
+        self.place.subclients()
+    }
+
+    /// The most that the client may be using.
+    pub(in crate::resource) fn has(&self) -> Capacity {
+        let prior = self.prior.map_or(Capacity::ZERO, |prior| prior.capacity);
+        self.granted.capacity.max(prior)
+    }
+
+    /// The loan that a client which says that it has `has` may be using. More than was granted last
+    /// means that it does not know of that yet: its loan is the prior one and ends with it.
+    pub(super) fn used(&self, has: Capacity) -> Loan {
+        let expiry = match self.prior {
+            Some(prior) if has > self.granted.capacity => prior.expiry,
+            _ => self.last_expiry(),
+        };
+        Loan {
+            capacity: has.min(self.has()),
+            expiry,
+        }
+    }
+
+    /// When something of this line expires next.
+    pub(in crate::resource) fn next_expiry(&self) -> Instant {
+        self.prior.map_or(self.granted.expiry, |prior| {
+            prior.expiry.min(self.granted.expiry)
+        })
+    }
+
+    /// When the last of this line expires.
+    pub(in crate::resource) fn last_expiry(&self) -> Instant {
+        self.prior.map_or(self.granted.expiry, |prior| {
+            prior.expiry.max(self.granted.expiry)
+        })
+    }
+}

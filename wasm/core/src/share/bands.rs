@@ -1,0 +1,278 @@
+//! Division by priority: of what is scarce, higher bands are filled first.
+//!
+//! Each band has its own [`FairShare`]. First every band gets what it is guaranteed, as far as it is
+//! wanted; then the bands are filled from the highest down; within a band clients share by weight.
+//! Doorman carries priorities and ignores them; what is guaranteed keeps the lowest band from
+//! being starved by the highest.
+//!
+//! What a band gets depends on the sums of the bands only, at most 16 of them, so a share costs
+//! O(bands + log n). With a single band, as nearly always, it costs nothing beyond the share.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::fair::{FairShare, Handle, Quantum};
+use crate::lease::{Band, Demand, Priority};
+use crate::limit::{Algorithm, Guaranteed};
+use crate::units::Capacity;
+
+/// The clients of a resource, by the priorities of what they want.
+#[derive(Debug)]
+pub struct Bands<K> {
+    /// The highest priority first; none is empty.
+    bands: Vec<Shares<K>>,
+    quantum: Quantum,
+}
+
+/// One client's places, one in each band in which it wants something.
+#[derive(Debug)]
+pub struct Place<K> {
+    first: Spot<K>,
+    /// Those of a client that speaks for others and has more than one band.
+    more: Box<[Spot<K>]>,
+}
+
+#[derive(Debug)]
+struct Shares<K> {
+    priority: Priority,
+    fair: FairShare<K>,
+}
+
+#[derive(Debug)]
+struct Spot<K> {
+    priority: Priority,
+    handle: Handle<K>,
+}
+
+// === impl Place ===
+
+impl<K> Place<K> {
+    /// What the client wants in all bands, as it counts here: rounded up to the quantum.
+    pub fn wants(&self) -> Capacity {
+        let more = self.more.iter().map(|spot| spot.handle.wants());
+        more.fold(self.first.handle.wants(), Capacity::saturating_add)
+    }
+
+    /// For how many clients this one speaks.
+    pub fn subclients(&self) -> u64 {
+        let weights = self
+            .spots()
+            .map(|spot| u64::from(spot.handle.weight().get()));
+        weights.fold(0, u64::saturating_add)
+    }
+
+    fn spots(&self) -> impl Iterator<Item = &Spot<K>> {
+        core::iter::once(&self.first).chain(self.more.iter())
+    }
+
+    /// Whether the places are in the bands of `demand`, so that only amounts change.
+    fn fits(&self, demand: &[Band]) -> bool {
+        let places = self.spots().map(|spot| spot.priority);
+        places.eq(demand.iter().map(|band| band.priority))
+    }
+}
+
+// === impl Bands ===
+
+impl<K: Copy + Ord> Bands<K> {
+    /// No clients; shares are multiples of `quantum`.
+    pub const fn new(quantum: Quantum) -> Self {
+        Self {
+            bands: Vec::new(),
+            quantum,
+        }
+    }
+
+    /// The smallest part that can be given.
+    pub fn quantum(&self) -> Quantum {
+        self.quantum
+    }
+
+    /// Adds a client that wants `demand`, but at most `each` for itself and each subclient.
+    pub fn insert(&mut self, key: K, demand: &Demand, each: Capacity) -> Place<K> {
+        let mut spots = demand.bands().iter();
+        // A demand has at least one band.
+        let first = spots.next().copied().unwrap_or(NOTHING);
+        Place {
+            first: self.occupy(key, &first, each),
+            more: spots.map(|band| self.occupy(key, band, each)).collect(),
+        }
+    }
+
+    /// Changes what a client wants.
+    pub fn update(&mut self, key: K, place: &mut Place<K>, demand: &Demand, each: Capacity) {
+        if !place.fits(demand.bands()) {
+            let old = core::mem::replace(place, self.insert(key, demand, each));
+            self.remove(old);
+            return;
+        }
+        let spots = core::iter::once(&mut place.first).chain(place.more.iter_mut());
+        for (spot, band) in spots.zip(demand.bands()) {
+            if let Some(shares) = self.bands.iter_mut().find(|b| b.priority == spot.priority) {
+                let wants = wants(band, each);
+                shares.fair.update(&mut spot.handle, wants, band.subclients);
+            }
+        }
+    }
+
+    /// Removes a client.
+    pub fn remove(&mut self, place: Place<K>) {
+        self.vacate(place.first);
+        place.more.into_iter().for_each(|spot| self.vacate(spot));
+    }
+
+    /// What the client is entitled to of `capacity`: at most its wants.
+    ///
+    /// Over all clients the shares sum to the lesser of `capacity` and [`Self::sum_wants`],
+    /// exactly.
+    pub fn share(
+        &self,
+        place: &Place<K>,
+        capacity: Capacity,
+        algorithm: Algorithm,
+        guaranteed: &Guaranteed,
+    ) -> Capacity {
+        let share = |spot: &Spot<K>| {
+            let Some(band) = self.band(spot.priority) else {
+                return Capacity::ZERO;
+            };
+            let capacity = self.band_share(spot.priority, capacity, guaranteed);
+            match algorithm {
+                Algorithm::ProportionalShare => band.fair.proportional(&spot.handle, capacity),
+                Algorithm::None | Algorithm::Static | Algorithm::FairShare => {
+                    band.fair.share(&spot.handle, capacity)
+                }
+            }
+        };
+        let more = place.more.iter().map(share);
+        more.fold(share(&place.first), Capacity::saturating_add)
+    }
+
+    /// The client's part of `spare` capacity that nobody wants, by weight over all bands: nothing
+    /// for a client that wants nothing.
+    pub fn spare(&self, place: &Place<K>, spare: Capacity) -> Capacity {
+        let weights = self.bands.iter().map(|band| band.fair.active_weight());
+        let active = weights.fold(0, u64::saturating_add);
+        let part = |spot: &Spot<K>| {
+            let above = self.bands.iter();
+            let above = above.take_while(|band| band.priority > spot.priority);
+            let above = above.map(|band| band.fair.active_weight());
+            let before = above.fold(0, u64::saturating_add);
+            let band = self.band(spot.priority);
+            band.map_or(Capacity::ZERO, |band| {
+                band.fair.spare_among(&spot.handle, spare, before, active)
+            })
+        };
+        let more = place.more.iter().map(part);
+        more.fold(part(&place.first), Capacity::saturating_add)
+    }
+
+    /// What all clients want together, in millionths.
+    pub fn sum_wants(&self) -> u128 {
+        let wants = self.bands.iter().map(|band| band.fair.sum_wants());
+        wants.fold(0, u128::saturating_add)
+    }
+
+    /// All clients and those for whom they speak.
+    pub fn subclients(&self) -> u64 {
+        let weights = self.bands.iter().map(|band| band.fair.sum_weights());
+        weights.fold(0, u64::saturating_add)
+    }
+
+    /// What of `capacity` is for the band `priority`.
+    fn band_share(
+        &self,
+        priority: Priority,
+        capacity: Capacity,
+        guaranteed: &Guaranteed,
+    ) -> Capacity {
+        if capacity.is_unlimited() || self.bands.len() <= 1 {
+            return capacity;
+        }
+        let capacity = self.quantum.floor(capacity);
+        // What each band gets first. If there is less than all are guaranteed, as in a pool, the
+        // highest get theirs.
+        let mut rest = capacity;
+        let mut firsts = [Capacity::ZERO; Priority::COUNT];
+        for (band, first) in self.bands.iter().zip(&mut firsts) {
+            let sure = self.quantum.floor(guaranteed.of(band.priority));
+            *first = sure.min(band.wants()).min(rest);
+            rest = rest.saturating_sub(*first);
+        }
+        for (band, first) in self.bands.iter().zip(firsts) {
+            let more = band.wants().saturating_sub(first).min(rest);
+            if band.priority == priority {
+                return first.saturating_add(more);
+            }
+            rest = rest.saturating_sub(more);
+        }
+        Capacity::ZERO
+    }
+
+    fn band(&self, priority: Priority) -> Option<&Shares<K>> {
+        self.bands.iter().find(|band| band.priority == priority)
+    }
+
+    fn occupy(&mut self, key: K, band: &Band, each: Capacity) -> Spot<K> {
+        let Band { priority, .. } = *band;
+        let at = self
+            .bands
+            .partition_point(|other| other.priority > priority);
+        if self.bands.get(at).is_none_or(|b| b.priority != priority) {
+            let fair = FairShare::of(self.quantum);
+            self.bands.insert(at, Shares { priority, fair });
+        }
+        let (wants, weight) = (wants(band, each), band.subclients);
+        let handle = match self.bands.get_mut(at) {
+            Some(band) => band.fair.insert(key, wants, weight),
+            // Out of reach: it was put there just now.
+            None => FairShare::of(self.quantum).insert(key, wants, weight),
+        };
+        Spot { priority, handle }
+    }
+
+    fn vacate(&mut self, spot: Spot<K>) {
+        let Spot { priority, handle } = spot;
+        let Some(at) = self.bands.iter().position(|band| band.priority == priority) else {
+            return;
+        };
+        if let Some(band) = self.bands.get_mut(at) {
+            band.fair.remove(handle);
+            if band.fair.is_empty() {
+                self.bands.remove(at);
+            }
+        }
+    }
+}
+
+// === impl Shares ===
+
+impl<K: Copy + Ord> Shares<K> {
+    /// What the band wants; a number, as is all that it can get.
+    fn wants(&self) -> Capacity {
+        let wants = u64::try_from(self.fair.sum_wants()).unwrap_or(u64::MAX);
+        Capacity::from_micros(wants)
+    }
+}
+
+// === free functions ===
+
+/// What counts for a client without a band.
+const NOTHING: Band = Band {
+    priority: Priority::LOWEST,
+    wants: Capacity::ZERO,
+    subclients: core::num::NonZeroU32::MIN,
+};
+
+/// What `band` wants, at most `each` for each client that it speaks for.
+fn wants(band: &Band, each: Capacity) -> Capacity {
+    if each.is_unlimited() {
+        return band.wants;
+    }
+    let subclients = u64::from(band.subclients.get());
+    let most = Capacity::from_micros(each.as_micros().saturating_mul(subclients));
+    band.wants.min(most)
+}
+
+#[cfg(test)]
+mod tests;
