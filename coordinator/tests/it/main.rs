@@ -4,6 +4,7 @@ mod auth;
 mod binary;
 mod bounds;
 mod cli;
+mod crash;
 mod harness;
 mod http;
 mod leases;
