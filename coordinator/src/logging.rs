@@ -1,7 +1,7 @@
 //! Logs on standard error, and traces to a collector for those who ask for them.
 //!
 //! A log line is one event as text or as JSON, whatever its values hold; what repeats is written a
-//! few times and then counted. Traces go over OTLP in batches. Without a collector the spans of
+//! few times and then counted, but for the lines of [`AUDIT`]. Traces go over OTLP in batches. Without a collector the spans of
 //! [`crate::trace`] are switched off where they stand, which costs a call one comparison.
 
 use std::io::IsTerminal as _;
@@ -26,6 +26,9 @@ mod repeats;
 mod throttle;
 
 pub use otlp::Otlp;
+
+/// Where lines come from that say who changed what: all of them are written, however many.
+pub const AUDIT: &str = "tollgate_coordinator::audit";
 
 /// How often is looked for lines that were left out.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -118,11 +121,12 @@ pub fn start(options: &Options) -> Result<Logs, LogError> {
     // A span that no layer wants is switched off: lines do without those of calls.
     let filter = filter.and(filter_fn(|event| event.target() != trace::TARGET));
     let lines = lines(options.format, repeats.clone()).with_filter(filter);
-    let traces = tracer.as_ref().map(otlp::layer);
-    tracing_subscriber::registry()
-        .with(lines)
-        .with(traces)
-        .try_init()?;
+    let registry = tracing_subscriber::registry().with(lines);
+    match &tracer {
+        Some(tracer) => registry.with(otlp::layer(tracer)).try_init()?,
+        // No layer is not the same as an absent one, which wants every span.
+        None => registry.try_init()?,
+    }
     Ok(Logs {
         teller: repeats.clone().map(|repeats| tokio::spawn(tell(repeats))),
         repeats,
@@ -157,5 +161,26 @@ async fn tell(repeats: Repeats) {
     loop {
         ticks.tick().await;
         repeats.tell_due();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The one test that starts to log in this process.
+    #[tokio::test]
+    async fn without_a_collector_spans_are_switched_off_where_they_stand() {
+        let options = Options {
+            filter: "trace".to_owned(),
+            format: Format::Text,
+            repeat: None,
+            otlp: None,
+        };
+        let logs = start(&options).unwrap();
+        assert!(tracing::enabled!(tracing::Level::INFO), "lines are written");
+        assert!(trace::grpc("/tollgate.v1.LeaseService/Refresh").is_disabled());
+        assert!(matches!(start(&options), Err(LogError::Started(_))));
+        logs.end().await;
     }
 }

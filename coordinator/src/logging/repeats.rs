@@ -15,6 +15,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::AUDIT;
 use super::throttle::{LeftOut, Throttle};
 use crate::clock::Clock;
 
@@ -63,7 +64,7 @@ impl Repeats {
     /// Whether `event` is to be written.
     fn admit(&self, event: &Event<'_>) -> bool {
         let place = Place(event.metadata());
-        if place.0.target() == TARGET {
+        if [AUDIT, TARGET].contains(&place.0.target()) {
             return true;
         }
         let now = self.clock.now();

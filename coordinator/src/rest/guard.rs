@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use super::problem::{NO_TOKEN, RestError};
 use crate::auth::{Role, Token};
 use crate::config::{Admin, Config};
+use crate::logging::AUDIT;
 use crate::metrics::{AuthFault, Metrics};
 
 /// What the guard goes by.
@@ -44,7 +45,7 @@ pub(super) async fn guard(State(gate): State<Gate>, request: Request, next: Next
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;
     let status = response.status().as_u16();
-    tracing::info!(?by, %method, ?path, status, "admin write");
+    tracing::info!(target: AUDIT, ?by, %method, ?path, status, "admin write");
     response
 }
 

@@ -169,3 +169,17 @@ fn bad_input_ends_with_2_and_names_field_and_rule() {
         server.say(line).failed(2, want);
     }
 }
+
+#[test]
+fn every_write_is_logged_however_many_there_are() {
+    let server = Server::start();
+    for _ in 0..25 {
+        server.say("put group gold --requests 5").done();
+    }
+    let (code, log) = server.serve.end("TERM");
+    assert_eq!(code, 0, "{log}");
+    let written = log
+        .lines()
+        .filter(|line| line.contains("audit: admin write"));
+    assert_eq!(written.count(), 25, "{log}");
+}
