@@ -1,6 +1,6 @@
-//! The coordinator's one clock.
+//! The coordinator's clocks: a monotonic one, and the wall's.
 //!
-//! Built on tokio's, so that tests can pause it.
+//! The monotonic one is built on tokio's, so that tests can pause it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -45,12 +45,18 @@ impl Clock {
 
 /// The epoch of a coordinator without an election: milliseconds since 1970, so that it grows with
 /// each start.
+pub fn epoch_of_this_start() -> Epoch {
+    let millis = unix_time().as_millis();
+    Epoch(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
+/// What the wall clock says, since 1970. Only for what others measure by a calendar: certificates,
+/// the leases of Doorman's clients, and epochs, which a restart must not reset.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the only clock that a restart does not reset; read once, at the start"
+    reason = "the one place that reads the wall clock"
 )]
-pub fn epoch_of_this_start() -> Epoch {
+pub fn unix_time() -> Duration {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    let millis = since_1970.map_or(0, |time| time.as_millis());
-    Epoch(u64::try_from(millis).unwrap_or(u64::MAX))
+    since_1970.unwrap_or(Duration::ZERO)
 }

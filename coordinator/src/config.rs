@@ -27,6 +27,7 @@ mod limits;
 mod listen;
 mod raw;
 mod store;
+mod tls;
 mod unit;
 
 pub use admin::{Admin, Exposed, Public};
@@ -36,6 +37,7 @@ pub use groups::check_group;
 pub use limits::check_override;
 pub use listen::Listen;
 pub use store::StoreConfig;
+pub use tls::Tls;
 
 /// The most limits, groups, and attachments of a kind in a file. More than these are kept better
 /// through the API.
@@ -53,6 +55,8 @@ pub struct Config {
     pub flags: Flags,
     /// Where to listen.
     pub listen: Listen,
+    /// Which doors speak TLS.
+    pub tls: Tls,
     /// Who may use the admin API.
     pub admin: Admin,
     /// Where to keep what is written through the API.
@@ -114,6 +118,7 @@ impl Config {
         let raw = raw::read(text)?;
         let mut check = check::Check::default();
         let listen = Listen::check(&mut check, raw.listen.as_ref());
+        let tls = tls::tls(&mut check, raw.tls.as_ref());
         let admin = admin::admin(&mut check, raw.admin.as_ref());
         let store = StoreConfig::check(&mut check, raw.store.as_ref());
         let bounds = bounds::bounds(&mut check, raw.bounds.as_ref());
@@ -129,6 +134,7 @@ impl Config {
             source: None,
             flags: Flags::default(),
             listen,
+            tls,
             admin,
             store,
             bounds,
@@ -163,10 +169,13 @@ impl Config {
                 return Err(LoadError::Wrong { file, errors });
             }
         };
+        config.tls = config.tls.beside(&source.path);
         config.source = Some(Arc::new(source));
         config.flags = flags;
         config.admin.insecure |= flags.insecure_admin;
-        config.admin.may_listen(config.listen.http, false)?;
+        config
+            .admin
+            .may_listen(config.listen.http, config.tls.http.is_some())?;
         Ok(config)
     }
 
@@ -174,6 +183,7 @@ impl Config {
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
         let fields = [
             ("listen", self.listen != new.listen),
+            ("tls", self.tls != new.tls),
             ("store", self.store != new.store),
             ("bounds", self.bounds != new.bounds),
         ];

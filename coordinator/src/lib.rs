@@ -27,5 +27,6 @@ pub mod server;
 pub mod spec;
 pub mod store;
 pub mod survey;
+pub mod tls;
 pub mod trace;
 pub mod view;

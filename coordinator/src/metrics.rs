@@ -19,6 +19,7 @@ use tollgate_core::lease::Epoch;
 
 use self::labels::{Answered, Outcome, Reason, method_name};
 use crate::survey::Survey;
+use crate::tls::TlsMetrics;
 
 mod books;
 mod labels;
@@ -43,6 +44,7 @@ pub struct Metrics {
     refresh_duration: Histogram,
     rest: Rest,
     kept: Kept,
+    tls: TlsMetrics,
 }
 
 /// What is configured: the store and the file.
@@ -95,6 +97,7 @@ impl Metrics {
         Self {
             rest: Rest::register(&mut registry),
             kept: Kept::register(&mut registry, limits),
+            tls: TlsMetrics::register(&mut registry),
             registry: Arc::new(registry),
             refresh_calls,
             refreshes,
@@ -102,6 +105,11 @@ impl Metrics {
             releases,
             refresh_duration,
         }
+    }
+
+    /// Those of the doors that speak TLS.
+    pub fn tls(&self) -> &TlsMetrics {
+        &self.tls
     }
 
     /// A call with `scopes` scopes was answered after `duration`.

@@ -12,14 +12,15 @@ use tollgate_core::lease::Epoch;
 use tollgate_core::node::Start;
 
 use crate::clock::Clock;
-use crate::config::{Config, Listen};
-use crate::connections::Acceptor;
+use crate::config::{self, Config, Listen};
+use crate::connections::{Acceptor, Incoming, Tls};
 use crate::driver::{Driver, Handle};
 use crate::grpc::Service;
 use crate::keeper::{self, Keeper};
 use crate::metrics::Metrics;
 use crate::reload::Reload;
 use crate::store::{MemoryStore, RedbStore, Store, StoreError};
+use crate::tls::{Door, Files, Renewal, TlsError};
 use crate::{rest, trace};
 
 /// Connections of Envoys at a time: far more than one coordinator serves, and below the usual limit
@@ -51,10 +52,17 @@ pub struct Listeners {
     http: TcpListener,
 }
 
+/// The doors, open.
+#[derive(Debug)]
+struct Doors {
+    grpc: Incoming,
+    http: Incoming,
+}
+
 /// A coordinator that has everything it needs to serve.
 #[derive(Debug)]
 pub struct Server {
-    listeners: Listeners,
+    doors: Doors,
     config: Config,
     clock: Clock,
     metrics: Metrics,
@@ -75,6 +83,14 @@ pub enum ServerError {
         address: SocketAddr,
         /// The system's reason.
         cause: io::Error,
+    },
+    /// A door cannot speak TLS.
+    #[error("tls.{}: {cause}", door.name())]
+    Tls {
+        /// The door.
+        door: Door,
+        /// What is wrong with its files.
+        cause: TlsError,
     },
     /// What was written through the API cannot be read.
     #[error(transparent)]
@@ -119,13 +135,32 @@ impl Listeners {
     }
 }
 
+impl Listeners {
+    /// Accepts on both, with TLS where `tls` says so.
+    fn start(self, tls: &config::Tls, metrics: &Metrics) -> Result<Doors, ServerError> {
+        let (grpc, http) = (tls.grpc.clone(), tls.http.clone());
+        let (grpc, http) = (
+            door(Door::Grpc, grpc, metrics)?,
+            door(Door::Http, http, metrics)?,
+        );
+        Ok(Doors {
+            grpc: Acceptor::new(self.grpc, GRPC_CONNECTIONS_MAX)
+                .with_tls(grpc)
+                .start(),
+            http: Acceptor::new(self.http, HTTP_CONNECTIONS_MAX)
+                .with_tls(http)
+                .start(),
+        })
+    }
+}
+
 // === impl Server ===
 
 impl Server {
     /// A coordinator that serves `config` on `listeners`, once it runs.
     ///
     /// # Errors
-    /// If its store cannot be read.
+    /// If its store, or the files of a door that is to speak TLS, cannot be used.
     pub async fn new(
         listeners: Listeners,
         config: Config,
@@ -137,13 +172,14 @@ impl Server {
         if config.admin.tokens.is_empty() {
             tracing::warn!("no admin.tokens: whoever reaches the HTTP port may read and write");
         }
+        let doors = listeners.start(&config.tls, &metrics)?;
         let file = config.catalog.clone();
         let store = open_store(&config)?;
         let (keeper, catalog) = Keeper::new(store, file, clock, metrics.clone()).await?;
         let (bounds, newest) = (config.bounds, catalog.watch());
         let (driver, books) = Driver::new(bounds, newest, epoch, start, clock, metrics.clone());
         Ok(Self {
-            listeners,
+            doors,
             config,
             clock,
             metrics,
@@ -179,7 +215,7 @@ impl Server {
             Ok("keeper")
         });
         let service = (self.books.clone(), self.clock, self.metrics.clone());
-        parts.spawn(serve_grpc(self.listeners.grpc, service, stopped.clone()));
+        parts.spawn(serve_grpc(self.doors.grpc, service, stopped.clone()));
         let router = rest::router(rest::Parts {
             driver: self.books,
             metrics: self.metrics.clone(),
@@ -187,7 +223,7 @@ impl Server {
             keeper: self.catalog.clone(),
             config: newest,
         });
-        parts.spawn(serve_http(self.listeners.http, router, stopped.clone()));
+        parts.spawn(serve_http(self.doors.http, router, stopped.clone()));
         let (_asks, asked) = self.reloads;
         if let Some(reload) = Reload::new(config, self.catalog.clone(), self.metrics) {
             parts.spawn(follow(reload, asked, stopped));
@@ -218,6 +254,19 @@ impl Server {
 
 // === free functions ===
 
+/// How `door` speaks TLS, if there are `files` for it; they are looked at from now on.
+fn door(door: Door, files: Option<Files>, metrics: &Metrics) -> Result<Option<Tls>, ServerError> {
+    let Some(files) = files else { return Ok(None) };
+    let started = Renewal::start(door, files, metrics.tls().clone());
+    let (renewal, identity) = started.map_err(|cause| ServerError::Tls { door, cause })?;
+    tokio::spawn(renewal.run());
+    Ok(Some(Tls {
+        door,
+        identity,
+        metrics: metrics.tls().clone(),
+    }))
+}
+
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|cause| ServerError::Bind { address, cause })
@@ -247,11 +296,10 @@ fn open_store(config: &Config) -> Result<Box<dyn Store>, StoreError> {
 }
 
 async fn serve_grpc(
-    listener: TcpListener,
+    connections: Incoming,
     (driver, clock, metrics): (Handle, Clock, Metrics),
     stopped: watch::Receiver<()>,
 ) -> Result<&'static str, ServerError> {
-    let connections = Acceptor::new(listener, GRPC_CONNECTIONS_MAX).into_stream();
     tonic::transport::Server::builder()
         .concurrency_limit_per_connection(CALLS_PER_CONNECTION)
         .max_concurrent_streams(CALLS_PER_CONNECTION as u32)
@@ -267,11 +315,10 @@ async fn serve_grpc(
 }
 
 async fn serve_http(
-    listener: TcpListener,
+    connections: Incoming,
     router: axum::Router,
     stopped: watch::Receiver<()>,
 ) -> Result<&'static str, ServerError> {
-    let connections = Acceptor::new(listener, HTTP_CONNECTIONS_MAX);
     axum::serve(connections, router)
         .with_graceful_shutdown(until(stopped))
         .await

@@ -13,6 +13,14 @@ Examples:
 
 pub(crate) fn check(file: &Path, insecure_admin: bool) -> Result<(), Failure> {
     let config = load(file, insecure_admin)?;
+    let usable = config.tls.try_files().map_err(|(door, error)| {
+        Failure::Usage(anyhow::anyhow!(
+            "{}: tls.{}: {error}",
+            file.display(),
+            door.name()
+        ))
+    });
+    usable?;
     let catalog = &config.catalog;
     let mut counts = vec![counted(catalog.limits.count(), "limit")];
     let attachments = catalog.tenants.len() + catalog.namespaces.len();

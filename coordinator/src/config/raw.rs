@@ -14,6 +14,7 @@ use super::groups::RawGroups;
 use super::limits::RawLimit;
 use super::listen::RawListen;
 use super::store::RawStore;
+use super::tls::RawTls;
 use super::{ENTRIES_MAX, FILE_LEN_MAX};
 use crate::spec::Placed;
 
@@ -22,6 +23,7 @@ use crate::spec::Placed;
 #[serde(deny_unknown_fields)]
 pub(super) struct RawConfig {
     pub(super) listen: Option<RawListen>,
+    pub(super) tls: Option<RawTls>,
     pub(super) admin: Option<RawAdmin>,
     pub(super) store: Option<RawStore>,
     pub(super) bounds: Option<RawBounds>,

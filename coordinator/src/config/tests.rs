@@ -33,8 +33,8 @@ fn the_shape_of_the_file_is_checked() {
         ("limits: [", "1:9: unclosed bracket '['"),
         (
             "limit: []",
-            "1:1: unknown field `limit`, expected one of listen, admin, store, bounds, \
-             limits, groups, attach",
+            "1:1: unknown field `limit`, expected one of listen, tls, admin, store, \
+             bounds, limits, groups, attach",
         ),
         (
             "limits:\n- match: a\n  match: b",
@@ -430,4 +430,27 @@ fn the_quickstart_says_the_defaults() {
     assert_eq!(config.listen, Listen::default());
     let defaults = Config::parse("limits: [{match: '*', requests: {rate: 1}}]").unwrap();
     assert_eq!(config.bounds, defaults.bounds);
+}
+
+#[test]
+fn a_door_that_speaks_tls_needs_a_certificate_and_a_key() {
+    let rest = "limits: []";
+    let rows = [
+        ("tls: {}", "good"),
+        ("tls: {grpc: {cert: a, key: b}}", "good"),
+        ("tls: {http: {cert: a, key: b, client_ca: c}}", "good"),
+        ("tls: {grpc: {cert: a}}", "1:13: tls.grpc.key: is missing"),
+        (
+            "tls: {http: {cert: a, key: b, client_ca: ''}}",
+            "1:42: tls.http.client_ca: is empty",
+        ),
+    ];
+    for (text, want) in rows {
+        assert_eq!(errors(&format!("{text}\n{rest}")), want, "{text}");
+    }
+    let config = Config::parse("tls: {grpc: {cert: tls.crt, key: /etc/tls.key}}\nlimits: []");
+    let tls = config.unwrap().tls.beside(Path::new("/srv/tollgate.yaml"));
+    let files = tls.grpc.unwrap();
+    assert_eq!(files.cert, Path::new("/srv/tls.crt"));
+    assert_eq!(files.key, Path::new("/etc/tls.key"));
 }

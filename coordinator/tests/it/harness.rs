@@ -1,8 +1,9 @@
 //! A coordinator in this process, and what speaks to it.
 
+use std::io;
 use std::net::SocketAddr;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -15,12 +16,13 @@ use tollgate_core::units::Capacity;
 use tollgate_proto::request::Release;
 use tollgate_proto::response::{Refreshed, ScopeAnswer, UnitAnswer};
 use tollgate_proto::v1;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 
 pub(crate) const EPOCH: u64 = 42;
 
 /// A coordinator that serves until it is stopped or dropped.
 pub(crate) struct Coordinator {
+    pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     client: LeaseServiceClient<Channel>,
     stop: oneshot::Sender<()>,
@@ -100,10 +102,12 @@ impl Coordinator {
             let _ = stopped.await;
         };
         let served = tokio::spawn(serve(listeners, config, Epoch(EPOCH), start, shutdown));
-        let client = LeaseServiceClient::connect(format!("http://{}", addresses.grpc));
+        let address = format!("http://{}", addresses.grpc);
+        let channel = Endpoint::try_from(address).unwrap().connect_lazy();
         Self {
+            grpc: addresses.grpc,
             http: addresses.http,
-            client: client.await.unwrap(),
+            client: LeaseServiceClient::new(channel),
             stop,
             served,
         }
@@ -173,7 +177,25 @@ impl Answer {
 
     /// What is answered to `ask`.
     pub(crate) async fn of(from: SocketAddr, ask: &Ask) -> Self {
-        let mut stream = TcpStream::connect(from).await.unwrap();
+        let stream = TcpStream::connect(from).await.unwrap();
+        Self::exchange(stream, &from.to_string(), ask)
+            .await
+            .unwrap()
+    }
+
+    /// What is answered to a GET of `path` on a connection that is open; an error if that is closed.
+    pub(crate) async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        path: &str,
+    ) -> io::Result<Self> {
+        Self::exchange(stream, "localhost", &Ask::get(path)).await
+    }
+
+    async fn exchange(
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        host: &str,
+        ask: &Ask,
+    ) -> io::Result<Self> {
         let Ask {
             method,
             path,
@@ -182,7 +204,7 @@ impl Answer {
         } = ask;
         let mut request = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
         if !headers.contains("host: ") {
-            request.push_str(&format!("host: {from}\r\n"));
+            request.push_str(&format!("host: {host}\r\n"));
         }
         if !body.is_empty() {
             request.push_str(&format!("content-length: {}\r\n", body.len()));
@@ -191,14 +213,18 @@ impl Answer {
         // A body that is refused for its length is not read to its end.
         let _ = stream.write_all(request.as_bytes()).await;
         let mut text = Vec::new();
-        let _ = stream.read_to_end(&mut text).await;
+        let read = stream.read_to_end(&mut text).await;
         let text = String::from_utf8(text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        Self {
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            return Err(read
+                .err()
+                .unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
+        };
+        Ok(Self {
             status: head.split(' ').nth(1).unwrap().parse().unwrap(),
             head: head.to_ascii_lowercase(),
             body: body.to_owned(),
-        }
+        })
     }
 
     /// The value of the header `name`; empty if it is not there.

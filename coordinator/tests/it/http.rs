@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
+use tollgate_core::node::Start;
 
-use crate::harness::{Coordinator, EPOCH};
+use crate::certificates::{Client, Folder, Issuer};
+use crate::harness::{Answer, Coordinator, EPOCH};
 
 const LIMITS: &str = "- {match: tenant/acme, requests: {rate: 100, safe: 5, headroom: 0}}
 - {match: '*', requests: {rate: unlimited}}";
@@ -170,11 +172,16 @@ async fn health_readiness_and_metrics_are_there() {
 
 #[tokio::test]
 async fn the_readme_names_every_metric_and_no_other() {
-    let coordinator = Coordinator::start(LIMITS).await;
+    let (issuer, folder) = (Issuer::new(), Folder::new());
+    let door = folder.door(&issuer.issue());
+    let yaml = format!("tls: {{http: {{{door}}}}}\nlimits:\n{LIMITS}");
+    let coordinator = Coordinator::with(&yaml, Start::Fresh).await;
+    let client = Client::new(coordinator.http, "http/1.1", &issuer, None);
+    let get = async |path| Answer::over(client.connect().await.unwrap(), path).await;
     // What has labels shows once it has counted something.
-    coordinator.get("/healthz").await;
+    get("/healthz").await.unwrap();
     coordinator.gets("a", "tenant/acme", 1, (0.0, 1.0)).await;
-    let metrics = coordinator.get("/metrics").await.body;
+    let metrics = get("/metrics").await.unwrap().body;
     let types = metrics
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE "));

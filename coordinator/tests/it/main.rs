@@ -3,6 +3,7 @@
 mod auth;
 mod binary;
 mod bounds;
+mod certificates;
 mod cli;
 mod crash;
 mod harness;
@@ -13,5 +14,6 @@ mod logs;
 mod openapi;
 mod reload;
 mod status;
+mod tls;
 mod traces;
 mod writes;

@@ -1,0 +1,103 @@
+//! `tls`: which doors speak TLS, and with which files.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::check::Check;
+use super::error::Problem;
+use crate::spec::{Placed, Text};
+use crate::tls::{Door, Files, TlsError};
+
+/// The doors that speak TLS; one without files is in plain text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// For Envoys.
+    pub grpc: Option<Files>,
+    /// For people and Prometheus.
+    pub http: Option<Files>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTls {
+    grpc: Option<Placed<RawFiles>>,
+    http: Option<Placed<RawFiles>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFiles {
+    cert: Option<Text>,
+    key: Option<Text>,
+    client_ca: Option<Text>,
+}
+
+// === impl Tls ===
+
+impl Tls {
+    /// The same, with relative paths starting at the folder of `file`.
+    pub(super) fn beside(self, file: &Path) -> Self {
+        let folder = file.parent().unwrap_or_else(|| Path::new(""));
+        let beside = |files: Files| Files {
+            cert: folder.join(files.cert),
+            key: folder.join(files.key),
+            client_ca: files.client_ca.map(|path| folder.join(path)),
+        };
+        Self {
+            grpc: self.grpc.map(beside),
+            http: self.http.map(beside),
+        }
+    }
+
+    /// Looks whether the files of every door can be used.
+    ///
+    /// # Errors
+    /// What is wrong with the first that cannot.
+    pub fn try_files(&self) -> Result<(), (Door, TlsError)> {
+        let doors = [(Door::Grpc, &self.grpc), (Door::Http, &self.http)];
+        for (door, files) in doors {
+            let loaded = files.as_ref().map(|files| files.load(door));
+            loaded.transpose().map_err(|error| (door, error))?;
+        }
+        Ok(())
+    }
+}
+
+// === free functions ===
+
+/// What `tls` says; what the files say is looked at when they are opened.
+pub(super) fn tls(check: &mut Check, raw: Option<&RawTls>) -> Tls {
+    let Some(raw) = raw else {
+        return Tls::default();
+    };
+    Tls {
+        grpc: files(check, Door::Grpc, raw.grpc.as_ref()),
+        http: files(check, Door::Http, raw.http.as_ref()),
+    }
+}
+
+fn files(check: &mut Check, door: Door, raw: Option<&Placed<RawFiles>>) -> Option<Files> {
+    let raw = raw?;
+    let field = |name| format!("tls.{}.{name}", door.name());
+    for (name, text) in [("cert", &raw.value.cert), ("key", &raw.value.key)] {
+        if text.is_none() {
+            check.refuse(raw.at, field(name), Problem::Missing);
+        }
+    }
+    let cert = check.value(raw.value.cert.as_ref(), &field("cert"), path);
+    let key = check.value(raw.value.key.as_ref(), &field("key"), path);
+    let client_ca = check.value(raw.value.client_ca.as_ref(), &field("client_ca"), path);
+    Some(Files {
+        cert: cert?,
+        key: key?,
+        client_ca,
+    })
+}
+
+fn path(text: &str) -> Result<PathBuf, Problem> {
+    if text.is_empty() {
+        return Err(Problem::Empty);
+    }
+    Ok(text.into())
+}

@@ -1,0 +1,102 @@
+//! TLS of the doors: certificates and keys from files, which may change while the coordinator runs.
+//!
+//! [`Identity`] is what a door shows to those who connect; every handshake uses the newest one, and
+//! connections that are open stay as they are. [`Renewal`] looks at the files. What cannot be used
+//! (a key that does not belong to the certificate, a certificate that has expired) is refused as a
+//! whole, at the start with an error and later by going on with what was there.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use tokio::sync::watch;
+
+mod check;
+mod error;
+mod files;
+mod metrics;
+mod renewal;
+
+pub use error::{Reason, TlsError};
+pub use files::Contents;
+pub use metrics::{HandshakeFault, TlsMetrics};
+pub use renewal::Renewal;
+
+use crate::clock::unix_time;
+
+/// Where the certificate of a door and what goes with it are, as PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The certificate, then those of its issuers.
+    pub cert: PathBuf,
+    /// The private key of the certificate.
+    pub key: PathBuf,
+    /// Whose certificates a client must have; none asks for no certificate.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// What a door speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Door {
+    /// gRPC: HTTP/2 alone.
+    Grpc,
+    /// For people and Prometheus: HTTP/1.1.
+    Http,
+}
+
+/// What a door shows in its next handshake.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    config: watch::Receiver<Arc<ServerConfig>>,
+}
+
+/// What the files of a door say.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// For rustls.
+    pub config: Arc<ServerConfig>,
+    /// When the certificate expires, since 1970.
+    pub expires: Duration,
+}
+
+// === impl Files ===
+
+impl Files {
+    /// Reads and checks everything.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the name of the file.
+    pub fn load(&self, door: Door) -> Result<Loaded, TlsError> {
+        check::loaded(self, &Contents::read(self)?, door, unix_time())
+    }
+}
+
+// === impl Door ===
+
+impl Door {
+    /// The name in the configuration, in logs and in labels.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Grpc => "grpc",
+            Self::Http => "http",
+        }
+    }
+
+    /// What the door offers in ALPN.
+    const fn protocol(self) -> &'static [u8] {
+        match self {
+            Self::Grpc => b"h2",
+            Self::Http => b"http/1.1",
+        }
+    }
+}
+
+// === impl Identity ===
+
+impl Identity {
+    /// What the next handshake uses.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.borrow().clone()
+    }
+}

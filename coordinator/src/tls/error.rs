@@ -1,0 +1,48 @@
+//! What is wrong with the files of a door.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::files::FILE_LEN_MAX;
+
+/// A file that cannot be used: `/etc/tollgate/tls.key: is not the key of /etc/tollgate/tls.crt`.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}", file.display())]
+pub struct TlsError {
+    /// Which file.
+    pub file: PathBuf,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Reason {
+    /// It cannot be read.
+    #[error("{0}")]
+    Read(io::Error),
+    /// It is no file of this kind.
+    #[error("has more than {FILE_LEN_MAX} bytes")]
+    TooLarge,
+    /// It is not PEM.
+    #[error("is not PEM: {0}")]
+    Pem(rustls::pki_types::pem::Error),
+    /// PEM without what is needed.
+    #[error("has no {0}")]
+    Nothing(&'static str),
+    /// A certificate whose time is over.
+    #[error("the certificate expired on {0}")]
+    Expired(humantime::Rfc3339Timestamp),
+    /// A certificate whose time has not come; usually the clock of this machine is wrong.
+    #[error("the certificate is not valid before {0}")]
+    NotYetValid(humantime::Rfc3339Timestamp),
+    /// A key of another certificate.
+    #[error("is not the key of {}", .0.display())]
+    KeyOfAnother(PathBuf),
+    /// Anything else that rustls does not accept.
+    #[error("{0}")]
+    Unusable(rustls::Error),
+    /// Certificates that no client can be checked against.
+    #[error("cannot be used to check clients: {0}")]
+    ClientCa(String),
+}
