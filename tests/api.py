@@ -24,6 +24,10 @@ admin: {{tokens: [{{name: tests, role: admin, sha256: {hash}}}]}}
 limits:
 - {{match: tenant/acme, requests: {{rate: 100}}}}
 - {{match: '*', requests: {{rate: unlimited}}}}
+groups:
+  gold: {{requests: {{rate: 1000}}}}
+attach:
+  tenants: {{acme: gold}}
 """
 
 CHECKS = [

@@ -11,6 +11,7 @@ use tollgate_core::lease::Unit;
 use utoipa::ToSchema;
 
 mod attachment;
+mod schema;
 mod text;
 
 pub use attachment::AttachmentSpec;
@@ -22,36 +23,47 @@ pub use text::{Placed, Scalar, Text};
 pub struct RateSpec {
     /// Per second, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Amount>)]
     pub rate: Option<Text>,
     /// At once after a pause, for the whole fleet; by default a second of the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Quantity>)]
     pub burst: Option<Text>,
     /// What each client falls back to without a lease; `dynamic` is the capacity over the clients.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Safe>)]
     pub safe: Option<Text>,
     /// How long a lease lasts, such as `10s`; at most a day.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Span>)]
     pub lease: Option<Text>,
     /// How often a client asks again; shorter than the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Span>)]
     pub refresh: Option<Text>,
     /// The soonest it may, and how often it does while shares shift; at most `refresh`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Span>)]
     pub min_refresh: Option<Text>,
     /// How long a coordinator that starts only confirms what clients have; at least `lease`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Span>)]
     pub learning: Option<Text>,
     /// The part of what nobody wants that is lent to active clients all the same; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Part>)]
     pub headroom: Option<Text>,
     /// The part of the capacity that is kept for newcomers; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Part>)]
     pub reserve: Option<Text>,
     /// `fair_share` (the default), `proportional_share`, `static` or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::AlgorithmWord>)]
     pub algorithm: Option<Text>,
     /// What each priority band, 0 to 15, gets before the others share the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
     pub guaranteed: Option<BTreeMap<Text, Text>>,
 }
 
@@ -61,39 +73,50 @@ pub struct RateSpec {
 pub struct GaugeSpec {
     /// In flight at a time, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Amount>)]
     pub max: Option<Text>,
     /// What each client falls back to without a lease; `dynamic` is the capacity over the clients.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Safe>)]
     pub safe: Option<Text>,
     /// How long a lease lasts, such as `10s`; at most a day.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Span>)]
     pub lease: Option<Text>,
     /// How often a client asks again; shorter than the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Span>)]
     pub refresh: Option<Text>,
     /// The soonest it may, and how often it does while shares shift; at most `refresh`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Span>)]
     pub min_refresh: Option<Text>,
     /// How long a coordinator that starts only confirms what clients have; at least `lease`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Span>)]
     pub learning: Option<Text>,
     /// The part of what nobody wants that is lent to active clients all the same; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Part>)]
     pub headroom: Option<Text>,
     /// The part of the capacity that is kept for newcomers; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::Part>)]
     pub reserve: Option<Text>,
     /// `fair_share` (the default), `proportional_share`, `static` or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::AlgorithmWord>)]
     pub algorithm: Option<Text>,
     /// What each priority band, 0 to 15, gets before the others share the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
     pub guaranteed: Option<BTreeMap<Text, Text>>,
 }
 
 /// The limits of a scope, by unit; a unit that is absent or null has no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"requests": {"rate": 1000, "burst": 200}, "concurrency": {"max": 64}}))]
 pub struct LimitsSpec {
     /// Requests.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,6 +139,7 @@ pub struct LimitsSpec {
 /// A group: limits that tenants and namespaces share; a unit that is absent or null has no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"requests": {"rate": "20k"}, "fair_between": "members"}))]
 pub struct GroupSpec {
     /// Requests.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,6 +159,7 @@ pub struct GroupSpec {
     pub concurrency: Option<Placed<GaugeSpec>>,
     /// Between whom the capacity is divided first: `members` (the default) or `clients`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<schema::BetweenWord>)]
     pub fair_between: Option<Text>,
 }
 

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query};
-use super::openapi::{BadRequest, Missing, Read};
+use super::openapi::{BadRequest, Missing, ReadBooks};
 use super::problem::RestError;
 use crate::survey::{Walk, walk};
 use crate::view::{Amount, ms};
@@ -85,7 +85,7 @@ struct Leases {
 /// Clients, by id.
 #[utoipa::path(
     get, path = "/v1/clients", operation_id = "listClients", tag = "books", params(PageQuery),
-    responses((status = 200, description = "A page", body = ClientPage), Read, BadRequest)
+    responses((status = 200, description = "A page", body = ClientPage), ReadBooks, BadRequest)
 )]
 pub(super) async fn list(
     State(app): State<App>,
@@ -115,7 +115,7 @@ pub(super) async fn list(
     params(("id" = String, Path, description = "Its id, with `/` as %2F", min_length = 1)),
     responses(
         (status = 200, description = "What it has", body = ClientDetail),
-        Read, BadRequest, Missing
+        ReadBooks, BadRequest, Missing
     )
 )]
 pub(super) async fn get(

@@ -5,7 +5,7 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 
 use super::App;
-use super::openapi::{Read, Unavailable};
+use super::openapi::{ReadBooks, Unavailable};
 use super::problem::RestError;
 
 /// Whether the process lives.
@@ -39,7 +39,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, RestE
             status = 200, description = "All of them", body = str,
             content_type = "application/openmetrics-text"
         ),
-        Read
+        ReadBooks
     )
 )]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, RestError> {

@@ -28,6 +28,10 @@ cannot be changed here.";
 #[derive(Debug)]
 pub(super) struct Read;
 
+/// Answers that a route which reads the books can give.
+#[derive(Debug)]
+pub(super) struct ReadBooks;
+
 /// Answers that any route which writes can give.
 #[derive(Debug)]
 pub(super) struct Write;
@@ -103,11 +107,17 @@ pub(super) fn document(mut api: OpenApi) -> Value {
 
 impl IntoResponses for Read {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let mut responses = Unavailable::responses();
-        responses.extend(problems(&[
+        problems(&[
             (401, "No token, or one that nobody has"),
             (403, "A request that another site made a browser send"),
-        ]));
+        ])
+    }
+}
+
+impl IntoResponses for ReadBooks {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let mut responses = Read::responses();
+        responses.extend(Unavailable::responses());
         responses
     }
 }

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use self::bar::bar;
 use self::text::{Escaped, amount, duration, number};
 use super::App;
-use super::openapi::Read;
+use super::openapi::ReadBooks;
 use super::problem::RestError;
 use super::status::{DEFAULT, Status, UnitStatus};
 use crate::view::{Amount, BusyResource, ClientView};
@@ -32,7 +32,7 @@ const SCRIPT: &str = include_str!("page/script.js");
 #[utoipa::path(
     get, path = "/", operation_id = "getStatusPage", tag = "health",
     responses(
-        (status = 200, description = "HTML", body = str, content_type = "text/html"), Read
+        (status = 200, description = "HTML", body = str, content_type = "text/html"), ReadBooks
     )
 )]
 pub(super) async fn get(State(app): State<App>) -> Result<Response, RestError> {
@@ -74,6 +74,7 @@ fn page(out: &mut String, status: &Status) -> fmt::Result {
     out.push_str("<main>\n");
     summary(out, status)?;
     units(out, status)?;
+    groups(out, status)?;
     busiest(out, &status.busiest)?;
     write!(
         out,
@@ -126,6 +127,36 @@ fn units(out: &mut String, status: &Status) -> fmt::Result {
         )?;
     }
     out.push_str("</table>\n");
+    Ok(())
+}
+
+fn groups(out: &mut String, status: &Status) -> fmt::Result {
+    if status.groups.is_empty() {
+        return Ok(());
+    }
+    let more = status.group_count.saturating_sub(status.groups.len());
+    out.push_str(
+        "<h2>Groups</h2>\n<table>\n<thead><tr><th>group<th>attached<th>fair between<th>shared\
+         <tbody>\n",
+    );
+    for group in &status.groups {
+        let capacities = group.capacities.iter();
+        let shared =
+            capacities.map(|(unit, capacity)| format!("{} {unit}", amount(unit, *capacity)));
+        let shared: Vec<String> = shared.collect();
+        writeln!(
+            out,
+            "<tr><th>{}<td>{}<td>{}<td>{}",
+            Escaped(&group.name),
+            number(group.attached_count as f64),
+            group.fair_between,
+            shared.join(", ")
+        )?;
+    }
+    out.push_str("</table>\n");
+    if more > 0 {
+        writeln!(out, "<p>and {} more</p>", number(more as f64))?;
+    }
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use utoipa::IntoParams;
 
 use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query, count};
-use super::openapi::{BadRequest, Missing, Read};
+use super::openapi::{BadRequest, Missing, ReadBooks};
 use super::problem::RestError;
 use crate::view::{ScopeDetail, ScopePage};
 
@@ -23,7 +23,7 @@ pub(super) struct ScopeQuery {
 /// Scopes with clients, by id.
 #[utoipa::path(
     get, path = "/v1/scopes", operation_id = "listScopes", tag = "books", params(PageQuery),
-    responses((status = 200, description = "A page", body = ScopePage), Read, BadRequest)
+    responses((status = 200, description = "A page", body = ScopePage), ReadBooks, BadRequest)
 )]
 pub(super) async fn list(
     State(app): State<App>,
@@ -35,13 +35,13 @@ pub(super) async fn list(
 
 /// One scope with its clients.
 #[utoipa::path(
-    get, path = "/v1/scopes/{*id}", operation_id = "getScope", tag = "books",
+    get, path = "/v1/scopes/{*scope}", operation_id = "getScope", tag = "books",
     params(
-        ("id" = String, Path, description = "The scope; `/` may stand as it is", min_length = 1),
+        ("scope" = String, Path, description = "The scope; `/` may stand as it is", min_length = 1),
         ScopeQuery
     ),
     responses(
-        (status = 200, description = "Its books", body = ScopeDetail), Read, BadRequest, Missing
+        (status = 200, description = "Its books", body = ScopeDetail), ReadBooks, BadRequest, Missing
     )
 )]
 pub(super) async fn get(

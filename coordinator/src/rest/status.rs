@@ -12,10 +12,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::extract::{Query, count};
-use super::openapi::{BadRequest, Read};
+use super::openapi::{BadRequest, ReadBooks};
 use super::problem::RestError;
+use crate::catalog::{Catalog, Group};
 use crate::survey::{Figures, Survey};
-use crate::view::{BusyResource, ms};
+use crate::view::{Amount, BusyResource, ms};
 
 /// The most resources that are shown, and clients of each.
 const RESOURCES_MAX: usize = 200;
@@ -48,8 +49,25 @@ pub(super) struct Status {
     pub(super) refreshes_per_second: f64,
     /// Sums by unit, over all resources with clients.
     pub(super) units: BTreeMap<&'static str, UnitStatus>,
+    /// How many groups there are.
+    pub(super) group_count: usize,
+    /// The first of them by name, as many as resources are asked for.
+    pub(super) groups: Vec<GroupStatus>,
     /// The busiest resources: first by how much of the capacity is wanted, then by how much is.
     pub(super) busiest: Vec<BusyResource>,
+}
+
+/// A group and who uses it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct GroupStatus {
+    /// Its name.
+    pub(super) name: String,
+    /// Between whom it is divided first.
+    pub(super) fair_between: &'static str,
+    /// How many tenants and namespaces are attached to it.
+    pub(super) attached_count: usize,
+    /// What they share, by unit.
+    pub(super) capacities: BTreeMap<&'static str, Amount>,
 }
 
 /// Sums over all resources of a unit.
@@ -91,7 +109,7 @@ pub(super) struct StatusQuery {
 /// How the coordinator is doing, with its busiest resources.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "getStatus", tag = "books", params(StatusQuery),
-    responses((status = 200, description = "Now", body = Status), Read, BadRequest)
+    responses((status = 200, description = "Now", body = Status), ReadBooks, BadRequest)
 )]
 pub(super) async fn get(
     State(app): State<App>,
@@ -123,6 +141,9 @@ impl Status {
             busiest.iter().filter_map(find).collect()
         };
         let busiest = app.driver.view(look).await?;
+        let catalog = app.keeper.catalog();
+        let groups = catalog.groups("").take(shown.resources);
+        let groups = groups.map(|entry| GroupStatus::new(&catalog, &entry.value));
         let now = app.clock.now();
         let mut rate = app.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let units = units.into_iter();
@@ -134,8 +155,26 @@ impl Status {
             units: units
                 .map(|(unit, figures)| (unit.name(), figures.into()))
                 .collect(),
+            group_count: catalog.groups("").count(),
+            groups: groups.collect(),
             busiest,
         })
+    }
+}
+
+// === impl GroupStatus ===
+
+impl GroupStatus {
+    fn new(catalog: &Catalog, group: &Group) -> Self {
+        let limits = group.limits().iter();
+        Self {
+            name: group.name().as_ref().to_owned(),
+            fair_between: group.fair_between().name(),
+            attached_count: catalog.attached_count(group.name()),
+            capacities: limits
+                .map(|(unit, limit)| (unit.name(), limit.capacity.into()))
+                .collect(),
+        }
     }
 }
 

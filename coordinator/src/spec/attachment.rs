@@ -12,12 +12,14 @@ use super::{Placed, Text};
 /// Which group, and how much of it compared with the others: `gold`, or
 /// `{group: gold, weight: 3}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(example = json!({"group": "gold", "weight": 3}))]
 pub struct AttachmentSpec {
     /// The group's name.
     #[schema(value_type = String)]
     pub group: Option<Placed<String>>,
     /// What the member's part is in proportion to; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline, value_type = Option<super::schema::Weight>)]
     pub weight: Option<Text>,
 }
 

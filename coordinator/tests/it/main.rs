@@ -12,6 +12,7 @@ mod leases;
 mod load;
 mod logs;
 mod openapi;
+mod openapi_statuses;
 mod reload;
 mod status;
 mod tls;

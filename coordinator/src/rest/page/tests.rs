@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::rest::status::GroupStatus;
 use crate::view::UnitSummary;
 
 /// A scope that tries to be more than a text.
@@ -27,6 +28,13 @@ fn status(scope: &str, client: &str) -> Status {
         uptime_ms: 61_000,
         refreshes_per_second: 12.5,
         units: BTreeMap::new(),
+        group_count: 3,
+        groups: vec![GroupStatus {
+            name: scope.to_owned(),
+            fair_between: "members",
+            attached_count: 2,
+            capacities: BTreeMap::from([("request_bytes", Amount::Number(1024.0))]),
+        }],
         busiest: vec![BusyResource {
             scope: scope.to_owned(),
             unit: "requests",
@@ -50,6 +58,8 @@ fn it_shows_what_an_operator_asks_about() {
         "<dt>epoch</dt><dd>7</dd>",
         "<dt>up</dt><dd>1 min 1 s</dd>",
         "<dt>refreshes per second</dt><dd>12.5</dd>",
+        "<tr><th>tenant/acme<td>2<td>members<td>1 KiB request_bytes",
+        "<p>and 2 more</p>",
         "<article class=\"waiting\">\n<h3>tenant/acme <small>requests</small></h3>",
         "<p>90 leased of 100, 200 wanted; learning for 1.5 s</p>",
         "<rect class=\"room\" x=\"0.0\" y=\"0\" width=\"500.0\" height=\"16\"/>",

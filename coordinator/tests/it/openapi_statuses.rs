@@ -1,0 +1,247 @@
+//! Every status that the API's description names can occur, and of every operation.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tollgate_coordinator::auth::NewToken;
+use tollgate_coordinator::clock::Clock;
+use tollgate_coordinator::config::Config;
+use tollgate_coordinator::driver::Driver;
+use tollgate_coordinator::keeper::Keeper;
+use tollgate_coordinator::metrics::Metrics;
+use tollgate_coordinator::rest;
+use tollgate_coordinator::store::MemoryStore;
+use tollgate_core::lease::Epoch;
+use tollgate_core::node::Start;
+
+use crate::harness::{Answer, Ask, Coordinator};
+
+const YAML: &str = "limits:
+- {match: tenant/fixed, requests: {rate: 7}}
+- {match: '*', requests: {rate: 100}}
+groups: {fixed: {requests: {rate: 50}}}
+attach: {tenants: {fixed: fixed}, namespaces: {fixed/fixed: fixed}}";
+
+/// Which of the things that a path can name.
+#[derive(Clone, Copy)]
+enum Named {
+    /// One that was written through the API, or is in the books.
+    There,
+    /// One that was not.
+    New,
+    /// One of the file.
+    Fixed,
+}
+
+/// An operation of the description.
+struct Operation {
+    method: &'static str,
+    path: String,
+    id: String,
+}
+
+/// Coordinators in each state that an answer can depend on.
+struct Servers {
+    open: Coordinator,
+    guarded: Coordinator,
+    viewer: NewToken,
+    /// One whose driver and keeper have ended.
+    ended: SocketAddr,
+}
+
+// === impl Operation ===
+
+impl Operation {
+    fn ask(&self, named: Named) -> Ask {
+        let word = match named {
+            Named::There => "there",
+            Named::New => "new",
+            Named::Fixed => "fixed",
+        };
+        let path = self.path.replace("{scope}", &format!("tenant/{word}"));
+        let path = ["{name}", "{tenant}", "{namespace}", "{id}"]
+            .iter()
+            .fold(path, |path, variable| path.replace(variable, word));
+        let ask = Ask::new(self.method, &path);
+        if self.method == "PUT" {
+            return Ask::put(&path, self.body());
+        }
+        ask
+    }
+
+    fn body(&self) -> &'static str {
+        if self.path.contains("attachments") {
+            r#"{"group": "fixed"}"#
+        } else {
+            r#"{"requests": {"rate": 5}}"#
+        }
+    }
+
+    fn with_body(&self, body: &str) -> Ask {
+        Ask {
+            body: body.to_owned(),
+            ..self.ask(Named::There)
+        }
+    }
+
+    /// The request of this operation that is to be answered with `status`, and by whom.
+    fn provoke(&self, status: u16, servers: &Servers) -> (SocketAddr, Ask) {
+        let there = self.ask(Named::There);
+        let missing = self.ask(Named::New);
+        let writes = self.method != "GET";
+        let open = servers.open.http;
+        match status {
+            200 | 204 => (open, there),
+            201 => (open, missing),
+            304 => (open, there.header("if-none-match", "*")),
+            400 if self.method == "PUT" => (open, self.with_body("{")),
+            400 if self.path.contains('{') => {
+                let bad = self.path.replace('{', "%FF{");
+                (open, Ask::new(self.method, &bad.replace(['{', '}'], "")))
+            }
+            400 => (open, Ask::get(&format!("{}?nothing=1", self.path))),
+            401 => (servers.guarded.http, there),
+            403 if writes => (servers.guarded.http, there.token(&servers.viewer.text)),
+            403 => (open, there.header("host", "evil.example")),
+            404 => (open, missing),
+            409 => (open, self.ask(Named::Fixed)),
+            412 => (open, there.header("if-match", "\"999999\"")),
+            413 => (open, self.with_body(&"9".repeat(70_000))),
+            415 => {
+                let ask = self.with_body("{}");
+                let headers = ask.headers.replace("application/json", "text/plain");
+                (open, Ask { headers, ..ask })
+            }
+            422 => (open, self.with_body("{\"unknown\": 1}")),
+            503 => (servers.ended, there),
+            other => panic!("{}: nothing is known to provoke {other}", self.id),
+        }
+    }
+}
+
+// === impl Servers ===
+
+impl Servers {
+    async fn start() -> Self {
+        let open = Coordinator::with(YAML, Start::Fresh).await;
+        let viewer = NewToken::from_random([1; 32]);
+        let token = format!("{{name: v, role: viewer, sha256: {}}}", viewer.hash);
+        let yaml = format!("admin: {{tokens: [{token}]}}\n{YAML}");
+        Self {
+            open,
+            guarded: Coordinator::with(&yaml, Start::Fresh).await,
+            viewer,
+            ended: ended().await,
+        }
+    }
+
+    /// Puts everything in place that [`Named::There`] names, and nothing that [`Named::New`] does.
+    async fn prepare(&self, time: u64) {
+        let lease = [("tenant/there", time, 0.0, 1.0)];
+        self.open.refresh("there", &lease).await;
+        let limits = r#"{"requests": {"rate": 5}}"#;
+        let paths = [
+            ("/v1/groups/NAME", limits),
+            ("/v1/overrides/tenant/NAME", limits),
+            ("/v1/attachments/tenants/NAME", r#"{"group": "fixed"}"#),
+            (
+                "/v1/attachments/namespaces/NAME/NAME",
+                r#"{"group": "fixed"}"#,
+            ),
+        ];
+        for (path, body) in paths {
+            let there = Ask::put(&path.replace("NAME", "there"), body);
+            assert!(self.open.ask(&there).await.status < 300, "{path}");
+            let new = Ask::delete(&path.replace("NAME", "new"));
+            assert!(
+                [204, 404].contains(&self.open.ask(&new).await.status),
+                "{path}"
+            );
+        }
+    }
+}
+
+/// A door to a coordinator whose driver and keeper have ended.
+async fn ended() -> SocketAddr {
+    let config = Config::parse(YAML).unwrap();
+    let (clock, metrics) = (Clock::start(), Metrics::new(Epoch(1), 1));
+    let store = Box::new(MemoryStore::default());
+    let keeper = Keeper::new(store, config.catalog.clone(), clock, metrics.clone());
+    let (keeper, catalog) = keeper.await.unwrap();
+    let (bounds, newest) = (config.bounds, catalog.watch());
+    let (driver, books) = Driver::new(
+        bounds,
+        newest,
+        Epoch(1),
+        Start::Fresh,
+        clock,
+        metrics.clone(),
+    );
+    drop((keeper, driver));
+    let (keep, newest) = watch::channel(Arc::new(config));
+    let router = rest::router(rest::Parts {
+        driver: books,
+        metrics,
+        clock,
+        keeper: catalog,
+        config: newest,
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let _keep = keep;
+        axum::serve(listener, router).await
+    });
+    address
+}
+
+fn operations(api: &Value) -> Vec<(Operation, Vec<u16>)> {
+    let mut operations = Vec::new();
+    for (path, item) in api["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let method = match method.as_str() {
+                "get" => "GET",
+                "put" => "PUT",
+                "post" => "POST",
+                "delete" => "DELETE",
+                other => panic!("{other}"),
+            };
+            let statuses = operation["responses"].as_object().unwrap().keys();
+            let statuses = statuses.map(|status| status.parse().unwrap()).collect();
+            let operation = Operation {
+                method,
+                path: path.clone(),
+                id: operation["operationId"].as_str().unwrap().to_owned(),
+            };
+            operations.push((operation, statuses));
+        }
+    }
+    operations
+}
+
+#[tokio::test]
+async fn every_status_that_is_described_can_occur() {
+    let servers = Servers::start().await;
+    let api = servers.open.get("/v1/openapi.json").await.json();
+    let mut answered = 0;
+    for (operation, statuses) in operations(&api) {
+        for status in statuses {
+            answered += 1;
+            servers.prepare(answered).await;
+            let (to, ask) = operation.provoke(status, &servers);
+            let answer = Answer::of(to, &ask).await;
+            let id = &operation.id;
+            let said = format!("{id}: {} {}: {}", ask.method, ask.path, answer.body);
+            assert_eq!(answer.status, status, "{said}");
+            if status >= 400 {
+                let kind = answer.header("content-type");
+                assert_eq!(kind, "application/problem+json", "{said}");
+                assert_eq!(answer.json()["status"], status, "{said}");
+            }
+        }
+    }
+    assert!(answered > 150, "{answered}");
+}
