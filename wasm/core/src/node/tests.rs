@@ -1,3 +1,5 @@
+mod pools;
+
 use alloc::string::ToString as _;
 use core::time::Duration;
 

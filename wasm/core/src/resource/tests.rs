@@ -1,6 +1,9 @@
 use super::*;
 use core::time::Duration;
 
+mod doorman;
+mod knobs;
+
 const CAPACITY: u64 = 1000;
 const LEARNED: Instant = Instant::ZERO;
 
@@ -13,8 +16,12 @@ struct Fleet {
 
 impl Fleet {
     fn new(learning_until: Instant) -> Self {
+        Self::of(Unit::Requests, learning_until)
+    }
+
+    fn of(unit: Unit, learning_until: Instant) -> Self {
         let limit = Limit::new(Capacity::from_whole(CAPACITY));
-        let resource = Resource::new(Unit::Requests, limit.clone(), learning_until);
+        let resource = Resource::new(unit, limit.clone(), learning_until);
         Self {
             resource,
             limit,

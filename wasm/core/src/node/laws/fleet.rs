@@ -20,6 +20,11 @@ const BOUNDS: Bounds = Bounds {
     max_clients_per_resource: 100,
 };
 
+mod check;
+mod client;
+
+use self::client::{Client, Random};
+
 /// How long a client waits for an answer before it asks again.
 const CALL_TIMEOUT_MS: u64 = 250;
 
@@ -84,35 +89,12 @@ pub(super) struct Fleet {
     random: Random,
 }
 
-/// One process that asks, uses what it has, and forgets it at its expiry.
-#[derive(Debug)]
-struct Client {
-    id: ClientId,
-    /// The index of its resource.
-    member: usize,
-    priority: Priority,
-    subclients: NonZeroU32,
-    wants: Capacity,
-    /// What it may use, until when by its own count, and on what that rests.
-    lease: Option<(Capacity, u64, u64)>,
-    /// The sequence of the latest request, and when it was sent.
-    latest: (u64, u64),
-    epoch: Epoch,
-    ask_at: u64,
-    /// How soon it was last told to come back.
-    refresh_interval: Duration,
-}
-
 #[derive(Clone, Debug)]
 enum Mail {
     Refresh(ClientId, usize, Ask),
     Release(ClientId, usize, u64),
     Answer(ClientId, u64, Epoch, Answer),
 }
-
-/// A sequence that looks random (xorshift).
-#[derive(Debug)]
-pub(super) struct Random(u64);
 
 // === impl Faults ===
 
@@ -184,116 +166,6 @@ impl Fleet {
         while self.now_ms < end_ms {
             self.step();
         }
-    }
-
-    /// Everybody has its share but for one for rounding, and for what the others need not give back
-    /// in a hurry: a hundredth of what each has.
-    pub(super) fn check_shares_roughly(&self) {
-        let shares = self.shares();
-        let slack = shares.iter().sum::<u64>() / 100 + self.scale;
-        for (client, share) in self.clients.iter().zip(shares) {
-            let has = client.has(self.now_ms).as_micros();
-            assert!(has + slack >= share, "{client:?}: {share}");
-        }
-    }
-
-    /// Laws 3 and 4: everybody has its share, or more.
-    pub(super) fn check_shares(&self) {
-        for (client, share) in self.clients.iter().zip(self.shares()) {
-            let gets = client.has(self.now_ms).min(client.wants).as_micros();
-            assert_eq!(
-                gets, share,
-                "{client:?} of {:?} in {:?}",
-                self.members, self.pool
-            );
-        }
-    }
-
-    /// What each client is entitled to: first the pool between its members, then each resource
-    /// between its clients. Each step is the division that has tests of its own.
-    fn shares(&self) -> Vec<u64> {
-        let allotted = self.allotted();
-        let mut shares = vec![0; self.clients.len()];
-        for (i, (member, allotted)) in self.members.iter().zip(allotted).enumerate() {
-            let Limit {
-                algorithm,
-                guaranteed,
-                ..
-            } = &member.own.limit;
-            let mut bands = Bands::new(Quantum::of(member.own.id.unit));
-            let clients = self.clients.iter().enumerate();
-            let places = clients.filter(|(_, client)| client.member == i);
-            let places: Vec<_> = places
-                .map(|(at, client)| {
-                    let rank = fnv1a(client.id.as_str().as_bytes());
-                    (
-                        at,
-                        bands.insert(rank, &client.demand(), Capacity::UNLIMITED),
-                    )
-                })
-                .collect();
-            for (at, place) in &places {
-                let share = bands.share(place, allotted, *algorithm, guaranteed);
-                shares[*at] = share.as_micros();
-            }
-        }
-        shares
-    }
-
-    /// What the clients of each resource may divide.
-    fn allotted(&self) -> Vec<Capacity> {
-        let own: Vec<_> = self.members.iter().map(|m| m.own.divided()).collect();
-        let Some(pool) = &self.pool else {
-            return own;
-        };
-        let mut fair = FairShare::of(Quantum::of(pool.id.unit));
-        let places = self.members.iter().zip(&own).enumerate();
-        let places: Vec<_> = places
-            .filter(|(_, (member, _))| member.in_pool)
-            .map(|(i, (member, own))| {
-                let rank = fnv1a(member.own.id.scope.as_bytes());
-                let wants = self.wanted(i).min(*own);
-                (i, fair.insert(rank, wants, member.weight))
-            })
-            .collect();
-        let mut allotted = own.clone();
-        for (i, place) in &places {
-            allotted[*i] = own[*i].min(fair.share(place, pool.divided()));
-        }
-        allotted
-    }
-
-    /// What the clients of a resource want together.
-    fn wanted(&self, member: usize) -> Capacity {
-        let clients = self.clients.iter().filter(|c| c.member == member);
-        clients.fold(Capacity::ZERO, |sum, c| sum.saturating_add(c.wants))
-    }
-
-    /// What nobody wants of a resource in no pool is lent to those who want something, as far as
-    /// the limit says so.
-    pub(super) fn check_headroom(&self) {
-        for (i, member) in self.members.iter().enumerate().filter(|(_, m)| !m.in_pool) {
-            let wants = self.wanted(i);
-            let clients = self.clients.iter().filter(|c| c.member == i);
-            let beyond = clients.map(|c| c.has(self.now_ms).saturating_sub(c.wants));
-            let beyond: u64 = beyond.map(Capacity::as_micros).sum();
-            let limit = &member.own.limit;
-            let spare = member.own.divided().saturating_sub(wants);
-            let headroom = Quantum::of(member.own.id.unit).floor(limit.headroom.of(spare));
-            let none = wants == Capacity::ZERO;
-            let want = if none { 0 } else { headroom.as_micros() };
-            assert_eq!(beyond, want, "{self:?}");
-        }
-    }
-
-    /// Nobody is told to hurry.
-    pub(super) fn check_at_rest(&self) {
-        let refresh = self.members[0].own.limit.refresh;
-        // Who wants nothing may have released, and then is told nothing.
-        let hurried =
-            |client: &&Client| client.wants > Capacity::ZERO && client.refresh_interval != refresh;
-        let hurried = self.clients.iter().find(hurried);
-        assert!(hurried.is_none(), "{hurried:?} in {self:?}");
     }
 
     /// Goes to the next thing that happens, lets it happen, and checks what must hold always.
@@ -466,66 +338,6 @@ impl Fleet {
             }
         }
     }
-
-    /// Law 1, in use and in the books; the sums of the books; and that the books never count less
-    /// than what a client uses, once they are complete.
-    fn check(&self) {
-        let mut pooled = 0;
-        for (i, member) in self.members.iter().enumerate() {
-            let used = self.used(i);
-            let most = member.own.capacity_max(self.now_ms);
-            assert!(used <= most, "{used} in use of {most} at {}", self.now_ms);
-            pooled += if member.in_pool { used } else { 0 };
-            self.check_books(i, most);
-        }
-        let Some(pool) = &self.pool else {
-            return;
-        };
-        let most = pool.capacity_max(self.now_ms);
-        assert!(
-            pooled <= most,
-            "{pooled} of the pool's {most} at {}",
-            self.now_ms
-        );
-        let Some(books) = self.node.pool(&pool.id) else {
-            return;
-        };
-        let seated = |(id, _): &(&ResourceId, &Resource)| self.node.pool_of(id) == Some(&pool.id);
-        let seated: Vec<_> = self.node.resources().filter(seated).collect();
-        let lent: u128 = seated.iter().map(|(_, books)| books.sum_has()).sum();
-        assert_eq!(lent, books.sum_has(), "at {}", self.now_ms);
-        assert_eq!(seated.len(), books.member_count());
-        assert!(
-            lent <= most,
-            "{lent} lent of the pool's {most} at {}",
-            self.now_ms
-        );
-    }
-
-    fn used(&self, member: usize) -> u128 {
-        let clients = self.clients.iter().filter(|c| c.member == member);
-        let used = clients.map(|c| u128::from(c.has(self.now_ms).as_micros()));
-        used.sum()
-    }
-
-    fn check_books(&self, member: usize, most: u128) {
-        let Some(books) = self.books(member) else {
-            return;
-        };
-        let lent: u128 = books.clients().map(|c| u128::from(c.has.as_micros())).sum();
-        assert_eq!(lent, books.sum_has(), "at {}", self.now_ms);
-        assert!(lent <= most, "{lent} lent of {most} at {}", self.now_ms);
-        if at(self.now_ms) < books.learning_until() {
-            return;
-        }
-        for client in self.clients.iter().filter(|c| c.member == member) {
-            let booked = books.clients().find(|books| *books.id == client.id);
-            let booked = booked.map_or(Capacity::ZERO, |books| books.has);
-            let has = client.has(self.now_ms);
-            assert!(has <= booked, "{client:?} at {}: {booked:?}", self.now_ms);
-            assert_eq!(has.as_micros() % self.scale, 0, "{client:?}");
-        }
-    }
 }
 
 // === impl Source ===
@@ -546,91 +358,6 @@ impl Source {
         let capacities = past.map(|(capacity, _)| *capacity);
         let most = capacities.fold(self.limit.capacity, Capacity::max);
         u128::from(most.as_micros())
-    }
-}
-
-// === impl Client ===
-
-impl Client {
-    fn new(id: &str, member: usize, now_ms: u64) -> Self {
-        Self {
-            id: ClientId::new(id).unwrap(),
-            member,
-            priority: Priority::LOWEST,
-            subclients: NonZeroU32::MIN,
-            wants: Capacity::ZERO,
-            lease: None,
-            latest: (0, now_ms),
-            epoch: Epoch(0),
-            ask_at: now_ms,
-            refresh_interval: Duration::ZERO,
-        }
-    }
-
-    /// What it may use now.
-    fn has(&self, now_ms: u64) -> Capacity {
-        let valid = self.lease.filter(|(_, expiry, _)| *expiry > now_ms);
-        valid.map_or(Capacity::ZERO, |(capacity, ..)| capacity)
-    }
-
-    fn demand(&self) -> Demand {
-        Demand::one(Band {
-            priority: self.priority,
-            wants: self.wants,
-            subclients: self.subclients,
-        })
-    }
-
-    /// A refresh; or, if it wants nothing, a release in every second such case.
-    fn ask(&mut self, now_ms: u64, random: &mut Random) -> Mail {
-        self.latest = (self.latest.0 + 1, now_ms);
-        self.ask_at = now_ms + CALL_TIMEOUT_MS + random.below(100);
-        if self.wants == Capacity::ZERO && random.percent(50) {
-            self.lease = None;
-            return Mail::Release(self.id.clone(), self.member, self.latest.0);
-        }
-        let remaining = |(_, expiry, _): (_, u64, _)| expiry.saturating_sub(now_ms);
-        let ask = Ask {
-            sequence: self.latest.0,
-            has: self.has(now_ms),
-            remaining: self.lease.map(remaining).map(Duration::from_millis),
-            basis: self.lease.map_or(0, |(_, _, basis)| basis),
-            demand: self.demand(),
-        };
-        Mail::Refresh(self.id.clone(), self.member, ask)
-    }
-
-    fn handle_answer(&mut self, now_ms: u64, sequence: u64, epoch: Epoch, answer: &Answer) {
-        let (latest, sent_at) = self.latest;
-        if sequence != latest || epoch < self.epoch {
-            return;
-        }
-        self.epoch = epoch;
-        self.lease = answer.lease.map(|lease| {
-            let expiry = sent_at + lease.duration.as_millis() as u64;
-            (lease.capacity, expiry, lease.basis)
-        });
-        self.refresh_interval = answer.refresh_interval;
-        self.ask_at = now_ms + answer.refresh_interval.as_millis() as u64;
-    }
-}
-
-// === impl Random ===
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound.max(1)
-    }
-
-    fn weight(&mut self) -> NonZeroU32 {
-        NonZeroU32::MIN.saturating_add(self.below(4) as u32)
-    }
-
-    fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
     }
 }
 

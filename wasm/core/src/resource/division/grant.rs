@@ -1,0 +1,209 @@
+//! What a client gets now.
+
+use core::time::Duration;
+
+use super::{Division, Entry, Loan};
+use crate::lease::NO_BASIS;
+use crate::limit::Limit;
+use crate::pool::Pool;
+use crate::units::{Capacity, Instant};
+
+/// What a client gets, and when it should ask again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant {
+    pub(super) loan: Loan,
+    pub(super) basis: u64,
+    pub(super) refresh_interval: Duration,
+}
+
+/// What others leave of a capacity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Free {
+    /// For a client to keep what it has, and for one that has nothing.
+    pub(super) keep: Capacity,
+    /// For a client to get more: without the reserve.
+    grow: Capacity,
+}
+
+// === impl Division ===
+
+impl Division {
+    /// Decides; `basis` is what the client says of what it has.
+    pub(super) fn grant(
+        &self,
+        now: Instant,
+        entry: &Entry,
+        used: Loan,
+        basis: u64,
+        pool: Option<&Pool>,
+    ) -> Grant {
+        let times = self.times(pool);
+        let expiry = now.saturating_add(times.lease);
+        if self.limit.capacity.is_unlimited() && pool.is_none() {
+            let capacity = Capacity::UNLIMITED;
+            return Grant {
+                loan: Loan { capacity, expiry },
+                basis: NO_BASIS,
+                refresh_interval: times.refresh,
+            };
+        }
+        let free = self.free(entry.has(), pool);
+        if now < self.learning_until {
+            return self.confirm(now, entry, used, basis, free, pool);
+        }
+        let entitled = self.entitled(entry, pool);
+        let wanted = entitled.saturating_add(self.headroom(entry, pool));
+        // Who has nothing is let into the reserve; the others keep what they have of their share.
+        let sure = if entry.has() == Capacity::ZERO {
+            entitled
+        } else {
+            entitled.min(used.capacity)
+        };
+        let gets = wanted.min(free.grow).max(sure.min(free.keep));
+        let kept = Loan {
+            capacity: entitled.min(used.capacity),
+            expiry: used.expiry.min(expiry),
+        };
+        if kept.capacity > gets && kept.expiry > now.saturating_add(times.refresh) {
+            // The capacity was lowered, and others have not given back yet. Nobody need fall below
+            // its share for that: it keeps what it has of it, but only until that expires anyway.
+            return Grant {
+                loan: kept,
+                basis: NO_BASIS,
+                refresh_interval: times.min_refresh,
+            };
+        }
+        let settled = suffices(gets, entitled) && suffices(gets, used.capacity);
+        Grant {
+            loan: Loan {
+                capacity: gets,
+                expiry,
+            },
+            basis: self.basis(pool),
+            refresh_interval: if settled {
+                times.refresh
+            } else {
+                times.min_refresh
+            },
+        }
+    }
+
+    /// In learning mode: what the client has, as far as it still wants it. The rest may be lent to
+    /// others who have not said so yet.
+    ///
+    /// A claim that was lent under other limits than today's may be part of more than there is, and
+    /// is not prolonged: so the excess ends when it would have ended without a restart. The others
+    /// sum to at most the capacity, as many times as they are confirmed: the latest of them
+    /// was granted from what all others left (see `docs/design.md`, "Learning mode").
+    fn confirm(
+        &self,
+        now: Instant,
+        entry: &Entry,
+        used: Loan,
+        basis: u64,
+        free: Free,
+        pool: Option<&Pool>,
+    ) -> Grant {
+        let times = self.times(pool);
+        let gets = used.capacity.min(entry.wants()).min(free.keep);
+        let mut expiry = now.saturating_add(times.lease);
+        if gets > Capacity::ZERO && !self.certifies(basis, pool) {
+            expiry = expiry.min(used.expiry);
+        }
+        let left = self.learning_until.saturating_since(now);
+        let settled =
+            suffices(gets, used.capacity.min(entry.wants())) && suffices(gets, used.capacity);
+        Grant {
+            loan: Loan {
+                capacity: gets,
+                expiry,
+            },
+            basis: if basis == 0 { NO_BASIS } else { basis },
+            refresh_interval: if settled {
+                times.refresh.min(left).max(times.min_refresh)
+            } else {
+                times.min_refresh
+            },
+        }
+    }
+
+    /// What the client may have of what is divided, as far as it wants it.
+    fn entitled(&self, entry: &Entry, pool: Option<&Pool>) -> Capacity {
+        let Limit {
+            algorithm,
+            guaranteed,
+            ..
+        } = &self.limit;
+        let mut capacity = self.divided();
+        if let Some((pool, seat)) = pool.zip(self.seat.as_ref()) {
+            capacity = capacity.min(pool.allotted(seat));
+        }
+        self.shares
+            .share(&entry.place, capacity, *algorithm, guaranteed)
+    }
+
+    /// This client's part of what nobody wants.
+    fn headroom(&self, entry: &Entry, pool: Option<&Pool>) -> Capacity {
+        if !self.limit.algorithm.shares() {
+            return Capacity::ZERO;
+        }
+        let left = self.divided().left_of(self.sum_wants());
+        // Without a limit of its own all the pool's spare is spread.
+        let mut spare = if left.is_unlimited() {
+            left
+        } else {
+            self.limit.headroom.of(left)
+        };
+        if let Some((pool, seat)) = pool.zip(self.seat.as_ref()) {
+            spare = spare.min(pool.spare(seat));
+        }
+        self.shares.spare(&entry.place, spare)
+    }
+
+    /// What all leave, here and in the pool, but for the `held` of one client.
+    pub(super) fn free(&self, held: Capacity, pool: Option<&Pool>) -> Free {
+        let held = u128::from(held.as_micros());
+        let bound = if self.limit.algorithm.shares() {
+            self.limit.capacity
+        } else {
+            Capacity::UNLIMITED
+        };
+        let mut free = Free::of(bound, self.divided(), self.sum_has, held);
+        if let Some(pool) = pool {
+            let theirs = Free::of(pool.limit().capacity, pool.divided(), pool.sum_has(), held);
+            free.keep = free.keep.min(theirs.keep);
+            free.grow = free.grow.min(theirs.grow);
+        }
+        let quantum = self.shares.quantum();
+        Free {
+            keep: quantum.floor(free.keep),
+            grow: quantum.floor(free.grow),
+        }
+    }
+}
+
+// === impl Free ===
+
+impl Free {
+    /// What is left of `capacity`, of which `divided` is without the reserve, if `lent` is lent, of
+    /// which `held` is the client's own.
+    fn of(capacity: Capacity, divided: Capacity, lent: u128, held: u128) -> Self {
+        let others = lent.saturating_sub(held);
+        Self {
+            keep: capacity.left_of(others),
+            grow: divided.left_of(others),
+        }
+    }
+}
+
+// === free functions ===
+
+/// Whether a client that gets `gets` may come back at leisure although `aim` would be right.
+///
+/// Whoever waits for others to give back, or has to confirm that it gave back, should ask again
+/// soon, so that a shift of demand is settled within about one short refresh. But one client whose
+/// demand sways moves the shares of all the others a little, and for a hundredth of them they need
+/// not all hurry at once.
+fn suffices(gets: Capacity, aim: Capacity) -> bool {
+    gets.as_micros() >= aim.as_micros().saturating_sub(aim.as_micros() / 100)
+}
