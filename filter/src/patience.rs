@@ -2,8 +2,10 @@
 //!
 //! Three headers count, the shortest time wins: `tollgate-max-wait-ms` (0 asks to be refused at once
 //! rather than to wait), the deadline of a gRPC call (`grpc-timeout`), and
-//! `x-envoy-expected-rq-timeout-ms`, which an Envoy in front of this one sets. One that cannot be
-//! read is as good as none: a client does not get less for a header that nobody understood.
+//! `x-envoy-expected-rq-timeout-ms`, which an Envoy in front of this one sets. Of the two deadlines four
+//! fifths may be spent on waiting: who is answered then learns that it was throttled, instead of
+//! running into its timeout and not knowing why (PIP-385). A header that cannot be
+//! read is as good as none: a client does not get less for one that nobody understood.
 
 use core::time::Duration;
 
@@ -14,10 +16,15 @@ pub(crate) fn patience<H: Host>(host: &H) -> Option<Duration> {
     let header = |name| host.request_header(name).ok().flatten();
     let said = [
         header("tollgate-max-wait-ms").and_then(|value| millis(&value)),
-        header("grpc-timeout").and_then(|value| grpc_timeout(&value)),
-        header("x-envoy-expected-rq-timeout-ms").and_then(|value| millis(&value)),
+        header("grpc-timeout").and_then(|value| most_of(grpc_timeout(&value))),
+        header("x-envoy-expected-rq-timeout-ms").and_then(|value| most_of(millis(&value))),
     ];
     said.into_iter().flatten().min()
+}
+
+/// What of a deadline may be spent on waiting.
+fn most_of(deadline: Option<Duration>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_sub(deadline / 5))
 }
 
 fn millis(value: &[u8]) -> Option<Duration> {
@@ -65,21 +72,21 @@ mod tests {
             (&[("tollgate-max-wait-ms", "1e3")], None),
             (&[("tollgate-max-wait-ms", "")], None),
             (&[("tollgate-max-wait-ms", "9999999999999999999")], None),
-            (&[("grpc-timeout", "2H")], ms(7_200_000)),
-            (&[("grpc-timeout", "3M")], ms(180_000)),
-            (&[("grpc-timeout", "20m")], ms(20)),
+            (&[("grpc-timeout", "2H")], ms(5_760_000)),
+            (&[("grpc-timeout", "3M")], ms(144_000)),
+            (&[("grpc-timeout", "20m")], ms(16)),
             (&[("grpc-timeout", "123456789S")], None),
             (&[("grpc-timeout", "S")], None),
             (
-                &[("grpc-timeout", "1S"), ("tollgate-max-wait-ms", "999")],
-                ms(999),
+                &[("grpc-timeout", "1S"), ("tollgate-max-wait-ms", "799")],
+                ms(799),
             ),
             (
                 &[
                     ("grpc-timeout", "1S"),
                     ("x-envoy-expected-rq-timeout-ms", "70"),
                 ],
-                ms(70),
+                ms(56),
             ),
         ];
         let host = Fake::new(&Process::new());

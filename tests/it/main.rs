@@ -6,6 +6,7 @@
 mod access_log;
 mod accuracy;
 mod cardinality;
+mod client;
 mod configuration;
 mod envoy_lost;
 mod fairness;
@@ -22,5 +23,6 @@ mod quickstart;
 mod scene;
 mod shadow;
 mod shift;
+mod statistics;
 mod under_limit;
 mod workers;

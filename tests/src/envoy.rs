@@ -50,6 +50,8 @@ pub struct Spec {
     pub access_log: Vec<Value>,
     /// What the listeners speak below HTTP; by default plain TCP.
     pub transport_socket: Option<Value>,
+    /// How names of statistics become labels.
+    pub stats_config: Option<Value>,
 }
 
 /// A running Envoy.
@@ -83,6 +85,7 @@ impl Spec {
             }]),
             access_log: Vec::new(),
             transport_socket: None,
+            stats_config: None,
         }
     }
 
@@ -206,6 +209,16 @@ impl Envoy {
     /// When the admin address does not answer.
     pub async fn stat(&self, name: &str) -> Result<u64> {
         get_stat(self.admin, name).await
+    }
+
+    /// What Prometheus would read.
+    ///
+    /// # Errors
+    /// When the admin address does not answer.
+    pub async fn prometheus(&self) -> Result<String> {
+        let answer = get_once(self.admin, "/stats/prometheus", &[]).await?;
+        ensure!(answer.status == 200, "admin answers {}", answer.status);
+        Ok(answer.body)
     }
 
     /// All counters and gauges whose name contains `part`.

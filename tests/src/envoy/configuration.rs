@@ -22,6 +22,7 @@ pub(super) fn bootstrap(spec: &Spec, listeners_file: &Path) -> Value {
     json!({
         "node": {"id": spec.name, "cluster": "tollgate-tests"},
         "admin": {"address": socket_address(SocketAddr::from(([127, 0, 0, 1], 0)))},
+        "stats_config": spec.stats_config,
         "static_resources": {"clusters": clusters},
         "dynamic_resources": {
             "lds_config": {"path_config_source": {"path": listeners_file}},

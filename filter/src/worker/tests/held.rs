@@ -187,7 +187,7 @@ fn who_would_rather_not_wait_is_decided_at_once() {
 fn a_request_is_not_held_beyond_its_clients_patience() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
     assert_eq!(
-        proxy.request(&[("x", "acme"), ("grpc-timeout", "20m")]),
+        proxy.request(&[("x", "acme"), ("grpc-timeout", "25m")]),
         Verdict::Hold
     );
     assert_eq!(proxy.of("acme"), Verdict::Hold);

@@ -1,0 +1,89 @@
+//! The client of the documentation is refused only when it should be, and gets its rate.
+
+use std::net::SocketAddr;
+use std::process::Output;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tokio::process::Command;
+use tollgate_tests::artifact;
+use tollgate_tests::filter::by_tenant;
+
+use crate::scene::{Scene, play};
+
+#[test]
+fn the_client_of_the_documentation_waits_as_it_is_told() {
+    play("the_client_of_the_documentation_waits_as_it_is_told", waits);
+}
+
+/// Forty requests at 20 a second and a burst of two take two seconds; the client sends no more than it must.
+async fn waits(scene: &Scene) -> Result<()> {
+    let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 20, burst: 2}\n";
+    let coordinator = scene.coordinator(limits).await?;
+    let envoy = scene
+        .envoy("envoy", 1, &coordinator, &by_tenant(&json!({})))
+        .await?;
+    let output = python(
+        envoy.address(),
+        "for _ in range(40): assert client.get(url, 'acme') == b'ok\\n'",
+    )
+    .await?;
+    ensure!(output.status.success(), "{}", said(&output));
+    assert_eq!(scene.upstream.arrived("acme"), 40);
+    Ok(())
+}
+
+#[test]
+fn the_client_of_the_documentation_gives_up_where_no_pause_helps() {
+    play(
+        "the_client_of_the_documentation_gives_up_where_no_pause_helps",
+        gives_up,
+    );
+}
+
+async fn gives_up(scene: &Scene) -> Result<()> {
+    let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 0}\n";
+    let coordinator = scene.coordinator(limits).await?;
+    let envoy = scene
+        .envoy("envoy", 1, &coordinator, &by_tenant(&json!({})))
+        .await?;
+    let output = python(envoy.address(), "client.get(url, 'acme')").await?;
+    assert!(!output.status.success());
+    assert!(
+        said(&output).contains("HTTP Error 429"),
+        "{}",
+        said(&output)
+    );
+    Ok(())
+}
+
+/// Runs a line of Python that uses the example as `client`, with the Envoy as `url`.
+async fn python(to: SocketAddr, line: &str) -> Result<Output> {
+    let program = format!("import client\nurl = 'http://{to}/'\n{line}");
+    Command::new("python3")
+        .arg("-c")
+        .arg(program)
+        .env("PYTHONPATH", artifact::workspace().join("envoy/examples"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .kill_on_drop(true)
+        .output()
+        .await
+        .context("python3, which the example is written in")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_page_shows_the_client_that_is_tested() {
+    let read = |path: &str| std::fs::read_to_string(artifact::workspace().join(path)).unwrap();
+    let page = read("docs/throttling.md");
+    let client = read("envoy/examples/client.py");
+    assert!(
+        page.contains(client.trim_end()),
+        "docs/throttling.md shows another client"
+    );
+    let code = client.lines().filter(|line| !line.trim().is_empty());
+    assert!(code.count() <= 27, "the example is to be short");
+}

@@ -1,0 +1,108 @@
+//! What Prometheus reads of an Envoy, and the dashboard that shows it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use tollgate_tests::connection::get_once;
+use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
+use tollgate_tests::{artifact, wait};
+
+use crate::scene::{Scene, play};
+
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 1, burst: 1}\n";
+
+#[test]
+fn prometheus_sees_rules_and_causes_as_labels_and_the_dashboard_only_what_there_is() {
+    play("prometheus_sees_rules_and_causes_as_labels", statistics);
+}
+
+async fn statistics(scene: &Scene) -> Result<()> {
+    let coordinator = scene.coordinator(LIMITS).await?;
+    let rules = json!([
+        {"name": "tenant", "key": {"header": TENANT_HEADER}, "missing": "deny"},
+        {"name": "by-host", "key": {"authority": true}, "mode": "shadow"},
+    ]);
+    let plugin = by_tenant(&json!({"scopes": rules}));
+    let mut spec = Spec::new(
+        "envoy",
+        1,
+        scene.upstream.address(),
+        vec![tollgate(&plugin)?],
+    );
+    spec.stats_config = Some(json_of("envoy/stats-config.json")?);
+    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    get_once(envoy.address(), "/", &[]).await?;
+    for tenant in ["a", "b", "c", "d", "a", "a", "a"] {
+        get_once(envoy.address(), "/", &[(TENANT_HEADER, tenant)]).await?;
+    }
+    let wanted = [
+        r#"tollgate_refused{rule="tenant",cause="requests"}"#,
+        r#"tollgate_refused{rule="tenant",cause="missing"} 1"#,
+        r#"tollgate_shadowed{rule="by-host",cause="requests"}"#,
+    ];
+    let text = wait::until(
+        "the counters with labels",
+        Duration::from_secs(5),
+        async || {
+            let text = envoy.prometheus().await?;
+            for line in wanted {
+                ensure!(labelled(&text, line), "no {line} in\n{text}");
+            }
+            Ok(text)
+        },
+    )
+    .await?;
+    let known: BTreeSet<&str> = text.lines().filter_map(name_of).collect();
+    for metric in metrics_of(&json_of("envoy/grafana/tollgate.json")?) {
+        assert!(
+            known.contains(metric.as_str()),
+            "the dashboard shows {metric}, which Envoy has not"
+        );
+    }
+    Ok(())
+}
+
+/// Whether there is a line with these labels, in whatever order, and with that value if there is one.
+fn labelled(text: &str, want: &str) -> bool {
+    let (want, value) = want
+        .split_once("} ")
+        .unwrap_or((want.trim_end_matches('}'), ""));
+    let (name, labels) = want.split_once('{').unwrap_or((want, ""));
+    text.lines().any(|line| {
+        let (head, seen) = line.rsplit_once(' ').unwrap_or((line, ""));
+        head.starts_with(&format!("{name}{{"))
+            && labels.split(',').all(|label| head.contains(label))
+            && (value.is_empty() || seen == value)
+    })
+}
+
+fn name_of(line: &str) -> Option<&str> {
+    line.strip_prefix("# TYPE ")?.split(' ').next()
+}
+
+/// The names that the queries of a dashboard have.
+fn metrics_of(dashboard: &Value) -> BTreeSet<String> {
+    let mut metrics = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().into_iter().flatten() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let query = target["expr"].as_str().unwrap_or_default();
+            let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            metrics.extend(
+                words
+                    .filter(|word| word.starts_with("tollgate_"))
+                    .map(str::to_owned),
+            );
+        }
+    }
+    assert!(metrics.len() >= 10, "a dashboard of {metrics:?}");
+    metrics
+}
+
+fn json_of(file: &str) -> Result<Value> {
+    let text = fs::read_to_string(artifact::workspace().join(file))?;
+    Ok(serde_json::from_str(&text)?)
+}
