@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tollgate_core::lease::{Answer, ClientId, Epoch, ResourceId};
+use tollgate_core::lease::{ClientId, Epoch, ResourceId};
+use tollgate_core::limit::Limit;
 use tollgate_core::node::{Bounds, Node, Start};
 use tollgate_core::resource::RefreshError;
-use tollgate_core::units::Instant;
+use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::request::{Refresh, Release, ScopeAsks};
 use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
@@ -47,6 +48,8 @@ type Look = dyn FnOnce(&Node, Instant) + Send;
 pub struct Driver {
     node: Node,
     resolver: Resolver,
+    /// How long a lease lasts where there is no limit.
+    unlimited: Limit,
     clock: Clock,
     metrics: Metrics,
     events: mpsc::Receiver<Event>,
@@ -94,6 +97,7 @@ impl Driver {
         let driver = Self {
             node: Node::new(clock.now(), epoch, bounds, start),
             resolver: Resolver::new(catalog, bounds.max_resources),
+            unlimited: Limit::new(Capacity::UNLIMITED),
             clock,
             metrics,
             events,
@@ -154,15 +158,11 @@ impl Driver {
         let resolved = self.resolver.resolve(&asks.scope);
         let node = &mut self.node;
         let answers = asks.asks.iter().map(|(unit, ask)| {
-            let unit = *unit;
+            let (scope, unit) = (resolved.scope.clone(), *unit);
+            let resource = ResourceId { scope, unit };
             let answer = match resolved.terms(unit) {
-                // Nothing to keep books of.
-                None => Answer::unlimited(),
-                Some(terms) => {
-                    let scope = resolved.scope.clone();
-                    let resource = ResourceId { scope, unit };
-                    node.handle_refresh(now, client, &resource, ask, &terms)?
-                }
+                Some(terms) => node.handle_refresh(now, client, &resource, ask, &terms)?,
+                None => node.handle_unlimited(client, &resource, &self.unlimited),
             };
             let sequence = ask.sequence;
             Ok(UnitAnswer {

@@ -138,10 +138,14 @@ impl Keeper {
             }
         }
         batch.revision = revision;
+        // Who follows the catalog forgets what it has worked out of the last one.
+        let changed = revision > self.revision || reloads.iter().any(|(_, done)| done.is_ok());
         match self.apply(batch).await {
             Ok(()) => {
                 self.revision = revision;
-                self.catalog.send_replace(Arc::new(catalog));
+                if changed {
+                    self.catalog.send_replace(Arc::new(catalog));
+                }
                 writes
                     .into_iter()
                     .for_each(|(to, written)| answer(to, written));

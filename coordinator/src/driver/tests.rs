@@ -158,3 +158,42 @@ async fn a_published_catalog_holds_for_the_next_call() {
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(gets(&handle, "a", 3).await, Capacity::from_whole(30));
 }
+
+/// What each of `clients` gets of the requests of `scope`, after they have asked several times.
+async fn settled(handle: &Handle, asks: &[(&str, &str, u64)]) -> Vec<f64> {
+    let mut has = vec![Capacity::ZERO; asks.len()];
+    for sequence in 1..20 {
+        for (has, (client, scope, wants)) in has.iter_mut().zip(asks) {
+            let ask = Ask::new(sequence, *has, Capacity::from_whole(*wants));
+            let mut refresh = refresh(client, sequence);
+            refresh.scopes[0].scope = (*scope).into();
+            refresh.scopes[0].asks = vec![(Unit::Requests, ask)];
+            let answers = handle.refresh(refresh).await.unwrap();
+            let lease = answers[0].outcome.as_ref().unwrap()[0].answer.lease;
+            *has = lease.unwrap().capacity;
+        }
+        tokio::time::advance(Duration::from_millis(200)).await;
+    }
+    has.into_iter().map(Capacity::as_f64).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_is_divided_between_its_members_and_then_between_envoys() {
+    let (driver, handle) = driver_of(
+        "limits: [{match: tenant/capped, requests: {rate: 50}}]
+groups: {gold: {requests: {rate: 1000, headroom: 0}}}
+attach: {tenants: {greedy: gold, capped: gold, heavy: {group: gold, weight: 3}}}",
+    );
+    tokio::spawn(driver.run());
+    // The capped one gets its own limit; what it leaves is divided 1 : 3, and the greedy one's part
+    // between the Envoys that ask for it. Who is in no group is not concerned.
+    let asks = [
+        ("a", "tenant/greedy", 5000),
+        ("b", "tenant/greedy", 5000),
+        ("a", "tenant/capped", 100),
+        ("b", "tenant/heavy", 5000),
+        ("b", "tenant/other", 5000),
+    ];
+    let gets = settled(&handle, &asks).await;
+    assert_eq!(gets, [118.75, 118.75, 50.0, 712.5, f64::INFINITY]);
+}

@@ -9,7 +9,6 @@ use alloc::sync::Arc;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-use crate::limit::Limit;
 use crate::units::{Capacity, Tokens};
 
 /// The longest scope or client id, in bytes.
@@ -220,26 +219,6 @@ impl Ask {
             remaining: None,
             basis: 0,
             demand: Demand::of(wants),
-        }
-    }
-}
-
-// === impl Answer ===
-
-impl Answer {
-    /// The answer for a resource without any limit, of which no books are kept.
-    pub fn unlimited() -> Self {
-        let limit = Limit::new(Capacity::UNLIMITED);
-        Self {
-            lease: Some(LeaseTerms {
-                capacity: limit.capacity,
-                burst: limit.burst,
-                duration: limit.lease,
-                basis: 1,
-            }),
-            refresh_interval: limit.refresh,
-            safe: None,
-            capacity: limit.capacity,
         }
     }
 }
