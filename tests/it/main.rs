@@ -20,6 +20,7 @@ mod outage;
 mod over_limit;
 mod peer_san;
 mod quickstart;
+mod reload;
 mod scene;
 mod shadow;
 mod shift;

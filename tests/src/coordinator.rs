@@ -81,6 +81,40 @@ impl Coordinator {
         Ok(())
     }
 
+    /// Writes `limits`, YAML with a section of that name, into the file of the running coordinator,
+    /// and waits until it has taken it.
+    ///
+    /// # Errors
+    /// When the coordinator refuses it or does not answer.
+    pub async fn reconfigure(&mut self, limits: &str) -> Result<()> {
+        let (taken, refused) = self.reloads().await?;
+        let config = self
+            .dir
+            .join(format!("coordinator-{}.yaml", self.starts - 1));
+        let text = fs::read_to_string(&config)?;
+        let (listen, _) = text.split_once('\n').context("a line with addresses")?;
+        fs::write(&config, format!("{listen}\n{limits}"))?;
+        self.limits = limits.to_owned();
+        wait::until("the coordinator to reload", START_LIMIT, async || {
+            let now = self.reloads().await?;
+            ensure!(now.1 == refused, "it refused its new file");
+            ensure!(now.0 > taken, "it has not taken its new file");
+            Ok(())
+        })
+        .await
+    }
+
+    /// How many changes of its file it has taken and refused.
+    async fn reloads(&self) -> Result<(u64, u64)> {
+        let metrics = get_once(self.http, "/metrics", &[]).await?.body;
+        let count = |result: &str| {
+            let name = format!("tollgate_reloads_total{{result=\"{result}\"}} ");
+            let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+            anyhow::Ok(line.with_context(|| format!("no {name}"))?.parse()?)
+        };
+        Ok((count("taken")?, count("refused")?))
+    }
+
     /// The address that Envoys ask.
     pub fn grpc(&self) -> SocketAddr {
         self.grpc
