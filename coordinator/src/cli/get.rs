@@ -7,6 +7,8 @@ use super::kind::Kind;
 use super::{Failure, print};
 use crate::client::{Call, Client};
 
+mod limit;
+
 const EXAMPLES: &str = "\
 Examples:
   tollgate get group gold
@@ -17,8 +19,8 @@ Examples:
       Which group the tenant is attached to.
   tollgate get scope tenant/acme
       Who has and wants how much of it.
-  tollgate get limit tenant/acme --json
-      What limits it, and where that comes from.";
+  tollgate get limit tenant/acme
+      What limits it, and where that comes from; with --json all of it.";
 
 /// Show one thing.
 #[derive(Debug, Args)]
@@ -43,6 +45,7 @@ impl Get {
         match self.kind {
             Kind::Scope => scope(&reply.body),
             Kind::Client => leases(&reply.body),
+            Kind::Limit => limit::show(&reply.body),
             _ => definition(&reply.body),
         }
     }

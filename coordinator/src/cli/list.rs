@@ -60,6 +60,10 @@ impl List {
             page.insert(field, entries.into());
             return print::json(&page.into());
         }
+        if entries.is_empty() {
+            super::note(&format!("there is no {}", self.kind.name()));
+            return Ok(());
+        }
         match self.kind {
             Kind::Scope => print::table(
                 &[
@@ -156,7 +160,7 @@ fn listed(entries: &[Value]) -> Result<(), Failure> {
         let cell = |field: &&str| {
             entry
                 .get(field)
-                .map_or_else(|| "-".to_owned(), |cell| short(cell))
+                .map_or_else(|| "-".to_owned(), |cell| short(field, cell))
         };
         fields.iter().map(cell).collect()
     };
@@ -180,12 +184,12 @@ fn flat(entry: &Value) -> BTreeMap<&str, &Value> {
 }
 
 /// A value in a cell; of a unit's limit first the number that matters.
-fn short(value: &Value) -> String {
+fn short(field: &str, value: &Value) -> String {
     let Some(fields) = value.as_object() else {
         return print::text(value);
     };
     if let Some(capacity) = fields.get("capacity") {
-        return print::text(capacity);
+        return print::amount(field, capacity);
     }
     let main = ["rate", "max"];
     let first = main.into_iter().find_map(|main| fields.get(main));
@@ -208,12 +212,12 @@ mod tests {
         let rows = [
             (json!({"burst": 5, "rate": "1.5k"}), "1.5k burst=5"),
             (json!({"max": 64}), "64"),
-            (json!({"capacity": 100.0, "lease_ms": 10_000}), "100.0"),
+            (json!({"capacity": 100.0, "lease_ms": 10_000}), "100"),
             (json!("members"), "members"),
             (json!(null), "-"),
         ];
         for (value, want) in rows {
-            assert_eq!(short(&value), want);
+            assert_eq!(short("requests", &value), want);
         }
     }
 

@@ -15,6 +15,7 @@ mod books;
 mod offline;
 mod stored;
 mod terminal;
+mod tls;
 
 const CONFIG: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}
 limits:

@@ -117,7 +117,7 @@ async fn calls_are_traced_and_the_last_traces_are_sent_at_the_end() {
             .is_none_or(|status| status.code == 0)
     );
     assert_eq!(refreshes[1].status.as_ref().unwrap().code, 2);
-    let scope = named("GET /v1/scopes/{*id}");
+    let scope = named("GET /v1/scopes/{*scope}");
     assert_eq!(scope.len(), 1, "{spans:#?}");
     let scope = attributes(&scope[0].attributes);
     assert_eq!(scope["http.response.status_code"], "200");

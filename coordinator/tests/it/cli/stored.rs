@@ -8,6 +8,9 @@ use crate::binary::file;
 #[test]
 fn a_group_is_put_shown_listed_and_deleted() {
     let server = Server::start();
+    let none = server.say("list overrides");
+    let want = (0, "", "tollgate: there is no override\n");
+    assert_eq!((none.code, none.out.as_str(), none.err.as_str()), want);
     let put = "put group gold --requests 20k --request-bytes 50MiB --concurrency 500 --fair-between clients";
     assert_eq!(server.say(put).done(), "group gold created\n");
     assert_eq!(server.say(put).done(), "group gold replaced\n");
@@ -99,6 +102,32 @@ fn tenants_and_namespaces_are_attached_and_detached() {
     );
     let limit = server.json("get limit tenant/bee");
     assert_eq!(limit["group"]["name"], "silver");
+    let limit = server.say("get limit tenant/bee").done();
+    let lines: Vec<&str> = limit.lines().collect();
+    let first = "tenant/bee, member of group silver with weight 3";
+    assert!(lines[0].starts_with(first), "{limit}");
+    let words = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let own = [
+        "file:",
+        "tenant/*",
+        "requests",
+        "1000",
+        "1000",
+        "-",
+        "fair_share",
+        "10s",
+        "1.0s",
+    ];
+    assert_eq!(words(lines[2]), own, "{limit}");
+    assert_eq!(
+        words(lines[3])[..4],
+        ["group", "silver", "requests", "500"],
+        "{limit}"
+    );
     assert_eq!(
         server.say("detach namespace bee/orders").done(),
         "namespace bee/orders detached\n"
@@ -109,6 +138,25 @@ fn tenants_and_namespaces_are_attached_and_detached() {
     );
     server.say("get tenant bee").failed(3, "bee");
     server.say("detach tenant bee").failed(3, "bee");
+}
+
+#[test]
+fn limits_are_listed_in_their_order_and_units() {
+    let server = Server::start();
+    let list = server.say("list limits").done();
+    let words = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = list.lines().map(words).collect();
+    let want = [
+        ["MATCH", "REQUEST_BYTES", "REQUESTS"],
+        ["tenant/acme", "50MiB", "100"],
+        ["tenant/*", "-", "1000"],
+        ["*", "-", "unlimited"],
+    ];
+    assert_eq!(rows, want, "{list}");
 }
 
 #[test]
