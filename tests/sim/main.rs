@@ -12,6 +12,7 @@ mod process;
 mod random;
 mod reached;
 mod scenario;
+mod sources;
 mod world;
 
 use std::ops::Range;

@@ -1,9 +1,11 @@
 //! What one seed makes: the limit, the processes, the network and the faults.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tollgate_core::client::{Mode, Policy};
-use tollgate_core::limit::{Limit, Part, Safe};
+use tollgate_core::lease::Priority;
+use tollgate_core::limit::{Algorithm, Limit, Part, Safe};
 use tollgate_core::units::{Capacity, Tokens};
 
 use crate::network::Quality;
@@ -18,14 +20,27 @@ pub(crate) const SETTLING: Duration = Duration::from_secs(10);
 /// Everything about a run that is fixed before it starts.
 #[derive(Debug)]
 pub(crate) struct Scenario {
+    /// Of the only resource, or of the pool's first member.
     pub(crate) limit: Limit,
+    /// Whether there is a pool: then every second process is of a second member.
+    pub(crate) pooled: Option<Pooled>,
     pub(crate) policy: Policy,
+    /// How important each process's demand is.
+    pub(crate) priorities: Vec<Priority>,
     pub(crate) workers: u32,
     /// What each process is asked for, per second.
     pub(crate) demands: Vec<u64>,
     pub(crate) network: Quality,
     /// In the order of their times.
     pub(crate) faults: Vec<(Duration, Fault)>,
+}
+
+/// A pool and its second member.
+#[derive(Debug)]
+pub(crate) struct Pooled {
+    pub(crate) limit: Limit,
+    pub(crate) second: Limit,
+    pub(crate) weights: [NonZeroU32; 2],
 }
 
 /// Something that goes wrong, or changes.
@@ -44,17 +59,23 @@ pub(crate) enum Fault {
     },
     /// What a process is asked for changes.
     Demand { process: usize, rate: u64 },
-    /// The operator changes the capacity.
+    /// The operator changes the capacity of the first resource.
     Capacity(Capacity),
+    /// The operator changes the capacity of the pool.
+    PoolCapacity(Capacity),
+    /// The operator detaches the second member, or attaches it again.
+    Move,
 }
 
 impl Scenario {
-    pub(crate) fn new(random: &mut Random) -> Self {
+    /// `random` makes limit, demand and faults, and `more` what came later (pools, priorities,
+    /// algorithms), so that a seed keeps the course for which it is known.
+    pub(crate) fn new(random: &mut Random, more: &mut Random) -> Self {
         let capacity = random.between(10, 600);
         let processes = random.between(1, 5) as usize;
         let demand = |random: &mut Random| random.pick(&[0, 1, 5, 20, 80, 300, capacity]);
         let demands = (0..processes).map(|_| demand(random)).collect();
-        let limit = limit(random, capacity);
+        let mut limit = limit(random, capacity);
         let mut faults = Vec::new();
         for _ in 0..random.between(0, 12) {
             let at = Duration::from_millis(random.between(0, FAULTS_END.as_millis() as u64));
@@ -71,8 +92,18 @@ impl Scenario {
             };
             faults.push((at, fault));
         }
+        let priorities = (0..processes).map(|_| priority(more)).collect();
+        if more.chance(20) {
+            limit.algorithm = Algorithm::ProportionalShare;
+        }
+        if more.chance(20) {
+            limit.reserve = Part::try_from_f64(0.1).expect("a part");
+        }
+        let pooled = more.chance(35).then(|| pooled(more, &limit, &mut faults));
         faults.sort_by_key(|(at, _)| *at);
         Self {
+            pooled,
+            priorities,
             policy: policy(random, &limit),
             limit,
             workers: random.between(1, 4) as u32,
@@ -101,6 +132,33 @@ fn limit(random: &mut Random, capacity: u64) -> Limit {
         limit.safe = Safe::Fixed(Capacity::from_whole(random.between(0, capacity.min(20))));
     }
     limit
+}
+
+/// Most demand is of one priority.
+fn priority(random: &mut Random) -> Priority {
+    Priority::nearest(random.pick(&[0, 0, 0, 0, 7, 15]))
+}
+
+/// A pool with the times of `limit`, and what becomes of it.
+fn pooled(random: &mut Random, limit: &Limit, faults: &mut Vec<(Duration, Fault)>) -> Pooled {
+    let mut like = |most: u64| Limit {
+        capacity: Capacity::from_whole(random.between(10, most)),
+        safe: Safe::Client,
+        ..limit.clone()
+    };
+    let (pool, second) = (like(800), like(600));
+    for _ in 0..random.between(0, 3) {
+        let at = Duration::from_millis(random.between(0, FAULTS_END.as_millis() as u64));
+        let capacity = Capacity::from_whole(random.between(0, 800));
+        let fault = random.pick(&[Fault::Move, Fault::PoolCapacity(capacity)]);
+        faults.push((at, fault));
+    }
+    let mut weight = || NonZeroU32::MIN.saturating_add(random.between(0, 2) as u32);
+    Pooled {
+        limit: pool,
+        second,
+        weights: [weight(), weight()],
+    }
 }
 
 fn policy(random: &mut Random, limit: &Limit) -> Policy {

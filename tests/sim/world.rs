@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
-use tollgate_core::client::Todo;
-use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, ResourceId, Unit};
-use tollgate_core::limit::{Limit, Safe};
-use tollgate_core::node::{Bounds, Node, Start, Terms};
+use tollgate_core::client::{Policy, Todo};
+use tollgate_core::lease::{Answer, Ask, ClientId, Epoch};
+use tollgate_core::node::{Bounds, Node, Start};
 use tollgate_core::units::{Capacity, Instant};
 
 use crate::laws::{self, Law};
@@ -15,6 +14,7 @@ use crate::process::Process;
 use crate::random::Random;
 use crate::reached::Reached;
 use crate::scenario::{FAULTS_END, Fault, Scenario};
+use crate::sources::Sources;
 
 /// How often a process's workers tick.
 const TICK: Duration = Duration::from_millis(10);
@@ -32,10 +32,7 @@ pub(crate) struct World {
     now: Instant,
     queue: BTreeMap<(Instant, u64), Event>,
     events: u64,
-    resource: ResourceId,
-    limit: Limit,
-    /// When which capacity came into force.
-    capacities: Vec<(Instant, Capacity)>,
+    sources: Sources,
     coordinator: Option<Node>,
     epoch: u64,
     processes: Vec<Process>,
@@ -60,6 +57,7 @@ enum Event {
         ask: Ask,
     },
     Release {
+        process: usize,
         client: ClientId,
         sequence: u64,
     },
@@ -80,16 +78,13 @@ enum Event {
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let scenario = Scenario::new(&mut random);
-        let limit = scenario.limit.clone();
+        let scenario = Scenario::new(&mut random, &mut Random::new(!seed));
         let mut world = Self {
             random,
             now: START,
             queue: BTreeMap::new(),
             events: 0,
-            resource: ResourceId::new("tenant/acme", Unit::Requests).expect("a valid id"),
-            capacities: vec![(Instant::ZERO, limit.capacity)],
-            limit,
+            sources: Sources::new(&scenario),
             coordinator: Some(Node::new(START, Epoch(1), BOUNDS, Start::Fresh)),
             epoch: 1,
             processes: Vec::new(),
@@ -166,44 +161,31 @@ impl World {
         self.now
     }
 
-    pub(crate) fn limit(&self) -> &Limit {
-        &self.limit
+    pub(crate) fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// The processes that use the capacity of a member.
+    pub(crate) fn processes_of(&self, member: usize) -> impl Iterator<Item = &Process> {
+        let processes = self.processes.iter().enumerate();
+        let of = move |(i, _): &(usize, _)| self.sources.member_of(*i) == member;
+        processes.filter(of).map(|(_, process)| process)
     }
 
     pub(crate) fn processes(&self) -> &[Process] {
         &self.processes
     }
 
-    pub(crate) fn books(&self) -> Option<&tollgate_core::resource::Resource> {
-        self.coordinator.as_ref()?.resource(&self.resource)
+    pub(crate) fn node(&self) -> Option<&Node> {
+        self.coordinator.as_ref()
+    }
+
+    pub(crate) fn books(&self, member: usize) -> Option<&tollgate_core::resource::Resource> {
+        self.node()?.resource(&self.sources.members[member].own.id)
     }
 
     pub(crate) fn healed(&self) -> bool {
         self.elapsed() > FAULTS_END
-    }
-
-    /// The largest capacity in force within the last lease: what may be in use.
-    pub(crate) fn capacity_max(&self) -> Capacity {
-        let since = Instant::from_nanos(
-            self.now
-                .as_nanos()
-                .saturating_sub(self.limit.lease.as_nanos() as u64),
-        );
-        let ends = self
-            .capacities
-            .iter()
-            .skip(1)
-            .map(|(at, _)| *at)
-            .chain([Instant::from_nanos(u64::MAX)]);
-        let in_force = self
-            .capacities
-            .iter()
-            .zip(ends)
-            .filter(|(_, end)| *end >= since);
-        in_force
-            .map(|((_, capacity), _)| *capacity)
-            .max()
-            .unwrap_or_default()
     }
 
     fn check(
@@ -250,10 +232,15 @@ impl World {
             } => {
                 self.request(process, incarnation, &client, &ask);
             }
-            Event::Release { client, sequence } => {
+            Event::Release {
+                process,
+                client,
+                sequence,
+            } => {
                 self.reached.released += 1;
                 if let Some(node) = &mut self.coordinator {
-                    node.handle_release(&client, &self.resource, sequence);
+                    let member = &self.sources.members[self.sources.member_of(process)];
+                    node.handle_release(&client, &member.own.id, sequence);
                 }
             }
             Event::Answer {
@@ -293,13 +280,20 @@ impl World {
             },
         );
         let Scenario {
-            policy, workers, ..
+            policy,
+            workers,
+            priorities,
+            ..
         } = &self.scenario;
+        let policy = Policy {
+            priority: priorities[process],
+            ..policy.clone()
+        };
         Process::new(
             self.now,
             &mut self.random,
             incarnation,
-            policy,
+            &policy,
             *workers,
             demand,
         )
@@ -321,7 +315,14 @@ impl World {
         );
         match todo {
             Todo::Nothing => {}
-            Todo::Release { sequence } => self.send(process, Event::Release { client, sequence }),
+            Todo::Release { sequence } => self.send(
+                process,
+                Event::Release {
+                    process,
+                    client,
+                    sequence,
+                },
+            ),
             Todo::Refresh(ask) => {
                 // Sometimes the transport tells that a call failed, sometimes nobody does.
                 if self.random.chance(50) {
@@ -377,8 +378,12 @@ impl World {
             return;
         };
         let Ask { sequence, has, .. } = *ask;
-        let terms = Terms::of(&self.limit);
-        match node.handle_refresh(self.now, client, &self.resource, ask, &terms) {
+        let member = self.sources.member_of(process);
+        let (resource, terms) = (
+            &self.sources.members[member].own.id,
+            self.sources.terms(member),
+        );
+        match node.handle_refresh(self.now, client, resource, ask, &terms) {
             Ok(answer) => {
                 let gets = answer.lease.map_or(Capacity::ZERO, |lease| lease.capacity);
                 self.reached.answers += 1;
@@ -454,13 +459,13 @@ impl World {
                 p.deaf_until = if receives { until } else { p.deaf_until };
             }
             Fault::Demand { process, rate } => self.processes[process].demand = rate,
-            Fault::Capacity(capacity) => {
-                self.limit.capacity = capacity;
-                if let Safe::Fixed(safe) = &mut self.limit.safe {
-                    *safe = (*safe).min(capacity);
+            Fault::Capacity(capacity) => self.sources.members[0].own.change(now, capacity),
+            Fault::PoolCapacity(capacity) => {
+                if let Some(pool) = &mut self.sources.pool {
+                    pool.change(now, capacity);
                 }
-                self.capacities.push((now, capacity));
             }
+            Fault::Move => self.sources.move_last(now),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! At every instant the leases of a resource sum to at most its capacity: in the master's books, and
-//! in what the clients use. A lowered capacity may be exceeded for one lease.
+//! At every instant the leases of a resource sum to at most its capacity, and those lent from a pool
+//! to at most the pool's: in the master's books, and in what the clients use. A lowered capacity may
+//! be exceeded for one lease, and a pool for one lease after a member has come with its leases.
 
 use super::Law;
 use crate::world::World;
@@ -12,31 +13,52 @@ impl Law for Law1 {
     }
 
     fn check(&mut self, world: &World) -> Result<(), String> {
-        let capacity = u128::from(world.capacity_max().as_micros());
-        let used: u128 = world
-            .processes()
-            .iter()
-            .map(|p| u128::from(p.holder.has(p.clock(world.now())).as_micros()))
-            .sum();
-        if used > capacity {
-            return Err(format!("clients use {used} of {capacity} millionths"));
+        let (sources, now) = (world.sources(), world.now());
+        let mut pooled = 0;
+        for (i, member) in sources.members.iter().enumerate() {
+            let capacity = u128::from(member.own.capacity_max(now).as_micros());
+            let used = used(world, i);
+            within(used, capacity, "in use")?;
+            if member.attached {
+                pooled += used;
+            }
+            check_books(world, i, capacity)?;
         }
-        let Some(books) = world.books() else {
+        let Some(capacity) = sources.pool_capacity_max(now) else {
             return Ok(());
         };
-        let sum: u128 = books
-            .clients()
-            .map(|client| u128::from(client.has.as_micros()))
-            .sum();
-        if sum != books.sum_has() {
-            return Err(format!(
-                "the books say {} but add up to {sum}",
-                books.sum_has()
-            ));
-        }
-        if sum > capacity {
-            return Err(format!("{sum} of {capacity} millionths are lent"));
-        }
-        Ok(())
+        let capacity = u128::from(capacity.as_micros());
+        within(pooled, capacity, "of the pool in use")?;
+        let pool = sources.pool.as_ref().zip(world.node());
+        let Some(books) = pool.and_then(|(pool, node)| node.pool(&pool.id)) else {
+            return Ok(());
+        };
+        within(books.sum_has(), capacity, "lent of the pool")
     }
+}
+
+fn used(world: &World, member: usize) -> u128 {
+    let has = |p: &crate::process::Process| p.holder.has(p.clock(world.now()));
+    let used = world.processes_of(member).map(has);
+    used.map(|has| u128::from(has.as_micros())).sum()
+}
+
+fn check_books(world: &World, member: usize, capacity: u128) -> Result<(), String> {
+    let Some(books) = world.books(member) else {
+        return Ok(());
+    };
+    let clients = books.clients();
+    let sum: u128 = clients.map(|c| u128::from(c.has.as_micros())).sum();
+    let said = books.sum_has();
+    if sum != said {
+        return Err(format!("the books say {said} but add up to {sum}"));
+    }
+    within(sum, capacity, "lent")
+}
+
+fn within(sum: u128, capacity: u128, what: &str) -> Result<(), String> {
+    if sum > capacity {
+        return Err(format!("{sum} of {capacity} millionths are {what}"));
+    }
+    Ok(())
 }

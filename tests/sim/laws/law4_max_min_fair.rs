@@ -1,9 +1,15 @@
-//! When demand is stable, what clients have is the max-min fair division of the capacity.
+//! When demand is stable, what clients have is the max-min fair division of the capacity: of a pool
+//! between its members, of what a member may use between the bands of its clients from the highest
+//! down, and in each band between them.
 //!
 //! Here the division is found by filling: everyone gets the same small amount again and again until
-//! satisfied. Slow and obvious, and nothing like the tree in the core.
+//! satisfied. Slow and obvious, and nothing like the tree in the core. Proportional share is not
+//! max-min, and left to the core's own tests.
+
+use tollgate_core::limit::Algorithm;
 
 use super::Law;
+use crate::process::Process;
 use crate::world::World;
 
 pub(crate) struct Law4;
@@ -15,28 +21,99 @@ impl Law for Law4 {
 
     fn finish(&mut self, world: &World) -> Result<(), String> {
         let now = world.now();
-        let wants: Vec<f64> = world.processes().iter().map(|p| p.wants(now)).collect();
-        let shares = fill(&wants, world.limit().capacity.as_f64());
-        for (p, share) in world.processes().iter().zip(shares) {
-            let has = p.holder.has(p.clock(now)).as_f64();
-            // One in a hundred, and one request per second, for the coarseness of demand.
-            if has < share * 0.99 - 1.0 {
-                return Err(format!("{} has {has}, its share is {share}", p.id.as_str()));
+        let members = world.sources().members.iter();
+        for ((i, member), capacity) in members.enumerate().zip(allotted(world)) {
+            if member.own.limit.algorithm != Algorithm::FairShare {
+                continue;
+            }
+            let processes: Vec<_> = world.processes_of(i).collect();
+            for (p, share) in processes.iter().zip(shares(world, &processes, capacity)) {
+                let has = p.holder.has(p.clock(now)).as_f64();
+                // One in a hundred, and one request per second, for the coarseness of demand; and
+                // as much of what all others have for theirs, which moves the shares.
+                if has < share * 0.99 - 1.0 - slack(world) {
+                    return Err(format!("{} has {has}, its share is {share}", p.id.as_str()));
+                }
             }
         }
         Ok(())
     }
 }
 
-fn fill(wants: &[f64], capacity: f64) -> Vec<f64> {
+/// What each member's clients may divide.
+fn allotted(world: &World) -> Vec<f64> {
+    let sources = world.sources();
+    let members = sources.members.iter().enumerate();
+    let own: Vec<_> = members
+        .clone()
+        .map(|(_, member)| member.own.divided())
+        .collect();
+    let Some(pool) = &sources.pool else {
+        return own;
+    };
+    let wants = |i: usize| -> f64 {
+        let wants = world.processes_of(i).map(|p| p.wants(world.now()));
+        wants.sum::<f64>().min(own[i])
+    };
+    let wants = members.map(|(i, member)| if member.attached { wants(i) } else { 0.0 });
+    let weights = sources
+        .members
+        .iter()
+        .map(|member| f64::from(member.weight.get()));
+    let clients: Vec<_> = wants.zip(weights).collect();
+    let filled = fill(&clients, pool.divided());
+    let members = sources.members.iter().zip(filled).zip(own);
+    members
+        .map(|((member, filled), own)| if member.attached { filled } else { own })
+        .collect()
+}
+
+/// What each process may have of `capacity`.
+fn shares(world: &World, processes: &[&Process], capacity: f64) -> Vec<f64> {
+    let mut shares = vec![0.0; processes.len()];
+    let mut left = capacity;
+    for level in (0..16).rev() {
+        let of = |p: &&Process| p.policy.priority.level() == level;
+        let wants = |p: &&Process| if of(p) { p.wants(world.now()) } else { 0.0 };
+        let clients: Vec<_> = processes.iter().map(|p| (wants(p), 1.0)).collect();
+        let filled = fill(&clients, left);
+        left -= filled.iter().sum::<f64>();
+        for (share, filled) in shares.iter_mut().zip(filled) {
+            *share += filled;
+        }
+    }
+    shares
+}
+
+/// In a pool, and above a lower band, one client's sway is another's share.
+fn slack(world: &World) -> f64 {
+    let first = world.processes().first().map(|p| p.policy.priority);
+    let alike = world
+        .processes()
+        .iter()
+        .all(|p| Some(p.policy.priority) == first);
+    if alike && world.sources().pool.is_none() {
+        return 0.0;
+    }
+    let wants = world.processes().iter().map(|p| p.wants(world.now()));
+    wants.map(|wants| wants * 0.01 + 1.0).sum()
+}
+
+/// Fills clients that want so much and have such weights.
+fn fill(clients: &[(f64, f64)], capacity: f64) -> Vec<f64> {
     const STEPS: u32 = 100_000;
     let step = capacity / f64::from(STEPS);
-    let mut shares = vec![0.0; wants.len()];
+    let mut shares = vec![0.0; clients.len()];
     let mut left = capacity;
-    while left > 0.0 && shares.iter().zip(wants).any(|(share, want)| share < want) {
-        for (share, want) in shares.iter_mut().zip(wants) {
+    while left > 0.0
+        && shares
+            .iter()
+            .zip(clients)
+            .any(|(share, (want, _))| share < want)
+    {
+        for (share, (want, weight)) in shares.iter_mut().zip(clients) {
             if *share < *want && left > 0.0 {
-                let more = step.min(*want - *share).min(left);
+                let more = (step * weight).min(*want - *share).min(left);
                 *share += more;
                 left -= more;
             }
