@@ -114,6 +114,7 @@ impl Config {
             mode: mode(root)?.unwrap_or_default(),
             cold_start_wait: millis(root.whole("cold_start_wait_ms", 50, 0..=10_000)?),
             call_timeout,
+            max_debt: millis(root.whole("max_debt_ms", 10_000, 0..=3_600_000)?),
             ..Policy::default()
         };
         let formats = terms::formats(root, "refusal_headers", Terms::DEFAULT.formats)?;

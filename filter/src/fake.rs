@@ -59,6 +59,8 @@ pub(crate) struct Fake {
     pub(crate) notes: Rc<RefCell<BTreeMap<(u32, String), String>>>,
     pub(crate) shared_data_fails: Rc<Cell<bool>>,
     pub(crate) gone: Rc<RefCell<Vec<u32>>>,
+    /// Bytes of bodies that have passed in each stream, of the "request" and the "response".
+    pub(crate) sizes: Rc<RefCell<BTreeMap<(u32, String), i64>>>,
 }
 
 // === impl Process ===
@@ -175,6 +177,7 @@ impl Fake {
             notes: Rc::default(),
             shared_data_fails: Rc::default(),
             gone: Rc::default(),
+            sizes: Rc::default(),
         }
     }
 
@@ -224,7 +227,13 @@ impl Host for Fake {
     }
 
     fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
-        Ok(self.properties.borrow().get(&path.join(".")).cloned())
+        let sizes = self.sizes.borrow();
+        let size = match path {
+            [whose, "size"] => sizes.get(&(self.selected.get(), (*whose).to_owned())),
+            _ => None,
+        };
+        let known = self.properties.borrow().get(&path.join(".")).cloned();
+        Ok(size.map(|size| size.to_le_bytes().to_vec()).or(known))
     }
 
     fn note(&self, name: &str, value: &str) {

@@ -29,6 +29,7 @@ mod fake;
 mod host;
 mod key;
 mod ledger;
+mod meters;
 mod patience;
 #[cfg(target_os = "wasi")]
 mod plugin;

@@ -38,12 +38,13 @@ struct Plugin {
     period: Cell<Duration>,
 }
 
-/// A stream; nothing of it needs to be remembered unless it is held.
+/// A stream; the worker remembers nothing of most, but of those that are held or counted.
 #[derive(Debug)]
 struct Stream {
     plugin: Rc<Plugin>,
     context: u32,
-    held: bool,
+    /// Whether the worker remembers something of it.
+    known: bool,
 }
 
 /// Why a configuration is not used.
@@ -146,7 +147,7 @@ impl RootContext for Root {
             Some(plugin) => Box::new(Stream {
                 plugin: Rc::clone(plugin),
                 context,
-                held: false,
+                known: false,
             }),
             None => Box::new(Unconfigured),
         })
@@ -194,13 +195,14 @@ impl HttpContext for Stream {
             return Action::Continue;
         };
         let verdict = worker.admit(&plugin.rules, self.context);
+        self.known = worker.remembers(self.context);
         if worker.is_hurried() {
             plugin.adjust_period(&worker);
         }
         match verdict {
             Verdict::Pass => Action::Continue,
             Verdict::Hold => {
-                self.held = true;
+                self.known = true;
                 Action::Pause
             }
             Verdict::Refuse(refusal) => self.refuse(&worker, refusal),
@@ -210,7 +212,7 @@ impl HttpContext for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.held
+        if self.known
             && let Ok(mut worker) = self.plugin.worker.try_borrow_mut()
         {
             worker.forget(self.context);

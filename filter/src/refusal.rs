@@ -8,6 +8,7 @@
 
 use core::time::Duration;
 
+use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, MICRO};
 
 use crate::config::{Formats, Terms};
@@ -103,7 +104,8 @@ impl Refusal {
     /// The reason in the words of `tollgate-reason`; `rule` is the rule's name.
     pub(crate) fn reason(self, rule: &str) -> String {
         match self {
-            Self::Denied { .. } => format!("{rule}/requests"),
+            Self::Denied { denial, .. } if denial.never => format!("{rule}/cost"),
+            Self::Denied { denial, .. } => format!("{rule}/{}", denial.unit.name()),
             Self::Missing { .. } => format!("{rule}/missing"),
             Self::Malformed { .. } => format!("{rule}/malformed"),
             Self::HostFailure => "host_failure".to_owned(),
@@ -193,7 +195,7 @@ fn denied(denial: &Denial, reason: String, now: Instant, refuser: Refuser<'_>) -
         headers.push(("retry-after", seconds.to_string()));
         headers.push(("tollgate-pause-ms", rounded_up(pause, MILLI).to_string()));
     }
-    told_limit(&mut headers, terms.formats, rule, denial.limit, seconds);
+    told_limit(&mut headers, terms.formats, rule, denial, seconds);
     let (code, kind, title) = match denial.without_lease {
         false => ("RATE_LIMITED", "quota-exceeded", "Quota exceeded"),
         true => (
@@ -202,13 +204,7 @@ fn denied(denial: &Denial, reason: String, now: Instant, refuser: Refuser<'_>) -
             "Temporarily reduced capacity",
         ),
     };
-    let message = match pause {
-        Some(pause) => format!(
-            "{reason}: too many requests, the next passes in {} ms",
-            rounded_up(pause, MILLI)
-        ),
-        None => format!("{reason}: no requests pass at present"),
-    };
+    let message = format!("{reason}: {}", why(denial, pause));
     let status = terms.status;
     Reply {
         reason,
@@ -224,30 +220,48 @@ fn denied(denial: &Denial, reason: String, now: Instant, refuser: Refuser<'_>) -
     }
 }
 
+/// Why a request does not pass, for people.
+fn why(denial: &Denial, pause: Option<Duration>) -> String {
+    let what = match denial.unit {
+        Unit::Requests => "requests",
+        Unit::RequestBytes | Unit::ResponseBytes => "bytes",
+        Unit::Concurrency => "requests in flight",
+    };
+    match (denial.never, pause) {
+        (true, _) => "the request costs more than passes at once".to_owned(),
+        (_, Some(pause)) => {
+            let ms = rounded_up(pause, MILLI);
+            format!("too many {what}, the next request passes in {ms} ms")
+        }
+        (_, None) if denial.limit > 0 && denial.unit.is_gauge() => format!("too many {what}"),
+        _ => "no requests pass at present".to_owned(),
+    }
+}
+
 /// The fields of the drafts: what the limit is, that nothing is left of it, and when to come back.
 fn told_limit(
     headers: &mut Vec<(&'static str, String)>,
     formats: Formats,
     rule: &str,
-    limit: u64,
+    denial: &Denial,
     seconds: Option<u64>,
 ) {
-    let policy = policy(limit);
+    let (quota, unit) = (policy(denial), unit_parameter(denial.unit));
     if formats.ietf {
         let after = seconds.map_or_else(String::new, |seconds| format!(";t={seconds}"));
         headers.push(("ratelimit", format!("\"{rule}\";r=0{after}")));
-        if let Some((quota, window)) = policy {
+        if let Some((quota, window)) = &quota {
             headers.push((
                 "ratelimit-policy",
-                format!("\"{rule}\";q={quota};w={window}"),
+                format!("\"{rule}\";q={quota}{unit}{window}"),
             ));
         }
     }
     if formats.draft03 {
-        if let Some((quota, window)) = policy {
+        if let Some((quota, window)) = &quota {
             headers.push((
                 "x-ratelimit-limit",
-                format!("{quota}, {quota};w={window};name=\"{rule}\""),
+                format!("{quota}, {quota}{window};name=\"{rule}\""),
             ));
         }
         headers.push(("x-ratelimit-remaining", "0".to_owned()));
@@ -290,13 +304,23 @@ fn host_failure(reason: String) -> Reply {
     }
 }
 
-/// A rate as the whole number of requests in the fewest whole seconds that it is at least one in;
-/// none if nothing or everything passes.
-fn policy(micros_per_second: u64) -> Option<(u64, u64)> {
-    match micros_per_second {
+/// The unit as the IETF draft says it; requests are what it assumes.
+fn unit_parameter(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Requests => "",
+        Unit::RequestBytes | Unit::ResponseBytes => ";qu=\"content-bytes\"",
+        Unit::Concurrency => ";qu=\"concurrent-requests\"",
+    }
+}
+
+/// A limit as a whole number, and the window that it is for; none if nothing or everything passes. A
+/// rate is for the fewest whole seconds that it is at least one in, and what is in flight for none.
+fn policy(denial: &Denial) -> Option<(u64, String)> {
+    match denial.limit {
         0 | u64::MAX => None,
-        MICRO.. => Some((micros_per_second / MICRO, 1)),
-        slow => Some((1, MICRO.div_ceil(slow))),
+        limit if denial.unit.is_gauge() => Some((limit / MICRO, String::new())),
+        limit @ MICRO.. => Some((limit / MICRO, ";w=1".to_owned())),
+        slow => Some((1, format!(";w={}", MICRO.div_ceil(slow)))),
     }
 }
 

@@ -8,8 +8,11 @@ use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
+use tollgate_core::lease::Unit;
 use tollgate_core::slab::Slab;
 use tollgate_core::units::{Instant, Tokens};
+
+use crate::meters::Meters;
 
 /// Entries that are looked at for eviction when a new one needs room.
 const EVICTION_SCAN: usize = 16;
@@ -34,6 +37,10 @@ pub(crate) struct Entry {
     pub(crate) cold_until: Option<Instant>,
     /// The last time that attempts were counted.
     pub(crate) seen: Instant,
+    /// What only some scopes have: further units and a canonical scope.
+    pub(crate) meters: Option<Box<Meters>>,
+    /// Streams that are to be counted here until they end.
+    pub(crate) streams: u32,
 }
 
 /// Why a scope's requests are refused, and for how long.
@@ -47,6 +54,12 @@ pub(crate) struct Denial {
     pub(crate) limit: u64,
     /// Refused for want of a lease.
     pub(crate) without_lease: bool,
+    /// Of what there is not enough.
+    pub(crate) unit: Unit,
+    /// How much was asked for.
+    pub(crate) need: Tokens,
+    /// It is more than there can ever be at once.
+    pub(crate) never: bool,
 }
 
 /// The scopes of one rule.
@@ -70,6 +83,9 @@ impl Denial {
             retry_at: None,
             limit: 0,
             without_lease: true,
+            unit: Unit::Requests,
+            need: Tokens::ONE,
+            never: false,
         }
     }
 }
@@ -88,6 +104,8 @@ impl Entry {
             denial: None,
             cold_until: None,
             seen: now,
+            meters: None,
+            streams: 0,
         }
     }
 
@@ -97,7 +115,15 @@ impl Entry {
     }
 
     fn is_idle(&self, before: Instant) -> bool {
-        !self.queued && self.attempts == 0 && self.slab.left() == Tokens::ZERO && self.seen < before
+        !self.is_unsettled() && !self.queued && self.streams == 0 && self.seen < before
+    }
+
+    /// Whether there is something that the ledger should be told.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        let meters = self.meters.as_ref();
+        self.attempts > 0
+            || self.slab.left() > Tokens::ZERO
+            || meters.is_some_and(|meters| meters.is_unsettled())
     }
 }
 
@@ -247,7 +273,8 @@ mod tests {
         scopes.get_mut(index[0]).unwrap().attempts = 1;
         scopes.get_mut(index[1]).unwrap().slab.add(Tokens::ONE);
         scopes.get_mut(index[2]).unwrap().queued = true;
-        assert_eq!(scopes.evict(at(4)), 1);
+        scopes.get_mut(index[4]).unwrap().streams = 1;
+        assert_eq!(scopes.evict(at(9)), 1);
         let left: Vec<bool> = (0..5_u8).map(|n| scopes.find(&[n]).is_some()).collect();
         assert_eq!(left, [true, true, true, false, true]);
         assert_eq!(scopes.insert(b"new", None, at(9)), index[3]);

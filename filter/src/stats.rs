@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_core::lease::Unit;
+
 use crate::host::{Host, HostError, Kind, Metric};
 use crate::refusal::Refusal;
 
@@ -22,6 +24,8 @@ pub(crate) struct Stats {
     pub(crate) config_rejected: Counter,
     /// Requests that this worker holds; the gauge adds up over the workers.
     pub(crate) waiting: Level,
+    /// Streams that this worker counts until they end.
+    in_flight: Level,
     /// Scopes without a lease, and slots in use; whoever holds the pen sets them.
     safe_mode: Option<Metric>,
     slots_used: Option<Metric>,
@@ -40,6 +44,9 @@ pub(crate) struct RuleStats {
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     requests: Counter,
+    request_bytes: Counter,
+    response_bytes: Counter,
+    concurrency: Counter,
     missing: Counter,
     malformed: Counter,
 }
@@ -77,6 +84,7 @@ impl Stats {
         }
         let metrics = &mut self.metrics;
         self.waiting.metric = Some(defined(metrics, host, Kind::Gauge, "waiting")?);
+        self.in_flight.metric = Some(defined(metrics, host, Kind::Gauge, "in_flight")?);
         self.safe_mode = Some(defined(metrics, host, Kind::Gauge, "safe_mode")?);
         self.slots_used = Some(defined(metrics, host, Kind::Gauge, "slots_used")?);
         Ok(())
@@ -98,7 +106,10 @@ impl Stats {
                 })
             };
             Ok(Refusals {
-                requests: counter("requests")?,
+                requests: counter(Unit::Requests.name())?,
+                request_bytes: counter(Unit::RequestBytes.name())?,
+                response_bytes: counter(Unit::ResponseBytes.name())?,
+                concurrency: counter(Unit::Concurrency.name())?,
                 missing: counter("missing")?,
                 malformed: counter("malformed")?,
             })
@@ -110,7 +121,12 @@ impl Stats {
     }
 
     /// Hands over what was counted since the last time.
-    pub(crate) fn flush<H: Host>(&mut self, host: &H, waiting: usize) -> Result<(), HostError> {
+    pub(crate) fn flush<H: Host>(
+        &mut self,
+        host: &H,
+        waiting: usize,
+        in_flight: usize,
+    ) -> Result<(), HostError> {
         for counter in [
             &mut self.allowed,
             &mut self.held,
@@ -122,7 +138,8 @@ impl Stats {
         ] {
             counter.flush(host)?;
         }
-        self.waiting.set(host, waiting)
+        self.waiting.set(host, waiting)?;
+        self.in_flight.set(host, in_flight)
     }
 
     /// Says how many scopes have no lease and how many slots are in use.
@@ -159,12 +176,21 @@ impl Refusals {
         match refusal {
             Refusal::Missing { .. } => &mut self.missing,
             Refusal::Malformed { .. } => &mut self.malformed,
-            Refusal::Denied { .. } | Refusal::HostFailure => &mut self.requests,
+            Refusal::Denied { denial, .. } => match denial.unit {
+                Unit::Requests => &mut self.requests,
+                Unit::RequestBytes => &mut self.request_bytes,
+                Unit::ResponseBytes => &mut self.response_bytes,
+                Unit::Concurrency => &mut self.concurrency,
+            },
+            Refusal::HostFailure => &mut self.requests,
         }
     }
 
     fn flush<H: Host>(&mut self, host: &H) -> Result<(), HostError> {
         self.requests.flush(host)?;
+        self.request_bytes.flush(host)?;
+        self.response_bytes.flush(host)?;
+        self.concurrency.flush(host)?;
         self.missing.flush(host)?;
         self.malformed.flush(host)
     }

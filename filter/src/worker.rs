@@ -27,17 +27,23 @@ mod held;
 mod pen;
 mod resolve;
 mod shadow;
+mod streams;
 mod tick;
+mod units;
 
 use calls::Calls;
-use draw::Step;
 use held::Waiting;
 use pen::Schedule;
 use resolve::Resolved;
 use shadow::Shadow;
+use streams::Streams;
 
 /// The most rules of a configuration, hence of buckets that a request needs.
-const TARGETS_MAX: usize = 16;
+const RULES_MAX: usize = 16;
+/// Each rule's scope may use the capacity of another as well.
+const TARGETS_MAX: usize = RULES_MAX * 2;
+/// The name of the table for canonical scopes of no rule; no rule can have it.
+const CANONICAL: &str = "~canonical";
 
 /// A worker's state.
 #[derive(Debug)]
@@ -54,6 +60,7 @@ pub(crate) struct Worker<H> {
     /// Entries with attempts that are not counted yet, oldest first, and when they were queued.
     queue: VecDeque<(Target, u64)>,
     waiting: Waiting,
+    streams: Streams,
     /// Slots that became due, for whoever holds the pen.
     notes: Notes,
     calls: Calls,
@@ -107,14 +114,31 @@ pub(crate) struct BoundRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     table: u16,
+    /// The table of the rule that leads there: its own, but for canonical scopes.
+    rule: u16,
     index: u32,
 }
 
-/// All buckets that a request needs.
-#[derive(Clone, Copy, Debug, Default)]
+/// All that a request needs.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Targets {
     targets: [Target; TARGETS_MAX],
     len: usize,
+    /// How many of them are the rules' own; canonical scopes follow these.
+    own: usize,
+    /// Tokens of requests that it needs of each.
+    cost: Tokens,
+    /// Some count requests in flight.
+    gauged: bool,
+    /// In some the stream counts until it ends.
+    watched: bool,
+}
+
+/// What came of looking for all that a request needs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    held: bool,
+    denied: Option<Refusal>,
 }
 
 /// What becomes of a request.
@@ -125,9 +149,39 @@ pub(crate) enum Verdict {
     Refuse(Refusal),
 }
 
+// === impl Target ===
+
+impl Target {
+    #[inline]
+    const fn of(table: u16, index: u32) -> Self {
+        Self {
+            table,
+            rule: table,
+            index,
+        }
+    }
+
+    fn is_same(self, other: Self) -> bool {
+        (self.table, self.index) == (other.table, other.index)
+    }
+}
+
 // === impl Targets ===
 
 impl Targets {
+    /// Nothing so far, at `cost` tokens of requests.
+    #[inline]
+    const fn at(cost: Tokens) -> Self {
+        Self {
+            targets: [Target::of(0, 0); TARGETS_MAX],
+            len: 0,
+            own: 0,
+            cost,
+            gauged: false,
+            watched: false,
+        }
+    }
+
     #[inline]
     fn push(&mut self, target: Target) {
         if let Some(place) = self.targets.get_mut(self.len) {
@@ -136,9 +190,32 @@ impl Targets {
         }
     }
 
+    /// Adds a target that is not among them. False if it is.
+    fn push_new(&mut self, target: Target) -> bool {
+        let new = !self.as_slice().iter().any(|other| other.is_same(target));
+        if new {
+            self.push(target);
+        }
+        new
+    }
+
     #[inline]
     fn as_slice(&self) -> &[Target] {
         self.targets.get(..self.len).unwrap_or_default()
+    }
+
+    /// What the request counts for in what is wanted.
+    #[inline]
+    fn attempts(&self) -> u32 {
+        u32::try_from(self.cost.whole()).unwrap_or(u32::MAX)
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    fn passes(&self) -> bool {
+        !self.held && self.denied.is_none()
     }
 }
 
@@ -157,6 +234,7 @@ impl<H: Host> Worker<H> {
             tables: Vec::new(),
             queue: VecDeque::new(),
             waiting: Waiting::default(),
+            streams: Streams::default(),
             notes: Notes::default(),
             calls: Calls::default(),
             schedule: None,
@@ -226,10 +304,16 @@ impl<H: Host> Worker<H> {
         })
     }
 
-    /// Decides on the request at hand, which is the stream `context`.
+    /// Decides on the request at hand, which is the stream `context`, at the cost of one token.
     #[inline]
     pub(crate) fn admit(&mut self, rules: &[BoundRule], context: u32) -> Verdict {
-        let mut targets = Targets::default();
+        self.admit_at(rules, context, Tokens::ONE)
+    }
+
+    /// Decides on the request at hand at a cost of its own. One that costs nothing passes.
+    #[inline]
+    pub(crate) fn admit_at(&mut self, rules: &[BoundRule], context: u32, cost: Tokens) -> Verdict {
+        let mut targets = Targets::at(cost);
         for rule in rules {
             match self.resolve(rule) {
                 Ok(Resolved::Scope(target)) => targets.push(target),
@@ -241,23 +325,38 @@ impl<H: Host> Worker<H> {
                 Err(error) => return self.complain(&error),
             }
         }
+        targets.own = targets.len;
         for target in targets.as_slice() {
-            self.count_attempts_of(*target, 1);
+            self.count_attempts_of(*target, targets.attempts());
         }
         let verdict = match self.decide(&mut targets, true) {
             Ok(Verdict::Hold) => self.hold(context, targets),
-            Ok(verdict) => verdict,
+            Ok(verdict) => {
+                self.begin(context, &targets, verdict);
+                verdict
+            }
             Err(error) => self.complain(&error),
         };
         self.tell_pretended(verdict);
         verdict
     }
 
+    /// Remembers a stream that goes on if it must be.
+    #[inline]
+    fn begin(&mut self, context: u32, targets: &Targets, verdict: Verdict) {
+        if targets.watched && verdict == Verdict::Pass {
+            self.watch(context, targets);
+        }
+    }
+
     /// The rule that refuses, for what the client is told.
     pub(crate) fn refuser(&self, refusal: Refusal) -> Refuser<'_> {
         let table = refusal.rule().and_then(|rule| self.tables.get(rule));
         Refuser {
-            rule: table.map_or("", |table| &table.rule),
+            rule: table.map_or("", |table| match table.rule.as_str() {
+                CANONICAL => "group",
+                rule => rule,
+            }),
             wanted: table.map_or("", |table| &table.wanted),
             terms: table.map_or(Terms::PLAIN, |table| &table.terms),
         }
@@ -265,13 +364,20 @@ impl<H: Host> Worker<H> {
 
     #[inline]
     fn count_attempts_of(&mut self, target: Target, attempts: u32) {
-        let round = self.rounds;
         let Some(entry) = entry(&mut self.tables, target) else {
             return;
         };
         entry.attempts = entry.attempts.saturating_add(attempts);
         if !entry.queued {
-            entry.queued = true;
+            self.enqueue(target);
+        }
+    }
+
+    /// Puts an entry into the queue of those whose books are settled on ticks.
+    fn enqueue(&mut self, target: Target) {
+        let round = self.rounds;
+        let entry = entry(&mut self.tables, target);
+        if entry.is_some_and(|entry| !core::mem::replace(&mut entry.queued, true)) {
             self.queue.push_back((target, round));
         }
     }
@@ -280,38 +386,33 @@ impl<H: Host> Worker<H> {
     /// overflow in `targets`.
     #[inline]
     fn decide(&mut self, targets: &mut Targets, may_hold: bool) -> Result<Verdict, LedgerError> {
-        let mut held = false;
-        let mut denied: Option<Refusal> = None;
-        for target in targets.targets.iter_mut().take(targets.len) {
-            let filled = entry(&mut self.tables, *target);
-            if filled.is_some_and(|entry| entry.slab.left() >= Tokens::ONE) {
-                continue;
+        let mut outcome = Outcome::default();
+        let mut index: usize = 0;
+        while let Some(target) = targets.as_slice().get(index) {
+            let usual = entry(&mut self.tables, *target);
+            let usual = usual.filter(|entry| entry.meters.is_none());
+            if usual.is_none_or(|entry| entry.slab.left() < targets.cost) {
+                self.prepare(targets, index, may_hold, &mut outcome)?;
             }
-            let may_hold = may_hold && !self.is_shadow(target.table);
-            match self.draw(target, may_hold)? {
-                Step::Ready => {}
-                Step::Cold => held = true,
-                Step::Denied(denial) => {
-                    let refusal = Refusal::Denied {
-                        rule: usize::from(target.table),
-                        denial,
-                    };
-                    if !self.spares(refusal) {
-                        denied = Some(denied.map_or(refusal, |other| other.stricter(refusal)));
-                    }
-                }
-            }
+            index = index.saturating_add(1);
         }
-        if let Some(refusal) = denied {
+        // Permits last: what is drawn of these and not used keeps others from going on.
+        if targets.gauged && outcome.passes() {
+            self.draw_permits(targets, may_hold, &mut outcome)?;
+        }
+        if let Some(refusal) = outcome.denied {
             return Ok(Verdict::Refuse(refusal));
         }
-        if held {
+        if outcome.held {
             return Ok(Verdict::Hold);
         }
         for target in targets.as_slice() {
             if let Some(entry) = entry(&mut self.tables, *target) {
-                entry.slab.take(Tokens::ONE);
+                entry.slab.take(targets.cost);
             }
+        }
+        if targets.gauged {
+            self.take_permits(targets);
         }
         self.stats.allowed.add_one();
         Ok(Verdict::Pass)
@@ -353,7 +454,15 @@ fn entry(tables: &mut [Table], target: Target) -> Option<&mut Entry> {
 
 /// The scope id of an entry.
 fn scope_id(rule: &str, entry: &Entry) -> String {
-    format!("{rule}/{}", String::from_utf8_lossy(entry.key()))
+    scope_of_key(rule, &String::from_utf8_lossy(entry.key()))
+}
+
+/// The scope id of a rule's key; the keys of canonical scopes are ids themselves.
+fn scope_of_key(rule: &str, key: &str) -> String {
+    match rule == CANONICAL && key != OVERFLOW {
+        true => key.to_owned(),
+        false => format!("{rule}/{key}"),
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod envoy_lost;
 mod fairness;
 mod grpc;
 mod harness;
+mod in_flight;
 mod isolation;
 mod keys;
 mod missing;

@@ -13,6 +13,7 @@ pub mod filter;
 pub mod grpc_echo;
 pub mod http2;
 pub mod load;
+pub mod moody;
 pub mod process;
 pub mod record;
 pub mod upstream;

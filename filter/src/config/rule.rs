@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use tollgate_core::client::Policy;
+use tollgate_core::lease::Priority;
 use tollgate_core::units::Capacity;
 
 use super::fields::Fields;
@@ -74,7 +75,13 @@ impl Rule {
             missing,
             policy: Policy {
                 mode: mode(fields)?.unwrap_or(defaults.policy.mode),
-                safe: safe_capacity(fields)?.unwrap_or(defaults.policy.safe),
+                safe: capacity(fields, "safe_capacity", "a number of requests per second")?
+                    .unwrap_or(defaults.policy.safe),
+                safe_bytes: capacity(fields, "safe_bytes", "a number of bytes per second")?
+                    .unwrap_or(defaults.policy.safe_bytes),
+                safe_concurrency: capacity(fields, "safe_concurrency", "a number of requests")?
+                    .unwrap_or(defaults.policy.safe_concurrency),
+                priority: priority(fields)?,
                 ..defaults.policy.clone()
             },
             terms: Terms::read(fields, defaults.formats, unknown)?,
@@ -130,17 +137,25 @@ fn missing(
     })
 }
 
-fn safe_capacity(fields: &mut Fields<'_>) -> Result<Option<Capacity>, ConfigError> {
-    let Some(value) = fields.take("safe_capacity") else {
+fn capacity(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    expected: &str,
+) -> Result<Option<Capacity>, ConfigError> {
+    let Some(value) = fields.take(name) else {
         return Ok(None);
     };
-    let expected = "a number of requests per second";
     let number = value
         .as_f64()
-        .ok_or_else(|| fields.wrong("safe_capacity", value, expected))?;
+        .ok_or_else(|| fields.wrong(name, value, expected))?;
     Capacity::try_from_f64(number)
         .map(Some)
-        .map_err(|error| fields.wrong_as("safe_capacity", value, error.to_string()))
+        .map_err(|error| fields.wrong_as(name, value, error.to_string()))
+}
+
+fn priority(fields: &mut Fields<'_>) -> Result<Priority, ConfigError> {
+    let level = fields.whole("priority", 0, 0..=Priority::HIGHEST.level().into())?;
+    Ok(Priority::new(level as u8).unwrap_or_default())
 }
 
 fn enforced(fields: &mut Fields<'_>) -> Result<u8, ConfigError> {

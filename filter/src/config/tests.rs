@@ -48,8 +48,9 @@ fn the_smallest_configuration_has_the_documented_defaults() {
 fn every_field_can_be_set() {
     let json = r#"{"coordinator": "c", "no_lease": "pessimistic", "cold_start_wait_ms": 0,
         "max_scopes": 7, "max_held": 0, "tick_ms": 5, "call_timeout_ms": 250,
-        "host_failure": "closed", "scopes": [
-            {"name": "a", "key": {"header": ":authority"}, "missing": "skip", "safe_capacity": 0.5},
+        "host_failure": "closed", "max_debt_ms": 0, "scopes": [
+            {"name": "a", "key": {"header": ":authority"}, "missing": "skip", "safe_capacity": 0.5,
+             "safe_bytes": 5, "safe_concurrency": 3, "priority": 15},
             {"name": "b", "key": {"header": "x-b"}, "missing": "deny"},
             {"name": "c", "key": {"header": "x-c"}, "missing": {"default": "none"}}]}"#;
     let (config, unknown) = parse(json).unwrap();
@@ -61,6 +62,10 @@ fn every_field_can_be_set() {
         panic!()
     };
     assert_eq!(a.policy.safe, Capacity::from_micros(500_000));
+    assert_eq!(a.policy.safe_bytes, Capacity::from_whole(5));
+    assert_eq!(a.policy.safe_concurrency, Capacity::from_whole(3));
+    assert_eq!(a.policy.priority.level(), 15);
+    assert_eq!(a.policy.max_debt, Duration::ZERO);
     assert_eq!(a.policy.mode, Mode::Pessimistic);
     assert_eq!(a.policy.cold_start_wait, Duration::ZERO);
     assert_eq!(a.policy.call_timeout, Duration::from_millis(250));
@@ -204,6 +209,14 @@ fn wrong_rules_are_refused_by_field_value_and_rule() {
         (
             named(r#""safe_capacity": "10""#),
             "must be a number of requests per second",
+        ),
+        (
+            named(r#""priority": 16"#),
+            "scopes[0].priority is 16: must be a whole number from 0 to 15",
+        ),
+        (
+            named(r#""safe_bytes": -1"#),
+            "scopes[0].safe_bytes is -1: -1 is negative",
         ),
         (
             named(r#""safe_capacity": 1e13"#),

@@ -1,6 +1,7 @@
 use super::*;
 use crate::config::Body;
 use crate::fake::{Fake, Process};
+use tollgate_core::units::Tokens;
 
 fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
     let found = reply.headers.iter().find(|(other, _)| *other == name);
@@ -25,6 +26,9 @@ fn refusal(pause: Option<u64>, limit: u64, without_lease: bool) -> (Refusal, Ins
         retry_at: pause.map(|nanos| now.saturating_add(Duration::from_nanos(nanos))),
         limit,
         without_lease,
+        unit: Unit::Requests,
+        need: Tokens::ONE,
+        never: false,
     };
     (Refusal::Denied { rule: 0, denial }, now)
 }
@@ -79,19 +83,55 @@ fn only_what_the_host_takes_for_grpc_is_answered_in_grpc() {
 }
 
 #[test]
-fn the_policy_is_in_whole_numbers() {
+fn the_policy_is_in_whole_numbers_and_names_its_unit() {
     let rows = [
-        (0, None),
-        (u64::MAX, None),
-        (1000 * MICRO, Some((1000, 1))),
-        (MICRO, Some((1, 1))),
-        (MICRO / 2, Some((1, 2))),
-        (MICRO / 3, Some((1, 4))),
-        (2_500_000, Some((2, 1))),
+        (Unit::Requests, 0, None),
+        (Unit::Requests, u64::MAX, None),
+        (Unit::Requests, 1000 * MICRO, Some("q=1000;w=1")),
+        (Unit::Requests, MICRO, Some("q=1;w=1")),
+        (Unit::Requests, MICRO / 2, Some("q=1;w=2")),
+        (Unit::Requests, MICRO / 3, Some("q=1;w=4")),
+        (Unit::Requests, 2_500_000, Some("q=2;w=1")),
+        (
+            Unit::RequestBytes,
+            7 * MICRO,
+            Some("q=7;qu=\"content-bytes\";w=1"),
+        ),
+        (
+            Unit::Concurrency,
+            64 * MICRO,
+            Some("q=64;qu=\"concurrent-requests\""),
+        ),
     ];
-    for (limit, want) in rows {
-        assert_eq!(policy(limit), want, "{limit}");
+    for (unit, limit, want) in rows {
+        let (refusal, now) = refusal(None, limit, false);
+        let Refusal::Denied { denial, rule } = refusal else {
+            panic!("{refusal:?}")
+        };
+        let denial = Denial { unit, ..denial };
+        let reply = Refusal::Denied { rule, denial }.reply(now, REFUSER);
+        let want = want.map(|want| format!("\"tenant\";{want}"));
+        assert_eq!(header(&reply, "ratelimit-policy"), want.as_deref());
+        let reason = format!("tenant/{}", unit.name());
+        assert_eq!(header(&reply, "tollgate-reason"), Some(reason.as_str()));
     }
+}
+
+#[test]
+fn what_can_never_pass_says_so_and_names_no_time() {
+    let (refusal, now) = refusal(None, MICRO, false);
+    let Refusal::Denied { denial, rule } = refusal else {
+        panic!("{refusal:?}")
+    };
+    let denial = Denial {
+        never: true,
+        ..denial
+    };
+    let reply = Refusal::Denied { rule, denial }.reply(now, REFUSER);
+    assert_eq!(header(&reply, "tollgate-reason"), Some("tenant/cost"));
+    assert_eq!(header(&reply, "retry-after"), None);
+    assert_eq!(header(&reply, "tollgate-pause-ms"), None);
+    assert!(reply.message.contains("costs more"), "{}", reply.message);
 }
 
 #[test]

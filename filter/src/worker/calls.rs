@@ -14,7 +14,7 @@ use tollgate_proto::request::{Refresh, Release, ScopeAsks};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;
 
-use super::Worker;
+use super::{CANONICAL, Worker};
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
 
@@ -264,7 +264,8 @@ impl<H: Host> Worker<H> {
     /// any more.
     pub(super) fn policy_of(&self, scope: &str) -> Policy {
         let rule = scope.split_once('/').map_or(scope, |(rule, _)| rule);
-        let table = self.tables.iter().find(|table| table.rule == rule);
+        let of = |name| self.tables.iter().find(|table| table.rule == name);
+        let table = of(rule).or_else(|| of(CANONICAL));
         table.map(|table| table.policy.clone()).unwrap_or_default()
     }
 

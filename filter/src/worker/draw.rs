@@ -2,10 +2,12 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{Draw, Holding, Policy, State};
+use tollgate_core::client::{Draw, Holder, Holding, Policy, State};
+use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
-use super::{OVERFLOW, Target, Worker, entry, scope_id};
+use super::units::Outline;
+use super::{OVERFLOW, Target, Worker, entry, scope_id, scope_of_key};
 use crate::config::Overflow;
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
@@ -31,6 +33,15 @@ pub(super) enum Step {
     Denied(Denial),
 }
 
+/// What is wanted of a holding.
+struct Needs {
+    now: Instant,
+    attempts: u64,
+    tokens: Tokens,
+    workers: u32,
+    may_hold: bool,
+}
+
 /// What a holding said.
 struct Drawn {
     draw: Draw,
@@ -41,21 +52,22 @@ struct Drawn {
 }
 
 impl<H: Host> Worker<H> {
-    /// Draws for the entry of `target`, or for its rule's overflow if no slot is left for it, to
+    /// Draws `cost` for the entry of `target`, or for its rule's overflow if no slot is left for it, to
     /// which `target` then points.
     #[cold]
     pub(super) fn draw(
         &mut self,
         target: &mut Target,
+        cost: Tokens,
         may_hold: bool,
     ) -> Result<Step, LedgerError> {
         let now = self.host.now();
         let may_hold = may_hold && !self.waiting.is_full(self.config.max_held);
-        if let Some(step) = self.known(*target, now, may_hold) {
+        if let Some(step) = self.known(*target, now, cost, may_hold) {
             return Ok(step);
         }
         if self.may_search(*target) {
-            match self.draw_from_ledger(*target, now, may_hold) {
+            match self.draw_from_ledger(*target, now, cost, may_hold) {
                 Err(LedgerError::Full) if !self.is_overflow(*target) => self.search_failed(),
                 result => return result,
             }
@@ -67,9 +79,9 @@ impl<H: Host> Worker<H> {
             Overflow::Pass => return Ok(Step::Ready),
             Overflow::Refuse => return Ok(Step::Denied(Denial::overflow(now))),
         }
-        match self.known(*target, now, may_hold) {
+        match self.known(*target, now, cost, may_hold) {
             Some(step) => Ok(step),
-            None => self.draw_from_ledger(*target, now, may_hold),
+            None => self.draw_from_ledger(*target, now, cost, may_hold),
         }
     }
 
@@ -94,15 +106,24 @@ impl<H: Host> Worker<H> {
     fn fall_to_overflow(&mut self, target: &mut Target, now: Instant) {
         let own = entry(&mut self.tables, *target);
         let attempts = own.map_or(0, |entry| core::mem::take(&mut entry.attempts));
-        *target = self.overflow(target.table, now);
+        *target = Target {
+            rule: target.rule,
+            ..self.overflow(target.table, now)
+        };
         self.stats.overflow.add_one();
         self.count_attempts_of(*target, attempts);
     }
 
     /// What is known without asking the ledger.
-    fn known(&mut self, target: Target, now: Instant, may_hold: bool) -> Option<Step> {
+    fn known(
+        &mut self,
+        target: Target,
+        now: Instant,
+        cost: Tokens,
+        may_hold: bool,
+    ) -> Option<Step> {
         let entry = entry(&mut self.tables, target)?;
-        if entry.slab.left() >= Tokens::ONE {
+        if entry.slab.left() >= cost {
             return Some(Step::Ready);
         }
         if may_hold && entry.cold_until.is_some_and(|until| now < until) {
@@ -110,7 +131,7 @@ impl<H: Host> Worker<H> {
         }
         entry
             .denial
-            .filter(|denial| now < denial.until)
+            .filter(|denial| now < denial.until && cost == denial.need)
             .map(Step::Denied)
     }
 
@@ -118,14 +139,21 @@ impl<H: Host> Worker<H> {
         &mut self,
         target: Target,
         now: Instant,
+        cost: Tokens,
         may_hold: bool,
     ) -> Result<Step, LedgerError> {
         let Some(known) = entry(&mut self.tables, target) else {
             return Err(LedgerError::Gone);
         };
-        let (attempts, workers) = (u64::from(known.attempts), self.workers);
+        let needs = Needs {
+            now,
+            attempts: u64::from(known.attempts),
+            tokens: cost.saturating_sub(known.slab.left()),
+            workers: self.workers,
+            may_hold,
+        };
         let (drawn, slot) = self.with_holding(target, now, |holding, policy| {
-            drawn(holding, now, policy, attempts, workers, may_hold)
+            drawn(holding, policy, &needs)
         })?;
         if drawn.due_changed {
             self.notes.add(slot);
@@ -161,9 +189,9 @@ impl<H: Host> Worker<H> {
                 Step::Cold
             }
             Draw::Denied { .. } | Draw::ExceedsBurst { .. } => {
-                let retry_at = match drawn.draw {
-                    Draw::Denied { retry_at } => retry_at,
-                    _ => None,
+                let (retry_at, never) = match drawn.draw {
+                    Draw::Denied { retry_at } => (retry_at, false),
+                    _ => (None, true),
                 };
                 let soon = now.saturating_add(tick);
                 let denial = Denial {
@@ -171,6 +199,9 @@ impl<H: Host> Worker<H> {
                     retry_at,
                     limit: drawn.limit,
                     without_lease: drawn.state != State::Leased,
+                    unit: Unit::Requests,
+                    need: cost,
+                    never,
                 };
                 entry.denial = Some(denial);
                 Step::Denied(denial)
@@ -195,7 +226,14 @@ impl<H: Host> Worker<H> {
             .get_mut(target.index)
             .ok_or(LedgerError::Gone)?;
         let scope = scope_id(&table.rule, entry);
-        let mut update = |slot| ledger.update(&self.host, slot, &scope, |h| change(h, policy));
+        let known = entry.meters.as_ref();
+        let known = known.and_then(|meters| meters.canonical.clone());
+        let mut update = |slot| {
+            ledger.update(&self.host, slot, &scope, |holding| {
+                let result = change(holding, policy);
+                (result, Outline::of(holding, known.as_ref()))
+            })
+        };
         for _ in 0..CLAIMS_MAX {
             let slot = match entry.slot {
                 Some(slot) => slot,
@@ -207,7 +245,11 @@ impl<H: Host> Worker<H> {
             entry.slot = Some(slot);
             match update(slot) {
                 Err(LedgerError::Gone) => entry.slot = None,
-                result => return result.map(|result| (result, slot)),
+                Err(error) => return Err(error),
+                Ok((result, outline)) => {
+                    outline.apply(entry);
+                    return Ok((result, slot));
+                }
             }
         }
         Err(LedgerError::Contention("slots taken over"))
@@ -220,7 +262,7 @@ impl<H: Host> Worker<H> {
             .scopes(table)
             .and_then(|scopes| scopes.find(key.as_bytes()))
         {
-            return Ok(Target { table, index });
+            return Ok(Target::of(table, index));
         }
         let now = self.host.now();
         self.open()?;
@@ -233,11 +275,11 @@ impl<H: Host> Worker<H> {
             .tables
             .get_mut(usize::from(table))
             .ok_or(LedgerError::Gone)?;
-        let scope = format!("{}/{key}", place.rule);
+        let scope = scope_of_key(&place.rule, key);
         match ledger.locate(&self.host, now, &scope, &place.policy) {
             Ok(slot) => {
                 let index = place.scopes.insert(key.as_bytes(), Some(slot), now);
-                Ok(Target { table, index })
+                Ok(Target::of(table, index))
             }
             Err(LedgerError::Full) => {
                 self.search_failed();
@@ -285,7 +327,7 @@ impl<H: Host> Worker<H> {
                 .find(key)
                 .unwrap_or_else(|| scopes.insert(key, None, now))
         });
-        Target { table, index }
+        Target::of(table, index)
     }
 }
 
@@ -301,33 +343,32 @@ fn is_overflow(entry: &Entry) -> bool {
 }
 
 /// Counts and draws with a holding.
-fn drawn(
-    holding: &mut Holding,
-    now: Instant,
-    policy: &Policy,
-    attempts: u64,
-    workers: u32,
-    may_hold: bool,
-) -> Drawn {
+fn drawn(holding: &mut Holding, policy: &Policy, needs: &Needs) -> Drawn {
     let due = holding.due();
+    let (now, tokens, workers) = (needs.now, needs.tokens, needs.workers);
     let holder = &mut holding.requests;
-    holder.count(now, attempts);
-    let draw = match may_hold {
-        true => holder.draw(now, policy, Tokens::ONE, workers),
-        false => holder.draw_at_once(now, policy, Tokens::ONE, workers),
+    holder.count(now, needs.attempts);
+    let draw = match needs.may_hold {
+        true => holder.draw(now, policy, tokens, workers),
+        false => holder.draw_at_once(now, policy, tokens, workers),
     };
-    let (rate, _) = holder.flow(now, policy);
-    let whole = holder
-        .capacity()
-        .filter(|capacity| !capacity.is_unlimited());
+    let limit = told_limit(holder, now, policy);
     let (expiry, state) = (holder.lease_expiry(), holder.state(now));
     Drawn {
         draw,
         due_changed: holding.due() != due,
         expiry,
-        limit: whole
-            .map_or(rate, |capacity| capacity.as_rate())
-            .as_micros(),
+        limit,
         state,
     }
+}
+
+/// The limit to tell: of the whole resource if it is known, else what passes.
+pub(super) fn told_limit(holder: &Holder, now: Instant, policy: &Policy) -> u64 {
+    let (rate, _) = holder.flow(now, policy);
+    let whole = holder.capacity();
+    let whole = whole.filter(|capacity| !capacity.is_unlimited());
+    whole
+        .map_or(rate, |capacity| capacity.as_rate())
+        .as_micros()
 }

@@ -112,8 +112,12 @@ impl<H: Host> Worker<H> {
         });
         let wait = waits.max().unwrap_or_default().min(patience);
         if wait.is_zero() {
-            let decided = self.decide(&mut targets, false);
-            return decided.unwrap_or_else(|error| self.complain(&error));
+            let verdict = match self.decide(&mut targets, false) {
+                Ok(verdict) => verdict,
+                Err(error) => return self.complain(&error),
+            };
+            self.begin(context, &targets, verdict);
+            return verdict;
         }
         self.stats.held.add_one();
         let since = self.host.now();
@@ -130,6 +134,7 @@ impl<H: Host> Worker<H> {
     /// Forgets a stream that has ended.
     pub(crate) fn forget(&mut self, context: u32) {
         self.waiting.held.retain(|held| held.context != context);
+        self.end_stream(context);
     }
 
     /// Asks for the scopes that turned up since the last tick, in as few calls as it takes, and sees
@@ -146,9 +151,17 @@ impl<H: Host> Worker<H> {
                 continue;
             }
             scope.asked = true;
+            let me = self.id;
+            let usage = self.permits(scope.target).map(|permits| permits.usage(me));
             let todo = self.with_holding(scope.target, now, |holding, policy| {
+                if let (Some(gauge), Some(usage)) = (&mut holding.concurrency, &usage) {
+                    gauge.report(now, usage);
+                }
                 (holding.ask(now, policy), holding.due())
             });
+            if let Some(permits) = self.permits(scope.target).filter(|_| todo.is_ok()) {
+                permits.settled(permits.in_use);
+            }
             match todo {
                 Ok(((todos, due), slot)) if !todos.is_empty() => {
                     scope.slot = slot;
@@ -237,8 +250,12 @@ impl<H: Host> Worker<H> {
                 _ => self.host.resume_request(),
             }
         });
-        if let Err(error) = done {
-            self.complain(&error.into());
+        match done {
+            Ok(()) => self.begin(held.context, &held.targets, verdict),
+            Err(error) => {
+                self.put_permits_back(&held.targets, verdict);
+                self.complain(&error.into());
+            }
         }
     }
 
@@ -246,7 +263,10 @@ impl<H: Host> Worker<H> {
     fn look_again(&mut self, cold: &Cold, now: Instant) {
         let Some(ledger) = &self.ledger else { return };
         let state = match ledger.look(&self.host, cold.slot) {
-            Ok(Some((_, holding))) => holding.requests.state(now),
+            Ok(Some((_, holding))) => match &holding.concurrency {
+                Some(gauge) if gauge.state(now) == State::Cold => State::Cold,
+                _ => holding.requests.state(now),
+            },
             _ => State::NoLease,
         };
         if state != State::Cold

@@ -45,7 +45,7 @@ impl<H: Host> Worker<H> {
         let key = key::trimmed(value);
         let table = rule.table;
         match self.scopes(table).and_then(|scopes| scopes.find(key)) {
-            Some(index) => Ok(Resolved::Scope(Target { table, index })),
+            Some(index) => Ok(Resolved::Scope(Target::of(table, index))),
             None => self.place_stranger(rule, key),
         }
     }

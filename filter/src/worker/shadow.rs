@@ -52,10 +52,17 @@ impl<H: Host> Worker<H> {
     /// Whether a rule lets a request go on that it would refuse; counts the refusal, or that it was
     /// only pretended.
     pub(super) fn spares(&mut self, refusal: Refusal) -> bool {
+        let rule = refusal.rule().unwrap_or(usize::MAX);
+        self.spares_as(rule, refusal)
+    }
+
+    /// The same where another rule decides: that whose scope has led to the one that refuses.
+    pub(super) fn spares_as(&mut self, rule: usize, refusal: Refusal) -> bool {
+        let enforced = self.tables.get(rule).map_or(100, |rule| rule.enforced);
         let Some(table) = refusal.rule().and_then(|rule| self.tables.get_mut(rule)) else {
             return false;
         };
-        let spared = match table.enforced {
+        let spared = match enforced {
             100.. => false,
             0 => true,
             percent => self.shadow.roll() >= u64::from(percent),

@@ -7,6 +7,7 @@ use crate::fake::{Fake, Process};
 mod held;
 mod modes;
 mod process;
+mod units;
 
 const TICK: Duration = Duration::from_millis(20);
 

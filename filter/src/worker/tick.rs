@@ -42,6 +42,7 @@ impl<H: Host> Worker<H> {
             if let Err(error) = self.round(now) {
                 self.complain(&error);
             }
+            self.look_at_streams();
         }
         self.release_held(now);
     }
@@ -51,7 +52,8 @@ impl<H: Host> Worker<H> {
         or_later(self.count_attempts(now))?;
         self.expire_calls(now);
         or_later(self.take_turn(now))?;
-        self.stats.flush(&self.host, self.waiting.len())?;
+        let (waiting, in_flight) = (self.waiting.len(), self.watched());
+        self.stats.flush(&self.host, waiting, in_flight)?;
         let idle_since = idle_since(now);
         for table in &mut self.tables {
             table.stats.flush(&self.host)?;
@@ -85,7 +87,7 @@ impl<H: Host> Worker<H> {
     }
 
     /// Says that this worker lives and serves requests, and counts those that do: slabs are smaller the more share.
-    fn heartbeat(&mut self, now: Instant) -> Result<(), LedgerError> {
+    pub(super) fn heartbeat(&mut self, now: Instant) -> Result<(), LedgerError> {
         // Envoy's main thread has a VM as well, which may hold the pen but serves no requests.
         let serves = self.tables.iter().any(|table| table.scopes.len() > 0);
         let told = |last| now.saturating_since(last) < HEARTBEAT_INTERVAL;
@@ -150,23 +152,21 @@ impl<H: Host> Worker<H> {
     /// Counts an entry's attempts; gives its slab back if there were none or its lease has ended.
     /// The entry then says whether it must be looked at again.
     pub(super) fn settle(&mut self, target: Target, now: Instant) -> Result<(), LedgerError> {
-        let Some(entry) = entry(&mut self.tables, target) else {
+        let (tick, me) = (self.config.tick, self.id);
+        let Some(known) = entry(&mut self.tables, target) else {
             return Ok(());
         };
-        let attempts = core::mem::take(&mut entry.attempts);
-        let recent = now.saturating_since(entry.seen) < self.config.tick.saturating_mul(2);
-        let stale = attempts == 0 && !recent || entry.expiry.is_some_and(|at| at <= now);
-        let unspent = if stale {
-            entry.slab.drain()
-        } else {
-            Tokens::ZERO
+        let attempts = known.attempts;
+        let recent = now.saturating_since(known.seen) < tick.saturating_mul(2);
+        let stale = attempts == 0 && !recent || known.expiry.is_some_and(|at| at <= now);
+        let unspent = match stale {
+            true => known.slab.left(),
+            false => Tokens::ZERO,
         };
-        entry.queued = attempts > 0 || entry.slab.left() > Tokens::ZERO;
-        if attempts == 0 && unspent == Tokens::ZERO {
+        let rest = known.meters.as_ref().map(|meters| meters.rest(me));
+        known.queued = known.is_unsettled();
+        if attempts == 0 && unspent == Tokens::ZERO && rest.is_none() {
             return Ok(());
-        }
-        if attempts > 0 {
-            entry.seen = now;
         }
         let counted = match self.may_search(target) {
             true => self.with_holding(target, now, |holding, policy| {
@@ -175,31 +175,53 @@ impl<H: Host> Worker<H> {
                 if unspent > Tokens::ZERO {
                     holding.requests.give_back(now, policy, unspent);
                 }
+                if let Some(rest) = &rest {
+                    rest.settle(holding, now, policy);
+                }
                 holding.due() != due
             }),
             false => Err(LedgerError::Full),
         };
         match counted {
-            Ok((true, slot)) => self.notes.add(slot),
-            Ok((false, _)) => {}
+            Ok((due_changed, slot)) => {
+                if due_changed {
+                    self.notes.add(slot);
+                }
+                self.settled(target, now, attempts, unspent, rest.is_some());
+            }
             // The slot was taken over, which none is whose bucket is not full: there is nothing to
             // give tokens back to. The attempts are those of whoever is without a slot.
-            Err(LedgerError::Full) => self.settle_without_slot(target, now, attempts),
-            Err(error) => {
-                self.put_back(target, attempts, unspent);
-                return or_later(Err(error));
+            Err(LedgerError::Full) => {
+                self.settled(target, now, attempts, unspent, rest.is_some());
+                self.settle_without_slot(target, now, attempts);
             }
+            // All stays as it is, for the next round.
+            Err(error) => return or_later(Err(error)),
         }
         Ok(())
     }
 
-    /// Leaves to the next round what the ledger did not take.
-    fn put_back(&mut self, target: Target, attempts: u32, unspent: Tokens) {
-        if let Some(entry) = entry(&mut self.tables, target) {
-            entry.attempts = entry.attempts.saturating_add(attempts);
-            entry.slab.add(unspent);
-            entry.queued = true;
+    /// Forgets what the ledger knows now.
+    fn settled(
+        &mut self,
+        target: Target,
+        now: Instant,
+        attempts: u32,
+        unspent: Tokens,
+        rest: bool,
+    ) {
+        let Some(entry) = entry(&mut self.tables, target) else {
+            return;
+        };
+        if attempts > 0 {
+            entry.seen = now;
         }
+        entry.attempts = entry.attempts.saturating_sub(attempts);
+        entry.slab.take(unspent);
+        if let Some(meters) = entry.meters.as_mut().filter(|_| rest) {
+            meters.settled();
+        }
+        entry.queued = attempts > 0 || entry.is_unsettled();
     }
 
     /// Counts attempts of a scope that has no slot as its rule's overflow, for which they were

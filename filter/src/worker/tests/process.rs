@@ -300,7 +300,7 @@ fn what_the_ledger_does_not_take_is_kept_for_the_next_round() {
     proxy.lease("acme", 10_000.0);
     proxy.admitted("acme", 5);
     let index = proxy.worker.tables[0].scopes.find(b"acme").unwrap();
-    let target = Target { table: 0, index };
+    let target = Target::of(0, index);
     let spare = proxy.worker.tables[0]
         .scopes
         .get(index)

@@ -81,7 +81,9 @@ impl Demand {
         let expected = mul_div(self.average, nanos(elapsed), NANOS_PER_SEC);
         let noise = noise(expected, grain);
         let counted = self.attempts.saturating_mul(MICRO);
-        if !self.measured || counted > expected.saturating_add(noise) {
+        // However little of what comes in lumps is news where nothing was wanted.
+        let begins = self.average == 0 && self.attempts > 0 && grain > 1;
+        if !self.measured || begins || counted > expected.saturating_add(noise) {
             self.jump(sample);
         } else if counted < expected.saturating_sub(noise) {
             self.lower(now, sample);

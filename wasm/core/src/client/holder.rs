@@ -20,7 +20,7 @@ const SLAB_TIME: Duration = Duration::from_millis(5);
 const UNLIMITED_SLAB: u64 = 1000;
 /// Bytes that usually come together. They arrive in bodies and in parts of bodies, so that their
 /// number sways more than that of as many independent things.
-const BYTES_GRAIN: u64 = 16 * 1024;
+const BYTES_GRAIN: u64 = 4 * 1024;
 /// A record that nobody has used for this long belongs to no one, whatever it says.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 /// Attempts at an idle holder after a pause as long as this are measured from now on.
@@ -109,6 +109,10 @@ impl Holder {
         self.borrower.rouse(now, policy);
         self.settle_bucket(now, policy);
         self.set_flow(now, policy);
+        self.take(now, need, workers)
+    }
+
+    fn take(&mut self, now: Instant, need: Tokens, workers: u32) -> Draw {
         let want = self.slab(workers).max(need);
         match self.bucket.take_up_to(now, need, want) {
             Ok(tokens) => Draw::Slab(tokens),
@@ -122,23 +126,34 @@ impl Holder {
         }
     }
 
-    /// Pays `tokens` for what has passed already. What the bucket does not have becomes a debt
-    /// that later draws wait for, of at most [`Policy::max_debt`] at the present rate: what is
-    /// owed beyond that is forgiven.
-    pub fn charge(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
-        if tokens == Tokens::ZERO {
+    /// Counts and pays for what has passed already: `attempts` were made, and `owed` is what no slab
+    /// has paid of it. What the bucket does not have becomes a debt that later draws wait for, of at
+    /// most [`Policy::max_debt`] at the present rate: what is owed beyond that is forgiven.
+    pub fn pay(&mut self, now: Instant, policy: &Policy, attempts: u64, owed: Tokens) {
+        self.count(now, attempts);
+        if attempts == 0 && owed == Tokens::ZERO {
             return;
         }
         self.borrower.rouse(now, policy);
         self.settle_bucket(now, policy);
-        self.set_flow(now, policy);
-        self.bucket.charge(now, tokens);
+        self.bucket.charge(now, owed);
         let most = micros(self.bucket.rate().tokens_in(policy.max_debt));
         let parts = self.bucket.to_parts();
         self.bucket = TokenBucket::from_parts(Parts {
             balance: parts.balance.max(most.saturating_neg()),
             ..parts
         });
+    }
+
+    /// Like [`Holder::draw`] for what a request will use only later, if at all: at least one token,
+    /// so that none passes while there is a debt. Nobody is held for the first answer, and a
+    /// holder that is idle stays so.
+    pub fn advance(&mut self, now: Instant, policy: &Policy, workers: u32) -> Draw {
+        if self.borrower.phase != Phase::Idle {
+            self.borrower.rouse(now, policy);
+        }
+        self.settle_bucket(now, policy);
+        self.take(now, Tokens::ONE, workers)
     }
 
     /// How much a worker may owe before it should pay: about a slab.

@@ -131,8 +131,7 @@ fn bytes_may_be_owed_up_to_a_bound_and_the_next_waits_for_exactly_as_long() {
     let mut holding = Holding::new(at(0), &policy);
     holding.set_terms(at(0), &policy, &[Unit::ResponseBytes], None);
     let bytes = holding.response_bytes.as_mut().unwrap();
-    bytes.count(at(0), 1);
-    bytes.draw_at_once(at(0), &policy, Tokens::ONE, 1);
+    bytes.pay(at(0), &policy, 1, Tokens::ZERO);
     let Todo::Refresh(ask) = bytes.ask(at(0), &policy) else {
         panic!("nothing asked")
     };
@@ -141,9 +140,9 @@ fn bytes_may_be_owed_up_to_a_bound_and_the_next_waits_for_exactly_as_long() {
     for (owed, wait_ms) in [(1000, 1000), (1_000_000, 3000)] {
         let mut bytes = bytes.clone();
         let left = bytes.bucket.balance(at(0)).unsigned_abs();
-        bytes.charge(at(0), &policy, Tokens::from_micros(left));
-        bytes.charge(at(0), &policy, Tokens::from_whole(owed));
-        let denied = bytes.draw_at_once(at(0), &policy, Tokens::ONE, 1);
+        bytes.pay(at(0), &policy, 1, Tokens::from_micros(left));
+        bytes.pay(at(0), &policy, 1, Tokens::from_whole(owed));
+        let denied = bytes.advance(at(0), &policy, 1);
         let Draw::Denied {
             retry_at: Some(retry_at),
         } = denied
@@ -153,6 +152,31 @@ fn bytes_may_be_owed_up_to_a_bound_and_the_next_waits_for_exactly_as_long() {
         let wait = retry_at.saturating_since(at(0));
         assert_eq!(wait, Duration::from_millis(wait_ms + 1), "{owed}");
     }
+}
+
+#[test]
+fn whoever_uses_no_bytes_does_not_ask_for_any_and_keeps_its_burst() {
+    let policy = Policy::default();
+    let mut holding = Holding::new(at(0), &policy);
+    holding.set_terms(at(0), &policy, &[Unit::RequestBytes], None);
+    let bytes = holding.request_bytes.as_mut().unwrap();
+    for ms in 0..100 {
+        let Draw::Slab(tokens) = bytes.advance(at(ms), &policy, 1) else {
+            panic!("refused")
+        };
+        bytes.give_back(at(ms), &policy, tokens);
+    }
+    assert_eq!((bytes.due(), bytes.state(at(100))), (None, State::Idle));
+    bytes.pay(at(100), &policy, 100_000, Tokens::from_whole(100_000));
+    assert_eq!(bytes.due(), Some(at(100)));
+    let Todo::Refresh(ask) = bytes.ask(at(100), &policy) else {
+        panic!("nothing asked")
+    };
+    let large = answer(100_000_000);
+    assert!(bytes.handle_answer(at(102), &policy, ask.sequence, Epoch(1), &large));
+    let left = bytes.bucket.balance(at(102)) / 1_000_000;
+    // And with what 2 ms earned before it came.
+    assert!((99_900_000..99_903_000).contains(&left), "{left}");
 }
 
 #[test]

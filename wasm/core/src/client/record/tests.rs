@@ -66,7 +66,8 @@ fn exercise(bytes: &[u8]) {
             if let Some(rate) = holding.rate_mut(unit) {
                 rate.count(now, u64::MAX);
                 rate.draw(now, &policy, Tokens::ONE, 2);
-                rate.charge(now, &policy, Tokens::from_micros(u64::MAX));
+                rate.pay(now, &policy, u64::MAX, Tokens::from_micros(u64::MAX));
+                rate.advance(now, &policy, 2);
                 rate.give_back(now, &policy, Tokens::from_micros(u64::MAX));
             }
             holding.handle_failure(now, unit, 1, 1);
@@ -163,7 +164,7 @@ proptest! {
             now = now.saturating_add(Duration::from_millis(ms));
             match op {
                 0 => { holding.requests.draw(now, &policy, Tokens::from_whole(n), 2); }
-                1 => holding.requests.charge(now, &policy, Tokens::from_whole(n)),
+                1 => holding.requests.pay(now, &policy, n, Tokens::from_whole(n)),
                 2 => { holding.requests.count(now, n); }
                 3 => { holding.ask(now, &policy); }
                 4 => holding.set_terms(now, &policy, &Unit::ALL[..(n % 5) as usize], None),

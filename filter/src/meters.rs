@@ -1,0 +1,247 @@
+//! What a worker remembers of a scope beyond its slab of requests: units that few scopes have.
+//!
+//! Most scopes have none of this, and then it costs a request one look at an empty option.
+
+use std::sync::Arc;
+
+use tollgate_core::client::{Holding, Policy, Usage};
+use tollgate_core::lease::Unit;
+use tollgate_core::slab::Slab;
+use tollgate_core::units::{Instant, Tokens};
+
+use crate::scopes::Denial;
+
+/// A scope's further units, and whose capacity its requests use as well.
+#[derive(Debug, Default)]
+pub(crate) struct Meters {
+    /// The id of the canonical scope.
+    pub(crate) canonical: Option<Arc<str>>,
+    pub(crate) request_bytes: Option<Meter>,
+    pub(crate) response_bytes: Option<Meter>,
+    pub(crate) permits: Option<Permits>,
+}
+
+/// Bytes of one scope in one direction.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    /// Bytes that the worker may let pass.
+    pub(crate) slab: Slab,
+    /// Bytes that have passed and that no slab has paid.
+    pub(crate) owed: Tokens,
+    /// Bytes that have passed or would have, and that the ledger does not know of.
+    pub(crate) attempts: u64,
+    /// How much may be owed before it is paid.
+    pub(crate) step: Tokens,
+    /// What a stream usually has; a refused one counts for as many.
+    pub(crate) usual: u64,
+    pub(crate) denial: Option<Denial>,
+}
+
+/// Requests in flight of one scope.
+#[derive(Debug, Default)]
+pub(crate) struct Permits {
+    /// Permits that this worker holds.
+    pub(crate) held: u32,
+    /// Those of them that are in use.
+    pub(crate) in_use: u32,
+    /// How many unused ones it may keep.
+    pub(crate) spare: u32,
+    peak: u32,
+    admitted: u32,
+    refused: u32,
+    pub(crate) denial: Option<Denial>,
+}
+
+/// What the ledger is to be told on a tick.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    bytes: [Bytes; 2],
+    usage: Option<Usage>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bytes {
+    attempts: u64,
+    owed: Tokens,
+    unspent: Tokens,
+}
+
+// === impl Meters ===
+
+impl Meters {
+    /// What `worker` has to tell the ledger: all bytes that have passed, slabs that none were taken
+    /// from, and what is in flight.
+    pub(crate) fn rest(&self, worker: u64) -> Rest {
+        let bytes = [&self.request_bytes, &self.response_bytes];
+        Rest {
+            bytes: bytes.map(|meter| meter.as_ref().map_or_else(Bytes::default, Meter::rest)),
+            usage: self.permits.as_ref().map(|permits| permits.usage(worker)),
+        }
+    }
+
+    /// The ledger has been told.
+    pub(crate) fn settled(&mut self) {
+        for meter in [&mut self.request_bytes, &mut self.response_bytes] {
+            meter.iter_mut().for_each(Meter::settled);
+        }
+        if let Some(permits) = &mut self.permits {
+            permits.settled(permits.in_use);
+        }
+    }
+
+    pub(crate) fn meter(&mut self, unit: Unit) -> Option<&mut Meter> {
+        match unit {
+            Unit::RequestBytes => self.request_bytes.as_mut(),
+            Unit::ResponseBytes => self.response_bytes.as_mut(),
+            Unit::Requests | Unit::Concurrency => None,
+        }
+    }
+
+    /// Whether streams of the scope must be remembered until they end.
+    pub(crate) fn counts_streams(&self) -> bool {
+        self.counts_bytes() || self.permits.is_some()
+    }
+
+    pub(crate) fn counts_bytes(&self) -> bool {
+        self.request_bytes.is_some() || self.response_bytes.is_some()
+    }
+
+    /// Whether there is something that the ledger should be told.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        let meters = [&self.request_bytes, &self.response_bytes];
+        let unsettled = |meter: &Meter| !meter.is_settled();
+        meters.into_iter().flatten().any(unsettled)
+            || self
+                .permits
+                .as_ref()
+                .is_some_and(|permits| permits.held > 0)
+    }
+}
+
+// === impl Rest ===
+
+impl Rest {
+    /// Brings it into the books.
+    pub(crate) fn settle(&self, holding: &mut Holding, now: Instant, policy: &Policy) {
+        for (unit, bytes) in [Unit::RequestBytes, Unit::ResponseBytes]
+            .into_iter()
+            .zip(self.bytes)
+        {
+            if let Some(rate) = holding.rate_mut(unit) {
+                rate.pay(now, policy, bytes.attempts, bytes.owed);
+                if bytes.unspent > Tokens::ZERO {
+                    rate.give_back(now, policy, bytes.unspent);
+                }
+            }
+        }
+        if let (Some(gauge), Some(usage)) = (&mut holding.concurrency, &self.usage) {
+            gauge.report(now, usage);
+        }
+    }
+}
+
+// === impl Meter ===
+
+impl Meter {
+    /// Counts bytes that have passed. True if so much is owed that it should be paid.
+    pub(crate) fn charge(&mut self, bytes: u64) -> bool {
+        self.attempts = self.attempts.saturating_add(bytes);
+        let bytes = Tokens::from_whole(bytes);
+        let paid = self.slab.left().min(bytes);
+        self.slab.take(paid);
+        self.owed = self.owed.saturating_add(bytes.saturating_sub(paid));
+        self.owed > self.step
+    }
+
+    /// Counts a request that was refused for want of bytes for what it would have brought.
+    pub(crate) fn refuse(&mut self) {
+        self.attempts = self.attempts.saturating_add(self.usual);
+    }
+
+    /// A stream has ended that had `bytes` in all.
+    pub(crate) fn learn(&mut self, bytes: u64) {
+        let old = self.usual.saturating_mul(7);
+        self.usual = match self.usual {
+            0 => bytes,
+            _ => old.saturating_add(bytes) / 8,
+        };
+    }
+
+    /// Whether a request may go on without asking the ledger.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.owed == Tokens::ZERO && self.slab.left() > Tokens::ZERO
+    }
+
+    fn rest(&self) -> Bytes {
+        let idle = self.attempts == 0 && self.owed == Tokens::ZERO;
+        let unspent = match idle {
+            true => self.slab.left(),
+            false => Tokens::ZERO,
+        };
+        Bytes {
+            attempts: self.attempts,
+            owed: self.owed,
+            unspent,
+        }
+    }
+
+    fn settled(&mut self) {
+        if self.attempts == 0 && self.owed == Tokens::ZERO {
+            self.slab.drain();
+        }
+        (self.attempts, self.owed) = (0, Tokens::ZERO);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.attempts == 0 && self.owed == Tokens::ZERO && self.slab.left() == Tokens::ZERO
+    }
+}
+
+// === impl Permits ===
+
+impl Permits {
+    pub(crate) fn is_ready(&self) -> bool {
+        self.held > self.in_use
+    }
+
+    /// A request goes on.
+    pub(crate) fn take(&mut self) {
+        self.in_use = self.in_use.saturating_add(1);
+        self.admitted = self.admitted.saturating_add(1);
+        self.peak = self.peak.max(self.in_use);
+    }
+
+    /// A request does not go on, at least not now.
+    pub(crate) fn refuse(&mut self) {
+        self.refused = self.refused.saturating_add(1);
+    }
+
+    /// A request has ended. True if more permits are unused than may be kept.
+    pub(crate) fn put_back(&mut self) -> bool {
+        self.in_use = self.in_use.saturating_sub(1);
+        self.denial = None;
+        self.has_too_many()
+    }
+
+    pub(crate) fn has_too_many(&self) -> bool {
+        self.held.saturating_sub(self.in_use) > self.spare
+    }
+
+    /// What `worker` has to say of its use.
+    pub(crate) fn usage(&self, worker: u64) -> Usage {
+        Usage {
+            worker,
+            in_use: self.in_use,
+            peak: self.peak,
+            admitted: self.admitted,
+            refused: self.refused,
+        }
+    }
+
+    /// The ledger knows of all use, and of `held` permits of this worker.
+    pub(crate) fn settled(&mut self, held: u32) {
+        self.held = held;
+        self.peak = self.in_use;
+        (self.admitted, self.refused) = (0, 0);
+    }
+}

@@ -1,0 +1,480 @@
+//! Units that only some scopes have: bytes, requests in flight, and a canonical scope's share.
+//!
+//! Here are the ways to the ledger for these; what the worker itself remembers is in
+//! [`meters`](crate::meters).
+
+use std::sync::Arc;
+
+use core::time::Duration;
+
+use tollgate_core::client::{Draw, Gauge, Holding, Permits, State};
+use tollgate_core::lease::Unit;
+use tollgate_core::units::{Instant, Tokens};
+
+use super::draw::{Step, told_limit};
+use super::{CANONICAL, Outcome, Table, Target, Targets, Verdict, Worker, entry};
+use crate::config::{Overflow, Terms};
+use crate::host::Host;
+use crate::ledger::LedgerError;
+use crate::meters::{self, Meter, Meters};
+use crate::refusal::Refusal;
+use crate::scopes::{Denial, Entry, Scopes};
+
+/// The units that are counted in bytes.
+pub(super) const BYTES: [Unit; 2] = [Unit::RequestBytes, Unit::ResponseBytes];
+/// For how long a worker believes that no permit is free. Another worker's requests end meanwhile;
+/// a flood of refused requests must not look each time.
+const NO_PERMIT_FOR: Duration = Duration::from_millis(5);
+
+/// Which units a holding has, and whose capacity is used as well.
+#[derive(Debug)]
+pub(super) struct Outline {
+    request_bytes: bool,
+    response_bytes: bool,
+    concurrency: bool,
+    /// If it has changed.
+    canonical: Option<Option<Arc<str>>>,
+}
+
+/// What a holding said of bytes.
+struct Advanced {
+    draw: Draw,
+    due_changed: bool,
+    limit: u64,
+    without_lease: bool,
+    step: Tokens,
+}
+
+/// What a holding said of permits.
+struct Drawn {
+    permits: Permits,
+    due_changed: bool,
+    limit: u64,
+    without_lease: bool,
+}
+
+// === impl Outline ===
+
+impl Outline {
+    pub(super) fn of(holding: &Holding, known: Option<&Arc<str>>) -> Self {
+        let canonical = holding.canonical();
+        Self {
+            request_bytes: holding.has(Unit::RequestBytes),
+            response_bytes: holding.has(Unit::ResponseBytes),
+            concurrency: holding.has(Unit::Concurrency),
+            canonical: (canonical != known).then(|| canonical.cloned()),
+        }
+    }
+
+    /// Brings what the worker remembers of the scope in line.
+    pub(super) fn apply(self, entry: &mut Entry) {
+        let bare = !self.request_bytes && !self.response_bytes && !self.concurrency;
+        let Some(meters) = &mut entry.meters else {
+            if !bare || matches!(self.canonical, Some(Some(_))) {
+                entry.meters = Some(Box::default());
+                self.apply(entry);
+            }
+            return;
+        };
+        if let Some(canonical) = self.canonical {
+            meters.canonical = canonical;
+        }
+        keep(&mut meters.request_bytes, self.request_bytes);
+        keep(&mut meters.response_bytes, self.response_bytes);
+        keep(&mut meters.permits, self.concurrency);
+        if bare && meters.canonical.is_none() {
+            entry.meters = None;
+        }
+    }
+}
+
+// === impl Worker ===
+
+impl<H: Host> Worker<H> {
+    /// Sees to it that the target at `index` has all that the request needs of it but a permit, and
+    /// adds its canonical scope to the targets.
+    #[cold]
+    pub(super) fn prepare(
+        &mut self,
+        targets: &mut Targets,
+        index: usize,
+        may_hold: bool,
+        outcome: &mut Outcome,
+    ) -> Result<(), LedgerError> {
+        let Some(place) = targets.targets.get_mut(index) else {
+            return Ok(());
+        };
+        let filled = entry(&mut self.tables, *place);
+        if filled.is_none_or(|entry| entry.slab.left() < targets.cost) {
+            let may_hold = may_hold && !self.is_shadow(place.rule);
+            let step = self.draw(place, targets.cost, may_hold)?;
+            self.note_step(outcome, *place, step);
+        }
+        let target = *place;
+        let Some(meters) = self.meters(target) else {
+            return Ok(());
+        };
+        targets.watched |= meters.counts_streams();
+        targets.gauged |= meters.permits.is_some();
+        let canonical = meters.canonical.clone().filter(|_| index < targets.own);
+        for unit in BYTES {
+            let step = self.advance(target, unit)?;
+            self.note_step(outcome, target, step);
+        }
+        // What the scope itself refuses does not get as far as the other one.
+        if let Some(id) = canonical
+            && outcome.denied.is_none()
+        {
+            let canonical = Target {
+                rule: target.rule,
+                ..self.canonical_target(&id)?
+            };
+            if targets.push_new(canonical) {
+                self.count_attempts_of(canonical, targets.attempts());
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws the permits that the request needs; gives back what is left over if it does not go on.
+    #[cold]
+    pub(super) fn draw_permits(
+        &mut self,
+        targets: &Targets,
+        may_hold: bool,
+        outcome: &mut Outcome,
+    ) -> Result<(), LedgerError> {
+        for target in targets.as_slice() {
+            let may_hold = may_hold && !self.is_shadow(target.rule);
+            let step = self.draw_permit(*target, may_hold)?;
+            self.note_step(outcome, *target, step);
+        }
+        if outcome.passes() {
+            return Ok(());
+        }
+        for target in targets.as_slice() {
+            let meters = self.meters(*target);
+            let permits = meters.and_then(|meters| meters.permits.as_ref());
+            if permits.is_some_and(meters::Permits::has_too_many) {
+                self.report_use(*target)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what came of one target to what comes of the request.
+    fn note_step(&mut self, outcome: &mut Outcome, target: Target, step: Step) {
+        match step {
+            Step::Ready => {}
+            Step::Cold => outcome.held = true,
+            Step::Denied(denial) => {
+                let rule = usize::from(target.table);
+                let refusal = Refusal::Denied { rule, denial };
+                if !self.spares_as(usize::from(target.rule), refusal) {
+                    let stricter = outcome.denied.map(|other| other.stricter(refusal));
+                    outcome.denied = Some(stricter.unwrap_or(refusal));
+                }
+            }
+        }
+    }
+
+    /// Spends what was drawn for the request.
+    #[cold]
+    pub(super) fn take_permits(&mut self, targets: &Targets) {
+        for target in targets.as_slice() {
+            if let Some(permits) = self.permits(*target) {
+                permits.take();
+            }
+        }
+    }
+
+    /// Undoes [`Worker::take_permits`] for a stream that has gone before it could go on.
+    pub(super) fn put_permits_back(&mut self, targets: &Targets, verdict: Verdict) {
+        if !targets.gauged || verdict != Verdict::Pass {
+            return;
+        }
+        for target in targets.as_slice() {
+            if let Some(permits) = self.permits(*target) {
+                permits.put_back();
+            }
+        }
+    }
+
+    /// Counts bytes that have passed.
+    pub(super) fn charge(&mut self, target: Target, unit: Unit, bytes: u64) {
+        let Some(meter) = self.meter(target, unit) else {
+            return;
+        };
+        let must_pay = meter.charge(bytes);
+        self.enqueue(target);
+        // What cannot be paid now stays owed, and the next request of the scope pays first.
+        if must_pay && let Err(error) = self.pay(target, unit) {
+            self.complain(&error);
+        }
+    }
+
+    /// Says how many requests are in flight, and gives back permits that are not used.
+    pub(super) fn report_use(&mut self, target: Target) -> Result<(), LedgerError> {
+        let (now, me) = (self.host.now(), self.id);
+        let Some(usage) = self.permits(target).map(|permits| permits.usage(me)) else {
+            return Ok(());
+        };
+        let (due_changed, slot) = self.with_holding(target, now, |holding, _| {
+            let due = holding.due();
+            if let Some(gauge) = &mut holding.concurrency {
+                gauge.report(now, &usage);
+            }
+            holding.due() != due
+        })?;
+        if due_changed {
+            self.notes.add(slot);
+        }
+        if let Some(permits) = self.permits(target) {
+            permits.settled(permits.in_use);
+        }
+        Ok(())
+    }
+
+    pub(super) fn meters(&mut self, target: Target) -> Option<&mut Meters> {
+        entry(&mut self.tables, target)?.meters.as_deref_mut()
+    }
+
+    pub(super) fn permits(&mut self, target: Target) -> Option<&mut meters::Permits> {
+        self.meters(target)?.permits.as_mut()
+    }
+
+    fn meter(&mut self, target: Target, unit: Unit) -> Option<&mut Meter> {
+        self.meters(target)?.meter(unit)
+    }
+
+    /// Sees to it that bytes may pass for the request at hand: that none are owed.
+    fn advance(&mut self, target: Target, unit: Unit) -> Result<Step, LedgerError> {
+        if self
+            .meter(target, unit)
+            .is_none_or(|meter| meter.is_ready())
+        {
+            return Ok(Step::Ready);
+        }
+        let now = self.host.now();
+        let Some(meter) = self.meter(target, unit) else {
+            return Ok(Step::Ready);
+        };
+        if let Some(denial) = meter.denial.filter(|denial| now < denial.until) {
+            meter.refuse();
+            return Ok(Step::Denied(denial));
+        }
+        let Some(said) = self.advance_from_ledger(target, unit, now)? else {
+            return Ok(Step::Ready);
+        };
+        let soon = now.saturating_add(self.config.tick);
+        self.enqueue(target);
+        let Some(meter) = self.meter(target, unit) else {
+            return Ok(Step::Ready);
+        };
+        (meter.attempts, meter.owed) = (0, Tokens::ZERO);
+        (meter.step, meter.denial) = (said.step, None);
+        let retry_at = match said.draw {
+            Draw::Slab(tokens) => {
+                meter.slab.add(tokens);
+                return Ok(Step::Ready);
+            }
+            Draw::Denied { retry_at } => retry_at,
+            Draw::Cold { .. } | Draw::ExceedsBurst { .. } => None,
+        };
+        let denial = Denial {
+            until: retry_at.map_or(soon, |at| at.min(soon)),
+            retry_at,
+            limit: said.limit,
+            without_lease: said.without_lease,
+            unit,
+            need: Tokens::ONE,
+            never: false,
+        };
+        meter.refuse();
+        meter.denial = Some(denial);
+        Ok(Step::Denied(denial))
+    }
+
+    fn advance_from_ledger(
+        &mut self,
+        target: Target,
+        unit: Unit,
+        now: Instant,
+    ) -> Result<Option<Advanced>, LedgerError> {
+        let Some(meter) = self.meter(target, unit) else {
+            return Ok(None);
+        };
+        let (attempts, owed, workers) = (meter.attempts, meter.owed, self.workers);
+        let (said, slot) = self.with_holding(target, now, |holding, policy| {
+            let due = holding.due();
+            let rate = holding.rate_mut(unit)?;
+            rate.pay(now, policy, attempts, owed);
+            let draw = rate.advance(now, policy, workers);
+            Some(Advanced {
+                draw,
+                limit: told_limit(rate, now, policy),
+                without_lease: rate.state(now) != State::Leased,
+                step: rate.step(workers),
+                due_changed: holding.due() != due,
+            })
+        })?;
+        if said.as_ref().is_some_and(|said| said.due_changed) {
+            self.notes.add(slot);
+        }
+        Ok(said)
+    }
+
+    /// Pays what is owed.
+    fn pay(&mut self, target: Target, unit: Unit) -> Result<(), LedgerError> {
+        let (now, workers) = (self.host.now(), self.workers);
+        let Some(meter) = self.meter(target, unit) else {
+            return Ok(());
+        };
+        let (attempts, owed) = (meter.attempts, meter.owed);
+        let (said, slot) = self.with_holding(target, now, |holding, policy| {
+            let due = holding.due();
+            let rate = holding.rate_mut(unit)?;
+            rate.pay(now, policy, attempts, owed);
+            let step = rate.step(workers);
+            Some((step, holding.due() != due))
+        })?;
+        if let (Some(meter), Some((step, _))) = (self.meter(target, unit), said) {
+            (meter.attempts, meter.owed, meter.step) = (0, Tokens::ZERO, step);
+        }
+        if said.is_some_and(|(_, due_changed)| due_changed) {
+            self.notes.add(slot);
+        }
+        Ok(())
+    }
+
+    fn draw_permit(&mut self, target: Target, may_hold: bool) -> Result<Step, LedgerError> {
+        if self
+            .permits(target)
+            .is_none_or(|permits| permits.is_ready())
+        {
+            return Ok(Step::Ready);
+        }
+        let (now, me) = (self.host.now(), self.id);
+        let Some(permits) = self.permits(target) else {
+            return Ok(Step::Ready);
+        };
+        if let Some(denial) = permits.denial.filter(|denial| now < denial.until) {
+            permits.refuse();
+            return Ok(Step::Denied(denial));
+        }
+        // Whoever holds permits must be known to live, or they would be taken away.
+        let (usage, workers) = (permits.usage(me), self.workers);
+        if self.last_heartbeat.is_none() {
+            self.heartbeat(now)?;
+        }
+        let (said, slot) = self.with_holding(target, now, |holding, policy| {
+            let due = holding.due();
+            let gauge = holding.concurrency.as_mut()?;
+            let permits = gauge.draw(now, policy, &usage, workers, may_hold);
+            Some(Drawn {
+                permits,
+                limit: told_most(gauge, gauge.limit(now, policy)),
+                without_lease: gauge.state(now) != State::Leased,
+                due_changed: holding.due() != due,
+            })
+        })?;
+        Ok(match said {
+            Some(said) => self.permits_drawn(target, slot, now, &said),
+            None => Step::Ready,
+        })
+    }
+
+    fn permits_drawn(&mut self, target: Target, slot: u32, now: Instant, said: &Drawn) -> Step {
+        if said.due_changed {
+            self.notes.add(slot);
+        }
+        self.enqueue(target);
+        let Some(permits) = self.permits(target) else {
+            return Step::Ready;
+        };
+        permits.denial = None;
+        match said.permits {
+            Permits::Held { held, spare } => {
+                permits.settled(held);
+                permits.spare = spare;
+                Step::Ready
+            }
+            Permits::Cold { until } => {
+                permits.settled(permits.in_use);
+                permits.refuse();
+                let entry = entry(&mut self.tables, target);
+                if entry.is_some_and(|entry| entry.cold_until.replace(until).is_none()) {
+                    self.waiting.ask_soon(target, slot, until);
+                }
+                Step::Cold
+            }
+            Permits::Denied => {
+                permits.settled(permits.in_use);
+                permits.refuse();
+                let denial = Denial {
+                    until: now.saturating_add(NO_PERMIT_FOR),
+                    retry_at: None,
+                    limit: said.limit,
+                    without_lease: said.without_lease,
+                    unit: Unit::Concurrency,
+                    need: Tokens::ONE,
+                    never: false,
+                };
+                permits.denial = Some(denial);
+                Step::Denied(denial)
+            }
+        }
+    }
+
+    /// The entry of a canonical scope: of the rule whose scope it is, or of the table for those of
+    /// no rule, such as groups.
+    fn canonical_target(&mut self, id: &str) -> Result<Target, LedgerError> {
+        if let Some((rule, key)) = id.split_once('/')
+            && let Some(table) = self.tables.iter().position(|table| table.rule == rule)
+        {
+            return self.remember(table as u16, key);
+        }
+        let known = self.tables.iter().position(|table| table.rule == CANONICAL);
+        let table = match known {
+            Some(table) => table,
+            None => self.add_canonical_table()?,
+        };
+        self.remember(table as u16, id)
+    }
+
+    fn add_canonical_table(&mut self) -> Result<usize, LedgerError> {
+        let rule = self.config.rules.first();
+        let policy = rule.map(|rule| rule.policy.clone()).unwrap_or_default();
+        let stats = self.stats.define_rule(&self.host, "canonical")?;
+        self.tables.push(Table {
+            rule: CANONICAL.to_owned(),
+            wanted: String::new(),
+            policy,
+            terms: Terms::DEFAULT,
+            enforced: 100,
+            on_overflow: Overflow::Share,
+            scopes: Scopes::new(self.id),
+            stats,
+        });
+        Ok(self.tables.len().saturating_sub(1))
+    }
+}
+
+// === free functions ===
+
+fn keep<T: Default>(place: &mut Option<T>, wanted: bool) {
+    match wanted {
+        true => {
+            place.get_or_insert_default();
+        }
+        false => *place = None,
+    }
+}
+
+/// The limit to tell, in millionths: of the whole resource if it is known, else what passes.
+fn told_most(gauge: &Gauge, limit: u32) -> u64 {
+    let whole = gauge.capacity();
+    let whole = whole.filter(|capacity| !capacity.is_unlimited());
+    let limit = Tokens::from_whole(limit.into());
+    whole.map_or(limit.as_micros(), |capacity| capacity.as_micros())
+}

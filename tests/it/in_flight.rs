@@ -1,0 +1,216 @@
+//! Requests in flight are counted whatever ends them, and none is forgotten.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tollgate_tests::connection::{get, get_once};
+use tollgate_tests::coordinator::Coordinator;
+use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::filter::{self, TENANT_HEADER, UPSTREAM, by_tenant};
+use tollgate_tests::http2::Http2;
+use tollgate_tests::moody::Moody;
+use tollgate_tests::wait;
+
+use crate::scene::{Scene, play, s};
+
+/// Streams in all, a tenth of them for each way to end.
+const STREAMS: usize = 10_000;
+const AT_ONCE: usize = 32;
+const MAX: u64 = 40;
+const LIMITS: &str = "limits:\n  - match: \"tenant/*\"\n    requests: {rate: 1000000}\n    \
+                      concurrency: {max: 40}\n";
+
+#[test]
+fn ten_thousand_streams_that_end_in_every_way_leave_none_in_flight() {
+    play(
+        "ten_thousand_streams_that_end_in_every_way_leave_none_in_flight",
+        async |scene: &Scene| {
+            let moody = Moody::start().await?;
+            let coordinator = scene.coordinator(LIMITS).await?;
+            let envoy = envoy(scene, 2, moody.address(), &coordinator).await?;
+            let to = envoy.address();
+            // Until the limit is known nothing is counted.
+            wait::until("the limit to be known", s(10.0), async || {
+                let (open, _) = begin(to, "/never").await?;
+                let known = envoy.stat("wasmcustom.tollgate.in_flight").await? > 0;
+                drop(open);
+                ensure!(known, "not counted yet");
+                Ok(())
+            })
+            .await?;
+            let turns = Arc::new(Semaphore::new(AT_ONCE));
+            let mut streams = JoinSet::new();
+            for n in 0..STREAMS {
+                let turn = Arc::clone(&turns).acquire_owned().await?;
+                streams.spawn(async move {
+                    let ended = end(n % 10, to).await;
+                    drop(turn);
+                    ended
+                });
+            }
+            let mut refused = 0;
+            while let Some(ended) = streams.join_next().await {
+                refused += usize::from(ended?? == 429);
+            }
+            eprintln!("{refused} of {STREAMS} were refused");
+            ensure!(refused < STREAMS / 2, "most were refused: {refused}");
+            nothing_is_in_flight(&envoy).await?;
+            the_whole_limit_is_free(to, &moody).await?;
+            nothing_is_in_flight(&envoy).await
+        },
+    );
+}
+
+/// All that workers have told: the gauge comes down to zero, and not below.
+async fn nothing_is_in_flight(envoy: &Envoy) -> Result<()> {
+    wait::until("all to have ended", s(10.0), async || {
+        let left = envoy.stat("wasmcustom.tollgate.in_flight").await?;
+        ensure!(left == 0, "{left} in flight");
+        Ok(())
+    })
+    .await
+}
+
+/// As many as the limit says get in, and not one more, until one of them ends.
+async fn the_whole_limit_is_free(to: SocketAddr, moody: &Moody) -> Result<()> {
+    let before = moody.never();
+    let mut open = Vec::new();
+    wait::until("as many in flight as may be", s(20.0), async || {
+        while (open.len() as u64) < MAX {
+            let (stream, status) = begin(to, "/never").await?;
+            ensure!(status != Some(429), "{} are in flight", open.len());
+            open.push(stream);
+        }
+        Ok(())
+    })
+    .await?;
+    ensure!(moody.never() >= before + MAX);
+    for _ in 0..30 {
+        let answer = get_once(to, "/never", &[(TENANT_HEADER, "acme")]).await?;
+        ensure!(answer.status == 429, "{} beyond the limit", answer.status);
+        ensure!(answer.header("tollgate-reason") == Some("tenant/concurrency"));
+        ensure!(answer.header("tollgate-pause-ms").is_none());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(open);
+    Ok(())
+}
+
+/// Sends a GET and waits a moment for its status, if it comes.
+async fn begin(to: SocketAddr, path: &str) -> Result<(TcpStream, Option<u16>)> {
+    let mut stream = TcpStream::connect(to).await?;
+    stream
+        .write_all(&get(path, &[(TENANT_HEADER, "acme")]))
+        .await?;
+    let mut head = [0; 12];
+    let status = timeout(Duration::from_millis(100), stream.read_exact(&mut head)).await;
+    let status = match status {
+        Ok(read) => {
+            read?;
+            Some(String::from_utf8_lossy(&head[9..12]).parse()?)
+        }
+        Err(_) => None,
+    };
+    Ok((stream, status))
+}
+
+/// One stream that ends in the given way; its status, or 0 if it never had one.
+async fn end(way: usize, to: SocketAddr) -> Result<u16> {
+    let tenant = [(TENANT_HEADER, "acme")];
+    let moment = Duration::from_millis(5);
+    match way {
+        0 => Ok(get_once(to, "/ok", &tenant).await?.status),
+        1 => Ok(get_once(to, "/close", &tenant).await?.status),
+        2 => Ok(get_once(to, "/in-time", &tenant).await?.status),
+        3 => Ok(get_once(to, "/direct", &tenant).await?.status),
+        // The body ends before its length: there is no whole answer.
+        4 => Ok(get_once(to, "/cut", &tenant)
+            .await
+            .map_or(0, |answer| answer.status)),
+        5 => {
+            let lost = timeout(moment, get_once(to, "/never", &tenant)).await;
+            Ok(lost.map_or(Ok(0), |answer| answer.map(|answer| answer.status))?)
+        }
+        6 => {
+            // Envoy closes a connection on which most streams are reset, so each has its own; it is
+            // the stream that ends first.
+            let (http2, _running) = Http2::open(to).await?;
+            let reset = timeout(moment, http2.get("/never", &tenant)).await;
+            tokio::time::sleep(moment).await;
+            Ok(reset.map_or(Ok(0), |answer| answer.map(|answer| answer.status))?)
+        }
+        7 => upgraded(to, "/echo").await,
+        8 => upgraded(to, "/hello").await,
+        _ => {
+            let mut stream = TcpStream::connect(to).await?;
+            let head =
+                "POST /ok HTTP/1.1\r\nhost: x\r\nx-tenant: acme\r\ncontent-length: 1000\r\n\r\n";
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(b"not all of it").await?;
+            tokio::time::sleep(moment).await;
+            Ok(0)
+        }
+    }
+}
+
+/// A tunnel that the client closes, or the upstream.
+async fn upgraded(to: SocketAddr, path: &str) -> Result<u16> {
+    let mut stream = TcpStream::connect(to).await?;
+    let fields = [
+        (TENANT_HEADER, "acme"),
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+    ];
+    stream.write_all(&get(path, &fields)).await?;
+    let mut said = Vec::new();
+    while !said.windows(4).any(|part| part == b"\r\n\r\n") {
+        ensure!(stream.read_buf(&mut said).await? > 0, "closed");
+    }
+    let status = String::from_utf8_lossy(&said[9..12]).parse()?;
+    if status == 101 && path == "/echo" {
+        stream.write_all(b"ping").await?;
+        while !said.ends_with(b"ping") {
+            ensure!(stream.read_buf(&mut said).await? > 0, "closed");
+        }
+    } else if status == 101 {
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).await?;
+    }
+    Ok(status)
+}
+
+async fn envoy(
+    scene: &Scene,
+    workers: u32,
+    upstream: SocketAddr,
+    coordinator: &Coordinator,
+) -> Result<Envoy> {
+    let filters = vec![filter::tollgate(&by_tenant(&json!({})))?];
+    let mut spec = Spec::new("envoy", workers, upstream, filters).asking(coordinator.grpc());
+    spec.virtual_hosts = routes();
+    Envoy::start(scene.dir(), &spec).await
+}
+
+/// One route that times out, one that Envoy answers itself, and the rest.
+fn routes() -> Value {
+    let tunnel = json!([{"upgrade_type": "websocket"}]);
+    json!([{
+        "name": "all",
+        "domains": ["*"],
+        "routes": [
+            {"match": {"path": "/in-time"},
+             "route": {"cluster": UPSTREAM, "timeout": "0.02s", "prefix_rewrite": "/never"}},
+            {"match": {"path": "/direct"}, "direct_response": {"status": 418}},
+            {"match": {"prefix": "/"},
+             "route": {"cluster": UPSTREAM, "timeout": "0s", "upgrade_configs": tunnel}},
+        ],
+    }])
+}

@@ -1,0 +1,152 @@
+//! An upstream that treats each request as its path asks: answers, answers late, in part or never.
+//!
+//! What ends a stream in a proxy is as often a fault as an answer, and whoever counts what is in
+//! flight has to notice every end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, spawn};
+
+/// The longest head of a request that is read.
+const HEAD_MAX_BYTES: usize = 1 << 16;
+
+/// A running upstream. It ends when it is dropped.
+///
+/// `/ok` is answered; `/bytes/N` with a body of N bytes; `/stall/N` with N bytes of a longer body,
+/// and no more; `/cut` with a part of a body and the end of the connection; `/close` with that alone;
+/// `/never` not at all. `/echo` upgrades to what sends back whatever it is sent, and `/hello` to
+/// what says one word and closes.
+#[derive(Debug)]
+pub struct Moody {
+    address: SocketAddr,
+    never: Arc<AtomicU64>,
+    accepting: JoinHandle<()>,
+}
+
+// === impl Moody ===
+
+impl Moody {
+    /// Starts an upstream on a free port.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let never = Arc::new(AtomicU64::new(0));
+        let accepting = spawn(accept(listener, Arc::clone(&never)));
+        Ok(Self {
+            address,
+            never,
+            accepting,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Requests to `/never` so far.
+    pub fn never(&self) -> u64 {
+        self.never.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Moody {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, never: Arc<AtomicU64>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let never = Arc::clone(&never);
+        // How a connection ends is of no interest here.
+        spawn(async move {
+            let _ = serve(stream, &never).await;
+        });
+    }
+}
+
+async fn serve(mut stream: TcpStream, never: &AtomicU64) -> Result<()> {
+    stream.set_nodelay(true)?;
+    let mut buffer = Vec::new();
+    loop {
+        let path = request(&mut stream, &mut buffer).await?;
+        match path.as_str() {
+            "/close" => return Ok(()),
+            "/never" => {
+                never.fetch_add(1, Ordering::Relaxed);
+                stream.read_u8().await?;
+            }
+            "/cut" => {
+                let head = "HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n";
+                stream.write_all(head.as_bytes()).await?;
+                return Ok(stream.write_all(&[b'x'; 1000]).await?);
+            }
+            "/echo" | "/hello" => return upgrade(stream, path == "/hello").await,
+            path => answer(&mut stream, path).await?,
+        }
+    }
+}
+
+async fn answer(stream: &mut TcpStream, path: &str) -> Result<()> {
+    let number = |prefix| path.strip_prefix(prefix).map(str::parse::<usize>);
+    let (length, sent) = match (number("/bytes/"), number("/stall/")) {
+        (Some(length), _) => (length.clone()?, length?),
+        (_, Some(sent)) => (sent.clone()? + 1_000_000, sent?),
+        _ => (3, 3),
+    };
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(&vec![b'x'; sent]).await?;
+    Ok(())
+}
+
+async fn upgrade(mut stream: TcpStream, hello: bool) -> Result<()> {
+    let head =
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    stream.write_all(head.as_bytes()).await?;
+    if hello {
+        return Ok(stream.write_all(b"hello").await?);
+    }
+    let mut buffer = vec![0; 4096];
+    loop {
+        let read = stream.read(&mut buffer).await?;
+        ensure!(read > 0, "closed");
+        stream.write_all(&buffer[..read]).await?;
+    }
+}
+
+/// Reads a request with its body, and gives its path.
+async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<String> {
+    let head_len = loop {
+        if let Some(at) = buffer.windows(4).position(|part| part == b"\r\n\r\n") {
+            break at + 4;
+        }
+        ensure!(buffer.len() < HEAD_MAX_BYTES, "too long a head");
+        ensure!(stream.read_buf(buffer).await? > 0, "closed");
+    };
+    let head = String::from_utf8_lossy(&buffer[..head_len]).into_owned();
+    let path = head.split(' ').nth(1).context("no path")?.to_owned();
+    let chunked = head.contains("transfer-encoding: chunked");
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let length = length.map_or(Ok(0), str::parse::<usize>)?;
+    let whole = |buffer: &[u8]| match chunked {
+        true => buffer.ends_with(b"0\r\n\r\n"),
+        false => buffer.len() >= head_len + length,
+    };
+    while !whole(buffer) {
+        ensure!(stream.read_buf(buffer).await? > 0, "closed");
+    }
+    buffer.clear();
+    Ok(path)
+}
