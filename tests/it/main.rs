@@ -10,6 +10,7 @@ mod client;
 mod configuration;
 mod envoy_lost;
 mod fairness;
+mod groups;
 mod grpc;
 mod harness;
 mod in_flight;
