@@ -70,7 +70,7 @@ async fn statistics(scene: &Scene) -> Result<()> {
 fn labelled(text: &str, want: &str) -> bool {
     let (want, value) = want
         .split_once("} ")
-        .unwrap_or((want.trim_end_matches('}'), ""));
+        .unwrap_or_else(|| (want.trim_end_matches('}'), ""));
     let (name, labels) = want.split_once('{').unwrap_or((want, ""));
     text.lines().any(|line| {
         let (head, seen) = line.rsplit_once(' ').unwrap_or((line, ""));
