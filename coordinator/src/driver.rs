@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tollgate_core::lease::{ClientId, Epoch, ResourceId};
 use tollgate_core::limit::Limit;
-use tollgate_core::node::{Bounds, Node, Start};
+use tollgate_core::node::{Bounds, DrainError, Node, Start};
 use tollgate_core::resource::RefreshError;
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::request::{Refresh, Release, ScopeAsks};
@@ -35,6 +35,7 @@ const QUEUE_WAIT: Duration = Duration::from_secs(1);
 enum Event {
     Refresh(Refresh, oneshot::Sender<Vec<ScopeAnswer>>),
     Release(Release, oneshot::Sender<()>),
+    Drain(ClientId, Duration, oneshot::Sender<Result<(), DrainError>>),
     View(View),
 }
 
@@ -141,6 +142,10 @@ impl Driver {
                 self.release(&release);
                 let _ = reply.send(());
             }
+            Event::Drain(client, time, reply) => {
+                let until = now.saturating_add(time);
+                let _ = reply.send(self.node.handle_drain(now, &client, until));
+            }
             Event::View(View(look)) => look(&self.node, now),
             _ => {}
         }
@@ -213,6 +218,18 @@ impl Handle {
     /// If the driver cannot be reached.
     pub async fn release(&self, release: Release) -> Result<(), DriverError> {
         self.call(|reply| Event::Release(release, reply)).await
+    }
+
+    /// Gives `client` nothing for `time`; lets it serve again if that is zero.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached; within, if too many clients are drained already.
+    pub async fn drain(
+        &self,
+        client: ClientId,
+        time: Duration,
+    ) -> Result<Result<(), DrainError>, DriverError> {
+        self.call(|reply| Event::Drain(client, time, reply)).await
     }
 
     /// The first `limit` scopes whose ids come after `after`.

@@ -132,6 +132,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(scopes::get))
         .routes(routes!(clients::list))
         .routes(routes!(clients::get))
+        .routes(routes!(clients::drain, clients::undrain))
         .routes(routes!(limits::list))
         .routes(routes!(limits::get))
         .routes(routes!(groups::list))

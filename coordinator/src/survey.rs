@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::node::Node;
+use tollgate_core::pool::Pool;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
 
@@ -107,6 +108,19 @@ impl Named {
         Self::new(exact.into_iter().chain(groups).chain(overrides))
     }
 
+    /// The pools of named groups.
+    fn pools(&self, node: &Node) -> Vec<(ResourceId, Figures)> {
+        let ids = self.0.iter().flat_map(|scope| {
+            let id = |unit| ResourceId {
+                scope: scope.clone(),
+                unit,
+            };
+            Unit::ALL.map(id)
+        });
+        let pool = |id: ResourceId| Some((id.clone(), Figures::of_pool(node.pool(&id)?)));
+        ids.filter_map(pool).collect()
+    }
+
     /// `scopes`, or as many of them as may be.
     pub fn new(scopes: impl IntoIterator<Item = Arc<str>>) -> Self {
         Self(Arc::new(scopes.into_iter().take(NAMED_MAX).collect()))
@@ -125,8 +139,12 @@ impl Survey {
         named: Named,
         busiest_max: usize,
     ) -> Result<Self, DriverError> {
-        let surveyor = Surveyor::new(named, busiest_max);
-        Ok(walk(driver, surveyor).await?.end())
+        let surveyor = Surveyor::new(named.clone(), busiest_max);
+        let mut survey = walk(driver, surveyor).await?.end();
+        let pools = move |node: &Node, _| named.pools(node);
+        // A pool is no resource: its figures are those of its members, which are in the sums.
+        survey.named.extend(driver.view(pools).await?);
+        Ok(survey)
     }
 }
 
@@ -188,6 +206,19 @@ impl Figures {
             has: of_limited(units(resource.sum_has())),
             wants: units(resource.sum_wants()),
             unlimited: usize::from(!limited),
+        }
+    }
+
+    /// Those that a pool has of its own; clients are its members'.
+    fn of_pool(pool: &Pool) -> Self {
+        let limited = !pool.limit().capacity.is_unlimited();
+        Self {
+            resources: 1,
+            capacity: pool.limit().capacity.as_f64(),
+            has: units(pool.sum_has()),
+            wants: units(pool.sum_wants()),
+            unlimited: usize::from(!limited),
+            ..Self::default()
         }
     }
 

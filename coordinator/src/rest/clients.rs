@@ -4,21 +4,30 @@
 //! between which clients are answered.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use serde::Serialize;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{ClientId, ResourceId};
+use tollgate_core::node::Node;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query};
-use super::openapi::{BadRequest, Missing, ReadBooks};
+use super::openapi::{BadRequest, Conflict, Missing, ReadBooks, Write};
 use super::problem::RestError;
 use crate::survey::{Walk, walk};
 use crate::view::{Amount, ms};
+
+/// How long a client is drained if nobody says; long enough to take it out of service.
+const DRAIN_DEFAULT: Duration = Duration::from_secs(600);
+
+/// The longest drain. It is for going out of service, not for a client that is to get nothing.
+const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A client in a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -45,6 +54,8 @@ pub(super) struct ClientPage {
 pub(super) struct ClientDetail {
     /// Its id.
     client: String,
+    /// For how long from now it is given nothing, if it is being drained.
+    drained_for_ms: Option<u64>,
     /// How many leases it has or wants.
     lease_count: usize,
     /// The first thousand of them, by scope and unit.
@@ -64,6 +75,17 @@ pub(super) struct LeaseView {
     has: Amount,
     /// When that ends, from now, unless it refreshes.
     expires_in_ms: u64,
+}
+
+/// For how long a client is drained.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DrainQuery {
+    /// For how long, such as `90s` or `2h`; 10 minutes if absent, a day at most.
+    #[serde(rename = "for")]
+    #[param(rename = "for", pattern = "^[1-9][0-9]{0,6}(ms|s|m)$")]
+    time: Option<String>,
 }
 
 /// The clients that come first after an id.
@@ -122,24 +144,93 @@ pub(super) async fn get(
     State(app): State<App>,
     Path(id): Path<String>,
 ) -> Result<Json<ClientDetail>, RestError> {
-    let client = ClientId::new(&id);
-    let client = client.map_err(|error| RestError::parameter("id", &id, error))?;
+    Ok(Json(detail(&app, &client_id(&id)?).await?))
+}
+
+/// Gives a client nothing for a time, so that its leases go to the others.
+///
+/// They shrink to nothing at its next refreshes, and it then refuses what it is asked for; take it
+/// out of service first.
+#[utoipa::path(
+    post, path = "/v1/clients/{id}/drain", operation_id = "drainClient", tag = "books",
+    params(("id" = String, Path, description = "Its id, with `/` as %2F", min_length = 1), DrainQuery),
+    responses(
+        (status = 200, description = "What it still has", body = ClientDetail),
+        Write, BadRequest, Missing, Conflict
+    )
+)]
+pub(super) async fn drain(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Query(query): Query<DrainQuery>,
+) -> Result<Json<ClientDetail>, RestError> {
+    let client = client_id(&id)?;
+    let time = query.time()?;
+    detail(&app, &client).await?;
+    app.driver.drain(client.clone(), time).await??;
+    Ok(Json(detail(&app, &client).await?))
+}
+
+/// Lets a client that is being drained serve again.
+#[utoipa::path(
+    delete, path = "/v1/clients/{id}/drain", operation_id = "undrainClient", tag = "books",
+    params(("id" = String, Path, description = "Its id, with `/` as %2F", min_length = 1)),
+    responses((status = 204, description = "It is not drained"), Write, BadRequest)
+)]
+pub(super) async fn undrain(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, RestError> {
+    app.driver.drain(client_id(&id)?, Duration::ZERO).await??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+// === impl DrainQuery ===
+
+impl DrainQuery {
+    fn time(&self) -> Result<Duration, RestError> {
+        let Some(text) = &self.time else {
+            return Ok(DRAIN_DEFAULT);
+        };
+        let wrong = |rule: String| RestError::parameter("for", text, rule);
+        let time = humantime::parse_duration(text);
+        let time = time.map_err(|cause| wrong(format!("is not a duration like 10m: {cause}")))?;
+        if time.is_zero() || time > DRAIN_MAX {
+            return Err(wrong("is not between 1ms and a day".to_owned()));
+        }
+        Ok(time)
+    }
+}
+
+// === free functions ===
+
+fn client_id(id: &str) -> Result<ClientId, RestError> {
+    ClientId::new(id).map_err(|error| RestError::parameter("id", id, error))
+}
+
+/// What `client` has.
+async fn detail(app: &App, client: &ClientId) -> Result<ClientDetail, RestError> {
     let leases = Leases {
         detail: ClientDetail {
-            client: id.clone(),
+            client: client.as_str().to_owned(),
+            drained_for_ms: None,
             lease_count: 0,
             leases: Vec::new(),
         },
-        client,
+        client: client.clone(),
     };
     let _one = app.surveys.lock().await;
-    let Leases { detail, .. } = walk(&app.driver, leases).await?;
+    let Leases { mut detail, client } = walk(&app.driver, leases).await?;
     if detail.lease_count == 0 {
-        return Err(RestError::NotFound(format!(
-            "{id:?} has and wants no lease"
-        )));
+        let text = format!("{:?} has and wants no lease", detail.client);
+        return Err(RestError::NotFound(text));
     }
-    Ok(Json(detail))
+    let drained = move |node: &Node, now: Instant| {
+        let until = node.drained_until(now, &client)?;
+        Some(ms(until.saturating_since(now)))
+    };
+    detail.drained_for_ms = app.driver.view(drained).await?;
+    Ok(detail)
 }
 
 // === impl First ===

@@ -136,13 +136,15 @@ fn groups(out: &mut String, status: &Status) -> fmt::Result {
     }
     let more = status.group_count.saturating_sub(status.groups.len());
     out.push_str(
-        "<h2>Groups</h2>\n<table>\n<thead><tr><th>group<th>attached<th>fair between<th>shared\
+        "<h2>Groups</h2>\n<table>\n<thead><tr><th>group<th>attached<th>fair between<th>leased\
          <tbody>\n",
     );
     for group in &status.groups {
-        let capacities = group.capacities.iter();
-        let shared =
-            capacities.map(|(unit, capacity)| format!("{} {unit}", amount(unit, *capacity)));
+        let shared = group.units.iter().map(|(unit, shared)| {
+            let has = amount(unit, shared.sum_has.into());
+            let capacity = amount(unit, shared.capacity);
+            format!("{has} of {capacity} {unit}")
+        });
         let shared: Vec<String> = shared.collect();
         writeln!(
             out,

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tollgate_core::node::DrainError;
 use utoipa::ToSchema;
 
 use super::body::BODY_LEN_MAX;
@@ -70,6 +71,9 @@ pub(super) enum RestError {
         /// The revision of what is there.
         found: Option<u64>,
     },
+    /// A client cannot be drained.
+    #[error(transparent)]
+    Drain(#[from] DrainError),
     /// The books did not answer.
     #[error(transparent)]
     Driver(#[from] DriverError),
@@ -148,7 +152,7 @@ impl RestError {
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Shape(_) | Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Refused(_) => StatusCode::CONFLICT,
+            Self::Refused(_) | Self::Drain(_) => StatusCode::CONFLICT,
             Self::Mismatch { .. } => StatusCode::PRECONDITION_FAILED,
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
             Self::Role { .. } | Self::Foreign(_) => StatusCode::FORBIDDEN,
@@ -162,7 +166,9 @@ impl RestError {
         match self {
             Self::Refused(Refusal::DefinedInFile { .. }) => "urn:tollgate:problem:defined-in-file",
             Self::Refused(Refusal::Attached { .. }) => "urn:tollgate:problem:attached",
-            Self::Refused(Refusal::Bound { .. }) => "urn:tollgate:problem:bound-reached",
+            Self::Refused(Refusal::Bound { .. }) | Self::Drain(_) => {
+                "urn:tollgate:problem:bound-reached"
+            }
             _ => "about:blank",
         }
     }

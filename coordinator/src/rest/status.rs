@@ -6,6 +6,8 @@ use std::sync::PoisonError;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::limit::Limit;
 use tollgate_core::node::Node;
 use tollgate_core::units::Instant;
 use utoipa::{IntoParams, ToSchema};
@@ -14,9 +16,9 @@ use super::App;
 use super::extract::{Query, count};
 use super::openapi::{BadRequest, ReadBooks};
 use super::problem::RestError;
-use crate::catalog::{Catalog, Group};
+use crate::catalog::Group;
 use crate::survey::{Figures, Survey};
-use crate::view::{Amount, BusyResource, ms};
+use crate::view::{Amount, BusyResource, ms, units};
 
 /// The most resources that are shown, and clients of each.
 const RESOURCES_MAX: usize = 200;
@@ -67,7 +69,22 @@ pub(super) struct GroupStatus {
     /// How many tenants and namespaces are attached to it.
     pub(super) attached_count: usize,
     /// What they share, by unit.
-    pub(super) capacities: BTreeMap<&'static str, Amount>,
+    pub(super) units: BTreeMap<&'static str, GroupUnit>,
+}
+
+/// What the members of a group share of a unit.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(super) struct GroupUnit {
+    /// What there is.
+    pub(super) capacity: Amount,
+    /// What the members' clients may be using.
+    #[schema(minimum = 0)]
+    pub(super) sum_has: f64,
+    /// What the members want.
+    #[schema(minimum = 0)]
+    pub(super) sum_wants: f64,
+    /// The members that have or want a lease; 0 for a group that is divided between clients.
+    pub(super) member_count: usize,
 }
 
 /// Sums over all resources of a unit.
@@ -135,28 +152,38 @@ pub(super) async fn get(
 impl Status {
     /// How the coordinator of `app` is doing.
     pub(super) async fn of(app: &App, shown: Shown) -> Result<Self, RestError> {
-        let Survey { units, busiest, .. } = app.survey(shown.resources).await?;
+        let Survey {
+            units: sums,
+            busiest,
+            ..
+        } = app.survey(shown.resources).await?;
+        let catalog = app.keeper.catalog();
+        let groups: Vec<_> = catalog.groups("").take(shown.resources).collect();
+        let attached = groups
+            .iter()
+            .map(|group| catalog.attached_count(&group.name));
+        let attached: Vec<usize> = attached.collect();
         let look = move |node: &Node, now: Instant| {
             let find = |id| BusyResource::find(node, now, id, shown.clients);
-            busiest.iter().filter_map(find).collect()
+            let busiest: Vec<_> = busiest.iter().filter_map(find).collect();
+            let groups = groups.iter().zip(attached);
+            let groups = groups.map(|(group, count)| GroupStatus::new(node, &group.value, count));
+            (busiest, groups.collect())
         };
-        let busiest = app.driver.view(look).await?;
-        let catalog = app.keeper.catalog();
-        let groups = catalog.groups("").take(shown.resources);
-        let groups = groups.map(|entry| GroupStatus::new(&catalog, &entry.value));
+        let (busiest, groups) = app.driver.view(look).await?;
         let now = app.clock.now();
         let mut rate = app.rate.lock().unwrap_or_else(PoisonError::into_inner);
-        let units = units.into_iter();
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
             epoch: app.driver.epoch().0,
             uptime_ms: ms(now.saturating_since(Instant::ZERO)),
             refreshes_per_second: rate.look(now, app.metrics.refreshes()),
-            units: units
+            units: sums
+                .into_iter()
                 .map(|(unit, figures)| (unit.name(), figures.into()))
                 .collect(),
             group_count: catalog.groups("").count(),
-            groups: groups.collect(),
+            groups,
             busiest,
         })
     }
@@ -165,15 +192,39 @@ impl Status {
 // === impl GroupStatus ===
 
 impl GroupStatus {
-    fn new(catalog: &Catalog, group: &Group) -> Self {
+    fn new(node: &Node, group: &Group, attached_count: usize) -> Self {
         let limits = group.limits().iter();
+        let unit = |(unit, limit): (Unit, &Limit)| {
+            let scope = group.scope().clone();
+            let id = ResourceId { scope, unit };
+            let capacity = limit.capacity.into();
+            (unit.name(), GroupUnit::new(node, &id, capacity))
+        };
         Self {
             name: group.name().as_ref().to_owned(),
             fair_between: group.fair_between().name(),
-            attached_count: catalog.attached_count(group.name()),
-            capacities: limits
-                .map(|(unit, limit)| (unit.name(), limit.capacity.into()))
-                .collect(),
+            attached_count,
+            units: limits.map(unit).collect(),
+        }
+    }
+}
+
+// === impl GroupUnit ===
+
+impl GroupUnit {
+    fn new(node: &Node, id: &ResourceId, capacity: Amount) -> Self {
+        let pool = node.pool(id);
+        let pool = pool.map(|pool| (pool.sum_has(), pool.sum_wants(), pool.member_count()));
+        let own = || {
+            let own = node.resource(id);
+            own.map_or((0, 0, 0), |own| (own.sum_has(), own.sum_wants(), 0))
+        };
+        let (has, wants, member_count) = pool.unwrap_or_else(own);
+        Self {
+            capacity,
+            sum_has: units(has),
+            sum_wants: units(wants),
+            member_count,
         }
     }
 }

@@ -15,7 +15,7 @@ use tollgate_coordinator::metrics::Metrics;
 use tollgate_coordinator::rest;
 use tollgate_coordinator::store::MemoryStore;
 use tollgate_core::lease::Epoch;
-use tollgate_core::node::Start;
+use tollgate_core::node::{DRAINS_MAX, Start};
 
 use crate::harness::{Answer, Ask, Coordinator};
 
@@ -48,6 +48,8 @@ struct Servers {
     open: Coordinator,
     guarded: Coordinator,
     viewer: NewToken,
+    /// One that drains as many clients as it may.
+    full: Coordinator,
     /// One whose driver and keeper have ended.
     ended: SocketAddr,
 }
@@ -98,6 +100,7 @@ impl Operation {
             201 => (open, missing),
             304 => (open, there.header("if-none-match", "*")),
             400 if self.method == "PUT" => (open, self.with_body("{")),
+            409 if self.path.ends_with("/drain") => (servers.full.http, there),
             400 if self.path.contains('{') => {
                 let bad = self.path.replace('{', "%FF{");
                 (open, Ask::new(self.method, &bad.replace(['{', '}'], "")))
@@ -134,6 +137,7 @@ impl Servers {
             open,
             guarded: Coordinator::with(&yaml, Start::Fresh).await,
             viewer,
+            full: full().await,
             ended: ended().await,
         }
     }
@@ -162,6 +166,22 @@ impl Servers {
             );
         }
     }
+}
+
+/// A coordinator that drains as many clients as it may.
+async fn full() -> Coordinator {
+    let coordinator = Coordinator::with(YAML, Start::Fresh).await;
+    let refresh = async |client: &str| {
+        let lease = [("tenant/there", 1, 0.0, 1.0)];
+        coordinator.refresh(client, &lease).await;
+    };
+    for client in 0..DRAINS_MAX {
+        refresh(&client.to_string()).await;
+        let drain = Ask::new("POST", &format!("/v1/clients/{client}/drain"));
+        assert_eq!(coordinator.ask(&drain).await.status, 200);
+    }
+    refresh("there").await;
+    coordinator
 }
 
 /// A door to a coordinator whose driver and keeper have ended.

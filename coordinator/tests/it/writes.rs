@@ -382,3 +382,38 @@ async fn clients_are_listed_with_their_leases() {
     assert_eq!(client["leases"][1]["has"], 60.0);
     assert_eq!(coordinator.get("/v1/clients/envoy%2F3").await.status, 404);
 }
+
+#[tokio::test]
+async fn a_drained_client_gets_nothing_until_it_is_let_serve_again() {
+    let coordinator = coordinator().await;
+    let gets = async |client, sequence, has| {
+        let asks = (has, 80.0);
+        coordinator
+            .gets(client, "tenant/acme", sequence, asks)
+            .await
+    };
+    assert_eq!(gets("envoy/1", 1, 0.0).await, 80.0);
+    assert_eq!(gets("envoy/2", 1, 0.0).await, 20.0);
+    let path = "/v1/clients/envoy%2F1/drain";
+    let drained = coordinator
+        .ask(&Ask::new("POST", &format!("{path}?for=1h")))
+        .await;
+    assert_eq!(drained.status, 200, "{}", drained.body);
+    let left = drained.json()["drained_for_ms"].as_u64().unwrap();
+    assert!((3_590_000..=3_600_000).contains(&left), "{left}");
+    // A later interval, so that it is answered anew; then it says that it has nothing more.
+    tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+    assert_eq!(gets("envoy/1", 2, 80.0).await, 0.0);
+    tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+    assert_eq!(gets("envoy/1", 3, 0.0).await, 0.0);
+    assert_eq!(gets("envoy/2", 2, 20.0).await, 80.0);
+    assert_eq!(coordinator.ask(&Ask::delete(path)).await.status, 204);
+    let client = coordinator.get("/v1/clients/envoy%2F1").await.json();
+    assert_eq!(client["drained_for_ms"], Value::Null);
+    for bad in ["for=0s", "for=25h", "for=soon", "until=1"] {
+        let ask = Ask::new("POST", &format!("{path}?{bad}"));
+        assert_eq!(coordinator.ask(&ask).await.status, 400, "{bad}");
+    }
+    let nobody = Ask::new("POST", "/v1/clients/nobody/drain");
+    assert_eq!(coordinator.ask(&nobody).await.status, 404);
+}

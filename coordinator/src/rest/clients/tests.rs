@@ -1,6 +1,6 @@
 use tollgate_core::lease::{Ask, Epoch, Unit};
 use tollgate_core::limit::Limit;
-use tollgate_core::node::{Bounds, Node, Start, Terms};
+use tollgate_core::node::{Bounds, Start, Terms};
 use tollgate_core::units::Capacity;
 
 use super::*;
@@ -66,6 +66,7 @@ fn a_client_has_its_leases_and_waits_for_those_that_are_too_small() {
         client: ClientId::new("one").unwrap(),
         detail: ClientDetail {
             client: "one".to_owned(),
+            drained_for_ms: None,
             lease_count: 0,
             leases: Vec::new(),
         },

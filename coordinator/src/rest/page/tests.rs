@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::rest::status::GroupStatus;
+use crate::rest::status::{GroupStatus, GroupUnit};
 use crate::view::UnitSummary;
 
 /// A scope that tries to be more than a text.
@@ -22,6 +22,12 @@ fn status(scope: &str, client: &str) -> Status {
         has: Amount::Number(60.0),
         expires_in_ms: 9_000,
     };
+    let shared = GroupUnit {
+        capacity: Amount::Number(1024.0),
+        sum_has: 512.0,
+        sum_wants: 0.0,
+        member_count: 1,
+    };
     Status {
         version: "0.1.0",
         epoch: 7,
@@ -33,7 +39,7 @@ fn status(scope: &str, client: &str) -> Status {
             name: scope.to_owned(),
             fair_between: "members",
             attached_count: 2,
-            capacities: BTreeMap::from([("request_bytes", Amount::Number(1024.0))]),
+            units: BTreeMap::from([("request_bytes", shared)]),
         }],
         busiest: vec![BusyResource {
             scope: scope.to_owned(),
@@ -58,7 +64,7 @@ fn it_shows_what_an_operator_asks_about() {
         "<dt>epoch</dt><dd>7</dd>",
         "<dt>up</dt><dd>1 min 1 s</dd>",
         "<dt>refreshes per second</dt><dd>12.5</dd>",
-        "<tr><th>tenant/acme<td>2<td>members<td>1 KiB request_bytes",
+        "<tr><th>tenant/acme<td>2<td>members<td>512 B of 1 KiB request_bytes",
         "<p>and 2 more</p>",
         "<article class=\"waiting\">\n<h3>tenant/acme <small>requests</small></h3>",
         "<p>90 leased of 100, 200 wanted; learning for 1.5 s</p>",
