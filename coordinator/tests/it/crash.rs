@@ -166,7 +166,7 @@ async fn check(http: SocketAddr, told: &Told) {
     for step in (2..=acknowledged).step_by(2) {
         assert_eq!(tenants.get(&step), Some(&step), "of {writer}: {tenants:?}");
     }
-    let most = (acknowledged + 1) / 2;
+    let most = acknowledged.div_ceil(2);
     assert!(tenants.len() <= most as usize, "of {writer}: {tenants:?}");
 }
 
