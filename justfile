@@ -67,7 +67,7 @@ e2e NAME="": build
     cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ NAME }}
 
 # The admin API of the real coordinator against the description that it serves, for SECONDS
-test-api SECONDS="40":
+test-api SECONDS="60":
     #!/usr/bin/env bash
     set -euo pipefail
     if [ -d {{ tools }}/schemathesis ]; then

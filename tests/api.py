@@ -42,7 +42,7 @@ CHECKS = [
 ]
 
 
-def main(tollgate, schemathesis, seconds="40"):
+def main(tollgate, schemathesis, seconds="60"):
     with tempfile.TemporaryDirectory() as folder:
         token = secrets.token_hex(32)
         config = os.path.join(folder, "tollgate.yaml")
