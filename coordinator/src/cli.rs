@@ -18,6 +18,7 @@ mod check;
 mod completions;
 mod connection;
 mod delete;
+mod drain;
 mod get;
 mod kind;
 mod list;
@@ -84,6 +85,7 @@ enum Command {
     Delete(delete::Delete),
     Attach(attach::Attach),
     Detach(delete::Detach),
+    Drain(drain::Drain),
     Token(token::Token),
     Completions(completions::Completions),
 }
@@ -134,6 +136,7 @@ impl Cli {
             Command::Delete(delete) => delete.run(&client()?, json),
             Command::Attach(attach) => attach.run(&client()?, json),
             Command::Detach(detach) => detach.run(&client()?, json),
+            Command::Drain(drain) => drain.run(&client()?, json),
         }
     }
 }

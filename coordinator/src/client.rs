@@ -172,6 +172,11 @@ impl Call {
         }
     }
 
+    /// Makes `path` happen.
+    pub(crate) fn post(path: impl Into<String>) -> Self {
+        Self::new("POST", path.into())
+    }
+
     /// Deletes `path`.
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self::new("DELETE", path.into())

@@ -99,6 +99,9 @@ fn scope(scope: &Value) -> Result<(), Failure> {
 
 /// What a client has of each resource.
 fn leases(client: &Value) -> Result<(), Failure> {
+    if let Some(ms) = client["drained_for_ms"].as_u64() {
+        print::lines(&format!("drained for {}", print::duration(ms)))?;
+    }
     let leases = client["leases"].as_array().into_iter().flatten();
     let rows = leases.map(|lease| {
         let unit = print::text(&lease["unit"]);

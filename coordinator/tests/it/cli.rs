@@ -6,9 +6,11 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 use tollgate_coordinator::grpc::LeaseServiceClient;
+use tollgate_proto::response::Refreshed;
+use tonic::transport::Channel;
 
 use crate::binary::{Serve, file, tollgate};
-use crate::harness::request;
+use crate::harness::{request, unit};
 
 mod access;
 mod books;
@@ -70,10 +72,26 @@ impl Server {
         self.say(&format!("{line} --json")).json()
     }
 
+    async fn service(&self) -> LeaseServiceClient<Channel> {
+        let address = format!("http://{}", self.serve.address("grpc"));
+        LeaseServiceClient::connect(address).await.unwrap()
+    }
+
+    /// What `client` is given of the requests of `scope` when it wants them again.
+    async fn gets(&self, client: &str, scope: &str, sequence: u64, wants: f64) -> f64 {
+        let call = request(client, &[(scope, sequence, 0.0, wants)]);
+        let answer = self.service().await.refresh(call).await.unwrap();
+        let answer = Refreshed::try_from(answer.into_inner()).unwrap();
+        let [Ok(scope)] = &answer.scopes[..] else {
+            panic!("{answer:?}");
+        };
+        let lease = unit(scope).answer.lease;
+        lease.map_or(0.0, |lease| lease.capacity.as_f64())
+    }
+
     /// Clients that want something: id, scope, wants.
     async fn refresh(&self, clients: &[(&str, &str, f64)]) {
-        let address = format!("http://{}", self.serve.address("grpc"));
-        let mut service = LeaseServiceClient::connect(address).await.unwrap();
+        let mut service = self.service().await;
         for (client, scope, wants) in clients {
             let call = request(client, &[(scope, 1, 0.0, *wants)]);
             service.refresh(call).await.unwrap();

@@ -21,6 +21,7 @@ fn a_coordinator_that_is_away_is_named() {
         "delete group a",
         "attach tenant a b",
         "detach tenant a",
+        "drain a",
     ] {
         let mut args: Vec<&str> = command.split(' ').collect();
         args.extend(["--server", &url]);

@@ -1,5 +1,7 @@
 //! What commands show of who has and wants what.
 
+use std::time::Duration;
+
 use super::{Server, say};
 
 #[tokio::test]
@@ -53,6 +55,47 @@ async fn a_client_is_shown_with_its_leases() {
     let ids: Vec<_> = list["clients"].as_array().unwrap().iter().collect();
     assert_eq!((ids.len(), &ids[0]["client"]), (2, &"envoy-1/a".into()));
     server.say("get client envoy-3/c").failed(3, "envoy-3/c");
+}
+
+/// Refreshes envoy-1/a until what it gets is as `wanted`, and says the next sequence. Who asks sooner
+/// than the minimum refresh interval is told what it was told before.
+async fn gets_until(server: &Server, from: u64, wanted: fn(f64) -> bool) -> u64 {
+    for sequence in from..from + 200 {
+        if wanted(
+            server
+                .gets("envoy-1/a", "tenant/acme", sequence, 80.0)
+                .await,
+        ) {
+            return sequence + 1;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it never gets that");
+}
+
+#[tokio::test]
+async fn a_client_that_is_drained_gets_nothing_until_that_is_undone() {
+    let server = Server::start();
+    server.refresh(&[("envoy-1/a", "tenant/acme", 80.0)]).await;
+    let drained = server.say("drain envoy-1/a --for 1h").done();
+    assert!(
+        drained.starts_with("client envoy-1/a is drained for "),
+        "{drained}"
+    );
+    let shown = server.say("get client envoy-1/a").done();
+    assert!(shown.starts_with("drained for "), "{shown}");
+    server.refresh(&[("envoy-1/b", "tenant/acme", 1.0)]).await;
+    let sequence = gets_until(&server, 2, |gets| gets == 0.0).await;
+
+    let undone = server.say("drain envoy-1/a --undo").done();
+    assert_eq!(undone, "client envoy-1/a is not drained\n");
+    gets_until(&server, sequence, |gets| gets > 0.0).await;
+    server
+        .say("drain envoy-1/a --for never")
+        .failed(2, "is not a duration");
+    server
+        .say("drain envoy-3/c")
+        .failed(3, "client envoy-3/c: ");
 }
 
 #[tokio::test]

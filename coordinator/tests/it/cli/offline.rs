@@ -7,7 +7,7 @@ use super::{Server, say};
 use crate::binary::file;
 
 /// All commands but `help`.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "serve",
     "check",
     "status",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 12] = [
     "delete",
     "attach",
     "detach",
+    "drain",
     "token",
     "completions",
 ];
