@@ -19,6 +19,9 @@ use crate::harness::Answer;
 
 const CONFIG: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}\nlimits: []\n";
 
+/// Nobody reads its log, in which every write is a line: a full pipe would stop it.
+const QUIET: &[&str] = &["--log", "error"];
+
 /// Who write at the same time; each has a group of its own and attaches tenants to it.
 const WRITERS: u32 = 10;
 
@@ -59,13 +62,13 @@ async fn what_was_acknowledged_survives_a_kill_and_nothing_is_half() {
         let config = dir.path().join("tollgate.yaml");
         std::fs::write(&config, CONFIG).unwrap();
         let config = config.to_str().unwrap();
-        let serve = Serve::start(config, &[]);
+        let serve = Serve::start(config, QUIET);
         let told = write_until_killed(serve, kill_after).await;
         let sum: u32 = told.iter().map(|told| told.acknowledged).sum();
         assert!(sum >= kill_after, "{sum}");
         assert!(sum < WRITERS * WRITES, "it was killed after the last write");
 
-        let serve = Serve::start(config, &[]);
+        let serve = Serve::start(config, QUIET);
         let http = serve.address("http");
         for told in &told {
             check(http, told).await;
@@ -102,10 +105,15 @@ async fn write_until_killed(serve: Serve, kill_after: u32) -> Vec<Told> {
             }
         });
     }
-    count.enough.notified().await;
+    // On a task of their own, so that one that fails is not waited for.
+    let mut writers = tokio::spawn(writers.join_all());
+    tokio::select! {
+        () = count.enough.notified() => {}
+        ended = &mut writers => panic!("they ended before the kill: {}", ended.unwrap().len()),
+    }
     // SIGKILL: no handler of its runs.
     drop(serve);
-    writers.join_all().await
+    writers.await.unwrap()
 }
 
 /// Makes write number `step` of a writer.
