@@ -16,11 +16,13 @@ use std::sync::Arc;
 use tollgate_core::node::Bounds;
 
 use crate::catalog::{FileCatalog, Kind};
+use crate::doorman::Scopes;
 
 mod admin;
 mod attach;
 mod bounds;
 mod check;
+mod doorman;
 mod error;
 mod groups;
 mod limits;
@@ -61,6 +63,8 @@ pub struct Config {
     pub admin: Admin,
     /// Where to keep what is written through the API.
     pub store: StoreConfig,
+    /// Which scopes the resources of Doorman's clients are.
+    pub doorman: Scopes,
     /// How much to keep in the books at most.
     pub bounds: Bounds,
     /// Limits, groups and attachments.
@@ -121,6 +125,7 @@ impl Config {
         let tls = tls::tls(&mut check, raw.tls.as_ref());
         let admin = admin::admin(&mut check, raw.admin.as_ref());
         let store = StoreConfig::check(&mut check, raw.store.as_ref());
+        let doorman = doorman::doorman(&mut check, raw.doorman.as_ref());
         let bounds = bounds::bounds(&mut check, raw.bounds.as_ref());
         let catalog_bounds = bounds::catalog_bounds(&mut check, raw.bounds.as_ref());
         let groups = groups::groups(&mut check, raw.groups.as_ref());
@@ -137,6 +142,7 @@ impl Config {
             tls,
             admin,
             store,
+            doorman,
             bounds,
             catalog: Arc::new(FileCatalog {
                 limits,

@@ -23,6 +23,10 @@ use crate::grpc::scope_error;
 use crate::metrics::{Metrics, RefreshFault};
 use crate::view::{ScopeDetail, ScopePage, Totals};
 
+mod echo;
+
+pub use self::echo::{EchoAsk, EchoCall, Granted};
+
 /// Events that wait for the driver. A bulk call takes about a millisecond, so a full queue is
 /// already later than a client waits.
 const QUEUE_LEN: usize = 1024;
@@ -36,8 +40,12 @@ enum Event {
     Refresh(Refresh, oneshot::Sender<Vec<ScopeAnswer>>),
     Release(Release, oneshot::Sender<()>),
     Drain(ClientId, Duration, oneshot::Sender<Result<(), DrainError>>),
+    Echoes(EchoCall, oneshot::Sender<Echoed>),
     View(View),
 }
+
+/// What came of each ask of a call.
+type Echoed = Vec<Result<Granted, RefreshError>>;
 
 /// A question about the books: takes a look and sends what it saw.
 struct View(Box<Look>);
@@ -137,6 +145,9 @@ impl Driver {
                 let answers = self.refresh(now, &refresh);
                 let _ = reply.send(answers);
             }
+            Event::Echoes(call, reply) if !reply.is_closed() => {
+                let _ = reply.send(self.answer_echoes(now, call));
+            }
             Event::Release(release, reply) => {
                 // Even for a caller that has gone: it has nothing more to ask.
                 self.release(&release);
@@ -210,6 +221,17 @@ impl Handle {
     /// If the driver cannot be reached.
     pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, DriverError> {
         self.call(|reply| Event::Refresh(refresh, reply)).await
+    }
+
+    /// Answers a client whose protocol has no sequences, each ask in order.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn echoes(
+        &self,
+        call: EchoCall,
+    ) -> Result<Vec<Result<Granted, RefreshError>>, DriverError> {
+        self.call(|reply| Event::Echoes(call, reply)).await
     }
 
     /// Takes leases back.

@@ -1,7 +1,7 @@
 //! The coordinator: leases capacity to Envoys.
 //!
 //! What is decided is decided in `tollgate-core`. This crate carries it out: [`driver`] is the one
-//! task that owns the books, [`grpc`] and [`rest`] are the doors to it, [`config`] says what there
+//! task that owns the books, [`grpc`], [`doorman`] and [`rest`] are the doors to it, [`config`] says what there
 //! is to lease, and [`server`] puts them together.
 //!
 //! **Architecture invariant:** nothing but the driver touches the books, so there is no lock and
@@ -14,6 +14,7 @@ pub mod catalog;
 pub mod clock;
 pub mod config;
 pub mod connections;
+pub mod doorman;
 pub mod driver;
 pub mod grpc;
 pub mod keeper;

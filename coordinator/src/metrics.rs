@@ -17,14 +17,14 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate_core::lease::Epoch;
 
-use self::labels::{Answered, Outcome, Reason, method_name};
+use self::labels::{Answered, DoormanCall, Outcome, Reason, method_name};
 use crate::survey::Survey;
 use crate::tls::TlsMetrics;
 
 mod books;
 mod labels;
 
-pub use self::labels::{AuthFault, RefreshFault, Reloaded};
+pub use self::labels::{AuthFault, DoormanMethod, RefreshFault, Reloaded};
 
 const PREFIX: &str = "tollgate";
 
@@ -45,6 +45,7 @@ pub struct Metrics {
     rest: Rest,
     kept: Kept,
     tls: TlsMetrics,
+    doorman: Family<DoormanCall, Counter>,
 }
 
 /// What is configured: the store and the file.
@@ -89,6 +90,13 @@ impl Metrics {
             Unit::Seconds,
             refresh_duration.clone(),
         );
+        let doorman = Family::<DoormanCall, Counter>::default();
+        let help = "Calls of Doorman clients";
+        registry.register("doorman_requests", help, doorman.clone());
+        for method in DoormanMethod::ALL {
+            drop(doorman.get_or_create(&method.call(true)));
+            drop(doorman.get_or_create(&method.call(false)));
+        }
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The build", build);
         let term = Gauge::<u64, AtomicU64>::default();
@@ -104,6 +112,7 @@ impl Metrics {
             refresh_errors,
             releases,
             refresh_duration,
+            doorman,
         }
     }
 
@@ -117,6 +126,11 @@ impl Metrics {
         self.refresh_calls.inc();
         self.refreshes.inc_by(scopes as u64);
         self.refresh_duration.observe(duration.as_secs_f64());
+    }
+
+    /// A Doorman client called `method`, and was answered or not.
+    pub fn count_doorman(&self, method: DoormanMethod, answered: bool) {
+        self.doorman.get_or_create(&method.call(answered)).inc();
     }
 
     /// A call, or a scope of one, was refused.

@@ -14,8 +14,9 @@ use tollgate_core::node::Start;
 use crate::clock::Clock;
 use crate::config::{self, Config, Listen};
 use crate::connections::{Acceptor, Incoming, Tls};
+use crate::doorman::{self, CapacityServer};
 use crate::driver::{Driver, Handle};
-use crate::grpc::Service;
+use crate::grpc::{LeaseServiceServer, Service};
 use crate::keeper::{self, Keeper};
 use crate::metrics::Metrics;
 use crate::reload::Reload;
@@ -71,6 +72,12 @@ pub struct Server {
     driver: Driver,
     books: Handle,
     reloads: (mpsc::Sender<()>, mpsc::Receiver<()>),
+}
+
+/// What is served at the gRPC door.
+struct Services {
+    lease: LeaseServiceServer<Service>,
+    doorman: CapacityServer<doorman::Service>,
 }
 
 /// Why the coordinator ended without being asked to.
@@ -214,8 +221,16 @@ impl Server {
             self.keeper.run().await;
             Ok("keeper")
         });
-        let service = (self.books.clone(), self.clock, self.metrics.clone());
-        parts.spawn(serve_grpc(self.doors.grpc, service, stopped.clone()));
+        let services = Services {
+            lease: Service::new(self.books.clone(), self.clock, self.metrics.clone()),
+            doorman: doorman::Service::new(
+                self.books.clone(),
+                self.clock,
+                self.metrics.clone(),
+                newest.clone(),
+            ),
+        };
+        parts.spawn(serve_grpc(self.doors.grpc, services, stopped.clone()));
         let router = rest::router(rest::Parts {
             driver: self.books,
             metrics: self.metrics.clone(),
@@ -297,7 +312,7 @@ fn open_store(config: &Config) -> Result<Box<dyn Store>, StoreError> {
 
 async fn serve_grpc(
     connections: Incoming,
-    (driver, clock, metrics): (Handle, Clock, Metrics),
+    services: Services,
     stopped: watch::Receiver<()>,
 ) -> Result<&'static str, ServerError> {
     tonic::transport::Server::builder()
@@ -308,7 +323,8 @@ async fn serve_grpc(
         .http2_keepalive_timeout(Some(KEEPALIVE.1))
         .http2_max_header_list_size(HEADERS_LEN_MAX)
         .trace_fn(|call| trace::grpc(call.uri().path()))
-        .add_service(Service::new(driver, clock, metrics))
+        .add_service(services.lease)
+        .add_service(services.doorman)
         .serve_with_incoming_shutdown(connections, until(stopped))
         .await?;
     Ok("gRPC server")

@@ -24,7 +24,7 @@ pub(crate) fn patience<H: Host>(host: &H) -> Option<Duration> {
 
 /// What of a deadline may be spent on waiting.
 fn most_of(deadline: Option<Duration>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_sub(deadline / 5))
+    deadline.map(|deadline| deadline.saturating_sub(deadline.checked_div(5).unwrap_or_default()))
 }
 
 fn millis(value: &[u8]) -> Option<Duration> {

@@ -9,6 +9,7 @@ use serde_saphyr::Location;
 use super::admin::RawAdmin;
 use super::attach::RawAttach;
 use super::bounds::RawBounds;
+use super::doorman::RawDoorman;
 use super::error::{ConfigError, ConfigErrors, Problem};
 use super::groups::RawGroups;
 use super::limits::RawLimit;
@@ -30,6 +31,7 @@ pub(super) struct RawConfig {
     pub(super) limits: Option<Placed<Vec<Placed<RawLimit>>>>,
     pub(super) groups: Option<Placed<RawGroups>>,
     pub(super) attach: Option<RawAttach>,
+    pub(super) doorman: Option<RawDoorman>,
 }
 
 // === free functions ===

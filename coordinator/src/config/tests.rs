@@ -34,7 +34,7 @@ fn the_shape_of_the_file_is_checked() {
         (
             "limit: []",
             "1:1: unknown field `limit`, expected one of listen, tls, admin, store, \
-             bounds, limits, groups, attach",
+             bounds, limits, groups, attach, doorman",
         ),
         (
             "limits:\n- match: a\n  match: b",

@@ -31,6 +31,26 @@ pub enum AuthFault {
     Origin,
 }
 
+/// What a Doorman client can call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DoormanMethod {
+    /// Who is master.
+    Discovery,
+    /// What a client gets.
+    GetCapacity,
+    /// What a server gets for its clients.
+    GetServerCapacity,
+    /// Leases that are given back.
+    ReleaseCapacity,
+}
+
+/// `{method, result}` of a call of a Doorman client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct DoormanCall {
+    pub(super) method: &'static str,
+    pub(super) result: &'static str,
+}
+
 /// What came of a changed configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reloaded {
@@ -146,5 +166,28 @@ pub(super) fn method_name(method: &Method) -> &'static str {
         Method::PATCH => "PATCH",
         Method::OPTIONS => "OPTIONS",
         _ => "other",
+    }
+}
+
+// === impl DoormanMethod ===
+
+impl DoormanMethod {
+    pub(super) const ALL: [Self; 4] = [
+        Self::Discovery,
+        Self::GetCapacity,
+        Self::GetServerCapacity,
+        Self::ReleaseCapacity,
+    ];
+
+    /// The labels of a call that was answered, or not.
+    pub(super) const fn call(self, answered: bool) -> DoormanCall {
+        let method = match self {
+            Self::Discovery => "discovery",
+            Self::GetCapacity => "get_capacity",
+            Self::GetServerCapacity => "get_server_capacity",
+            Self::ReleaseCapacity => "release_capacity",
+        };
+        let result = if answered { "answered" } else { "refused" };
+        DoormanCall { method, result }
     }
 }

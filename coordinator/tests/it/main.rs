@@ -6,6 +6,8 @@ mod bounds;
 mod certificates;
 mod cli;
 mod crash;
+mod doorman;
+mod doorman_bytes;
 mod harness;
 mod http;
 mod leases;

@@ -16,7 +16,7 @@ pub use self::terms::{Membership, Terms};
 use crate::lease::{Answer, Ask, ClientId, Demand, Epoch, LeaseTerms, NO_BASIS, ResourceId};
 use crate::limit::Limit;
 use crate::pool::Pool;
-use crate::resource::{RefreshError, Resource};
+use crate::resource::{Echo, RefreshError, Resource};
 use crate::units::{Capacity, Instant};
 
 /// The state of a coordinator that is master.
@@ -120,6 +120,25 @@ impl Node {
             lease: Some(answer.lease.unwrap_or(none)),
             ..answer
         })
+    }
+
+    /// Answers a client whose protocol has no sequences, and which says of its lease `echo`.
+    ///
+    /// # Errors
+    /// If a bound is reached.
+    pub fn handle_echo(
+        &mut self,
+        now: Instant,
+        client: &ClientId,
+        resource: &ResourceId,
+        (echo, demand): (Option<Echo>, Demand),
+        terms: &Terms<'_>,
+    ) -> Result<Answer, RefreshError> {
+        let ask = match self.resource(resource) {
+            Some(books) => books.ask_of(now, client, echo, demand),
+            None => Echo::ask(echo, 0, demand),
+        };
+        self.handle_refresh(now, client, resource, &ask, terms)
     }
 
     /// Answers what `client` asks of `resource` if that has no limit at all: `limit` says for how

@@ -15,8 +15,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use core::num::NonZeroU32;
 
 mod division;
+mod echo;
 
 use self::division::{Division, Entry};
+pub use self::echo::Echo;
 use crate::hash::fnv1a;
 use crate::lease::{Answer, Ask, ClientId, ResourceId, Unit};
 use crate::limit::Limit;

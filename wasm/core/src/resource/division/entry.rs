@@ -53,6 +53,16 @@ impl Entry {
         self.place.subclients()
     }
 
+    /// What was granted last, and until when.
+    pub(in crate::resource) fn current(&self) -> (Capacity, Instant) {
+        (self.granted.capacity, self.granted.expiry)
+    }
+
+    /// Whether the client may be using either of two loans at `now`.
+    pub(in crate::resource) fn has_two(&self, now: Instant) -> bool {
+        self.prior.is_some_and(|prior| prior.expiry > now)
+    }
+
     /// The most that the client may be using.
     pub(in crate::resource) fn has(&self) -> Capacity {
         let prior = self.prior.map_or(Capacity::ZERO, |prior| prior.capacity);

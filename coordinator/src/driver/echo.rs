@@ -1,0 +1,95 @@
+//! Calls of clients whose protocol has no sequences: what they ask, and what came of it.
+
+use std::sync::Arc;
+
+use tollgate_core::lease::{Answer, ClientId, Demand, ResourceId};
+use tollgate_core::limit::Limit;
+use tollgate_core::resource::{Echo, RefreshError};
+use tollgate_core::units::Instant;
+
+use super::{Driver, fault};
+
+/// A call for several resources.
+#[derive(Clone, Debug)]
+pub struct EchoCall {
+    /// Who asks.
+    pub client: ClientId,
+    /// What for; one may be here twice.
+    pub asks: Vec<EchoAsk>,
+}
+
+/// What came of one ask.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    /// The answer.
+    pub answer: Answer,
+    /// The limit behind it.
+    pub limit: Limit,
+    /// Among how many the capacity is divided.
+    pub subclients: u64,
+}
+
+/// What is asked of one resource.
+#[derive(Clone, Debug)]
+pub struct EchoAsk {
+    /// Which.
+    pub resource: ResourceId,
+    /// The lease that the client says it has.
+    pub echo: Option<Echo>,
+    /// What it wants.
+    pub demand: Demand,
+}
+
+// === impl Driver ===
+
+impl Driver {
+    /// Answers `call`, one answer for each ask in order.
+    pub(super) fn answer_echoes(
+        &mut self,
+        now: Instant,
+        call: EchoCall,
+    ) -> Vec<Result<Granted, RefreshError>> {
+        self.resolver.update();
+        let EchoCall { client, asks } = call;
+        asks.into_iter()
+            .map(|ask| {
+                let granted = self.answer_echo(now, &client, ask);
+                granted.inspect_err(|error| self.metrics.count_fault(fault(*error)))
+            })
+            .collect()
+    }
+
+    fn answer_echo(
+        &mut self,
+        now: Instant,
+        client: &ClientId,
+        ask: EchoAsk,
+    ) -> Result<Granted, RefreshError> {
+        let EchoAsk {
+            resource,
+            echo,
+            demand,
+        } = ask;
+        let scope: Arc<str> = resource.scope.clone();
+        let resolved = self.resolver.resolve(&scope);
+        let Some(terms) = resolved.terms(resource.unit) else {
+            return Ok(Granted {
+                answer: self
+                    .node
+                    .handle_unlimited(client, &resource, &self.unlimited),
+                limit: self.unlimited.clone(),
+                subclients: 1,
+            });
+        };
+        let asked = (echo, demand);
+        let answer = self
+            .node
+            .handle_echo(now, client, &resource, asked, &terms)?;
+        let books = self.node.resource(&resource);
+        Ok(Granted {
+            answer,
+            limit: terms.limit.clone(),
+            subclients: books.map_or(1, |books| books.subclients()),
+        })
+    }
+}
