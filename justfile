@@ -20,8 +20,8 @@ wasip1 := "--locked -p tollgate-core -p tollgate-proto -p tollgate-filter -p ben
 default:
     @just --list --unsorted
 
-# Install what is missing (wasm targets, Envoy, Node, wasm-bindgen, cargo-deny, Schemathesis); safe to repeat
-setup: _setup-system _setup-targets _setup-envoy _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis
+# Install what is missing (wasm targets, Envoy, Node, wasm-bindgen, cargo-deny, Schemathesis, grpcio); safe to repeat
+setup: _setup-system _setup-targets _setup-envoy _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client
 
 # Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the rest
 build:
@@ -74,6 +74,18 @@ test-api SECONDS="60":
         python3 tests/api.py {{ target }}/debug/tollgate {{ tools }}/schemathesis {{ SECONDS }}
     else
         echo "SKIPPED: Schemathesis is not installed, so the admin API was not tested against its description" >&2
+        echo "test result: ok. 0 passed; 0 failed; 1 ignored"
+    fi
+
+# A client that is made out of Doorman's protocol by other tools than ours, against the real coordinator
+test-doorman-client:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    packages={{ tools }}/doorman-client
+    if PYTHONPATH=$packages python3 -c 'import grpc, grpc_tools.protoc' 2>/dev/null; then
+        python3 tests/doorman_client.py {{ target }}/debug/tollgate $packages wasm/proto/proto/doorman/doorman.proto
+    else
+        echo "SKIPPED: grpcio is not installed, so no Doorman client was generated and tested" >&2
         echo "test result: ok. 0 passed; 0 failed; 1 ignored"
     fi
 

@@ -62,9 +62,10 @@ tests() {
     if [ "$built" = yes ]; then
         step suite "real Envoys" just e2e
         step suite "admin API" just test-api
+        step suite "Doorman client" just test-doorman-client
     else
-        report+=("FAILED   real Envoys, admin API: not run, the build failed")
-        ((failed += 2))
+        report+=("FAILED   real Envoys, admin API, Doorman client: not run, the build failed")
+        ((failed += 3))
     fi
 }
 
