@@ -1,7 +1,7 @@
 //! Units that only some scopes have: bytes, requests in flight, and a canonical scope's share.
 //!
 //! Here are the ways to the ledger for these; what the worker itself remembers is in
-//! [`meters`](crate::meters).
+//! [`meters`].
 
 use std::sync::Arc;
 

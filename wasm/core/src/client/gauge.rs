@@ -177,7 +177,7 @@ impl Gauge {
         });
     }
 
-    /// When [`Gauge::ask_early`] has something to say; none while idle.
+    /// When there is something to say to the coordinator; none while idle.
     pub fn due(&self) -> Option<Instant> {
         self.borrower.due
     }

@@ -26,7 +26,7 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 /// Attempts at an idle holder after a pause as long as this are measured from now on.
 const RETURN_AFTER: Duration = Duration::from_secs(1);
 
-/// A process's state for one resource; plain data, see [`Holder::encode`].
+/// A process's state for one resource; plain data, see [`Holding::encode`](super::Holding::encode).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     pub(super) bucket: TokenBucket,
