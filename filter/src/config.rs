@@ -41,6 +41,8 @@ pub(crate) struct Config {
     /// Whether anything is limited at all.
     pub(crate) enabled: bool,
     pub(crate) rules: Vec<Rule>,
+    /// Whether routes and virtual hosts may say otherwise, in their metadata.
+    pub(crate) per_route: bool,
     /// The most slots, and the most scopes that a worker remembers.
     pub(crate) max_scopes: u32,
     /// The most requests that a worker holds at once.
@@ -123,6 +125,7 @@ impl Config {
             coordinator,
             enabled: root.flag("enabled", true)?,
             rules: rules(root, &defaults, unknown)?,
+            per_route: root.flag("per_route", false)?,
             max_scopes: root.whole("max_scopes", 10_000, 1..=1_000_000)? as u32,
             max_held: root.whole("max_held", 1000, 0..=100_000)? as usize,
             tick: millis(root.whole("tick_ms", 20, TICK_MS)?),

@@ -35,6 +35,7 @@ mod patience;
 mod plugin;
 mod record;
 mod refusal;
+mod route;
 mod scopes;
 mod stats;
 mod worker;

@@ -15,6 +15,7 @@ use proxy_wasm::types::{Action, ContextType};
 use crate::config::{Config, ConfigError};
 use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_answer};
 use crate::refusal::{Refusal, is_grpc};
+use crate::route::Routes;
 use crate::worker::{BoundRule, Verdict, Worker};
 
 type Shared = Rc<RefCell<Worker<Envoy>>>;
@@ -35,6 +36,8 @@ pub(crate) struct Root {
 struct Plugin {
     worker: Shared,
     rules: Vec<BoundRule>,
+    /// What routes say otherwise, if they may.
+    routes: Option<RefCell<Routes<BoundRule>>>,
     period: Cell<Duration>,
 }
 
@@ -100,9 +103,12 @@ impl Root {
             Err(_) => Vec::new(),
         };
         host.set_tick_period(config.tick)?;
+        let names = config.rules.iter().map(|rule| rule.name.clone());
+        let named = names.zip(rules.iter().cloned()).collect();
         Ok(Plugin {
             worker,
             rules,
+            routes: config.per_route.then(|| RefCell::new(Routes::new(named))),
             period: Cell::new(config.tick),
         })
     }
@@ -173,6 +179,30 @@ impl Plugin {
 // === impl Stream ===
 
 impl Stream {
+    #[inline]
+    fn admit(&self, worker: &mut Worker<Envoy>) -> Verdict {
+        match &self.plugin.routes {
+            None => worker.admit(&self.plugin.rules, self.context),
+            Some(routes) => self.admit_by_route(worker, routes),
+        }
+    }
+
+    fn admit_by_route(
+        &self,
+        worker: &mut Worker<Envoy>,
+        routes: &RefCell<Routes<BoundRule>>,
+    ) -> Verdict {
+        // Contexts are never entered while another runs.
+        let Ok(mut routes) = routes.try_borrow_mut() else {
+            return worker.admit(&self.plugin.rules, self.context);
+        };
+        match routes.at_hand(&Envoy) {
+            Ok(special) if special.disabled => Verdict::Pass,
+            Ok(special) => worker.admit_at(&special.rules, self.context, special.cost),
+            Err(error) => worker.complain(&error.into()),
+        }
+    }
+
     #[cold]
     fn refuse(&self, worker: &Worker<Envoy>, refusal: Refusal) -> Action {
         let refuser = worker.refuser(refusal);
@@ -194,7 +224,7 @@ impl HttpContext for Stream {
         let Ok(mut worker) = plugin.worker.try_borrow_mut() else {
             return Action::Continue;
         };
-        let verdict = worker.admit(&plugin.rules, self.context);
+        let verdict = self.admit(&mut worker);
         self.known = worker.remembers(self.context);
         if worker.is_hurried() {
             plugin.adjust_period(&worker);

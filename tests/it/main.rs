@@ -21,6 +21,7 @@ mod modes;
 mod outage;
 mod over_limit;
 mod peer_san;
+mod per_route;
 mod quickstart;
 mod reload;
 mod scene;

@@ -35,6 +35,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
             enforced: 100,
             on_overflow: Overflow::Share,
         }],
+        per_route: false,
         max_scopes: 10_000,
         max_held: 1000,
         tick: Duration::from_millis(20),

@@ -1,0 +1,96 @@
+//! What stands in the metadata of routes and virtual hosts holds for their requests.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use tollgate_tests::connection::get_once;
+use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::filter::{COORDINATOR, TENANT_HEADER, UPSTREAM, tollgate};
+
+use crate::scene::{Scene, play};
+
+/// `open/…` has plenty; of `tenant/…` five pass at once, and another after half an hour.
+const LIMITS: &str = "limits:\n  - match: \"open/*\"\n    requests: {rate: 100000}\n  \
+    - match: \"*\"\n    requests: {rate: 0.0005, burst: 5}\n";
+
+#[test]
+fn routes_and_virtual_hosts_say_what_holds() {
+    play("routes_and_virtual_hosts_say_what_holds", per_route);
+}
+
+async fn per_route(scene: &Scene) -> Result<()> {
+    let coordinator = scene.coordinator(LIMITS).await?;
+    let plugin = json!({"coordinator": COORDINATOR, "per_route": true, "scopes": [
+        {"name": "tenant", "key": {"header": TENANT_HEADER}},
+        {"name": "open", "key": {"header": TENANT_HEADER}},
+    ]});
+    let mut spec = Spec::new(
+        "envoy",
+        1,
+        scene.upstream.address(),
+        vec![tollgate(&plugin)?],
+    );
+    spec.virtual_hosts = routes(Some(json!({"scopes": ["open"]})), json!({"cost": 2}));
+    let mut envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let to = envoy.address();
+    assert_eq!(
+        passing(to, "/free", "a", 20).await?,
+        20,
+        "disabled for the route"
+    );
+    assert_eq!(
+        passing(to, "/dear", "a", 20).await?,
+        2,
+        "two tokens each, of five"
+    );
+    assert_eq!(
+        passing(to, "/", "a", 20).await?,
+        20,
+        "the virtual host's rules"
+    );
+    let changed = routes(None, json!({"cost": 1}));
+    ensure!(envoy.route(changed).await?, "other metadata is taken");
+    let to = envoy.address();
+    assert_eq!(
+        passing(to, "/dear", "a", 20).await?,
+        1,
+        "what two times two left"
+    );
+    assert_eq!(
+        passing(to, "/", "b", 20).await?,
+        5,
+        "nothing said, everything holds"
+    );
+    Ok(())
+}
+
+/// Routes of which one is free, one has `dear`, and the rest has what its virtual host says.
+fn routes(virtual_host: Option<Value>, dear: Value) -> Value {
+    let route = |prefix: &str, metadata: Option<Value>| {
+        let mut route = json!({"match": {"prefix": prefix}, "route": {"cluster": UPSTREAM}});
+        if let Some(metadata) = metadata {
+            route["metadata"] = json!({"filter_metadata": {"tollgate": metadata}});
+        }
+        route
+    };
+    let mut host = json!({"name": "all", "domains": ["*"], "routes": [
+        route("/free", Some(json!({"disabled": true}))),
+        route("/dear", Some(dear)),
+        route("/", None),
+    ]});
+    if let Some(metadata) = virtual_host {
+        host["metadata"] = json!({"filter_metadata": {"tollgate": metadata}});
+    }
+    json!([host])
+}
+
+/// How many of `requests` pass.
+async fn passing(to: SocketAddr, path: &str, tenant: &str, requests: usize) -> Result<usize> {
+    let mut passed = 0;
+    for _ in 0..requests {
+        let answer = get_once(to, path, &[(TENANT_HEADER, tenant)]).await?;
+        passed += usize::from(answer.status == 200);
+    }
+    Ok(passed)
+}
