@@ -2,8 +2,10 @@
 //!
 //! The monotonic one is built on tokio's, so that tests can pause it.
 
+use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::Sleep;
 use tollgate_core::lease::Epoch;
 use tollgate_core::units::Instant;
 
@@ -11,6 +13,15 @@ use tollgate_core::units::Instant;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: tokio::time::Instant,
+}
+
+/// Waits for deadlines of a [`Clock`], one at a time.
+#[derive(Debug)]
+pub struct Timer {
+    clock: Clock,
+    /// What `sleep` waits for.
+    deadline: Option<Instant>,
+    sleep: Pin<Box<Sleep>>,
 }
 
 // === impl Clock ===
@@ -28,16 +39,36 @@ impl Clock {
         Instant::ZERO.saturating_add(self.start.elapsed())
     }
 
+    /// A way to wait for this clock.
+    pub fn timer(self) -> Timer {
+        Timer {
+            clock: self,
+            deadline: None,
+            sleep: Box::pin(tokio::time::sleep_until(self.start)),
+        }
+    }
+}
+
+// === impl Timer ===
+
+impl Timer {
     /// Waits until `deadline`; for ever if there is none.
-    pub async fn sleep_until(self, deadline: Option<Instant>) {
+    ///
+    /// Waiting on for the same deadline is nearly free, however often: the runtime keeps its place
+    /// in the queue of timers.
+    pub async fn until(&mut self, deadline: Option<Instant>) {
         let Some(deadline) = deadline else {
             return std::future::pending().await;
         };
-        let after = Duration::from_nanos(deadline.as_nanos());
-        match self.start.checked_add(after) {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None => std::future::pending().await,
+        if self.deadline != Some(deadline) {
+            let after = Duration::from_nanos(deadline.as_nanos());
+            let Some(at) = self.clock.start.checked_add(after) else {
+                return std::future::pending().await;
+            };
+            self.sleep.as_mut().reset(at);
+            self.deadline = Some(deadline);
         }
+        self.sleep.as_mut().await;
     }
 }
 
@@ -59,4 +90,45 @@ pub fn epoch_of_this_start() -> Epoch {
 pub fn unix_time() -> Duration {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     since_1970.unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_ends_at_the_deadline_that_it_was_told_last() {
+        let clock = Clock::start();
+        let mut timer = clock.timer();
+        let at = |seconds| Instant::ZERO.saturating_add(Duration::from_secs(seconds));
+        for (told, until) in [(5, 5), (5, 5), (9, 9), (7, 9), (12, 12)] {
+            timer.until(Some(at(told))).await;
+            // Tokio's timers end in the millisecond after their deadline.
+            let late = clock.now().saturating_since(at(until));
+            assert!(
+                late <= Duration::from_millis(1),
+                "{told}: {:?}",
+                clock.now()
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupted_wait_goes_on() {
+        let clock = Clock::start();
+        let mut timer = clock.timer();
+        let deadline = Instant::ZERO.saturating_add(Duration::from_secs(10));
+        for _ in 0..3 {
+            let wait = timer.until(Some(deadline));
+            assert!(
+                tokio::time::timeout(Duration::from_secs(3), wait)
+                    .await
+                    .is_err()
+            );
+        }
+        timer.until(Some(deadline)).await;
+        assert!(clock.now() >= deadline);
+        let forever = tokio::time::timeout(Duration::from_secs(3600), timer.until(None));
+        assert!(forever.await.is_err());
+    }
 }

@@ -120,15 +120,15 @@ impl Driver {
 
     /// Handles events and expiries until the last handle is gone.
     pub async fn run(mut self) {
+        let mut timer = self.clock.timer();
         loop {
-            let timeout = self.clock.sleep_until(self.node.poll_timeout());
             tokio::select! {
                 biased;
                 event = self.events.recv() => match event {
                     Some(event) => self.handle_event(event),
                     None => return,
                 },
-                () = timeout => {}
+                () = timer.until(self.node.poll_timeout()) => {}
             }
             let now = self.clock.now();
             // Also after an event: a busy queue must not keep leases in the books.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -20,7 +20,10 @@ pub(super) const SILENCE_MAX: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub struct Connection {
     transport: Transport,
-    /// Ends when nothing has been heard for too long.
+    /// When something was heard last.
+    heard: Instant,
+    /// Ends when it is time to look how long ago that was. Not moved with each read: that would
+    /// cost a busy connection more than looking once too often costs a quiet one.
     silence: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -55,8 +58,22 @@ impl Connection {
     fn new(transport: Transport, place: Option<OwnedSemaphorePermit>) -> Self {
         Self {
             transport,
+            heard: Instant::now(),
             silence: Box::pin(tokio::time::sleep(SILENCE_MAX)),
             _place: place,
+        }
+    }
+
+    /// Resolves when nothing has been heard for too long.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            ready!(self.silence.as_mut().poll(cx));
+            let end = self.heard + SILENCE_MAX;
+            if end <= Instant::now() {
+                let text = "nothing was heard for too long";
+                return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            self.silence.as_mut().reset(end);
         }
     }
 }
@@ -80,13 +97,10 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         match either!(self, poll_read(cx, buf)) {
-            Poll::Pending => self.silence.as_mut().poll(cx).map(|()| {
-                let text = "nothing was heard for too long";
-                Err(io::Error::new(io::ErrorKind::TimedOut, text))
-            }),
+            Poll::Pending => self.poll_silence(cx).map(Err),
             result => {
                 if buf.filled().len() > before {
-                    self.silence.as_mut().reset(Instant::now() + SILENCE_MAX);
+                    self.heard = Instant::now();
                 }
                 result
             }
