@@ -229,7 +229,8 @@ impl<K: Copy + Ord> FairShare<K> {
         before: u64,
         active: u64,
     ) -> Capacity {
-        if handle.entry.wants == Capacity::ZERO {
+        // In overload there is nothing to walk the tree for.
+        if handle.entry.wants == Capacity::ZERO || spare == Capacity::ZERO {
             return Capacity::ZERO;
         }
         if spare.is_unlimited() {
