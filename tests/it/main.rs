@@ -5,6 +5,7 @@
 
 mod access_log;
 mod accuracy;
+mod bytes;
 mod cardinality;
 mod client;
 mod configuration;

@@ -272,7 +272,11 @@ impl Holder {
     /// much as what is spent of it: earned beside the leases it would come on top.
     fn wants_at(&self, now: Instant, policy: &Policy) -> Capacity {
         let silence = now.saturating_since(self.last_attempt);
-        let wants = self.demand.wants();
+        let wants = match self.bucket.balance(now) < 0 {
+            // Whoever is told when the debt is paid counts on the rate that it is paid at.
+            true => self.demand.wants().max(self.borrower.reported),
+            false => self.demand.wants(),
+        };
         if wants > Capacity::ZERO && silence < policy.idle_after {
             return wants;
         }

@@ -155,6 +155,30 @@ fn bytes_may_be_owed_up_to_a_bound_and_the_next_waits_for_exactly_as_long() {
 }
 
 #[test]
+fn whoever_owes_goes_on_wanting_what_it_wanted_so_that_the_pause_stays_true() {
+    let policy = Policy::default();
+    let mut bytes = Holder::of(Unit::ResponseBytes, at(0), &policy);
+    bytes.pay(at(0), &policy, 10_000_000, Tokens::from_whole(10_000_000));
+    let mut asked = Vec::new();
+    let mut now = 0;
+    while bytes.bucket.balance(at(now)) < 0 {
+        // Those that are refused meanwhile want little.
+        bytes.pay(at(now), &policy, 500, Tokens::ZERO);
+        match bytes.ask(at(now), &policy) {
+            Todo::Refresh(ask) => {
+                asked.push(ask.demand.wants());
+                let given = answer(1_000_000);
+                bytes.handle_answer(at(now), &policy, ask.sequence, Epoch(1), &given);
+            }
+            other => assert_eq!(other, Todo::Nothing),
+        }
+        now += 100;
+    }
+    assert!(asked.len() >= 8, "{asked:?}");
+    assert!(asked.is_sorted(), "{asked:?}");
+}
+
+#[test]
 fn whoever_uses_no_bytes_does_not_ask_for_any_and_keeps_its_burst() {
     let policy = Policy::default();
     let mut holding = Holding::new(at(0), &policy);
