@@ -26,7 +26,7 @@ use self::ask::Asked;
 use crate::clock::{Clock, unix_time};
 use crate::config::Config;
 use crate::driver::{EchoCall, Handle};
-use crate::grpc::CallError;
+use crate::grpc::{CALL_LEN_MAX, CallError};
 use crate::metrics::{DoormanMethod, Metrics};
 use crate::trace;
 
@@ -50,9 +50,6 @@ pub mod generated {
 
 pub use generated::capacity_client::CapacityClient;
 pub use generated::capacity_server::{Capacity, CapacityServer};
-
-/// The largest call, in bytes, as at the other door.
-const CALL_LEN_MAX: usize = 1 << 20;
 
 /// Answers Doorman's clients from a driver's books.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use crate::catalog::{Catalog, Resolver};
 use crate::clock::Clock;
 use crate::grpc::scope_error;
 use crate::metrics::{Metrics, RefreshFault};
-use crate::view::{ScopeDetail, ScopePage, Totals};
+use crate::view::{ScopeDetail, ScopePage};
 
 mod echo;
 
@@ -274,14 +274,6 @@ impl Handle {
     ) -> Result<Option<ScopeDetail>, DriverError> {
         self.view(move |node, now| ScopeDetail::find(node, now, &scope, clients))
             .await
-    }
-
-    /// The sums over all books.
-    ///
-    /// # Errors
-    /// If the driver cannot be reached.
-    pub async fn totals(&self) -> Result<Totals, DriverError> {
-        self.view(Totals::new).await
     }
 
     /// What `look` sees in the books. The driver answers no client meanwhile, so it must not look

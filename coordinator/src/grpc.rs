@@ -28,7 +28,7 @@ pub use wire::lease_service_client::LeaseServiceClient;
 pub use wire::lease_service_server::{LeaseService, LeaseServiceServer};
 
 /// The largest call, in bytes. A thousand scopes with the longest ids take a third of it.
-const CALL_LEN_MAX: usize = 1 << 20;
+pub(crate) const CALL_LEN_MAX: usize = 1 << 20;
 
 /// Answers Envoys from a driver's books.
 #[derive(Clone, Debug)]

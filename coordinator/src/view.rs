@@ -105,21 +105,6 @@ pub struct BusyResource {
     pub clients: Vec<ClientView>,
 }
 
-/// The sums over all books.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Totals {
-    /// Resources with clients.
-    pub resources: usize,
-    /// Clients of all resources; a client of two resources counts twice.
-    pub clients: usize,
-    /// Resources in learning mode.
-    pub learning: usize,
-    /// The sum of what clients of limited resources may be using, in units.
-    pub has: f64,
-    /// The sum of what clients want, in units.
-    pub wants: f64,
-}
-
 /// A number of units, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
@@ -241,24 +226,6 @@ impl ClientView {
             has: client.has.into(),
             expires_in_ms: ms(client.expiry.saturating_since(now)),
         }
-    }
-}
-
-// === impl Totals ===
-
-impl Totals {
-    pub(crate) fn new(node: &Node, now: Instant) -> Self {
-        let mut totals = Self::default();
-        for (_, resource) in node.resources() {
-            totals.resources += 1;
-            totals.clients += resource.client_count();
-            totals.learning += usize::from(resource.learning_until() > now);
-            if !resource.capacity().is_unlimited() {
-                totals.has += units(resource.sum_has());
-            }
-            totals.wants += units(resource.sum_wants());
-        }
-        totals
     }
 }
 

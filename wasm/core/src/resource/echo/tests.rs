@@ -116,7 +116,7 @@ fn who_never_says_what_it_has_shrinks_one_lease_later() {
 }
 
 #[test]
-fn while_learning_a_lease_that_is_said_is_confirmed_for_what_is_left_of_it() {
+fn while_learning_a_lease_that_is_said_is_confirmed_within_the_capacity() {
     let mut fleet = Fleet::new(Instant::ZERO.saturating_add(Duration::from_secs(200)));
     let said = Said {
         capacity: Capacity::from_whole(70),
