@@ -20,11 +20,11 @@ wasip1 := "--locked -p tollgate-core -p tollgate-proto -p tollgate-filter -p ben
 default:
     @just --list --unsorted
 
-# Install what is missing (wasm targets, Envoy, Node, wasm-bindgen, cargo-deny, Schemathesis, grpcio); safe to repeat
-setup: _setup-system _setup-targets _setup-envoy _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client
+# Install what is missing (wasm targets, protoc, Envoy, etcd, Node, wasm-bindgen, cargo-deny, Schemathesis, grpcio, promtool, libfaketime); safe to repeat
+setup: _setup-system _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-promtool _setup-faketime
 
 # Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the rest
-build:
+build: _setup-protoc
     cargo build {{ native }} --bins
     cargo build {{ wasip1 }} --profile filter
     {{ target }}/debug/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
@@ -58,16 +58,16 @@ test-wasm-bindgen:
 # Everything that runs in a wasm VM: test-wasip1 and test-wasm-bindgen
 test-wasm: test-wasip1 test-wasm-bindgen
 
-# The fleet on a virtual clock: 1000 seeds, or SEED alone
+# Fleets on a virtual clock: 1000 seeds, 400 of other units than requests, 300 trees; or SEED alone of each kind
 sim SEED="":
     TOLLGATE_SEED={{ quote(SEED) }} cargo test {{ native }} --test sim -- {{ if SEED == "" { "" } else { "the_laws_hold --nocapture" } }}
 
-# Real Envoys against real coordinators; NAME picks tests
+# Real Envoys against real coordinators; NAME picks tests. What fails is tried once more
 e2e NAME="": build
-    cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ NAME }}
+    tests/twice.sh cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ NAME }}
 
 # The admin API of the real coordinator against the description that it serves, for SECONDS
-test-api SECONDS="60":
+test-api SECONDS="30":
     #!/usr/bin/env bash
     set -euo pipefail
     if [ -d {{ tools }}/schemathesis ]; then
@@ -76,6 +76,20 @@ test-api SECONDS="60":
         echo "SKIPPED: Schemathesis is not installed, so the admin API was not tested against its description" >&2
         echo "test result: ok. 0 passed; 0 failed; 1 ignored"
     fi
+
+# Feed TARGET (configuration, request, records, answers) with whatever finds new ways through the filter, for SECONDS
+fuzz TARGET SECONDS="60":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    command -v c++ >/dev/null || { echo "fuzz: missing: a C++ compiler (Debian's g++), which libFuzzer is compiled with" >&2; exit 1; }
+    host=$(rustc -vV | awk '/^host:/ {print $2}')
+    # What cargo-fuzz asks of the compiler, of which the stable one knows all but the sanitizers.
+    export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
+    cargo build --locked --release --manifest-path filter/fuzz/Cargo.toml --target "$host" --target-dir {{ target }}/fuzz --bin {{ quote(TARGET) }}
+    found={{ target }}/fuzz/corpus/{{ quote(TARGET) }}
+    mkdir -p "$found"
+    # What is found goes into the first folder; a crash is written beside it and says how to run it again.
+    {{ target }}/fuzz/$host/release/{{ TARGET }} -max_total_time={{ SECONDS }} -max_len=4096 -print_final_stats=1 -artifact_prefix="$found-" "$found" filter/fuzz/corpus/{{ TARGET }}
 
 # A client that is made out of Doorman's protocol by other tools than ours, against the real coordinator
 test-doorman-client:
@@ -86,6 +100,32 @@ test-doorman-client:
         python3 tests/doorman_client.py {{ target }}/debug/tollgate $packages wasm/proto/proto/doorman/doorman.proto
     else
         echo "SKIPPED: grpcio is not installed, so no Doorman client was generated and tested" >&2
+        echo "test result: ok. 0 passed; 0 failed; 1 ignored"
+    fi
+
+# Clusters of real coordinators and Envoys, of which parts are killed, stopped and cut off: SEEDS runs (50, or 10..20), or SEED alone. What fails is tried once more
+test-cluster SEEDS="50" SEED="": build
+    TOLLGATE_SEEDS={{ quote(SEEDS) }} TOLLGATE_SEED={{ quote(SEED) }} tests/twice.sh cargo test {{ native }} --no-fail-fast --test cluster -- --test-threads=2 {{ if SEED == "" { "" } else { "the_laws_hold" } }}
+
+# The docker-compose demos in envoy/demo, with images made here where none can be pulled
+test-compose NAME="":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    skip() { echo "SKIPPED: $1, so the demos of envoy/demo were not started" >&2; echo "test result: ok. 0 passed; 0 failed; 3 ignored"; exit; }
+    docker info >/dev/null 2>&1 && { docker compose version || docker-compose version; } >/dev/null 2>&1 || skip "Docker with Compose does not run here"
+    envoy/demo/images/stand-ins.sh debug || { [ $? = 75 ] && skip "images can neither be pulled nor made here"; exit 1; }
+    tests/twice.sh cargo test {{ native }} --no-fail-fast --test compose -- --test-threads=1 {{ NAME }}
+
+# The alerts of envoy/prometheus, on made-up series
+test-alerts:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if command -v promtool >/dev/null; then
+        promtool check rules envoy/prometheus/alerts.yml
+        promtool test rules envoy/prometheus/alerts_test.yml
+        echo "test result: ok. $(grep -c '^    name:' envoy/prometheus/alerts_test.yml) passed; 0 failed; 0 ignored"
+    else
+        echo "SKIPPED: there is no promtool, so the alerts were not tested" >&2
         echo "test result: ok. 0 passed; 0 failed; 1 ignored"
     fi
 
@@ -102,7 +142,7 @@ lint-deny:
 
 [private]
 lint-native:
-    cargo clippy {{ native }} --all-targets --test sim --test it -- -D warnings
+    cargo clippy {{ native }} --all-targets --test sim --test it --test cluster --test compose -- -D warnings
 
 [private]
 lint-wasm:
@@ -116,7 +156,7 @@ lint-doc $RUSTDOCFLAGS="-D warnings":
 # Format, and apply what clippy can mend by itself
 fix:
     cargo fmt --all
-    cargo clippy {{ native }} --all-targets --test sim --test it --fix --allow-dirty --allow-staged
+    cargo clippy {{ native }} --all-targets --test sim --test it --test cluster --test compose --fix --allow-dirty --allow-staged
 
 # Decisions per nanosecond: buckets, slabs, fair shares (criterion)
 bench *ARGS:
@@ -127,8 +167,8 @@ bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build
     cargo build {{ native }} --release --bin tollgate --bin bench-proxy
     {{ target }}/release/bench-proxy {{ ARGS }}
 
-# Refreshes per second of a coordinator that has one core: 10 to 100 000 clients, and bulk calls
-bench-coordinator *ARGS:
+# Refreshes per second of a coordinator that has one core: 10 to 100 000 clients, and bulk calls; --cluster: of three with three shards
+bench-coordinator *ARGS: _setup-protoc _setup-etcd
     cargo build {{ native }} --release --bin tollgate --bin bench-coordinator
     {{ target }}/release/bench-coordinator {{ ARGS }}
 

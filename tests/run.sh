@@ -34,7 +34,7 @@ step() {
     status=${PIPESTATUS[0]}
     if [ "$kind" = suite ]; then
         read -r p f s < <(counts)
-        figures="$p passed, $f failed, $s skipped"
+        figures="$p passed, $f failed, $s skipped$(sed -n 's/^PASSED ONLY AT THE SECOND TRY: /, at the second try /p' "$output")"
         if [ "$((p + s))" = 0 ] && [ "$status" = 0 ]; then
             echo "$name ran no test" >&2
             status=1
@@ -59,13 +59,16 @@ tests() {
     step suite "wasip1" just test-wasip1
     step suite "wasm-bindgen" just test-wasm-bindgen
     step suite "simulation" just sim
+    step suite "alerts" just test-alerts
     if [ "$built" = yes ]; then
         step suite "real Envoys" just e2e
+        step suite "faults" just test-cluster 2
         step suite "admin API" just test-api
         step suite "Doorman client" just test-doorman-client
+        step suite "docker-compose demos" just test-compose
     else
-        report+=("FAILED   real Envoys, admin API, Doorman client: not run, the build failed")
-        ((failed += 3))
+        report+=("FAILED   real Envoys, faults, admin API, Doorman client, demos: not run, the build failed")
+        ((failed += 5))
     fi
 }
 

@@ -16,6 +16,7 @@ use kind::Kind;
 mod attach;
 mod check;
 mod completions;
+mod config;
 mod connection;
 mod delete;
 mod drain;
@@ -24,6 +25,7 @@ mod kind;
 mod list;
 mod print;
 mod put;
+mod ready;
 mod serve;
 mod status;
 mod token;
@@ -78,6 +80,7 @@ enum Command {
         insecure_admin: bool,
     },
     Status(status::Status),
+    Ready(ready::Ready),
     Top(top::Top),
     Get(get::Get),
     List(list::List),
@@ -87,6 +90,7 @@ enum Command {
     Detach(delete::Detach),
     Drain(drain::Drain),
     Token(token::Token),
+    Config(config::Shared),
     Completions(completions::Completions),
 }
 
@@ -127,7 +131,9 @@ impl Cli {
             } => check::check(&file, insecure_admin),
             Command::Serve(serve) => serve.run(),
             Command::Token(token) => token.run(json),
+            Command::Config(shared) => shared.run(),
             Command::Completions(completions) => completions.run(),
+            Command::Ready(ready) => ready.run(&client()?),
             Command::Status(status) => status.run(&client()?, json),
             Command::Top(top) => top.run(client()?, json),
             Command::Get(get) => get.run(&client()?, json),

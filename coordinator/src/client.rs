@@ -1,15 +1,14 @@
 //! How the command line talks to the admin API.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use rustls::crypto::ring;
 use serde::Deserialize;
 use serde_json::Value;
+use tollgate_coordinator::tls::ClientFiles;
 use ureq::http::{Request, StatusCode, Uri, header};
-use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::TlsConfig;
 use ureq::{Agent, AsSendBody};
 
 use crate::cli::Failure;
@@ -119,6 +118,17 @@ impl Client {
     /// If there is no answer, or it is no good one.
     pub(crate) fn send(&self, call: Call) -> Result<Reply, Failure> {
         let url = format!("{}{}", self.server, call.path);
+        let (status, text) = self.answer(call)?;
+        let body = json(&text, &url)?;
+        Ok(Reply { status, body })
+    }
+
+    /// The status and the text of a good answer to `call`.
+    ///
+    /// # Errors
+    /// If there is no answer, or it is no good one.
+    pub(crate) fn answer(&self, call: Call) -> Result<(StatusCode, String), Failure> {
+        let url = format!("{}{}", self.server, call.path);
         let mut request = Request::builder().method(call.method).uri(&url);
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization);
@@ -139,7 +149,7 @@ impl Client {
         &self,
         request: Result<Request<impl AsSendBody>, ureq::http::Error>,
         url: &str,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<(StatusCode, String), Failure> {
         let request = request.map_err(Failure::usage)?;
         let answer = self.agent.run(request);
         let mut answer = answer.map_err(|error| unreachable(url, &error))?;
@@ -150,8 +160,7 @@ impl Client {
         if !status.is_success() {
             return Err(refusal(status, &body, url));
         }
-        let body = json(&body, url)?;
-        Ok(Reply { status, body })
+        Ok((status, body))
     }
 }
 
@@ -238,39 +247,15 @@ fn tls(options: Options<'_>) -> anyhow::Result<TlsConfig> {
         "an https:// server needs --ca FILE, the authority that its certificate is from, such as \
          /etc/ssl/certs/ca-certificates.crt",
     )?;
-    let (roots, _) = pem(ca)?;
-    let name = ca.display();
-    anyhow::ensure!(!roots.is_empty(), "--ca: {name} has no certificate");
-    let config = TlsConfig::builder()
-        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-        .root_certs(RootCerts::new_with_certs(&roots));
-    let Some((certificate, key)) = options.identity else {
-        return Ok(config.build());
+    let owned = |path: &Path| path.to_owned();
+    let files = ClientFiles {
+        ca: owned(ca),
+        identity: options
+            .identity
+            .map(|(cert, key)| (owned(cert), owned(key))),
+        server_name: None,
     };
-    let (chain, _) = pem(certificate)?;
-    let name = certificate.display();
-    anyhow::ensure!(!chain.is_empty(), "--cert: {name} has no certificate");
-    let (_, found) = pem(key)?;
-    let found = found.with_context(|| format!("--key: {} has no private key", key.display()))?;
-    let identity = ClientCert::new_with_certs(&chain, found);
-    Ok(config.client_cert(Some(identity)).build())
-}
-
-type Pem = (Vec<Certificate<'static>>, Option<PrivateKey<'static>>);
-
-/// The certificates and the last private key in `file`.
-fn pem(file: &Path) -> anyhow::Result<Pem> {
-    let name = || file.display().to_string();
-    let text = std::fs::read(file).with_context(name)?;
-    let mut found = (Vec::new(), None);
-    for item in parse_pem(&text) {
-        match item.with_context(name)? {
-            PemItem::Certificate(certificate) => found.0.push(certificate),
-            PemItem::PrivateKey(key) => found.1 = Some(key),
-            _ => {}
-        }
-    }
-    Ok(found)
+    Ok(files.load()?.ureq()?)
 }
 
 /// The entity tag of `revision`, which may be written as one already.

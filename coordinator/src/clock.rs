@@ -1,4 +1,4 @@
-//! The coordinator's clocks: a monotonic one, and the wall's.
+//! The coordinator's clocks: a monotonic one, the machine's since its boot, and the wall's.
 //!
 //! The monotonic one is built on tokio's, so that tests can pause it.
 
@@ -79,6 +79,13 @@ impl Timer {
 pub fn epoch_of_this_start() -> Epoch {
     let millis = unix_time().as_millis();
     Epoch(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
+/// The time since the machine's boot. It goes on while the machine sleeps, and nobody can set it: only
+/// for the end of a master's term, which others measure while this machine may be asleep.
+pub fn boot_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(now).unwrap_or(Duration::MAX)
 }
 
 /// What the wall clock says, since 1970. Only for what others measure by a calendar: certificates,

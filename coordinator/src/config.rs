@@ -15,31 +15,41 @@ use std::sync::Arc;
 
 use tollgate_core::node::Bounds;
 
-use crate::catalog::{FileCatalog, Kind};
+use crate::catalog::FileCatalog;
 use crate::doorman::Scopes;
+use crate::tls::{Holder, TlsError};
 
 mod admin;
 mod attach;
 mod bounds;
 mod check;
+mod client_tls;
+mod cluster;
 mod doorman;
 mod error;
 mod groups;
 mod limits;
 mod listen;
+mod parent;
 mod raw;
+mod shared;
 mod store;
 mod tls;
 mod unit;
 
 pub use admin::{Admin, Exposed, Public};
 pub use attach::check_attachment;
+pub use client_tls::ClientTlsProblem;
+pub use cluster::{Advertise, ClusterConfig, ClusterProblem, EtcdConfig, Login};
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use groups::check_group;
 pub use limits::check_override;
 pub use listen::Listen;
+pub use parent::{ParentConfig, ParentProblem, address as parent_address};
 pub use store::StoreConfig;
 pub use tls::Tls;
+
+use shared::{RawShared, Shared};
 
 /// The most limits, groups, and attachments of a kind in a file. More than these are kept better
 /// through the API.
@@ -61,6 +71,10 @@ pub struct Config {
     pub tls: Tls,
     /// Who may use the admin API.
     pub admin: Admin,
+    /// Its place in a cluster; none for a node that is always master.
+    pub cluster: Option<ClusterConfig>,
+    /// The coordinator that it borrows from; none for a root.
+    pub parent: Option<ParentConfig>,
     /// Where to keep what is written through the API.
     pub store: StoreConfig,
     /// Which scopes the resources of Doorman's clients are.
@@ -69,13 +83,17 @@ pub struct Config {
     pub bounds: Bounds,
     /// Limits, groups and attachments.
     pub catalog: Arc<FileCatalog>,
+    /// The text of what the nodes of the cluster share, once it is read; it is in the other fields.
+    pub shared: Option<Arc<[u8]>>,
 }
 
 /// What the command line adds to a configuration, also when its file changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// As `admin.insecure`.
     pub insecure_admin: bool,
+    /// URLs in the place of `parent.addresses`, unless there are none.
+    pub parents: Vec<String>,
 }
 
 /// A file and what stood in it.
@@ -119,40 +137,88 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
-        let raw = raw::read(text)?;
+        let mut raw: raw::RawConfig = raw::read(text)?;
+        let shared = raw.take_shared();
         let mut check = check::Check::default();
         let listen = Listen::check(&mut check, raw.listen.as_ref());
         let tls = tls::tls(&mut check, raw.tls.as_ref());
         let admin = admin::admin(&mut check, raw.admin.as_ref());
-        let store = StoreConfig::check(&mut check, raw.store.as_ref());
-        let doorman = doorman::doorman(&mut check, raw.doorman.as_ref());
+        let cluster = cluster::cluster(&mut check, raw.cluster.as_ref(), &listen, &tls);
+        let parent = parent::parent(&mut check, raw.parent.as_ref());
+        if let (Some(raw), Some(parent)) = (&raw.parent, &parent)
+            && let Err((field, problem)) = parent.check(cluster.is_some())
+        {
+            check.refuse(raw.at, field, problem);
+        }
+        let store = StoreConfig::check(&mut check, raw.store.as_ref(), raw.cluster.is_some());
         let bounds = bounds::bounds(&mut check, raw.bounds.as_ref());
         let catalog_bounds = bounds::catalog_bounds(&mut check, raw.bounds.as_ref());
-        let groups = groups::groups(&mut check, raw.groups.as_ref());
-        let limits = limits::limits(&mut check, raw.limits.as_ref(), &groups);
-        let mut attached = |kind| {
-            let raw = raw.attach.as_ref().and_then(|raw| raw.of(kind));
-            attach::attachments(&mut check, kind, raw, &groups)
+        let shared = if cluster
+            .as_ref()
+            .is_some_and(|cluster| cluster.shared_config)
+        {
+            shared.refuse(&mut check);
+            Some(Shared::unread(catalog_bounds))
+        } else {
+            shared.check(&mut check, catalog_bounds)
         };
-        let (tenants, namespaces) = (attached(Kind::Tenant), attached(Kind::Namespace));
-        let config = limits.map(|limits| Self {
+        let config = shared.map(|shared| Self {
             source: None,
             flags: Flags::default(),
             listen,
             tls,
             admin,
+            cluster,
+            parent,
             store,
-            doorman,
+            doorman: shared.doorman,
             bounds,
-            catalog: Arc::new(FileCatalog {
-                limits,
-                groups,
-                tenants,
-                namespaces,
-                bounds: catalog_bounds,
-            }),
+            catalog: Arc::new(shared.catalog),
+            shared: None,
         });
         check.end(config)
+    }
+
+    /// Whether it shares limits, groups, attachments and Doorman's scopes with other nodes.
+    pub fn shares(&self) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.shared_config)
+    }
+
+    /// The same node with `text` as what the nodes of its cluster share.
+    ///
+    /// # Errors
+    /// Everything that is wrong with `text`.
+    pub fn with_shared(&self, text: &[u8]) -> Result<Self, ConfigErrors> {
+        let raw: RawShared = raw::read(utf8(text)?)?;
+        let mut check = check::Check::default();
+        let shared = raw.check(&mut check, self.catalog.bounds);
+        let shared = check.end(shared)?;
+        Ok(Self {
+            doorman: shared.doorman,
+            catalog: Arc::new(shared.catalog),
+            shared: Some(text.into()),
+            ..self.clone()
+        })
+    }
+
+    /// This configuration in the place of `current`, which is in force: with what is shared.
+    ///
+    /// # Errors
+    /// If one shares and the other does not.
+    pub fn instead_of(self, current: &Self) -> Result<Self, ConfigErrors> {
+        if self.shares() != current.shares() {
+            return Err(ConfigErrors(vec![ConfigError {
+                line: 0,
+                column: 0,
+                field: "cluster.shared_config".to_owned(),
+                problem: Problem::NeedsRestart,
+            }]));
+        }
+        match &current.shared {
+            Some(text) => self.with_shared(text),
+            None => Ok(self),
+        }
     }
 
     /// Reads a configuration file, with `flags`.
@@ -176,13 +242,48 @@ impl Config {
             }
         };
         config.tls = config.tls.beside(&source.path);
+        config.cluster = config.cluster.map(|cluster| cluster.beside(&source.path));
+        config.admin.insecure |= flags.insecure_admin;
+        if !flags.parents.is_empty() {
+            let parent = ParentConfig::at(config.parent.take(), &flags.parents);
+            if let Err((field, problem)) = parent.check(config.cluster.is_some()) {
+                let errors = ConfigErrors::nowhere(field, problem.into());
+                let file = source.path;
+                return Err(LoadError::Wrong { file, errors });
+            }
+            config.parent = Some(parent);
+        }
+        config.parent = config.parent.map(|parent| parent.beside(&source.path));
         config.source = Some(Arc::new(source));
         config.flags = flags;
-        config.admin.insecure |= flags.insecure_admin;
         config
             .admin
             .may_listen(config.listen.http, config.tls.http.is_some())?;
         Ok(config)
+    }
+
+    /// Looks whether the files can be used with which TLS is spoken.
+    ///
+    /// # Errors
+    /// What is wrong with the first that cannot, and the section that names it.
+    pub fn try_files(&self) -> Result<(), (&'static str, TlsError)> {
+        for (door, files) in self.tls.each() {
+            let loaded = files.load(door).map(drop);
+            loaded.map_err(|error| (Holder::from(door).section(), error))?;
+        }
+        let cluster = self.cluster.as_ref();
+        let etcd = cluster.and_then(|cluster| cluster.etcd.tls.as_ref());
+        let nodes = cluster.and_then(|cluster| cluster.tls.as_ref());
+        let parent = self.parent.as_ref().and_then(|parent| parent.tls.as_ref());
+        for (section, files) in [
+            ("cluster.etcd.tls", etcd),
+            (Holder::Cluster.section(), nodes),
+            (Holder::Parent.section(), parent),
+        ] {
+            let loaded = files.map(|files| files.load()).transpose();
+            loaded.map_err(|error| (section, error))?;
+        }
+        Ok(())
     }
 
     /// The fields that are others in `new` and are looked at only at the start.
@@ -190,6 +291,8 @@ impl Config {
         let fields = [
             ("listen", self.listen != new.listen),
             ("tls", self.tls != new.tls),
+            ("cluster", self.cluster != new.cluster),
+            ("parent", self.parent != new.parent),
             ("store", self.store != new.store),
             ("bounds", self.bounds != new.bounds),
         ];
@@ -204,10 +307,7 @@ impl Config {
     }
 
     fn parse_bytes(bytes: &[u8]) -> Result<Self, ConfigErrors> {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Self::parse(text),
-            Err(error) => Err(ConfigErrors::whole(Problem::Shape(error.to_string()))),
-        }
+        Self::parse(utf8(bytes)?)
     }
 }
 
@@ -231,6 +331,11 @@ impl SourceFile {
 }
 
 // === free functions ===
+
+fn utf8(bytes: &[u8]) -> Result<&str, ConfigErrors> {
+    let text = std::str::from_utf8(bytes);
+    text.map_err(|error| ConfigErrors::whole(Problem::Shape(error.to_string())))
+}
 
 /// Each error on its own line, as `file:line:column: field: rule`.
 fn located(file: &Path, errors: &ConfigErrors) -> String {

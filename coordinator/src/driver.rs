@@ -5,27 +5,33 @@
 //! caller has gone is skipped rather than answered into the void.
 
 use std::fmt;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tollgate_core::lease::{ClientId, Epoch, ResourceId};
+use tollgate_core::cluster::{ShardId, shard_of};
+use tollgate_core::lease::{ClientId, Origin, ResourceId};
 use tollgate_core::limit::Limit;
-use tollgate_core::node::{Bounds, DrainError, Node, Start};
+use tollgate_core::node::{Bounds, DrainError, Node, Start, Terms};
 use tollgate_core::resource::RefreshError;
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::request::{Refresh, Release, ScopeAsks};
 use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
-use crate::catalog::{Catalog, Resolver};
+use crate::catalog::{Catalog, Resolved, Resolver};
 use crate::clock::Clock;
 use crate::grpc::scope_error;
 use crate::metrics::{Metrics, RefreshFault};
 use crate::view::{ScopeDetail, ScopePage};
 
+mod books;
 mod echo;
+mod parent;
 
 pub use self::echo::{EchoAsk, EchoCall, Granted};
+use self::parent::Upward;
+pub use self::parent::{Batch, Heard, WeakHandle};
 
 /// Events that wait for the driver. A bulk call takes about a millisecond, so a full queue is
 /// already later than a client waits.
@@ -41,34 +47,51 @@ enum Event {
     Release(Release, oneshot::Sender<()>),
     Drain(ClientId, Duration, oneshot::Sender<Result<(), DrainError>>),
     Echoes(EchoCall, oneshot::Sender<Echoed>),
+    HandOver(oneshot::Sender<Frozen>),
     View(View),
+    /// What there is to say to the parent, when there is something.
+    Batch(oneshot::Sender<Batch>),
+    /// What the parent has said.
+    Heard(Heard, oneshot::Sender<()>),
 }
 
 /// What came of each ask of a call.
-type Echoed = Vec<Result<Granted, RefreshError>>;
+pub type Echoed = Vec<Result<Granted, AskError>>;
 
 /// A question about the books: takes a look and sends what it saw.
 struct View(Box<Look>);
 
 type Look = dyn FnOnce(&Node, Instant) + Send;
 
-/// Owns the books until the last [`Handle`] is gone.
+/// The books of a driver that has ended, and when.
+type Frozen = Box<(Node, Instant)>;
+
+/// Owns the books until the last [`Handle`] is gone, or until it has handed them over.
 #[derive(Debug)]
 pub struct Driver {
     node: Node,
+    origin: Origin,
+    /// Into how many shards the scopes are divided.
+    shards: NonZeroU16,
     resolver: Resolver,
     /// How long a lease lasts where there is no limit.
     unlimited: Limit,
     clock: Clock,
     metrics: Metrics,
+    /// Of one that has a parent.
+    upward: Option<Upward>,
     events: mpsc::Receiver<Event>,
+    /// What the master before left, until it is read.
+    inherited: Option<Vec<u8>>,
+    /// Who is drained from the start, each until when.
+    drains: Vec<(ClientId, Instant)>,
 }
 
 /// Sends events to a [`Driver`].
 #[derive(Clone, Debug)]
 pub struct Handle {
     events: mpsc::Sender<Event>,
-    epoch: Epoch,
+    origin: Origin,
 }
 
 /// Why the driver did not answer.
@@ -80,6 +103,23 @@ pub enum DriverError {
     /// The driver has ended.
     #[error("the coordinator is shutting down")]
     Stopped,
+}
+
+/// Why one ask of a call got no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// The books refused it.
+    #[error(transparent)]
+    Refresh(#[from] RefreshError),
+    /// It is not for this master to answer: nodes do not know the same configuration yet, by which
+    /// scopes belong to shards.
+    #[error("the scope is of shard {} here, and this is the master of {}", shard.0, ours.0)]
+    Elsewhere {
+        /// The shard of the scope by the configuration of this node.
+        shard: ShardId,
+        /// The shard of this master.
+        ours: ShardId,
+    },
 }
 
 // === impl View ===
@@ -97,45 +137,88 @@ impl Driver {
     pub fn new(
         bounds: Bounds,
         catalog: watch::Receiver<Arc<Catalog>>,
-        epoch: Epoch,
+        origin: Origin,
         start: Start,
         clock: Clock,
         metrics: Metrics,
     ) -> (Self, Handle) {
         let (sender, events) = mpsc::channel(QUEUE_LEN);
         let driver = Self {
-            node: Node::new(clock.now(), epoch, bounds, start),
+            node: Node::new(clock.now(), origin.epoch, bounds, start),
+            origin,
+            shards: NonZeroU16::MIN,
             resolver: Resolver::new(catalog, bounds.max_resources),
             unlimited: Limit::new(Capacity::UNLIMITED),
             clock,
             metrics,
+            upward: None,
             events,
+            inherited: None,
+            drains: Vec::new(),
         };
         let handle = Handle {
             events: sender,
-            epoch,
+            origin,
         };
         (driver, handle)
     }
 
-    /// Handles events and expiries until the last handle is gone.
+    /// The same, of a cluster that divides the scopes into `shards`: it answers for those of its own
+    /// alone. Only so is a pool in one shard, whatever other nodes know of the configuration.
+    #[must_use]
+    pub fn among(self, shards: NonZeroU16) -> Self {
+        Self { shards, ..self }
+    }
+
+    /// The same, which drains those clients, each until then, whatever its books say.
+    #[must_use]
+    pub fn draining(self, drains: Vec<(ClientId, Instant)>) -> Self {
+        Self { drains, ..self }
+    }
+
+    /// Handles events and expiries until the last handle is gone or the books are handed over.
     pub async fn run(mut self) {
+        self.inherit().await;
+        self.drain_all();
+        self.borrow();
         let mut timer = self.clock.timer();
         loop {
+            let timeout = self.poll_timeout();
             tokio::select! {
                 biased;
                 event = self.events.recv() => match event {
+                    Some(Event::HandOver(reply)) if !reply.is_closed() => {
+                        let frozen = (self.node, self.clock.now());
+                        // Whoever asked may have gone just now. Nobody has the books then.
+                        let _ = reply.send(Box::new(frozen));
+                        return;
+                    }
                     Some(event) => self.handle_event(event),
                     None => return,
                 },
-                () = timer.until(self.node.poll_timeout()) => {}
+                () = timer.until(timeout) => {}
             }
             let now = self.clock.now();
             // Also after an event: a busy queue must not keep leases in the books.
             if self.node.poll_timeout().is_some_and(|at| at <= now) {
                 self.node.handle_timeout(now);
             }
+            self.tell_parent(now);
         }
+    }
+
+    fn drain_all(&mut self) {
+        let now = self.clock.now();
+        for (client, until) in std::mem::take(&mut self.drains) {
+            // There are no more of them than books keep; those of the master before are the same.
+            let _ = self.node.handle_drain(now, &client, until);
+        }
+    }
+
+    /// When there is something to do although nobody asks.
+    fn poll_timeout(&self) -> Option<Instant> {
+        let timeouts = [self.node.poll_timeout(), self.poll_parent()];
+        timeouts.into_iter().flatten().min()
     }
 
     fn handle_event(&mut self, event: Event) {
@@ -158,6 +241,11 @@ impl Driver {
                 let _ = reply.send(self.node.handle_drain(now, &client, until));
             }
             Event::View(View(look)) => look(&self.node, now),
+            Event::Batch(reply) => self.await_batch(reply),
+            Event::Heard(heard, reply) => {
+                self.hear(now, heard);
+                let _ = reply.send(());
+            }
             _ => {}
         }
     }
@@ -172,11 +260,15 @@ impl Driver {
 
     fn refresh_scope(&mut self, now: Instant, client: &ClientId, asks: &ScopeAsks) -> ScopeAnswer {
         let resolved = self.resolver.resolve(&asks.scope);
-        let node = &mut self.node;
+        let home = at_home(self.origin, self.shards, resolved);
+        let (node, upward) = (&mut self.node, self.upward.as_ref());
         let answers = asks.asks.iter().map(|(unit, ask)| {
             let (scope, unit) = (resolved.scope.clone(), *unit);
             let resource = ResourceId { scope, unit };
-            let answer = match resolved.terms(unit) {
+            home?;
+            // What has no limit here may have one above.
+            let whole = upward.map(|_| Terms::of(&self.unlimited));
+            let answer = match resolved.terms(unit).or(whole) {
                 Some(terms) => node.handle_refresh(now, client, &resource, ask, &terms)?,
                 None => node.handle_unlimited(client, &resource, &self.unlimited),
             };
@@ -187,11 +279,16 @@ impl Driver {
                 answer,
             })
         });
-        let outcome: Result<Vec<_>, RefreshError> = answers.collect();
+        let outcome: Result<Vec<_>, AskError> = answers.collect();
+        let (canonical, limited) = match upward {
+            Some(upward) => upward.merged(resolved),
+            None => (resolved.canonical.clone(), resolved.limited.clone()),
+        };
         ScopeAnswer {
             scope: resolved.scope.clone(),
-            canonical: resolved.canonical.clone(),
-            limited: resolved.limited.clone(),
+            canonical,
+            limited,
+            origin: self.origin,
             outcome: outcome.map_err(|error| {
                 self.metrics.count_fault(fault(error));
                 scope_error(error)
@@ -210,9 +307,9 @@ impl Driver {
 // === impl Handle ===
 
 impl Handle {
-    /// The epoch of the driver's answers.
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
+    /// Where the driver's answers come from.
+    pub fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Answers a client, one answer for each scope in order.
@@ -227,10 +324,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the driver cannot be reached.
-    pub async fn echoes(
-        &self,
-        call: EchoCall,
-    ) -> Result<Vec<Result<Granted, RefreshError>>, DriverError> {
+    pub async fn echoes(&self, call: EchoCall) -> Result<Echoed, DriverError> {
         self.call(|reply| Event::Echoes(call, reply)).await
     }
 
@@ -311,11 +405,23 @@ impl Handle {
 
 // === free functions ===
 
-fn fault(error: RefreshError) -> RefreshFault {
+/// Refuses what the master of `origin` is not to answer for, of a cluster of `shards`.
+fn at_home(origin: Origin, shards: NonZeroU16, resolved: &Resolved) -> Result<(), AskError> {
+    let Some(ours) = origin.shard else {
+        return Ok(());
+    };
+    match shard_of(resolved.home(), shards) {
+        shard if shard == ours => Ok(()),
+        shard => Err(AskError::Elsewhere { shard, ours }),
+    }
+}
+
+fn fault(error: AskError) -> RefreshFault {
     match error {
-        RefreshError::Stale { .. } => RefreshFault::Stale,
-        RefreshError::TooManyClients { .. } => RefreshFault::TooManyClients,
-        RefreshError::TooManyResources { .. } => RefreshFault::TooManyResources,
+        AskError::Refresh(RefreshError::Stale { .. }) => RefreshFault::Stale,
+        AskError::Refresh(RefreshError::TooManyClients { .. }) => RefreshFault::TooManyClients,
+        AskError::Refresh(RefreshError::TooManyResources { .. }) => RefreshFault::TooManyResources,
+        AskError::Elsewhere { .. } => RefreshFault::Elsewhere,
     }
 }
 

@@ -1,16 +1,23 @@
 //! The door for Envoys: `tollgate.v1.LeaseService`.
 //!
-//! Only translates: checks the fields of a call, hands it to the driver, and says what came back.
+//! Only translates: checks the fields of a call, hands it to the router, and says what came back.
+
+use std::time::Duration;
 
 use tollgate_core::resource::RefreshError;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeError;
 use tollgate_proto::{FieldError, v1};
+use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::clock::Clock;
-use crate::driver::{DriverError, Handle};
+use crate::driver::{AskError, DriverError};
 use crate::metrics::{Metrics, RefreshFault};
+use crate::parent::Lineage;
+use crate::router::{Router, Unanswered, Way};
+use crate::shards::HeldError;
 use crate::trace;
 
 /// The service as tonic generates it from `tollgate/v1/lease.proto`.
@@ -30,12 +37,17 @@ pub use wire::lease_service_server::{LeaseService, LeaseServiceServer};
 /// The largest call, in bytes. A thousand scopes with the longest ids take a third of it.
 pub(crate) const CALL_LEN_MAX: usize = 1 << 20;
 
-/// Answers Envoys from a driver's books.
+/// When a client is told to try again for which there was no master: about as soon as there can be
+/// a new one.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// Answers Envoys from the books of the cluster.
 #[derive(Clone, Debug)]
 pub struct Service {
-    driver: Handle,
+    router: Router,
     clock: Clock,
     metrics: Metrics,
+    lineage: Lineage,
 }
 
 /// Why a whole call was refused.
@@ -44,37 +56,52 @@ pub enum CallError {
     /// A field breaks a rule.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// The driver did not answer.
+    /// Nobody answered.
     #[error(transparent)]
-    Driver(#[from] DriverError),
+    Unanswered(#[from] Unanswered),
 }
 
 // === impl Service ===
 
 impl Service {
-    /// The service that answers from `driver`.
-    pub fn new(driver: Handle, clock: Clock, metrics: Metrics) -> LeaseServiceServer<Self> {
+    /// The service that answers through `router`, and says to coordinators who is above them.
+    pub fn new(
+        router: Router,
+        clock: Clock,
+        metrics: Metrics,
+        lineage: Lineage,
+    ) -> LeaseServiceServer<Self> {
         let service = Self {
-            driver,
+            router,
             clock,
             metrics,
+            lineage,
         };
         LeaseServiceServer::new(service).max_decoding_message_size(CALL_LEN_MAX)
     }
 
-    async fn answer(&self, request: v1::RefreshRequest) -> Result<v1::RefreshResponse, CallError> {
+    async fn answer(
+        &self,
+        request: v1::RefreshRequest,
+        way: Way,
+    ) -> Result<v1::RefreshResponse, CallError> {
         let refresh = Refresh::try_from(request)?;
         trace::record_call(refresh.client.as_str(), refresh.scopes.len());
-        let answers = self.driver.refresh(refresh).await?;
-        Ok(v1::RefreshResponse::new(self.driver.epoch(), &answers))
+        let answers = self.router.refresh(refresh, way).await?;
+        Ok(v1::RefreshResponse::new(&answers))
     }
 
-    async fn take_back(&self, request: v1::ReleaseRequest) -> Result<usize, CallError> {
+    async fn take_back(
+        &self,
+        request: v1::ReleaseRequest,
+        way: Way,
+    ) -> Result<v1::ReleaseResponse, CallError> {
         let release = Release::try_from(request)?;
         let count = release.resources.len();
         trace::record_call(release.client.as_str(), count);
-        self.driver.release(release).await?;
-        Ok(count)
+        let epoch = self.router.release(release, way).await?.0;
+        self.metrics.count_releases(count);
+        Ok(v1::ReleaseResponse { epoch })
     }
 }
 
@@ -85,29 +112,44 @@ impl LeaseService for Service {
         request: Request<v1::RefreshRequest>,
     ) -> Result<Response<v1::RefreshResponse>, Status> {
         let arrival = self.clock.now();
-        let result = self.answer(request.into_inner()).await;
+        let way = Way::read(request.metadata())?;
+        let mut path = MetadataMap::new();
+        self.lineage.sign(request.metadata(), &mut path);
+        let result = self.answer(request.into_inner(), way).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.scopes.len());
         let duration = self.clock.now().saturating_since(arrival);
         self.metrics.count_refresh(scopes, duration);
         if let Err(error) = &result {
             tracing::debug!(%error, "refused a refresh");
             trace::record_error(&error.to_string());
-            self.metrics.count_fault(match error {
-                CallError::Field(_) => RefreshFault::Invalid,
-                CallError::Driver(_) => RefreshFault::Busy,
-            });
+            self.metrics.count_fault(error.fault());
         }
-        Ok(Response::new(result?))
+        let mut response = Response::new(result?);
+        *response.metadata_mut() = path;
+        Ok(response)
     }
 
     async fn release(
         &self,
         request: Request<v1::ReleaseRequest>,
     ) -> Result<Response<v1::ReleaseResponse>, Status> {
-        let count = self.take_back(request.into_inner()).await?;
-        self.metrics.count_releases(count);
-        let epoch = self.driver.epoch().0;
-        Ok(Response::new(v1::ReleaseResponse { epoch }))
+        let way = Way::read(request.metadata())?;
+        let answer = self.take_back(request.into_inner(), way).await?;
+        Ok(Response::new(answer))
+    }
+}
+
+// === impl CallError ===
+
+impl CallError {
+    fn fault(&self) -> RefreshFault {
+        match self {
+            Self::Field(_) => RefreshFault::Invalid,
+            Self::Unanswered(Unanswered::Held(HeldError::Driver(DriverError::Busy))) => {
+                RefreshFault::Busy
+            }
+            Self::Unanswered(_) => RefreshFault::NoMaster,
+        }
     }
 }
 
@@ -115,23 +157,26 @@ impl LeaseService for Service {
 
 impl From<CallError> for Status {
     fn from(error: CallError) -> Self {
-        let code = match error {
-            CallError::Field(_) => Code::InvalidArgument,
-            CallError::Driver(DriverError::Busy | DriverError::Stopped) => Code::Unavailable,
-        };
-        Self::new(code, error.to_string())
+        match error {
+            CallError::Field(_) => Self::new(Code::InvalidArgument, error.to_string()),
+            CallError::Unanswered(_) => {
+                let retry = ErrorDetails::with_retry_info(Some(RETRY_AFTER));
+                Self::with_error_details(Code::Unavailable, error.to_string(), retry)
+            }
+        }
     }
 }
 
 // === free functions ===
 
 /// What a client is told about a scope without an answer.
-pub(crate) fn scope_error(error: RefreshError) -> ScopeError {
+pub(crate) fn scope_error(error: AskError) -> ScopeError {
     let code = match error {
-        RefreshError::Stale { .. } => Code::Aborted,
-        RefreshError::TooManyClients { .. } | RefreshError::TooManyResources { .. } => {
-            Code::ResourceExhausted
-        }
+        AskError::Refresh(RefreshError::Stale { .. }) => Code::Aborted,
+        AskError::Refresh(
+            RefreshError::TooManyClients { .. } | RefreshError::TooManyResources { .. },
+        ) => Code::ResourceExhausted,
+        AskError::Elsewhere { .. } => Code::Unavailable,
     };
     ScopeError {
         code: code as u32,

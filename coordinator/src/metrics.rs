@@ -17,14 +17,16 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate_core::lease::Epoch;
 
-use self::labels::{Answered, DoormanCall, Outcome, Reason, method_name};
+use self::labels::{Answered, By, DoormanCall, Outcome, Reason, method_name};
+use crate::election::ElectionMetrics;
+use crate::parent::ParentMetrics;
 use crate::survey::Survey;
 use crate::tls::TlsMetrics;
 
 mod books;
 mod labels;
 
-pub use self::labels::{AuthFault, DoormanMethod, RefreshFault, Reloaded};
+pub use self::labels::{AnsweredBy, AuthFault, DoormanMethod, RefreshFault, Reloaded};
 
 const PREFIX: &str = "tollgate";
 
@@ -40,11 +42,14 @@ pub struct Metrics {
     refresh_calls: Counter,
     refreshes: Counter,
     refresh_errors: Family<Reason, Counter>,
+    answered: Family<By, Counter>,
     releases: Counter,
     refresh_duration: Histogram,
     rest: Rest,
     kept: Kept,
     tls: TlsMetrics,
+    election: ElectionMetrics,
+    parent: ParentMetrics,
     doorman: Family<DoormanCall, Counter>,
 }
 
@@ -55,6 +60,7 @@ struct Kept {
     reloads: Family<Outcome, Counter>,
     store_writes: Histogram,
     store_errors: Counter,
+    bad_records: Counter,
 }
 
 /// The admin API.
@@ -81,6 +87,12 @@ impl Metrics {
             // Shown as zero from the start, so that the first error is seen as a rise.
             drop(refresh_errors.get_or_create(&reason.into()));
         }
+        let answered = Family::<By, Counter>::default();
+        let help = "Scopes asked for, by who answered";
+        registry.register("answered", help, answered.clone());
+        for by in AnsweredBy::ALL {
+            drop(answered.get_or_create(&by.into()));
+        }
         let releases = Counter::default();
         registry.register("releases", "Resources given back", releases.clone());
         let refresh_duration = Histogram::new(DURATIONS_S);
@@ -106,10 +118,13 @@ impl Metrics {
             rest: Rest::register(&mut registry),
             kept: Kept::register(&mut registry, limits),
             tls: TlsMetrics::register(&mut registry),
+            election: ElectionMetrics::register(&mut registry),
+            parent: ParentMetrics::register(&mut registry),
             registry: Arc::new(registry),
             refresh_calls,
             refreshes,
             refresh_errors,
+            answered,
             releases,
             refresh_duration,
             doorman,
@@ -119,6 +134,16 @@ impl Metrics {
     /// Those of the doors that speak TLS.
     pub fn tls(&self) -> &TlsMetrics {
         &self.tls
+    }
+
+    /// Those of the calls to the parent.
+    pub fn parent(&self) -> &ParentMetrics {
+        &self.parent
+    }
+
+    /// Those of the election.
+    pub fn election(&self) -> &ElectionMetrics {
+        &self.election
     }
 
     /// A call with `scopes` scopes was answered after `duration`.
@@ -136,6 +161,12 @@ impl Metrics {
     /// A call, or a scope of one, was refused.
     pub fn count_fault(&self, reason: RefreshFault) {
         self.refresh_errors.get_or_create(&reason.into()).inc();
+    }
+
+    /// So many scopes were answered for by `by`.
+    pub fn count_answered(&self, by: AnsweredBy, scopes: usize) {
+        let scopes = scopes as u64;
+        self.answered.get_or_create(&by.into()).inc_by(scopes);
     }
 
     /// So many resources were given back.
@@ -177,6 +208,11 @@ impl Metrics {
         }
     }
 
+    /// A record of the store could not be read.
+    pub fn count_bad_record(&self) {
+        self.kept.bad_records.inc();
+    }
+
     /// How many scopes have been refreshed since the start.
     pub fn refreshes(&self) -> u64 {
         self.refreshes.get()
@@ -206,6 +242,7 @@ impl Kept {
             reloads: Family::default(),
             store_writes: Histogram::new(DURATIONS_S),
             store_errors: Counter::default(),
+            bad_records: Counter::default(),
         };
         kept.limits.set(gauge(limits));
         let help = "Limits in the configuration";
@@ -220,6 +257,8 @@ impl Kept {
         registry.register_with_unit("store_write_duration", help, Unit::Seconds, writes);
         let help = "Times that writes of the admin API could not be made durable";
         registry.register("store_errors", help, kept.store_errors.clone());
+        let help = "Records of the store that could not be read and were skipped";
+        registry.register("store_bad_records", help, kept.bad_records.clone());
         kept
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::config::{Config, LoadError, SourceFile};
 use crate::keeper::{Handle, WriteError};
@@ -27,8 +27,6 @@ const SETTLE: Duration = Duration::from_millis(100);
 pub struct Reload {
     keeper: Handle,
     metrics: Metrics,
-    /// What is in force.
-    config: watch::Sender<Arc<Config>>,
     /// What was last taken or refused.
     seen: Arc<SourceFile>,
 }
@@ -47,17 +45,12 @@ enum ReloadError {
 // === impl Reload ===
 
 impl Reload {
-    /// Follows the file that `config`, which is in force, was read from; none if that was no file.
-    pub fn new(
-        config: watch::Sender<Arc<Config>>,
-        keeper: Handle,
-        metrics: Metrics,
-    ) -> Option<Self> {
-        let seen = config.borrow().source.clone()?;
+    /// Follows the file that the configuration in force was read from; none if that was no file.
+    pub fn new(keeper: Handle, metrics: Metrics) -> Option<Self> {
+        let seen = keeper.config().borrow().source.clone()?;
         Some(Self {
             keeper,
             metrics,
-            config,
             seen,
         })
     }
@@ -108,18 +101,16 @@ impl Reload {
     async fn reload(&mut self) -> Result<(), ReloadError> {
         let source = read(&self.seen.path).await?;
         self.seen = Arc::new(source.clone());
-        let old = self.config.borrow().clone();
-        let flags = old.flags;
+        let old = self.keeper.config().borrow().clone();
+        let flags = old.flags.clone();
         let new = tokio::task::spawn_blocking(move || Config::of_file(source, flags)).await??;
-        self.keeper.reload(new.catalog.clone()).await?;
         let restart = old.needs_restart(&new);
+        self.keeper.reload(new).await?;
         if !restart.is_empty() {
             let fields = restart.join(", ");
             tracing::warn!(fields, "changed, but needs a restart");
         }
-        let limits = new.catalog.limits.count();
-        self.metrics.set_limits(limits);
-        self.config.send_replace(Arc::new(new));
+        let limits = self.keeper.catalog().file().limits.count();
         tracing::info!(limits, "took the changed configuration");
         Ok(())
     }

@@ -21,22 +21,26 @@ use self::problem::RestError;
 use self::rate::RefreshRate;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::driver::Handle;
 use crate::keeper;
 use crate::metrics::Metrics;
+use crate::parent::Parent;
+use crate::shards::Shards;
 use crate::survey::{Named, Survey};
 use crate::trace;
 
+mod agents;
 mod attachments;
 mod body;
 mod clients;
 mod count;
 mod extract;
+mod gather;
 mod groups;
 mod guard;
 mod health;
 mod limits;
 mod openapi;
+mod others;
 mod overrides;
 mod page;
 mod problem;
@@ -46,10 +50,14 @@ mod scopes;
 mod status;
 mod stored;
 
+pub use self::others::Others;
+
 /// What the handlers work with.
 #[derive(Clone, Debug)]
 struct App {
-    driver: Handle,
+    shards: Shards,
+    others: Option<Others>,
+    parent: Option<Parent>,
     metrics: Metrics,
     clock: Clock,
     keeper: keeper::Handle,
@@ -66,7 +74,7 @@ impl App {
     async fn survey(&self, busiest_max: usize) -> Result<Survey, RestError> {
         let _one = self.surveys.lock().await;
         let named = Named::of(&self.keeper.catalog());
-        let survey = Survey::of(&self.driver, named, busiest_max);
+        let survey = Survey::of(&self.shards, named, busiest_max);
         Ok(survey.await?)
     }
 }
@@ -75,7 +83,11 @@ impl App {
 #[derive(Clone, Debug)]
 pub struct Parts {
     /// The way to the books.
-    pub driver: Handle,
+    pub shards: Shards,
+    /// The other nodes of the cluster, if there is one.
+    pub others: Option<Others>,
+    /// The coordinator above, if there is one.
+    pub parent: Option<Parent>,
     /// What is counted.
     pub metrics: Metrics,
     /// When it is.
@@ -89,7 +101,9 @@ pub struct Parts {
 /// Serves what the doors to the coordinator are for.
 pub fn router(parts: Parts) -> Router {
     let Parts {
-        driver,
+        shards,
+        others,
+        parent,
         metrics,
         clock,
         keeper,
@@ -101,7 +115,9 @@ pub fn router(parts: Parts) -> Router {
         metrics: metrics.clone(),
     };
     let app = App {
-        driver,
+        shards,
+        others,
+        parent,
         metrics: metrics.clone(),
         clock,
         keeper,

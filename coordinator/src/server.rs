@@ -1,170 +1,104 @@
-//! Puts the doors and the driver together, and takes them apart in order.
+//! Puts the doors, the election and the books together, and takes them apart in order.
 
-use std::io;
-use std::net::SocketAddr;
+use std::fmt;
+use std::num::NonZeroU16;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tollgate_core::lease::Epoch;
 use tollgate_core::node::Start;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::HealthService;
 
+use crate::channels::Channels;
 use crate::clock::Clock;
-use crate::config::{self, Config, Listen};
-use crate::connections::{Acceptor, Incoming, Tls};
+use crate::config::{Config, Listen};
 use crate::doorman::{self, CapacityServer};
-use crate::driver::{Driver, Handle};
-use crate::grpc::{LeaseServiceServer, Service};
+use crate::election::{Election, ElectionError, Etcd, Outcome, Peer, Single, Voice};
+use crate::grpc::Service;
+use crate::health::Health;
 use crate::keeper::{self, Keeper};
 use crate::metrics::Metrics;
+use crate::parent::{Lineage, Parent};
 use crate::reload::Reload;
-use crate::store::{MemoryStore, RedbStore, Store, StoreError};
-use crate::tls::{Door, Files, Renewal, TlsError};
-use crate::{rest, trace};
+use crate::rest;
+use crate::router::Router;
+use crate::shards::{Plan, Seats, Shards};
+use crate::store::{EtcdStore, MemoryStore, RedbStore, Store, StoreError};
+use crate::tls::{ClientFiles, Credentials, Holder, Newest};
 
-/// Connections of Envoys at a time: far more than one coordinator serves, and below the usual limit
-/// of file descriptors for a service.
-const GRPC_CONNECTIONS_MAX: usize = 8192;
+mod doors;
+mod error;
+mod listeners;
 
-/// Connections of people and Prometheus at a time.
-const HTTP_CONNECTIONS_MAX: usize = 512;
+use self::doors::{Services, follow, serve_grpc, serve_http};
+pub use self::error::ServerError;
+use self::listeners::Doors;
+pub use self::listeners::Listeners;
 
-/// Calls at a time on one connection. An Envoy has a few; the rest waits in HTTP/2.
-const CALLS_PER_CONNECTION: usize = 64;
-
-/// How long a call may take before its client hears that it failed.
-const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// After how much silence a connection is asked whether it lives, and how long it has to say so.
-const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
-
-/// The most bytes of headers in a call; the service reads none of its own.
-const HEADERS_LEN_MAX: u32 = 16 << 10;
+/// How long it may take until there is a connection to another node.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long calls have to end after the shutdown began.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// Open sockets, not yet served.
-#[derive(Debug)]
-pub struct Listeners {
-    grpc: TcpListener,
-    http: TcpListener,
-}
+/// How long giving up all shards in order may take before that.
+const HAND_OVER_GRACE: Duration = Duration::from_secs(5);
 
-/// The doors, open.
-#[derive(Debug)]
-struct Doors {
-    grpc: Incoming,
-    http: Incoming,
+/// An election under way.
+type Running = Pin<Box<dyn Future<Output = Result<(), ElectionError>> + Send>>;
+
+/// A coordinator's place among others.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// This node, as the others know it.
+    pub peer: Peer,
+    /// Into how many shards the scopes are divided.
+    pub shards: NonZeroU16,
+    /// With what the other nodes are reached whose doors speak TLS.
+    pub tls: Option<ClientFiles>,
 }
 
 /// A coordinator that has everything it needs to serve.
-#[derive(Debug)]
 pub struct Server {
     doors: Doors,
-    config: Config,
     clock: Clock,
     metrics: Metrics,
     keeper: Keeper,
     catalog: keeper::Handle,
-    driver: Driver,
-    books: Handle,
+    place: Option<Place>,
+    /// With what the other nodes are reached whose doors speak TLS.
+    credentials: Option<Newest<Credentials>>,
+    election: Running,
+    /// Ends the election.
+    resign: watch::Sender<()>,
+    outcome: Outcome,
+    seats: Seats,
+    shards: Shards,
     reloads: (mpsc::Sender<()>, mpsc::Receiver<()>),
+    lineage: Lineage,
+    parent: Option<Parent>,
 }
 
-/// What is served at the gRPC door.
-struct Services {
-    lease: LeaseServiceServer<Service>,
-    doorman: CapacityServer<doorman::Service>,
-}
-
-/// Why the coordinator ended without being asked to.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {cause}")]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// The system's reason.
-        cause: io::Error,
-    },
-    /// A door cannot speak TLS.
-    #[error("tls.{}: {cause}", door.name())]
-    Tls {
-        /// The door.
-        door: Door,
-        /// What is wrong with its files.
-        cause: TlsError,
-    },
-    /// What was written through the API cannot be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The gRPC server failed.
-    #[error("the gRPC server failed: {0}")]
-    Grpc(#[from] tonic::transport::Error),
-    /// The HTTP server failed.
-    #[error("the HTTP server failed: {0}")]
-    Http(io::Error),
-    /// A part ended that never should.
-    #[error("the {0} ended by itself")]
-    Ended(&'static str),
-    /// A part panicked.
-    #[error("a task failed: {0}")]
-    Task(#[from] tokio::task::JoinError),
-}
-
-// === impl Listeners ===
-
-impl Listeners {
-    /// Listens on both addresses.
-    ///
-    /// # Errors
-    /// If one of them cannot be listened on.
-    pub async fn bind(listen: Listen) -> Result<Self, ServerError> {
-        Ok(Self {
-            grpc: bind(listen.grpc).await?,
-            http: bind(listen.http).await?,
-        })
-    }
-
-    /// The addresses, with the ports that the system chose where the configuration says 0.
-    ///
-    /// # Errors
-    /// If the system does not know them.
-    pub fn addresses(&self) -> io::Result<Listen> {
-        Ok(Listen {
-            grpc: self.grpc.local_addr()?,
-            http: self.http.local_addr()?,
-        })
-    }
-}
-
-impl Listeners {
-    /// Accepts on both, with TLS where `tls` says so.
-    fn start(self, tls: &config::Tls, metrics: &Metrics) -> Result<Doors, ServerError> {
-        let (grpc, http) = (tls.grpc.clone(), tls.http.clone());
-        let (grpc, http) = (
-            door(Door::Grpc, grpc, metrics)?,
-            door(Door::Http, http, metrics)?,
-        );
-        Ok(Doors {
-            grpc: Acceptor::new(self.grpc, GRPC_CONNECTIONS_MAX)
-                .with_tls(grpc)
-                .start(),
-            http: Acceptor::new(self.http, HTTP_CONNECTIONS_MAX)
-                .with_tls(http)
-                .start(),
-        })
-    }
-}
+/// Tasks that should not end before the shutdown, and say what they are when they do.
+type Parts = JoinSet<Result<&'static str, ServerError>>;
 
 // === impl Server ===
 
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Server {
-    /// A coordinator that serves `config` on `listeners`, once it runs.
+    /// A coordinator that serves `config` on `listeners`, once it runs: in the cluster that `config`
+    /// names, or alone and in the one term `epoch`.
     ///
     /// # Errors
     /// If its store, or the files of a door that is to speak TLS, cannot be used.
@@ -174,28 +108,129 @@ impl Server {
         epoch: Epoch,
         start: Start,
     ) -> Result<Self, ServerError> {
+        let listen = listeners.addresses().unwrap_or(config.listen);
+        let limits = config.catalog.limits.count();
+        if let Some(cluster) = &config.cluster {
+            let metrics = Metrics::new(Epoch::default(), limits);
+            let place = Place {
+                peer: cluster.peer(listen, &config.tls),
+                shards: cluster.shards,
+                tls: cluster.tls.clone(),
+            };
+            let election = Etcd::new(cluster, place.peer.clone(), metrics.election().clone());
+            // Whoever is elected without books does not know that there are none, whatever is said
+            // of the first start: the master before may have died.
+            let start = Start::Learning;
+            return Self::elected(listeners, config, start, Some(place), election, metrics).await;
+        }
+        let metrics = Metrics::new(epoch, limits);
+        let alone = Single {
+            peer: Peer {
+                node: String::new(),
+                grpc: listen.grpc.to_string(),
+                http: listen.http.to_string(),
+                grpc_tls: config.tls.grpc.is_some(),
+                http_tls: config.tls.http.is_some(),
+            },
+            shards: NonZeroU16::MIN,
+            epoch,
+        };
+        Self::elected(listeners, config, start, None, alone, metrics).await
+    }
+
+    /// One that serves the shards for which `election` elects it, and passes on what is for others,
+    /// from its `place` in a cluster.
+    ///
+    /// # Errors
+    /// As those of [`Server::new`].
+    pub async fn in_cluster(
+        listeners: Listeners,
+        config: Config,
+        start: Start,
+        place: Place,
+        election: impl Election,
+    ) -> Result<Self, ServerError> {
+        let metrics = Metrics::new(Epoch::default(), config.catalog.limits.count());
+        Self::elected(listeners, config, start, Some(place), election, metrics).await
+    }
+
+    async fn elected(
+        listeners: Listeners,
+        config: Config,
+        start: Start,
+        place: Option<Place>,
+        election: impl Election,
+        metrics: Metrics,
+    ) -> Result<Self, ServerError> {
         let clock = Clock::start();
-        let metrics = Metrics::new(epoch, config.catalog.limits.count());
         if config.admin.tokens.is_empty() {
             tracing::warn!("no admin.tokens: whoever reaches the HTTP port may read and write");
         }
+        let lineage = Lineage::new(&name(&config, listeners.addresses().ok()));
         let doors = listeners.start(&config.tls, &metrics)?;
-        let file = config.catalog.clone();
-        let store = open_store(&config)?;
-        let (keeper, catalog) = Keeper::new(store, file, clock, metrics.clone()).await?;
-        let (bounds, newest) = (config.bounds, catalog.watch());
-        let (driver, books) = Driver::new(bounds, newest, epoch, start, clock, metrics.clone());
+        let store = open_store(&config, &metrics)?;
+        let bounds = config.bounds;
+        let credentials = |holder, files: Option<&ClientFiles>| {
+            let started = files.map(|files| files.start(holder, metrics.tls()));
+            let started = started.transpose();
+            started.map_err(|cause| ServerError::Tls { holder, cause })
+        };
+        let nodes = place.as_ref().and_then(|place| place.tls.as_ref());
+        let credentials_of_nodes = credentials(Holder::Cluster, nodes)?;
+        let parent = match &config.parent {
+            Some(parent) => {
+                let credentials = credentials(Holder::Parent, parent.tls.as_ref())?;
+                let (lineage, metrics) = (lineage.clone(), metrics.parent().clone());
+                Some(Parent::new(parent, credentials, lineage, metrics)?)
+            }
+            None => None,
+        };
+        let (keeper, catalog) = Keeper::new(store, config, clock, metrics.clone()).await?;
+        let (seats, shards) = Seats::new(Plan {
+            bounds,
+            catalog: catalog.watch(),
+            shards: place.as_ref().map(|place| place.shards),
+            start,
+            clock,
+            metrics: metrics.clone(),
+            parent: parent.clone(),
+        });
+        let count = place.as_ref().map_or(NonZeroU16::MIN, |place| place.shards);
+        let (voice, outcome) = Voice::new(count);
+        let (resign, resigned) = watch::channel(());
         Ok(Self {
             doors,
-            config,
             clock,
             metrics,
             keeper,
             catalog,
-            driver,
-            books,
+            place,
+            credentials: credentials_of_nodes,
+            election: Box::pin(election.run(voice, resigned)),
+            resign,
+            outcome,
+            seats,
+            shards,
             reloads: mpsc::channel(1),
+            lineage,
+            parent,
         })
+    }
+
+    /// The way from every door to the books, here or at the master of a shard.
+    fn router(&self) -> Router {
+        Router {
+            me: self.place.as_ref().map(|place| place.peer.clone()),
+            shards: self.shards.clone(),
+            masters: self.outcome.masters.clone(),
+            catalog: self.catalog.watch(),
+            count: self
+                .place
+                .as_ref()
+                .map_or(NonZeroU16::MIN, |place| place.shards),
+            peers: Channels::new(CONNECT_TIMEOUT, self.credentials.clone()),
+            metrics: self.metrics.clone(),
+        }
     }
 
     /// Send to this to have the configuration file looked at now. A place that is taken says that
@@ -204,87 +239,161 @@ impl Server {
         self.reloads.0.clone()
     }
 
-    /// Serves until `shutdown` resolves; then stops accepting, lets calls end within five seconds,
-    /// and returns.
+    /// Serves until `shutdown` resolves; then gives up what it leads, stops accepting, lets calls end
+    /// within five seconds, and returns.
     ///
     /// # Errors
     /// If a part fails or ends before `shutdown`.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let (stop, stopped) = watch::channel(());
-        let (config, newest) = watch::channel(Arc::new(self.config));
+        let newest = self.catalog.config();
+        let alone = self.place.is_none();
+        let router = self.router();
         let mut parts = JoinSet::new();
+        let (seats, events) = (self.seats, self.outcome.events);
         parts.spawn(async move {
-            self.driver.run().await;
-            Ok("driver")
+            seats.run(events).await;
+            Ok("books")
         });
+        let given_up = spawn_election(&mut parts, self.election);
         parts.spawn(async move {
             self.keeper.run().await;
             Ok("keeper")
         });
+        if alone {
+            // It has books from the first call on.
+            self.shards.are(1).await;
+        }
+        let (close, closing) = watch::channel(());
+        let health_service = spawn_health(&mut parts, &router, closing);
+        let leases = Service::new(
+            router.clone(),
+            self.clock,
+            self.metrics.clone(),
+            self.lineage,
+        );
         let services = Services {
-            lease: Service::new(self.books.clone(), self.clock, self.metrics.clone()),
-            doorman: doorman::Service::new(
-                self.books.clone(),
-                self.clock,
-                self.metrics.clone(),
-                newest.clone(),
-            ),
+            health: health_service,
+            lease: leases,
+            doorman: doorman(&router, self.clock, &self.metrics, &newest),
         };
-        parts.spawn(serve_grpc(self.doors.grpc, services, stopped.clone()));
-        let router = rest::router(rest::Parts {
-            driver: self.books,
+        let mut doors = JoinSet::new();
+        doors.spawn(serve_grpc(self.doors.grpc, services, stopped.clone()));
+        let admin = rest::router(rest::Parts {
+            shards: self.shards,
+            others: router
+                .me
+                .clone()
+                .map(|me| rest::Others::new(me, router.masters.clone(), self.credentials)),
+            parent: self.parent,
             metrics: self.metrics.clone(),
             clock: self.clock,
             keeper: self.catalog.clone(),
             config: newest,
         });
-        parts.spawn(serve_http(self.doors.http, router, stopped.clone()));
+        doors.spawn(serve_http(self.doors.http, admin, stopped.clone()));
         let (_asks, asked) = self.reloads;
-        if let Some(reload) = Reload::new(config, self.catalog.clone(), self.metrics) {
+        if let Some(reload) = Reload::new(self.catalog.clone(), self.metrics) {
             parts.spawn(follow(reload, asked, stopped));
         }
         tokio::select! {
             () = shutdown => {}
-            Some(ended) = parts.join_next() => {
-                return Err(ServerError::Ended(ended??));
-            }
+            Some(ended) = parts.join_next() => return Err(ServerError::Ended(ended??)),
+            Some(ended) = doors.join_next() => return Err(ServerError::Ended(ended??)),
         }
         tracing::info!("shutting down");
+        drop(close);
+        if !alone {
+            // First of all, while the doors are open and what comes meanwhile can be passed on.
+            drop(std::mem::replace(&mut self.resign, watch::channel(()).0));
+            let _ = tokio::time::timeout(HAND_OVER_GRACE, given_up).await;
+        }
         // The parts end when nobody is left who could ask them for something.
         drop((stop, self.catalog));
-        let all = async {
-            while let Some(ended) = parts.join_next().await {
-                ended??;
-            }
-            Ok(())
-        };
-        tokio::time::timeout(SHUTDOWN_GRACE, all)
-            .await
-            .unwrap_or_else(|_| {
-                tracing::warn!("some calls did not end in time");
-                Ok(())
-            })
+        all_ended(doors, parts, self.resign).await
     }
 }
 
 // === free functions ===
 
-/// How `door` speaks TLS, if there are `files` for it; they are looked at from now on.
-fn door(door: Door, files: Option<Files>, metrics: &Metrics) -> Result<Option<Tls>, ServerError> {
-    let Some(files) = files else { return Ok(None) };
-    let started = Renewal::start(door, files, metrics.tls().clone());
-    let (renewal, identity) = started.map_err(|cause| ServerError::Tls { door, cause })?;
-    tokio::spawn(renewal.run());
-    Ok(Some(Tls {
-        door,
-        identity,
-        metrics: metrics.tls().clone(),
-    }))
+/// What other coordinators call this one: a name of its own, wherever it runs.
+fn name(config: &Config, listen: Option<Listen>) -> String {
+    let said = config
+        .parent
+        .as_ref()
+        .and_then(|parent| parent.name.clone());
+    let node = config.cluster.as_ref().map(|cluster| cluster.node.clone());
+    said.or(node).unwrap_or_else(|| {
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy();
+        let host = host.replace(
+            |c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c),
+            "-",
+        );
+        format!("{host}:{}", listen.unwrap_or(config.listen).grpc.port())
+    })
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|cause| ServerError::Bind { address, cause })
+/// Waits, not for ever, until the doors and then all parts have ended, which do when `resign` is dropped.
+async fn all_ended(
+    doors: Parts,
+    parts: Parts,
+    resign: watch::Sender<()>,
+) -> Result<(), ServerError> {
+    let all = async {
+        ended(doors).await?;
+        drop(resign);
+        ended(parts).await
+    };
+    tokio::time::timeout(SHUTDOWN_GRACE, all)
+        .await
+        .unwrap_or_else(|_| {
+            tracing::warn!("some calls did not end in time");
+            Ok(())
+        })
+}
+
+/// The door for Doorman's clients.
+fn doorman(
+    router: &Router,
+    clock: Clock,
+    metrics: &Metrics,
+    newest: &watch::Receiver<Arc<Config>>,
+) -> CapacityServer<doorman::Service> {
+    doorman::Service::new(router.clone(), clock, metrics.clone(), newest.clone())
+}
+
+/// Keeps what the health service says up to date until `closing`.
+fn spawn_health(
+    parts: &mut Parts,
+    router: &Router,
+    closing: watch::Receiver<()>,
+) -> HealthServer<HealthService> {
+    let (health, service) = Health::new(router.clone());
+    parts.spawn(async move {
+        health.run(closing).await;
+        Ok("health")
+    });
+    service
+}
+
+/// Takes part in the election; what is given back resolves when nothing is led any more.
+fn spawn_election(parts: &mut Parts, election: Running) -> oneshot::Receiver<()> {
+    let (resigned, given_up) = oneshot::channel();
+    parts.spawn(async move {
+        election.await?;
+        let _ = resigned.send(());
+        Ok("election")
+    });
+    given_up
+}
+
+/// Waits for all of `parts` to end.
+async fn ended(mut parts: Parts) -> Result<(), ServerError> {
+    while let Some(ended) = parts.join_next().await {
+        ended??;
+    }
+    Ok(())
 }
 
 /// Serves `config` on `listeners` until `shutdown` resolves; see [`Server`].
@@ -302,60 +411,13 @@ pub async fn serve(
     server.run(shutdown).await
 }
 
-fn open_store(config: &Config) -> Result<Box<dyn Store>, StoreError> {
+fn open_store(config: &Config, metrics: &Metrics) -> Result<Box<dyn Store>, StoreError> {
+    if let Some(cluster) = &config.cluster {
+        return Ok(Box::new(EtcdStore::new(&cluster.etcd, metrics.clone())));
+    }
     Ok(match config.store_path() {
         None => Box::new(MemoryStore::default()),
         Some((path, true)) => Box::new(RedbStore::create(path)?),
         Some((path, false)) => Box::new(RedbStore::open_or_later(path)?),
     })
-}
-
-async fn serve_grpc(
-    connections: Incoming,
-    services: Services,
-    stopped: watch::Receiver<()>,
-) -> Result<&'static str, ServerError> {
-    tonic::transport::Server::builder()
-        .concurrency_limit_per_connection(CALLS_PER_CONNECTION)
-        .max_concurrent_streams(CALLS_PER_CONNECTION as u32)
-        .timeout(CALL_TIMEOUT)
-        .http2_keepalive_interval(Some(KEEPALIVE.0))
-        .http2_keepalive_timeout(Some(KEEPALIVE.1))
-        .http2_max_header_list_size(HEADERS_LEN_MAX)
-        .trace_fn(|call| trace::grpc(call.uri().path()))
-        .add_service(services.lease)
-        .add_service(services.doorman)
-        .serve_with_incoming_shutdown(connections, until(stopped))
-        .await?;
-    Ok("gRPC server")
-}
-
-async fn serve_http(
-    connections: Incoming,
-    router: axum::Router,
-    stopped: watch::Receiver<()>,
-) -> Result<&'static str, ServerError> {
-    axum::serve(connections, router)
-        .with_graceful_shutdown(until(stopped))
-        .await
-        .map_err(ServerError::Http)?;
-    Ok("HTTP server")
-}
-
-/// Follows the configuration file until the shutdown.
-async fn follow(
-    reload: Reload,
-    asked: mpsc::Receiver<()>,
-    stopped: watch::Receiver<()>,
-) -> Result<&'static str, ServerError> {
-    tokio::select! {
-        () = reload.run(asked) => {}
-        () = until(stopped) => {}
-    }
-    Ok("reload")
-}
-
-/// Resolves when the other end is dropped.
-async fn until(mut stopped: watch::Receiver<()>) {
-    while stopped.changed().await.is_ok() {}
 }

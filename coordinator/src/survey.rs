@@ -9,14 +9,17 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::cluster::ShardId;
+use tollgate_core::lease::{Demand, ResourceId, Unit};
 use tollgate_core::node::Node;
 use tollgate_core::pool::Pool;
 use tollgate_core::resource::Resource;
-use tollgate_core::units::Instant;
+use tollgate_core::tree::LoanView;
+use tollgate_core::units::{Capacity, Instant};
 
 use crate::catalog::Catalog;
 use crate::driver::{DriverError, Handle};
+use crate::shards::Shards;
 use crate::view::{units, waiting};
 
 /// The most scopes whose figures are told one by one.
@@ -42,6 +45,21 @@ pub struct Survey {
     pub other: BTreeMap<Unit, Figures>,
     /// The busiest resources, the busiest first.
     pub busiest: Vec<ResourceId>,
+    /// How many resources are in learning mode, by shard of this node.
+    pub learning: BTreeMap<ShardId, usize>,
+    /// What is borrowed of a parent.
+    pub borrowed: BTreeMap<Unit, Borrowed>,
+}
+
+/// Sums of what is borrowed of a parent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Borrowed {
+    /// What it lends now, in units, of those resources that it limits.
+    pub capacity: f64,
+    /// The resources that it does not limit.
+    pub unlimited: usize,
+    /// What is wanted, in units, by priority.
+    pub wants: BTreeMap<u8, f64>,
 }
 
 /// The figures of one resource, or the sums over several.
@@ -78,14 +96,20 @@ struct Pressure {
 
 /// What looks at the resources of the books, one after the other.
 pub trait Walk: Send + 'static {
-    /// Looks at `resource`, which is called `id`.
-    fn add(&mut self, id: &ResourceId, resource: &Resource, now: Instant);
+    /// What follows is in the books of `shard`.
+    fn enter(&mut self, shard: ShardId) {
+        let _ = shard;
+    }
+
+    /// Looks at `resource`, which is called `id`, in the books of `node`.
+    fn add(&mut self, node: &Node, id: &ResourceId, resource: &Resource, now: Instant);
 }
 
 /// A survey that is not over.
 #[derive(Debug)]
 struct Surveyor {
     survey: Survey,
+    shard: ShardId,
     named: Named,
     busiest: BinaryHeap<Reverse<Pressure>>,
     busiest_max: usize,
@@ -130,20 +154,21 @@ impl Named {
 // === impl Survey ===
 
 impl Survey {
-    /// Walks through the books behind `driver`, and remembers the `busiest_max` busiest resources.
+    /// Walks through the books of `shards`, and remembers the `busiest_max` busiest resources.
     ///
     /// # Errors
     /// If the driver cannot be reached.
     pub async fn of(
-        driver: &Handle,
+        shards: &Shards,
         named: Named,
         busiest_max: usize,
     ) -> Result<Self, DriverError> {
         let surveyor = Surveyor::new(named.clone(), busiest_max);
-        let mut survey = walk(driver, surveyor).await?.end();
-        let pools = move |node: &Node, _| named.pools(node);
+        let mut survey = shards.walk(surveyor).await?.end();
+        let pools = move |node: &Node, _: Instant| named.pools(node);
         // A pool is no resource: its figures are those of its members, which are in the sums.
-        survey.named.extend(driver.view(pools).await?);
+        let pools = shards.view(pools).await?.into_iter().flatten();
+        survey.named.extend(pools);
         Ok(survey)
     }
 }
@@ -154,6 +179,7 @@ impl Surveyor {
     fn new(named: Named, busiest_max: usize) -> Self {
         Self {
             survey: Survey::default(),
+            shard: ShardId::default(),
             named,
             busiest: BinaryHeap::new(),
             busiest_max,
@@ -169,7 +195,12 @@ impl Surveyor {
 }
 
 impl Walk for Surveyor {
-    fn add(&mut self, id: &ResourceId, resource: &Resource, now: Instant) {
+    fn enter(&mut self, shard: ShardId) {
+        self.shard = shard;
+        self.survey.learning.insert(shard, 0);
+    }
+
+    fn add(&mut self, node: &Node, id: &ResourceId, resource: &Resource, now: Instant) {
         let figures = Figures::of(resource, now);
         let Survey {
             units,
@@ -183,9 +214,29 @@ impl Walk for Surveyor {
         } else {
             other.entry(id.unit).or_default().add(&figures);
         }
+        let learning = self.survey.learning.entry(self.shard).or_default();
+        *learning += figures.learning;
+        if let Some(loan) = node.tree().and_then(|tree| tree.loan(now, id)) {
+            let borrowed = self.survey.borrowed.entry(id.unit).or_default();
+            borrowed.add(loan, node.demand(id).as_ref());
+        }
         self.busiest.push(Reverse(Pressure::of(id, resource)));
         if self.busiest.len() > self.busiest_max {
             self.busiest.pop();
+        }
+    }
+}
+
+// === impl Borrowed ===
+
+impl Borrowed {
+    fn add(&mut self, loan: LoanView, demand: Option<&Demand>) {
+        match loan.capacity {
+            Some(capacity) if capacity.is_unlimited() => self.unlimited += 1,
+            capacity => self.capacity += capacity.map_or(0.0, Capacity::as_f64),
+        }
+        for band in demand.map(Demand::bands).unwrap_or_default() {
+            *self.wants.entry(band.priority.level()).or_default() += band.wants.as_f64();
         }
     }
 }
@@ -292,7 +343,7 @@ fn step(
 ) -> Option<ResourceId> {
     let mut looked = 0;
     for (id, resource) in node.resources_after(after) {
-        walk.add(id, resource, now);
+        walk.add(node, id, resource, now);
         looked += 1 + resource.client_count();
         if looked >= at_most {
             return Some(id.clone());

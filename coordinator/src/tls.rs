@@ -1,7 +1,8 @@
-//! TLS of the doors: certificates and keys from files, which may change while the coordinator runs.
+//! TLS: certificates and keys from files, which may change while the coordinator runs.
 //!
 //! [`Identity`] is what a door shows to those who connect; every handshake uses the newest one, and
-//! connections that are open stay as they are. [`Renewal`] looks at the files. What cannot be used
+//! connections that are open stay as they are. [`Credentials`] are what the coordinator trusts and
+//! shows where it connects to others. [`Renewal`] looks at the files of both. What cannot be used
 //! (a key that does not belong to the certificate, a certificate that has expired) is refused as a
 //! whole, at the start with an error and later by going on with what was there.
 
@@ -10,18 +11,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use tokio::sync::watch;
 
 mod check;
+mod credentials;
 mod error;
 mod files;
+mod holder;
 mod metrics;
 mod renewal;
 
+pub use credentials::{ClientFiles, Credentials};
 pub use error::{Reason, TlsError};
 pub use files::Contents;
+pub use holder::Holder;
 pub use metrics::{HandshakeFault, TlsMetrics};
-pub use renewal::Renewal;
+pub use renewal::{Newest, Renewal, Source};
 
 use crate::clock::unix_time;
 
@@ -48,16 +52,23 @@ pub enum Door {
 /// What a door shows in its next handshake.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    config: watch::Receiver<Arc<ServerConfig>>,
+    config: Newest<ServerConfig>,
 }
 
-/// What the files of a door say.
+/// The files of a door.
 #[derive(Clone, Debug)]
-pub struct Loaded {
-    /// For rustls.
-    pub config: Arc<ServerConfig>,
-    /// When the certificate expires, since 1970.
-    pub expires: Duration,
+struct DoorFiles {
+    door: Door,
+    files: Files,
+}
+
+/// What files say.
+#[derive(Clone, Debug)]
+pub struct Loaded<T> {
+    /// What rustls takes.
+    pub made: Arc<T>,
+    /// When the certificate expires, since 1970; none if there is none.
+    pub expires: Option<Duration>,
 }
 
 // === impl Files ===
@@ -67,8 +78,29 @@ impl Files {
     ///
     /// # Errors
     /// The first thing that is wrong, with the name of the file.
-    pub fn load(&self, door: Door) -> Result<Loaded, TlsError> {
-        check::loaded(self, &Contents::read(self)?, door, unix_time())
+    pub fn load(&self, door: Door) -> Result<Loaded<ServerConfig>, TlsError> {
+        let files = self.clone();
+        let source = DoorFiles { door, files };
+        source.make(&source.read()?)
+    }
+}
+
+// === impl DoorFiles ===
+
+impl Source for DoorFiles {
+    type Made = ServerConfig;
+
+    fn read(&self) -> Result<Contents, TlsError> {
+        let Files {
+            cert,
+            key,
+            client_ca,
+        } = &self.files;
+        Contents::of(Some((cert, key)), client_ca.as_deref())
+    }
+
+    fn make(&self, contents: &Contents) -> Result<Loaded<ServerConfig>, TlsError> {
+        check::door(&self.files, contents, self.door, unix_time())
     }
 }
 
@@ -95,6 +127,16 @@ impl Door {
 // === impl Identity ===
 
 impl Identity {
+    /// What `files` say of `door`, kept so from now on.
+    ///
+    /// # Errors
+    /// If the files cannot be used.
+    pub fn start(door: Door, files: Files, metrics: TlsMetrics) -> Result<Self, TlsError> {
+        let (renewal, config) = Renewal::start(door.into(), DoorFiles { door, files }, metrics)?;
+        tokio::spawn(renewal.run());
+        Ok(Self { config })
+    }
+
     /// What the next handshake uses.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config.borrow().clone()

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::node::Node;
 use tollgate_core::resource::{ClientBooks, Resource};
@@ -27,6 +27,10 @@ pub struct ScopePage {
     pub scopes: Vec<ScopeSummary>,
     /// What to pass as `after` for the scopes that follow; none if these were the last.
     pub next: Option<String>,
+    /// The nodes of the cluster that did not answer for their books.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub unanswered: Vec<String>,
 }
 
 /// One scope in a list.
@@ -39,7 +43,7 @@ pub struct ScopeSummary {
 }
 
 /// One resource in a list. Amounts are per second for the unit `requests`.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct UnitSummary {
     /// What the fleet may use.
     pub capacity: Amount,
@@ -62,6 +66,10 @@ pub struct ScopeDetail {
     pub scope: String,
     /// Its resources by unit.
     pub units: BTreeMap<&'static str, UnitDetail>,
+    /// The nodes of the cluster that did not answer for their books.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub unanswered: Vec<String>,
 }
 
 /// One resource with its clients.
@@ -77,7 +85,7 @@ pub struct UnitDetail {
 }
 
 /// What the books say of one client.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct ClientView {
     /// Its id.
     pub client: String,
@@ -90,12 +98,12 @@ pub struct ClientView {
 }
 
 /// One of the busiest resources.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct BusyResource {
     /// Its scope.
     pub scope: String,
     /// Its unit.
-    pub unit: &'static str,
+    pub unit: String,
     /// The resource.
     #[serde(flatten)]
     pub summary: UnitSummary,
@@ -143,7 +151,11 @@ impl ScopePage {
                 scope.units.insert(id.unit.name(), summary);
             }
         }
-        Self { scopes, next }
+        Self {
+            scopes,
+            next,
+            unanswered: Vec::new(),
+        }
     }
 }
 
@@ -160,7 +172,11 @@ impl ScopeDetail {
             }
         }
         let scope = scope.to_owned();
-        (!units.is_empty()).then_some(Self { scope, units })
+        (!units.is_empty()).then_some(Self {
+            scope,
+            units,
+            unanswered: Vec::new(),
+        })
     }
 }
 
@@ -190,7 +206,7 @@ impl BusyResource {
         most.truncate(clients);
         Some(Self {
             scope: id.scope.as_ref().to_owned(),
-            unit: id.unit.name(),
+            unit: id.unit.name().to_owned(),
             summary: UnitSummary::new(now, resource),
             waiting_count: waiting(resource),
             clients: most
@@ -253,6 +269,26 @@ impl Serialize for Amount {
             Self::Number(units) => serializer.serialize_f64(*units),
             Self::Unlimited => serializer.serialize_str("unlimited"),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Said {
+            Number(f64),
+            Word(Word),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Word {
+            Unlimited,
+        }
+        Ok(match Said::deserialize(deserializer)? {
+            Said::Number(units) => Self::Number(units),
+            Said::Word(Word::Unlimited) => Self::Unlimited,
+        })
     }
 }
 

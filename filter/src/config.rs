@@ -8,8 +8,11 @@
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
+use crate::host::Host;
 use serde_json::{Map, Value};
 use tollgate_core::client::{Mode, Policy};
+
+use crate::record::SLOTS_MAX;
 
 mod condition;
 mod fields;
@@ -18,7 +21,7 @@ mod rule;
 mod terms;
 
 use fields::Fields;
-pub(crate) use rule::{Missing, Overflow, Rule};
+pub(crate) use rule::{Missing, Overflow, Rule, Shape};
 #[cfg(test)]
 pub(crate) use terms::Body;
 pub(crate) use terms::Terms;
@@ -47,9 +50,13 @@ pub(crate) struct Config {
     pub(crate) max_scopes: u32,
     /// The most requests that a worker holds at once.
     pub(crate) max_held: usize,
+    /// The most requests that wait for their turn in a worker at once.
+    pub(crate) max_waiting: usize,
     pub(crate) tick: Duration,
     pub(crate) call_timeout: Duration,
     pub(crate) host_failure: HostFailure,
+    /// Which fields the responses to admitted requests can carry.
+    pub(crate) admitted_headers: Formats,
 }
 
 /// The drafts of draft-ietf-httpapi-ratelimit-headers whose fields are told.
@@ -92,6 +99,16 @@ pub(crate) enum ConfigError {
     },
 }
 
+// === impl Formats ===
+
+impl Formats {
+    /// Whether anything is told at all.
+    #[inline]
+    pub(crate) fn is_any(self) -> bool {
+        self.ietf || self.draft03
+    }
+}
+
 // === impl Config ===
 
 impl Config {
@@ -112,8 +129,10 @@ impl Config {
         let millis = Duration::from_millis;
         let coordinator = coordinator(root)?;
         let call_timeout = millis(root.whole("call_timeout_ms", 1000, 10..=60_000)?);
+        let mode = mode_as(root, "no_lease")?.unwrap_or_default();
         let policy = Policy {
-            mode: mode(root)?.unwrap_or_default(),
+            on_expired: mode,
+            on_missing_lease: mode,
             cold_start_wait: millis(root.whole("cold_start_wait_ms", 50, 0..=10_000)?),
             call_timeout,
             max_debt: millis(root.whole("max_debt_ms", 10_000, 0..=3_600_000)?),
@@ -126,12 +145,36 @@ impl Config {
             enabled: root.flag("enabled", true)?,
             rules: rules(root, &defaults, unknown)?,
             per_route: root.flag("per_route", false)?,
-            max_scopes: root.whole("max_scopes", 10_000, 1..=1_000_000)? as u32,
+            max_scopes: root.whole("max_scopes", 10_000, 1..=SLOTS_MAX.into())? as u32,
             max_held: root.whole("max_held", 1000, 0..=100_000)? as usize,
+            max_waiting: root.whole("max_waiting", 4000, 0..=100_000)? as usize,
             tick: millis(root.whole("tick_ms", 20, TICK_MS)?),
             call_timeout,
             host_failure: host_failure(root)?,
+            admitted_headers: terms::formats(root, "admitted_headers", Formats::default())?,
         })
+    }
+
+    /// Makes the expressions in it ready for the streams of the root context at hand.
+    ///
+    /// # Errors
+    /// If Envoy takes one for none, or has no expressions.
+    pub(crate) fn compile<H: Host>(&mut self, host: &H) -> Result<(), ConfigError> {
+        for (index, rule) in self.rules.iter_mut().enumerate() {
+            let why = match rule.key.compile(host) {
+                Ok(true) => continue,
+                Ok(false) => {
+                    "must be an expression in CEL; Envoy's log says why it is none".to_owned()
+                }
+                Err(error) => format!("cannot be compiled: {error}"),
+            };
+            return Err(ConfigError::Wrong {
+                field: format!("scopes[{index}].key"),
+                value: rule.key.in_words(),
+                rule: why,
+            });
+        }
+        Ok(())
     }
 
     /// The coordinators' cluster as a serialized `envoy.config.core.v3.GrpcService`
@@ -167,17 +210,16 @@ fn coordinator(root: &mut Fields<'_>) -> Result<String, ConfigError> {
 }
 
 /// What is admitted without a lease, of a rule or of all.
-fn mode(fields: &mut Fields<'_>) -> Result<Option<Mode>, ConfigError> {
-    match fields.text("no_lease")? {
+fn mode_as(fields: &mut Fields<'_>, name: &'static str) -> Result<Option<Mode>, ConfigError> {
+    match fields.text(name)? {
         None => Ok(None),
         Some("safe") => Ok(Some(Mode::Safe)),
         Some("optimistic") => Ok(Some(Mode::Optimistic)),
         Some("pessimistic") => Ok(Some(Mode::Pessimistic)),
-        Some(other) => Err(fields.wrong(
-            "no_lease",
-            other,
-            "\"safe\", \"optimistic\" or \"pessimistic\"",
-        )),
+        Some(other) => {
+            let expected = "\"safe\", \"optimistic\" or \"pessimistic\"";
+            Err(fields.wrong(name, other, expected))
+        }
     }
 }
 

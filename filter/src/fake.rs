@@ -51,6 +51,7 @@ pub(crate) struct Fake {
     headers: Rc<RefCell<BTreeMap<String, Vec<u8>>>>,
     /// What Envoy has of the request, by path, with dots between.
     pub(crate) properties: Rc<RefCell<BTreeMap<String, Vec<u8>>>>,
+    expressions: Rc<RefCell<Vec<String>>>,
     selected: Rc<Cell<u32>>,
     /// Streams that went on, and streams that were answered with which status and headers.
     pub(crate) resumed: Rc<RefCell<Vec<u32>>>,
@@ -59,6 +60,7 @@ pub(crate) struct Fake {
     pub(crate) notes: Rc<RefCell<BTreeMap<(u32, String), String>>>,
     pub(crate) shared_data_fails: Rc<Cell<bool>>,
     pub(crate) gone: Rc<RefCell<Vec<u32>>>,
+    pub(crate) memory_bytes: Rc<Cell<u64>>,
     /// Bytes of bodies that have passed in each stream, of the "request" and the "response".
     pub(crate) sizes: Rc<RefCell<BTreeMap<(u32, String), i64>>>,
 }
@@ -131,6 +133,24 @@ impl Call {
         v1::ReleaseRequest::decode(&self.message[..]).unwrap()
     }
 
+    /// An answer that has nothing but the error `code` for each scope asked for.
+    pub(crate) fn refuse(&self, code: u32) -> Vec<u8> {
+        let scope = |asked: &v1::ScopeRequest| v1::ScopeResponse {
+            scope: asked.scope.clone(),
+            canonical_scope: asked.scope.clone(),
+            error: Some(v1::ScopeError {
+                code,
+                message: "nobody answered".to_owned(),
+            }),
+            ..v1::ScopeResponse::default()
+        };
+        let response = v1::RefreshResponse {
+            epoch: 0,
+            scopes: self.refresh().scopes.iter().map(scope).collect(),
+        };
+        response.encode_to_vec()
+    }
+
     /// An answer that lends `capacity` of each scope asked for, for ten seconds.
     pub(crate) fn lend(&self, capacity: f64) -> Vec<u8> {
         let unit = |asked: &v1::UnitRequest| v1::UnitResponse {
@@ -154,6 +174,8 @@ impl Call {
             units: asked.units.iter().map(unit).collect(),
             error: None,
             limited: asked.units.iter().map(|unit| unit.unit).collect(),
+            epoch: 0,
+            shard: 0,
         };
         let response = v1::RefreshResponse {
             epoch: 1,
@@ -171,21 +193,32 @@ impl Fake {
             process: Rc::clone(process),
             headers: Rc::default(),
             properties: Rc::default(),
+            expressions: Rc::default(),
             selected: Rc::default(),
             resumed: Rc::default(),
             replies: Rc::default(),
             notes: Rc::default(),
             shared_data_fails: Rc::default(),
             gone: Rc::default(),
+            memory_bytes: Rc::default(),
             sizes: Rc::default(),
         }
     }
 
     /// The headers of the request at hand.
     pub(crate) fn set_headers(&self, headers: &[(&str, &str)]) {
+        let pairs = headers.iter();
+        let pairs: Vec<_> = pairs
+            .map(|(name, value)| (*name, value.as_bytes()))
+            .collect();
+        self.set_raw_headers(&pairs);
+    }
+
+    /// The same with values that need not be text.
+    pub(crate) fn set_raw_headers(&self, headers: &[(&str, &[u8])]) {
         let pairs = headers
             .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).into()));
+            .map(|(name, value)| ((*name).to_owned(), value.to_vec()));
         *self.headers.borrow_mut() = pairs.collect();
     }
 
@@ -222,6 +255,10 @@ impl Host for Fake {
             .push((level, message.to_owned()));
     }
 
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.get()
+    }
+
     fn request_header(&self, name: &str) -> Result<Option<Vec<u8>>, HostError> {
         Ok(self.headers.borrow().get(name).cloned())
     }
@@ -234,6 +271,19 @@ impl Host for Fake {
         };
         let known = self.properties.borrow().get(&path.join(".")).cloned();
         Ok(size.map(|size| size.to_le_bytes().to_vec()).or(known))
+    }
+
+    /// Expressions that end with an operator are none.
+    fn compile(&self, expression: &str) -> Result<Option<u32>, HostError> {
+        let mut expressions = self.expressions.borrow_mut();
+        expressions.push(expression.to_owned());
+        Ok((!expression.ends_with('+')).then_some(expressions.len() as u32 - 1))
+    }
+
+    /// Expressions are properties.
+    fn evaluate(&self, expression: u32) -> Result<Option<Vec<u8>>, HostError> {
+        let text = self.expressions.borrow()[expression as usize].clone();
+        Ok(self.properties.borrow().get(&text).cloned())
     }
 
     fn note(&self, name: &str, value: &str) {

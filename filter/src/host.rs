@@ -45,6 +45,7 @@ pub(crate) struct Metric(pub(crate) u32);
 pub(crate) enum Kind {
     Counter,
     Gauge,
+    Histogram,
 }
 
 /// Why the host did not do what was asked.
@@ -60,9 +61,16 @@ pub(crate) trait Host {
     /// The monotonic clock, which all workers of the process share.
     fn now(&self) -> Instant;
     fn log(&self, level: Level, message: &str);
+    /// The memory of this worker's VM, in bytes; it grows and never shrinks.
+    fn memory_bytes(&self) -> u64;
     /// The first value of a header of the request at hand.
     fn request_header(&self, name: &str) -> Result<Option<Vec<u8>>, HostError>;
     fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError>;
+    /// Makes an expression in CEL ready for this context's streams; none if it is not one.
+    fn compile(&self, expression: &str) -> Result<Option<u32>, HostError>;
+    /// What an expression says of the request at hand; none where it fails, such as for a header
+    /// that the request does not have.
+    fn evaluate(&self, expression: u32) -> Result<Option<Vec<u8>>, HostError>;
     /// Leaves a value to the access log, as the filter state `wasm.<name>` of the stream at hand.
     fn note(&self, name: &str, value: &str);
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError>;
@@ -145,6 +153,11 @@ mod envoy {
             let _ = hostcalls::log(level, message);
         }
 
+        fn memory_bytes(&self) -> u64 {
+            let pages = core::arch::wasm32::memory_size::<0>() as u64;
+            pages.saturating_mul(64 * 1024)
+        }
+
         /// Only asked for in the header callback, where the map exists; then it is found or not.
         fn request_header(&self, name: &str) -> Result<Option<Vec<u8>>, HostError> {
             hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name)
@@ -154,6 +167,29 @@ mod envoy {
         /// Only asked for paths that exist in every phase, from a root context.
         fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
             hostcalls::get_property(path.to_vec()).map_err(failed("get_property"))
+        }
+
+        /// Not found, if this Envoy was built without CEL; a bad argument, if it is no expression.
+        /// What was made goes with the root context.
+        fn compile(&self, expression: &str) -> Result<Option<u32>, HostError> {
+            match hostcalls::call_foreign_function("expr_create", Some(expression.as_bytes())) {
+                Ok(token) => Ok(token
+                    .as_deref()
+                    .and_then(|token| Some(u32::from_le_bytes(token.try_into().ok()?)))),
+                Err(Status::BadArgument) => Ok(None),
+                Err(status) => Err(failed("expr_create")(status)),
+            }
+        }
+
+        /// An internal failure where the expression fails, and a failure to serialize null; not
+        /// found, only for what was not compiled in this context.
+        fn evaluate(&self, expression: u32) -> Result<Option<Vec<u8>>, HostError> {
+            let token = expression.to_le_bytes();
+            match hostcalls::call_foreign_function("expr_evaluate", Some(&token)) {
+                Ok(value) => Ok(value),
+                Err(Status::InternalFailure | Status::SerializationFailure) => Ok(None),
+                Err(status) => Err(failed("expr_evaluate")(status)),
+            }
         }
 
         /// Accepted for a stream that lives: the value is bytes, of which nothing is demanded.
@@ -204,6 +240,7 @@ mod envoy {
             let kind = match kind {
                 Kind::Counter => MetricType::Counter,
                 Kind::Gauge => MetricType::Gauge,
+                Kind::Histogram => MetricType::Histogram,
             };
             hostcalls::define_metric(kind, name)
                 .map(Metric)

@@ -48,10 +48,20 @@ pub(crate) enum Key {
     SourceAddress(Prefixes),
     /// A property that Envoy has of the request, by its path.
     Property(Vec<String>),
+    /// What an expression in CEL says.
+    Expression(Expression),
     /// The same for all requests.
     Constant(String),
     /// Several, with a character between that no part but the last contains.
     Join { parts: Vec<Self>, with: char },
+}
+
+/// An expression in CEL, which Envoy evaluates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expression {
+    pub(crate) text: String,
+    /// What Envoy calls it, once it is compiled for a root context.
+    compiled: Option<u32>,
 }
 
 /// What a request has of a key.
@@ -63,9 +73,41 @@ pub(crate) enum Found<'a> {
     Malformed,
 }
 
+// === impl Expression ===
+
+impl Expression {
+    /// The expression that `text` may be.
+    pub(crate) fn new(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            compiled: None,
+        }
+    }
+}
+
 // === impl Key ===
 
 impl Key {
+    /// Makes the expressions in it ready for the streams of the context at hand. False if one of
+    /// them is none.
+    pub(crate) fn compile<H: Host>(&mut self, host: &H) -> Result<bool, HostError> {
+        match self {
+            Self::Expression(expression) => {
+                expression.compiled = host.compile(&expression.text)?;
+                Ok(expression.compiled.is_some())
+            }
+            Self::Join { parts, .. } => {
+                for part in parts {
+                    if !part.compile(host)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            _ => Ok(true),
+        }
+    }
+
     /// Looks for the key in the request at hand.
     pub(crate) fn read<H: Host>(&self, host: &H) -> Result<Found<'_>, HostError> {
         Ok(match self {
@@ -91,6 +133,10 @@ impl Key {
                 let path: Vec<&str> = path.iter().map(String::as_str).collect();
                 found(host.property(&path)?)
             }
+            Self::Expression(expression) => match expression.compiled {
+                Some(compiled) => found(host.evaluate(compiled)?),
+                None => Found::Missing,
+            },
             Self::Constant(key) => Found::Value(Cow::Borrowed(key.as_bytes())),
             Self::Join { parts, with } => joined(host, parts, *with)?,
         })
@@ -106,6 +152,7 @@ impl Key {
             Self::Authority => "authority".to_owned(),
             Self::SourceAddress(_) => "source address".to_owned(),
             Self::Property(path) => path.join("."),
+            Self::Expression(expression) => expression.text.clone(),
             Self::Constant(_) => "constant".to_owned(),
             Self::Join { parts, .. } => {
                 let words: Vec<String> = parts.iter().map(Self::in_words).collect();

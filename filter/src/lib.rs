@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(test),
+    not(any(test, fuzzing)),
     deny(
         clippy::unwrap_used,
         clippy::expect_used,
@@ -24,8 +24,11 @@
 mod clock;
 mod condition;
 mod config;
-#[cfg(test)]
+mod cost;
+#[cfg(any(test, fuzzing))]
 mod fake;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod host;
 mod key;
 mod ledger;
@@ -37,6 +40,7 @@ mod record;
 mod refusal;
 mod route;
 mod scopes;
+mod standing;
 mod stats;
 mod worker;
 

@@ -19,6 +19,8 @@ pub(crate) struct Meters {
     pub(crate) request_bytes: Option<Meter>,
     pub(crate) response_bytes: Option<Meter>,
     pub(crate) permits: Option<Permits>,
+    /// Requests wait for the scope's tokens, and others may not overtake them.
+    pub(crate) has_line: bool,
 }
 
 /// Bytes of one scope in one direction.
@@ -86,6 +88,25 @@ impl Meters {
         }
         if let Some(permits) = &mut self.permits {
             permits.settled(permits.in_use);
+        }
+    }
+
+    /// A request that needed the unit was refused.
+    pub(crate) fn refuse(&mut self, unit: Unit) {
+        if let Some(meter) = self.meter(unit) {
+            meter.refuse();
+        }
+        let permits = self.permits.as_mut().filter(|_| unit.is_gauge());
+        permits.into_iter().for_each(Permits::refuse);
+    }
+
+    /// What was said of shortages is true no more.
+    pub(crate) fn forget_denials(&mut self) {
+        for meter in [&mut self.request_bytes, &mut self.response_bytes] {
+            meter.iter_mut().for_each(|meter| meter.denial = None);
+        }
+        if let Some(permits) = &mut self.permits {
+            permits.denial = None;
         }
     }
 
@@ -160,11 +181,7 @@ impl Meter {
 
     /// A stream has ended that had `bytes` in all.
     pub(crate) fn learn(&mut self, bytes: u64) {
-        let old = self.usual.saturating_mul(7);
-        self.usual = match self.usual {
-            0 => bytes,
-            _ => old.saturating_add(bytes) / 8,
-        };
+        self.usual = smoothed(self.usual, bytes);
     }
 
     /// Whether a request may go on without asking the ledger.
@@ -216,6 +233,12 @@ impl Permits {
         self.refused = self.refused.saturating_add(1);
     }
 
+    /// `waiting` requests would go on if there were permits.
+    pub(crate) fn await_by(&mut self, waiting: usize) {
+        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        self.peak = self.peak.max(self.in_use.saturating_add(waiting));
+    }
+
     /// A request has ended. True if more permits are unused than may be kept.
     pub(crate) fn put_back(&mut self) -> bool {
         self.in_use = self.in_use.saturating_sub(1);
@@ -243,5 +266,15 @@ impl Permits {
         self.held = held;
         self.peak = self.in_use;
         (self.admitted, self.refused) = (0, 0);
+    }
+}
+
+// === free functions ===
+
+/// What is usual when `new` has come after what was `usual` before.
+pub(crate) fn smoothed(usual: u64, new: u64) -> u64 {
+    match usual {
+        0 => new,
+        _ => usual.saturating_mul(7).saturating_add(new) / 8,
     }
 }

@@ -89,7 +89,8 @@ impl Root {
         if vm_id.trim_ascii().is_empty() {
             return Err(Rejected::BlankVmId);
         }
-        let (config, unknown) = Config::parse(&configuration()?)?;
+        let (mut config, unknown) = Config::parse(&configuration()?)?;
+        config.compile(&host)?;
         let worker = worker(&config)?;
         let rules = match worker.try_borrow_mut() {
             Ok(mut worker) => {

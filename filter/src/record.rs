@@ -10,9 +10,11 @@ use tollgate_core::units::Instant;
 
 const SLOT_VERSION: u8 = 1;
 const PROCESS_VERSION: u8 = 1;
-const WORKERS_VERSION: u8 = 1;
+const WORKERS_VERSION: u8 = 2;
 const NOTES_VERSION: u8 = 1;
 
+/// The most slots that a process may have: all are looked at, now and then.
+pub(crate) const SLOTS_MAX: u32 = 1_000_000;
 /// The most workers that are counted; Envoy has one per core.
 pub(crate) const WORKERS_MAX: usize = 512;
 /// The most notes that wait for whoever holds the pen.
@@ -27,11 +29,24 @@ pub(crate) struct Process {
     pub(crate) slots: u32,
 }
 
-/// A worker that lives, by the number that it drew at its start.
+/// A worker that lives, by the number that it drew at its start, and what it tells of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Heartbeat {
     pub(crate) worker: u64,
     pub(crate) at: Instant,
+    pub(crate) levels: Levels,
+}
+
+/// How much a worker has of what comes and goes. It tells these to the other workers, and not to
+/// Envoy: what a VM that traps has added to a gauge of Envoy's would stay there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Levels {
+    /// The memory of its VM, in bytes.
+    pub(crate) memory: u64,
+    /// Requests that it makes wait.
+    pub(crate) waiting: u32,
+    /// Streams that it counts until they end.
+    pub(crate) in_flight: u32,
 }
 
 /// Slots that became due early, for whoever holds the pen.
@@ -90,15 +105,18 @@ impl Process {
             random: u128::from_le_bytes(*random),
             slots: u32::from_le_bytes(*slots),
         };
-        (*version == PROCESS_VERSION && rest.is_empty() && process.slots > 0).then_some(process)
+        let usable = (1..=SLOTS_MAX).contains(&process.slots);
+        (*version == PROCESS_VERSION && rest.is_empty() && usable).then_some(process)
     }
 }
 
 pub(crate) fn encode_workers(workers: &[Heartbeat]) -> Vec<u8> {
     let mut bytes = vec![WORKERS_VERSION];
-    for worker in workers.iter().take(WORKERS_MAX) {
-        bytes.extend_from_slice(&worker.worker.to_le_bytes());
-        bytes.extend_from_slice(&worker.at.as_nanos().to_le_bytes());
+    for Heartbeat { worker, at, levels } in workers.iter().take(WORKERS_MAX) {
+        let counts = u64::from(levels.waiting) << 32 | u64::from(levels.in_flight);
+        for word in [*worker, at.as_nanos(), levels.memory, counts] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
     }
     bytes
 }
@@ -107,17 +125,22 @@ pub(crate) fn decode_workers(bytes: &[u8]) -> Vec<Heartbeat> {
     let Some((&WORKERS_VERSION, rest)) = bytes.split_first() else {
         return Vec::new();
     };
-    let (entries, _) = rest.as_chunks::<16>();
-    let word = |bytes: &[u8]| {
-        bytes
-            .first_chunk()
-            .map_or(0, |word| u64::from_le_bytes(*word))
-    };
-    let heartbeat = |entry: &[u8; 16]| Heartbeat {
-        worker: word(entry),
-        at: Instant::from_nanos(word(entry.get(8..).unwrap_or_default())),
-    };
+    let (entries, _) = rest.as_chunks::<32>();
     entries.iter().take(WORKERS_MAX).map(heartbeat).collect()
+}
+
+fn heartbeat(entry: &[u8; 32]) -> Heartbeat {
+    let (words, _) = entry.as_chunks::<8>();
+    let word = |index| words.get(index).map_or(0, |word| u64::from_le_bytes(*word));
+    Heartbeat {
+        worker: word(0),
+        at: Instant::from_nanos(word(1)),
+        levels: Levels {
+            memory: word(2),
+            waiting: (word(3) >> 32) as u32,
+            in_flight: word(3) as u32,
+        },
+    }
 }
 
 impl Notes {
@@ -248,15 +271,23 @@ mod tests {
         assert_eq!(Process::decode(&process.encode()), Some(process));
         assert_eq!(Process::decode(&[]), None);
         assert_eq!(Process::decode(&[9; 21]), None);
+        for (slots, usable) in [
+            (0, false),
+            (1, true),
+            (SLOTS_MAX, true),
+            (SLOTS_MAX + 1, false),
+        ] {
+            let read = Process::decode(&Process { random: 7, slots }.encode());
+            assert_eq!(read.is_some(), usable, "{slots} slots");
+        }
 
         let at = Instant::ZERO.saturating_add(Duration::from_secs(1));
-        let workers = [
-            Heartbeat { worker: 1, at },
-            Heartbeat {
-                worker: u64::MAX,
-                at,
-            },
-        ];
+        let levels = Levels {
+            memory: 1 << 40,
+            waiting: 7,
+            in_flight: u32::MAX,
+        };
+        let workers = [1, u64::MAX].map(|worker| Heartbeat { worker, at, levels });
         assert_eq!(decode_workers(&encode_workers(&workers)), workers);
         assert_eq!(decode_workers(&[9, 9]), []);
 

@@ -186,7 +186,7 @@ pub(crate) fn is_grpc<H: Host>(host: &H) -> bool {
 fn denied(denial: &Denial, reason: String, now: Instant, refuser: Refuser<'_>) -> Reply {
     let (rule, terms) = (refuser.rule, refuser.terms);
     let pause = denial.retry_at.map(|at| at.saturating_since(now));
-    let seconds = pause.map(|pause| rounded_up(pause, SECOND).max(1));
+    let seconds = pause.map(|pause| seconds(pause).max(1));
     let mut headers = vec![
         ("tollgate-reason", reason.clone()),
         ("x-envoy-ratelimited", "true".to_owned()),
@@ -246,7 +246,10 @@ fn told_limit(
     denial: &Denial,
     seconds: Option<u64>,
 ) {
-    let (quota, unit) = (policy(denial), unit_parameter(denial.unit));
+    let (quota, unit) = (
+        policy(denial.limit, denial.unit),
+        unit_parameter(denial.unit),
+    );
     if formats.ietf {
         let after = seconds.map_or_else(String::new, |seconds| format!(";t={seconds}"));
         headers.push(("ratelimit", format!("\"{rule}\";r=0{after}")));
@@ -315,13 +318,18 @@ fn unit_parameter(unit: Unit) -> &'static str {
 
 /// A limit as a whole number, and the window that it is for; none if nothing or everything passes. A
 /// rate is for the fewest whole seconds that it is at least one in, and what is in flight for none.
-fn policy(denial: &Denial) -> Option<(u64, String)> {
-    match denial.limit {
+pub(crate) fn policy(limit: u64, unit: Unit) -> Option<(u64, String)> {
+    match limit {
         0 | u64::MAX => None,
-        limit if denial.unit.is_gauge() => Some((limit / MICRO, String::new())),
+        limit if unit.is_gauge() => Some((limit / MICRO, String::new())),
         limit @ MICRO.. => Some((limit / MICRO, ";w=1".to_owned())),
         slow => Some((1, format!(";w={}", MICRO.div_ceil(slow)))),
     }
+}
+
+/// A time in whole seconds, rounded up.
+pub(crate) fn seconds(time: Duration) -> u64 {
+    rounded_up(time, SECOND)
 }
 
 fn rounded_up(duration: Duration, nanos: u128) -> u64 {

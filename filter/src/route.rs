@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::units::Tokens;
 
+use crate::cost;
 use crate::host::{Host, HostError, Level};
 
 /// The namespace of the metadata.
@@ -99,7 +100,7 @@ impl<R: Clone> Routes<R> {
         for (name, value) in pairs(metadata).ok_or(RouteError::Form)? {
             match name {
                 b"disabled" => special.disabled = flag(value).ok_or(RouteError::Disabled)?,
-                b"cost" => special.cost = cost(value).ok_or(RouteError::Cost)?,
+                b"cost" => special.cost = cost_of(value).ok_or(RouteError::Cost)?,
                 b"scopes" => special.rules = self.named(value)?,
                 // Of a newer filter, perhaps.
                 _ => {}
@@ -132,10 +133,9 @@ fn flag(value: &[u8]) -> Option<bool> {
 }
 
 /// A number is a double, and comes as one.
-fn cost(value: &[u8]) -> Option<Tokens> {
+fn cost_of(value: &[u8]) -> Option<Tokens> {
     let number = f64::from_le_bytes(value.try_into().ok()?);
-    let usable = (0.0..=COST_MAX).contains(&number);
-    usable.then(|| Tokens::from_micros((number * 1e6).round() as u64))
+    cost::number(number, COST_MAX)
 }
 
 /// The entries of a map, or of a list, which has its items as names; none if it is neither.

@@ -10,9 +10,10 @@ use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
 use tollgate_core::lease::Unit;
 use tollgate_core::slab::Slab;
-use tollgate_core::units::{Instant, Tokens};
+use tollgate_core::units::{Instant, Rate, Tokens};
 
 use crate::meters::Meters;
+use crate::standing::Standing;
 
 /// Entries that are looked at for eviction when a new one needs room.
 const EVICTION_SCAN: usize = 16;
@@ -31,16 +32,22 @@ pub(crate) struct Entry {
     pub(crate) slot: Option<u32>,
     /// When the lease ends that the slab was drawn from.
     pub(crate) expiry: Option<Instant>,
-    /// Until when the last refusal holds for this worker.
-    pub(crate) denial: Option<Denial>,
+    /// Until when the last refusal holds for this worker; most scopes have none.
+    pub(crate) denial: Option<Box<Denial>>,
     /// Until when the scope's requests are held for the first answer.
     pub(crate) cold_until: Option<Instant>,
     /// The last time that attempts were counted.
     pub(crate) seen: Instant,
+    /// How the bucket stood at the last draw, if admitted requests are told.
+    pub(crate) standing: Option<Box<Standing>>,
     /// What only some scopes have: further units and a canonical scope.
     pub(crate) meters: Option<Box<Meters>>,
     /// Streams that are to be counted here until they end.
     pub(crate) streams: u32,
+    /// How often a limit of requests in flight has gone: who began before has none of the permits that came after.
+    pub(crate) permits_lost: u32,
+    /// Tokens that a request usually turns out to have cost, where that is known only at its end.
+    pub(crate) usual_cost: u32,
 }
 
 /// Why a scope's requests are refused, and for how long.
@@ -58,6 +65,10 @@ pub(crate) struct Denial {
     pub(crate) unit: Unit,
     /// How much was asked for.
     pub(crate) need: Tokens,
+    /// What comes in for the process; unlimited where one token lets all go on.
+    pub(crate) rate: Rate,
+    /// The most that may come in soon, if a lease is about to grow.
+    pub(crate) prospect: Option<Rate>,
     /// It is more than there can ever be at once.
     pub(crate) never: bool,
 }
@@ -85,6 +96,8 @@ impl Denial {
             without_lease: true,
             unit: Unit::Requests,
             need: Tokens::ONE,
+            rate: Rate::ZERO,
+            prospect: None,
             never: false,
         }
     }
@@ -104,8 +117,11 @@ impl Entry {
             denial: None,
             cold_until: None,
             seen: now,
+            standing: None,
             meters: None,
             streams: 0,
+            permits_lost: 0,
+            usual_cost: 0,
         }
     }
 
@@ -115,7 +131,9 @@ impl Entry {
     }
 
     fn is_idle(&self, before: Instant) -> bool {
-        !self.is_unsettled() && !self.queued && self.streams == 0 && self.seen < before
+        let meters = self.meters.as_ref();
+        let awaited = meters.is_some_and(|meters| meters.has_line);
+        !self.is_unsettled() && !self.queued && !awaited && self.streams == 0 && self.seen < before
     }
 
     /// Whether there is something that the ledger should be told.

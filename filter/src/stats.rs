@@ -4,6 +4,7 @@
 //! memory and hands the sums over on its tick. Names are bounded by the configuration: rules, never
 //! scopes. All workers of a process add to the same counters.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use tollgate_core::lease::Unit;
@@ -17,18 +18,41 @@ pub(crate) struct Stats {
     metrics: BTreeMap<String, Metric>,
     pub(crate) allowed: Counter,
     pub(crate) held: Counter,
+    /// Requests that went on after they had waited for their turn.
+    pub(crate) waited: Counter,
+    /// Requests whose time was over before it was their turn.
+    pub(crate) wait_timeouts: Counter,
+    /// Requests that were refused because they would have had to wait too long.
+    pub(crate) wait_hopeless: Counter,
+    /// Requests that were refused because too many were waiting.
+    pub(crate) wait_full: Counter,
     pub(crate) refreshes: Counter,
     pub(crate) refresh_errors: Counter,
     pub(crate) overflow: Counter,
     pub(crate) host_failures: Counter,
+    pub(crate) malformed_costs: Counter,
     pub(crate) config_rejected: Counter,
-    /// Requests that this worker holds; the gauge adds up over the workers.
-    pub(crate) waiting: Level,
-    /// Streams that this worker counts until they end.
-    in_flight: Level,
-    /// Scopes without a lease, and slots in use; whoever holds the pen sets them.
+    /// How long requests waited for their turn, in milliseconds, whatever became of them.
+    wait_ms: Option<Metric>,
+    /// What [`Survey`] has; whoever holds the pen sets these.
     safe_mode: Option<Metric>,
     slots_used: Option<Metric>,
+    waiting: Option<Metric>,
+    in_flight: Option<Metric>,
+    vm_memory_bytes: Option<Metric>,
+}
+
+/// How the process stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Survey {
+    /// Scopes without a lease.
+    pub(crate) safe_mode: u64,
+    /// Slots in use.
+    pub(crate) slots_used: u64,
+    /// Of all workers together, but for the memory: that of the largest VM.
+    pub(crate) waiting: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) vm_memory_bytes: u64,
 }
 
 /// What a worker counts for one rule.
@@ -58,13 +82,6 @@ pub(crate) struct Counter {
     count: i64,
 }
 
-/// A level whose changes are handed over.
-#[derive(Debug, Default)]
-pub(crate) struct Level {
-    metric: Option<Metric>,
-    told: i64,
-}
-
 // === impl Stats ===
 
 impl Stats {
@@ -73,20 +90,28 @@ impl Stats {
         let counters = [
             ("allowed", &mut self.allowed),
             ("held", &mut self.held),
+            ("waited", &mut self.waited),
+            ("wait_timeouts", &mut self.wait_timeouts),
+            ("wait_hopeless", &mut self.wait_hopeless),
+            ("wait_full", &mut self.wait_full),
             ("refreshes", &mut self.refreshes),
             ("refresh_errors", &mut self.refresh_errors),
             ("overflow", &mut self.overflow),
             ("host_failures", &mut self.host_failures),
+            ("malformed_costs", &mut self.malformed_costs),
             ("config_rejected", &mut self.config_rejected),
         ];
         for (name, counter) in counters {
             counter.metric = Some(defined(&mut self.metrics, host, Kind::Counter, name)?);
         }
         let metrics = &mut self.metrics;
-        self.waiting.metric = Some(defined(metrics, host, Kind::Gauge, "waiting")?);
-        self.in_flight.metric = Some(defined(metrics, host, Kind::Gauge, "in_flight")?);
-        self.safe_mode = Some(defined(metrics, host, Kind::Gauge, "safe_mode")?);
-        self.slots_used = Some(defined(metrics, host, Kind::Gauge, "slots_used")?);
+        self.wait_ms = Some(defined(metrics, host, Kind::Histogram, "wait_ms")?);
+        let mut gauge = |name| defined(metrics, host, Kind::Gauge, name).map(Some);
+        self.safe_mode = gauge("safe_mode")?;
+        self.slots_used = gauge("slots_used")?;
+        self.waiting = gauge("waiting")?;
+        self.in_flight = gauge("in_flight")?;
+        self.vm_memory_bytes = gauge("vm_memory_bytes")?;
         Ok(())
     }
 
@@ -121,35 +146,43 @@ impl Stats {
     }
 
     /// Hands over what was counted since the last time.
-    pub(crate) fn flush<H: Host>(
-        &mut self,
-        host: &H,
-        waiting: usize,
-        in_flight: usize,
-    ) -> Result<(), HostError> {
+    pub(crate) fn flush<H: Host>(&mut self, host: &H) -> Result<(), HostError> {
         for counter in [
             &mut self.allowed,
             &mut self.held,
+            &mut self.waited,
+            &mut self.wait_timeouts,
+            &mut self.wait_hopeless,
+            &mut self.wait_full,
             &mut self.refreshes,
             &mut self.refresh_errors,
             &mut self.overflow,
             &mut self.host_failures,
+            &mut self.malformed_costs,
             &mut self.config_rejected,
         ] {
             counter.flush(host)?;
         }
-        self.waiting.set(host, waiting)?;
-        self.in_flight.set(host, in_flight)
+        Ok(())
     }
 
-    /// Says how many scopes have no lease and how many slots are in use.
-    pub(crate) fn survey<H: Host>(
-        &self,
-        host: &H,
-        safe_mode: u64,
-        slots_used: u64,
-    ) -> Result<(), HostError> {
-        for (metric, value) in [(self.safe_mode, safe_mode), (self.slots_used, slots_used)] {
+    /// Adds a wait that has ended to the histogram of all.
+    pub(crate) fn record_wait<H: Host>(&self, host: &H, wait: Duration) -> Result<(), HostError> {
+        let Some(metric) = self.wait_ms else {
+            return Ok(());
+        };
+        host.record(metric, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Says how the process stands.
+    pub(crate) fn tell<H: Host>(&self, host: &H, survey: &Survey) -> Result<(), HostError> {
+        for (metric, value) in [
+            (self.safe_mode, survey.safe_mode),
+            (self.slots_used, survey.slots_used),
+            (self.waiting, survey.waiting),
+            (self.in_flight, survey.in_flight),
+            (self.vm_memory_bytes, survey.vm_memory_bytes),
+        ] {
             if let Some(metric) = metric {
                 host.record(metric, value)?;
             }
@@ -209,20 +242,6 @@ impl Counter {
             return Ok(());
         };
         host.increment(metric, core::mem::take(&mut self.count))
-    }
-}
-
-// === impl Level ===
-
-impl Level {
-    fn set<H: Host>(&mut self, host: &H, level: usize) -> Result<(), HostError> {
-        let level = i64::try_from(level).unwrap_or(i64::MAX);
-        let change = level.saturating_sub(self.told);
-        let Some(metric) = self.metric.filter(|_| change != 0) else {
-            return Ok(());
-        };
-        self.told = level;
-        host.increment(metric, change)
     }
 }
 

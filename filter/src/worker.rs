@@ -3,7 +3,7 @@
 //! A worker belongs to a VM and a cluster of coordinators, and outlives configurations: a new one
 //! is a new root context in the same VM, and finds its balances here. The request path reads
 //! memory of its own only; when a slab is empty it goes to the ledger ([`draw`]). Requests that wait
-//! for a first answer are in [`held`]; [`tick`] does the housekeeping, and [`pen`] and [`calls`]
+//! for a first answer are in [`held`], those that wait for their turn in [`turns`]; [`tick`] does the housekeeping, and [`pen`] and [`calls`]
 //! speak to the coordinator.
 
 use std::collections::VecDeque;
@@ -12,27 +12,34 @@ use tollgate_core::client::Policy;
 use tollgate_core::units::{Instant, Tokens};
 
 use crate::condition::Condition;
-use crate::config::{Config, HostFailure, Missing, Overflow, Rule, Terms};
+use crate::config::{Config, HostFailure, Missing, Overflow, Rule, Shape, Terms};
 use crate::host::{Host, HostError, Level};
 use crate::key::{Key, OVERFLOW};
 use crate::ledger::{Ledger, LedgerError};
-use crate::record::Notes;
+use crate::record::{Heartbeat, Levels, Notes};
 use crate::refusal::{Refusal, Refuser};
-use crate::scopes::{Entry, Scopes};
+use crate::scopes::{Denial, Entry, Scopes};
 use crate::stats::{RuleStats, Stats};
 
 mod calls;
+mod decide;
 mod draw;
+mod final_cost;
 mod held;
+mod lines;
+mod outline;
 mod pen;
 mod resolve;
 mod shadow;
+mod standing;
 mod streams;
 mod tick;
+mod turns;
 mod units;
 
 use calls::Calls;
 use held::Waiting;
+use lines::Lines;
 use pen::Schedule;
 use resolve::Resolved;
 use shadow::Shadow;
@@ -60,6 +67,7 @@ pub(crate) struct Worker<H> {
     /// Entries with attempts that are not counted yet, oldest first, and when they were queued.
     queue: VecDeque<(Target, u64)>,
     waiting: Waiting,
+    lines: Lines,
     streams: Streams,
     /// Slots that became due, for whoever holds the pen.
     notes: Notes,
@@ -69,14 +77,15 @@ pub(crate) struct Worker<H> {
     /// How many workers of the process live.
     workers: u32,
     /// Which ones, as whoever holds the pen saw it at `living_at`.
-    living: Vec<u64>,
+    living: Vec<Heartbeat>,
     living_at: Option<Instant>,
     stats: Stats,
     shadow: Shadow,
     /// Rounds of housekeeping so far; a clock that costs nothing to read.
     rounds: u64,
     last_round: Instant,
-    last_heartbeat: Option<Instant>,
+    /// When the worker last said that it lives, and which levels it told then.
+    last_heartbeat: Option<(Instant, Levels)>,
     /// Searches for a slot since the last round that found none.
     searches_failed: u32,
     overflow_logged: bool,
@@ -96,6 +105,9 @@ struct Table {
     /// Of a hundred requests that the rule would refuse, how many it does.
     enforced: u8,
     on_overflow: Overflow,
+    /// The property that says at a request's end what it has cost in all.
+    final_cost: Option<Vec<String>>,
+    shape: Option<Shape>,
     scopes: Scopes,
     stats: RuleStats,
 }
@@ -108,6 +120,8 @@ pub(crate) struct BoundRule {
     when: Option<Condition>,
     missing: Missing,
     malformed: Missing,
+    /// What a request costs is known only at its end.
+    priced_late: bool,
 }
 
 /// One of the buckets that a request needs: an entry of a table.
@@ -132,13 +146,45 @@ pub(crate) struct Targets {
     gauged: bool,
     /// In some the stream counts until it ends.
     watched: bool,
+    /// Of some it is known only at the end what the request costs.
+    priced_late: bool,
 }
 
 /// What came of looking for all that a request needs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
     held: bool,
+    /// By rules that refuse.
     denied: Option<Refusal>,
+    /// By rules that make requests wait.
+    short: Option<Short>,
+}
+
+/// A bucket that has too little for a request, which may wait there.
+#[derive(Clone, Copy, Debug)]
+struct Short {
+    place: Target,
+    denial: Denial,
+}
+
+/// What a request may still be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// It may be held for first answers.
+    New,
+    /// Not any more.
+    Unheld,
+    /// It has waited and it is its turn: it goes before those who wait, and has been counted.
+    Turn,
+}
+
+/// What is to become of a request.
+#[derive(Clone, Copy, Debug)]
+enum Decision {
+    Pass,
+    Hold,
+    Wait(Short),
+    Refuse(Refusal),
 }
 
 /// What becomes of a request.
@@ -179,6 +225,7 @@ impl Targets {
             cost,
             gauged: false,
             watched: false,
+            priced_late: false,
         }
     }
 
@@ -211,14 +258,6 @@ impl Targets {
     }
 }
 
-// === impl Outcome ===
-
-impl Outcome {
-    fn passes(&self) -> bool {
-        !self.held && self.denied.is_none()
-    }
-}
-
 // === impl Worker ===
 
 impl<H: Host> Worker<H> {
@@ -234,6 +273,7 @@ impl<H: Host> Worker<H> {
             tables: Vec::new(),
             queue: VecDeque::new(),
             waiting: Waiting::default(),
+            lines: Lines::default(),
             streams: Streams::default(),
             notes: Notes::default(),
             calls: Calls::default(),
@@ -282,6 +322,8 @@ impl<H: Host> Worker<H> {
                     terms: Terms::DEFAULT,
                     enforced: rule.enforced,
                     on_overflow: rule.on_overflow,
+                    final_cost: None,
+                    shape: rule.shape,
                     scopes: Scopes::new(self.id),
                     stats,
                 });
@@ -294,6 +336,8 @@ impl<H: Host> Worker<H> {
             table.wanted = rule.key.in_words();
             table.enforced = rule.enforced;
             table.on_overflow = rule.on_overflow;
+            table.final_cost = rule.final_cost.clone();
+            table.shape = rule.shape;
         }
         Ok(BoundRule {
             table: table as u16,
@@ -301,6 +345,7 @@ impl<H: Host> Worker<H> {
             when: rule.when.clone(),
             missing: rule.missing.clone(),
             malformed: rule.malformed.clone(),
+            priced_late: rule.final_cost.is_some(),
         })
     }
 
@@ -316,7 +361,10 @@ impl<H: Host> Worker<H> {
         let mut targets = Targets::at(cost);
         for rule in rules {
             match self.resolve(rule) {
-                Ok(Resolved::Scope(target)) => targets.push(target),
+                Ok(Resolved::Scope(target)) => {
+                    targets.push(target);
+                    targets.priced_late |= rule.priced_late;
+                }
                 Ok(Resolved::Skipped) => {}
                 Ok(Resolved::Refused(refusal)) => {
                     self.shadow.clear();
@@ -329,22 +377,25 @@ impl<H: Host> Worker<H> {
         for target in targets.as_slice() {
             self.count_attempts_of(*target, targets.attempts());
         }
-        let verdict = match self.decide(&mut targets, true) {
-            Ok(Verdict::Hold) => self.hold(context, targets),
-            Ok(verdict) => {
-                self.begin(context, &targets, verdict);
-                verdict
+        let verdict = match self.decide(&mut targets, Attempt::New) {
+            Ok(Decision::Pass) => {
+                self.begin(context, &targets, Verdict::Pass);
+                Verdict::Pass
             }
+            Ok(Decision::Refuse(refusal)) => Verdict::Refuse(refusal),
+            Ok(Decision::Hold) => self.hold(context, targets),
+            Ok(Decision::Wait(short)) => self.begin_to_wait(context, &targets, short),
             Err(error) => self.complain(&error),
         };
         self.tell_pretended(verdict);
+        self.tell_standing(&targets, verdict);
         verdict
     }
 
     /// Remembers a stream that goes on if it must be.
     #[inline]
     fn begin(&mut self, context: u32, targets: &Targets, verdict: Verdict) {
-        if targets.watched && verdict == Verdict::Pass {
+        if (targets.watched || targets.priced_late) && verdict == Verdict::Pass {
             self.watch(context, targets);
         }
     }
@@ -380,42 +431,6 @@ impl<H: Host> Worker<H> {
         if entry.is_some_and(|entry| !core::mem::replace(&mut entry.queued, true)) {
             self.queue.push_back((target, round));
         }
-    }
-
-    /// Charges every bucket or none. Those that have no slot of their own become their rule's
-    /// overflow in `targets`.
-    #[inline]
-    fn decide(&mut self, targets: &mut Targets, may_hold: bool) -> Result<Verdict, LedgerError> {
-        let mut outcome = Outcome::default();
-        let mut index: usize = 0;
-        while let Some(target) = targets.as_slice().get(index) {
-            let usual = entry(&mut self.tables, *target);
-            let usual = usual.filter(|entry| entry.meters.is_none());
-            if usual.is_none_or(|entry| entry.slab.left() < targets.cost) {
-                self.prepare(targets, index, may_hold, &mut outcome)?;
-            }
-            index = index.saturating_add(1);
-        }
-        // Permits last: what is drawn of these and not used keeps others from going on.
-        if targets.gauged && outcome.passes() {
-            self.draw_permits(targets, may_hold, &mut outcome)?;
-        }
-        if let Some(refusal) = outcome.denied {
-            return Ok(Verdict::Refuse(refusal));
-        }
-        if outcome.held {
-            return Ok(Verdict::Hold);
-        }
-        for target in targets.as_slice() {
-            if let Some(entry) = entry(&mut self.tables, *target) {
-                entry.slab.take(targets.cost);
-            }
-        }
-        if targets.gauged {
-            self.take_permits(targets);
-        }
-        self.stats.allowed.add_one();
-        Ok(Verdict::Pass)
     }
 
     fn scopes(&self, table: u16) -> Option<&Scopes> {

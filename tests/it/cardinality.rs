@@ -67,7 +67,7 @@ async fn bounded(scene: &Scene) -> Result<()> {
 }
 
 /// Sends one request for each name; gives how many were admitted and how many refused.
-async fn send(envoy: &Envoy, names: std::ops::Range<u64>) -> Result<(u64, u64)> {
+pub(crate) async fn send(envoy: &Envoy, names: std::ops::Range<u64>) -> Result<(u64, u64)> {
     let mut tasks = JoinSet::new();
     for first in 0..CONNECTIONS {
         let to = envoy.address();

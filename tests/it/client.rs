@@ -8,8 +8,9 @@ use serde_json::json;
 use tokio::process::Command;
 use tollgate_tests::artifact;
 use tollgate_tests::filter::by_tenant;
+use tollgate_tests::wait;
 
-use crate::scene::{Scene, play};
+use crate::scene::{Scene, play, s};
 
 #[test]
 fn the_client_of_the_documentation_waits_as_it_is_told() {
@@ -30,6 +31,15 @@ async fn waits(scene: &Scene) -> Result<()> {
     .await?;
     ensure!(output.status.success(), "{}", said(&output));
     assert_eq!(scene.upstream.arrived("acme"), 40);
+    // Each was refused once at most: sent again after its pause, it passed.
+    let refused = wait::until("the refusals to be counted", s(5.0), async || {
+        let refused = envoy.stat("wasmcustom.tollgate.refused.tenant.requests");
+        let refused = refused.await?;
+        ensure!(refused > 0, "none yet");
+        Ok(refused)
+    })
+    .await?;
+    ensure!(refused <= 40, "{refused} refusals of 40 requests");
     Ok(())
 }
 

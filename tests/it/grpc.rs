@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_stream::iter;
+use tokio_stream::wrappers::ReceiverStream;
 use tollgate_proto::v1::RefreshRequest;
+use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::envoy::{Envoy, Spec};
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
 use tollgate_tests::grpc_echo::GrpcEcho;
+use tollgate_tests::wait;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::MetadataValue;
@@ -19,7 +23,7 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 
-use crate::scene::{Scene, play};
+use crate::scene::{Scene, play, s};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 4, burst: 1}\n";
 const METHOD: PathAndQuery = PathAndQuery::from_static("/echo.Echo/Any");
@@ -35,20 +39,7 @@ fn grpc_calls_are_refused_with_reason_and_pause() {
 async fn refused(scene: &Scene) -> Result<()> {
     let coordinator = scene.coordinator(LIMITS).await?;
     let echo = GrpcEcho::start().await?;
-    let plugin = by_tenant(&json!({}));
-    let mut spec = Spec::new(
-        "envoy",
-        2,
-        scene.upstream.address(),
-        vec![tollgate(&plugin)?],
-    );
-    spec.clusters = vec![("echo".to_owned(), echo.address())];
-    spec.virtual_hosts = json!([{
-        "name": "all",
-        "domains": ["*"],
-        "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "echo"}}],
-    }]);
-    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let envoy = envoy(scene, &coordinator, &echo).await?;
     let mut client = client(envoy.address()).await?;
     for streaming in [false, true] {
         let status = until_refused(&mut client, streaming).await?;
@@ -86,6 +77,76 @@ fn a_grpc_call_without_a_key_is_told_so() {
         assert!(status.get_details_retry_info().is_none(), "no time helps");
         Ok(())
     });
+}
+
+#[test]
+fn a_streaming_call_counts_while_it_is_open_and_its_messages_as_they_pass() {
+    play(
+        "a_streaming_call_counts_while_it_is_open_and_its_messages_as_they_pass",
+        counts,
+    );
+}
+
+async fn counts(scene: &Scene) -> Result<()> {
+    let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 1000}\n    \
+                  concurrency: {max: 1}\n    request_bytes: {rate: 20000, burst: 20000}\n";
+    let coordinator = scene.coordinator(limits).await?;
+    let echo = GrpcEcho::start().await?;
+    let envoy = envoy(scene, &coordinator, &echo).await?;
+    let mut client = client(envoy.address()).await?;
+    // Which limits there are is learnt with the first answer, and leased with what comes then.
+    for _ in 0..5 {
+        call(&mut client, false).await?;
+        sleep(Duration::from_millis(300)).await;
+    }
+    let (sender, receiver) = mpsc::channel(1);
+    client.ready().await?;
+    let request = of_acme(ReceiverStream::new(receiver));
+    let answer = client.streaming(request, METHOD, Codec::default()).await?;
+    let mut answers = answer.into_inner();
+    let said = RefreshRequest {
+        client_id: "x".repeat(10_000),
+        ..RefreshRequest::default()
+    };
+    sender.send(said.clone()).await?;
+    answers.message().await?.context("it comes back")?;
+    let Err(status) = call(&mut client, false).await else {
+        bail!("two calls at once at a limit of one");
+    };
+    reason(&status, "tenant/concurrency")?;
+    ensure!(status.get_details_retry_info().is_none(), "nobody knows");
+    // It goes on, whatever it owes.
+    for _ in 0..9 {
+        sender.send(said.clone()).await?;
+        answers.message().await?.context("it comes back")?;
+    }
+    drop(sender);
+    ensure!(answers.message().await?.is_none(), "it has ended");
+    let status = wait::until("the permit to be free", s(5.0), async || {
+        let status = call(&mut client, false).await.err().context("it passes")?;
+        reason(&status, "tenant/request_bytes")?;
+        Ok(status)
+    })
+    .await?;
+    let pause = pause_of(&status)?;
+    ensure!(
+        pause > Duration::from_secs(1),
+        "100 kB at 20 kB/s: {pause:?}"
+    );
+    Ok(())
+}
+
+/// An Envoy in front of `echo`.
+async fn envoy(scene: &Scene, coordinator: &Coordinator, echo: &GrpcEcho) -> Result<Envoy> {
+    let filters = vec![tollgate(&by_tenant(&json!({})))?];
+    let mut spec = Spec::new("envoy", 2, scene.upstream.address(), filters);
+    spec.clusters = vec![("echo".to_owned(), echo.address())];
+    spec.virtual_hosts = json!([{
+        "name": "all",
+        "domains": ["*"],
+        "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "echo"}}],
+    }]);
+    Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await
 }
 
 async fn client(to: SocketAddr) -> Result<Client> {
@@ -133,14 +194,18 @@ fn of_acme<T>(message: T) -> Request<T> {
     request
 }
 
-fn check(status: &Status) -> Result<()> {
-    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+/// That the call was refused for `want` of tokens.
+fn reason(status: &Status, want: &str) -> Result<()> {
+    ensure!(status.code() == Code::ResourceExhausted, "{status}");
     let info = status.get_details_error_info().context("ErrorInfo")?;
-    assert_eq!(
-        (info.domain.as_str(), info.reason.as_str()),
-        ("tollgate", "RATE_LIMITED")
-    );
-    assert_eq!(info.metadata["reason"], "tenant/requests");
+    let told = (info.domain.as_str(), info.reason.as_str());
+    ensure!(told == ("tollgate", "RATE_LIMITED"), "{info:?}");
+    ensure!(info.metadata["reason"] == want, "{info:?}");
+    Ok(())
+}
+
+fn check(status: &Status) -> Result<()> {
+    reason(status, "tenant/requests")?;
     let metadata = status.metadata();
     let told = metadata.get("tollgate-reason").context("tollgate-reason")?;
     assert_eq!(told.to_str()?, "tenant/requests");

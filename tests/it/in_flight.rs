@@ -1,7 +1,7 @@
 //! Requests in flight are counted whatever ends them, and none is forgotten.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -19,14 +19,16 @@ use tollgate_tests::http2::Http2;
 use tollgate_tests::moody::Moody;
 use tollgate_tests::wait;
 
+use crate::http2::endless;
 use crate::scene::{Scene, play, s};
+use crate::shape::{send, shaped, waiting};
 
 /// Streams in all, a tenth of them for each way to end.
 const STREAMS: usize = 10_000;
-const AT_ONCE: usize = 32;
-const MAX: u64 = 40;
+const AT_ONCE: usize = 64;
+const MAX: u64 = 80;
 const LIMITS: &str = "limits:\n  - match: \"tenant/*\"\n    requests: {rate: 1000000}\n    \
-                      concurrency: {max: 40}\n";
+                      concurrency: {max: 80}\n";
 
 #[test]
 fn ten_thousand_streams_that_end_in_every_way_leave_none_in_flight() {
@@ -37,15 +39,7 @@ fn ten_thousand_streams_that_end_in_every_way_leave_none_in_flight() {
             let coordinator = scene.coordinator(LIMITS).await?;
             let envoy = envoy(scene, 2, moody.address(), &coordinator).await?;
             let to = envoy.address();
-            // Until the limit is known nothing is counted.
-            wait::until("the limit to be known", s(10.0), async || {
-                let (open, _) = begin(to, "/never").await?;
-                let known = envoy.stat("wasmcustom.tollgate.in_flight").await? > 0;
-                drop(open);
-                ensure!(known, "not counted yet");
-                Ok(())
-            })
-            .await?;
+            the_limit_is_known(&envoy).await?;
             let turns = Arc::new(Semaphore::new(AT_ONCE));
             let mut streams = JoinSet::new();
             for n in 0..STREAMS {
@@ -69,11 +63,127 @@ fn ten_thousand_streams_that_end_in_every_way_leave_none_in_flight() {
     );
 }
 
+#[test]
+fn a_listener_that_drains_leaves_none_in_flight() {
+    play(
+        "a_listener_that_drains_leaves_none_in_flight",
+        async |scene: &Scene| {
+            let moody = Moody::start().await?;
+            let coordinator = scene.coordinator(LIMITS).await?;
+            let mut envoy = envoy(scene, 2, moody.address(), &coordinator).await?;
+            let to = envoy.address();
+            the_limit_is_known(&envoy).await?;
+            nothing_is_in_flight(&envoy).await?;
+            let (http2, _running) = Http2::open(to).await?;
+            for _ in 0..MAX / 4 {
+                endless(&http2, &moody, "acme").await?;
+            }
+            let mut open = Vec::new();
+            wait::until("as many over HTTP/1", s(20.0), async || {
+                while (open.len() as u64) < MAX / 4 {
+                    let (stream, status) = begin(to, "/never").await?;
+                    ensure!(status != Some(429), "{} are open", open.len());
+                    open.push(stream);
+                }
+                Ok(())
+            })
+            .await?;
+            in_flight(&envoy, MAX / 2).await?;
+            // Another configuration of the filter: a new root context, while the old one's streams go on.
+            let plugin = by_tenant(&json!({"call_timeout_ms": 1001}));
+            let listeners = [("main".to_owned(), vec![filter::tollgate(&plugin)?])];
+            ensure!(envoy.configure(&listeners).await?, "it is taken");
+            // Envoy closes what is still open when the drain is over.
+            nothing_is_in_flight(&envoy).await?;
+            the_whole_limit_is_free(to, &moody).await?;
+            nothing_is_in_flight(&envoy).await
+        },
+    );
+}
+
+/// A token every eighth of a second, for whoever has one of the permits.
+const SLOW: &str = "limits:\n  - match: \"tenant/*\"\n    requests: {rate: 8, burst: 1}\n    \
+                    concurrency: {max: 40}\n";
+
+#[test]
+fn a_drain_by_the_admin_lets_those_who_wait_go_on_and_leaves_none_in_flight() {
+    play(
+        "a_drain_by_the_admin_lets_those_who_wait_go_on_and_leaves_none_in_flight",
+        async |scene: &Scene| {
+            let moody = Moody::start().await?;
+            let coordinator = scene.coordinator(SLOW).await?;
+            let filters = vec![filter::tollgate(&shaped(&json!({"max_wait_ms": 20_000})))?];
+            let mut spec = Spec::new("envoy", 2, moody.address(), filters);
+            spec.virtual_hosts = routes();
+            let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+            let to = envoy.address();
+            the_limit_is_known(&envoy).await?;
+            let mut open = Vec::new();
+            for _ in 0..6 {
+                open.push(begin(to, "/never").await?.0);
+            }
+            in_flight(&envoy, 6).await?;
+            let (http2, _running) = Http2::open(to).await?;
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let mut waiters = JoinSet::new();
+            for n in 0..30 {
+                let sent = send(&http2, "acme", "/ok".to_owned()).await;
+                let order = Arc::clone(&order);
+                waiters.spawn(async move {
+                    let status = sent.await??;
+                    order.lock().unwrap_or_else(PoisonError::into_inner).push(n);
+                    anyhow::Ok(status)
+                });
+            }
+            wait::until("most to wait", s(10.0), async || {
+                let waiting = envoy.stat("wasmcustom.tollgate.waiting").await?;
+                ensure!(waiting >= 20, "{waiting} wait");
+                Ok(())
+            })
+            .await?;
+            envoy.drain().await?;
+            // Some of them go on only when the listener accepts nobody any more.
+            wait::until("the listener to be closed", s(20.0), async || {
+                ensure!(TcpStream::connect(to).await.is_err(), "it accepts");
+                Ok(())
+            })
+            .await?;
+            let left = envoy.stat("wasmcustom.tollgate.waiting").await?;
+            eprintln!("{left} of 30 still wait at a closed listener");
+            while let Some(status) = waiters.join_next().await {
+                ensure!(status?? == 200, "who waits goes on");
+            }
+            let order = order.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            ensure!(order.is_sorted(), "out of order: {order:?}");
+            in_flight(&envoy, 6).await?;
+            drop(open);
+            nothing_is_in_flight(&envoy).await?;
+            waiting(&envoy, 0).await
+        },
+    );
+}
+
+/// Until the limit is known nothing is counted.
+pub(crate) async fn the_limit_is_known(envoy: &Envoy) -> Result<()> {
+    wait::until("the limit to be known", s(10.0), async || {
+        let (open, _) = begin(envoy.address(), "/never").await?;
+        let known = envoy.stat("wasmcustom.tollgate.in_flight").await? > 0;
+        drop(open);
+        ensure!(known, "not counted yet");
+        Ok(())
+    })
+    .await
+}
+
 /// All that workers have told: the gauge comes down to zero, and not below.
 async fn nothing_is_in_flight(envoy: &Envoy) -> Result<()> {
-    wait::until("all to have ended", s(10.0), async || {
-        let left = envoy.stat("wasmcustom.tollgate.in_flight").await?;
-        ensure!(left == 0, "{left} in flight");
+    in_flight(envoy, 0).await
+}
+
+async fn in_flight(envoy: &Envoy, streams: u64) -> Result<()> {
+    wait::until("so many to be in flight", s(10.0), async || {
+        let open = envoy.stat("wasmcustom.tollgate.in_flight").await?;
+        ensure!(open == streams, "{open} in flight, not {streams}");
         Ok(())
     })
     .await
@@ -105,7 +215,7 @@ async fn the_whole_limit_is_free(to: SocketAddr, moody: &Moody) -> Result<()> {
 }
 
 /// Sends a GET and waits a moment for its status, if it comes.
-async fn begin(to: SocketAddr, path: &str) -> Result<(TcpStream, Option<u16>)> {
+pub(crate) async fn begin(to: SocketAddr, path: &str) -> Result<(TcpStream, Option<u16>)> {
     let mut stream = TcpStream::connect(to).await?;
     stream
         .write_all(&get(path, &[(TENANT_HEADER, "acme")]))

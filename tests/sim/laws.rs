@@ -1,25 +1,42 @@
 //! DESIGN's laws, one file each, checked after every event of every run.
 
-mod law1_never_more_than_the_capacity;
+pub(crate) mod law1_never_more_than_the_capacity;
 mod law2_gets_at_most_wants;
 mod law3_nothing_left_over;
-mod law4_max_min_fair;
-mod law6_the_proxy_enforces;
-mod law7_unreachable_is_not_unlimited;
+pub(crate) mod law4_max_min_fair;
+pub(crate) mod law6_the_proxy_enforces;
+pub(crate) mod law7_unreachable_is_not_unlimited;
+pub(crate) mod nothing_leaks;
+pub(crate) mod what_is_lent_can_be_used;
 
+use std::time::Duration;
+
+use tollgate_core::units::Instant;
+
+use crate::process::Process;
 use crate::world::World;
 
-/// One law. It may remember what it saw.
-pub(crate) trait Law {
+/// What laws about processes look at.
+pub(crate) trait Fleet {
+    fn now(&self) -> Instant;
+
+    fn processes(&self) -> &[Process];
+
+    /// How much of the run is left.
+    fn left(&self) -> Duration;
+}
+
+/// One law about a world. It may remember what it saw.
+pub(crate) trait Law<W = World> {
     fn name(&self) -> &'static str;
 
     /// After every event.
-    fn check(&mut self, _world: &World) -> Result<(), String> {
+    fn check(&mut self, _world: &W) -> Result<(), String> {
         Ok(())
     }
 
     /// After the last one, when everything has had time to settle.
-    fn finish(&mut self, _world: &World) -> Result<(), String> {
+    fn finish(&mut self, _world: &W) -> Result<(), String> {
         Ok(())
     }
 }
@@ -28,9 +45,11 @@ pub(crate) fn all() -> Vec<Box<dyn Law>> {
     vec![
         Box::new(law1_never_more_than_the_capacity::Law1),
         Box::new(law2_gets_at_most_wants::Law2),
-        Box::new(law3_nothing_left_over::Law3),
+        Box::new(law3_nothing_left_over::Law3::default()),
         Box::new(law4_max_min_fair::Law4),
         Box::new(law6_the_proxy_enforces::Law6::default()),
         Box::new(law7_unreachable_is_not_unlimited::Law7::default()),
+        Box::new(nothing_leaks::NothingLeaks),
+        Box::new(what_is_lent_can_be_used::CanBeUsed::default()),
     ]
 }

@@ -1,4 +1,5 @@
-//! Many Envoy processes and a coordinator on a virtual clock and a simulated network.
+//! Many Envoy processes and their coordinators, a cluster or a tree, on a virtual clock and a simulated
+//! network.
 //!
 //! The code under test is the one that runs in Envoy and in the coordinator: `client::Holder` and
 //! `Node` of tollgate-core. Everything around it is made from one seed: how many processes, what
@@ -6,6 +7,7 @@
 //! every event each law of `laws/` is checked. A run that fails prints its seed, and
 //! `just sim SEED` replays it exactly.
 
+mod coordinators;
 mod laws;
 mod network;
 mod process;
@@ -13,14 +15,22 @@ mod random;
 mod reached;
 mod scenario;
 mod sources;
+mod tree;
 mod world;
 
 use std::ops::Range;
 
+use self::laws::Fleet as _;
 use self::world::World;
 
 /// How many seeds a plain run tries.
 const SEEDS: Range<u64> = 0..1000;
+
+/// The same where bytes or requests in flight are counted, or requests wait for their turn.
+const SEEDS_OF_OTHER_UNITS: Range<u64> = 0..400;
+
+/// Trees of coordinators, with processes that count all units.
+const SEEDS_OF_TREES: Range<u64> = 0..300;
 
 /// Seeds that once found a bug, with what it was; each stays.
 const REGRESSIONS: [(u64, &str); 2] = [
@@ -34,8 +44,36 @@ const REGRESSIONS: [(u64, &str); 2] = [
     ),
 ];
 
+/// The same for other units.
+const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 1] = [(
+    144,
+    "what was in flight without a lease was claimed again and again, and never got more",
+)];
+
+/// The same for trees.
+const REGRESSIONS_OF_TREES: [(u64, &str); 3] = [
+    (
+        58,
+        "a parent that knew no limit yet was taken for one without a limit",
+    ),
+    (
+        65,
+        "books that had not aged on their way prolonged leases beyond what was borrowed",
+    ),
+    (
+        229,
+        "who came back was lent safe capacity although the parent was there",
+    ),
+];
+
+/// Seeds in which masters that do not look at their terms lend what others have lent.
+const WITHOUT_TERMS: Range<u64> = 0..300;
+
 fn run(seed: u64) -> Result<World, String> {
-    let mut world = World::new(seed);
+    finish(seed, World::new(seed))
+}
+
+fn finish(seed: u64, mut world: World) -> Result<World, String> {
     match world.run() {
         Ok(()) => Ok(world),
         Err(broken) => Err(format!(
@@ -46,21 +84,56 @@ fn run(seed: u64) -> Result<World, String> {
     }
 }
 
-#[test]
-fn the_laws_hold_for_every_seed() {
+/// The seed that was asked for, else all `seeds`; and whether to say more.
+fn seeds(seeds: Range<u64>) -> (Range<u64>, bool) {
     let chosen = std::env::var("TOLLGATE_SEED")
         .ok()
         .filter(|seed| !seed.is_empty());
-    let seeds = match chosen {
-        Some(seed) => {
-            let seed = seed.parse().expect("TOLLGATE_SEED: a whole number");
-            seed..seed + 1
-        }
-        None => SEEDS,
+    let Some(seed) = chosen else {
+        return (seeds, false);
     };
-    let verbose = seeds.end - seeds.start == 1;
+    let seed = seed.parse().expect("TOLLGATE_SEED: a whole number");
+    (seed..seed + 1, true)
+}
+
+fn finish_tree(seed: u64) -> Result<tree::World, String> {
+    let mut world = tree::World::new(seed);
+    match world.run() {
+        Ok(()) => Ok(world),
+        Err(broken) => Err(format!(
+            "seed {seed} at {:?}: {broken}\n{:#?}\n{}\nreplay with: just sim {seed}",
+            world.elapsed(),
+            world.scenario(),
+            world.summary(),
+        )),
+    }
+}
+
+fn the_laws_hold(all: Range<u64>, make: fn(u64) -> World) {
+    let (seeds, verbose) = seeds(all);
     for seed in seeds {
-        let world = run(seed).unwrap_or_else(|broken| panic!("{broken}"));
+        let world = finish(seed, make(seed)).unwrap_or_else(|broken| panic!("{broken}"));
+        if verbose {
+            eprintln!("seed {seed}: {:#?}\n{}", world.scenario(), world.summary());
+        }
+    }
+}
+
+#[test]
+fn the_laws_hold_for_every_seed() {
+    the_laws_hold(SEEDS, World::new);
+}
+
+#[test]
+fn the_laws_hold_for_other_units() {
+    the_laws_hold(SEEDS_OF_OTHER_UNITS, World::of_other_units);
+}
+
+#[test]
+fn the_laws_hold_in_trees() {
+    let (seeds, verbose) = seeds(SEEDS_OF_TREES);
+    for seed in seeds {
+        let world = finish_tree(seed).unwrap_or_else(|broken| panic!("{broken}"));
         if verbose {
             eprintln!("seed {seed}: {:#?}\n{}", world.scenario(), world.summary());
         }
@@ -72,6 +145,27 @@ fn seeds_that_found_bugs_stay_mended() {
     for (seed, bug) in REGRESSIONS {
         run(seed).unwrap_or_else(|broken| panic!("{bug}: {broken}"));
     }
+    for (seed, bug) in REGRESSIONS_OF_OTHER_UNITS {
+        let run = finish(seed, World::of_other_units(seed));
+        run.unwrap_or_else(|broken| panic!("{bug}: {broken}"));
+    }
+    for (seed, bug) in REGRESSIONS_OF_TREES {
+        finish_tree(seed).unwrap_or_else(|broken| panic!("{bug}: {broken}"));
+    }
+}
+
+#[test]
+fn a_master_that_outlives_its_term_is_caught() {
+    let mut caught = 0;
+    for seed in WITHOUT_TERMS {
+        let mut world = World::without_terms(seed);
+        if let Err(broken) = world.run() {
+            assert!(broken.contains("law 1"), "seed {seed}: {broken}");
+            caught += 1;
+        }
+    }
+    eprintln!("{caught} seeds in {WITHOUT_TERMS:?} are caught");
+    assert!(caught > 0);
 }
 
 #[test]
@@ -80,6 +174,8 @@ fn a_seed_replays_exactly() {
         let digests = [(); 2].map(|()| run(seed).map(|world| world.digest()));
         assert_eq!(digests[0], digests[1], "seed {seed}");
         assert!(digests[0].is_ok());
+        let digests = [(); 2].map(|()| finish_tree(seed).map(|world| world.digest()));
+        assert_eq!(digests[0], digests[1], "seed {seed}, a tree");
     }
     let other = run(21).map(|world| world.digest());
     assert_ne!(run(20).map(|world| world.digest()), other, "seeds differ");
@@ -88,14 +184,23 @@ fn a_seed_replays_exactly() {
 #[test]
 fn the_seeds_reach_what_they_are_for() {
     let mut reached = reached::Reached::default();
+    let mut tally = process::Tally::default();
+    let mut trees = tree::reached::Reached::default();
     for seed in 0..100 {
-        reached += run(seed)
-            .unwrap_or_else(|broken| panic!("{broken}"))
-            .reached();
+        let world = run(seed).unwrap_or_else(|broken| panic!("{broken}"));
+        reached += world.reached();
+        let world = finish(seed, World::of_other_units(seed));
+        let world = world.unwrap_or_else(|broken| panic!("{broken}"));
+        reached += world.reached();
+        for process in world.processes() {
+            tally += process.tally();
+        }
+        let tree = finish_tree(seed).unwrap_or_else(|broken| panic!("{broken}"));
+        trees += tree.reached();
     }
-    eprintln!("{reached:#?}");
+    eprintln!("{reached:#?}\n{tally:#?}\n{trees:#?}");
     assert!(
-        reached.all(),
-        "100 seeds leave something untried: {reached:#?}"
+        reached.all() && tally.all() && trees.all(),
+        "100 seeds leave something untried: {reached:#?} {tally:#?} {trees:#?}"
     );
 }

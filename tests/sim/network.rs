@@ -45,6 +45,11 @@ impl Quality {
         delays.into_iter().take(copies).collect()
     }
 
+    /// The longest that a message takes.
+    pub(crate) fn slowest(self) -> Duration {
+        self.delay_max
+    }
+
     fn delay_us(self) -> u64 {
         self.delay_max.as_micros() as u64
     }

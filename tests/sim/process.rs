@@ -1,33 +1,49 @@
-//! A simulated Envoy process: the real holder, with workers that draw slabs from it.
+//! A simulated Envoy process: the real holding of one scope, with workers that use it as the filter
+//! does.
 
 use std::time::Duration;
 
-use tollgate_core::client::{Draw, Holder, Policy, State, Todo};
-use tollgate_core::lease::ClientId;
-use tollgate_core::slab::Slab;
-use tollgate_core::units::{Capacity, Instant, Tokens};
+use tollgate_core::client::{Gauge, Holder, Holding, Policy, State, Todo};
+use tollgate_core::lease::{Answer, ClientId, Origin, Unit};
+use tollgate_core::units::{Capacity, Instant, MICRO};
 
+use self::work::{Crew, Desk, balance};
+pub(crate) use self::work::{Tally, Work};
 use crate::random::Random;
+
+mod bytes;
+mod in_flight;
+mod requests;
+mod waiting;
+mod work;
 
 /// One process. Its clock has an epoch of its own, like that of every machine.
 pub(crate) struct Process {
     pub(crate) id: ClientId,
-    pub(crate) holder: Holder,
     pub(crate) policy: Policy,
+    /// Requests per second that it is asked for.
     pub(crate) demand: u64,
     /// Counts the processes that were started, to tell messages for a dead one.
     pub(crate) incarnation: u64,
     pub(crate) deaf_until: Instant,
     pub(crate) mute_until: Instant,
-    /// Requests that passed since the last look of a law.
+    /// Tokens that were spent since the last look of a law.
     pub(crate) admitted: u64,
     pub(crate) admitted_total: u64,
     /// The safe capacity of the last answer that was applied.
     pub(crate) safe_sent: Option<Capacity>,
+    /// What its workers saw that must not be.
+    pub(crate) broken: Option<String>,
+    /// Tokens that were owed and need not be paid, since the last look of a law.
+    pub(crate) forgiven: f64,
+    work: Work,
+    holding: Holding,
+    crew: Crew,
     clock_offset: Duration,
-    slabs: Vec<Slab>,
     attempts_due: u64,
 }
+
+// === impl Process ===
 
 impl Process {
     pub(crate) fn new(
@@ -35,14 +51,16 @@ impl Process {
         random: &mut Random,
         incarnation: u64,
         policy: &Policy,
+        work: Work,
         workers: u32,
         demand: u64,
     ) -> Self {
         let clock_offset = Duration::from_nanos(random.next() >> 8);
         let started_at = now.saturating_add(clock_offset);
+        let mut holding = Holding::new(started_at, policy);
+        holding.set_terms(started_at, policy, &[work.unit()], None);
         Self {
             id: ClientId::new(&format!("envoy/{incarnation}")).expect("a valid id"),
-            holder: Holder::new(started_at, policy),
             policy: policy.clone(),
             demand,
             incarnation,
@@ -51,8 +69,12 @@ impl Process {
             admitted: 0,
             admitted_total: 0,
             safe_sent: None,
+            broken: None,
+            forgiven: 0.0,
+            work,
+            holding,
+            crew: Crew::new(work, workers),
             clock_offset,
-            slabs: vec![Slab::default(); workers as usize],
             attempts_due: 0,
         }
     }
@@ -69,52 +91,178 @@ impl Process {
         self.attempts_due += self.demand * tick.as_micros() as u64;
         let attempts = self.attempts_due / 1_000_000;
         self.attempts_due %= 1_000_000;
-        for _ in 0..attempts {
-            self.attempt(now, random);
+        let admitted = self.at_work(now, |crew, desk| crew.work(desk, random, attempts));
+        self.admitted += admitted;
+        self.admitted_total += admitted;
+        let todo = self.holding.ask(now, &self.policy).pop();
+        todo.map_or(Todo::Nothing, |(_, todo)| todo)
+    }
+
+    /// A worker's VM traps: what it knew is gone, and a new one takes its place.
+    pub(crate) fn trap(&mut self, random: &mut Random) {
+        self.crew.trap(random);
+    }
+
+    /// From now on all requests are alike.
+    pub(crate) fn calm(&mut self) {
+        self.crew.calm();
+    }
+
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        sequence: u64,
+        origin: Origin,
+        answer: &Answer,
+    ) -> bool {
+        let (now, unit) = (self.clock(now), self.unit());
+        let policy = &self.policy;
+        let applied = self
+            .holding
+            .handle_answer(now, policy, unit, sequence, origin, answer);
+        if applied {
+            self.safe_sent = answer.safe;
+            self.crew.hurry(now);
         }
-        if random.chance(20) {
-            self.give_back(now);
+        applied
+    }
+
+    pub(crate) fn fail(&mut self, now: Instant, sequence: u64, seed: u64) {
+        let (now, unit) = (self.clock(now), self.unit());
+        self.holding.handle_failure(now, unit, sequence, seed);
+    }
+
+    // What the laws look at; `now` is the world's.
+
+    pub(crate) fn unit(&self) -> Unit {
+        self.work.unit()
+    }
+
+    pub(crate) fn work(&self) -> Work {
+        self.work
+    }
+
+    /// What its lease says that it may use.
+    pub(crate) fn has(&self, now: Instant) -> Capacity {
+        let now = self.clock(now);
+        match self.rate() {
+            Some(rate) => rate.has(now),
+            None if self.gauge().state(now) == State::Leased => {
+                Capacity::from_whole(self.gauge().limit(now, &self.policy).into())
+            }
+            None => Capacity::ZERO,
         }
-        self.holder.ask(now, &self.policy)
     }
 
     /// The safe capacity in force: the one last sent to this process, else its own.
     pub(crate) fn safe(&self) -> Capacity {
-        self.safe_sent.unwrap_or(self.policy.safe)
+        self.safe_sent.unwrap_or(self.policy.safe_of(self.unit()))
     }
 
     /// What it wants, unless it has only just begun to ask.
     pub(crate) fn wants(&self, now: Instant) -> f64 {
-        match self.holder.state(self.clock(now)) {
+        match self.state(now) {
             State::Idle | State::Cold => 0.0,
-            State::Leased | State::NoLease => self.holder.wants().as_f64(),
+            State::Leased | State::NoLease => self.wanted().as_f64(),
         }
+    }
+
+    pub(crate) fn wanted(&self) -> Capacity {
+        match self.rate() {
+            Some(rate) => rate.wants(),
+            None => Capacity::from_whole(self.gauge().wants().into()),
+        }
+    }
+
+    pub(crate) fn state(&self, now: Instant) -> State {
+        let now = self.clock(now);
+        match self.rate() {
+            Some(rate) => rate.state(now),
+            None => self.gauge().state(now),
+        }
+    }
+
+    /// What passes, in millionths: a rate and a burst, or a number in flight.
+    pub(crate) fn flow(&self, now: Instant) -> (u64, u64) {
+        let now = self.clock(now);
+        match self.rate() {
+            Some(rate) => {
+                let (rate, burst) = rate.flow(now, &self.policy);
+                (rate.as_micros(), burst.as_micros())
+            }
+            None => {
+                let limit = self.gauge().limit(now, &self.policy);
+                (u64::from(limit).saturating_mul(MICRO), 0)
+            }
+        }
+    }
+
+    /// Whether it was ever lent anything.
+    pub(crate) fn has_lease(&self, now: Instant) -> bool {
+        match self.rate() {
+            Some(rate) => rate.lease_expiry().is_some(),
+            None => self.state(now) == State::Leased,
+        }
+    }
+
+    /// Whether permits of a worker that has trapped may be missing.
+    pub(crate) fn misses_permits(&self, now: Instant) -> bool {
+        self.unit().is_gauge() && self.crew.misses(self.clock(now))
     }
 
     pub(crate) fn workers(&self) -> u64 {
-        self.slabs.len() as u64
+        self.crew.count()
     }
 
-    fn attempt(&mut self, now: Instant, random: &mut Random) {
-        self.holder.count(now, 1);
-        let workers = self.slabs.len() as u64;
-        let slab = &mut self.slabs[random.between(0, workers - 1) as usize];
-        if !slab.take(Tokens::ONE) {
-            let draw = self
-                .holder
-                .draw(now, &self.policy, Tokens::ONE, workers as u32);
-            let Draw::Slab(tokens) = draw else { return };
-            slab.add(tokens);
-            assert!(slab.take(Tokens::ONE), "a draw gives what was needed");
-        }
-        self.admitted += 1;
-        self.admitted_total += 1;
+    /// What became of requests that had to wait.
+    pub(crate) fn tally(&self) -> Tally {
+        self.crew.tally()
     }
 
-    /// Workers return stale slabs, as the filter does on its tick.
-    fn give_back(&mut self, now: Instant) {
-        for slab in &mut self.slabs {
-            self.holder.give_back(now, &self.policy, slab.drain());
+    /// Whether what workers hold and what the process counts agree.
+    pub(crate) fn check_books(&self, now: Instant) -> Result<(), String> {
+        let gauge = self.holding.concurrency.as_ref();
+        self.crew.check(self.clock(now), gauge)
+    }
+
+    /// How many tokens it is asked for, per second.
+    pub(crate) fn asked_for(&self) -> f64 {
+        self.demand as f64 * self.work.usual() as f64
+    }
+
+    /// How many tokens have passed and must be paid before others pass.
+    pub(crate) fn owed(&self, now: Instant) -> f64 {
+        let now = self.clock(now);
+        let balance = |rate| balance(rate, now, &self.policy);
+        self.rate().map_or(0.0, |rate| (-balance(rate)).max(0.0))
+    }
+
+    fn rate(&self) -> Option<&Holder> {
+        match self.unit() {
+            Unit::Requests => Some(&self.holding.requests),
+            Unit::RequestBytes => self.holding.request_bytes.as_ref(),
+            Unit::ResponseBytes => self.holding.response_bytes.as_ref(),
+            Unit::Concurrency => None,
         }
+    }
+
+    fn gauge(&self) -> &Gauge {
+        self.holding
+            .concurrency
+            .as_ref()
+            .expect("it was told of it")
+    }
+
+    fn at_work(&mut self, now: Instant, work: impl FnOnce(&mut Crew, &mut Desk<'_>) -> u64) -> u64 {
+        let mut desk = Desk {
+            now,
+            policy: &self.policy,
+            unit: self.work.unit(),
+            workers: self.crew.count() as u32,
+            holding: &mut self.holding,
+            broken: &mut self.broken,
+            forgiven: &mut self.forgiven,
+        };
+        work(&mut self.crew, &mut desk)
     }
 }

@@ -12,6 +12,11 @@ pub(crate) struct Reached {
     pub(crate) lost: u64,
     pub(crate) coordinator_crashes: u64,
     pub(crate) without_lease: u64,
+    pub(crate) hand_overs: u64,
+    pub(crate) cut_off: u64,
+    pub(crate) not_master: u64,
+    pub(crate) waited: u64,
+    pub(crate) traps: u64,
 }
 
 // === impl Reached ===
@@ -32,6 +37,10 @@ impl Reached {
         let Self {
             coordinator_crashes,
             without_lease,
+            hand_overs,
+            cut_off,
+            not_master,
+            waited,
             ..
         } = *self;
         [
@@ -44,6 +53,10 @@ impl Reached {
             lost,
             coordinator_crashes,
             without_lease,
+            hand_overs,
+            cut_off,
+            not_master,
+            waited,
         ]
         .iter()
         .all(|count| *count > 0)
@@ -61,5 +74,10 @@ impl std::ops::AddAssign for Reached {
         self.lost += other.lost;
         self.coordinator_crashes += other.coordinator_crashes;
         self.without_lease += other.without_lease;
+        self.hand_overs += other.hand_overs;
+        self.cut_off += other.cut_off;
+        self.not_master += other.not_master;
+        self.waited += other.waited;
+        self.traps += other.traps;
     }
 }

@@ -1,14 +1,16 @@
 //! What one seed makes: the limit, the processes, the network and the faults.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
 use tollgate_core::client::{Mode, Policy};
-use tollgate_core::lease::Priority;
+use tollgate_core::lease::{Priority, Unit};
 use tollgate_core::limit::{Algorithm, Limit, Part, Safe};
 use tollgate_core::units::{Capacity, Tokens};
 
+use crate::coordinators::CutOff;
 use crate::network::Quality;
+use crate::process::Work;
 use crate::random::Random;
 
 /// Until when faults happen.
@@ -27,10 +29,13 @@ pub(crate) struct Scenario {
     pub(crate) policy: Policy,
     /// How important each process's demand is.
     pub(crate) priorities: Vec<Priority>,
+    pub(crate) work: Work,
     pub(crate) workers: u32,
     /// What each process is asked for, per second.
     pub(crate) demands: Vec<u64>,
     pub(crate) network: Quality,
+    /// Into how many shards the scopes are divided.
+    pub(crate) shards: NonZeroU16,
     /// In the order of their times.
     pub(crate) faults: Vec<(Duration, Fault)>,
 }
@@ -48,6 +53,10 @@ pub(crate) struct Pooled {
 pub(crate) enum Fault {
     /// The coordinator dies and returns without its books after a time.
     CoordinatorCrash(Duration),
+    /// The master of a shard hands its books over, and after a time the next one has them.
+    HandOver { shard: usize, gap: Duration },
+    /// The master of a shard goes on without knowing whether it is one.
+    CutOff { shard: usize, how: CutOff },
     /// A process dies and a new one starts at once in its place.
     ProcessRestart(usize),
     /// A process is cut off: what it sends, what it is sent, or both are lost.
@@ -57,6 +66,8 @@ pub(crate) enum Fault {
         receives: bool,
         lasts: Duration,
     },
+    /// A worker of a process traps.
+    Trap(usize),
     /// What a process is asked for changes.
     Demand { process: usize, rate: u64 },
     /// The operator changes the capacity of the first resource.
@@ -68,9 +79,11 @@ pub(crate) enum Fault {
 }
 
 impl Scenario {
-    /// `random` makes limit, demand and faults, and `more` what came later (pools, priorities,
-    /// algorithms), so that a seed keeps the course for which it is known.
-    pub(crate) fn new(random: &mut Random, more: &mut Random) -> Self {
+    /// What `seed` makes. What came later is made of numbers of its own (pools, priorities,
+    /// algorithms; then clusters), so that a seed keeps the course for which it is known.
+    pub(crate) fn new(random: &mut Random, seed: u64) -> Self {
+        let more = &mut Random::new(!seed);
+        let cluster = &mut Random::new(seed.rotate_left(32));
         let capacity = random.between(10, 600);
         let processes = random.between(1, 5) as usize;
         let demand = |random: &mut Random| random.pick(&[0, 1, 5, 20, 80, 300, capacity]);
@@ -100,17 +113,62 @@ impl Scenario {
             limit.reserve = Part::try_from_f64(0.1).expect("a part");
         }
         let pooled = more.chance(35).then(|| pooled(more, &limit, &mut faults));
+        // Every second seed is of a coordinator that is alone.
+        let mut shards = NonZeroU16::MIN;
+        if seed % 2 == 1 {
+            shards = shards.saturating_add(cluster.between(0, 2) as u16);
+            changes_of_masters(cluster, &mut faults);
+        }
         faults.sort_by_key(|(at, _)| *at);
         Self {
             pooled,
+            shards,
             priorities,
             policy: policy(random, &limit),
             limit,
+            work: Work::Requests,
             workers: random.between(1, 4) as u32,
             demands,
             network: Quality::new(random),
             faults,
         }
+    }
+
+    /// What `seed` makes where other things than requests are counted, or requests wait.
+    pub(crate) fn of_other_units(random: &mut Random, seed: u64) -> Self {
+        let more = &mut Random::new(seed.rotate_left(16));
+        let mut scenario = Self::new(random, seed);
+        scenario.work = work(more);
+        for _ in 0..more.between(0, 3) {
+            let at = Duration::from_millis(more.between(0, FAULTS_END.as_millis() as u64));
+            let process = more.between(0, scenario.demands.len() as u64 - 1) as usize;
+            scenario.faults.push((at, Fault::Trap(process)));
+        }
+        scenario.faults.sort_by_key(|(at, _)| *at);
+        scenario.policy.safe_concurrency = scenario.policy.safe;
+        scenario.policy.max_debt = Duration::from_millis(more.pick(&[200, 1000, 10_000]));
+        scenario.scale(scenario.work.usual());
+        scenario
+    }
+
+    /// Makes everything so many times as large.
+    fn scale(&mut self, times: u64) {
+        let more = |capacity: Capacity| Capacity::from_micros(capacity.as_micros() * times);
+        let limits = self.pooled.iter_mut();
+        let limits = limits.flat_map(|pooled| [&mut pooled.limit, &mut pooled.second]);
+        for limit in limits.chain([&mut self.limit]) {
+            limit.capacity = more(limit.capacity);
+            limit.burst = Tokens::from_micros(limit.burst.as_micros() * times);
+            if let Safe::Fixed(safe) = &mut limit.safe {
+                *safe = more(*safe);
+            }
+        }
+        for (_, fault) in &mut self.faults {
+            if let Fault::Capacity(capacity) | Fault::PoolCapacity(capacity) = fault {
+                *capacity = more(*capacity);
+            }
+        }
+        self.policy.safe_bytes = more(self.policy.safe);
     }
 
     /// How long the run lasts.
@@ -120,7 +178,7 @@ impl Scenario {
     }
 }
 
-fn limit(random: &mut Random, capacity: u64) -> Limit {
+pub(crate) fn limit(random: &mut Random, capacity: u64) -> Limit {
     let mut limit = Limit::new(Capacity::from_whole(capacity));
     limit.burst = Tokens::from_whole(random.between(1, 2 * capacity));
     limit.lease = Duration::from_millis(random.between(1000, 6000));
@@ -134,8 +192,21 @@ fn limit(random: &mut Random, capacity: u64) -> Limit {
     limit
 }
 
+/// What is counted where it is not requests that are refused.
+pub(crate) fn work(random: &mut Random) -> Work {
+    let ms = Duration::from_millis;
+    let unit = random.pick(&[Unit::RequestBytes, Unit::ResponseBytes]);
+    let waiting = Work::Waiting {
+        max_wait: ms(random.pick(&[20, 500, 5000])),
+        members: random.between(1, 4),
+    };
+    let bytes = Work::Bytes { unit, usual: 1000 };
+    let takes = ms(random.pick(&[20, 200, 1500]));
+    random.pick(&[waiting, bytes, Work::InFlight { takes }])
+}
+
 /// Most demand is of one priority.
-fn priority(random: &mut Random) -> Priority {
+pub(crate) fn priority(random: &mut Random) -> Priority {
     Priority::nearest(random.pick(&[0, 0, 0, 0, 7, 15]))
 }
 
@@ -161,9 +232,33 @@ fn pooled(random: &mut Random, limit: &Limit, faults: &mut Vec<(Duration, Fault)
     }
 }
 
-fn policy(random: &mut Random, limit: &Limit) -> Policy {
+/// Masters that hand over, and some that are cut off from the election.
+fn changes_of_masters(random: &mut Random, faults: &mut Vec<(Duration, Fault)>) {
+    let ms = Duration::from_millis;
+    for _ in 0..random.between(1, 4) {
+        let at = ms(random.between(0, FAULTS_END.as_millis() as u64));
+        let shard = random.between(0, 2) as usize;
+        let gap = ms(random.between(0, 2000));
+        let lease = random.between(1000, 5000);
+        let lasts = lease + random.between(0, 10_000);
+        let how = CutOff {
+            // The keep-alive that was answered last was sent some time ago; and a margin.
+            term: ms(random.between(0, lease * 9 / 10)),
+            lease: ms(lease),
+            asleep: ms(random.pick(&[0, 1]) * random.between(0, lasts)),
+            lasts: ms(lasts),
+        };
+        let hand_over = Fault::HandOver { shard, gap };
+        let fault = random.pick(&[hand_over, Fault::CutOff { shard, how }]);
+        faults.push((at, fault));
+    }
+}
+
+pub(crate) fn policy(random: &mut Random, limit: &Limit) -> Policy {
+    let mode = random.pick(&[Mode::Safe, Mode::Safe, Mode::Optimistic, Mode::Pessimistic]);
     Policy {
-        mode: random.pick(&[Mode::Safe, Mode::Safe, Mode::Optimistic, Mode::Pessimistic]),
+        on_expired: mode,
+        on_missing_lease: mode,
         safe: Capacity::from_whole(random.between(1, 20)),
         cold_start_wait: Duration::from_millis(random.pick(&[0, 50])),
         call_timeout: (limit.lease / 4).min(Duration::from_millis(random.between(100, 1000))),

@@ -1,7 +1,9 @@
 //! What the processes share: one resource, or two that are members of a pool.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
+use std::time::Duration;
 
+use tollgate_core::cluster::{ShardId, shard_of};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::limit::{Limit, Safe};
 use tollgate_core::node::{Membership, Terms};
@@ -14,6 +16,7 @@ use crate::scenario::Scenario;
 pub(crate) struct Sources {
     pub(crate) members: Vec<Member>,
     pub(crate) pool: Option<Source>,
+    shards: NonZeroU16,
 }
 
 /// A resource and its place in the pool.
@@ -22,8 +25,8 @@ pub(crate) struct Member {
     pub(crate) own: Source,
     pub(crate) attached: bool,
     pub(crate) weight: NonZeroU32,
-    /// When it last came or went.
-    moved_at: Option<Instant>,
+    /// When it came or went.
+    moved_at: Vec<Instant>,
 }
 
 /// A capacity.
@@ -39,25 +42,35 @@ pub(crate) struct Source {
 
 impl Sources {
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        let first = Source::new("tenant/acme", &scenario.limit);
+        let unit = scenario.work.unit();
+        let first = Source::new("tenant/acme", unit, &scenario.limit);
         let member = |own, weight| Member {
             own,
             attached: scenario.pooled.is_some(),
             weight,
-            moved_at: None,
+            moved_at: Vec::new(),
         };
         let Some(pooled) = &scenario.pooled else {
             return Self {
                 members: vec![member(first, NonZeroU32::MIN)],
                 pool: None,
+                shards: scenario.shards,
             };
         };
-        let second = Source::new("tenant/umbrella", &pooled.second);
+        let second = Source::new("tenant/umbrella", unit, &pooled.second);
         let [a, b] = pooled.weights;
         Self {
             members: vec![member(first, a), member(second, b)],
-            pool: Some(Source::new("group/gold", &pooled.limit)),
+            pool: Some(Source::new("group/gold", unit, &pooled.limit)),
+            shards: scenario.shards,
         }
+    }
+
+    /// Whether what is counted is in flight.
+    pub(crate) fn is_gauge(&self) -> bool {
+        self.members
+            .iter()
+            .all(|member| member.own.id.unit.is_gauge())
     }
 
     /// The index of the member whose capacity a process uses.
@@ -78,43 +91,73 @@ impl Sources {
         }
     }
 
+    /// The shard of a member: its pool's, which has to be whole in one.
+    pub(crate) fn shard_of(&self, member: usize) -> ShardId {
+        let member = &self.members[member];
+        let pool = self.pool.as_ref().filter(|_| member.attached);
+        let home = pool.map_or(&member.own.id, |pool| &pool.id);
+        shard_of(&home.scope, self.shards)
+    }
+
+    /// The shard of the pool.
+    pub(crate) fn pool_shard(&self) -> Option<ShardId> {
+        let pool = self.pool.as_ref()?;
+        Some(shard_of(&pool.id.scope, self.shards))
+    }
+
+    /// What may be in use of a member: as much again for each move of the last lease, because its
+    /// new master does not know what the old one lent.
+    pub(crate) fn in_use_max(&self, now: Instant, member: usize) -> u128 {
+        let Member { own, moved_at, .. } = &self.members[member];
+        let since = own.since(now);
+        let moves = moved_at.iter().filter(|at| **at >= since).count();
+        let moves = if self.shards.get() > 1 { moves } else { 0 };
+        u128::from(own.capacity_max(now).as_micros()) * (1 + moves as u128)
+    }
+
     /// The operator attaches the last member, or detaches it.
     pub(crate) fn move_last(&mut self, now: Instant) {
         if let Some(member) = self.members.last_mut() {
             member.attached = !member.attached;
-            member.moved_at = Some(now);
+            member.moved_at.push(now);
         }
     }
 
     /// What may be in use of the pool: nothing is said while leases last that somebody brought
     /// along.
     pub(crate) fn pool_capacity_max(&self, now: Instant) -> Option<Capacity> {
+        self.pool_capacity_max_before(now, Duration::ZERO)
+    }
+
+    /// The same of books whose leases may last longer by `held_up`.
+    pub(crate) fn pool_capacity_max_before(
+        &self,
+        now: Instant,
+        held_up: Duration,
+    ) -> Option<Capacity> {
         let pool = self.pool.as_ref()?;
-        let since = pool.since(now);
+        let since = pool.since(now.saturating_sub(held_up));
         let moved = self
             .members
             .iter()
-            .any(|m| m.moved_at.is_some_and(|at| at >= since));
-        (!moved).then(|| pool.capacity_max(now))
+            .any(|m| m.moved_at.iter().any(|at| *at >= since));
+        (!moved).then(|| pool.capacity_max_before(now, held_up))
     }
 }
 
 // === impl Source ===
 
 impl Source {
-    fn new(scope: &str, limit: &Limit) -> Self {
+    fn new(scope: &str, unit: Unit, limit: &Limit) -> Self {
         Self {
-            id: ResourceId::new(scope, Unit::Requests).expect("a valid id"),
+            id: ResourceId::new(scope, unit).expect("a valid id"),
             limit: limit.clone(),
             capacities: vec![(Instant::ZERO, limit.capacity)],
         }
     }
 
     pub(crate) fn change(&mut self, now: Instant, capacity: Capacity) {
-        self.limit.capacity = capacity;
-        if let Safe::Fixed(safe) = &mut self.limit.safe {
-            *safe = (*safe).min(capacity);
-        }
+        set_capacity(&mut self.limit, capacity);
         self.capacities.push((now, capacity));
     }
 
@@ -128,7 +171,12 @@ impl Source {
 
     /// The largest capacity in force within the last lease: what may be in use.
     pub(crate) fn capacity_max(&self, now: Instant) -> Capacity {
-        let since = self.since(now);
+        self.capacity_max_before(now, Duration::ZERO)
+    }
+
+    /// The same of books whose leases may last longer by `held_up`.
+    pub(crate) fn capacity_max_before(&self, now: Instant, held_up: Duration) -> Capacity {
+        let since = self.since(now.saturating_sub(held_up));
         let starts = self.capacities.iter().skip(1).map(|(at, _)| *at);
         let ends = starts.chain([Instant::from_nanos(u64::MAX)]);
         let in_force = self.capacities.iter().zip(ends);
@@ -141,5 +189,15 @@ impl Source {
     fn since(&self, now: Instant) -> Instant {
         let lease = self.limit.lease.as_nanos() as u64;
         Instant::from_nanos(now.as_nanos().saturating_sub(lease))
+    }
+}
+
+// === free functions ===
+
+/// What an operator changes; no safe capacity is above the capacity.
+pub(crate) fn set_capacity(limit: &mut Limit, capacity: Capacity) {
+    limit.capacity = capacity;
+    if let Safe::Fixed(safe) = &mut limit.safe {
+        *safe = (*safe).min(capacity);
     }
 }

@@ -5,36 +5,37 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use tollgate_core::client::{Policy, Todo};
-use tollgate_core::lease::{Answer, Ask, ClientId, Epoch};
-use tollgate_core::node::{Bounds, Node, Start};
-use tollgate_core::units::{Capacity, Instant};
+use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, Origin};
+use tollgate_core::pool::Pool;
+use tollgate_core::resource::Resource;
+use tollgate_core::units::Instant;
 
-use crate::laws::{self, Law};
+use crate::coordinators::Coordinators;
+use crate::laws::{self, Fleet, Law};
 use crate::process::Process;
 use crate::random::Random;
 use crate::reached::Reached;
 use crate::scenario::{FAULTS_END, Fault, Scenario};
 use crate::sources::Sources;
 
+mod calls;
+
 /// How often a process's workers tick.
 const TICK: Duration = Duration::from_millis(10);
 /// The world's clock at the start; its epoch is arbitrary too.
 const START: Instant = Instant::from_nanos(1_000_000_000);
-const BOUNDS: Bounds = Bounds {
-    max_resources: 10,
-    max_clients_per_resource: 100,
-};
 
 /// One run.
 pub(crate) struct World {
     random: Random,
+    /// Decides which of two masters a call comes to.
+    luck: Random,
     scenario: Scenario,
     now: Instant,
     queue: BTreeMap<(Instant, u64), Event>,
     events: u64,
     sources: Sources,
-    coordinator: Option<Node>,
-    epoch: u64,
+    coordinators: Coordinators,
     processes: Vec<Process>,
     started: u64,
     laws: Vec<Box<dyn Law>>,
@@ -49,8 +50,20 @@ enum Event {
         incarnation: u64,
     },
     Fault(Fault),
-    CoordinatorStart,
+    /// From now on all requests are alike.
+    Calm,
+    /// A shard gets a master, with books or without.
+    Elected {
+        shard: usize,
+        books: Option<Vec<u8>>,
+    },
+    /// The past master of a shard notices that it is none.
+    Healed {
+        shard: usize,
+    },
     Request {
+        /// The term of the master in whose socket it waits.
+        to: Option<Epoch>,
         process: usize,
         incarnation: u64,
         client: ClientId,
@@ -65,7 +78,7 @@ enum Event {
         process: usize,
         incarnation: u64,
         sequence: u64,
-        epoch: Epoch,
+        origin: Origin,
         answer: Answer,
     },
     Failure {
@@ -77,16 +90,32 @@ enum Event {
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
+        Self::with(seed, Scenario::new, true)
+    }
+
+    /// A world in which other things than requests are counted, or requests wait for their turn.
+    pub(crate) fn of_other_units(seed: u64) -> Self {
+        let mut world = Self::with(seed, Scenario::of_other_units, true);
+        world.push(FAULTS_END, Event::Calm);
+        world
+    }
+
+    /// A world whose masters do not look at their terms.
+    pub(crate) fn without_terms(seed: u64) -> Self {
+        Self::with(seed, Scenario::new, false)
+    }
+
+    fn with(seed: u64, scenario: fn(&mut Random, u64) -> Scenario, terms: bool) -> Self {
         let mut random = Random::new(seed);
-        let scenario = Scenario::new(&mut random, &mut Random::new(!seed));
+        let scenario = scenario(&mut random, seed);
         let mut world = Self {
             random,
+            luck: Random::new(seed),
             now: START,
             queue: BTreeMap::new(),
             events: 0,
             sources: Sources::new(&scenario),
-            coordinator: Some(Node::new(START, Epoch(1), BOUNDS, Start::Fresh)),
-            epoch: 1,
+            coordinators: Coordinators::new(START, scenario.shards, terms),
             processes: Vec::new(),
             started: 0,
             laws: laws::all(),
@@ -144,8 +173,7 @@ impl World {
     /// What every process has at the end, for people.
     pub(crate) fn summary(&self) -> String {
         let lines = self.processes.iter().map(|p| {
-            let now = p.clock(self.now);
-            let (has, wants) = (p.holder.has(now), p.holder.wants());
+            let (has, wants) = (p.has(self.now), p.wanted());
             let (id, admitted) = (p.id.as_str(), p.admitted_total);
             format!(
                 "{id}: asked for {}/s, wants {wants}, has {has}, admitted {admitted}\n",
@@ -156,10 +184,6 @@ impl World {
     }
 
     // What the laws look at.
-
-    pub(crate) fn now(&self) -> Instant {
-        self.now
-    }
 
     pub(crate) fn sources(&self) -> &Sources {
         &self.sources
@@ -172,16 +196,23 @@ impl World {
         processes.filter(of).map(|(_, process)| process)
     }
 
-    pub(crate) fn processes(&self) -> &[Process] {
-        &self.processes
+    pub(crate) fn books(&self, member: usize) -> Option<&Resource> {
+        let node = self.coordinators.node(self.sources.shard_of(member))?;
+        node.resource(&self.sources.members[member].own.id)
     }
 
-    pub(crate) fn node(&self) -> Option<&Node> {
-        self.coordinator.as_ref()
+    pub(crate) fn pool_books(&self) -> Option<&Pool> {
+        let node = self.coordinators.node(self.sources.pool_shard()?)?;
+        node.pool(&self.sources.pool.as_ref()?.id)
     }
 
-    pub(crate) fn books(&self, member: usize) -> Option<&tollgate_core::resource::Resource> {
-        self.node()?.resource(&self.sources.members[member].own.id)
+    /// How long the longest hand-over takes: nobody counts down what is in the books meanwhile.
+    pub(crate) fn held_up(&self) -> Duration {
+        let gaps = self.scenario.faults.iter().map(|(_, fault)| match fault {
+            Fault::HandOver { gap, .. } => *gap,
+            _ => Duration::ZERO,
+        });
+        gaps.max().unwrap_or_default()
     }
 
     pub(crate) fn healed(&self) -> bool {
@@ -199,6 +230,7 @@ impl World {
         self.laws = laws;
         for process in &mut self.processes {
             process.admitted = 0;
+            process.forgiven = 0.0;
         }
         result
     }
@@ -210,27 +242,26 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
-        if let Some(node) = &mut self.coordinator {
-            node.handle_timeout(self.now);
-        }
+        self.coordinators.handle_timeout(self.now);
         match event {
             Event::Tick {
                 process,
                 incarnation,
             } => self.tick(process, incarnation),
             Event::Fault(fault) => self.fault(fault),
-            Event::CoordinatorStart => {
-                self.epoch += 1;
-                let epoch = Epoch(self.epoch);
-                self.coordinator = Some(Node::new(self.now, epoch, BOUNDS, Start::Learning));
+            Event::Calm => self.processes.iter_mut().for_each(Process::calm),
+            Event::Elected { shard, books } => {
+                self.coordinators.elect(self.now, shard, books.as_deref());
             }
+            Event::Healed { shard } => self.coordinators.heal(shard),
             Event::Request {
+                to,
                 process,
                 incarnation,
                 client,
                 ask,
             } => {
-                self.request(process, incarnation, &client, &ask);
+                self.request(to, process, incarnation, &client, &ask);
             }
             Event::Release {
                 process,
@@ -238,19 +269,16 @@ impl World {
                 sequence,
             } => {
                 self.reached.released += 1;
-                if let Some(node) = &mut self.coordinator {
-                    let member = &self.sources.members[self.sources.member_of(process)];
-                    node.handle_release(&client, &member.own.id, sequence);
-                }
+                self.release(process, &client, sequence);
             }
             Event::Answer {
                 process,
                 incarnation,
                 sequence,
-                epoch,
+                origin,
                 answer,
             } => {
-                self.answer(process, incarnation, sequence, epoch, &answer);
+                self.answer(process, incarnation, sequence, origin, &answer);
             }
             Event::Failure {
                 process,
@@ -263,7 +291,7 @@ impl World {
                     .get_mut(process)
                     .filter(|p| p.incarnation == incarnation)
                 {
-                    p.holder.handle_failure(p.clock(self.now), sequence, seed);
+                    p.fail(self.now, sequence, seed);
                 }
             }
         }
@@ -281,6 +309,7 @@ impl World {
         );
         let Scenario {
             policy,
+            work,
             workers,
             priorities,
             ..
@@ -294,6 +323,7 @@ impl World {
             &mut self.random,
             incarnation,
             &policy,
+            *work,
             *workers,
             demand,
         )
@@ -340,6 +370,7 @@ impl World {
                 self.send(
                     process,
                     Event::Request {
+                        to: None,
                         process,
                         incarnation,
                         client,
@@ -350,97 +381,29 @@ impl World {
         }
     }
 
-    fn send(&mut self, process: usize, event: Event) {
-        if self.processes[process].mute_until > self.now {
-            self.reached.lost += 1;
-            return;
-        }
-        self.carry(event);
-    }
-
-    fn carry(&mut self, event: Event) {
-        let network = self.scenario.network;
-        let network = if self.healed() {
-            network.healed()
-        } else {
-            network
-        };
-        let deliveries = network.deliveries(&mut self.random);
-        self.reached.lost += u64::from(deliveries.is_empty());
-        for delay in deliveries {
-            self.push(delay, event.clone());
-        }
-    }
-
-    fn request(&mut self, process: usize, incarnation: u64, client: &ClientId, ask: &Ask) {
-        let Some(node) = &mut self.coordinator else {
-            self.reached.lost += 1;
-            return;
-        };
-        let Ask { sequence, has, .. } = *ask;
-        let member = self.sources.member_of(process);
-        let (resource, terms) = (
-            &self.sources.members[member].own.id,
-            self.sources.terms(member),
-        );
-        match node.handle_refresh(self.now, client, resource, ask, &terms) {
-            Ok(answer) => {
-                let gets = answer.lease.map_or(Capacity::ZERO, |lease| lease.capacity);
-                self.reached.answers += 1;
-                self.reached.shrunk += u64::from(gets < has);
-                self.reached.learned += u64::from(answer.lease.is_none());
-                let epoch = node.epoch();
-                self.carry(Event::Answer {
-                    process,
-                    incarnation,
-                    sequence,
-                    epoch,
-                    answer,
-                });
-            }
-            Err(_) => {
-                self.reached.stale += 1;
-                self.carry(Event::Failure {
-                    process,
-                    incarnation,
-                    sequence,
-                });
-            }
-        }
-    }
-
-    fn answer(
-        &mut self,
-        process: usize,
-        incarnation: u64,
-        sequence: u64,
-        epoch: Epoch,
-        answer: &Answer,
-    ) {
-        let now = self.now;
-        let p = &mut self.processes[process];
-        if p.incarnation != incarnation || p.deaf_until > now {
-            self.reached.lost += 1;
-            return;
-        }
-        let clock = p.clock(now);
-        let applied = p
-            .holder
-            .handle_answer(clock, &p.policy, sequence, epoch, answer);
-        if applied {
-            p.safe_sent = answer.safe;
-        }
-        self.reached.dropped += u64::from(!applied);
-        self.reached.without_lease += u64::from(p.holder.lease_expiry().is_none());
-    }
-
     fn fault(&mut self, fault: Fault) {
         let now = self.now;
         match fault {
             Fault::CoordinatorCrash(down) => {
-                if self.coordinator.take().is_some() {
-                    self.reached.coordinator_crashes += 1;
-                    self.push(down, Event::CoordinatorStart);
+                for shard in 0..self.coordinators.count() {
+                    if self.coordinators.crash(shard) {
+                        self.reached.coordinator_crashes += 1;
+                        self.push(down, Event::Elected { shard, books: None });
+                    }
+                }
+            }
+            Fault::HandOver { shard, gap } => {
+                let books = self.coordinators.hand_over(now, shard);
+                if books.is_some() {
+                    self.reached.hand_overs += 1;
+                    self.push(gap, Event::Elected { shard, books });
+                }
+            }
+            Fault::CutOff { shard, how } => {
+                if self.coordinators.cut_off(now, shard, how) {
+                    self.reached.cut_off += 1;
+                    self.push(how.lease, Event::Elected { shard, books: None });
+                    self.push(how.lasts, Event::Healed { shard });
                 }
             }
             Fault::ProcessRestart(process) => {
@@ -458,6 +421,10 @@ impl World {
                 p.mute_until = if sends { until } else { p.mute_until };
                 p.deaf_until = if receives { until } else { p.deaf_until };
             }
+            Fault::Trap(process) => {
+                self.processes[process].trap(&mut self.random);
+                self.reached.traps += 1;
+            }
             Fault::Demand { process, rate } => self.processes[process].demand = rate,
             Fault::Capacity(capacity) => self.sources.members[0].own.change(now, capacity),
             Fault::PoolCapacity(capacity) => {
@@ -467,5 +434,19 @@ impl World {
             }
             Fault::Move => self.sources.move_last(now),
         }
+    }
+}
+
+impl Fleet for World {
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    fn left(&self) -> Duration {
+        self.scenario.duration().saturating_sub(self.elapsed())
     }
 }

@@ -42,6 +42,38 @@ pub fn envoy() -> Result<PathBuf> {
         .context("no Envoy: run `just setup`, set ENVOY_BIN, or put envoy on the PATH")
 }
 
+/// The etcd to test with: `ETCD_BIN`, else the one that `just setup` unpacks, else the one on `PATH`.
+///
+/// # Errors
+/// When none of the three can be started: a missing etcd fails a test, it does not skip it.
+pub fn etcd() -> Result<PathBuf> {
+    if let Some(binary) = env::var_os("ETCD_BIN") {
+        let binary = PathBuf::from(binary);
+        ensure!(
+            answers(&binary),
+            "ETCD_BIN is {}, which does not start",
+            binary.display()
+        );
+        return Ok(binary);
+    }
+    let unpacked = workspace().join(".tools/etcd/usr/bin/etcd");
+    [unpacked, PathBuf::from("etcd")]
+        .into_iter()
+        .find(|binary| answers(binary))
+        .context("no etcd: run `just setup`, set ETCD_BIN, or put etcd on the PATH")
+}
+
+/// Debian's libfaketime: the one that `just setup` unpacks, else the one that is installed; none
+/// where there is neither.
+pub fn faketime() -> Option<PathBuf> {
+    let unpacked = workspace().join(".tools/faketime/usr/lib");
+    let folders = [unpacked, PathBuf::from("/usr/lib")];
+    let targets = folders.into_iter().filter_map(|lib| lib.read_dir().ok());
+    let targets = targets.flatten().flatten();
+    let mut files = targets.map(|target| target.path().join("faketime/libfaketimeMT.so.1"));
+    files.find(|file| file.is_file())
+}
+
 /// The coordinator's binary: `TOLLGATE_BIN`, else the one beside the running program's profile.
 ///
 /// # Errors

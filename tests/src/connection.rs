@@ -143,6 +143,11 @@ impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
         field(self.head.as_bytes(), name)
     }
+
+    /// The lines of the head.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.head.lines()
+    }
 }
 
 /// Sends one GET on a connection of its own.

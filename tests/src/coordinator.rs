@@ -1,5 +1,7 @@
 //! A real coordinator: the `tollgate` binary.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,7 @@ use serde_json::Value;
 
 use crate::connection::get_once;
 use crate::process::Process;
-use crate::{artifact, wait};
+use crate::{artifact, ports, wait};
 
 /// How long a start may take.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -22,7 +24,9 @@ pub struct Coordinator {
     /// The process, to freeze or kill it.
     pub process: Process,
     dir: PathBuf,
+    name: String,
     limits: String,
+    environment: Vec<(OsString, OsString)>,
     starts: u32,
     grpc: SocketAddr,
     http: SocketAddr,
@@ -33,6 +37,8 @@ pub struct Coordinator {
 pub struct Books {
     /// What it has to give; infinite when there is no limit.
     pub capacity: f64,
+    /// Whether it learns what its clients have.
+    pub learning: bool,
     /// Its clients.
     pub clients: Vec<ClientBooks>,
 }
@@ -57,12 +63,45 @@ impl Coordinator {
     /// # Errors
     /// When the binary is missing, or ends or does not serve in time.
     pub async fn start(dir: &Path, limits: &str) -> Result<Self> {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (process, grpc, http) = serve(dir, 0, limits, (any, any), &["--skip-learning"]).await?;
+        let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let (grpc, http) = (local(ports::free()?), local(ports::free()?));
+        let flags = &["--skip-learning"];
+        let process = spawn(dir, "coordinator-0", limits, (grpc, http), flags, &[])?;
+        let mut coordinator = Self {
+            process,
+            dir: dir.to_owned(),
+            name: "coordinator".to_owned(),
+            limits: limits.to_owned(),
+            environment: Vec::new(),
+            starts: 1,
+            grpc,
+            http,
+        };
+        coordinator.ready().await?;
+        Ok(coordinator)
+    }
+
+    /// Starts one of several coordinators in `dir`, called `name`, with `config`, YAML without
+    /// `listen`, on the ports `grpc` and `http` and with further variables of the environment. It
+    /// need not be [ready](Self::ready) yet: nodes of a cluster wait for etcd.
+    ///
+    /// # Errors
+    /// When the binary is missing.
+    pub fn spawn(
+        dir: &Path,
+        name: &str,
+        config: &str,
+        (grpc, http): (SocketAddr, SocketAddr),
+        environment: Vec<(OsString, OsString)>,
+    ) -> Result<Self> {
+        let first = format!("{name}-0");
+        let process = spawn(dir, &first, config, (grpc, http), &[], &environment)?;
         Ok(Self {
             process,
             dir: dir.to_owned(),
-            limits: limits.to_owned(),
+            name: name.to_owned(),
+            limits: config.to_owned(),
+            environment,
             starts: 1,
             grpc,
             http,
@@ -74,10 +113,40 @@ impl Coordinator {
     /// # Errors
     /// As [`Self::start`].
     pub async fn restart(&mut self) -> Result<()> {
+        self.spawn_again()?;
+        self.ready().await
+    }
+
+    /// The same without waiting until it serves.
+    ///
+    /// # Errors
+    /// When the binary is missing.
+    pub fn spawn_again(&mut self) -> Result<()> {
+        let name = format!("{}-{}", self.name, self.starts);
         let ports = (self.grpc, self.http);
-        let (process, ..) = serve(&self.dir, self.starts, &self.limits, ports, &[]).await?;
-        self.process = process;
+        self.process = spawn(
+            &self.dir,
+            &name,
+            &self.limits,
+            ports,
+            &[],
+            &self.environment,
+        )?;
         self.starts += 1;
+        Ok(())
+    }
+
+    /// Waits until it serves.
+    ///
+    /// # Errors
+    /// When it ends or does not in time.
+    pub async fn ready(&mut self) -> Result<()> {
+        let process = &mut self.process;
+        (self.grpc, self.http) = wait::until("the coordinator to serve", START_LIMIT, async || {
+            process.check_running()?;
+            ready_line(&process.log()).context("it has not said that it is ready")
+        })
+        .await?;
         Ok(())
     }
 
@@ -90,7 +159,7 @@ impl Coordinator {
         let (taken, refused) = self.reloads().await?;
         let config = self
             .dir
-            .join(format!("coordinator-{}.yaml", self.starts - 1));
+            .join(format!("{}-{}.yaml", self.name, self.starts - 1));
         let text = fs::read_to_string(&config)?;
         let (listen, _) = text.split_once('\n').context("a line with addresses")?;
         fs::write(&config, format!("{listen}\n{limits}"))?;
@@ -106,18 +175,43 @@ impl Coordinator {
 
     /// How many changes of its file it has taken and refused.
     async fn reloads(&self) -> Result<(u64, u64)> {
-        let metrics = get_once(self.http, "/metrics", &[]).await?.body;
-        let count = |result: &str| {
-            let name = format!("tollgate_reloads_total{{result=\"{result}\"}} ");
-            let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
-            anyhow::Ok(line.with_context(|| format!("no {name}"))?.parse()?)
+        let count = async |result: &str| {
+            let name = format!("tollgate_reloads_total{{result=\"{result}\"}}");
+            anyhow::Ok(self.metric(&name).await? as u64)
         };
-        Ok((count("taken")?, count("refused")?))
+        Ok((count("taken").await?, count("refused").await?))
+    }
+
+    /// What it shows to Prometheus: values by name and labels, as they are written.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer.
+    pub async fn metrics(&self) -> Result<BTreeMap<String, f64>> {
+        let text = get_once(self.http, "/metrics", &[]).await?.body;
+        let samples = text.lines().filter_map(|line| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        });
+        Ok(samples.collect())
+    }
+
+    /// The address of the admin API and the metrics.
+    pub fn http(&self) -> SocketAddr {
+        self.http
     }
 
     /// The address that Envoys ask.
     pub fn grpc(&self) -> SocketAddr {
         self.grpc
+    }
+
+    /// One of its metrics, by its name with labels.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer, or has no such metric.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let value = self.metrics().await?.get(name).copied();
+        value.with_context(|| format!("no {name}"))
     }
 
     /// The books of the resource (`scope`, requests); nothing when the scope is unknown.
@@ -177,19 +271,20 @@ impl Books {
         let capacity = requests["capacity"].as_f64().unwrap_or(f64::INFINITY);
         Some(Self {
             capacity,
+            learning: requests["learning_ms"].as_u64()? > 0,
             clients: clients.collect::<Option<_>>()?,
         })
     }
 }
 
-async fn serve(
+fn spawn(
     dir: &Path,
-    start: u32,
+    name: &str,
     limits: &str,
     (grpc, http): (SocketAddr, SocketAddr),
     flags: &[&str],
-) -> Result<(Process, SocketAddr, SocketAddr)> {
-    let name = format!("coordinator-{start}");
+    environment: &[(OsString, OsString)],
+) -> Result<Process> {
     let config = dir.join(format!("{name}.yaml"));
     fs::write(
         &config,
@@ -197,13 +292,8 @@ async fn serve(
     )?;
     let mut command = Command::new(artifact::coordinator()?);
     command.args(["serve", "--config"]).arg(&config).args(flags);
-    let mut process = Process::start(dir, &name, &mut command)?;
-    let (grpc, http) = wait::until("the coordinator to serve", START_LIMIT, async || {
-        process.check_running()?;
-        ready_line(&process.log()).context("it has not said that it is ready")
-    })
-    .await?;
-    Ok((process, grpc, http))
+    let variables = environment.iter().map(|(name, value)| (name, value));
+    Process::start(dir, name, command.envs(variables))
 }
 
 /// The addresses in `tollgate ready grpc=<addr> http=<addr>`.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::connection::get_once;
+use crate::connection::{Connection, get_once};
 use crate::filter::UPSTREAM;
 use crate::process::Process;
 use crate::{artifact, wait};
@@ -28,6 +28,8 @@ use configuration::{bootstrap, listener_discovery};
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long connections of a replaced configuration may live on.
 const DRAIN_SECONDS: &str = "2";
+/// How long an Envoy lives on after another has taken over.
+const PARENT_SECONDS: &str = "3";
 
 /// What an Envoy is started with.
 #[derive(Clone, Debug)]
@@ -38,10 +40,12 @@ pub struct Spec {
     pub workers: u32,
     /// Where every request goes that the filters let pass.
     pub upstream: SocketAddr,
-    /// The coordinator that the Tollgate filter asks; its gRPC address.
-    pub coordinator: Option<SocketAddr>,
+    /// The coordinators that the Tollgate filter asks, any of them; their gRPC addresses.
+    pub coordinators: Vec<SocketAddr>,
     /// Further gRPC clusters by name.
     pub clusters: Vec<(String, SocketAddr)>,
+    /// A file with more clusters, which Envoy reads as a discovery response.
+    pub clusters_file: Option<PathBuf>,
     /// Listeners by name, each with its HTTP filters before the router.
     pub listeners: Vec<(String, Vec<Value>)>,
     /// The virtual hosts of every listener; by default one that sends everything upstream.
@@ -52,6 +56,12 @@ pub struct Spec {
     pub transport_socket: Option<Value>,
     /// How names of statistics become labels.
     pub stats_config: Option<Value>,
+    /// Where the only listener listens; zero lets the kernel choose. Who is started again or takes
+    /// over asks for the same.
+    pub port: u16,
+    /// The place among Envoys that take over from one another, started with files in the same
+    /// directory: zero for the first, one more for each that takes over.
+    pub restart_epoch: Option<u32>,
 }
 
 /// A running Envoy.
@@ -75,8 +85,9 @@ impl Spec {
             name: name.to_owned(),
             workers,
             upstream,
-            coordinator: None,
+            coordinators: Vec::new(),
             clusters: Vec::new(),
+            clusters_file: None,
             listeners: vec![("main".to_owned(), filters)],
             virtual_hosts: json!([{
                 "name": "all",
@@ -86,13 +97,22 @@ impl Spec {
             access_log: Vec::new(),
             transport_socket: None,
             stats_config: None,
+            port: 0,
+            restart_epoch: None,
         }
     }
 
     /// The same, with a coordinator to ask.
     #[must_use]
     pub fn asking(mut self, coordinator: SocketAddr) -> Self {
-        self.coordinator = Some(coordinator);
+        self.coordinators = vec![coordinator];
+        self
+    }
+
+    /// The same, with several coordinators to ask, whichever is healthy.
+    #[must_use]
+    pub fn asking_any_of(mut self, coordinators: Vec<SocketAddr>) -> Self {
+        self.coordinators = coordinators;
         self
     }
 }
@@ -126,11 +146,12 @@ impl Envoy {
             .arg(&admin_file)
             .args(["--concurrency", &spec.workers.to_string()])
             .args(["--drain-time-s", DRAIN_SECONDS])
-            .args(["--disable-hot-restart", "--log-level", "warning"])
+            .args(["--log-level", "warning"])
             .args([
                 "--component-log-level",
                 "wasm:info,config:info,upstream:info",
             ]);
+        restart_arguments(&mut command, dir, spec.restart_epoch)?;
         let mut process = Process::start(dir, &spec.name, &mut command)?;
         let what = format!("{} to serve", spec.name);
         let (admin, listeners) = wait::until(&what, START_LIMIT, async || {
@@ -203,6 +224,21 @@ impl Envoy {
         .await
     }
 
+    /// Tells the admin address to drain all listeners: they go on for the drain time, and then accept nobody.
+    ///
+    /// # Errors
+    /// When the admin address does not answer, or refuses.
+    pub async fn drain(&self) -> Result<()> {
+        let request = b"POST /drain_listeners?graceful HTTP/1.1\r\nhost: localhost\r\n\
+                        content-length: 0\r\n\r\n";
+        let answer = Connection::open(self.admin)
+            .await?
+            .answer_to(request)
+            .await?;
+        ensure!(answer.status == 200, "admin answers {answer:?}");
+        Ok(())
+    }
+
     /// One counter or gauge by its full name; zero when Envoy does not know it (yet).
     ///
     /// # Errors
@@ -228,6 +264,28 @@ impl Envoy {
     pub async fn stats(&self, part: &str) -> Result<BTreeMap<String, u64>> {
         get_stats(self.admin, part).await
     }
+}
+
+/// How an Envoy finds the one that it takes over from: the first writes down which one it is.
+fn restart_arguments(command: &mut Command, dir: &Path, epoch: Option<u32>) -> Result<()> {
+    let Some(epoch) = epoch else {
+        command.arg("--disable-hot-restart");
+        return Ok(());
+    };
+    let base_id = dir.join("base-id");
+    command
+        .args(["--restart-epoch", &epoch.to_string()])
+        .args(["--parent-shutdown-time-s", PARENT_SECONDS]);
+    match epoch {
+        0 => command
+            .arg("--use-dynamic-base-id")
+            .arg("--base-id-path")
+            .arg(base_id),
+        _ => command
+            .arg("--base-id")
+            .arg(fs::read_to_string(base_id)?.trim()),
+    };
+    Ok(())
 }
 
 async fn serving(

@@ -1,5 +1,7 @@
 //! HTTP filters as Envoy configures them: Tollgate, the baselines and Envoy's own limiters.
 
+use std::path::Path;
+
 use anyhow::Result;
 use serde_json::{Value, json};
 
@@ -29,6 +31,11 @@ pub fn tollgate_in(vm_id: &str, plugin: &Value) -> Result<Value> {
     Ok(wasm(vm_id, &file.to_string_lossy(), &plugin.to_string()))
 }
 
+/// The same with another module than the one that users load.
+pub fn tollgate_of(module: &Path, plugin: &Value) -> Value {
+    wasm("tollgate", &module.to_string_lossy(), &plugin.to_string())
+}
+
 /// The smallest plugin configuration: scopes `tenant/<x-tenant>`, with what the test adds.
 pub fn by_tenant(more: &Value) -> Value {
     let mut plugin = json!({
@@ -50,13 +57,23 @@ pub fn tenant_rule(safe_capacity: f64) -> Value {
     })
 }
 
-/// A benchmark's baseline filter, by the name of its crate's library.
+/// The benchmark's baseline filter that does nothing.
 ///
 /// # Errors
 /// When the filter has not been built.
-pub fn baseline(library: &str) -> Result<Value> {
-    let file = artifact::baseline_filter(library)?;
-    Ok(wasm(library, &file.to_string_lossy(), ""))
+pub fn empty_baseline() -> Result<Value> {
+    let file = artifact::baseline_filter("bench_empty_filter")?;
+    Ok(wasm("empty", &file.to_string_lossy(), ""))
+}
+
+/// The benchmark's baseline filter that only reads the request headers called `names`.
+///
+/// # Errors
+/// When the filter has not been built.
+pub fn header_baseline(names: &[&str]) -> Result<Value> {
+    let file = artifact::baseline_filter("bench_header_filter")?;
+    let vm_id = format!("headers-{}", names.len());
+    Ok(wasm(&vm_id, &file.to_string_lossy(), &names.join(",")))
 }
 
 /// Envoy's local limiter with a bucket for each tenant that never runs dry.

@@ -5,16 +5,24 @@
 //! traffic and counts what came back.
 
 pub mod artifact;
+pub mod cluster;
 pub mod connection;
 pub mod coordinator;
 pub mod cores;
 pub mod envoy;
+pub mod etcd;
 pub mod filter;
 pub mod grpc_echo;
 pub mod http2;
 pub mod load;
 pub mod moody;
+pub mod ports;
 pub mod process;
 pub mod record;
+pub mod relay;
+pub mod roll;
+pub mod scene;
+pub mod trap;
 pub mod upstream;
 pub mod wait;
+pub mod wall_clock;

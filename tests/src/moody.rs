@@ -17,7 +17,8 @@ const HEAD_MAX_BYTES: usize = 1 << 16;
 
 /// A running upstream. It ends when it is dropped.
 ///
-/// `/ok` is answered; `/bytes/N` with a body of N bytes; `/stall/N` with N bytes of a longer body,
+/// `/ok` is answered; `/cost/N` with `x-cost: N`; `/usage/N` with a body that says that N tokens
+/// were used; `/bytes/N` with a body of N bytes; `/stall/N` with N bytes of a longer body,
 /// and no more; `/cut` with a part of a body and the end of the connection; `/close` with that alone;
 /// `/never` not at all. `/echo` upgrades to what sends back whatever it is sent, and `/hello` to
 /// what says one word and closes.
@@ -91,9 +92,24 @@ async fn serve(mut stream: TcpStream, never: &AtomicU64) -> Result<()> {
                 return Ok(stream.write_all(&[b'x'; 1000]).await?);
             }
             "/echo" | "/hello" => return upgrade(stream, path == "/hello").await,
+            path if path.starts_with("/cost/") => {
+                let cost = path.trim_start_matches("/cost/");
+                reply(&mut stream, &format!("x-cost: {cost}\r\n"), "ok\n").await?;
+            }
+            path if path.starts_with("/usage/") => {
+                let used = path.trim_start_matches("/usage/");
+                let body = format!("{{\"usage\": {{\"total_tokens\": {used}}}}}\n");
+                reply(&mut stream, "content-type: application/json\r\n", &body).await?;
+            }
             path => answer(&mut stream, path).await?,
         }
     }
+}
+
+async fn reply(stream: &mut TcpStream, fields: &str, body: &str) -> Result<()> {
+    let length = body.len();
+    let answer = format!("HTTP/1.1 200 OK\r\n{fields}content-length: {length}\r\n\r\n{body}");
+    Ok(stream.write_all(answer.as_bytes()).await?)
 }
 
 async fn answer(stream: &mut TcpStream, path: &str) -> Result<()> {

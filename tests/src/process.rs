@@ -56,6 +56,14 @@ impl Process {
         }
     }
 
+    /// Whether the process has ended.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
     /// Stops the process where it is, as a machine that hangs would; it keeps its connections.
     ///
     /// # Errors
@@ -70,6 +78,14 @@ impl Process {
     /// When the process has gone.
     pub fn thaw(&self) -> Result<()> {
         self.signal(Signal::CONT)
+    }
+
+    /// Asks the process to end in order (SIGTERM).
+    ///
+    /// # Errors
+    /// When the process has gone.
+    pub fn terminate(&self) -> Result<()> {
+        self.signal(Signal::TERM)
     }
 
     /// Kills the process without a chance to clean up, and waits until it is gone.

@@ -1,6 +1,7 @@
 //! What holds for a scope: its own limits, its group's, and whose bucket it shares.
 
 use std::num::NonZeroU32;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tollgate_core::lease::Unit;
@@ -54,6 +55,15 @@ pub struct Member {
     pub weight: NonZeroU32,
 }
 
+/// The scope whose shard another one is in.
+#[derive(Clone, Debug)]
+pub enum Home<'a> {
+    /// It is in none but its own.
+    Itself(&'a str),
+    /// It takes from the pool of a group.
+    Pool(Arc<Group>),
+}
+
 /// A group and how a scope comes to share it.
 struct Shared {
     group: Arc<Group>,
@@ -98,6 +108,19 @@ impl Catalog {
             limited: limited([of_own, of_group]),
             own,
             member,
+        }
+    }
+
+    /// The scope whose shard `scope` is in: a pool must be whole in one, so its members are where it
+    /// is. The same as [`Resolved::home`], without a look at limits.
+    pub fn home<'a>(&self, scope: &'a str) -> Home<'a> {
+        match self.shared(scope) {
+            Some(Shared {
+                group,
+                through: None,
+                ..
+            }) if group.fair_between() == FairBetween::Members => Home::Pool(group),
+            _ => Home::Itself(scope),
         }
     }
 
@@ -148,6 +171,19 @@ impl Catalog {
     }
 }
 
+// === impl Home ===
+
+impl Deref for Home<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Itself(scope) => scope,
+            Self::Pool(group) => group.scope(),
+        }
+    }
+}
+
 // === impl Resolved ===
 
 impl Resolved {
@@ -167,6 +203,12 @@ impl Resolved {
                 weight: NonZeroU32::MIN,
             }),
         }
+    }
+
+    /// The scope whose shard this one is in; see [`Catalog::home`].
+    pub fn home(&self) -> &str {
+        let pool = self.member.as_ref().map(|member| member.group.scope());
+        pool.unwrap_or(&self.scope)
     }
 
     /// On which terms `unit` of the scope is lent; none if it has no limit.

@@ -103,7 +103,11 @@ impl Catalog {
     ) -> Result<Written, WriteError> {
         let what = key.kind.what();
         if self.in_file(key) {
-            return Err(WriteError::DefinedInFile { what });
+            // What the file says has no revision.
+            return Err(match expect {
+                Expect::Revision(_) => WriteError::Mismatch { found: None },
+                _ => WriteError::DefinedInFile { what },
+            });
         }
         let found = self.revision(key);
         if !expect.allows(found) {
@@ -127,6 +131,23 @@ impl Catalog {
     /// acknowledged once.
     pub(crate) fn restore(&mut self, key: &Key, object: Revised<Object>) {
         self.insert(key, object.value, object.revision);
+    }
+
+    /// Takes away what was kept, whatever uses it: whoever wrote that has seen to it.
+    pub(crate) fn forget(&mut self, key: &Key) {
+        match key.kind {
+            KeyKind::Group => self.groups.remove_mut(&key.name),
+            KeyKind::Attachment(kind) => {
+                self.detach(kind, &key.name);
+                self.kept_mut(kind).remove_mut(&key.name)
+            }
+            KeyKind::Override => self.overrides.remove_mut(&key.name),
+        };
+    }
+
+    /// The file's part of this catalog.
+    pub(crate) fn without_kept(&self) -> Self {
+        Self::new(self.file.clone())
     }
 
     /// This catalog with another file.
@@ -239,17 +260,10 @@ impl Catalog {
     }
 
     fn delete(&mut self, key: &Key) -> Result<(), WriteError> {
-        match key.kind {
-            KeyKind::Group if self.attached.contains_key(&key.name) => {
-                return Err(self.attached_error(&key.name));
-            }
-            KeyKind::Group => self.groups.remove_mut(&key.name),
-            KeyKind::Attachment(kind) => {
-                self.detach(kind, &key.name);
-                self.kept_mut(kind).remove_mut(&key.name)
-            }
-            KeyKind::Override => self.overrides.remove_mut(&key.name),
-        };
+        if key.kind == KeyKind::Group && self.attached.contains_key(&key.name) {
+            return Err(self.attached_error(&key.name));
+        }
+        self.forget(key);
         Ok(())
     }
 

@@ -12,15 +12,19 @@ Examples:
       Exit code 0 if it is good, 2 if not.";
 
 pub(crate) fn check(file: &Path, insecure_admin: bool) -> Result<(), Failure> {
-    let config = load(file, insecure_admin)?;
-    let usable = config.tls.try_files().map_err(|(door, error)| {
-        Failure::Usage(anyhow::anyhow!(
-            "{}: tls.{}: {error}",
-            file.display(),
-            door.name()
-        ))
+    let flags = Flags {
+        insecure_admin,
+        ..Flags::default()
+    };
+    let config = load(file, flags)?;
+    let usable = config.try_files().map_err(|(section, error)| {
+        Failure::Usage(anyhow::anyhow!("{}: {section}: {error}", file.display()))
     });
     usable?;
+    if config.shares() {
+        let line = format!("{}: good, with limits in etcd", file.display());
+        return say(&line).map_err(Failure::runtime);
+    }
     let catalog = &config.catalog;
     let mut counts = vec![counted(catalog.limits.count(), "limit")];
     let attachments = catalog.tenants.len() + catalog.namespaces.len();
@@ -31,9 +35,9 @@ pub(crate) fn check(file: &Path, insecure_admin: bool) -> Result<(), Failure> {
     say(&line).map_err(Failure::runtime)
 }
 
-/// Reads a configuration; `insecure_admin` is as `admin.insecure` in the file.
-pub(crate) fn load(file: &Path, insecure_admin: bool) -> Result<Config, Failure> {
-    let config = Config::load(file, Flags { insecure_admin });
+/// Reads a configuration, with what the command line adds.
+pub(crate) fn load(file: &Path, flags: Flags) -> Result<Config, Failure> {
+    let config = Config::load(file, flags);
     config.map_err(|error| Failure::Usage(error.into()))
 }
 

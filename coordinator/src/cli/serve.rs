@@ -2,11 +2,12 @@
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::pin::pin;
 
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tollgate_coordinator::clock::epoch_of_this_start;
-use tollgate_coordinator::config::Config;
+use tollgate_coordinator::config::{Config, Flags, parent_address};
 use tollgate_coordinator::logging::{self, Format, Options, Otlp};
 use tollgate_coordinator::server::{Listeners, Server};
 use tollgate_core::lease::Epoch;
@@ -20,6 +21,8 @@ Examples:
   tollgate serve --config tollgate.yaml
   tollgate serve --config tollgate.yaml --skip-learning
       The first start of a new fleet.
+  tollgate serve --config region.yaml --parent root-1:7710 --parent root-2:7710
+      Below another coordinator, whose capacity it divides further.
   tollgate serve --config tollgate.yaml --log-format json --otlp-endpoint http://127.0.0.1:4317
       Logs for machines, and one call in a hundred traced.";
 
@@ -32,7 +35,8 @@ pub(crate) struct Serve {
     /// Lend at once, without learning first what Envoys hold.
     ///
     /// Only for the first start of a new fleet, when no Envoy can hold a lease of an earlier run:
-    /// otherwise more than the capacity may be in use until those leases have expired.
+    /// otherwise more than the capacity may be in use until those leases have expired. Of no effect
+    /// in a cluster, where a master may follow one that died.
     #[arg(long)]
     skip_learning: bool,
 
@@ -46,6 +50,13 @@ pub(crate) struct Serve {
     /// Serve the admin API beyond loopback even without TLS or without a token.
     #[arg(long)]
     insecure_admin: bool,
+
+    /// Borrow from the coordinator at this address, such as `root:7710`, and lend only that; say it
+    /// again for others, which are tried in order.
+    ///
+    /// In the place of `parent.addresses` in the configuration.
+    #[arg(long = "parent", value_name = "ADDR", value_parser = parent)]
+    parents: Vec<String>,
 
     #[command(flatten)]
     log: Log,
@@ -102,7 +113,11 @@ impl Serve {
         runtime.block_on(async {
             let logs = logging::start(&self.log.options());
             let logs = logs.map_err(|error| Failure::Usage(error.into()))?;
-            let result = match load(&self.config, self.insecure_admin) {
+            let flags = Flags {
+                insecure_admin: self.insecure_admin,
+                parents: self.parents.clone(),
+            };
+            let result = match load(&self.config, flags) {
                 Ok(config) => self.serve(config).await.map_err(Failure::Runtime),
                 Err(failure) => Err(failure),
             };
@@ -131,7 +146,12 @@ impl Serve {
         let listen = listeners.addresses()?;
         let limits = config.catalog.limits.count();
         tracing::info!(epoch = epoch.0, ?start, limits, "starting");
-        let server = Server::new(listeners, config, epoch, start).await?;
+        let mut shutdown = pin!(shutdown);
+        let server = tokio::select! {
+            server = Server::new(listeners, config, epoch, start) => server?,
+            // It may be waiting for an etcd that does not come.
+            () = &mut shutdown => return Ok(()),
+        };
         let reloads = server.reloads();
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
@@ -170,6 +190,11 @@ impl Log {
 }
 
 // === free functions ===
+
+fn parent(text: &str) -> Result<String, String> {
+    let address = parent_address(text, text.starts_with("https://"));
+    address.ok_or_else(|| "is not an address like root:7710 or https://root:7710".to_owned())
+}
 
 fn repeat(text: &str) -> Result<Repeat, String> {
     if text == "unlimited" {

@@ -11,7 +11,7 @@ Examples:
   tollgate status
   tollgate status --server https://tollgate.internal:7711 --ca ca.pem --token-file token";
 
-/// Show how the coordinator is doing: sums over all scopes by unit.
+/// Show how the coordinator, its cluster and its parent are doing: sums over all scopes by unit.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Status;
@@ -25,6 +25,17 @@ impl Status {
             return print::json(&status.body);
         }
         print::lines(&head(client.server(), &status.body))?;
+        let cluster = &status.body["cluster"];
+        if let Some(shards) = cluster["shards"].as_array() {
+            let header = ["SHARD", "MASTER", "EPOCH", "TERM", "LEARNING"];
+            print::table(&header, shards.iter().map(shard).collect())?;
+            let nodes = cluster["nodes"].as_array().into_iter().flatten();
+            let header = ["NODE", "STATE", "UP", "REFRESHES/S", "GRPC", "HTTP"];
+            print::table(&header, nodes.map(|one| node(cluster, one)).collect())?;
+        }
+        if status.body["parent"].is_object() {
+            parent(&status.body["parent"])?;
+        }
         let units = status.body["units"].as_object().into_iter().flatten();
         let rows: Vec<_> = units.map(|(unit, sums)| row(unit, sums)).collect();
         if rows.is_empty() {
@@ -50,13 +61,88 @@ impl Status {
 /// What there is to say in one line.
 pub(super) fn head(server: &str, status: &Value) -> String {
     let refreshes = status["refreshes_per_second"].as_f64().unwrap_or_default();
+    let silent = status["unanswered"].as_array().into_iter().flatten();
+    let silent: Vec<String> = silent.map(print::text).collect();
+    let silent = match silent.is_empty() {
+        true => String::new(),
+        false => format!("  no answer from {}", silent.join(", ")),
+    };
     print::plain(&format!(
-        "{server}  version {}  epoch {}  up {}  {} refreshes/s",
+        "{server}  version {}  epoch {}  up {}  {} refreshes/s{silent}",
         print::text(&status["version"]),
         print::text(&status["epoch"]),
         print::duration(status["uptime_ms"].as_u64().unwrap_or_default()),
         print::number("", refreshes),
     ))
+}
+
+/// A row about a shard.
+fn shard(shard: &Value) -> Vec<String> {
+    let text = |field: &str| print::text(&shard[field]);
+    let term = shard["term_left_ms"].as_u64().map(print::duration);
+    vec![
+        text("shard"),
+        text("master"),
+        text("epoch"),
+        term.unwrap_or_else(|| "-".to_owned()),
+        text("learning_count"),
+    ]
+}
+
+/// A row about a node of `cluster`.
+fn node(cluster: &Value, node: &Value) -> Vec<String> {
+    let text = |field: &str| print::text(&node[field]);
+    let state = match node["alive"].as_bool() {
+        _ if node["node"] == cluster["node"] => "answers this",
+        Some(true) => "alive",
+        _ => "no answer",
+    };
+    let up = node["uptime_ms"].as_u64().map(print::duration);
+    let rate = node["refreshes_per_second"].as_f64();
+    let rate = rate.map(|rate| print::number("", rate));
+    vec![
+        text("node"),
+        state.to_owned(),
+        up.unwrap_or_else(|| "-".to_owned()),
+        rate.unwrap_or_else(|| "-".to_owned()),
+        text("grpc"),
+        text("http"),
+    ]
+}
+
+/// How the coordinator above is doing, and what it lends.
+fn parent(parent: &Value) -> Result<(), Failure> {
+    let answered = match parent["answered_ms_ago"].as_u64() {
+        Some(ago) => format!("answered {} ago", print::duration(ago)),
+        None => "has not answered yet".to_owned(),
+    };
+    let address = print::text(&parent["address"]);
+    let mut line = format!("parent {address}  {answered}");
+    let above = parent["above"].as_array().into_iter().flatten();
+    let above: Vec<String> = above.map(print::text).collect();
+    if !above.is_empty() {
+        line.push_str(&format!("  above {}", above.join(", ")));
+    }
+    if let Some(error) = parent["error"].as_str() {
+        line.push_str(&format!("  last call failed: {error}"));
+    }
+    print::lines(&print::plain(&line))?;
+    let units = parent["units"].as_object().into_iter().flatten();
+    let rows: Vec<_> = units.map(|(unit, sums)| borrowed(unit, sums)).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    print::table(&["UNIT", "BORROWED", "WANTS BY BAND"], rows)
+}
+
+fn borrowed(unit: &str, sums: &Value) -> Vec<String> {
+    let bands = sums["wants"].as_object().into_iter().flatten();
+    let bands = bands.map(|(band, wants)| format!("{band}: {}", print::amount(unit, wants)));
+    vec![
+        unit.to_owned(),
+        print::amount(unit, &sums["borrowed"]),
+        bands.collect::<Vec<_>>().join(", "),
+    ]
 }
 
 fn row(unit: &str, sums: &Value) -> Vec<String> {

@@ -29,7 +29,7 @@ Examples:
       Once, also without a terminal.
   tollgate top --once --json | jq '.busiest[0]'";
 
-/// Show the resources that are most in demand, live.
+/// Show the resources that are most in demand, live; in a cluster, those of all nodes.
 ///
 /// First those of whose capacity the largest part is wanted. The bar shows what clients have (█)
 /// and want (▒) of the capacity; `!` says that more than all of it is wanted.

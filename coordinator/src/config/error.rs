@@ -7,6 +7,9 @@ use tollgate_core::lease::IdError;
 use tollgate_core::limit::LimitError;
 
 use super::FILE_LEN_MAX;
+use super::client_tls::ClientTlsProblem;
+use super::cluster::ClusterProblem;
+use super::parent::ParentProblem;
 use crate::auth::TOKENS_MAX;
 use crate::catalog::name::NameError;
 use crate::quantity::QuantityError;
@@ -110,9 +113,30 @@ pub enum Problem {
     /// Not a weight.
     #[error("{0:?} is not a weight, a whole number from 1 to 1000000")]
     Weight(String),
+    /// A value of `cluster`.
+    #[error(transparent)]
+    Cluster(#[from] ClusterProblem),
+    /// A value of `parent`.
+    #[error(transparent)]
+    Parent(#[from] ParentProblem),
+    /// A value of a `tls` section of one whom this coordinator calls.
+    #[error(transparent)]
+    ClientTls(#[from] ClientTlsProblem),
     /// Nothing where something must be.
     #[error("is empty")]
     Empty,
+    /// A store of its own for a node whose cluster has one.
+    #[error(
+        "cannot be here together with `cluster.etcd`, which is where a cluster keeps what is \
+         written through the API"
+    )]
+    StoreInCluster,
+    /// A section that is in etcd.
+    #[error("is in etcd, the same for all nodes, because of `cluster.shared_config`")]
+    Shared,
+    /// A field that is looked at only at the start, and on which others depend.
+    #[error("can only change with a restart")]
+    NeedsRestart,
     /// An entry that limits nothing.
     #[error(
         "names no unit; one of requests, request_bytes, response_bytes and concurrency is needed"
@@ -165,7 +189,12 @@ pub enum Problem {
 impl ConfigErrors {
     /// `problem` of the file as a whole.
     pub(super) fn whole(problem: Problem) -> Self {
-        Self(vec![ConfigError::new(Location::UNKNOWN, "", problem)])
+        Self::nowhere("", problem)
+    }
+
+    /// `problem` of `field`, which is not in the file.
+    pub(super) fn nowhere(field: &str, problem: Problem) -> Self {
+        Self(vec![ConfigError::new(Location::UNKNOWN, field, problem)])
     }
 }
 

@@ -4,16 +4,20 @@
 //! with messages that quote what stands in the file.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_saphyr::Location;
 
 use super::admin::RawAdmin;
 use super::attach::RawAttach;
 use super::bounds::RawBounds;
+use super::cluster::RawCluster;
 use super::doorman::RawDoorman;
 use super::error::{ConfigError, ConfigErrors, Problem};
 use super::groups::RawGroups;
 use super::limits::RawLimit;
 use super::listen::RawListen;
+use super::parent::RawParent;
+use super::shared::RawShared;
 use super::store::RawStore;
 use super::tls::RawTls;
 use super::{ENTRIES_MAX, FILE_LEN_MAX};
@@ -26,6 +30,8 @@ pub(super) struct RawConfig {
     pub(super) listen: Option<RawListen>,
     pub(super) tls: Option<RawTls>,
     pub(super) admin: Option<RawAdmin>,
+    pub(super) cluster: Option<Placed<RawCluster>>,
+    pub(super) parent: Option<Placed<RawParent>>,
     pub(super) store: Option<RawStore>,
     pub(super) bounds: Option<RawBounds>,
     pub(super) limits: Option<Placed<Vec<Placed<RawLimit>>>>,
@@ -34,10 +40,24 @@ pub(super) struct RawConfig {
     pub(super) doorman: Option<RawDoorman>,
 }
 
+// === impl RawConfig ===
+
+impl RawConfig {
+    /// Takes out the sections that the nodes of a cluster may have in common.
+    pub(super) fn take_shared(&mut self) -> RawShared {
+        RawShared {
+            limits: self.limits.take(),
+            groups: self.groups.take(),
+            attach: self.attach.take(),
+            doorman: self.doorman.take(),
+        }
+    }
+}
+
 // === free functions ===
 
 /// Reads the YAML of a file.
-pub(super) fn read(text: &str) -> Result<RawConfig, ConfigErrors> {
+pub(super) fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, ConfigErrors> {
     let refuse = |at, problem| ConfigErrors(vec![ConfigError::new(at, "", problem)]);
     if text.len() > FILE_LEN_MAX {
         return Err(refuse(Location::UNKNOWN, Problem::FileTooLarge(text.len())));
@@ -51,11 +71,10 @@ pub(super) fn read(text: &str) -> Result<RawConfig, ConfigErrors> {
             max_nodes: 50 * ENTRIES_MAX,
         },
     };
-    let raw: Option<RawConfig> =
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-            let at = error.location().unwrap_or(Location::UNKNOWN);
-            refuse(at, Problem::Shape(shape(&error)))
-        })?;
+    let raw: Option<T> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let at = error.location().unwrap_or(Location::UNKNOWN);
+        refuse(at, Problem::Shape(shape(&error)))
+    })?;
     Ok(raw.unwrap_or_default())
 }
 

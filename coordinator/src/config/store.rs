@@ -8,7 +8,7 @@ use super::check::Check;
 use super::error::Problem;
 use crate::spec::Text;
 
-/// Where what is written through the API is kept.
+/// Where what is written through the API is kept by a node without a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreConfig {
     /// Beside the configuration file, with the extension `redb`; made when something is written.
@@ -29,8 +29,12 @@ pub(super) struct RawStore {
 // === impl StoreConfig ===
 
 impl StoreConfig {
-    pub(super) fn check(check: &mut Check, raw: Option<&RawStore>) -> Self {
+    /// Checks the section; in a cluster, which is in etcd, there is nothing to say in it.
+    pub(super) fn check(check: &mut Check, raw: Option<&RawStore>, in_cluster: bool) -> Self {
         let text = raw.and_then(|raw| raw.path.as_ref());
+        if let Some(text) = text.filter(|_| in_cluster) {
+            check.refuse(text.at, "store.path", Problem::StoreInCluster);
+        }
         let store = check.value(text, "store.path", |text| match text {
             "" => Err(Problem::Empty),
             "memory" => Ok(Self::Memory),

@@ -33,8 +33,8 @@ fn the_shape_of_the_file_is_checked() {
         ("limits: [", "1:9: unclosed bracket '['"),
         (
             "limit: []",
-            "1:1: unknown field `limit`, expected one of listen, tls, admin, store, \
-             bounds, limits, groups, attach, doorman",
+            "1:1: unknown field `limit`, expected one of listen, tls, admin, \
+             cluster, parent, store, bounds, limits, groups, attach, doorman",
         ),
         (
             "limits:\n- match: a\n  match: b",
@@ -420,6 +420,13 @@ fn where_the_store_is() {
     assert_eq!(
         errors("limits: []\nstore: {path: ''}"),
         "2:15: store.path: is empty"
+    );
+    let cluster = "cluster: {node: a, etcd: {endpoints: ['http://127.0.0.1:2379']}}";
+    let both = format!("limits: []\n{cluster}\nstore: {{path: x.redb}}");
+    assert_eq!(
+        errors(&both),
+        "3:15: store.path: cannot be here together with `cluster.etcd`, which is where a cluster \
+         keeps what is written through the API"
     );
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::check::Check;
 use super::error::Problem;
 use crate::spec::{Placed, Text};
-use crate::tls::{Door, Files, TlsError};
+use crate::tls::{Door, Files};
 
 /// The doors that speak TLS; one without files is in plain text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,17 +50,12 @@ impl Tls {
         }
     }
 
-    /// Looks whether the files of every door can be used.
-    ///
-    /// # Errors
-    /// What is wrong with the first that cannot.
-    pub fn try_files(&self) -> Result<(), (Door, TlsError)> {
+    /// The doors that speak TLS.
+    pub fn each(&self) -> impl Iterator<Item = (Door, &Files)> {
         let doors = [(Door::Grpc, &self.grpc), (Door::Http, &self.http)];
-        for (door, files) in doors {
-            let loaded = files.as_ref().map(|files| files.load(door));
-            loaded.transpose().map_err(|error| (door, error))?;
-        }
-        Ok(())
+        doors
+            .into_iter()
+            .filter_map(|(door, files)| Some((door, files.as_ref()?)))
     }
 }
 

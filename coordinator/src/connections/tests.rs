@@ -9,7 +9,7 @@ use tokio_stream::StreamExt as _;
 use super::stream::SILENCE_MAX;
 use super::tls::{HANDSHAKE_TIMEOUT, HANDSHAKES_MAX};
 use super::*;
-use crate::tls::{Door, Files, Renewal, TlsMetrics};
+use crate::tls::{Door, Files, Identity, TlsMetrics};
 
 /// Connects twice to a listener that accepts `max` and says whether the second connection is
 /// accepted while the first is held, and then once it is dropped.
@@ -82,7 +82,7 @@ fn tls() -> (Tls, Registry) {
     std::fs::write(&files.key, signing_key.serialize_pem()).unwrap();
     let mut registry = Registry::default();
     let metrics = TlsMetrics::register(&mut registry);
-    let (_, identity) = Renewal::start(Door::Http, files, metrics.clone()).unwrap();
+    let identity = Identity::start(Door::Http, files, metrics.clone()).unwrap();
     let tls = Tls {
         door: Door::Http,
         identity,

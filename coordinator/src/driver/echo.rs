@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tollgate_core::lease::{Answer, ClientId, Demand, ResourceId};
 use tollgate_core::limit::Limit;
-use tollgate_core::resource::{Echo, RefreshError};
+use tollgate_core::node::Terms;
+use tollgate_core::resource::Echo;
 use tollgate_core::units::Instant;
 
-use super::{Driver, fault};
+use super::{AskError, Driver, Echoed, at_home, fault};
 
 /// A call for several resources.
 #[derive(Clone, Debug)]
@@ -44,11 +45,7 @@ pub struct EchoAsk {
 
 impl Driver {
     /// Answers `call`, one answer for each ask in order.
-    pub(super) fn answer_echoes(
-        &mut self,
-        now: Instant,
-        call: EchoCall,
-    ) -> Vec<Result<Granted, RefreshError>> {
+    pub(super) fn answer_echoes(&mut self, now: Instant, call: EchoCall) -> Echoed {
         self.resolver.update();
         let EchoCall { client, asks } = call;
         asks.into_iter()
@@ -64,7 +61,7 @@ impl Driver {
         now: Instant,
         client: &ClientId,
         ask: EchoAsk,
-    ) -> Result<Granted, RefreshError> {
+    ) -> Result<Granted, AskError> {
         let EchoAsk {
             resource,
             echo,
@@ -72,7 +69,9 @@ impl Driver {
         } = ask;
         let scope: Arc<str> = resource.scope.clone();
         let resolved = self.resolver.resolve(&scope);
-        let Some(terms) = resolved.terms(resource.unit) else {
+        at_home(self.origin, self.shards, resolved)?;
+        let whole = self.upward.as_ref().map(|_| Terms::of(&self.unlimited));
+        let Some(terms) = resolved.terms(resource.unit).or(whole) else {
             return Ok(Granted {
                 answer: self
                     .node

@@ -1,24 +1,28 @@
-use tollgate_core::lease::{Ask, Unit};
+use tollgate_core::lease::{Ask, Epoch, Unit};
 use tollgate_core::units::Capacity;
 
 use super::*;
 use crate::config::Config;
 
 /// A driver that lends at once, and the way to reach it.
-fn driver() -> (Driver, Handle) {
+pub(super) fn driver() -> (Driver, Handle) {
     driver_of("limits: [{match: '*', requests: {rate: 100}}]")
 }
 
 fn driver_of(config: &str) -> (Driver, Handle) {
+    driver_of_term(config, Epoch(1))
+}
+
+pub(super) fn driver_of_term(config: &str, epoch: Epoch) -> (Driver, Handle) {
     let config = Config::parse(config).unwrap();
-    let metrics = Metrics::new(Epoch(1), 1);
+    let metrics = Metrics::new(epoch, 1);
     let catalog = Arc::new(Catalog::new(config.catalog));
     let (_, catalog) = watch::channel(catalog);
     let clock = Clock::start();
     Driver::new(
         config.bounds,
         catalog,
-        Epoch(1),
+        Origin::alone(epoch),
         Start::Fresh,
         clock,
         metrics,
@@ -36,14 +40,14 @@ fn refresh(client: &str, sequence: u64) -> Refresh {
     }
 }
 
-async fn gets(handle: &Handle, client: &str, sequence: u64) -> Capacity {
+pub(super) async fn gets(handle: &Handle, client: &str, sequence: u64) -> Capacity {
     let answers = handle.refresh(refresh(client, sequence)).await.unwrap();
     let lease = answers[0].outcome.as_ref().unwrap()[0].answer.lease;
     lease.unwrap().capacity
 }
 
 /// How many clients all books have together.
-async fn clients(handle: &Handle) -> Result<usize, DriverError> {
+pub(super) async fn clients(handle: &Handle) -> Result<usize, DriverError> {
     let count = |node: &Node, _| {
         node.resources()
             .map(|(_, books)| books.client_count())
@@ -156,7 +160,8 @@ async fn a_published_catalog_holds_for_the_next_call() {
     };
     let metrics = Metrics::new(Epoch(1), 1);
     let clock = Clock::start();
-    let (driver, handle) = Driver::new(bounds, newest, Epoch(1), Start::Fresh, clock, metrics);
+    let origin = Origin::alone(Epoch(1));
+    let (driver, handle) = Driver::new(bounds, newest, origin, Start::Fresh, clock, metrics);
     tokio::spawn(driver.run());
     assert_eq!(gets(&handle, "a", 1).await, Capacity::from_whole(100));
     publish.send_replace(parse(30));

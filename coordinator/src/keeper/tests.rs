@@ -1,7 +1,11 @@
 use super::*;
+use crate::catalog::{Expect, Kind};
 use crate::config::Config;
-use crate::store::{MemoryStore, Stored};
+use crate::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
+use crate::store::{KeyKind, MemoryStore, Stored};
 use tollgate_core::lease::Epoch;
+
+mod shared;
 
 const FILE: &str = "
 limits: [{match: tenant/fixed, requests: {rate: 5}}]
@@ -23,7 +27,7 @@ impl Store for Fragile {
         self.inner.load().await
     }
 
-    async fn apply(&mut self, batch: Batch) -> Result<(), StoreError> {
+    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
         if self.broken.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(StoreError::Failed {
                 store: "test".to_owned(),
@@ -35,7 +39,7 @@ impl Store for Fragile {
 }
 
 async fn keeper_of(store: impl Store + 'static, file: &str) -> Handle {
-    let file = Config::parse(file).unwrap().catalog;
+    let file = Config::parse(file).unwrap();
     let metrics = Metrics::new(Epoch(1), 1);
     let keeper = Keeper::new(Box::new(store), file, Clock::start(), metrics).await;
     let (keeper, handle) = keeper.unwrap();
@@ -302,7 +306,7 @@ async fn another_file_takes_the_place_of_the_first_or_is_refused_whole() {
         .put_attachment(TENANT, "acme", attach("file"), ANY)
         .await
         .unwrap();
-    let parse = |text: &str| Config::parse(text).unwrap().catalog;
+    let parse = |text: &str| Config::parse(text).unwrap();
     let lost = keeper.reload(parse("limits: []")).await;
     let want = "1 are attached to this group, such as the tenant \"acme\"";
     assert_eq!(said(lost), want);

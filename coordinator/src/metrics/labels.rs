@@ -16,6 +16,27 @@ pub enum RefreshFault {
     TooManyClients,
     /// The books are full.
     TooManyResources,
+    /// The scope is of another shard here than where the call was split.
+    Elsewhere,
+    /// Nobody answered for its shard.
+    NoMaster,
+}
+
+/// Who has answered for the scopes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AnsweredBy {
+    /// Books of this node.
+    Books,
+    /// The master of their shard, to which they were passed on.
+    Peer,
+    /// Nobody did.
+    Nobody,
+}
+
+/// `{by}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct By {
+    pub(super) by: &'static str,
 }
 
 /// Why a request of the admin API was turned away.
@@ -80,6 +101,25 @@ pub(super) struct Answered {
     pub(super) status: u16,
 }
 
+// === impl By ===
+
+impl From<AnsweredBy> for By {
+    fn from(by: AnsweredBy) -> Self {
+        let by = match by {
+            AnsweredBy::Books => "books",
+            AnsweredBy::Peer => "peer",
+            AnsweredBy::Nobody => "nobody",
+        };
+        Self { by }
+    }
+}
+
+// === impl AnsweredBy ===
+
+impl AnsweredBy {
+    pub(super) const ALL: [Self; 3] = [Self::Books, Self::Peer, Self::Nobody];
+}
+
 // === impl Reason ===
 
 impl From<RefreshFault> for Reason {
@@ -119,12 +159,14 @@ impl Reloaded {
 // === impl RefreshFault ===
 
 impl RefreshFault {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Invalid,
         Self::Busy,
         Self::Stale,
         Self::TooManyClients,
         Self::TooManyResources,
+        Self::Elsewhere,
+        Self::NoMaster,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -134,6 +176,8 @@ impl RefreshFault {
             Self::Stale => "stale",
             Self::TooManyClients => "too_many_clients",
             Self::TooManyResources => "too_many_resources",
+            Self::Elsewhere => "elsewhere",
+            Self::NoMaster => "no_master",
         }
     }
 }

@@ -10,6 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tollgate_core::lease::{ClientId, ResourceId};
 use tollgate_core::node::Node;
 use tollgate_core::resource::Resource;
@@ -18,9 +19,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query};
+use super::gather::{Gathered, join_counts, join_leases};
 use super::openapi::{BadRequest, Conflict, Missing, ReadBooks, Write};
+use super::others::Asked;
 use super::problem::RestError;
-use crate::survey::{Walk, walk};
+use crate::survey::Walk;
 use crate::view::{Amount, ms};
 
 /// How long a client is drained if nobody says; long enough to take it out of service.
@@ -47,6 +50,10 @@ pub(super) struct ClientPage {
     clients: Vec<ClientSummary>,
     /// What to pass as `after` for those that follow; none if these were the last.
     next: Option<String>,
+    /// The nodes of the cluster that did not answer for their books.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    unanswered: Vec<String>,
 }
 
 /// A client with its leases.
@@ -60,6 +67,10 @@ pub(super) struct ClientDetail {
     lease_count: usize,
     /// The first thousand of them, by scope and unit.
     leases: Vec<LeaseView>,
+    /// The nodes of the cluster that did not answer for their books.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    unanswered: Vec<String>,
 }
 
 /// What a client has of a resource.
@@ -112,23 +123,29 @@ struct Leases {
 pub(super) async fn list(
     State(app): State<App>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<ClientPage>, RestError> {
+    asked: Asked,
+) -> Result<Json<Value>, RestError> {
     let (limit, after) = query.checked()?;
     let first = First {
         after,
         max: limit + 1,
         clients: BTreeMap::new(),
     };
-    let _one = app.surveys.lock().await;
-    let First { clients, .. } = walk(&app.driver, first).await?;
+    let First { clients, .. } = {
+        let _one = app.surveys.lock().await;
+        app.shards.walk(first).await?
+    };
     let mut clients: Vec<ClientSummary> = clients.into_values().collect();
     let more = clients.len() > limit;
     clients.truncate(limit);
     let last = clients.last().map(|last| last.client.clone());
-    Ok(Json(ClientPage {
+    let own = ClientPage {
         clients,
         next: last.filter(|_| more),
-    }))
+        unanswered: Vec::new(),
+    };
+    let pages = Gathered::of(&app, &asked, vec![own]).await?;
+    Ok(Json(pages.page(("clients", "client"), limit, join_counts)))
 }
 
 /// One client with its leases.
@@ -143,8 +160,11 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(app): State<App>,
     Path(id): Path<String>,
-) -> Result<Json<ClientDetail>, RestError> {
-    Ok(Json(detail(&app, &client_id(&id)?).await?))
+    asked: Asked,
+) -> Result<Json<Value>, RestError> {
+    let client = client_id(&id)?;
+    let found = everywhere(&app, &client, &asked).await?;
+    found.map(Json).ok_or_else(|| missing(&client))
 }
 
 /// Gives a client nothing for a time, so that its leases go to the others.
@@ -163,12 +183,19 @@ pub(super) async fn drain(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(query): Query<DrainQuery>,
-) -> Result<Json<ClientDetail>, RestError> {
+    asked: Asked,
+) -> Result<Json<Value>, RestError> {
     let client = client_id(&id)?;
     let time = query.time()?;
-    detail(&app, &client).await?;
-    app.driver.drain(client.clone(), time).await??;
-    Ok(Json(detail(&app, &client).await?))
+    if !asked.is_passed_on {
+        // Whoever drains a name with a slip in it is to hear of that.
+        let found = everywhere(&app, &client, &asked.of_parent()).await?;
+        found.ok_or_else(|| missing(&client))?;
+    }
+    // Also where it has nothing yet.
+    app.shards.drain(&client, time).await??;
+    let found = everywhere(&app, &client, &asked).await?;
+    found.map(Json).ok_or_else(|| missing(&client))
 }
 
 /// Lets a client that is being drained serve again.
@@ -180,8 +207,11 @@ pub(super) async fn drain(
 pub(super) async fn undrain(
     State(app): State<App>,
     Path(id): Path<String>,
+    asked: Asked,
 ) -> Result<StatusCode, RestError> {
-    app.driver.drain(client_id(&id)?, Duration::ZERO).await??;
+    app.shards.drain(&client_id(&id)?, Duration::ZERO).await??;
+    let others = Gathered::of::<()>(&app, &asked, Vec::new()).await?;
+    others.whole()?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -208,35 +238,51 @@ fn client_id(id: &str) -> Result<ClientId, RestError> {
     ClientId::new(id).map_err(|error| RestError::parameter("id", id, error))
 }
 
-/// What `client` has.
-async fn detail(app: &App, client: &ClientId) -> Result<ClientDetail, RestError> {
+/// What `client` has in the books of this node; none if that is nothing.
+async fn detail(app: &App, client: &ClientId) -> Result<Option<ClientDetail>, RestError> {
     let leases = Leases {
         detail: ClientDetail {
             client: client.as_str().to_owned(),
             drained_for_ms: None,
             lease_count: 0,
             leases: Vec::new(),
+            unanswered: Vec::new(),
         },
         client: client.clone(),
     };
     let _one = app.surveys.lock().await;
-    let Leases { mut detail, client } = walk(&app.driver, leases).await?;
+    let Leases { mut detail, client } = app.shards.walk(leases).await?;
     if detail.lease_count == 0 {
-        let text = format!("{:?} has and wants no lease", detail.client);
-        return Err(RestError::NotFound(text));
+        return Ok(None);
     }
     let drained = move |node: &Node, now: Instant| {
         let until = node.drained_until(now, &client)?;
         Some(ms(until.saturating_since(now)))
     };
-    detail.drained_for_ms = app.driver.view(drained).await?;
-    Ok(detail)
+    let drained = app.shards.view(drained).await?;
+    detail.drained_for_ms = drained.into_iter().flatten().max();
+    Ok(Some(detail))
+}
+
+/// What `client` has here and where others answer to `asked`; none if that is nothing.
+async fn everywhere(
+    app: &App,
+    client: &ClientId,
+    asked: &Asked,
+) -> Result<Option<Value>, RestError> {
+    let own = detail(app, client).await?;
+    let details = Gathered::of(app, asked, own.into_iter().collect()).await?;
+    Ok(details.one(join_leases))
+}
+
+fn missing(client: &ClientId) -> RestError {
+    RestError::NotFound(format!("{:?} has and wants no lease", client.as_str()))
 }
 
 // === impl First ===
 
 impl Walk for First {
-    fn add(&mut self, _: &ResourceId, resource: &Resource, _: Instant) {
+    fn add(&mut self, _: &Node, _: &ResourceId, resource: &Resource, _: Instant) {
         for books in resource.clients() {
             let id = books.id.as_str();
             if id <= self.after.as_str() {
@@ -276,7 +322,7 @@ impl ClientSummary {
 // === impl Leases ===
 
 impl Walk for Leases {
-    fn add(&mut self, id: &ResourceId, resource: &Resource, now: Instant) {
+    fn add(&mut self, _: &Node, id: &ResourceId, resource: &Resource, now: Instant) {
         let Some(books) = resource.clients().find(|books| *books.id == self.client) else {
             return;
         };

@@ -27,7 +27,7 @@ pub(super) async fn healthz() -> &'static str {
 )]
 pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, RestError> {
     // The cheapest question: a probe comes often, and sums would walk all books.
-    app.driver.scopes(String::new(), 1).await?;
+    app.shards.scopes("", 1).await?;
     Ok("ready\n")
 }
 

@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Write as _};
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
@@ -17,11 +18,14 @@ use self::bar::bar;
 use self::text::{Escaped, amount, duration, number};
 use super::App;
 use super::openapi::ReadBooks;
+use super::others::Asked;
 use super::problem::RestError;
 use super::status::{DEFAULT, Status, UnitStatus};
 use crate::view::{Amount, BusyResource, ClientView};
 
 mod bar;
+mod cluster;
+mod parent;
 mod text;
 
 const STYLE: &str = include_str!("page/style.css");
@@ -35,8 +39,12 @@ const SCRIPT: &str = include_str!("page/script.js");
         (status = 200, description = "HTML", body = str, content_type = "text/html"), ReadBooks
     )
 )]
-pub(super) async fn get(State(app): State<App>) -> Result<Response, RestError> {
-    let status = Status::of(&app, DEFAULT).await?;
+pub(super) async fn get(State(app): State<App>, asked: Asked) -> Result<Response, RestError> {
+    let status = Status::everywhere(&app, &asked, DEFAULT).await?;
+    if asked.is_passed_on {
+        // Another node asks for its own page.
+        return Ok(Json(status).into_response());
+    }
     let mut html = String::new();
     page(&mut html, &status).map_err(|_| RestError::Text("the status page"))?;
     let headers = [
@@ -69,10 +77,16 @@ fn page(out: &mut String, status: &Status) -> fmt::Result {
          <noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n\
          <header><h1>Tollgate</h1><p>{}</p><p id=\"state\" role=\"status\"></p></header>\n",
-        Escaped(status.version)
+        Escaped(&status.version)
     )?;
     out.push_str("<main>\n");
     summary(out, status)?;
+    if let Some(cluster) = &status.cluster {
+        cluster::cluster(out, cluster)?;
+    }
+    if let Some(parent) = &status.parent {
+        parent::parent(out, parent)?;
+    }
     units(out, status)?;
     groups(out, status)?;
     busiest(out, &status.busiest)?;
@@ -151,7 +165,7 @@ fn groups(out: &mut String, status: &Status) -> fmt::Result {
             "<tr><th>{}<td>{}<td>{}<td>{}",
             Escaped(&group.name),
             number(group.attached_count as f64),
-            group.fair_between,
+            Escaped(&group.fair_between),
             shared.join(", ")
         )?;
     }

@@ -13,6 +13,9 @@ use crate::catalog::WriteError as Refusal;
 use crate::driver::DriverError;
 use crate::store::StoreError;
 
+/// When a write is to be tried again that the store did not take: etcd elects within about that.
+const RETRY_AFTER_S: u32 = 2;
+
 /// Why a request has no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum RestError {
@@ -77,8 +80,11 @@ pub(super) enum RestError {
     /// The books did not answer.
     #[error(transparent)]
     Driver(#[from] DriverError),
+    /// Nodes of the cluster did not do it.
+    #[error("these nodes did not answer: {}", .0.join(", "))]
+    Unanswered(Vec<String>),
     /// A write could not be made durable.
-    #[error("it could not be made durable, so nothing has changed: {0}")]
+    #[error("{}", not_durable(.0))]
     Store(StoreError),
     /// Nobody is left to make a write.
     #[error("the coordinator is shutting down")]
@@ -156,7 +162,9 @@ impl RestError {
             Self::Mismatch { .. } => StatusCode::PRECONDITION_FAILED,
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
             Self::Role { .. } | Self::Foreign(_) => StatusCode::FORBIDDEN,
-            Self::Driver(_) | Self::Store(_) | Self::Stopped => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Driver(_) | Self::Unanswered(_) | Self::Store(_) | Self::Stopped => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Text(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -237,6 +245,10 @@ impl IntoResponse for RestError {
     fn into_response(self) -> Response {
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
         let mut response = (self.status(), kind, Json(Problem::from(&self))).into_response();
+        if let Self::Store(_) = self {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        }
         // Only names of roles, so it is always a good value.
         if let Some(Ok(value)) = self.challenge().map(HeaderValue::try_from) {
             response
@@ -248,6 +260,14 @@ impl IntoResponse for RestError {
 }
 
 // === free functions ===
+
+fn not_durable(error: &StoreError) -> String {
+    match error {
+        StoreError::Unsure { .. } => format!("{error}; look before you try again"),
+        StoreError::Unseen => error.to_string(),
+        _ => format!("it could not be made durable, so nothing has changed: {error}"),
+    }
+}
 
 fn all(faults: &[FieldFault]) -> String {
     let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();

@@ -42,14 +42,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Tags {
 }
 
 impl Tags {
-    /// What must be there for a write, if what is there now is `found`.
+    /// What must be there for a write, if `found` is there as far as this coordinator knows: only
+    /// the keeper can tell whether it still is.
     ///
     /// # Errors
     /// If that cannot be, or makes no sense for a write.
     pub(super) fn expect(&self, found: Option<u64>) -> Result<Expect, RestError> {
-        let one_of = |revisions: &[u64]| match found.filter(|found| revisions.contains(found)) {
-            Some(revision) => Ok(Expect::Revision(revision)),
-            None => Err(RestError::Mismatch { found }),
+        let one_of = |revisions: &[u64]| {
+            let known = found.filter(|found| revisions.contains(found));
+            let revision = known.or_else(|| revisions.first().copied());
+            let mismatch = RestError::Mismatch { found };
+            revision.map(Expect::Revision).ok_or(mismatch)
         };
         match (&self.matching, &self.none_matching) {
             (None, None) => Ok(Expect::Anything),
@@ -146,7 +149,9 @@ mod tests {
                 Ok(Expect::Revision(7)),
             ),
             (vec![("if-none-match", "*")], Ok(Expect::Nothing)),
-            (vec![("if-match", "\"6\"")], Err(412)),
+            // Another coordinator may have written it a moment ago: the keeper says.
+            (vec![("if-match", "\"6\"")], Ok(Expect::Revision(6))),
+            (vec![("if-match", "\"6\", \"8\"")], Ok(Expect::Revision(6))),
             (vec![("if-match", "W/\"7\"")], Err(412)),
             (vec![("if-match", "\"other\"")], Err(412)),
             (vec![("if-none-match", "\"7\"")], Err(400)),

@@ -3,11 +3,14 @@
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query, count};
+use super::gather::{Gathered, join_units};
 use super::openapi::{BadRequest, Missing, ReadBooks};
+use super::others::Asked;
 use super::problem::RestError;
 use crate::view::{ScopeDetail, ScopePage};
 
@@ -28,9 +31,12 @@ pub(super) struct ScopeQuery {
 pub(super) async fn list(
     State(app): State<App>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<ScopePage>, RestError> {
+    asked: Asked,
+) -> Result<Json<Value>, RestError> {
     let (limit, after) = query.checked()?;
-    Ok(Json(app.driver.scopes(after, limit).await?))
+    let own = app.shards.scopes(&after, limit).await?;
+    let pages = Gathered::of(&app, &asked, own).await?;
+    Ok(Json(pages.page(("scopes", "scope"), limit, join_units)))
 }
 
 /// One scope with its clients.
@@ -48,9 +54,11 @@ pub(super) async fn get(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(query): Query<ScopeQuery>,
-) -> Result<Json<ScopeDetail>, RestError> {
+    asked: Asked,
+) -> Result<Json<Value>, RestError> {
     let clients = count("clients", query.clients.unwrap_or(ENTRIES_MAX), ENTRIES_MAX)?;
-    let detail = app.driver.scope(id.clone(), clients).await?;
+    let own = app.shards.scope(&id, clients).await?;
+    let detail = Gathered::of(&app, &asked, own).await?.one(join_units);
     let missing = || RestError::NotFound(format!("no client has or wants a lease of {id}"));
     detail.map(Json).ok_or_else(missing)
 }

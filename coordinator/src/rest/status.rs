@@ -1,13 +1,13 @@
-//! How the coordinator is doing, for people and for `tollgate status`.
+//! How the coordinator is doing, and its cluster, for people and for `tollgate status`.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use tollgate_core::lease::{ResourceId, Unit};
-use tollgate_core::limit::Limit;
+use tollgate_core::lease::ResourceId;
 use tollgate_core::node::Node;
 use tollgate_core::units::Instant;
 use utoipa::{IntoParams, ToSchema};
@@ -15,10 +15,20 @@ use utoipa::{IntoParams, ToSchema};
 use super::App;
 use super::extract::{Query, count};
 use super::openapi::{BadRequest, ReadBooks};
+use super::others::Asked;
 use super::problem::RestError;
-use crate::catalog::Group;
 use crate::survey::{Figures, Survey};
-use crate::view::{Amount, BusyResource, ms, units};
+use crate::view::{Amount, BusyResource, ms};
+
+mod cluster;
+mod group;
+mod parent;
+
+pub(super) use self::cluster::{ClusterStatus, NodeStatus};
+pub(super) use self::group::GroupStatus;
+#[cfg(test)]
+pub(super) use self::group::GroupUnit;
+pub(super) use self::parent::ParentStatus;
 
 /// The most resources that are shown, and clients of each.
 const RESOURCES_MAX: usize = 200;
@@ -37,58 +47,43 @@ pub(super) struct Shown {
     pub(super) clients: usize,
 }
 
-/// How the coordinator is doing.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+/// How the coordinator is doing; in a cluster, with the books of all nodes that answer.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub(super) struct Status {
-    /// The version of the program.
-    pub(super) version: &'static str,
-    /// The term of this run.
+    /// The version of the program that answers.
+    pub(super) version: String,
+    /// The term of this run; in a cluster, the highest of all masters.
     pub(super) epoch: u64,
-    /// How long it has been running.
+    /// How long the coordinator that answers has been running.
     pub(super) uptime_ms: u64,
-    /// Scopes refreshed per second since somebody last looked, at least a second ago.
+    /// Scopes refreshed per second since somebody last looked, at least a second ago; one that a
+    /// node has passed on to another counts in both.
     #[schema(minimum = 0)]
     pub(super) refreshes_per_second: f64,
     /// Sums by unit, over all resources with clients.
-    pub(super) units: BTreeMap<&'static str, UnitStatus>,
+    pub(super) units: BTreeMap<String, UnitStatus>,
     /// How many groups there are.
     pub(super) group_count: usize,
     /// The first of them by name, as many as resources are asked for.
     pub(super) groups: Vec<GroupStatus>,
+    /// The cluster, if this coordinator is a node of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(super) cluster: Option<ClusterStatus>,
+    /// The coordinator above, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(super) parent: Option<ParentStatus>,
     /// The busiest resources: first by how much of the capacity is wanted, then by how much is.
     pub(super) busiest: Vec<BusyResource>,
-}
-
-/// A group and who uses it.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct GroupStatus {
-    /// Its name.
-    pub(super) name: String,
-    /// Between whom it is divided first.
-    pub(super) fair_between: &'static str,
-    /// How many tenants and namespaces are attached to it.
-    pub(super) attached_count: usize,
-    /// What they share, by unit.
-    pub(super) units: BTreeMap<&'static str, GroupUnit>,
-}
-
-/// What the members of a group share of a unit.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct GroupUnit {
-    /// What there is.
-    pub(super) capacity: Amount,
-    /// What the members' clients may be using.
-    #[schema(minimum = 0)]
-    pub(super) sum_has: f64,
-    /// What the members want.
-    #[schema(minimum = 0)]
-    pub(super) sum_wants: f64,
-    /// The members that have or want a lease; 0 for a group that is divided between clients.
-    pub(super) member_count: usize,
+    /// The nodes of the cluster that did not answer for their books.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(super) unanswered: Vec<String>,
 }
 
 /// Sums over all resources of a unit.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, ToSchema)]
 pub(super) struct UnitStatus {
     /// Resources with clients.
     pub(super) resource_count: usize,
@@ -123,7 +118,7 @@ pub(super) struct StatusQuery {
     clients: Option<usize>,
 }
 
-/// How the coordinator is doing, with its busiest resources.
+/// How the coordinator is doing, with its busiest resources; in a cluster, those of all nodes.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "getStatus", tag = "books", params(StatusQuery),
     responses((status = 200, description = "Now", body = Status), ReadBooks, BadRequest)
@@ -131,6 +126,7 @@ pub(super) struct StatusQuery {
 pub(super) async fn get(
     State(app): State<App>,
     Query(query): Query<StatusQuery>,
+    asked: Asked,
 ) -> Result<Json<Status>, RestError> {
     let shown = Shown {
         resources: count(
@@ -144,17 +140,66 @@ pub(super) async fn get(
             CLIENTS_MAX,
         )?,
     };
-    Ok(Json(Status::of(&app, shown).await?))
+    Ok(Json(Status::everywhere(&app, &asked, shown).await?))
 }
 
 // === impl Status ===
 
 impl Status {
-    /// How the coordinator of `app` is doing.
-    pub(super) async fn of(app: &App, shown: Shown) -> Result<Self, RestError> {
+    /// How the coordinator of `app` is doing, and the other nodes that answer to `asked`.
+    ///
+    /// # Errors
+    /// If its own books cannot be reached.
+    pub(super) async fn everywhere(
+        app: &App,
+        asked: &Asked,
+        shown: Shown,
+    ) -> Result<Self, RestError> {
+        let Some(others) = &app.others else {
+            return Self::of(app, shown).await;
+        };
+        let (own, said) = tokio::join!(Self::of(app, shown), others.ask(asked));
+        let mut whole = own?;
+        whole.unanswered = said.unanswered;
+        for (node, answer) in said.answers {
+            match serde_json::from_value(answer) {
+                Ok(other) => whole.join(other),
+                Err(error) => {
+                    tracing::warn!(node, %error, "a node answers what this one cannot read");
+                    whole.unanswered.push(node);
+                }
+            }
+        }
+        whole.busiest.sort_by_cached_key(pressure);
+        whole.busiest.truncate(shown.resources);
+        Ok(whole)
+    }
+
+    /// Adds what another node says.
+    fn join(&mut self, other: Self) {
+        self.epoch = self.epoch.max(other.epoch);
+        self.refreshes_per_second += other.refreshes_per_second;
+        for (unit, more) in other.units {
+            self.units.entry(unit).or_default().add(&more);
+        }
+        group::join(&mut self.groups, other.groups);
+        if let (Some(cluster), Some(other)) = (&mut self.cluster, other.cluster) {
+            cluster.join(other);
+        }
+        match (&mut self.parent, other.parent) {
+            (Some(parent), Some(other)) => parent.join(other),
+            (parent, other) => *parent = parent.take().or(other),
+        }
+        self.busiest.extend(other.busiest);
+    }
+
+    /// How the coordinator of `app` is doing by itself.
+    async fn of(app: &App, shown: Shown) -> Result<Self, RestError> {
         let Survey {
             units: sums,
             busiest,
+            learning,
+            borrowed,
             ..
         } = app.survey(shown.resources).await?;
         let catalog = app.keeper.catalog();
@@ -163,73 +208,74 @@ impl Status {
             .iter()
             .map(|group| catalog.attached_count(&group.name));
         let attached: Vec<usize> = attached.collect();
-        let look = move |node: &Node, now: Instant| {
-            let find = |id| BusyResource::find(node, now, id, shown.clients);
-            let busiest: Vec<_> = busiest.iter().filter_map(find).collect();
-            let groups = groups.iter().zip(attached);
-            let groups = groups.map(|(group, count)| GroupStatus::new(node, &group.value, count));
-            (busiest, groups.collect())
+        let look = {
+            let busiest = busiest.clone();
+            move |node: &Node, now: Instant| {
+                let find = |id: &ResourceId| {
+                    let busy = BusyResource::find(node, now, id, shown.clients)?;
+                    Some((id.clone(), busy))
+                };
+                let busiest: Vec<_> = busiest.iter().filter_map(find).collect();
+                let groups = groups.iter().zip(&attached);
+                let groups =
+                    groups.map(|(group, count)| GroupStatus::new(node, &group.value, *count));
+                (busiest, groups.collect::<Vec<_>>())
+            }
         };
-        let (busiest, groups) = app.driver.view(look).await?;
+        let seen = app.shards.view(look).await?;
+        let (mut found, mut groups) = (BTreeMap::new(), Vec::new());
+        for (busy, of_shard) in seen {
+            found.extend(busy);
+            group::join(&mut groups, of_shard);
+        }
         let now = app.clock.now();
-        let mut rate = app.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let uptime_ms = ms(now.saturating_since(Instant::ZERO));
+        let refreshes_per_second = {
+            let mut rate = app.rate.lock().unwrap_or_else(PoisonError::into_inner);
+            rate.look(now, app.metrics.refreshes())
+        };
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let me = |node: &mut NodeStatus| {
+            node.alive = true;
+            node.version = Some(version.clone());
+            node.uptime_ms = Some(uptime_ms);
+            node.refreshes_per_second = Some(refreshes_per_second);
+        };
+        let others = app.others.as_ref();
+        let parent = app.parent.as_ref();
         Ok(Self {
-            version: env!("CARGO_PKG_VERSION"),
-            epoch: app.driver.epoch().0,
-            uptime_ms: ms(now.saturating_since(Instant::ZERO)),
-            refreshes_per_second: rate.look(now, app.metrics.refreshes()),
+            epoch: app.shards.epoch().0,
+            uptime_ms,
+            refreshes_per_second,
             units: sums
                 .into_iter()
-                .map(|(unit, figures)| (unit.name(), figures.into()))
+                .map(|(unit, figures)| (unit.name().to_owned(), figures.into()))
                 .collect(),
             group_count: catalog.groups("").count(),
             groups,
-            busiest,
+            cluster: others.map(|others| ClusterStatus::of(others, &app.shards, &learning, me)),
+            parent: parent.map(|parent| ParentStatus::of(parent, &borrowed)),
+            busiest: busiest.iter().filter_map(|id| found.remove(id)).collect(),
+            unanswered: Vec::new(),
+            version,
         })
     }
 }
 
-// === impl GroupStatus ===
-
-impl GroupStatus {
-    fn new(node: &Node, group: &Group, attached_count: usize) -> Self {
-        let limits = group.limits().iter();
-        let unit = |(unit, limit): (Unit, &Limit)| {
-            let scope = group.scope().clone();
-            let id = ResourceId { scope, unit };
-            let capacity = limit.capacity.into();
-            (unit.name(), GroupUnit::new(node, &id, capacity))
-        };
-        Self {
-            name: group.name().as_ref().to_owned(),
-            fair_between: group.fair_between().name(),
-            attached_count,
-            units: limits.map(unit).collect(),
-        }
-    }
-}
-
-// === impl GroupUnit ===
-
-impl GroupUnit {
-    fn new(node: &Node, id: &ResourceId, capacity: Amount) -> Self {
-        let pool = node.pool(id);
-        let pool = pool.map(|pool| (pool.sum_has(), pool.sum_wants(), pool.member_count()));
-        let own = || {
-            let own = node.resource(id);
-            own.map_or((0, 0, 0), |own| (own.sum_has(), own.sum_wants(), 0))
-        };
-        let (has, wants, member_count) = pool.unwrap_or_else(own);
-        Self {
-            capacity,
-            sum_has: units(has),
-            sum_wants: units(wants),
-            member_count,
-        }
-    }
-}
-
 // === impl UnitStatus ===
+
+impl UnitStatus {
+    fn add(&mut self, more: &Self) {
+        self.resource_count += more.resource_count;
+        self.unlimited_count += more.unlimited_count;
+        self.client_count += more.client_count;
+        self.waiting_count += more.waiting_count;
+        self.learning_count += more.learning_count;
+        self.capacity += more.capacity;
+        self.sum_has += more.sum_has;
+        self.sum_wants += more.sum_wants;
+    }
+}
 
 impl From<Figures> for UnitStatus {
     fn from(figures: Figures) -> Self {
@@ -245,3 +291,32 @@ impl From<Figures> for UnitStatus {
         }
     }
 }
+
+// === free functions ===
+
+/// What the busiest have least of, as in the surveys of single nodes: first by the part of the
+/// capacity that is wanted, then by how much is.
+fn pressure(busy: &BusyResource) -> (Reverse<u64>, Reverse<u64>, String, String) {
+    let number = |amount| match amount {
+        Amount::Number(units) => units,
+        Amount::Unlimited => f64::INFINITY,
+    };
+    let wants = number(busy.summary.sum_wants);
+    let part = match busy.summary.capacity {
+        Amount::Unlimited => 0.0,
+        // A scope that is blocked and wanted is as busy as can be.
+        Amount::Number(capacity) if wants > 0.0 => wants / capacity,
+        Amount::Number(_) => 0.0,
+    };
+    // In thousandths; a float that is too large is the largest number.
+    let milli = |units: f64| Reverse((units * 1000.0) as u64);
+    (
+        milli(part),
+        milli(wants),
+        busy.scope.clone(),
+        busy.unit.clone(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

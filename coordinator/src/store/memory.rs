@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Batch, Key, Store, StoreError, Stored};
+use super::{Applied, Batch, Key, Store, StoreError, Stored};
 
 /// Keeps records until it is dropped.
 #[derive(Debug, Default)]
@@ -20,10 +20,11 @@ impl Store for MemoryStore {
         Ok(Stored {
             revision: self.revision,
             records,
+            ..Stored::default()
         })
     }
 
-    async fn apply(&mut self, batch: Batch) -> Result<(), StoreError> {
+    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
         self.revision = batch.revision;
         for (key, record) in batch.changes {
             match record {
@@ -31,6 +32,6 @@ impl Store for MemoryStore {
                 None => self.records.remove(&key),
             };
         }
-        Ok(())
+        Ok(Applied::Alone)
     }
 }

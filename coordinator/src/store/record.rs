@@ -24,7 +24,14 @@ enum RecordError {
     Form(#[from] serde_json::Error),
     #[error(transparent)]
     Value(#[from] ConfigErrors),
+    #[error("revision {0} is more than {REVISION_MAX}")]
+    Revision(u64),
 }
+
+/// The highest revision that is believed: more writes than there will ever be, so that nothing
+/// written past the API brings the count to its end. Programs in which a number is a double read it
+/// exactly.
+pub(crate) const REVISION_MAX: u64 = (1 << 53) - 1;
 
 // === free functions ===
 
@@ -63,6 +70,9 @@ fn object<T: DeserializeOwned>(
     check: impl FnOnce(T) -> Result<Object, ConfigErrors>,
 ) -> Result<Revised<Object>, RecordError> {
     let Record { revision, spec } = serde_json::from_slice(record)?;
+    if revision > REVISION_MAX {
+        return Err(RecordError::Revision(revision));
+    }
     Ok(Revised {
         value: check(spec)?,
         revision,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
-use super::{Batch, FORMAT, Key, Store, StoreError, Stored};
+use super::{Applied, Batch, FORMAT, Key, Store, StoreError, Stored};
 
 /// The records by the text of their keys.
 const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("records");
@@ -114,13 +114,15 @@ impl Store for RedbStore {
         Ok(Stored {
             revision: loaded.revision,
             records: records.collect::<Result<_, StoreError>>()?,
+            ..Stored::default()
         })
     }
 
-    async fn apply(&mut self, batch: Batch) -> Result<(), StoreError> {
+    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
         let opened = self.open(true)?;
         let database = opened.ok_or_else(|| self.failed("it was not made"))?;
-        self.blocking(move || apply(&database, &batch)).await
+        self.blocking(move || apply(&database, &batch)).await?;
+        Ok(Applied::Alone)
     }
 }
 

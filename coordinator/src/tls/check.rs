@@ -1,4 +1,4 @@
-//! From the bytes of a door's files to what rustls shows in a handshake.
+//! From the bytes of files to what rustls shows and trusts in a handshake.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,43 +11,62 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{CertificateError, Error, RootCertStore, ServerConfig};
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore, ServerConfig};
 
-use super::{Contents, Door, Files, Loaded, Reason, TlsError};
+use super::{ClientFiles, Contents, Door, Files, Loaded, Reason, TlsError};
+
+/// A certificate with those of its issuers.
+struct Chain {
+    certificates: Vec<CertificateDer<'static>>,
+    /// When the first of them expires, since 1970.
+    expires: Duration,
+}
 
 /// What `contents` of `files` mean for `door` at `now`, counted from 1970.
-pub(super) fn loaded(
+pub(super) fn door(
     files: &Files,
     contents: &Contents,
     door: Door,
     now: Duration,
-) -> Result<Loaded, TlsError> {
+) -> Result<Loaded<ServerConfig>, TlsError> {
+    let chain = chain(&files.cert, &contents.cert, now)?;
+    let key = private_key(&files.key, contents)?;
     let provider = Arc::new(ring::default_provider());
-    let chain = certificates(&files.cert, &contents.cert)?;
-    for certificate in &chain {
-        in_time(&provider, certificate, now).map_err(|reason| refuse(&files.cert, reason))?;
-    }
-    let first = chain.first().cloned();
-    let first = first.ok_or_else(|| refuse(&files.cert, Reason::Nothing("certificate")))?;
-    let expires = expiry(&provider, &first).map_err(|reason| refuse(&files.cert, reason))?;
-    let key = private_key(&files.key, &contents.key)?;
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|cause| refuse(&files.cert, Reason::Unusable(cause)))?;
     let verifier = verifier(files, contents, provider)?;
     let mut config = builder
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
-        .map_err(|cause| key_error(files, cause))?;
+        .with_single_cert(chain.certificates, key)
+        .map_err(|cause| key_error(&files.cert, &files.key, cause))?;
     config.alpn_protocols = vec![door.protocol().to_vec()];
-    if contents.key_is_open {
-        let key = files.key.display();
-        tracing::warn!(%key, door = door.name(), "everybody on this machine can read the key");
-    }
     Ok(Loaded {
-        config: Arc::new(config),
-        expires,
+        made: Arc::new(config),
+        expires: Some(chain.expires),
     })
+}
+
+/// Whether `contents` of `files` are good for a client at `now`, counted from 1970; when its
+/// certificate expires, if it has one.
+pub(super) fn client(
+    files: &ClientFiles,
+    contents: &Contents,
+    now: Duration,
+) -> Result<Option<Duration>, TlsError> {
+    let roots = roots(&files.ca, contents.ca.as_deref().unwrap_or_default())?;
+    let Some((cert, key)) = &files.identity else {
+        return Ok(None);
+    };
+    let chain = chain(cert, &contents.cert, now)?;
+    let private_key = private_key(key, contents)?;
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|cause| refuse(cert, Reason::Unusable(cause)))?
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain.certificates, private_key);
+    config.map_err(|cause| key_error(cert, key, cause))?;
+    Ok(Some(chain.expires))
 }
 
 fn refuse(file: &Path, reason: Reason) -> TlsError {
@@ -66,11 +85,41 @@ fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>
     Ok(certificates)
 }
 
-fn private_key(file: &Path, text: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(text).map_err(|cause| match cause {
+/// The chain in `text` of `file`, valid at `now`.
+fn chain(file: &Path, text: &[u8], now: Duration) -> Result<Chain, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let certificates = certificates(file, text)?;
+    for certificate in &certificates {
+        in_time(&provider, certificate, now).map_err(|reason| refuse(file, reason))?;
+    }
+    let first = certificates.first();
+    let first = first.ok_or_else(|| refuse(file, Reason::Nothing("certificate")))?;
+    let expires = expiry(&provider, first).map_err(|reason| refuse(file, reason))?;
+    Ok(Chain {
+        certificates,
+        expires,
+    })
+}
+
+fn private_key(file: &Path, contents: &Contents) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|cause| match cause {
         pem::Error::NoItemsFound => refuse(file, Reason::Nothing("private key")),
         cause => refuse(file, Reason::Pem(cause)),
-    })
+    })?;
+    if contents.key_is_open {
+        tracing::warn!(key = %file.display(), "everybody on this machine can read the key");
+    }
+    Ok(key)
+}
+
+/// Those in `text` of `file`, as issuers of the certificates of others.
+fn roots(file: &Path, text: &[u8]) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file, text)? {
+        let added = roots.add(certificate);
+        added.map_err(|cause| refuse(file, Reason::Ca(cause.to_string())))?;
+    }
+    Ok(roots)
 }
 
 /// Who may connect: everybody, or those with a certificate of `client_ca`.
@@ -79,17 +128,13 @@ fn verifier(
     contents: &Contents,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let (Some(file), Some(text)) = (&files.client_ca, &contents.client_ca) else {
+    let (Some(file), Some(text)) = (&files.client_ca, &contents.ca) else {
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(file, text)? {
-        let added = roots.add(certificate);
-        added.map_err(|cause| refuse(file, Reason::ClientCa(cause.to_string())))?;
-    }
+    let roots = roots(file, text)?;
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
-        .map_err(|cause| refuse(file, Reason::ClientCa(cause.to_string())))
+        .map_err(|cause| refuse(file, Reason::Ca(cause.to_string())))
 }
 
 /// Whether `certificate` is one, and valid at `now`.
@@ -148,11 +193,11 @@ fn judge(
         .map(drop)
 }
 
-fn key_error(files: &Files, cause: Error) -> TlsError {
+fn key_error(cert: &Path, key: &Path, cause: Error) -> TlsError {
     match cause {
-        Error::InconsistentKeys(_) => refuse(&files.key, Reason::KeyOfAnother(files.cert.clone())),
-        Error::InvalidCertificate(_) => refuse(&files.cert, Reason::Unusable(cause)),
-        cause => refuse(&files.key, Reason::Unusable(cause)),
+        Error::InconsistentKeys(_) => refuse(key, Reason::KeyOfAnother(cert.to_owned())),
+        Error::InvalidCertificate(_) => refuse(cert, Reason::Unusable(cause)),
+        cause => refuse(key, Reason::Unusable(cause)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with the files of a door.
+//! What is wrong with the files of TLS.
 
 use std::io;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub enum Reason {
     /// Anything else that rustls does not accept.
     #[error("{0}")]
     Unusable(rustls::Error),
-    /// Certificates that no client can be checked against.
-    #[error("cannot be used to check clients: {0}")]
-    ClientCa(String),
+    /// Certificates of issuers that nobody can be checked against.
+    #[error("cannot be used to check certificates: {0}")]
+    Ca(String),
 }

@@ -1,4 +1,4 @@
-//! The bytes of a door's files.
+//! The bytes of files of TLS.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Files, Reason, TlsError};
+use super::{Reason, TlsError};
 
 /// The largest file, in bytes: a bundle of a whole public root store is a quarter of it.
 pub(super) const FILE_LEN_MAX: u64 = 1 << 20;
@@ -15,12 +15,13 @@ pub(super) const FILE_LEN_MAX: u64 = 1 << 20;
 /// Read by everybody.
 const WORLD_READABLE: u32 = 0o004;
 
-/// The files of a door as they were read, all three at about the same time.
+/// The files of one who speaks TLS as they were read, all at about the same time.
 #[derive(Clone)]
 pub struct Contents {
+    /// Empty where there is none, as the key.
     pub(super) cert: Vec<u8>,
     pub(super) key: Vec<u8>,
-    pub(super) client_ca: Option<Vec<u8>>,
+    pub(super) ca: Option<Vec<u8>>,
     /// Everybody on the machine can read the key.
     pub(super) key_is_open: bool,
 }
@@ -28,17 +29,24 @@ pub struct Contents {
 // === impl Contents ===
 
 impl Contents {
-    /// Reads the files.
+    /// Reads a certificate with its key, if there are such, and issuers, if there are such.
     ///
     /// # Errors
     /// If one of them cannot be read or is too large.
-    pub fn read(files: &Files) -> Result<Self, TlsError> {
-        let (key, mode) = read(&files.key)?;
-        let client_ca = files.client_ca.as_deref().map(read).transpose()?;
+    pub(super) fn of(
+        identity: Option<(&Path, &Path)>,
+        ca: Option<&Path>,
+    ) -> Result<Self, TlsError> {
+        let bytes = |path| read(path).map(|(bytes, _)| bytes);
+        let (key, mode) = match identity {
+            Some((_, key)) => read(key)?,
+            None => Default::default(),
+        };
+        let cert = identity.map(|(cert, _)| bytes(cert)).transpose()?;
         Ok(Self {
-            cert: read(&files.cert)?.0,
+            cert: cert.unwrap_or_default(),
             key,
-            client_ca: client_ca.map(|(bytes, _)| bytes),
+            ca: ca.map(bytes).transpose()?,
             key_is_open: mode & WORLD_READABLE != 0,
         })
     }
@@ -46,8 +54,8 @@ impl Contents {
     /// Tells contents apart without keeping a second copy of a key.
     pub(super) fn fingerprint(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        let client_ca = self.client_ca.as_deref().unwrap_or_default();
-        for part in [&self.cert, &self.key, client_ca] {
+        let ca = self.ca.as_deref().unwrap_or_default();
+        for part in [&self.cert, &self.key, ca] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }

@@ -1,6 +1,7 @@
 //! What Prometheus sees of TLS.
 
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -8,14 +9,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Door, Loaded};
+use super::{Door, Holder};
 
 /// The metrics of TLS; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct TlsMetrics {
     handshakes: Family<Refused, Counter>,
     reloads: Family<Reloaded, Counter>,
-    expiry: Family<OfDoor, Gauge<u64, AtomicU64>>,
+    expiry: Family<OfHolder, Gauge<u64, AtomicU64>>,
 }
 
 /// Why a handshake came to nothing.
@@ -37,13 +38,13 @@ struct Refused {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reloaded {
-    door: Door,
+    door: Holder,
     result: Outcome,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfDoor {
-    door: Door,
+struct OfHolder {
+    door: Holder,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,16 +73,18 @@ impl TlsMetrics {
         metrics
     }
 
-    /// `door` speaks TLS, with what `loaded` says.
-    pub fn start(&self, door: Door, loaded: &Loaded) {
-        for reason in HandshakeFault::ALL {
-            // Shown as zero from the start, so that the first error is seen as a rise.
-            drop(self.handshakes.get_or_create(&Refused { door, reason }));
+    /// `holder` speaks TLS, with a certificate that expires then, counted from 1970, if it has one.
+    pub fn start(&self, holder: Holder, expires: Option<Duration>) {
+        if let Holder::Door(door) = holder {
+            for reason in HandshakeFault::ALL {
+                // Shown as zero from the start, so that the first error is seen as a rise.
+                drop(self.handshakes.get_or_create(&Refused { door, reason }));
+            }
         }
         for result in [Outcome::Taken, Outcome::Refused] {
-            drop(self.reloads.get_or_create(&Reloaded { door, result }));
+            drop(self.reloads.get_or_create(&Reloaded::of(holder, result)));
         }
-        self.expires(door, loaded);
+        self.expires(holder, expires);
     }
 
     /// A handshake at `door` came to nothing.
@@ -91,22 +94,31 @@ impl TlsMetrics {
             .inc();
     }
 
-    /// The changed files of `door` are in use.
-    pub(super) fn count_taken(&self, door: Door, loaded: &Loaded) {
-        let result = Outcome::Taken;
-        self.reloads.get_or_create(&Reloaded { door, result }).inc();
-        self.expires(door, loaded);
+    /// The changed files of `holder` are in use.
+    pub(super) fn count_taken(&self, holder: Holder, expires: Option<Duration>) {
+        let taken = Reloaded::of(holder, Outcome::Taken);
+        self.reloads.get_or_create(&taken).inc();
+        self.expires(holder, expires);
     }
 
-    /// The changed files of `door` cannot be used.
-    pub(super) fn count_refused(&self, door: Door) {
-        let result = Outcome::Refused;
-        self.reloads.get_or_create(&Reloaded { door, result }).inc();
+    /// The changed files of `holder` cannot be used.
+    pub(super) fn count_refused(&self, holder: Holder) {
+        let refused = Reloaded::of(holder, Outcome::Refused);
+        self.reloads.get_or_create(&refused).inc();
     }
 
-    fn expires(&self, door: Door, loaded: &Loaded) {
-        let expiry = self.expiry.get_or_create(&OfDoor { door });
-        expiry.set(loaded.expires.as_secs());
+    fn expires(&self, holder: Holder, expires: Option<Duration>) {
+        let Some(expires) = expires else { return };
+        let expiry = self.expiry.get_or_create(&OfHolder { door: holder });
+        expiry.set(expires.as_secs());
+    }
+}
+
+// === impl Reloaded ===
+
+impl Reloaded {
+    fn of(door: Holder, result: Outcome) -> Self {
+        Self { door, result }
     }
 }
 
@@ -138,6 +150,12 @@ impl EncodeLabelValue for Outcome {
 }
 
 impl EncodeLabelValue for Door {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        self.name().encode(encoder)
+    }
+}
+
+impl EncodeLabelValue for Holder {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
         self.name().encode(encoder)
     }

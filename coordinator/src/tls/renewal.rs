@@ -7,22 +7,41 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use tokio::sync::watch;
 
-use super::{Contents, Door, Files, Identity, Loaded, TlsError, TlsMetrics, check};
-use crate::clock::unix_time;
+use super::{Contents, Holder, Loaded, TlsError, TlsMetrics};
 
 /// How often the files are looked at: certificates are renewed days before they expire.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps the identity of one door as its files say.
+/// Files of which something is made that TLS is spoken with.
+pub trait Source: Clone + Send + 'static {
+    /// What is made.
+    type Made: Send + Sync + 'static;
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// If one of them cannot be read.
+    fn read(&self) -> Result<Contents, TlsError>;
+
+    /// Checks what was read.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the name of the file.
+    fn make(&self, contents: &Contents) -> Result<Loaded<Self::Made>, TlsError>;
+}
+
+/// What files say now; changes when they do.
+pub type Newest<T> = watch::Receiver<Arc<T>>;
+
+/// Keeps what is made of files as they say.
 #[derive(Debug)]
-pub struct Renewal {
-    door: Door,
-    files: Files,
+pub struct Renewal<S: Source> {
+    holder: Holder,
+    source: S,
     metrics: TlsMetrics,
-    config: watch::Sender<Arc<ServerConfig>>,
+    made: watch::Sender<Arc<S::Made>>,
     /// What was last taken or refused.
     settled: Seen,
     /// What could not be used when it was first seen.
@@ -34,41 +53,41 @@ type Seen = Option<[u8; 32]>;
 
 // === impl Renewal ===
 
-impl Renewal {
-    /// The identity that `files` say, and what keeps it so.
+impl<S: Source> Renewal<S> {
+    /// What `holder` has from `source`, and what keeps it so.
     ///
     /// # Errors
     /// If the files cannot be used.
     pub fn start(
-        door: Door,
-        files: Files,
+        holder: Holder,
+        source: S,
         metrics: TlsMetrics,
-    ) -> Result<(Self, Identity), TlsError> {
-        let contents = Contents::read(&files)?;
-        let loaded = check::loaded(&files, &contents, door, unix_time())?;
-        metrics.start(door, &loaded);
-        let (sender, config) = watch::channel(loaded.config);
+    ) -> Result<(Self, Newest<S::Made>), TlsError> {
+        let contents = source.read()?;
+        let loaded = source.make(&contents)?;
+        metrics.start(holder, loaded.expires);
+        let (sender, made) = watch::channel(loaded.made);
         let renewal = Self {
-            door,
-            files,
+            holder,
+            source,
             metrics,
-            config: sender,
+            made: sender,
             settled: Some(contents.fingerprint()),
             suspect: None,
         };
-        Ok((renewal, Identity { config }))
+        Ok((renewal, made))
     }
 
-    /// Looks at the files until nobody uses the identity any more.
+    /// Looks at the files until nobody uses what is made of them any more.
     pub async fn run(mut self) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => {}
-                () = self.config.closed() => return,
+                () = self.made.closed() => return,
             }
-            let files = self.files.clone();
+            let source = self.source.clone();
             // A file system can be slow, and the threads of the runtime are for connections.
-            let read = tokio::task::spawn_blocking(move || Contents::read(&files)).await;
+            let read = tokio::task::spawn_blocking(move || source.read()).await;
             if let Ok(read) = read {
                 self.look(read);
             }
@@ -82,8 +101,7 @@ impl Renewal {
             self.suspect = None;
             return;
         }
-        let loaded =
-            read.and_then(|contents| check::loaded(&self.files, &contents, self.door, unix_time()));
+        let loaded = read.and_then(|contents| self.source.make(&contents));
         match loaded {
             Ok(loaded) => self.take(seen, loaded),
             Err(error) if self.suspect == Some(seen) => self.refuse(seen, &error),
@@ -91,18 +109,18 @@ impl Renewal {
         }
     }
 
-    fn take(&mut self, seen: Seen, loaded: Loaded) {
-        tracing::info!(door = self.door.name(), "a new certificate is in use");
-        self.metrics.count_taken(self.door, &loaded);
-        self.config.send_replace(loaded.config);
+    fn take(&mut self, seen: Seen, loaded: Loaded<S::Made>) {
+        tracing::info!(door = self.holder.name(), "a new certificate is in use");
+        self.metrics.count_taken(self.holder, loaded.expires);
+        self.made.send_replace(loaded.made);
         self.settled = seen;
         self.suspect = None;
     }
 
     fn refuse(&mut self, seen: Seen, error: &TlsError) {
-        let door = self.door.name();
+        let door = self.holder.name();
         tracing::error!(door, %error, "a new certificate is refused; the old one stays in use");
-        self.metrics.count_refused(self.door);
+        self.metrics.count_refused(self.holder);
         self.settled = seen;
         self.suspect = None;
     }

@@ -111,6 +111,35 @@ fn check_says_good_or_everything_that_is_wrong() {
 }
 
 #[test]
+fn check_reads_the_files_with_which_others_are_called() {
+    let missing = "tls: {ca: /no/such/ca.pem}";
+    let etcd = |scheme: &str, tls: &str| {
+        format!("{{node: a, etcd: {{endpoints: ['{scheme}://127.0.0.1:1']{tls}}}")
+    };
+    let rows = [
+        (
+            "cluster.tls",
+            format!("cluster: {}, {missing}}}", etcd("http", "")),
+        ),
+        (
+            "cluster.etcd.tls",
+            format!("cluster: {}}}", etcd("https", &format!(", {missing}"))),
+        ),
+        (
+            "parent.tls",
+            format!("parent: {{addresses: ['root:7710'], {missing}}}"),
+        ),
+    ];
+    for (section, yaml) in rows {
+        let wrong = file(&format!("{yaml}\n{GOOD}"));
+        let path = wrong.path().to_str().unwrap();
+        let (code, _, said) = run(&["check", path]);
+        let want = format!("{path}: {section}: /no/such/ca.pem: No such file");
+        assert!(code == 2 && said.contains(&want), "{said}");
+    }
+}
+
+#[test]
 fn wrong_usage_and_configuration_end_with_2() {
     let bad = file("limits: {}");
     let bad = bad.path().to_str().unwrap();

@@ -46,6 +46,8 @@ pub(crate) struct Folder {
 pub(crate) struct Client {
     config: Arc<ClientConfig>,
     address: SocketAddr,
+    /// What the certificate of the other side must say.
+    name: &'static str,
 }
 
 // === impl Issuer ===
@@ -71,7 +73,12 @@ impl Issuer {
 
     /// The same, valid from the start of one year to the start of another.
     pub(crate) fn valid(&self, from: i32, until: i32) -> Pair {
-        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        self.named("localhost", from, until)
+    }
+
+    /// The same for `name`.
+    pub(crate) fn named(&self, name: &str, from: i32, until: i32) -> Pair {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(from, 1, 1);
         params.not_after = date_time_ymd(until, 1, 1);
         params.extended_key_usages = vec![
@@ -151,12 +158,21 @@ impl Client {
         };
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let config = Arc::new(config);
-        Self { config, address }
+        Self {
+            config,
+            address,
+            name: "localhost",
+        }
+    }
+
+    /// One that connects to `name`.
+    pub(crate) fn of(self, name: &'static str) -> Self {
+        Self { name, ..self }
     }
 
     pub(crate) async fn connect(&self) -> io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await?;
-        let name = ServerName::try_from("localhost").unwrap();
+        let name = ServerName::try_from(self.name).unwrap();
         let connector = TlsConnector::from(self.config.clone());
         connector.connect(name, stream).await
     }

@@ -14,6 +14,7 @@ use crate::harness::{request, unit};
 
 mod access;
 mod books;
+mod migration;
 mod offline;
 mod stored;
 mod terminal;
@@ -36,7 +37,7 @@ struct Server {
 
 /// What a command said.
 #[derive(Debug)]
-struct Said {
+pub(crate) struct Said {
     code: i32,
     out: String,
     err: String,
@@ -104,7 +105,7 @@ impl Server {
 impl Said {
     /// The output of a command that was done.
     #[track_caller]
-    fn done(self) -> String {
+    pub(crate) fn done(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
         self.out
     }
@@ -126,7 +127,7 @@ impl Said {
 // === free functions ===
 
 /// What `tollgate` says to `args` if `input` is typed.
-fn say(args: &[&str], input: &str) -> Said {
+pub(crate) fn say(args: &[&str], input: &str) -> Said {
     let mut child = tollgate(args)
         .env_remove("TOLLGATE_SERVER")
         .env_remove("TOLLGATE_TOKEN")

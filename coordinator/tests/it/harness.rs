@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::grpc::LeaseServiceClient;
 use tollgate_coordinator::server::{Listeners, ServerError, serve};
-use tollgate_core::lease::{ClientId, Epoch, ResourceId, Unit};
+use tollgate_core::lease::{ClientId, Epoch, Origin, ResourceId, Unit};
 use tollgate_core::node::Start;
 use tollgate_core::units::Capacity;
 use tollgate_proto::request::Release;
@@ -93,7 +93,12 @@ impl Coordinator {
 
     /// One with the configuration `yaml`, but on free ports.
     pub(crate) async fn with(yaml: &str, start: Start) -> Self {
-        let listen = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}";
+        Self::at(0, yaml, start, Epoch(EPOCH)).await
+    }
+
+    /// One whose gRPC port is `port`, in the term `epoch`.
+    pub(crate) async fn at(port: u16, yaml: &str, start: Start, epoch: Epoch) -> Self {
+        let listen = format!("listen: {{grpc: '127.0.0.1:{port}', http: '127.0.0.1:0'}}");
         let config = Config::parse(&format!("{listen}\n{yaml}")).unwrap();
         let listeners = Listeners::bind(config.listen).await.unwrap();
         let addresses = listeners.addresses().unwrap();
@@ -101,7 +106,7 @@ impl Coordinator {
         let shutdown = async move {
             let _ = stopped.await;
         };
-        let served = tokio::spawn(serve(listeners, config, Epoch(EPOCH), start, shutdown));
+        let served = tokio::spawn(serve(listeners, config, epoch, start, shutdown));
         let address = format!("http://{}", addresses.grpc);
         let channel = Endpoint::try_from(address).unwrap().connect_lazy();
         Self {
@@ -126,8 +131,10 @@ impl Coordinator {
     ) -> Vec<ScopeAnswer> {
         let answer = self.client().refresh(request(client, scopes)).await;
         let refreshed = Refreshed::try_from(answer.unwrap().into_inner()).unwrap();
-        assert_eq!(refreshed.epoch, Epoch(EPOCH));
-        refreshed.scopes.into_iter().map(Result::unwrap).collect()
+        let answers: Vec<_> = refreshed.scopes.into_iter().map(Result::unwrap).collect();
+        let origin = Origin::alone(Epoch(EPOCH));
+        assert!(answers.iter().all(|answer| answer.origin == origin));
+        answers
     }
 
     /// What `client` gets of `scope`, in whole units.

@@ -57,6 +57,7 @@ async fn fill(path: &Path) {
     let batch = Batch {
         revision: u64::from(GROUPS + ATTACHMENTS),
         changes: records.collect(),
+        ..Batch::default()
     };
     RedbStore::create(path.to_owned())
         .unwrap()
@@ -91,7 +92,7 @@ async fn a_hundred_thousand_attachments_to_ten_thousand_groups_fit() {
     let (path, _) = config.store_path().unwrap();
     let store = Box::new(RedbStore::create(path).unwrap());
     let metrics = Metrics::new(Epoch(1), 1);
-    let keeper = Keeper::new(store, config.catalog, Clock::start(), metrics).await;
+    let keeper = Keeper::new(store, config, Clock::start(), metrics).await;
     let (_keeper, handle) = keeper.unwrap();
     let mut resolver = Resolver::new(handle.watch(), 100_000);
     let scope = |i: u32| format!("tenant/tenant-number-{}", (i * 7919) % ATTACHMENTS).into();

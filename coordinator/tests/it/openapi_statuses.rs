@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tollgate_coordinator::auth::NewToken;
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
-use tollgate_coordinator::driver::Driver;
+use tollgate_coordinator::election::{Event, Term};
 use tollgate_coordinator::keeper::Keeper;
 use tollgate_coordinator::metrics::Metrics;
 use tollgate_coordinator::rest;
+use tollgate_coordinator::shards::{Plan, Seats};
 use tollgate_coordinator::store::MemoryStore;
+use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tollgate_core::node::{DRAINS_MAX, Start};
 
@@ -189,21 +191,34 @@ async fn ended() -> SocketAddr {
     let config = Config::parse(YAML).unwrap();
     let (clock, metrics) = (Clock::start(), Metrics::new(Epoch(1), 1));
     let store = Box::new(MemoryStore::default());
-    let keeper = Keeper::new(store, config.catalog.clone(), clock, metrics.clone());
+    let keeper = Keeper::new(store, config.clone(), clock, metrics.clone());
     let (keeper, catalog) = keeper.await.unwrap();
-    let (bounds, newest) = (config.bounds, catalog.watch());
-    let (driver, books) = Driver::new(
-        bounds,
-        newest,
-        Epoch(1),
-        Start::Fresh,
+    let (seats, mut shards) = Seats::new(Plan {
+        parent: None,
+        bounds: config.bounds,
+        catalog: catalog.watch(),
+        shards: None,
+        start: Start::Fresh,
         clock,
-        metrics.clone(),
-    );
-    drop((keeper, driver));
+        metrics: metrics.clone(),
+    });
+    let (election, events) = mpsc::channel(1);
+    let seats = tokio::spawn(seats.run(events));
+    let elected = Event::Elected {
+        shard: ShardId(0),
+        term: Term::for_ever(Epoch(1)),
+        books: None,
+    };
+    election.send(elected).await.unwrap();
+    shards.are(1).await;
+    seats.abort();
+    let _ = seats.await;
+    drop(keeper);
     let (keep, newest) = watch::channel(Arc::new(config));
     let router = rest::router(rest::Parts {
-        driver: books,
+        shards,
+        others: None,
+        parent: None,
         metrics,
         clock,
         keeper: catalog,

@@ -33,6 +33,7 @@ const EXPORTS: &[&str] = &[
 
 /// What the filter asks the host for, as `module.name`.
 const IMPORTS: &[&str] = &[
+    "env.proxy_call_foreign_function",
     "env.proxy_continue_stream",
     "env.proxy_define_metric",
     "env.proxy_get_buffer_bytes",
@@ -61,7 +62,6 @@ const IMPORTS: &[&str] = &[
 /// belong to ABI 0.2.1, so every host has them.
 const IMPORTS_OF_THE_SDK: &[&str] = &[
     "env.proxy_add_header_map_value",
-    "env.proxy_call_foreign_function",
     "env.proxy_close_stream",
     "env.proxy_dequeue_shared_queue",
     "env.proxy_done",

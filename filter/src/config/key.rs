@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::ConfigError;
 use super::fields::{Fields, check_header_name};
-use crate::key::{self, Key, Prefixes, Template};
+use crate::key::{self, Expression, Key, Prefixes, Template};
 
 /// The most parts of a join.
 const PARTS_MAX: usize = 8;
@@ -12,9 +12,11 @@ const PARTS_MAX: usize = 8;
 const STEPS_MAX: usize = 8;
 /// The last segment of a path that a key may be.
 const SEGMENT_MAX: u64 = 64;
+/// The longest expression, in bytes.
+const EXPRESSION_LEN_MAX: usize = 1000;
 /// What a key can be made of, for errors.
 const KINDS: &str = "an object with one of header, query, path, authority, source_address, peer_san, \
-    metadata, route_metadata, virtual_host_metadata, route_name, filter_state, constant and join";
+    metadata, route_metadata, virtual_host_metadata, route_name, filter_state, cel, constant and join";
 
 /// The field `key` of a rule.
 pub(super) fn key(rule: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Key, ConfigError> {
@@ -57,6 +59,11 @@ fn simple(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<K
         property(&["xds", "route_name"])
     } else if let Some(name) = fields.text("filter_state")? {
         property(&["filter_state", &bounded(fields, "filter_state", name)?])
+    } else if let Some(text) = fields.text("cel")? {
+        if text.is_empty() || text.len() > EXPRESSION_LEN_MAX {
+            return Err(fields.wrong("cel", text, "an expression of 1 to 1000 bytes"));
+        }
+        Key::Expression(Expression::new(text))
     } else if let Some(text) = fields.text("constant")? {
         Key::Constant(constant(fields, "constant", text)?)
     } else {
@@ -139,25 +146,38 @@ fn source_address(
 }
 
 fn metadata(fields: &mut Fields<'_>) -> Result<Option<Key>, ConfigError> {
-    let sources: [(&'static str, &[&str]); 3] = [
-        ("metadata", &["metadata", "filter_metadata"]),
-        (
-            "route_metadata",
-            &["xds", "route_metadata", "filter_metadata"],
-        ),
-        (
-            "virtual_host_metadata",
-            &["xds", "virtual_host_metadata", "filter_metadata"],
-        ),
-    ];
-    for (name, root) in sources {
-        let expected = "a list of 2 to 8 names: a namespace and the keys below it";
-        if let Some(steps) = fields.texts(name, 2..=STEPS_MAX, expected)? {
-            let root = root.iter().map(|&step| step.to_owned());
-            return Ok(Some(Key::Property(root.chain(steps).collect())));
-        }
-    }
-    Ok(None)
+    let of = |source| ["xds", source, "filter_metadata"];
+    let path = match dynamic_metadata(fields)? {
+        Some(path) => Some(path),
+        None => match steps(fields, "route_metadata", &of("route_metadata"))? {
+            Some(path) => Some(path),
+            None => steps(
+                fields,
+                "virtual_host_metadata",
+                &of("virtual_host_metadata"),
+            )?,
+        },
+    };
+    Ok(path.map(Key::Property))
+}
+
+/// The field `metadata`, as the path of a property.
+pub(super) fn dynamic_metadata(
+    fields: &mut Fields<'_>,
+) -> Result<Option<Vec<String>>, ConfigError> {
+    steps(fields, "metadata", &["metadata", "filter_metadata"])
+}
+
+/// A field with steps into metadata, which are at `root`.
+fn steps(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    root: &[&str],
+) -> Result<Option<Vec<String>>, ConfigError> {
+    let expected = "a list of 2 to 8 names: a namespace and the keys below it";
+    let steps = fields.texts(name, 2..=STEPS_MAX, expected)?;
+    let root = root.iter().map(|&step| step.to_owned());
+    Ok(steps.map(|steps| root.chain(steps).collect()))
 }
 
 /// A field that says `true`, or nothing.

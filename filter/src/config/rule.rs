@@ -1,15 +1,24 @@
 //! A scope rule: whom a request counts for, and what becomes of it.
 
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
 use serde_json::Value;
 use tollgate_core::client::Policy;
 use tollgate_core::lease::Priority;
 use tollgate_core::units::Capacity;
 
 use super::fields::Fields;
-use super::key::constant;
-use super::{ConfigError, Defaults, RULE_NAME_LEN_MAX, Terms, condition, key, mode};
+use super::key::{constant, dynamic_metadata};
+use super::{ConfigError, Defaults, RULE_NAME_LEN_MAX, Terms, condition, key, mode_as};
 use crate::condition::Condition;
 use crate::key::Key;
+
+/// The longest wait, in milliseconds: shorter than the time after which a scope that nobody uses
+/// makes room for others.
+const MAX_WAIT_MS: RangeInclusive<u64> = 1..=30_000;
+/// How many requests of one key may wait.
+const MAX_WAITING: RangeInclusive<u64> = 1..=100_000;
 
 /// Which scope a request belongs to, and what holds there without a coordinator.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +39,18 @@ pub(crate) struct Rule {
     /// Of a hundred requests that it would refuse, how many it does; none is shadow mode.
     pub(crate) enforced: u8,
     pub(crate) on_overflow: Overflow,
+    /// The property that says at a request's end what it has cost in all, if there is one.
+    pub(crate) final_cost: Option<Vec<String>>,
+    /// How requests wait for their turn; without it they are refused.
+    pub(crate) shape: Option<Shape>,
+}
+
+/// How long requests beyond the limit wait, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) max_wait: Duration,
+    /// Of one key in one worker.
+    pub(crate) max_waiting: usize,
 }
 
 /// What becomes of a request without a usable key.
@@ -67,6 +88,7 @@ impl Rule {
         let key = key::key(fields, unknown)?;
         let missing = missing(fields, "missing", unknown)?;
         let missing = missing.unwrap_or_else(|| Missing::Default("unknown".to_owned()));
+        let no_lease = mode_as(fields, "no_lease")?;
         Ok(Self {
             name,
             key,
@@ -74,7 +96,12 @@ impl Rule {
             malformed: missing_or(fields, &missing, unknown)?,
             missing,
             policy: Policy {
-                mode: mode(fields)?.unwrap_or(defaults.policy.mode),
+                on_expired: mode_as(fields, "on_expired")?
+                    .or(no_lease)
+                    .unwrap_or(defaults.policy.on_expired),
+                on_missing_lease: mode_as(fields, "on_missing_lease")?
+                    .or(no_lease)
+                    .unwrap_or(defaults.policy.on_missing_lease),
                 safe: capacity(fields, "safe_capacity", "a number of requests per second")?
                     .unwrap_or(defaults.policy.safe),
                 safe_bytes: capacity(fields, "safe_bytes", "a number of bytes per second")?
@@ -87,6 +114,8 @@ impl Rule {
             terms: Terms::read(fields, defaults.formats, unknown)?,
             enforced: enforced(fields)?,
             on_overflow: on_overflow(fields)?,
+            final_cost: final_cost(fields, unknown)?,
+            shape: shape(fields)?,
         })
     }
 }
@@ -167,6 +196,19 @@ fn enforced(fields: &mut Fields<'_>) -> Result<u8, ConfigError> {
     }
 }
 
+/// How requests beyond the limit wait, if they do.
+fn shape(fields: &mut Fields<'_>) -> Result<Option<Shape>, ConfigError> {
+    let shape = Shape {
+        max_wait: Duration::from_millis(fields.whole("max_wait_ms", 1000, MAX_WAIT_MS)?),
+        max_waiting: fields.whole("max_waiting", 1000, MAX_WAITING)? as usize,
+    };
+    match fields.text("on_limit")? {
+        None | Some("refuse") => Ok(None),
+        Some("shape") => Ok(Some(shape)),
+        Some(other) => Err(fields.wrong("on_limit", other, "\"refuse\" or \"shape\"")),
+    }
+}
+
 fn on_overflow(fields: &mut Fields<'_>) -> Result<Overflow, ConfigError> {
     match fields.text("on_overflow")? {
         None | Some("share") => Ok(Overflow::Share),
@@ -177,4 +219,18 @@ fn on_overflow(fields: &mut Fields<'_>) -> Result<Overflow, ConfigError> {
             Err(fields.wrong("on_overflow", other, expected))
         }
     }
+}
+
+fn final_cost(
+    rule: &mut Fields<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<Option<Vec<String>>, ConfigError> {
+    let Some(mut fields) = rule.object("final_cost")? else {
+        return Ok(None);
+    };
+    let path = dynamic_metadata(&mut fields)?;
+    fields.finish(unknown);
+    let expected = "{\"metadata\": [NAMESPACE, KEY, ...]}";
+    let path = path.ok_or_else(|| rule.wrong("final_cost", &fields.whole_object(), expected))?;
+    Ok(Some(path))
 }

@@ -2,7 +2,11 @@ use super::*;
 use crate::key::Key;
 use tollgate_core::units::Capacity;
 
+mod costs;
 mod documentation;
+mod expressions;
+mod refusals;
+mod shape;
 
 fn parse(json: &str) -> Result<(Config, Vec<String>), String> {
     Config::parse(json.as_bytes()).map_err(|error| error.to_string())
@@ -15,7 +19,6 @@ fn the_smallest_configuration_has_the_documented_defaults() {
     let (config, unknown) = parse(json).unwrap();
     assert!(unknown.is_empty());
     let policy = Policy {
-        mode: Mode::Safe,
         safe: Capacity::from_whole(10),
         cold_start_wait: Duration::from_millis(50),
         call_timeout: Duration::from_secs(1),
@@ -34,13 +37,17 @@ fn the_smallest_configuration_has_the_documented_defaults() {
             terms: Terms::DEFAULT,
             enforced: 100,
             on_overflow: Overflow::Share,
+            final_cost: None,
+            shape: None,
         }],
         per_route: false,
         max_scopes: 10_000,
         max_held: 1000,
+        max_waiting: 4000,
         tick: Duration::from_millis(20),
         call_timeout: Duration::from_secs(1),
         host_failure: HostFailure::Open,
+        admitted_headers: Formats::default(),
     };
     assert_eq!(config, want);
 }
@@ -67,7 +74,8 @@ fn every_field_can_be_set() {
     assert_eq!(a.policy.safe_concurrency, Capacity::from_whole(3));
     assert_eq!(a.policy.priority.level(), 15);
     assert_eq!(a.policy.max_debt, Duration::ZERO);
-    assert_eq!(a.policy.mode, Mode::Pessimistic);
+    assert_eq!(a.policy.on_expired, Mode::Pessimistic);
+    assert_eq!(a.policy.on_missing_lease, Mode::Pessimistic);
     assert_eq!(a.policy.cold_start_wait, Duration::ZERO);
     assert_eq!(a.policy.call_timeout, Duration::from_millis(250));
     assert_eq!(a.key, Key::Header(":authority".to_owned()));
@@ -250,97 +258,6 @@ fn the_upstream_is_a_grpc_service_message() {
 }
 
 #[test]
-fn refusals_can_be_dressed() {
-    let json = r#"{"coordinator": "c", "refusal_headers": ["draft03"], "scopes": [
-        {"name": "a", "key": {"header": "x"}},
-        {"name": "b", "key": {"header": "x"}, "refusal": {"status": 503,
-            "headers": {"X-Region": "eu 1"}, "body": "later", "content_type": "text/html"}}]}"#;
-    let (config, unknown) = parse(json).unwrap();
-    assert!(unknown.is_empty());
-    let formats = Formats {
-        ietf: false,
-        draft03: true,
-    };
-    let plain = Terms {
-        formats,
-        ..Terms::DEFAULT
-    };
-    assert_eq!(config.rules[0].terms, plain);
-    let dressed = Terms {
-        status: 503,
-        headers: vec![("x-region".to_owned(), "eu 1".to_owned())],
-        body: Some(Body {
-            content_type: "text/html".to_owned(),
-            text: "later".to_owned(),
-        }),
-        ..plain
-    };
-    assert_eq!(config.rules[1].terms, dressed);
-}
-
-#[test]
-fn refusals_that_no_client_could_read_are_refused() {
-    let refusal = |fields: &str| named(&format!(r#""refusal": {fields}"#));
-    let long = "b".repeat(8193);
-    let many: Vec<String> = (0..17).map(|n| format!(r#""x-{n}": """#)).collect();
-    refused(&[
-        (
-            with(r#""refusal_headers": "ietf""#),
-            "refusal_headers is \"ietf\": must be a list",
-        ),
-        (
-            with(r#""refusal_headers": ["rfc"]"#),
-            "refusal_headers is \"rfc\": must be a list",
-        ),
-        (refusal("7"), "scopes[0].refusal is 7: must be an object"),
-        (
-            refusal(r#"{"status": 200}"#),
-            "scopes[0].refusal.status is 200: must be a whole number from 400",
-        ),
-        (
-            refusal(r#"{"headers": []}"#),
-            "scopes[0].refusal.headers is []: must be an object",
-        ),
-        (
-            refusal(&format!(r#"{{"headers": {{{}}}}}"#, many.join(","))),
-            "at most 16 header names",
-        ),
-        (
-            refusal(r#"{"headers": {"a b": ""}}"#),
-            "must be 1 to 100 characters",
-        ),
-        (
-            refusal(r#"{"headers": {"Content-Length": "3"}}"#),
-            "is \"content-length\": must be none that",
-        ),
-        (
-            refusal(r#"{"headers": {":status": "200"}}"#),
-            "must be none that",
-        ),
-        (
-            refusal(r#"{"headers": {"tollgate-reason": "x"}}"#),
-            "must be none that",
-        ),
-        (
-            refusal(r#"{"headers": {"x": 7}}"#),
-            "refusal.headers.x is 7: must be up to 1000",
-        ),
-        (
-            refusal(r#"{"headers": {"x": "a\nb"}}"#),
-            "must be up to 1000 printable",
-        ),
-        (
-            refusal(r#"{"content_type": ""}"#),
-            "refusal.content_type is \"\": must be a media type",
-        ),
-        (
-            refusal(&format!(r#"{{"body": "{long}"}}"#)),
-            "must be at most 8192 bytes",
-        ),
-    ]);
-}
-
-#[test]
 fn keys_that_cannot_be_read_are_refused() {
     let key = |json: &str| rule(&format!(r#""name": "a", "key": {json}"#));
     refused(&[
@@ -428,16 +345,18 @@ fn keys_of_properties_and_joins_are_checked() {
 fn modes_and_conditions_can_be_set_and_are_checked() {
     let json = r#"{"coordinator": "c", "enabled": false, "no_lease": "pessimistic", "scopes": [
         {"name": "a", "key": {"header": "x"}, "mode": "shadow", "on_overflow": "refuse",
-         "malformed": "deny", "no_lease": "optimistic"},
+         "malformed": "deny", "no_lease": "optimistic", "on_expired": "safe"},
         {"name": "b", "key": {"header": "x"}, "enforced_percent": 25, "missing": "skip"}]}"#;
     let (config, unknown) = parse(json).unwrap();
     assert!(unknown.is_empty() && !config.enabled);
     let [a, b] = &config.rules[..] else { panic!() };
     assert_eq!((a.enforced, a.on_overflow), (0, Overflow::Refuse));
-    assert_eq!(a.policy.mode, Mode::Optimistic);
+    assert_eq!(a.policy.on_missing_lease, Mode::Optimistic);
+    assert_eq!(a.policy.on_expired, Mode::Safe);
     assert_eq!(a.malformed, Missing::Deny);
     assert_eq!((b.enforced, b.on_overflow), (25, Overflow::Share));
-    assert_eq!(b.policy.mode, Mode::Pessimistic);
+    assert_eq!(b.policy.on_missing_lease, Mode::Pessimistic);
+    assert_eq!(b.policy.on_expired, Mode::Pessimistic);
     assert_eq!(b.malformed, Missing::Skip, "like missing unless it is set");
     refused(&[
         (
@@ -465,6 +384,7 @@ fn modes_and_conditions_can_be_set_and_are_checked() {
             "scopes[0].malformed is 7: must be \"skip\"",
         ),
         (named(r#""no_lease": "x""#), "scopes[0].no_lease is \"x\""),
+        (named(r#""on_expired": 1"#), "scopes[0].on_expired is 1"),
         (
             named(r#""when": []"#),
             "scopes[0].when is []: must be an object",

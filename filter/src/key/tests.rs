@@ -140,6 +140,38 @@ fn every_kind_of_key_is_read() {
 }
 
 #[test]
+fn an_expression_is_compiled_before_it_is_read() {
+    let host = host();
+    let say = |text: &str, value: &[u8]| {
+        let mut properties = host.properties.borrow_mut();
+        properties.insert(text.to_owned(), value.to_vec());
+    };
+    say("request.host", b"acme");
+    say("size(request.path)", &12_u64.to_le_bytes());
+    let rows = [
+        (r#"{"cel": "request.host"}"#, Ok("acme")),
+        (r#"{"cel": "request.headers['x-none']"}"#, Err("missing")),
+        (r#"{"cel": "size(request.path)"}"#, Err("malformed")),
+        (
+            r#"{"join": [{"cel": "request.host"}, {"header": "x-tenant"}]}"#,
+            Ok("acme/acme"),
+        ),
+    ];
+    for (json, want) in rows {
+        let mut key = key(json);
+        assert_eq!(key.compile(&host), Ok(true));
+        let found = resolved(key.read(&host).unwrap());
+        assert_eq!(found, want.map(str::to_owned), "{json}");
+    }
+    for bad in [
+        r#"{"cel": "1 +"}"#,
+        r#"{"join": [{"cel": "1 +"}, {"header": "x"}]}"#,
+    ] {
+        assert_eq!(key(bad).compile(&host), Ok(false), "{bad}");
+    }
+}
+
+#[test]
 fn a_request_without_a_path_has_no_key_of_it() {
     let host = Fake::new(&Process::new());
     for json in [

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::Body;
 use crate::fake::{Fake, Process};
-use tollgate_core::units::Tokens;
+use tollgate_core::units::{Rate, Tokens};
 
 fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
     let found = reply.headers.iter().find(|(other, _)| *other == name);
@@ -28,6 +28,8 @@ fn refusal(pause: Option<u64>, limit: u64, without_lease: bool) -> (Refusal, Ins
         without_lease,
         unit: Unit::Requests,
         need: Tokens::ONE,
+        rate: Rate::ZERO,
+        prospect: None,
         never: false,
     };
     (Refusal::Denied { rule: 0, denial }, now)
@@ -124,6 +126,7 @@ fn what_can_never_pass_says_so_and_names_no_time() {
         panic!("{refusal:?}")
     };
     let denial = Denial {
+        prospect: None,
         never: true,
         ..denial
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use prost::Message;
 use tollgate_core::client::{Holding, Policy};
-use tollgate_core::lease::{Ask, Epoch, ResourceId, Unit};
+use tollgate_core::lease::{Ask, ResourceId, Unit};
 use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release, ScopeAsks};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
@@ -134,7 +134,7 @@ impl<H: Host> Worker<H> {
             Ok(refreshed) => self.apply(now, &call.asked, refreshed),
             Err(error) => self.refresh_failed(now, &call.asked, &error),
         }
-        self.release_held(now);
+        self.let_go(now);
     }
 
     /// Notes that the call of `token` failed.
@@ -144,7 +144,7 @@ impl<H: Host> Worker<H> {
         };
         let now = self.host.now();
         self.refresh_failed(now, &call.asked, &format!("gRPC status {status}"));
-        self.release_held(now);
+        self.let_go(now);
     }
 
     /// Forgets calls whose answers the host has lost, as with a root context that went away.
@@ -169,7 +169,7 @@ impl<H: Host> Worker<H> {
         for asked in asked {
             let wrong = match answers.next() {
                 Some(Ok(answer)) if answer.scope == asked.scope => {
-                    self.apply_one(now, asked, refreshed.epoch, &answer)
+                    self.apply_one(now, asked, &answer)
                 }
                 Some(Ok(_)) => Err("the answer is for another scope".to_owned()),
                 Some(Err(error)) => Err(error.to_string()),
@@ -181,6 +181,7 @@ impl<H: Host> Worker<H> {
         }
         let slots: Vec<u32> = asked.iter().map(|asked| asked.slot).collect();
         self.warm(&slots);
+        self.hurry_lines(now, &slots);
         if let Some((_, error)) = failed.first() {
             let error = error.clone();
             let asked: Vec<Asked> = failed.into_iter().map(|(asked, _)| asked).collect();
@@ -192,7 +193,6 @@ impl<H: Host> Worker<H> {
         &mut self,
         now: Instant,
         asked: &Asked,
-        epoch: Epoch,
         answer: &ScopeAnswer,
     ) -> Result<(), String> {
         let units = answer.outcome.as_ref().map_err(ToString::to_string)?;
@@ -201,14 +201,19 @@ impl<H: Host> Worker<H> {
         let canonical = (answer.canonical != answer.scope).then_some(&answer.canonical);
         let seed = self.id ^ u64::from(asked.slot);
         let said = self.with_slot(asked.slot, &asked.scope, |holding, policy| {
+            let mut counts = units.is_empty();
             for found in units {
                 let (unit, sequence) = (found.unit, found.sequence);
-                holding.handle_answer(now, policy, unit, sequence, epoch, &found.answer);
+                let origin = answer.origin;
+                counts |= holding.handle_answer(now, policy, unit, sequence, origin, &found.answer);
             }
             for (unit, ask) in &lacking {
                 holding.handle_failure(now, *unit, ask.sequence, seed);
             }
-            holding.set_terms(now, policy, &answer.limited, canonical);
+            // What is older than what is known, or of a lower epoch, says nothing about the scope either.
+            if counts {
+                holding.set_terms(now, policy, &answer.limited, canonical);
+            }
             (holding.due(), holding.state(now))
         });
         match said {

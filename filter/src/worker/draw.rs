@@ -2,16 +2,17 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{Draw, Holder, Holding, Policy, State};
+use tollgate_core::client::{Draw, Fill, Holder, Holding, Policy, State};
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Instant, Tokens};
+use tollgate_core::units::{Instant, Rate, Tokens};
 
-use super::units::Outline;
+use super::outline::Outline;
 use super::{OVERFLOW, Target, Worker, entry, scope_id, scope_of_key};
 use crate::config::Overflow;
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
 use crate::scopes::{Denial, Entry};
+use crate::standing::Standing;
 
 /// Scopes that have not been used for this long make room for new ones.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
@@ -48,8 +49,25 @@ struct Drawn {
     due_changed: bool,
     expiry: Option<Instant>,
     limit: u64,
+    rate: Rate,
+    prospect: Option<Rate>,
     state: State,
+    fill: Fill,
 }
+
+// === impl Drawn ===
+
+impl Drawn {
+    fn standing(&self) -> Standing {
+        Standing {
+            limit: self.limit,
+            left: self.fill.left,
+            full_in: self.fill.full_in,
+        }
+    }
+}
+
+// === impl Worker ===
 
 impl<H: Host> Worker<H> {
     /// Draws `cost` for the entry of `target`, or for its rule's overflow if no slot is left for it, to
@@ -131,8 +149,9 @@ impl<H: Host> Worker<H> {
         }
         entry
             .denial
+            .as_deref()
             .filter(|denial| now < denial.until && cost == denial.need)
-            .map(Step::Denied)
+            .map(|denial| Step::Denied(*denial))
     }
 
     fn draw_from_ledger(
@@ -159,12 +178,14 @@ impl<H: Host> Worker<H> {
             self.notes.add(slot);
         }
         let tick = self.config.tick;
+        let told = self.config.admitted_headers.is_any();
         let Some(entry) = entry(&mut self.tables, target) else {
             return Err(LedgerError::Gone);
         };
         entry.attempts = 0;
         entry.seen = now;
         entry.expiry = drawn.expiry;
+        entry.standing = told.then(|| Box::new(drawn.standing()));
         entry.denial = None;
         Ok(match drawn.draw {
             Draw::Slab(tokens) => {
@@ -201,9 +222,11 @@ impl<H: Host> Worker<H> {
                     without_lease: drawn.state != State::Leased,
                     unit: Unit::Requests,
                     need: cost,
-                    never,
+                    rate: drawn.rate,
+                    prospect: drawn.prospect,
+                    never: never && drawn.prospect.is_none(),
                 };
-                entry.denial = Some(denial);
+                entry.denial = Some(Box::new(denial));
                 Step::Denied(denial)
             }
         })
@@ -353,13 +376,18 @@ fn drawn(holding: &mut Holding, policy: &Policy, needs: &Needs) -> Drawn {
         false => holder.draw_at_once(now, policy, tokens, workers),
     };
     let limit = told_limit(holder, now, policy);
-    let (expiry, state) = (holder.lease_expiry(), holder.state(now));
+    let (rate, _) = holder.flow(now, policy);
+    let prospect = holder.prospect(now);
+    let (expiry, state, fill) = (holder.lease_expiry(), holder.state(now), holder.fill(now));
     Drawn {
         draw,
         due_changed: holding.due() != due,
         expiry,
         limit,
+        rate,
+        prospect,
         state,
+        fill,
     }
 }
 

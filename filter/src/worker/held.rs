@@ -13,7 +13,7 @@ use tollgate_core::units::Instant;
 
 use super::calls::Reason;
 use super::pen::asked;
-use super::{Target, Targets, Verdict, Worker, entry};
+use super::{Attempt, Decision, Target, Targets, Verdict, Worker, entry};
 use crate::host::Host;
 use crate::patience::patience;
 use crate::refusal::is_grpc;
@@ -37,13 +37,21 @@ pub(super) struct Waiting {
     backlog: bool,
 }
 
+/// What is remembered of a request from when it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) context: u32,
+    pub(super) grpc: bool,
+    pub(super) since: Instant,
+    /// How long its client would wait.
+    pub(super) patience: Duration,
+}
+
 /// A request that is held.
 #[derive(Debug)]
 struct Held {
-    context: u32,
+    arrival: Arrival,
     targets: Targets,
-    grpc: bool,
-    since: Instant,
     /// However many of its scopes are cold, it is not held beyond this.
     deadline: Instant,
 }
@@ -85,56 +93,89 @@ impl<H: Host> Worker<H> {
     /// How often the worker needs a tick now.
     #[inline]
     pub(crate) fn tick_period(&self) -> Duration {
+        let period = match self.lines.next_wake() {
+            None => self.config.tick,
+            Some(at) => self.time_until(at).min(self.config.tick),
+        };
         if self.waiting.cold.is_empty() && self.waiting.held.is_empty() {
-            return self.config.tick;
+            return period;
         }
         let to_ask = |cold: &Cold| !cold.asked && self.calls.has_room(Reason::Cold);
         match self.waiting.backlog || self.waiting.cold.iter().any(to_ask) {
             true => TICK_AT_ONCE,
-            false => TICK_WHILE_HELD.min(self.config.tick),
+            false => TICK_WHILE_HELD.min(period),
         }
+    }
+
+    /// The time until `at` as the host counts it: in whole milliseconds, at least one.
+    fn time_until(&self, at: Instant) -> Duration {
+        let left = at.saturating_since(self.host.now());
+        let millis = left.as_nanos().div_ceil(1_000_000);
+        Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)).max(TICK_AT_ONCE)
     }
 
     /// Whether ticks are needed more often than usual.
     #[inline]
     pub(crate) fn is_hurried(&self) -> bool {
-        !self.waiting.cold.is_empty() || !self.waiting.held.is_empty()
+        !self.waiting.cold.is_empty() || !self.waiting.held.is_empty() || !self.lines.is_empty()
     }
 
     /// Holds the request at hand, unless its client would rather not wait.
     #[cold]
     pub(super) fn hold(&mut self, context: u32, mut targets: Targets) -> Verdict {
-        let grpc = is_grpc(&self.host);
-        let patience = patience(&self.host).unwrap_or(Duration::MAX);
+        let arrival = self.arrival(context);
         let waits = targets.as_slice().iter().filter_map(|target| {
             let table = self.tables.get(usize::from(target.table))?;
             Some(table.policy.cold_start_wait)
         });
-        let wait = waits.max().unwrap_or_default().min(patience);
+        let wait = waits.max().unwrap_or_default().min(arrival.patience);
         if wait.is_zero() {
-            let verdict = match self.decide(&mut targets, false) {
-                Ok(verdict) => verdict,
-                Err(error) => return self.complain(&error),
-            };
-            self.begin(context, &targets, verdict);
-            return verdict;
+            return self.decide_at_last(&mut targets, arrival);
         }
         self.stats.held.add_one();
-        let since = self.host.now();
         self.waiting.held.push_back(Held {
-            context,
+            arrival,
             targets,
-            grpc,
-            since,
-            deadline: since.saturating_add(wait),
+            deadline: arrival.since.saturating_add(wait),
         });
         Verdict::Hold
     }
 
+    /// What is to be remembered of the request at hand.
+    pub(super) fn arrival(&self, context: u32) -> Arrival {
+        Arrival {
+            context,
+            grpc: is_grpc(&self.host),
+            since: self.host.now(),
+            patience: patience(&self.host).unwrap_or(Duration::MAX),
+        }
+    }
+
+    /// Decides on a request that is not held for an answer any more, though it may wait for its turn.
+    fn decide_at_last(&mut self, targets: &mut Targets, arrival: Arrival) -> Verdict {
+        match self.decide(targets, Attempt::Unheld) {
+            Ok(Decision::Wait(short)) => self.join(targets, short, arrival),
+            Ok(Decision::Refuse(refusal)) => Verdict::Refuse(refusal),
+            Ok(Decision::Pass | Decision::Hold) => {
+                self.begin(arrival.context, targets, Verdict::Pass);
+                Verdict::Pass
+            }
+            Err(error) => self.complain(&error),
+        }
+    }
+
     /// Forgets a stream that has ended.
     pub(crate) fn forget(&mut self, context: u32) {
-        self.waiting.held.retain(|held| held.context != context);
+        let others = |held: &Held| held.arrival.context != context;
+        self.waiting.held.retain(others);
+        self.leave_line(context);
         self.end_stream(context);
+    }
+
+    /// Lets those go on that need not wait any more, for an answer or for their turn.
+    pub(super) fn let_go(&mut self, now: Instant) {
+        let released = self.release_held(now);
+        self.release_turns(now, RELEASES_MAX.saturating_sub(released));
     }
 
     /// Asks for the scopes that turned up since the last tick, in as few calls as it takes, and sees
@@ -198,12 +239,13 @@ impl<H: Host> Worker<H> {
         self.waiting.cold.retain(|cold| !slots.contains(&cold.slot));
     }
 
-    /// Decides on the held requests that need not wait any more, the oldest first.
-    pub(super) fn release_held(&mut self, now: Instant) {
+    /// Decides on the held requests that need not wait any more, the oldest first; how many went on or
+    /// were answered.
+    fn release_held(&mut self, now: Instant) -> usize {
         let mut released: usize = 0;
         for _ in 0..self.waiting.held.len() {
             let Some(mut held) = self.waiting.held.pop_front() else {
-                return;
+                break;
             };
             // The rest keeps its order.
             if released >= RELEASES_MAX {
@@ -214,19 +256,30 @@ impl<H: Host> Worker<H> {
                 self.waiting.held.push_back(held);
                 continue;
             }
-            let verdict = match self.decide(&mut held.targets, now < held.deadline) {
-                Ok(verdict) => verdict,
-                Err(error) => self.complain(&error),
+            let attempt = match now < held.deadline {
+                true => Attempt::New,
+                false => Attempt::Unheld,
             };
-            match verdict {
-                Verdict::Hold => self.waiting.held.push_back(held),
-                verdict => {
-                    released = released.saturating_add(1);
-                    self.carry_out(now, &held, verdict);
+            let verdict = match self.decide(&mut held.targets, attempt) {
+                Ok(Decision::Hold) => {
+                    self.waiting.held.push_back(held);
+                    continue;
                 }
+                Ok(Decision::Wait(short)) => self.join(&held.targets, short, held.arrival),
+                Ok(Decision::Pass) => Verdict::Pass,
+                Ok(Decision::Refuse(refusal)) => Verdict::Refuse(refusal),
+                Err(error) => {
+                    held.targets.count_nowhere();
+                    self.complain(&error)
+                }
+            };
+            if verdict != Verdict::Hold {
+                released = released.saturating_add(1);
+                self.carry_out(now, held.arrival, &held.targets, verdict);
             }
         }
         self.waiting.backlog = released >= RELEASES_MAX;
+        released
     }
 
     fn must_wait(&mut self, targets: &Targets, now: Instant) -> bool {
@@ -238,22 +291,30 @@ impl<H: Host> Worker<H> {
         })
     }
 
-    fn carry_out(&mut self, now: Instant, held: &Held, verdict: Verdict) {
-        let waited = now.saturating_since(held.since).as_millis().to_string();
-        let done = self.host.select(held.context).and_then(|()| {
+    /// Lets a request go on that has waited, or answers it.
+    pub(super) fn carry_out(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        targets: &Targets,
+        verdict: Verdict,
+    ) {
+        let waited = now.saturating_since(arrival.since).as_millis().to_string();
+        let done = self.host.select(arrival.context).and_then(|()| {
             self.tell_pretended(verdict);
+            self.tell_standing(targets, verdict);
             self.host.note("tollgate.waited_ms", &waited);
             match verdict {
                 Verdict::Refuse(refusal) => {
-                    refusal.send(&self.host, now, self.refuser(refusal), held.grpc)
+                    refusal.send(&self.host, now, self.refuser(refusal), arrival.grpc)
                 }
                 _ => self.host.resume_request(),
             }
         });
         match done {
-            Ok(()) => self.begin(held.context, &held.targets, verdict),
+            Ok(()) => self.begin(arrival.context, targets, verdict),
             Err(error) => {
-                self.put_permits_back(&held.targets, verdict);
+                self.put_permits_back(targets, verdict);
                 self.complain(&error.into());
             }
         }

@@ -17,6 +17,7 @@ use super::tick::or_later;
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
 use crate::record::Notes;
+use crate::stats::Survey;
 
 /// Slots that are looked at in one round after the pen was taken.
 const SCAN_PER_ROUND: u32 = 500;
@@ -124,12 +125,20 @@ impl<H: Host> Worker<H> {
         or_later(self.drain_notes(now))?;
         self.scan(now)?;
         self.ask_for_due(now)?;
-        match &self.schedule {
-            Some(schedule) => {
-                let (without, used) = (schedule.without_lease, schedule.used);
-                Ok(self.stats.survey(&self.host, without, used)?)
-            }
-            None => Ok(()),
+        Ok(self.stats.tell(&self.host, &self.survey())?)
+    }
+
+    /// How the process stands, of those workers that live.
+    fn survey(&self) -> Survey {
+        let schedule = self.schedule.as_ref();
+        let levels = || self.living.iter().map(|worker| worker.levels);
+        let own = self.host.memory_bytes();
+        Survey {
+            safe_mode: schedule.map_or(0, |schedule| schedule.without_lease),
+            slots_used: schedule.map_or(0, |schedule| schedule.used),
+            waiting: levels().map(|levels| u64::from(levels.waiting)).sum(),
+            in_flight: levels().map(|levels| u64::from(levels.in_flight)).sum(),
+            vm_memory_bytes: levels().fold(own, |most, levels| most.max(levels.memory)),
         }
     }
 
@@ -177,11 +186,13 @@ impl<H: Host> Worker<H> {
 
     fn drain_notes(&mut self, now: Instant) -> Result<(), LedgerError> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        let notes = ledger.update_record(&self.host, "notes", |bytes| {
+        let mut notes = ledger.update_record(&self.host, "notes", |bytes| {
             let notes = Notes::decode(bytes);
             let changed = (!notes.is_empty()).then(|| Notes::default().encode());
             (notes, changed)
         })?;
+        // The schedule has a place for each slot up to the highest, so none may be made up.
+        notes.slots.retain(|slot| *slot < ledger.slots_in_all());
         if let Some(schedule) = &mut self.schedule {
             schedule.take(notes, now);
         }
@@ -251,7 +262,8 @@ impl<H: Host> Worker<H> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
         ledger.update_any(&self.host, slot, |scope, holding| {
             if let Some(gauge) = &mut holding.concurrency {
-                gauge.sweep(now, &self.living);
+                let living = self.living.iter().map(|other| other.worker);
+                gauge.sweep(now, &living.collect::<Vec<_>>());
             }
             Due {
                 scope: scope.into(),

@@ -53,11 +53,15 @@ impl<H: Host> Worker<H> {
     /// only pretended.
     pub(super) fn spares(&mut self, refusal: Refusal) -> bool {
         let rule = refusal.rule().unwrap_or(usize::MAX);
-        self.spares_as(rule, refusal)
+        let spared = self.pretends(rule, refusal);
+        if !spared {
+            self.count_refused(refusal);
+        }
+        spared
     }
 
-    /// The same where another rule decides: that whose scope has led to the one that refuses.
-    pub(super) fn spares_as(&mut self, rule: usize, refusal: Refusal) -> bool {
+    /// Whether `rule`, whose scope has led to the one that refuses, only pretends to; counts it if so.
+    pub(super) fn pretends(&mut self, rule: usize, refusal: Refusal) -> bool {
         let enforced = self.tables.get(rule).map_or(100, |rule| rule.enforced);
         let Some(table) = refusal.rule().and_then(|rule| self.tables.get_mut(rule)) else {
             return false;
@@ -70,10 +74,16 @@ impl<H: Host> Worker<H> {
         if spared {
             table.stats.shadowed.of(refusal).add_one();
             self.shadow.pretended = Some(refusal);
-        } else {
-            table.stats.refused.of(refusal).add_one();
         }
         spared
+    }
+
+    /// Counts a refusal that is one.
+    pub(super) fn count_refused(&mut self, refusal: Refusal) {
+        let rule = refusal.rule().and_then(|rule| self.tables.get_mut(rule));
+        if let Some(table) = rule {
+            table.stats.refused.of(refusal).add_one();
+        }
     }
 
     /// Whether no refusal of a rule has any effect, so that its requests are not to be held either.

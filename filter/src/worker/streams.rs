@@ -1,4 +1,5 @@
-//! Streams that count somewhere until they end: in flight, or with bytes that pass.
+//! Streams that count somewhere until they end: in flight, with bytes that pass, or with what they
+//! turn out to have cost.
 //!
 //! The obvious way to count bytes is to be called for each part of a body. That costs an entry into
 //! the VM for each part of every stream, whether its scope has a limit on bytes or not, for a module
@@ -10,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::lease::Unit;
+use tollgate_core::units::Tokens;
 
 use super::units::BYTES;
 use super::{Target, Targets, Worker, entry};
@@ -36,13 +38,18 @@ struct Open {
     /// Bytes of bodies that have been counted, in the order of [`BYTES`]; none if no target counts
     /// bytes.
     counted: Option<[u64; 2]>,
+    /// Tokens that were taken of each target at the beginning.
+    paid: Tokens,
 }
 
-/// An entry in which a stream counts, and whether it has a permit there.
+/// An entry in which a stream counts.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     target: Target,
-    permit: bool,
+    /// It has a permit there, of those that there are while `Entry::permits_lost` is this.
+    permit: Option<u32>,
+    /// What it costs is known only at its end.
+    priced_late: bool,
 }
 
 impl<H: Host> Worker<H> {
@@ -63,20 +70,25 @@ impl<H: Host> Worker<H> {
         let mut open = Open {
             targets: Vec::new(),
             counted: None,
+            paid: targets.cost,
         };
         for target in targets.as_slice() {
+            let priced_late = self.is_priced_late(*target);
             let Some(entry) = entry(&mut self.tables, *target) else {
                 continue;
             };
             let meters = entry.meters.as_ref();
-            let Some(meters) = meters.filter(|meters| meters.counts_streams()) else {
+            let meters = meters.filter(|meters| meters.counts_streams());
+            if meters.is_none() && !priced_late {
                 continue;
-            };
+            }
+            let permits = meters.and_then(|meters| meters.permits.as_ref());
             open.targets.push(Watched {
                 target: *target,
-                permit: meters.permits.is_some(),
+                permit: permits.map(|_| entry.permits_lost),
+                priced_late,
             });
-            if meters.counts_bytes() {
+            if meters.is_some_and(|meters| meters.counts_bytes()) {
                 open.counted = Some([0; 2]);
             }
             entry.streams = entry.streams.saturating_add(1);
@@ -91,6 +103,9 @@ impl<H: Host> Worker<H> {
         };
         self.count_bytes(&mut open);
         for watched in &open.targets {
+            if watched.priced_late {
+                self.charge_final_cost(watched.target, open.paid);
+            }
             self.end_in(*watched, open.counted);
         }
     }
@@ -100,6 +115,7 @@ impl<H: Host> Worker<H> {
             return;
         };
         entry.streams = entry.streams.saturating_sub(1);
+        let has_permit = watched.permit == Some(entry.permits_lost);
         let Some(meters) = &mut entry.meters else {
             return;
         };
@@ -108,7 +124,7 @@ impl<H: Host> Worker<H> {
                 meter.learn(bytes);
             }
         }
-        let permits = meters.permits.as_mut().filter(|_| watched.permit);
+        let permits = meters.permits.as_mut().filter(|_| has_permit);
         if permits.is_some_and(|permits| permits.put_back())
             // What is not given back now is on the next tick.
             && let Err(error) = self.report_use(watched.target)

@@ -4,9 +4,14 @@ use std::rc::Rc;
 use super::*;
 use crate::fake::{Fake, Process};
 
+mod clocks;
+mod final_cost;
 mod held;
 mod modes;
+mod permits;
 mod process;
+mod standing;
+mod turns;
 mod units;
 
 const TICK: Duration = Duration::from_millis(20);
@@ -81,7 +86,7 @@ impl Proxy {
     }
 }
 
-fn denial(verdict: Verdict) -> crate::scopes::Denial {
+fn denial(verdict: Verdict) -> Denial {
     match verdict {
         Verdict::Refuse(Refusal::Denied { denial, .. }) => denial,
         other => panic!("{other:?}"),

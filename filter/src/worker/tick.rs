@@ -9,12 +9,14 @@ use super::draw::idle_since;
 use super::{Target, Worker, entry, scope_id};
 use crate::host::Host;
 use crate::ledger::{Ledger, LedgerError};
-use crate::record::{self, Heartbeat, Process, WORKERS_MAX};
+use crate::record::{self, Heartbeat, Levels, Process, WORKERS_MAX};
 
 /// How often a complaint may be logged.
 pub(super) const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
 /// How often a worker says that it lives.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// How soon it says so again when its levels have changed.
+const LEVELS_INTERVAL: Duration = Duration::from_millis(100);
 /// A worker whose heartbeat is older is not counted.
 const HEARTBEAT_LOST: Duration = Duration::from_secs(3);
 /// Entries whose attempts are counted in one round. Each costs a change in shared data, and a
@@ -44,16 +46,16 @@ impl<H: Host> Worker<H> {
             }
             self.look_at_streams();
         }
-        self.release_held(now);
+        self.let_go(now);
     }
 
     fn round(&mut self, now: Instant) -> Result<(), LedgerError> {
         or_later(self.heartbeat(now))?;
+        self.count_waiting(now);
         or_later(self.count_attempts(now))?;
         self.expire_calls(now);
         or_later(self.take_turn(now))?;
-        let (waiting, in_flight) = (self.waiting.len(), self.watched());
-        self.stats.flush(&self.host, waiting, in_flight)?;
+        self.stats.flush(&self.host)?;
         let idle_since = idle_since(now);
         for table in &mut self.tables {
             table.stats.flush(&self.host)?;
@@ -90,7 +92,12 @@ impl<H: Host> Worker<H> {
     pub(super) fn heartbeat(&mut self, now: Instant) -> Result<(), LedgerError> {
         // Envoy's main thread has a VM as well, which may hold the pen but serves no requests.
         let serves = self.tables.iter().any(|table| table.scopes.len() > 0);
-        let told = |last| now.saturating_since(last) < HEARTBEAT_INTERVAL;
+        let levels = self.levels();
+        let interval = match self.last_heartbeat.map(|(_, told)| told == levels) {
+            Some(false) => LEVELS_INTERVAL,
+            _ => HEARTBEAT_INTERVAL,
+        };
+        let told = |(last, _)| now.saturating_since(last) < interval;
         if !serves || self.last_heartbeat.is_some_and(told) {
             return Ok(());
         }
@@ -103,26 +110,36 @@ impl<H: Host> Worker<H> {
             workers.push(Heartbeat {
                 worker: me,
                 at: now,
+                levels,
             });
             (workers.len(), Some(record::encode_workers(&workers)))
         })?;
         self.workers = u32::try_from(count).unwrap_or(u32::MAX);
-        self.last_heartbeat = Some(now);
+        self.last_heartbeat = Some((now, levels));
         Ok(())
     }
 
-    /// Reads who lives, for the permits of those who do not; seldom, for these are waited for.
+    fn levels(&self) -> Levels {
+        let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        Levels {
+            memory: self.host.memory_bytes(),
+            waiting: count(self.waiting.len().saturating_add(self.lines.len())),
+            in_flight: count(self.watched()),
+        }
+    }
+
+    /// Reads who lives, for the permits of those who do not and for the levels of those who do.
     pub(super) fn see_who_lives(&mut self, now: Instant) -> Result<(), LedgerError> {
-        let known = |at| now.saturating_since(at) < HEARTBEAT_INTERVAL;
+        let known = |at| now.saturating_since(at) < LEVELS_INTERVAL;
         if self.living_at.is_some_and(known) {
             return Ok(());
         }
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        let workers = ledger.update_record(&self.host, "workers", |bytes| {
+        let mut workers = ledger.update_record(&self.host, "workers", |bytes| {
             (record::decode_workers(bytes), None)
         })?;
-        let living = workers.iter().filter(|worker| lives(worker, now));
-        self.living = living.map(|worker| worker.worker).collect();
+        workers.retain(|worker| lives(worker, now));
+        self.living = workers;
         self.living_at = Some(now);
         Ok(())
     }

@@ -3,22 +3,19 @@
 //! Here are the ways to the ledger for these; what the worker itself remembers is in
 //! [`meters`].
 
-use std::sync::Arc;
-
 use core::time::Duration;
 
-use tollgate_core::client::{Draw, Gauge, Holding, Permits, State};
+use tollgate_core::client::{Draw, Gauge, Permits, State};
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Instant, Tokens};
+use tollgate_core::units::{Instant, Rate, Tokens};
 
 use super::draw::{Step, told_limit};
-use super::{CANONICAL, Outcome, Table, Target, Targets, Verdict, Worker, entry};
+use super::{Attempt, CANONICAL, Outcome, Table, Target, Targets, Verdict, Worker, entry};
 use crate::config::{Overflow, Terms};
 use crate::host::Host;
 use crate::ledger::LedgerError;
 use crate::meters::{self, Meter, Meters};
-use crate::refusal::Refusal;
-use crate::scopes::{Denial, Entry, Scopes};
+use crate::scopes::{Denial, Scopes};
 
 /// The units that are counted in bytes.
 pub(super) const BYTES: [Unit; 2] = [Unit::RequestBytes, Unit::ResponseBytes];
@@ -26,21 +23,12 @@ pub(super) const BYTES: [Unit; 2] = [Unit::RequestBytes, Unit::ResponseBytes];
 /// a flood of refused requests must not look each time.
 const NO_PERMIT_FOR: Duration = Duration::from_millis(5);
 
-/// Which units a holding has, and whose capacity is used as well.
-#[derive(Debug)]
-pub(super) struct Outline {
-    request_bytes: bool,
-    response_bytes: bool,
-    concurrency: bool,
-    /// If it has changed.
-    canonical: Option<Option<Arc<str>>>,
-}
-
 /// What a holding said of bytes.
 struct Advanced {
     draw: Draw,
     due_changed: bool,
     limit: u64,
+    prospect: Option<Rate>,
     without_lease: bool,
     step: Tokens,
 }
@@ -53,41 +41,6 @@ struct Drawn {
     without_lease: bool,
 }
 
-// === impl Outline ===
-
-impl Outline {
-    pub(super) fn of(holding: &Holding, known: Option<&Arc<str>>) -> Self {
-        let canonical = holding.canonical();
-        Self {
-            request_bytes: holding.has(Unit::RequestBytes),
-            response_bytes: holding.has(Unit::ResponseBytes),
-            concurrency: holding.has(Unit::Concurrency),
-            canonical: (canonical != known).then(|| canonical.cloned()),
-        }
-    }
-
-    /// Brings what the worker remembers of the scope in line.
-    pub(super) fn apply(self, entry: &mut Entry) {
-        let bare = !self.request_bytes && !self.response_bytes && !self.concurrency;
-        let Some(meters) = &mut entry.meters else {
-            if !bare || matches!(self.canonical, Some(Some(_))) {
-                entry.meters = Some(Box::default());
-                self.apply(entry);
-            }
-            return;
-        };
-        if let Some(canonical) = self.canonical {
-            meters.canonical = canonical;
-        }
-        keep(&mut meters.request_bytes, self.request_bytes);
-        keep(&mut meters.response_bytes, self.response_bytes);
-        keep(&mut meters.permits, self.concurrency);
-        if bare && meters.canonical.is_none() {
-            entry.meters = None;
-        }
-    }
-}
-
 // === impl Worker ===
 
 impl<H: Host> Worker<H> {
@@ -98,17 +51,20 @@ impl<H: Host> Worker<H> {
         &mut self,
         targets: &mut Targets,
         index: usize,
-        may_hold: bool,
+        attempt: Attempt,
         outcome: &mut Outcome,
     ) -> Result<(), LedgerError> {
+        let line = self.line_before(targets, index, attempt);
         let Some(place) = targets.targets.get_mut(index) else {
             return Ok(());
         };
         let filled = entry(&mut self.tables, *place);
-        if filled.is_none_or(|entry| entry.slab.left() < targets.cost) {
-            let may_hold = may_hold && !self.is_shadow(place.rule);
+        if let Some(denial) = line {
+            self.note_step(outcome, *place, Step::Denied(denial), attempt);
+        } else if filled.is_none_or(|entry| entry.slab.left() < targets.cost) {
+            let may_hold = attempt == Attempt::New && !self.is_shadow(place.rule);
             let step = self.draw(place, targets.cost, may_hold)?;
-            self.note_step(outcome, *place, step);
+            self.note_step(outcome, *place, step, attempt);
         }
         let target = *place;
         let Some(meters) = self.meters(target) else {
@@ -118,12 +74,13 @@ impl<H: Host> Worker<H> {
         targets.gauged |= meters.permits.is_some();
         let canonical = meters.canonical.clone().filter(|_| index < targets.own);
         for unit in BYTES {
-            let step = self.advance(target, unit)?;
-            self.note_step(outcome, target, step);
+            let counts = self.counts_at_once(target, attempt);
+            let step = self.advance(target, unit, counts)?;
+            self.note_step(outcome, target, step, attempt);
         }
         // What the scope itself refuses does not get as far as the other one.
         if let Some(id) = canonical
-            && outcome.denied.is_none()
+            && !outcome.is_denied()
         {
             let canonical = Target {
                 rule: target.rule,
@@ -141,13 +98,15 @@ impl<H: Host> Worker<H> {
     pub(super) fn draw_permits(
         &mut self,
         targets: &Targets,
-        may_hold: bool,
+        attempt: Attempt,
         outcome: &mut Outcome,
     ) -> Result<(), LedgerError> {
+        let has_room = !self.waiting.is_full(self.config.max_held);
         for target in targets.as_slice() {
-            let may_hold = may_hold && !self.is_shadow(target.rule);
-            let step = self.draw_permit(*target, may_hold)?;
-            self.note_step(outcome, *target, step);
+            let may_hold = has_room && attempt == Attempt::New && !self.is_shadow(target.rule);
+            let counts = self.counts_at_once(*target, attempt);
+            let step = self.draw_permit(*target, may_hold, counts)?;
+            self.note_step(outcome, *target, step, attempt);
         }
         if outcome.passes() {
             return Ok(());
@@ -160,22 +119,6 @@ impl<H: Host> Worker<H> {
             }
         }
         Ok(())
-    }
-
-    /// Adds what came of one target to what comes of the request.
-    fn note_step(&mut self, outcome: &mut Outcome, target: Target, step: Step) {
-        match step {
-            Step::Ready => {}
-            Step::Cold => outcome.held = true,
-            Step::Denied(denial) => {
-                let rule = usize::from(target.table);
-                let refusal = Refusal::Denied { rule, denial };
-                if !self.spares_as(usize::from(target.rule), refusal) {
-                    let stricter = outcome.denied.map(|other| other.stricter(refusal));
-                    outcome.denied = Some(stricter.unwrap_or(refusal));
-                }
-            }
-        }
     }
 
     /// Spends what was drawn for the request.
@@ -248,7 +191,7 @@ impl<H: Host> Worker<H> {
     }
 
     /// Sees to it that bytes may pass for the request at hand: that none are owed.
-    fn advance(&mut self, target: Target, unit: Unit) -> Result<Step, LedgerError> {
+    fn advance(&mut self, target: Target, unit: Unit, counts: bool) -> Result<Step, LedgerError> {
         if self
             .meter(target, unit)
             .is_none_or(|meter| meter.is_ready())
@@ -260,7 +203,9 @@ impl<H: Host> Worker<H> {
             return Ok(Step::Ready);
         };
         if let Some(denial) = meter.denial.filter(|denial| now < denial.until) {
-            meter.refuse();
+            if counts {
+                meter.refuse();
+            }
             return Ok(Step::Denied(denial));
         }
         let Some(said) = self.advance_from_ledger(target, unit, now)? else {
@@ -288,9 +233,13 @@ impl<H: Host> Worker<H> {
             without_lease: said.without_lease,
             unit,
             need: Tokens::ONE,
+            rate: Rate::UNLIMITED,
+            prospect: said.prospect,
             never: false,
         };
-        meter.refuse();
+        if counts {
+            meter.refuse();
+        }
         meter.denial = Some(denial);
         Ok(Step::Denied(denial))
     }
@@ -313,6 +262,7 @@ impl<H: Host> Worker<H> {
             Some(Advanced {
                 draw,
                 limit: told_limit(rate, now, policy),
+                prospect: rate.prospect(now),
                 without_lease: rate.state(now) != State::Leased,
                 step: rate.step(workers),
                 due_changed: holding.due() != due,
@@ -347,7 +297,14 @@ impl<H: Host> Worker<H> {
         Ok(())
     }
 
-    fn draw_permit(&mut self, target: Target, may_hold: bool) -> Result<Step, LedgerError> {
+    fn draw_permit(
+        &mut self,
+        target: Target,
+        may_hold: bool,
+        counts: bool,
+    ) -> Result<Step, LedgerError> {
+        // Those who wait want a permit as well, and with them the one at hand.
+        let waiting = self.lines.len_at(target).saturating_add(1);
         if self
             .permits(target)
             .is_none_or(|permits| permits.is_ready())
@@ -359,7 +316,10 @@ impl<H: Host> Worker<H> {
             return Ok(Step::Ready);
         };
         if let Some(denial) = permits.denial.filter(|denial| now < denial.until) {
-            permits.refuse();
+            match counts {
+                true => permits.refuse(),
+                false => permits.await_by(waiting),
+            }
             return Ok(Step::Denied(denial));
         }
         // Whoever holds permits must be known to live, or they would be taken away.
@@ -379,7 +339,16 @@ impl<H: Host> Worker<H> {
             })
         })?;
         Ok(match said {
-            Some(said) => self.permits_drawn(target, slot, now, &said),
+            Some(said) => {
+                let step = self.permits_drawn(target, slot, now, &said);
+                let permits = self.permits(target).filter(|_| step != Step::Ready);
+                match (permits, counts) {
+                    (Some(permits), true) => permits.refuse(),
+                    (Some(permits), false) => permits.await_by(waiting),
+                    (None, _) => {}
+                }
+                step
+            }
             None => Step::Ready,
         })
     }
@@ -401,7 +370,6 @@ impl<H: Host> Worker<H> {
             }
             Permits::Cold { until } => {
                 permits.settled(permits.in_use);
-                permits.refuse();
                 let entry = entry(&mut self.tables, target);
                 if entry.is_some_and(|entry| entry.cold_until.replace(until).is_none()) {
                     self.waiting.ask_soon(target, slot, until);
@@ -410,7 +378,6 @@ impl<H: Host> Worker<H> {
             }
             Permits::Denied => {
                 permits.settled(permits.in_use);
-                permits.refuse();
                 let denial = Denial {
                     until: now.saturating_add(NO_PERMIT_FOR),
                     retry_at: None,
@@ -418,6 +385,8 @@ impl<H: Host> Worker<H> {
                     without_lease: said.without_lease,
                     unit: Unit::Concurrency,
                     need: Tokens::ONE,
+                    rate: Rate::ZERO,
+                    prospect: None,
                     never: false,
                 };
                 permits.denial = Some(denial);
@@ -453,6 +422,8 @@ impl<H: Host> Worker<H> {
             terms: Terms::DEFAULT,
             enforced: 100,
             on_overflow: Overflow::Share,
+            final_cost: None,
+            shape: None,
             scopes: Scopes::new(self.id),
             stats,
         });
@@ -461,15 +432,6 @@ impl<H: Host> Worker<H> {
 }
 
 // === free functions ===
-
-fn keep<T: Default>(place: &mut Option<T>, wanted: bool) {
-    match wanted {
-        true => {
-            place.get_or_insert_default();
-        }
-        false => *place = None,
-    }
-}
 
 /// The limit to tell, in millionths: of the whole resource if it is known, else what passes.
 fn told_most(gauge: &Gauge, limit: u32) -> u64 {

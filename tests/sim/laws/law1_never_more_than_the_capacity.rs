@@ -1,8 +1,10 @@
 //! At every instant the leases of a resource sum to at most its capacity, and those lent from a pool
 //! to at most the pool's: in the master's books, and in what the clients use. A lowered capacity may
-//! be exceeded for one lease, and a pool for one lease after a member has come with its leases.
+//! be exceeded for one lease, in books that were handed over for as much longer as nobody had them,
+//! and a pool for one lease after a member has come with its leases. A resource that moves to another
+//! shard may be lent once more while the leases of the old one last.
 
-use super::Law;
+use super::{Fleet as _, Law};
 use crate::world::World;
 
 pub(crate) struct Law1;
@@ -16,30 +18,32 @@ impl Law for Law1 {
         let (sources, now) = (world.sources(), world.now());
         let mut pooled = 0;
         for (i, member) in sources.members.iter().enumerate() {
-            let capacity = u128::from(member.own.capacity_max(now).as_micros());
             let used = used(world, i);
-            within(used, capacity, "in use")?;
+            within(used, sources.in_use_max(now, i), "in use")?;
             if member.attached {
                 pooled += used;
             }
-            check_books(world, i, capacity)?;
+            let capacity = member.own.capacity_max_before(now, world.held_up());
+            check_books(world, i, capacity.as_micros().into())?;
         }
         let Some(capacity) = sources.pool_capacity_max(now) else {
             return Ok(());
         };
         let capacity = u128::from(capacity.as_micros());
         within(pooled, capacity, "of the pool in use")?;
-        let pool = sources.pool.as_ref().zip(world.node());
-        let Some(books) = pool.and_then(|(pool, node)| node.pool(&pool.id)) else {
+        let Some(books) = world.pool_books() else {
             return Ok(());
         };
-        within(books.sum_has(), capacity, "lent of the pool")
+        let capacity = sources.pool_capacity_max_before(now, world.held_up());
+        capacity.map_or(Ok(()), |capacity| {
+            let capacity = capacity.as_micros().into();
+            within(books.sum_has(), capacity, "lent of the pool")
+        })
     }
 }
 
 fn used(world: &World, member: usize) -> u128 {
-    let has = |p: &crate::process::Process| p.holder.has(p.clock(world.now()));
-    let used = world.processes_of(member).map(has);
+    let used = world.processes_of(member).map(|p| p.has(world.now()));
     used.map(|has| u128::from(has.as_micros())).sum()
 }
 

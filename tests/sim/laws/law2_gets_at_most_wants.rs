@@ -3,10 +3,11 @@
 //! Looked at when everything has settled: until a client has said what it wants now, it gets
 //! what it wanted before.
 
+use tollgate_core::lease::Unit;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Capacity;
 
-use super::Law;
+use super::{Fleet as _, Law};
 use crate::world::World;
 
 pub(crate) struct Law2;
@@ -22,7 +23,8 @@ impl Law for Law2 {
             let Some(books) = world.books(i) else {
                 continue;
             };
-            let most = books.capacity().max(member.own.capacity_max(now));
+            let before = member.own.capacity_max_before(now, world.held_up());
+            let most = books.capacity().max(before);
             if let Some(client) = books.clients().find(|c| c.has > most) {
                 return Err(format!("{client:?} has more than there is"));
             }
@@ -31,19 +33,25 @@ impl Law for Law2 {
     }
 
     fn finish(&mut self, world: &World) -> Result<(), String> {
-        let members = 0..world.sources().members.len();
-        let mut books = members.filter_map(|member| world.books(member));
-        books.try_for_each(check_settled)
+        let members = world.sources().members.iter().enumerate();
+        let books = members.map(|(i, member)| (member.own.id.unit, world.books(i)));
+        let mut books = books.filter_map(|(unit, books)| Some((unit, books?)));
+        books.try_for_each(|(unit, books)| check_settled(unit, books))
     }
 }
 
-fn check_settled(books: &Resource) -> Result<(), String> {
+fn check_settled(unit: Unit, books: &Resource) -> Result<(), String> {
     let wanted = Capacity::from_micros(u64::try_from(books.sum_wants()).unwrap_or(u64::MAX));
     let spare = books.capacity().saturating_sub(wanted);
     let headroom = books.limit().headroom.of(spare);
-    // One in a hundred for what demand measurements differ between two refreshes.
+    // One in a hundred for what demand measurements differ between two refreshes; what is in flight
+    // is measured by its peaks, and differs more.
+    let (part, more) = match unit.is_gauge() {
+        true => (1.1, 3.0),
+        false => (1.01, 1.0),
+    };
     for client in books.clients() {
-        let most = client.wants.saturating_add(headroom).as_f64() * 1.01 + 1.0;
+        let most = client.wants.saturating_add(headroom).as_f64() * part + more;
         if client.has.as_f64() > most {
             return Err(format!("{client:?} has more than {most}"));
         }

@@ -8,8 +8,8 @@
 
 use tollgate_core::limit::Algorithm;
 
-use super::Law;
-use crate::process::Process;
+use super::{Fleet as _, Law};
+use crate::process::{Process, Work};
 use crate::world::World;
 
 pub(crate) struct Law4;
@@ -28,10 +28,16 @@ impl Law for Law4 {
             }
             let processes: Vec<_> = world.processes_of(i).collect();
             for (p, share) in processes.iter().zip(shares(world, &processes, capacity)) {
-                let has = p.holder.has(p.clock(now)).as_f64();
+                let has = p.has(now).as_f64();
                 // One in a hundred, and one request per second, for the coarseness of demand; and
-                // as much of what all others have for theirs, which moves the shares.
-                if has < share * 0.99 - 1.0 - slack(world) {
+                // as much of what all others have for theirs, which moves the shares. Those who
+                // wait are counted anew as long as they do, which is coarser, and so are bytes.
+                let part = match p.work() {
+                    Work::Waiting { .. } => 0.94,
+                    Work::Bytes { .. } => 0.96,
+                    _ => 0.99,
+                };
+                if has < share * part - 1.0 - slack(world) {
                     return Err(format!("{} has {has}, its share is {share}", p.id.as_str()));
                 }
             }
@@ -100,7 +106,7 @@ fn slack(world: &World) -> f64 {
 }
 
 /// Fills clients that want so much and have such weights.
-fn fill(clients: &[(f64, f64)], capacity: f64) -> Vec<f64> {
+pub(crate) fn fill(clients: &[(f64, f64)], capacity: f64) -> Vec<f64> {
     const STEPS: u32 = 100_000;
     let step = capacity / f64::from(STEPS);
     let mut shares = vec![0.0; clients.len()];

@@ -1,14 +1,16 @@
-//! A process admits at most `burst + rate * t` in any window `t`, and a slab per worker.
+//! A process admits at most `burst + rate * t` in any window `t`, and a slab per worker; of bytes,
+//! which are paid when they have passed, one body per worker more.
 //!
-//! Checked with a leaky level: it rises by one with every request admitted and falls at the rate in
-//! force. The level is at most the burst exactly if no window admits more than the law says.
+//! Checked with a leaky level: it rises by one with every token spent and falls at the rate in
+//! force. The level is at most the burst exactly if no window admits more than the law says. What is
+//! in flight is checked where permits are drawn, by the workers.
 
 use std::collections::BTreeMap;
 
 use tollgate_core::units::{Instant, MICRO};
 
-use super::Law;
-use crate::world::World;
+use super::{Fleet, Law};
+use crate::process::Process;
 
 #[derive(Default)]
 pub(crate) struct Law6 {
@@ -17,7 +19,7 @@ pub(crate) struct Law6 {
 }
 
 struct Level {
-    /// Requests above what the rate has worn off.
+    /// Tokens above what the rate has worn off.
     level: f64,
     at: Instant,
     rate: f64,
@@ -27,39 +29,65 @@ struct Level {
     slab: f64,
 }
 
-impl Law for Law6 {
+impl<W: Fleet> Law<W> for Law6 {
     fn name(&self) -> &'static str {
         "law 6, the proxy enforces what it was given"
     }
 
-    fn check(&mut self, world: &World) -> Result<(), String> {
-        for p in world.processes() {
-            let now = p.clock(world.now());
-            let (rate, burst) = p.holder.flow(now, &p.policy);
-            let (rate, burst) = (micros(rate.as_micros()), micros(burst.as_micros()));
-            let level = self.levels.entry(p.incarnation).or_insert(Level {
-                level: 0.0,
-                at: now,
-                rate,
-                burst,
-                slab: 1.0,
-            });
-            // A change of the rate may have come at any time since the last event.
-            let fastest = level.rate.max(rate);
-            level.level -= fastest * now.saturating_since(level.at).as_secs_f64();
-            level.level = level.level.max(0.0) + p.admitted as f64;
-            level.at = now;
-            level.rate = rate;
-            level.burst = level.burst.max(burst);
-            level.slab = level.slab.max(rate * 0.005);
-            let most = level.burst + p.workers() as f64 * level.slab;
-            if level.level > most + 1e-3 {
-                let id = p.id.as_str();
-                return Err(format!(
-                    "{id} admitted {} above its rate, at most {most}",
-                    level.level
-                ));
+    fn check(&mut self, world: &W) -> Result<(), String> {
+        self.look(world.now(), world.processes())
+    }
+}
+
+impl Law6 {
+    /// After every event, with what was spent since the one before.
+    fn look(&mut self, now: Instant, processes: &[Process]) -> Result<(), String> {
+        for p in processes {
+            if let Some(broken) = &p.broken {
+                return Err(format!("{}: {broken}", p.id.as_str()));
             }
+            if !p.unit().is_gauge() {
+                self.rise(now, p)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rise(&mut self, now: Instant, p: &Process) -> Result<(), String> {
+        let (rate, burst) = p.flow(now);
+        let (rate, burst) = (micros(rate), micros(burst));
+        let usual = p.work().usual() as f64;
+        let level = self.levels.entry(p.incarnation).or_insert(Level {
+            level: 0.0,
+            at: now,
+            rate,
+            burst,
+            slab: 1.0,
+        });
+        // A change of the rate may have come at any time since the last event.
+        let fastest = level.rate.max(rate);
+        level.level -= fastest * now.saturating_since(level.at).as_secs_f64();
+        level.level = level.level.max(0.0) + p.admitted as f64 - p.forgiven;
+        if rate == 0.0 {
+            // At no rate nothing may be owed, for it would never be paid.
+            level.level = level.level.min(level.burst);
+        }
+        level.at = now;
+        level.rate = rate;
+        level.burst = level.burst.max(burst);
+        level.slab = level.slab.max(rate * 0.005);
+        // What is drawn for bytes, what may be owed before it is paid, and the body that is.
+        let each = match usual > 1.0 {
+            true => 2.0 * level.slab + p.work().largest() as f64,
+            false => level.slab,
+        };
+        let most = level.burst + p.workers() as f64 * each;
+        if level.level > most + 1e-3 {
+            let id = p.id.as_str();
+            return Err(format!(
+                "{id} admitted {} above its rate, at most {most}",
+                level.level
+            ));
         }
         Ok(())
     }

@@ -10,23 +10,29 @@ use crate::filter::{COORDINATOR, UPSTREAM};
 
 /// The part that stays as long as the process: node, admin address, clusters.
 pub(super) fn bootstrap(spec: &Spec, listeners_file: &Path) -> Value {
-    let mut clusters = vec![cluster(UPSTREAM, spec.upstream)];
-    if let Some(coordinator) = spec.coordinator {
-        clusters.push(grpc_cluster(COORDINATOR, coordinator));
+    let mut clusters = vec![cluster(UPSTREAM, &[spec.upstream])];
+    match spec.coordinators[..] {
+        [] => {}
+        [one] => clusters.push(grpc_cluster(COORDINATOR, &[one])),
+        _ => {
+            let mut cluster = grpc_cluster(COORDINATOR, &spec.coordinators);
+            cluster["health_checks"] = health_checks();
+            clusters.push(cluster);
+        }
     }
-    clusters.extend(
-        spec.clusters
-            .iter()
-            .map(|(name, to)| grpc_cluster(name, *to)),
-    );
+    let further = spec.clusters.iter();
+    clusters.extend(further.map(|(name, to)| grpc_cluster(name, &[*to])));
+    let file = |path: &Path| json!({"path_config_source": {"path": path}});
+    let mut dynamic = json!({"lds_config": file(listeners_file)});
+    if let Some(path) = &spec.clusters_file {
+        dynamic["cds_config"] = file(path);
+    }
     json!({
         "node": {"id": spec.name, "cluster": "tollgate-tests"},
         "admin": {"address": socket_address(SocketAddr::from(([127, 0, 0, 1], 0)))},
         "stats_config": spec.stats_config,
         "static_resources": {"clusters": clusters},
-        "dynamic_resources": {
-            "lds_config": {"path_config_source": {"path": listeners_file}},
-        },
+        "dynamic_resources": dynamic,
     })
 }
 
@@ -62,7 +68,7 @@ fn listener(spec: &Spec, name: &str, filters: &[Value]) -> Value {
     json!({
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
         "name": name,
-        "address": socket_address(SocketAddr::from(([127, 0, 0, 1], 0))),
+        "address": socket_address(SocketAddr::from(([127, 0, 0, 1], spec.port))),
         "filter_chains": [{
             "filters": [{
                 "name": "envoy.filters.network.http_connection_manager",
@@ -73,19 +79,33 @@ fn listener(spec: &Spec, name: &str, filters: &[Value]) -> Value {
     })
 }
 
-fn cluster(name: &str, to: SocketAddr) -> Value {
+fn cluster(name: &str, to: &[SocketAddr]) -> Value {
+    let endpoint = |to: &SocketAddr| json!({"endpoint": {"address": socket_address(*to)}});
+    let endpoints: Vec<Value> = to.iter().map(endpoint).collect();
     json!({
         "name": name,
         "type": "STATIC",
         "connect_timeout": "1s",
         "load_assignment": {
             "cluster_name": name,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket_address(to)}}]}],
+            "endpoints": [{"lb_endpoints": endpoints}],
         },
     })
 }
 
-fn grpc_cluster(name: &str, to: SocketAddr) -> Value {
+/// As in the examples: of several coordinators those are asked that say that they can answer.
+fn health_checks() -> Value {
+    json!([{
+        "timeout": "1s",
+        "interval": "2s",
+        "no_traffic_interval": "2s",
+        "unhealthy_threshold": 2,
+        "healthy_threshold": 1,
+        "grpc_health_check": {"service_name": "tollgate.v1.LeaseService"},
+    }])
+}
+
+fn grpc_cluster(name: &str, to: &[SocketAddr]) -> Value {
     let mut cluster = cluster(name, to);
     cluster["typed_extension_protocol_options"] = json!({
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {

@@ -5,20 +5,26 @@
 //! decides with it and writes it back unchanged in between has made the decision for all. So
 //! everything here is plain data.
 
-mod backoff;
+pub(crate) mod backoff;
 mod borrower;
+#[cfg(test)]
+mod clocks;
 mod demand;
 mod gauge;
 mod holder;
 mod holding;
+mod line;
 mod pen;
 mod policy;
 mod record;
+mod turns;
 
 pub use self::borrower::{State, Todo};
 pub use self::demand::Demand;
 pub use self::gauge::{Gauge, Permits, Usage};
-pub use self::holder::{Draw, Holder};
+pub use self::holder::{Draw, Fill, Holder};
 pub use self::holding::Holding;
+pub use self::line::{Line, Shortage};
 pub use self::pen::{Pen, Turn};
 pub use self::policy::{Mode, Policy};
+pub use self::turns::{Turns, Waiter};

@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
+use crate::cluster::ShardId;
 use crate::units::{Capacity, Tokens};
 
 /// The longest scope or client id, in bytes.
@@ -47,6 +48,15 @@ pub struct ClientId(Arc<str>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
+/// Which master an answer comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// What it is master of; none of a coordinator that is alone.
+    pub shard: Option<ShardId>,
+    /// Its term.
+    pub epoch: Epoch,
+}
+
 /// How important demand is: 0, the lowest, to 15. Of what is scarce, higher bands are filled first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u8);
@@ -63,8 +73,24 @@ pub struct Ask {
     pub remaining: Option<Duration>,
     /// [`LeaseTerms::basis`] of what it has; 0 if it does not say.
     pub basis: u64,
+    /// What stands behind `has`.
+    pub claim: Claim,
     /// What the client would use if nothing held it back.
     pub demand: Demand,
+}
+
+/// What stands behind [`Ask::has`]. Only a coordinator that lends on has more than one lease in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Claim {
+    /// One lease: the one that was applied last.
+    #[default]
+    Lease,
+    /// What is in use of several leases: of the last one, and of earlier ones that were larger and
+    /// have not been given back by those to whom they were lent.
+    Several,
+    /// At least so much: a coordinator that has started without books asks its parent before it
+    /// knows all that it has lent. What is counted for it stays counted.
+    AtLeast,
 }
 
 /// What a client wants, by priority: one band, or several for one that speaks for others.
@@ -207,6 +233,21 @@ impl Priority {
     }
 }
 
+// === impl Origin ===
+
+impl Origin {
+    /// A coordinator without a cluster, in its term `epoch`.
+    pub const fn alone(epoch: Epoch) -> Self {
+        Self { shard: None, epoch }
+    }
+
+    /// Whether what comes from here is out of date for who has applied an answer from `last`: the
+    /// same shard has had a later master. Terms of different shards say nothing of each other.
+    pub fn is_older_than(self, last: Self) -> bool {
+        self.shard == last.shard && self.epoch < last.epoch
+    }
+}
+
 // === impl Ask ===
 
 impl Ask {
@@ -218,6 +259,7 @@ impl Ask {
             has,
             remaining: None,
             basis: 0,
+            claim: Claim::Lease,
             demand: Demand::of(wants),
         }
     }

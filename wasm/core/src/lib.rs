@@ -23,6 +23,7 @@ extern crate std;
 
 pub mod bucket;
 pub mod client;
+pub mod cluster;
 mod hash;
 pub mod lease;
 pub mod limit;
@@ -31,4 +32,5 @@ pub mod pool;
 pub mod resource;
 pub mod share;
 pub mod slab;
+pub mod tree;
 pub mod units;

@@ -303,6 +303,20 @@ impl Part {
             .then_some(Self((value * 1e6) as u32))
     }
 
+    /// The part of `micros` millionths; `None` if that is more than the whole.
+    pub const fn try_from_micros(micros: u32) -> Option<Self> {
+        if micros <= Self::ALL.0 {
+            Some(Self(micros))
+        } else {
+            None
+        }
+    }
+
+    /// Millionths of the whole.
+    pub const fn as_micros(self) -> u32 {
+        self.0
+    }
+
     /// This part of `capacity`, rounded down.
     pub fn of(self, capacity: Capacity) -> Capacity {
         Capacity::from_micros(mul_div(capacity.as_micros(), self.0.into(), MICRO.into()))
@@ -392,5 +406,7 @@ mod tests {
         for bad in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
             assert_eq!(Part::try_from_f64(bad), None);
         }
+        assert_eq!(Part::try_from_micros(1_000_000), Some(Part::ALL));
+        assert_eq!(Part::try_from_micros(1_000_001), None);
     }
 }

@@ -6,10 +6,14 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound;
+use core::time::Duration;
 
+mod books;
 mod drain;
+mod parent;
 mod terms;
 
+pub use self::books::{Books, BooksError, PoolBooks, ResourceBooks};
 pub use self::drain::DrainError;
 use self::drain::Drains;
 pub use self::terms::{Membership, Terms};
@@ -17,6 +21,7 @@ use crate::lease::{Answer, Ask, ClientId, Demand, Epoch, LeaseTerms, NO_BASIS, R
 use crate::limit::Limit;
 use crate::pool::Pool;
 use crate::resource::{Echo, RefreshError, Resource};
+use crate::tree::Tree;
 use crate::units::{Capacity, Instant};
 
 /// The state of a coordinator that is master.
@@ -32,6 +37,8 @@ pub struct Node {
     /// Pools with members; so there are never more than resources.
     pools: BTreeMap<ResourceId, Pool>,
     drains: Drains,
+    /// What it borrows, if it has a parent.
+    tree: Option<Tree>,
 }
 
 /// The most clients that are drained at a time: each refresh looks whether its client is.
@@ -77,12 +84,18 @@ impl Node {
             timeouts: BTreeSet::new(),
             pools: BTreeMap::new(),
             drains: Drains::default(),
+            tree: None,
         }
     }
 
     /// The term of this master; it goes into every answer.
     pub fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// How much it keeps at most.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// Answers what `client` asks of `resource`, for which `terms` hold now.
@@ -173,9 +186,23 @@ impl Node {
         ask: &Ask,
         terms: &Terms<'_>,
     ) -> Result<Answer, RefreshError> {
+        let answer = self.refresh_books(now, client, id, ask, terms);
+        self.note(now, id, ask);
+        answer
+    }
+
+    fn refresh_books(
+        &mut self,
+        now: Instant,
+        client: &ClientId,
+        id: &ResourceId,
+        ask: &Ask,
+        terms: &Terms<'_>,
+    ) -> Result<Answer, RefreshError> {
         let learning_until = self.learning_until(terms);
         let clients_max = self.bounds.max_clients_per_resource;
         if let Some(slot) = self.resources.get_mut(id) {
+            slot.bind(now, id, terms.limit, self.tree.as_ref());
             seat(&mut self.pools, id, slot, terms, learning_until);
             let pool = pool_of(&mut self.pools, slot);
             let answer =
@@ -188,11 +215,18 @@ impl Node {
         if self.resources.len() >= max {
             return Err(RefreshError::TooManyResources { max });
         }
+        // Every lease of a master that has learned is in its books until it is over. So this one was
+        // lent by another, from which the resource has moved here; there may be more of them.
+        let learning_until = match claims(ask) {
+            true => learning_until.max(now.saturating_add(time_to_learn(terms))),
+            false => learning_until,
+        };
         let mut slot = Slot {
             resource: Resource::new(id.unit, terms.limit.clone(), learning_until),
             pool: None,
             queued_at: now,
         };
+        slot.bind(now, id, terms.limit, self.tree.as_ref());
         seat(&mut self.pools, id, &mut slot, terms, learning_until);
         let pool = pool_of(&mut self.pools, &slot);
         let answer = slot
@@ -310,10 +344,8 @@ impl Node {
 
     /// A pool has learned when no lease that any of its members lent before can be in use.
     fn learning_until(&self, terms: &Terms<'_>) -> Instant {
-        let pool = terms.bounding_pool().map(|pool| pool.limit.learning);
-        let learning = terms.limit.learning.max(pool.unwrap_or_default());
         match self.start {
-            Start::Learning => self.started_at.saturating_add(learning),
+            Start::Learning => self.started_at.saturating_add(time_to_learn(terms)),
             Start::Fresh => self.started_at,
         }
     }
@@ -330,6 +362,19 @@ impl Node {
 }
 
 // === free functions ===
+
+/// How long it takes until no lease is in use that was lent before by somebody else.
+fn time_to_learn(terms: &Terms<'_>) -> Duration {
+    let pool = terms.bounding_pool().map(|pool| pool.limit.learning);
+    terms.limit.learning.max(pool.unwrap_or_default())
+}
+
+/// Whether `ask` speaks of a lease that was lent of a limit and is not over. An unlimited one says
+/// nothing of what others have: there is no sum that it was a part of.
+fn claims(ask: &Ask) -> bool {
+    let over = ask.remaining.is_some_and(|left| left.is_zero());
+    ask.has > Capacity::ZERO && ask.has < Capacity::MAX && !over
+}
 
 /// Makes the resource of `slot` a member of the pool that `terms` name, and of no other.
 fn seat(

@@ -156,6 +156,11 @@ impl Pool {
 // === impl Seat ===
 
 impl Seat {
+    /// How much the member counts beside the others.
+    pub(crate) fn weight(&self) -> NonZeroU32 {
+        self.weight
+    }
+
     /// Lets the member count for `weight` from when the pool is next told of it.
     pub(crate) fn set_weight(&mut self, weight: NonZeroU32) {
         self.weight = weight;

@@ -14,15 +14,18 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::num::NonZeroU32;
 
+mod books;
 mod division;
 mod echo;
 
+pub use self::books::{Lent, Line};
 use self::division::{Division, Entry};
 pub use self::echo::Echo;
 use crate::hash::fnv1a;
-use crate::lease::{Answer, Ask, ClientId, ResourceId, Unit};
+use crate::lease::{Answer, Ask, ClientId, Demand, ResourceId, Unit};
 use crate::limit::Limit;
-use crate::pool::Pool;
+use crate::pool::{Needs, Pool};
+use crate::tree::Bound;
 use crate::units::{Capacity, Instant};
 
 /// One resource's clients and sums; see the module.
@@ -176,6 +179,21 @@ impl Resource {
         self.division.leave(pool);
     }
 
+    /// Lends no more than `bound` from now on.
+    pub(crate) fn bind(&mut self, bound: Option<Bound>) {
+        self.division.bind(bound);
+    }
+
+    /// What the clients want of a parent.
+    pub(crate) fn needs(&self, pool: Option<&Pool>) -> Needs {
+        self.division.needs(pool)
+    }
+
+    /// The same by priority.
+    pub(crate) fn demand(&self, pool: Option<&Pool>) -> Demand {
+        self.division.demand(pool)
+    }
+
     /// Learns until then at least.
     pub(crate) fn learn_until(&mut self, until: Instant) {
         self.division.learn_until(until);
@@ -209,9 +227,9 @@ impl Resource {
         self.division.limit()
     }
 
-    /// The capacity divided here.
+    /// The capacity divided here: of a coordinator with a parent no more than it has borrowed.
     pub fn capacity(&self) -> Capacity {
-        self.division.limit().capacity
+        self.division.limit().capacity.min(self.division.lendable())
     }
 
     /// What each client falls back to without a lease, if that is for the resource's own limit to
@@ -251,7 +269,7 @@ impl Resource {
             id: &key.id,
             wants: entry.wants(),
             has: entry.has(),
-            expiry: entry.last_expiry(),
+            expiry: entry.end(),
             subclients: entry.subclients(),
         })
     }

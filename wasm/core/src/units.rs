@@ -71,6 +71,11 @@ impl Instant {
         Self(self.0.saturating_add(nanos(duration)))
     }
 
+    /// The instant `duration` earlier, or the epoch.
+    pub fn saturating_sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+
     /// The time since `earlier`; zero if `earlier` is later, as after a clock that went backwards.
     pub fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -353,5 +358,6 @@ mod tests {
         let late = Instant::from_nanos(u64::MAX);
         assert_eq!(late.saturating_add(Duration::MAX), late);
         assert_eq!(Instant::ZERO.saturating_since(late), Duration::ZERO);
+        assert_eq!(Instant::ZERO.saturating_sub(Duration::MAX), Instant::ZERO);
     }
 }

@@ -1,6 +1,7 @@
 //! What is wrong with a message, and where.
 
-use tollgate_core::lease::IdError;
+use tollgate_core::lease::{DemandError, IdError};
+use tollgate_core::limit::LimitError;
 use tollgate_core::units::CapacityError;
 
 /// A field of a message that breaks a rule: `scopes[3].units[0].wants: NaN is not a finite number`.
@@ -51,6 +52,32 @@ pub enum Rule {
     /// A priority out of range.
     #[error("{0} is more than the highest priority, 15")]
     Priority(u32),
+    /// A shard out of range.
+    #[error("{0} is more than the highest shard, 65536")]
+    Shard(u32),
+    /// A number of millionths that is neither a capacity nor the word for none.
+    #[error("{0} millionths are more than the largest capacity, 1e12")]
+    Micros(u64),
+    /// A part of more than the whole.
+    #[error("{0} millionths are more than the whole")]
+    Part(u32),
+    /// An algorithm that is unspecified or newer than this build.
+    #[error("{0} is not an algorithm that is known here")]
+    UnknownAlgorithm(i32),
+    /// An index beyond the end of the list that it points into.
+    #[error("{index} is not in the list, which has {len} entries")]
+    Index {
+        /// The index.
+        index: u32,
+        /// How long the list is.
+        len: usize,
+    },
+    /// Bands that are not a demand.
+    #[error(transparent)]
+    Demand(#[from] DemandError),
+    /// A limit whose fields contradict each other.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     /// A band that speaks for nobody.
     #[error("must be at least 1")]
     NoSubclients,

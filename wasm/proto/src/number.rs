@@ -6,6 +6,7 @@
 
 use core::time::Duration;
 
+use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Unit;
 use tollgate_core::limit::LEASE_MAX;
 use tollgate_core::units::{Capacity, CapacityError, Tokens};
@@ -43,6 +44,23 @@ pub fn from_tokens(tokens: Tokens) -> f64 {
 /// If `value` is not finite, negative or more than 1e12.
 pub fn to_tokens(value: f64) -> Result<Tokens, CapacityError> {
     Ok(Tokens::from_micros(to_capacity(value)?.as_micros()))
+}
+
+/// A shard, counted from 1; 0 is none.
+pub fn from_shard(shard: Option<ShardId>) -> u32 {
+    shard.map_or(0, |shard| u32::from(shard.0).saturating_add(1))
+}
+
+/// The shard that `value` says.
+///
+/// # Errors
+/// If it is more than 65536.
+pub fn to_shard(value: u32) -> Result<Option<ShardId>, Rule> {
+    let Some(shard) = value.checked_sub(1) else {
+        return Ok(None);
+    };
+    let shard = u16::try_from(shard).map_err(|_| Rule::Shard(value))?;
+    Ok(Some(ShardId(shard)))
 }
 
 /// Whole milliseconds, rounded down, at most a day.

@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tollgate_core::lease::{Ask, Band, ClientId, Demand, IdError, Priority, ResourceId, Unit};
+use tollgate_core::lease::{
+    Ask, Band, Claim, ClientId, Demand, IdError, Priority, ResourceId, Unit,
+};
 use tollgate_core::units::Capacity;
 
 use crate::field::{FieldError, Rule};
@@ -112,6 +114,7 @@ impl From<&(Unit, Ask)> for v1::UnitRequest {
             has: number::from_capacity(ask.has),
             has_remaining_ms: ask.remaining.map(number::from_duration),
             has_basis: ask.basis,
+            has_claim: from_claim(ask.claim),
             ..Self::default()
         };
         match ask.demand.bands() {
@@ -141,6 +144,7 @@ impl TryFrom<&v1::UnitRequest> for Ask {
             has: capacity("has", message.has)?,
             remaining: remaining.map_err(|rule| FieldError::new("has_remaining_ms", rule))?,
             basis: message.has_basis,
+            claim: to_claim(message.has_claim),
             demand: demand(message)?,
         })
     }
@@ -209,7 +213,7 @@ pub(crate) fn scope_id(id: &str) -> Result<Arc<str>, IdError> {
     Ok(ResourceId::new(id, Unit::Requests)?.scope)
 }
 
-fn client_id(id: &str) -> Result<ClientId, FieldError> {
+pub(crate) fn client_id(id: &str) -> Result<ClientId, FieldError> {
     ClientId::new(id).map_err(|error| FieldError::new("client_id", error))
 }
 
@@ -250,11 +254,29 @@ fn demand(message: &v1::UnitRequest) -> Result<Demand, FieldError> {
     Demand::try_from_bands(&bands).map_err(|_| FieldError::new("bands", Rule::Empty))
 }
 
+fn from_claim(claim: Claim) -> i32 {
+    match claim {
+        Claim::Lease => v1::Claim::Lease,
+        Claim::Several => v1::Claim::Several,
+        Claim::AtLeast => v1::Claim::AtLeast,
+    }
+    .into()
+}
+
+/// What a newer client may say counts as the least that is certain.
+fn to_claim(claim: i32) -> Claim {
+    match v1::Claim::try_from(claim) {
+        Ok(v1::Claim::Lease) => Claim::Lease,
+        Ok(v1::Claim::Several) => Claim::Several,
+        Ok(v1::Claim::AtLeast) | Err(_) => Claim::AtLeast,
+    }
+}
+
 fn capacity(field: &str, value: f64) -> Result<Capacity, FieldError> {
     number::to_capacity(value).map_err(|error| FieldError::new(field, error))
 }
 
-fn priority(level: u32) -> Result<Priority, FieldError> {
+pub(crate) fn priority(level: u32) -> Result<Priority, FieldError> {
     let priority = u8::try_from(level).ok().and_then(Priority::new);
     priority.ok_or_else(|| FieldError::new("priority", Rule::Priority(level)))
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Unit};
+use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin, Unit};
 use tollgate_core::units::{Capacity, CapacityError};
 
 use crate::field::FieldError;
@@ -19,8 +19,6 @@ pub const MESSAGE_LEN_MAX: usize = 512;
 /// The answer to a refresh.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refreshed {
-    /// The term of the coordinator.
-    pub epoch: Epoch,
     /// One for each scope asked for, in order; an error if what came is unusable.
     pub scopes: Vec<Result<ScopeAnswer, FieldError>>,
 }
@@ -34,6 +32,8 @@ pub struct ScopeAnswer {
     pub canonical: Arc<str>,
     /// The units in which the scope has a limit, in their order, asked for or not.
     pub limited: Vec<Unit>,
+    /// Which master has answered.
+    pub origin: Origin,
     /// What it gets, or why nothing.
     pub outcome: Result<Vec<UnitAnswer>, ScopeError>,
 }
@@ -67,25 +67,25 @@ impl TryFrom<v1::RefreshResponse> for Refreshed {
     fn try_from(message: v1::RefreshResponse) -> Result<Self, FieldError> {
         check_len("scopes", message.scopes.len())?;
         let scopes = message.scopes.into_iter().enumerate();
+        let answer = |(i, mut scope): (usize, v1::ScopeResponse)| {
+            if scope.epoch == 0 {
+                scope.epoch = message.epoch;
+            }
+            ScopeAnswer::try_from(scope).map_err(|error| error.within("scopes", i))
+        };
         Ok(Self {
-            epoch: Epoch(message.epoch),
-            scopes: scopes
-                .map(|(i, scope)| {
-                    scope
-                        .try_into()
-                        .map_err(|e: FieldError| e.within("scopes", i))
-                })
-                .collect(),
+            scopes: scopes.map(answer).collect(),
         })
     }
 }
 
 impl v1::RefreshResponse {
-    /// The message that says `scopes`, from a coordinator whose term is `epoch`.
-    pub fn new<'a>(epoch: Epoch, scopes: impl IntoIterator<Item = &'a ScopeAnswer>) -> Self {
+    /// The message that says `scopes`.
+    pub fn new(scopes: &[ScopeAnswer]) -> Self {
+        let epochs = scopes.iter().map(|scope| scope.origin.epoch);
         Self {
-            epoch: epoch.0,
-            scopes: scopes.into_iter().map(Into::into).collect(),
+            epoch: epochs.max().unwrap_or_default().0,
+            scopes: scopes.iter().map(Into::into).collect(),
         }
     }
 }
@@ -101,6 +101,11 @@ impl TryFrom<v1::ScopeResponse> for ScopeAnswer {
         let canonical = match message.canonical_scope {
             same if same == message.scope => scope.clone(),
             other => id("canonical_scope", &other)?,
+        };
+        let shard = number::to_shard(message.shard);
+        let origin = Origin {
+            shard: shard.map_err(|rule| FieldError::new("shard", rule))?,
+            epoch: Epoch(message.epoch),
         };
         // A newer coordinator may limit units that this build cannot count.
         let known = |unit: &i32| number::to_unit(*unit).ok();
@@ -120,6 +125,7 @@ impl TryFrom<v1::ScopeResponse> for ScopeAnswer {
             scope,
             canonical,
             limited,
+            origin,
             outcome,
         })
     }
@@ -142,6 +148,9 @@ impl From<&ScopeAnswer> for v1::ScopeResponse {
                 .copied()
                 .map(number::from_unit)
                 .collect(),
+            // Alone it is that of the whole response.
+            epoch: answer.origin.shard.map_or(0, |_| answer.origin.epoch.0),
+            shard: number::from_shard(answer.origin.shard),
         }
     }
 }

@@ -28,7 +28,7 @@ fn books(scopes: &[(&str, &[&str])]) -> Node {
 
 fn show<W: Walk>(node: &Node, mut walk: W) -> W {
     for (id, resource) in node.resources() {
-        walk.add(id, resource, Instant::ZERO);
+        walk.add(node, id, resource, Instant::ZERO);
     }
     walk
 }
@@ -69,6 +69,7 @@ fn a_client_has_its_leases_and_waits_for_those_that_are_too_small() {
             drained_for_ms: None,
             lease_count: 0,
             leases: Vec::new(),
+            unanswered: Vec::new(),
         },
     };
     let Leases { detail, .. } = show(&node, leases);

@@ -29,21 +29,24 @@ fn status(scope: &str, client: &str) -> Status {
         member_count: 1,
     };
     Status {
-        version: "0.1.0",
+        version: "0.1.0".to_owned(),
         epoch: 7,
+        cluster: None,
+        parent: None,
+        unanswered: Vec::new(),
         uptime_ms: 61_000,
         refreshes_per_second: 12.5,
         units: BTreeMap::new(),
         group_count: 3,
         groups: vec![GroupStatus {
             name: scope.to_owned(),
-            fair_between: "members",
+            fair_between: "members".to_owned(),
             attached_count: 2,
-            units: BTreeMap::from([("request_bytes", shared)]),
+            units: BTreeMap::from([("request_bytes".to_owned(), shared)]),
         }],
         busiest: vec![BusyResource {
             scope: scope.to_owned(),
-            unit: "requests",
+            unit: "requests".to_owned(),
             summary,
             waiting_count: 1,
             clients: vec![client],

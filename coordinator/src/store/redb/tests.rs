@@ -13,6 +13,7 @@ fn batch(revision: u64, changes: &[(&str, Option<&str>)]) -> Batch {
     Batch {
         revision,
         changes: changes.iter().map(change).collect(),
+        ..Batch::default()
     }
 }
 

@@ -30,6 +30,18 @@ fn a_coordinator_that_is_away_is_named() {
 }
 
 #[test]
+fn readiness_needs_no_token_and_shows_in_the_exit_code() {
+    let token = "admin: {tokens: [{name: a, role: admin, sha256: ";
+    let hash = "0".repeat(64);
+    let server = Server::with(&format!("{CONFIG}{token}{hash:?}}}]}}\n"));
+    assert_eq!(server.say("ready").done(), "ready\n");
+    server.say("status").failed(4, "token");
+    let gone = server.url.clone();
+    drop(server);
+    say(&["ready", "--server", &gone], "").failed(1, "no answer from");
+}
+
+#[test]
 fn what_answers_but_is_no_coordinator_is_told_from_one() {
     let html = "<html>hello</html>";
     let rows = [

@@ -75,6 +75,40 @@ fn a_failure_status_lets_the_held_go() {
     assert_eq!(*proxy.host().resumed.borrow(), [101]);
 }
 
+/// The next call, which comes within `limit`.
+fn call_within(proxy: &mut Proxy, limit: Duration) -> (u32, crate::fake::Call) {
+    for _ in 0..=limit.as_millis() / TICK.as_millis() {
+        proxy.tick(TICK);
+        if let Some(call) = proxy.host().process.take_call() {
+            return call;
+        }
+    }
+    panic!("no call within {limit:?}");
+}
+
+/// A shard without a master is an error of its scopes, or of the whole call if there are no others.
+#[test]
+fn a_scope_without_a_master_keeps_its_lease_and_is_asked_for_again_soon() {
+    for whole_call in [false, true] {
+        let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+        proxy.lease("acme", 100.0);
+        for _ in 0..3 {
+            proxy.admitted("acme", 20);
+            let (token, call) = call_within(&mut proxy, Duration::from_secs(2));
+            match whole_call {
+                true => proxy.worker.handle_failure(token, 14),
+                false => proxy.worker.handle_answer(token, &call.refuse(14)),
+            }
+            assert_eq!(proxy.of("acme"), Verdict::Pass, "at the rate of its lease");
+        }
+        // It doubles with each failure from a tenth of a second; a lease lasts ten.
+        let (token, call) = call_within(&mut proxy, Duration::from_millis(500));
+        proxy.worker.handle_answer(token, &call.lend(50.0));
+        assert_eq!(proxy.of("acme"), Verdict::Pass);
+        assert!(proxy.host().process.metric("refresh_errors") >= 3);
+    }
+}
+
 #[test]
 fn answers_that_make_no_sense_count_as_failures() {
     for answer in [&b"\xff\xff\xff"[..], b"", b"\x08\x01"] {

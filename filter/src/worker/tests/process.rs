@@ -357,3 +357,42 @@ fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_over
     assert_eq!(overflow.attempts, 120);
     assert_eq!(process.metric("overflow"), 0, "no request has fallen yet");
 }
+
+#[test]
+fn what_a_worker_that_dies_had_is_told_no_longer() {
+    let process = Process::new();
+    let config = one_rule(r#", "cold_start_wait_ms": 1000"#);
+    let mut first = Proxy::new(&process, 1, &config);
+    let mut second = Proxy::new(&process, 2, &config);
+    first.host().memory_bytes.set(3 << 20);
+    second.host().memory_bytes.set(5 << 20);
+    first.tick(TICK);
+    assert_eq!(second.of("acme"), Verdict::Hold);
+    assert_eq!(second.of("acme"), Verdict::Hold);
+    second.tick(TICK);
+    for _ in 0..10 {
+        first.tick(TICK);
+    }
+    let told = |name| process.metric(name);
+    assert_eq!((told("waiting"), told("vm_memory_bytes")), (2, 5 << 20));
+    for _ in 0..200 {
+        first.tick(TICK);
+    }
+    assert_eq!((told("waiting"), told("vm_memory_bytes")), (0, 3 << 20));
+}
+
+#[test]
+fn a_note_of_a_slot_that_there_is_not_costs_no_memory() {
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, 1, &one_rule(r#", "max_scopes": 10"#));
+    proxy.tick(TICK);
+    let mut notes = Notes::default();
+    notes.add(u32::MAX);
+    process.set("tollgate.c.notes", &notes.encode(), 0);
+    proxy.tick(TICK);
+    assert_eq!(
+        process.get("tollgate.c.notes"),
+        Some(Notes::default().encode())
+    );
+    proxy.lease("acme", 100.0);
+}

@@ -1,5 +1,6 @@
-//! Costs, bytes, requests in flight and canonical scopes.
+//! Costs, bytes and canonical scopes.
 
+use super::permits::{FOUR, in_flight};
 use super::*;
 use crate::fake::Call;
 use prost::Message;
@@ -7,14 +8,14 @@ use tollgate_core::lease::Unit;
 use tollgate_proto::v1;
 
 /// What a coordinator has to say of a scope.
-struct Terms {
+pub(super) struct Terms {
     /// The scopes, by the beginning of their ids.
-    scopes: &'static str,
-    limits: &'static [(Unit, f64)],
-    canonical: Option<&'static str>,
+    pub(super) scopes: &'static str,
+    pub(super) limits: &'static [(Unit, f64)],
+    pub(super) canonical: Option<&'static str>,
 }
 
-const fn terms(scopes: &'static str, limits: &'static [(Unit, f64)]) -> Terms {
+pub(super) const fn terms(scopes: &'static str, limits: &'static [(Unit, f64)]) -> Terms {
     Terms {
         scopes,
         limits,
@@ -48,7 +49,7 @@ fn lent(call: &Call, all: &[Terms]) -> Vec<u8> {
 }
 
 impl Proxy {
-    fn answer_by(&mut self, all: &[Terms]) {
+    pub(super) fn answer_by(&mut self, all: &[Terms]) {
         while let Some((token, call)) = self.host().process.take_call() {
             if call.method == "Refresh" {
                 self.worker.handle_answer(token, &lent(&call, all));
@@ -57,7 +58,7 @@ impl Proxy {
     }
 
     /// Goes on in ticks, with answers.
-    fn pass(&mut self, after: Duration, all: &[Terms]) {
+    pub(super) fn pass(&mut self, after: Duration, all: &[Terms]) {
         for _ in 0..(after.as_millis() / TICK.as_millis()).max(1) {
             self.tick(TICK);
             self.answer_by(all);
@@ -65,7 +66,7 @@ impl Proxy {
     }
 
     /// A first request of `tenant`, and all that follows from it, until it has ended.
-    fn meet(&mut self, tenant: &str, all: &[Terms]) {
+    pub(super) fn meet(&mut self, tenant: &str, all: &[Terms]) {
         self.of(tenant);
         let context = self.streams;
         for _ in 0..4 {
@@ -78,7 +79,7 @@ impl Proxy {
     }
 
     /// How many of `requests` go on, at once or after they were held.
-    fn go_on(&mut self, tenant: &str, requests: usize, all: &[Terms]) -> usize {
+    pub(super) fn go_on(&mut self, tenant: &str, requests: usize, all: &[Terms]) -> usize {
         let mut passed = 0;
         for _ in 0..requests {
             match self.of(tenant) {
@@ -97,7 +98,7 @@ impl Proxy {
     }
 
     /// The contexts of those of `requests` that go on.
-    fn begun(&mut self, tenant: &str, requests: usize) -> Vec<u32> {
+    pub(super) fn begun(&mut self, tenant: &str, requests: usize) -> Vec<u32> {
         let mut begun = Vec::new();
         for _ in 0..requests {
             if self.of(tenant) == Verdict::Pass {
@@ -115,185 +116,18 @@ impl Proxy {
     }
 
     /// Envoy tells of the end of a stream.
-    fn end(&mut self, context: u32) {
+    pub(super) fn end(&mut self, context: u32) {
         use crate::host::Host;
         self.host().select(context).unwrap();
         self.worker.forget(context);
     }
 
-    fn at(&mut self, tenant: &str, cost: u64) -> Verdict {
+    pub(super) fn at(&mut self, tenant: &str, cost: u64) -> Verdict {
         self.streams += 1;
         self.host().set_headers(&[("x", tenant)]);
         let cost = Tokens::from_whole(cost);
         self.worker.admit_at(&self.rules, self.streams, cost)
     }
-}
-
-const FOUR: &[Terms] = &[terms(
-    "tenant/",
-    &[(Unit::Requests, 1e6), (Unit::Concurrency, 4.0)],
-)];
-
-#[test]
-fn a_request_costs_what_it_costs_in_all_buckets_or_in_none() {
-    let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
-        {"name": "a", "key": {"header": "x"}, "safe_capacity": 20},
-        {"name": "b", "key": {"header": "y"}, "safe_capacity": 10}]}"#;
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &config(json));
-    let mut at = |cost: u64, y: &str| {
-        proxy.streams += 1;
-        proxy.host().set_headers(&[("x", "1"), ("y", y)]);
-        let cost = Tokens::from_whole(cost);
-        proxy.worker.admit_at(&proxy.rules, proxy.streams, cost)
-    };
-    assert_eq!(at(7, "1"), Verdict::Pass);
-    let short = denial(at(7, "1"));
-    assert!(!short.never && short.retry_at.is_some());
-    assert_eq!(at(0, "1"), Verdict::Pass, "what costs nothing passes");
-    assert_eq!(at(3, "1"), Verdict::Pass, "a refusal cost nothing");
-    let never = denial(at(11, "2"));
-    assert!(never.never && never.retry_at.is_none(), "{never:?}");
-    // 10 of 20 are left of a, all of the other b.
-    assert_eq!(at(10, "2"), Verdict::Pass);
-    assert!(matches!(at(1, "3"), Verdict::Refuse(_)), "a is empty");
-}
-
-#[test]
-fn a_pause_is_as_long_as_the_cost_needs() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    proxy.lease("acme", 100.0);
-    proxy.admitted("acme", 300);
-    let cheap = denial(proxy.at("acme", 1)).retry_at.unwrap();
-    let dear = denial(proxy.at("acme", 50)).retry_at.unwrap();
-    let more = dear.saturating_since(cheap);
-    assert_eq!(more, Duration::from_millis(490));
-    proxy.host().process.now.set(dear.as_nanos());
-    assert_eq!(proxy.at("acme", 50), Verdict::Pass);
-}
-
-#[test]
-fn no_more_are_in_flight_than_are_leased_and_each_end_lets_one_in() {
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &one_rule(""));
-    proxy.meet("acme", FOUR);
-    let mut begun = proxy.begun("acme", 10);
-    assert_eq!(begun.len(), 4);
-    let refused = denial(proxy.of("acme"));
-    assert_eq!((refused.unit, refused.retry_at), (Unit::Concurrency, None));
-    for _ in 0..20 {
-        let ended = begun.remove(0);
-        proxy.end(ended);
-        let next = proxy.begun("acme", 3);
-        assert_eq!(next.len(), 1);
-        begun.extend(next);
-        proxy.pass(TICK, FOUR);
-    }
-    for context in begun {
-        proxy.end(context);
-    }
-    assert_eq!(proxy.worker.watched(), 0);
-    assert_eq!(in_flight(&proxy), 0);
-    proxy.pass(Duration::from_secs(1), FOUR);
-    assert_eq!(process.metric("refused.tenant.concurrency"), 47);
-}
-
-/// Permits that all workers hold together of the one scope, in the books.
-fn in_flight(proxy: &Proxy) -> u32 {
-    let ledger = proxy.worker.ledger.as_ref().unwrap();
-    let mut held = 0;
-    for slot in 0..ledger.slots_in_all() {
-        if let Some((_, holding)) = ledger.look(proxy.host(), slot).unwrap() {
-            held += holding.concurrency.map_or(0, |gauge| gauge.held());
-        }
-    }
-    held
-}
-
-#[test]
-fn workers_share_permits_and_those_of_a_dead_worker_come_back() {
-    for workers in 2..=8_u64 {
-        let process = Process::new();
-        let config = one_rule("");
-        let mut proxies: Vec<Proxy> = (1..=workers)
-            .map(|id| Proxy::new(&process, id, &config))
-            .collect();
-        proxies[0].meet("acme", FOUR);
-        let begun: usize = proxies
-            .iter_mut()
-            .map(|proxy| proxy.begun("acme", 3).len())
-            .sum();
-        assert_eq!(begun, 4, "{workers} workers");
-        // The first one's VM is lost, with its streams; the others go on.
-        let lost = proxies.remove(0);
-        drop(lost);
-        for _ in 0..300 {
-            process.advance(TICK);
-            for proxy in &mut proxies {
-                proxy.worker.handle_tick();
-                proxy.answer_by(FOUR);
-            }
-        }
-        let more: usize = proxies
-            .iter_mut()
-            .map(|proxy| proxy.go_on("acme", 4, FOUR))
-            .sum();
-        assert_eq!(more, 3, "{workers} workers");
-    }
-}
-
-#[test]
-fn what_the_ledger_does_not_hear_of_an_end_it_hears_on_a_tick() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    proxy.meet("acme", FOUR);
-    let begun = proxy.begun("acme", 4);
-    proxy.host().shared_data_fails.set(true);
-    for context in begun {
-        proxy.end(context);
-    }
-    proxy.host().shared_data_fails.set(false);
-    assert_eq!(in_flight(&proxy), 4);
-    proxy.pass(Duration::from_millis(500), FOUR);
-    assert_eq!(in_flight(&proxy), 0);
-}
-
-#[test]
-fn what_is_refused_elsewhere_takes_no_permit() {
-    let json = r#"{"coordinator": "c", "scopes": [
-        {"name": "tenant", "key": {"header": "x"}},
-        {"name": "route", "key": {"header": "y"}}]}"#;
-    let all = &[
-        terms(
-            "tenant/",
-            &[(Unit::Requests, 1e6), (Unit::Concurrency, 3.0)],
-        ),
-        terms("route/", &[(Unit::Requests, 1e6), (Unit::Concurrency, 1.0)]),
-    ];
-    let mut proxy = Proxy::new(&Process::new(), 1, &config(json));
-    let both = |proxy: &mut Proxy, y| proxy.request(&[("x", "acme"), ("y", y)]);
-    for _ in 0..3 {
-        both(&mut proxy, "1");
-        let context = proxy.streams;
-        for _ in 0..5 {
-            proxy.tick(Duration::from_millis(1));
-            proxy.answer_by(all);
-        }
-        proxy.worker.forget(context);
-        proxy.pass(Duration::from_millis(400), all);
-    }
-    assert_eq!(both(&mut proxy, "1"), Verdict::Pass);
-    for _ in 0..10 {
-        let refused = both(&mut proxy, "1");
-        assert!(matches!(
-            refused,
-            Verdict::Refuse(Refusal::Denied { rule: 1, .. })
-        ));
-    }
-    assert_eq!(
-        in_flight(&proxy),
-        2,
-        "one for each scope of the one request"
-    );
 }
 
 #[test]

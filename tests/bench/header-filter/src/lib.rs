@@ -1,4 +1,7 @@
-//! Benchmark baseline: a proxy-wasm filter that reads one request header, on the plain SDK.
+//! Benchmark baseline: a proxy-wasm filter that reads the request headers that its configuration
+//! names, with commas between, on the plain SDK.
+
+use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType};
@@ -7,19 +10,33 @@ use proxy_wasm::types::{Action, ContextType};
 mod entry {
     proxy_wasm::main! {{
         proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Warn);
-        proxy_wasm::set_root_context(|_| Box::new(super::Root));
+        proxy_wasm::set_root_context(|_| Box::<super::Root>::default());
     }}
 }
 
-struct Root;
+#[derive(Default)]
+struct Root {
+    names: Rc<[String]>,
+}
 
-struct Stream;
+struct Stream {
+    names: Rc<[String]>,
+}
 
 impl Context for Root {}
 
 impl RootContext for Root {
+    fn on_configure(&mut self, _: usize) -> bool {
+        let names = self.get_plugin_configuration().unwrap_or_default();
+        let names = String::from_utf8_lossy(&names).into_owned();
+        self.names = names.split(',').map(str::to_owned).collect();
+        true
+    }
+
     fn create_http_context(&self, _: u32) -> Option<Box<dyn HttpContext>> {
-        Some(Box::new(Stream))
+        Some(Box::new(Stream {
+            names: Rc::clone(&self.names),
+        }))
     }
 
     fn get_type(&self) -> Option<ContextType> {
@@ -31,8 +48,10 @@ impl Context for Stream {}
 
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
-        // Kept from the optimiser, or the call with its copy and its checks could be dropped.
-        std::hint::black_box(self.get_http_request_header("x-tenant"));
+        for name in self.names.iter() {
+            // Kept from the optimiser, or the call with its copy and its checks could be dropped.
+            std::hint::black_box(self.get_http_request_header(name));
+        }
         Action::Continue
     }
 }

@@ -50,19 +50,22 @@ struct Worker {
 
 impl Load {
     /// Begins to refresh the leases of `fleet` with `workers` calls at a time over so many
-    /// connections. No client has two calls at a time, so there are at most as many as clients.
+    /// connections to each of `to`. No client has two calls at a time, so there are at most as many as
+    /// clients.
     ///
     /// # Errors
     /// When nobody listens.
     pub(crate) async fn start(
-        to: SocketAddr,
+        to: &[SocketAddr],
         fleet: Fleet,
         connections: usize,
         workers: usize,
     ) -> Result<Self> {
         let mut channels = Vec::new();
         for _ in 0..connections.max(1) {
-            channels.push(Channel::open(to, REFRESH).await?);
+            for to in to {
+                channels.push(Channel::open(*to, REFRESH).await?);
+            }
         }
         let shared = Arc::new(Shared::default());
         let mut tasks = JoinSet::new();

@@ -6,6 +6,7 @@
 //! that is not quiet it is the figure to trust.
 
 mod channel;
+mod cluster;
 mod fleet;
 mod load;
 mod table;
@@ -32,6 +33,9 @@ const WARM_UP_ROUNDS: usize = 4;
 /// The least warm-up: what a process does once, such as growing its heap, is over.
 const WARM_UP_MIN: Duration = Duration::from_millis(500);
 
+/// As long as in the measurements of Doorman that we compare with.
+const LEASE: Duration = Duration::from_secs(300);
+
 /// How many scopes the clients of the bulk row ask for in all, in units of one call.
 const BULK_CALLS: usize = 10;
 
@@ -56,12 +60,18 @@ struct Options {
     /// Calls at a time; fewer if there are fewer clients.
     #[arg(long, default_value_t = 16)]
     workers: usize,
+    /// Instead of the rows for one coordinator: three coordinators with three shards against one.
+    #[arg(long)]
+    cluster: bool,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
     let seconds = Duration::try_from_secs_f64(options.seconds).context("--seconds")?;
     let runtime = cores::load_runtime()?;
+    if options.cluster {
+        return cluster::run(&runtime, seconds, &options);
+    }
     let mut rows = Vec::new();
     for fleet in options.fleets() {
         let dir = TempDir::new()?;
@@ -99,13 +109,12 @@ fn measure(
     seconds: Duration,
     options: &Options,
 ) -> Result<Row> {
-    let coordinator = cores::beside_load(|| runtime.block_on(Coordinator::start(dir, &limits())))?;
+    let coordinator =
+        cores::beside_load(|| runtime.block_on(Coordinator::start(dir, &limits(LEASE))))?;
     runtime.block_on(async {
-        let to = coordinator.grpc();
-        let mut load = Load::start(to, fleet, options.connections, options.workers).await?;
-        sleep(WARM_UP_MIN).await;
-        load.until_refreshed((WARM_UP_ROUNDS * fleet.leases()) as u64)
-            .await?;
+        let to = [coordinator.grpc()];
+        let mut load = Load::start(&to, fleet, options.connections, options.workers).await?;
+        warm_up(&mut load, fleet).await?;
         let look = || {
             let cpu = (coordinator.process.cpu()?, cpu_of(std::process::id())?);
             anyhow::Ok((Instant::now(), load.refreshed(), cpu))
@@ -131,11 +140,19 @@ fn measure(
     })
 }
 
-/// Leases as long as in the measurements of Doorman that we compare with. The minimum interval is as
-/// short as can be: a client that asks sooner only gets its lease repeated, which costs less.
-fn limits() -> String {
+/// Waits until what happens at the start is over.
+async fn warm_up(load: &mut Load, fleet: Fleet) -> Result<()> {
+    sleep(WARM_UP_MIN).await;
+    load.until_refreshed((WARM_UP_ROUNDS * fleet.leases()) as u64)
+        .await
+}
+
+/// Leases of `lease`. The minimum interval is as short as can be: a client that asks sooner only gets its
+/// lease repeated, which costs less.
+fn limits(lease: Duration) -> String {
+    let (lease, refresh) = (lease.as_millis(), lease.as_millis() / 5);
     format!(
-        "limits:\n  - match: \"*\"\n    requests: {{rate: {CAPACITY}, lease: 300s, refresh: 60s, \
+        "limits:\n  - match: \"*\"\n    requests: {{rate: {CAPACITY}, lease: {lease}ms, refresh: {refresh}ms, \
          min_refresh: 1ms}}\n"
     )
 }

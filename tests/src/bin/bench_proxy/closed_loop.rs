@@ -9,6 +9,9 @@ use tokio::task::JoinSet;
 use tollgate_tests::connection::{Connection, get};
 use tollgate_tests::filter::TENANT_HEADER;
 
+/// What every request says of whom it is for, the same in each; filters read one or all of them.
+pub(crate) const HEADERS: [&str; 3] = [TENANT_HEADER, "x-namespace", "x-user"];
+
 /// Running load.
 pub(crate) struct ClosedLoop {
     shared: Arc<Shared>,
@@ -30,7 +33,10 @@ impl ClosedLoop {
     /// When nobody listens.
     pub(crate) async fn start(to: SocketAddr, connections: usize, tenants: usize) -> Result<Self> {
         let requests: Vec<_> = (0..tenants)
-            .map(|tenant| get("/", &[(TENANT_HEADER, &format!("tenant-{tenant:03}"))]))
+            .map(|tenant| {
+                let name = format!("name-{tenant:03}");
+                get("/", &HEADERS.map(|header| (header, name.as_str())))
+            })
             .collect();
         let shared = Arc::new(Shared {
             requests,

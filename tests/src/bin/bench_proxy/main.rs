@@ -26,7 +26,7 @@ use tollgate_tests::envoy::{Envoy, Spec};
 use tollgate_tests::filter;
 use tollgate_tests::upstream::Upstream;
 
-use crate::closed_loop::ClosedLoop;
+use crate::closed_loop::{ClosedLoop, HEADERS};
 use crate::rate_limit_service::RateLimitService;
 use crate::table::{Sample, Table};
 
@@ -34,8 +34,11 @@ use crate::table::{Sample, Table};
 const GLOBAL: &str = "global";
 /// The listener that everything is compared with.
 const BASE: &str = "no filter";
-/// The filter that sets the aim: what Tollgate adds is to be at most 1.1 times what it adds.
+/// The filters that set the aims: what Tollgate adds is to be at most 1.1 times what the one adds that
+/// reads as many headers as Tollgate has scopes.
 const AIM: &str = "wasm, one header";
+const AIM_OF_THREE: &str = "wasm, three headers";
+const THREE: &str = "tollgate, three";
 
 /// Every tenant may have more than it sends, so that nothing is refused. At 10 000 a second a worker
 /// draws a slab of tokens for some 25 requests at once; at 600 a second, which is four times what each
@@ -74,7 +77,11 @@ struct Options {
 fn main() -> Result<()> {
     let options = Options::parse();
     let runtime = cores::load_runtime()?;
-    let mut table = Table::new(BASE, AIM);
+    let aim = |name: &str| match name {
+        AIM_OF_THREE | THREE => AIM_OF_THREE,
+        _ => AIM,
+    };
+    let mut table = Table::new(BASE, aim);
     for generation in 1..=options.envoys {
         let dir = TempDir::new()?;
         let result = measure(&runtime, dir.path(), &options, &mut table);
@@ -124,7 +131,7 @@ impl Fleet {
             false => Some(Coordinator::start(dir, LIMITS).await?),
         };
         let mut spec = Spec::new("envoy", 1, upstream.address(), Vec::new());
-        spec.coordinator = coordinator.as_ref().map(Coordinator::grpc);
+        spec.coordinators = coordinator.iter().map(Coordinator::grpc).collect();
         spec.clusters = vec![(GLOBAL.to_owned(), global.address())];
         spec.listeners = listeners(coordinator.is_some())?;
         let envoy = Envoy::start(dir, &spec).await?;
@@ -170,8 +177,9 @@ impl Fleet {
 fn listeners(with_tollgate: bool) -> Result<Vec<(String, Vec<Value>)>> {
     let mut listeners = vec![
         (BASE, vec![]),
-        ("wasm, empty", vec![filter::baseline("bench_empty_filter")?]),
-        (AIM, vec![filter::baseline("bench_header_filter")?]),
+        ("wasm, empty", vec![filter::empty_baseline()?]),
+        (AIM, vec![filter::header_baseline(&HEADERS[..1])?]),
+        (AIM_OF_THREE, vec![filter::header_baseline(&HEADERS)?]),
         ("local_ratelimit", vec![filter::local_rate_limit()]),
         ("global ratelimit", vec![filter::global_rate_limit(GLOBAL)]),
     ];
@@ -183,6 +191,9 @@ fn listeners(with_tollgate: bool) -> Result<Vec<(String, Vec<Value>)>> {
             vec![filter::tollgate(&filter::by_tenant(&json!({})))?],
         ));
         listeners.push(("tollgate, no slab", vec![slow]));
+        let three = HEADERS.map(|header| json!({"name": header, "key": {"header": header}}));
+        let three = filter::by_tenant(&json!({"scopes": three}));
+        listeners.push((THREE, vec![filter::tollgate_in("three", &three)?]));
     }
     Ok(listeners
         .into_iter()

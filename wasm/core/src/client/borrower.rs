@@ -6,15 +6,15 @@
 //! was *sent*, and only the answer to the *latest* request is applied.
 //!
 //! Its life: idle until the first attempt; cold until the first answer, while requests may be
-//! held; then leased, or without a lease in the configured [`Mode`](super::Mode). When nothing is
-//! wanted any more the lease is released, and all is idle again.
+//! held; then leased, or without a lease in the configured [`Mode`]. A lease that the next answer is about
+//! to raise is growing. When nothing is wanted any more the lease is released, and all is idle again.
 
 use core::num::NonZeroU32;
 use core::time::Duration;
 
 use super::backoff::backoff;
-use super::policy::Policy;
-use crate::lease::{Answer, Ask, Band, Demand, Epoch};
+use super::policy::{Mode, Policy};
+use crate::lease::{Answer, Ask, Band, Claim, Demand, Origin};
 use crate::units::{Capacity, Instant, Tokens};
 
 /// The soonest a change of demand makes a process ask again. The coordinator has its own minimum.
@@ -22,12 +22,16 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// The soonest an answer is followed by the next request, whatever it says.
 const INTERVAL_FLOOR: Duration = Duration::from_millis(10);
 
+/// A refresh interval that is at most this part of the lease says that the next answer will differ.
+const SOON: u32 = 20;
+
 /// The lease of one resource and the state of its renewal; plain data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Borrower {
     pub(super) phase: Phase,
     pub(super) lease: Option<Lease>,
-    pub(super) epoch: Epoch,
+    /// Where the last answer came from that was applied.
+    pub(super) origin: Origin,
     /// The safe capacity last sent.
     pub(super) safe: Option<Capacity>,
     /// The capacity of the whole resource, last sent.
@@ -50,6 +54,13 @@ pub(super) enum Phase {
         until: Instant,
     },
     Awake,
+    /// Awake, and has less than is wanted until others have given back, or the coordinator has heard of it.
+    Growing {
+        /// By then it has grown, or never will.
+        until: Instant,
+    },
+    /// Awake, and the lease that there was has expired.
+    Lapsed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +81,7 @@ pub enum State {
     Cold,
     /// A lease is valid.
     Leased,
-    /// There is no valid lease; the [`Mode`](super::Mode) says what passes.
+    /// There is no valid lease; the [`Mode`] says what passes.
     NoLease,
 }
 
@@ -98,7 +109,7 @@ impl Borrower {
         Self {
             phase: Phase::Idle,
             lease: None,
-            epoch: Epoch::default(),
+            origin: Origin::default(),
             safe: None,
             capacity: None,
             reported: Capacity::ZERO,
@@ -114,7 +125,7 @@ impl Borrower {
         match self.phase {
             Phase::Idle => self.wake(now, policy),
             Phase::Cold { until } if now >= until => self.phase = Phase::Awake,
-            Phase::Cold { .. } | Phase::Awake => {}
+            Phase::Cold { .. } | Phase::Awake | Phase::Growing { .. } | Phase::Lapsed => {}
         }
     }
 
@@ -177,6 +188,7 @@ impl Borrower {
             has,
             remaining: lease.map(|lease| lease.expiry.saturating_since(now)),
             basis: lease.map_or(0, |lease| lease.basis),
+            claim: Claim::Lease,
             demand: Demand::one(Band {
                 priority: policy.priority,
                 wants,
@@ -201,10 +213,10 @@ impl Borrower {
         }
     }
 
-    /// Whether an answer to the request of `sequence` from a master of term `epoch` counts. One of
-    /// an earlier term counts as a failure.
-    pub(super) fn accepts(&mut self, now: Instant, sequence: u64, epoch: Epoch) -> bool {
-        if epoch < self.epoch {
+    /// Whether an answer from `origin` to the request of `sequence` counts. One of an earlier term of
+    /// the same shard counts as a failure.
+    pub(super) fn accepts(&mut self, now: Instant, sequence: u64, origin: Origin) -> bool {
+        if origin.is_older_than(self.origin) {
             self.handle_failure(now, sequence, sequence);
             return false;
         }
@@ -212,11 +224,11 @@ impl Borrower {
     }
 
     /// Takes over an answer that was accepted.
-    pub(super) fn apply(&mut self, now: Instant, epoch: Epoch, answer: &Answer) {
+    pub(super) fn apply(&mut self, now: Instant, origin: Origin, answer: &Answer) {
         let sent_at = self.asked_at.take().unwrap_or(now);
         self.failures = 0;
-        self.phase = Phase::Awake;
-        self.epoch = epoch;
+        self.phase = self.phase_after(now, answer);
+        self.origin = origin;
         self.safe = answer.safe;
         self.capacity = Some(answer.capacity);
         self.due = Some(now.saturating_add(answer.refresh_interval.max(INTERVAL_FLOOR)));
@@ -231,15 +243,53 @@ impl Borrower {
             .filter(|lease| lease.expiry > now);
     }
 
-    /// Notes that the request of `sequence` failed; the next one waits longer. `seed` spreads
-    /// clients that fail together.
+    /// Growing if the answer is less than was asked for and not for long. Who has to give back is told to come
+    /// back soon, too. And what has not grown in a lease's time, others do not have to give back.
+    fn phase_after(&self, now: Instant, answer: &Answer) -> Phase {
+        let Some(terms) = answer.lease else {
+            return Phase::Awake;
+        };
+        let before = self.valid_lease(now);
+        let lowered = before.is_some_and(|before| before.capacity > terms.capacity);
+        let less = terms.capacity < self.reported.min(answer.capacity);
+        let soon = answer.refresh_interval.saturating_mul(SOON) <= terms.duration;
+        match self.phase {
+            _ if lowered || !less || !soon => Phase::Awake,
+            Phase::Growing { until } => Phase::Growing { until },
+            _ => Phase::Growing {
+                until: now.saturating_add(terms.duration),
+            },
+        }
+    }
+
+    /// Notes that the request that was just made asks for more than the one before.
+    pub(super) fn expect_more(&mut self) {
+        if let (Phase::Awake, Some(lease)) = (self.phase, self.lease) {
+            self.phase = Phase::Growing {
+                until: lease.expiry,
+            };
+        }
+    }
+
+    /// Whether a lease is valid at `now` and the next answer is likely to raise it.
+    pub(super) fn is_growing(&self, now: Instant) -> bool {
+        let growing = matches!(self.phase, Phase::Growing { until } if now < until);
+        growing && self.valid_lease(now).is_some()
+    }
+
+    /// Notes that the request of `sequence` failed; the next one waits longer, but less and less
+    /// when the lease is about to end. `seed` spreads clients that fail together.
     pub(super) fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) {
         if sequence != self.sequence || self.asked_at.take().is_none() {
             return;
         }
-        self.phase = Phase::Awake;
+        if self.phase != Phase::Lapsed {
+            self.phase = Phase::Awake;
+        }
         self.failures = self.failures.saturating_add(1);
-        self.due = Some(now.saturating_add(backoff(self.failures, seed)));
+        let lease = self.valid_lease(now);
+        let left = lease.map(|lease| lease.expiry.saturating_since(now));
+        self.due = Some(now.saturating_add(backoff(self.failures, left, seed)));
     }
 
     pub(super) fn state(&self, now: Instant) -> State {
@@ -251,7 +301,28 @@ impl Borrower {
         }
     }
 
+    /// Forgets a lease that has expired, and says when it has.
+    pub(super) fn lapse(&mut self, now: Instant) -> Option<Instant> {
+        let expired = self.lease.take_if(|lease| lease.expiry <= now)?;
+        if matches!(self.phase, Phase::Awake | Phase::Growing { .. }) {
+            self.phase = Phase::Lapsed;
+        }
+        Some(expired.expiry)
+    }
+
+    /// What to take at `now`, without a valid lease.
+    pub(super) fn mode(&self, now: Instant, policy: &Policy) -> Mode {
+        let expired = self.lease.is_some_and(|lease| lease.expiry <= now);
+        match expired || self.phase == Phase::Lapsed {
+            true => policy.on_expired,
+            false => policy.on_missing_lease,
+        }
+    }
+
     pub(super) fn valid_lease(&self, now: Instant) -> Option<Lease> {
         self.lease.filter(|lease| lease.expiry > now)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use core::time::Duration;
 
 use super::borrower::{Borrower, Phase, State, Todo};
 use super::policy::{Mode, Policy};
-use crate::lease::{Answer, Epoch};
+use crate::lease::{Answer, Origin};
 use crate::units::{Capacity, Instant};
 
 /// The time in which use is measured.
@@ -112,8 +112,8 @@ impl Gauge {
 
     /// Gives a worker a permit, and some for later if there are enough.
     ///
-    /// With `may_hold`, a request is held while the first answer is awaited; otherwise it passes
-    /// until then, and counts.
+    /// With `may_hold`, a request is held while the first answer is awaited; otherwise what holds
+    /// without a lease decides.
     pub fn draw(
         &mut self,
         now: Instant,
@@ -198,12 +198,12 @@ impl Gauge {
         &mut self,
         now: Instant,
         sequence: u64,
-        epoch: Epoch,
+        origin: Origin,
         answer: &Answer,
     ) -> bool {
-        let accepted = self.borrower.accepts(now, sequence, epoch);
+        let accepted = self.borrower.accepts(now, sequence, origin);
         if accepted {
-            self.borrower.apply(now, epoch, answer);
+            self.borrower.apply(now, origin, answer);
         }
         accepted
     }
@@ -223,11 +223,8 @@ impl Gauge {
         if let Some(lease) = self.borrower.valid_lease(now) {
             return whole(lease.capacity);
         }
-        if self.borrower.state(now) == State::Cold {
-            return u32::MAX;
-        }
         let safe = self.borrower.safe.unwrap_or(policy.safe_concurrency);
-        match policy.mode {
+        match self.borrower.mode(now, policy) {
             Mode::Safe => whole(safe),
             Mode::Optimistic => whole(safe).max(self.wants()),
             Mode::Pessimistic => 0,
@@ -241,11 +238,15 @@ impl Gauge {
     }
 
     /// What the client has at `now`: its lease, or what is in flight if that is more, as when the
-    /// lease has shrunk below what was begun before.
+    /// lease has shrunk below what was begun before. Without a lease nothing: what goes on then was
+    /// lent by nobody, and a coordinator that heard of it would take it for the lease of another
+    /// master, and learn what there is more of instead of lending.
     pub fn has(&self, now: Instant) -> Capacity {
         let lease = self.borrower.valid_lease(now);
-        let lent = lease.map_or(Capacity::ZERO, |lease| lease.capacity.min(Capacity::MAX));
-        lent.max(Capacity::from_whole(self.held().into()))
+        lease.map_or(Capacity::ZERO, |lease| {
+            let in_flight = Capacity::from_whole(self.held().into());
+            lease.capacity.min(Capacity::MAX).max(in_flight)
+        })
     }
 
     /// The capacity of the whole resource, as the coordinator last said.

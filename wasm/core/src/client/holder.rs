@@ -10,7 +10,7 @@ use super::borrower::{Borrower, Phase, State, Todo};
 use super::demand::{Demand, deviation};
 use super::policy::{Mode, Policy};
 use crate::bucket::{Denied, Parts, TokenBucket};
-use crate::lease::{Answer, Epoch, Unit};
+use crate::lease::{Answer, Origin, Unit};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// The part of a second's tokens that a worker draws at once: enough that a busy worker rarely
@@ -59,6 +59,15 @@ pub enum Draw {
         /// What a full bucket holds now.
         burst: Tokens,
     },
+}
+
+/// How full a holder's bucket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// What there is to draw.
+    pub left: Tokens,
+    /// After what time the bucket is full if nobody draws; none if it never will be.
+    pub full_in: Option<Duration>,
 }
 
 // === impl Holder ===
@@ -201,25 +210,30 @@ impl Holder {
         }
         self.demand.count(now, 0, grain(self.unit));
         self.settle_bucket(now, policy);
+        let more = self.wants_more();
         let (has, wants) = (self.has(now), self.wants_at(now, policy));
-        self.borrower.ask(now, policy, has, wants)
+        let todo = self.borrower.ask(now, policy, has, wants);
+        if more {
+            self.borrower.expect_more();
+        }
+        todo
     }
 
     /// Applies the answer to the request of `sequence`. False if it was dropped: it is not the
-    /// answer to the latest request, or comes from a master of an earlier term.
+    /// answer to the latest request, or comes from an earlier master of the same shard.
     pub fn handle_answer(
         &mut self,
         now: Instant,
         policy: &Policy,
         sequence: u64,
-        epoch: Epoch,
+        origin: Origin,
         answer: &Answer,
     ) -> bool {
-        if !self.borrower.accepts(now, sequence, epoch) {
+        if !self.borrower.accepts(now, sequence, origin) {
             return false;
         }
         self.settle_bucket(now, policy);
-        self.borrower.apply(now, epoch, answer);
+        self.borrower.apply(now, origin, answer);
         self.settle_bucket(now, policy);
         self.fresh &= self.borrower.lease.is_none();
         if self.demand.wants() == Capacity::ZERO
@@ -258,13 +272,36 @@ impl Holder {
             .borrower
             .safe
             .unwrap_or_else(|| policy.safe_of(self.unit));
-        let rate = match policy.mode {
+        let rate = match self.borrower.mode(now, policy) {
             Mode::Safe => safe,
             Mode::Optimistic => safe.max(self.demand.wants()),
             Mode::Pessimistic => Capacity::ZERO,
         }
         .as_rate();
         (rate, second_of(rate))
+    }
+
+    /// The most that may pass soon, if it is more than now and a lease is about to grow: others have to
+    /// give back what the client is entitled to, or the coordinator does not know yet that more is wanted.
+    /// With what passes now nobody can say then who waits in vain. None with a lease of all that there is.
+    pub fn prospect(&self, now: Instant) -> Option<Rate> {
+        let lease = self.borrower.valid_lease(now)?;
+        let whole = self.borrower.capacity?;
+        let grows = self.borrower.is_growing(now) || self.wants_more();
+        (grows && lease.capacity < whole).then(|| whole.as_rate())
+    }
+
+    /// Whether more is wanted than the coordinator has heard of, and it will hear soon.
+    fn wants_more(&self) -> bool {
+        let (reported, wants) = (self.borrower.reported, self.demand.wants());
+        let lacks = self
+            .borrower
+            .lease
+            .is_some_and(|lease| lease.capacity < wants);
+        lacks
+            && wants > reported
+            && self.borrower.failures == 0
+            && differs(reported, wants, self.unit)
     }
 
     /// What the client wants at `now`: what is attempted, or, when attempts have ended, what it
@@ -291,6 +328,15 @@ impl Holder {
         self.borrower.valid_lease(now)?;
         let missing = self.bucket.time_until(now, self.bucket.burst())?;
         (!missing.is_zero()).then(|| now.saturating_add(missing))
+    }
+
+    /// How full the bucket is at `now`, for whoever spends from it.
+    pub fn fill(&self, now: Instant) -> Fill {
+        let left = u64::try_from(self.bucket.balance(now)).unwrap_or(0);
+        Fill {
+            left: Tokens::from_micros(left),
+            full_in: self.bucket.time_until(now, self.bucket.burst()),
+        }
     }
 
     /// What the client holds at `now`; the largest number for a lease without a limit.
@@ -331,11 +377,10 @@ impl Holder {
     /// bucket of an idle or cold holder stays as it was when its lease was released, which is full:
     /// if it were cut to the safe capacity until the answer, who returns would have no burst.
     fn settle_bucket(&mut self, now: Instant, policy: &Policy) {
-        if let Some(lease) = self.borrower.lease.filter(|lease| lease.expiry <= now) {
-            self.borrower.lease = None;
-            self.set_flow(lease.expiry, policy);
+        if let Some(expiry) = self.borrower.lapse(now) {
+            self.set_flow(expiry, policy);
         }
-        if self.borrower.phase == Phase::Awake {
+        if !matches!(self.borrower.phase, Phase::Idle | Phase::Cold { .. }) {
             self.set_flow(now, policy);
         }
     }

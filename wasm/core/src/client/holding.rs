@@ -13,7 +13,7 @@ use super::borrower::{State, Todo};
 use super::gauge::Gauge;
 use super::holder::Holder;
 use super::policy::Policy;
-use crate::lease::{Answer, Epoch, ID_LEN_MAX, Unit};
+use crate::lease::{Answer, ID_LEN_MAX, Origin, Unit};
 use crate::units::Instant;
 
 /// A unit that is due within this time is asked for together with one that is due now: one call
@@ -121,15 +121,15 @@ impl Holding {
         policy: &Policy,
         unit: Unit,
         sequence: u64,
-        epoch: Epoch,
+        origin: Origin,
         answer: &Answer,
     ) -> bool {
         match (self.rate_mut(unit), unit) {
-            (Some(rate), _) => rate.handle_answer(now, policy, sequence, epoch, answer),
+            (Some(rate), _) => rate.handle_answer(now, policy, sequence, origin, answer),
             (None, Unit::Concurrency) => self
                 .concurrency
                 .as_mut()
-                .is_some_and(|gauge| gauge.handle_answer(now, sequence, epoch, answer)),
+                .is_some_and(|gauge| gauge.handle_answer(now, sequence, origin, answer)),
             (None, _) => false,
         }
     }

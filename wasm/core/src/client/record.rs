@@ -13,17 +13,23 @@ use super::gauge::{Gauge, Share};
 use super::holder::Holder;
 use super::holding::Holding;
 use crate::bucket::{Parts, TokenBucket};
-use crate::lease::{Epoch, ID_LEN_MAX, Unit};
+use crate::cluster::ShardId;
+use crate::lease::{Epoch, ID_LEN_MAX, Origin, Unit};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// Versions 1 and 2 were a holder for requests alone.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
+/// Knew no shards; still read, so that an upgrade loses no lease.
+const VERSION_3: u8 = 3;
 
 /// Writes fields one after the other.
 struct Writer<'a>(&'a mut Vec<u8>);
 
 /// Reads the same fields back.
-struct Reader<'a>(&'a [u8]);
+struct Reader<'a> {
+    bytes: &'a [u8],
+    version: u8,
+}
 
 // === impl Holding ===
 
@@ -44,9 +50,14 @@ impl Holding {
 
     /// The holding in `bytes`; none if they are of another version, truncated, too long, or hostile.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
+        let (version, bytes) = bytes.split_first()?;
+        let version = *version;
+        if !matches!(version, VERSION | VERSION_3) {
+            return None;
+        }
+        let mut reader = Reader { bytes, version };
         let holding = reader.holding()?;
-        reader.0.is_empty().then_some(holding)
+        reader.bytes.is_empty().then_some(holding)
     }
 }
 
@@ -55,6 +66,10 @@ impl Holding {
 impl Writer<'_> {
     fn u8(&mut self, value: u8) {
         self.0.push(value);
+    }
+
+    fn u16(&mut self, value: u16) {
+        self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     fn u32(&mut self, value: u32) {
@@ -75,7 +90,7 @@ impl Writer<'_> {
 
     /// At most 65535 bytes, with their length.
     fn text(&mut self, text: &str) {
-        self.0.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        self.u16(text.len() as u16);
         self.0.extend_from_slice(text.as_bytes());
     }
 
@@ -94,8 +109,7 @@ impl Writer<'_> {
         self.u64(gauge.opened_at.as_nanos());
         self.u32(gauge.last);
         self.u64(gauge.last_attempt.as_nanos());
-        self.0
-            .extend_from_slice(&(gauge.shares.len() as u16).to_le_bytes());
+        self.u16(gauge.shares.len() as u16);
         for share in &gauge.shares {
             self.u64(share.worker);
             self.u32(share.held);
@@ -112,7 +126,8 @@ impl Writer<'_> {
             w.u64(lease.expiry.as_nanos());
             w.u64(lease.basis);
         });
-        self.u64(borrower.epoch.0);
+        self.u64(borrower.origin.epoch.0);
+        self.option(borrower.origin.shard, |w, shard| w.u16(shard.0));
         self.option(borrower.safe, |w, safe| w.u64(safe.as_micros()));
         self.option(borrower.capacity, |w, capacity| w.u64(capacity.as_micros()));
         self.u64(borrower.reported.as_micros());
@@ -138,6 +153,11 @@ impl Writer<'_> {
                 self.u8(2);
                 self.u64(until.as_nanos());
             }
+            Phase::Lapsed => self.u8(3),
+            Phase::Growing { until } => {
+                self.u8(4);
+                self.u64(until.as_nanos());
+            }
         }
     }
 
@@ -155,8 +175,8 @@ impl Writer<'_> {
 
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (field, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
+        let (field, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
         Some(*field)
     }
 
@@ -207,15 +227,12 @@ impl Reader<'_> {
 
     fn text(&mut self) -> Option<&str> {
         let len = usize::from(self.u16()?);
-        let (text, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
+        let (text, rest) = self.bytes.split_at_checked(len)?;
+        self.bytes = rest;
         core::str::from_utf8(text).ok()
     }
 
     fn holding(&mut self) -> Option<Holding> {
-        if self.u8()? != VERSION {
-            return None;
-        }
         let canonical = self.text()?;
         if canonical.len() > ID_LEN_MAX {
             return None;
@@ -277,7 +294,7 @@ impl Reader<'_> {
         Some(Borrower {
             phase: self.phase()?,
             lease: self.option(Self::lease)?,
-            epoch: Epoch(self.u64()?),
+            origin: self.origin()?,
             safe: self.option(Self::capacity)?,
             capacity: self.option(Self::capacity)?,
             reported: self.capacity()?,
@@ -286,6 +303,15 @@ impl Reader<'_> {
             due: self.option(Self::instant)?,
             failures: self.u8()?,
         })
+    }
+
+    fn origin(&mut self) -> Option<Origin> {
+        let epoch = Epoch(self.u64()?);
+        let shard = match self.version {
+            VERSION_3 => None,
+            _ => self.option(|r| r.u16().map(ShardId))?,
+        };
+        Some(Origin { shard, epoch })
     }
 
     fn bucket(&mut self) -> Option<TokenBucket> {
@@ -303,6 +329,10 @@ impl Reader<'_> {
             0 => Some(Phase::Idle),
             1 => Some(Phase::Awake),
             2 => Some(Phase::Cold {
+                until: self.instant()?,
+            }),
+            3 => Some(Phase::Lapsed),
+            4 => Some(Phase::Growing {
                 until: self.instant()?,
             }),
             _ => None,

@@ -76,7 +76,7 @@ fn faults() -> impl Strategy<Value = Faults> {
     let messages = (percent(60_u64), percent(30), 0..800_u64);
     // Two restarts while a lease lasts, after a new limit, are rare enough; so some fleets have many.
     let often = || prop_oneof![3 => percent(2), 1 => percent(15)];
-    let others = (percent(2), often(), often(), percent(30));
+    let others = (percent(2), often(), often(), percent(30), often());
     (messages, others).prop_map(|(messages, others)| Faults {
         lost: messages.0,
         twice: messages.1,
@@ -85,6 +85,7 @@ fn faults() -> impl Strategy<Value = Faults> {
         restart: others.1,
         new_limit: others.2,
         whim: others.3,
+        hand_over: others.4,
     })
 }
 
@@ -105,6 +106,32 @@ proptest! {
             }
             fleet.step();
         }
+    }
+
+    /// A fleet whose masters hand over is answered exactly as one that keeps its master.
+    #[test]
+    fn nobody_notices_a_hand_over(
+        seed: u64,
+        clients in 1..7_usize,
+        shared in shared(),
+        faults in faults(),
+        hand_over in 1..30_u64,
+    ) {
+        // Of two answers to one request the one of an earlier master is dropped, if it comes last.
+        let keeping = Faults { twice: 0, hand_over: 0, ..faults };
+        let handing = Faults { hand_over, ..keeping };
+        let mut fleets = [keeping, handing]
+            .map(|faults| Fleet::new(seed, clients, shared.clone(), faults));
+        for step in 0..1000 {
+            for fleet in &mut fleets {
+                if step % 100 == 0 {
+                    fleet.change_demand(1500);
+                }
+                fleet.step();
+            }
+        }
+        let [kept, handed] = fleets.map(|fleet| fleet.answers);
+        prop_assert_eq!(kept, handed);
     }
 
     /// Laws 3 and 4: once demand is stable and the network behaves, everybody has its max-min

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::*;
 use crate::lease::Unit;
-use crate::limit::Limit;
+use crate::limit::{Limit, Part};
 use crate::units::{Capacity, Tokens};
 
 const BOUNDS: Bounds = Bounds {
@@ -57,6 +57,59 @@ fn a_node_learns_for_the_time_of_the_limit_unless_the_fleet_is_new() {
         let mut node = Node::new(secs(0), Epoch(1), BOUNDS, start);
         let answer = refresh(&mut node, at, "tenant/a").unwrap();
         assert_eq!(answer.lease.is_some(), lends, "{start:?} {at:?}");
+    }
+}
+
+/// Who says that it has a lease of a resource that a master without anything to learn does not know
+/// has it from another: the resource has moved here.
+#[test]
+fn a_claim_on_an_unknown_resource_is_learned_from() {
+    let whole = Capacity::from_whole;
+    let (second, none) = (Some(Duration::from_secs(1)), Some(Duration::ZERO));
+    let rows = [
+        ("nothing", Capacity::ZERO, None, false),
+        ("a lease", whole(30), second, true),
+        ("a lease of unknown time", whole(30), None, true),
+        ("a lease that is over", whole(30), none, false),
+        ("no limit", Capacity::UNLIMITED, second, false),
+        ("no limit, as on the wire", Capacity::MAX, second, false),
+    ];
+    let mut limit = Limit::new(whole(100));
+    limit.headroom = Part::NONE;
+    let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
+    for (row, has, remaining, learns) in rows {
+        let mut node = Node::new(secs(0), Epoch(1), BOUNDS, Start::Fresh);
+        let mut ask = |client: &str, now, has, remaining| {
+            let ask = Ask {
+                remaining,
+                ..Ask::new(1, has, whole(40))
+            };
+            let client = ClientId::new(client).unwrap();
+            let answer = node.handle_refresh(now, &client, &resource, &ask, &Terms::of(&limit));
+            let lease = answer.unwrap().lease;
+            (
+                lease.map(|lease| lease.capacity),
+                node.resource(&resource).unwrap().learning_until(),
+            )
+        };
+        let (got, until) = ask("envoy-1/x", secs(100), has, remaining);
+        let want = if learns {
+            (30, secs(110))
+        } else {
+            (40, secs(0))
+        };
+        assert_eq!((got, until), (Some(whole(want.0)), want.1), "{row}");
+        // As ever while learning, the others are told nothing yet; afterwards they are.
+        let (other, _) = ask("envoy-2/x", secs(101), Capacity::ZERO, None);
+        assert_eq!(other, (!learns).then_some(whole(40)), "{row}");
+        // Of a resource that is known all leases are known, so that a claim tells nothing.
+        let (_, again) = ask("envoy-3/x", secs(102), whole(5), second);
+        assert_eq!(again, until, "{row}");
+        let (later, _) = ask("envoy-4/x", secs(111), whole(5), second);
+        assert!(
+            later.is_some_and(|gets| gets > Capacity::ZERO),
+            "{row}: {later:?}"
+        );
     }
 }
 

@@ -6,14 +6,16 @@ use core::time::Duration;
 mod basis;
 mod entry;
 mod grant;
+mod restore;
 
 pub(super) use self::entry::Entry;
 use self::entry::{Loan, Rank};
 use super::RefreshError;
-use crate::lease::{Answer, Ask, LeaseTerms, NO_BASIS, ResourceId, Unit};
+use crate::lease::{Answer, Ask, Demand, LeaseTerms, NO_BASIS, ResourceId, Unit};
 use crate::limit::{Algorithm, Limit, Safe};
 use crate::pool::{Needs, Pool, Seat};
 use crate::share::{Bands, Quantum};
+use crate::tree::{Bound, Source};
 use crate::units::{Capacity, Instant, Tokens};
 
 /// A limit, what is wanted of it and what is lent of it.
@@ -28,15 +30,31 @@ pub(super) struct Division {
     /// Σ [`Entry::has`] over all entries, in micro-units.
     sum_has: u128,
     seat: Option<Seat>,
+    /// What of the limit there is to lend, if that is borrowed.
+    bound: Option<Bound>,
 }
 
-/// The times that count: of a limit and its pool's the shorter.
+/// The times that count: of a limit and its pool's the shorter, and what is borrowed.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     lease: Duration,
     refresh: Duration,
     min_refresh: Duration,
 }
+
+/// The shortest refresh interval of a lease that ends soon with what is borrowed.
+const REFRESH_FLOOR: Duration = Duration::from_millis(10);
+
+/// How many refresh intervals the lease of nothing lasts that a client gets while it waits for its
+/// part.
+const WAITING_REFRESHES: u32 = 2;
+
+/// And how many minimum intervals, at which it is told to ask again: so many that it sees that the
+/// next answer will differ.
+const WAITING_ASKS: u32 = 20;
+
+/// After how many refresh intervals a lease of safe capacity ends.
+const SAFE_REFRESHES: u32 = 4;
 
 // === impl Division ===
 
@@ -49,6 +67,7 @@ impl Division {
             shares: Bands::new(Quantum::of(unit)),
             sum_has: 0,
             seat: None,
+            bound: None,
         }
     }
 
@@ -78,6 +97,11 @@ impl Division {
         }
     }
 
+    /// Lends no more than `bound` from now on.
+    pub(super) fn bind(&mut self, bound: Option<Bound>) {
+        self.bound = bound;
+    }
+
     /// Learns until then at least.
     pub(super) fn learn_until(&mut self, until: Instant) {
         self.learning_until = self.learning_until.max(until);
@@ -94,6 +118,11 @@ impl Division {
         }
     }
 
+    /// How much it counts in its pool, if it is a member of one.
+    pub(super) fn weight(&self) -> Option<NonZeroU32> {
+        self.seat.as_ref().map(Seat::weight)
+    }
+
     /// Is no longer a member of `pool`.
     pub(super) fn leave(&mut self, pool: &mut Pool) {
         if let Some(seat) = self.seat.take() {
@@ -103,17 +132,43 @@ impl Division {
 
     /// Tells the pool what has become of the sums.
     pub(super) fn report(&mut self, pool: Option<&mut Pool>) {
+        let divided = self.divided();
         let Some((pool, seat)) = pool.zip(self.seat.as_mut()) else {
             return;
         };
-        let quantum = self.shares.quantum();
         let wants = u64::try_from(self.shares.sum_wants()).unwrap_or(u64::MAX);
         let needs = Needs {
-            wants: Capacity::from_micros(wants).min(self.limit.divided(quantum)),
+            wants: Capacity::from_micros(wants).min(divided),
             has: self.sum_has,
             subclients: self.shares.subclients(),
         };
         pool.tell(seat, needs);
+    }
+
+    /// What the clients want of a parent, were everything borrowed.
+    pub(super) fn needs(&self, pool: Option<&Pool>) -> Needs {
+        let wants = u64::try_from(self.shares.sum_wants()).unwrap_or(u64::MAX);
+        Needs {
+            wants: Capacity::from_micros(wants).min(self.most(pool)),
+            has: self.sum_has,
+            subclients: self.shares.active(),
+        }
+    }
+
+    /// The same by priority.
+    pub(super) fn demand(&self, pool: Option<&Pool>) -> Demand {
+        self.shares.demand(self.most(pool), &self.limit.guaranteed)
+    }
+
+    /// The most that could be lent, were everything borrowed.
+    fn most(&self, pool: Option<&Pool>) -> Capacity {
+        let own = if self.limit.algorithm.shares() {
+            self.limit.capacity
+        } else {
+            Capacity::UNLIMITED
+        };
+        let most = pool.map_or(own, |pool| own.min(pool.limit().capacity));
+        self.shares.quantum().floor(most)
     }
 
     /// A line for a client that the books do not know. What it claims to have counts in learning
@@ -125,13 +180,16 @@ impl Division {
         ask: &Ask,
         pool: Option<&Pool>,
     ) -> Entry {
-        let lease = self.times(pool).lease;
+        let lease = self.times_alone(pool).lease;
         let mut granted = Loan {
             capacity: Capacity::ZERO,
             expiry: now.saturating_add(lease),
         };
         if now < self.learning_until && ask.has > Capacity::ZERO {
-            let free = self.free(Capacity::ZERO, pool).keep;
+            // Also beyond what is borrowed now, for it was lent out of what was borrowed then; but
+            // never beyond what there is in all.
+            let whole = self.bound.map_or(Capacity::UNLIMITED, |bound| bound.whole);
+            let free = self.free_of(whole, Capacity::ZERO, pool).keep;
             granted.capacity = self.shares.quantum().floor(ask.has.min(free));
             // No lease of an earlier run is longer than the time to learn.
             let longest = lease.max(self.limit.learning);
@@ -174,7 +232,7 @@ impl Division {
         // While learning, the lease in the books may rest on a request that was sent to the master
         // before and arrived late; others may have what it claimed. Only what the client says now
         // may be confirmed, however early it asks.
-        let min_refresh = self.times(pool.as_deref()).min_refresh;
+        let min_refresh = self.times(now, pool.as_deref()).min_refresh;
         let early = now < entry.granted_at.saturating_add(min_refresh);
         if early && now >= self.learning_until {
             return Ok(self.repeat(now, entry, pool.as_deref()));
@@ -194,8 +252,8 @@ impl Division {
         self.report(pool.as_deref_mut());
         let pool = pool.as_deref();
         let before = entry.has();
-        let used = entry.used(ask.has);
-        let grant = self.grant(now, entry, used, ask.basis, pool);
+        let used = entry.used_by(ask);
+        let grant = self.grant(now, entry, used, ask, pool);
         entry.granted = grant.loan;
         entry.granted_at = now;
         entry.basis = grant.basis;
@@ -227,7 +285,9 @@ impl Division {
     /// What a client falls back to, if it is for the coordinator to say.
     pub(super) fn safe(&self, pool: Option<&Pool>) -> Option<Capacity> {
         let capacity = self.limit.capacity;
+        let parents = self.bound.and_then(|bound| bound.safe);
         let safe = match self.limit.safe {
+            _ if parents.is_some() => parents,
             Safe::Fixed(safe) => Some(safe),
             Safe::Dynamic if self.limit.algorithm == Algorithm::Static => Some(capacity),
             Safe::Dynamic if !capacity.is_unlimited() => {
@@ -246,7 +306,7 @@ impl Division {
         self.shares
             .update(rank, &mut entry.place, &ask.demand, each);
         let before = entry.has();
-        let used = entry.used(ask.has);
+        let used = entry.used_by(ask);
         entry.prior = used.beyond(entry.granted);
         self.replace_sum(before, entry.has());
     }
@@ -255,32 +315,41 @@ impl Division {
     fn repeat(&self, now: Instant, entry: &Entry, pool: Option<&Pool>) -> Answer {
         let next = entry
             .granted_at
-            .saturating_add(self.times(pool).min_refresh);
+            .saturating_add(self.times(now, pool).min_refresh);
         let refresh_interval = next.saturating_since(now).max(Duration::from_millis(1));
         self.answer(now, entry, refresh_interval, pool)
     }
 
+    /// What there is to divide: without the reserve, and no more than is borrowed.
     fn divided(&self) -> Capacity {
-        self.limit.divided(self.shares.quantum())
+        let quantum = self.shares.quantum();
+        let lendable = self.lendable();
+        self.limit.divided(quantum).min(quantum.floor(lendable))
     }
 
-    fn times(&self, pool: Option<&Pool>) -> Times {
+    /// What is borrowed; unlimited if that bounds nothing.
+    pub(super) fn lendable(&self) -> Capacity {
+        let subclients = self.shares.subclients();
+        self.bound
+            .map_or(Capacity::UNLIMITED, |bound| bound.lendable(subclients))
+    }
+
+    /// The times of the limits alone, whatever is borrowed.
+    fn times_alone(&self, pool: Option<&Pool>) -> Times {
         let own = Times::of(&self.limit);
-        let Some(pool) = pool else {
-            return own;
-        };
-        let theirs = Times::of(pool.limit());
-        Times {
-            lease: own.lease.min(theirs.lease),
-            refresh: own.refresh.min(theirs.refresh),
-            min_refresh: own.min_refresh.min(theirs.min_refresh),
-        }
+        pool.map_or(own, |pool| own.min(Times::of(pool.limit())))
+    }
+
+    fn times(&self, now: Instant, pool: Option<&Pool>) -> Times {
+        let times = self.times_alone(pool);
+        self.bound.map_or(times, |bound| times.under(bound, now))
     }
 
     /// What the fleet may use of this resource, were it alone in its pool.
     fn capacity(&self, pool: Option<&Pool>) -> Capacity {
         let own = self.limit.capacity;
-        pool.map_or(own, |pool| own.min(pool.limit().capacity))
+        let own = pool.map_or(own, |pool| own.min(pool.limit().capacity));
+        self.bound.map_or(own, |bound| own.min(bound.whole))
     }
 
     fn answer(
@@ -291,9 +360,20 @@ impl Division {
         pool: Option<&Pool>,
     ) -> Answer {
         let Loan { capacity, expiry } = entry.granted;
-        let duration = expiry.saturating_since(now);
-        // In learning mode zero does not mean "nothing for you" but "not known yet".
-        let known = capacity > Capacity::ZERO || now >= self.learning_until;
+        let mut duration = expiry.saturating_since(now);
+        if capacity == Capacity::ZERO && self.entitled(entry, pool) > Capacity::ZERO {
+            // Others have not given back yet what is its part. Should nobody answer when it asks
+            // again, it must not be kept at nothing for a whole lease, but go on without one. The
+            // books remember for as long as ever what it wants.
+            let times = self.times(now, pool);
+            let refreshes = times.refresh.saturating_mul(WAITING_REFRESHES);
+            let asks = times.min_refresh.saturating_mul(WAITING_ASKS);
+            duration = duration.min(refreshes.max(asks));
+        }
+        // In learning mode, and before the parent has answered, zero does not mean "nothing for you"
+        // but "not known yet".
+        let learned = now >= self.learning_until && !self.is_pending();
+        let known = capacity > Capacity::ZERO || learned;
         Answer {
             lease: (known && !duration.is_zero()).then(|| LeaseTerms {
                 capacity,
@@ -307,17 +387,26 @@ impl Division {
         }
     }
 
-    /// The part of the burst that goes with `gets`. A gauge has none beyond it.
+    /// The part of the burst that goes with `gets`, of the own one and of the borrowed one whichever
+    /// is less. A gauge has none beyond it.
     fn burst(&self, gets: Capacity, pool: Option<&Pool>) -> Tokens {
         if self.unit.is_gauge() {
             return Tokens::from_micros(gets.as_micros());
         }
         let own = self.limit.burst_for(gets);
-        match pool.map(|pool| pool.limit().burst_for(gets)) {
+        let burst = match pool.map(|pool| pool.limit().burst_for(gets)) {
             Some(theirs) if self.limit.capacity.is_unlimited() => theirs,
             Some(theirs) => own.min(theirs),
             None => own,
-        }
+        };
+        let borrowed = self.bound.and_then(|bound| bound.burst_for(gets));
+        borrowed.map_or(burst, |borrowed| burst.min(borrowed))
+    }
+
+    /// Whether it is not known yet what there is to lend.
+    fn is_pending(&self) -> bool {
+        self.bound
+            .is_some_and(|bound| bound.source == Source::Nothing)
     }
 
     fn replace_sum(&mut self, before: Capacity, after: Capacity) {
@@ -334,6 +423,38 @@ impl Times {
             lease: limit.lease,
             refresh: limit.refresh,
             min_refresh: limit.min_refresh,
+        }
+    }
+
+    /// Of both the shorter.
+    fn min(self, other: Self) -> Self {
+        Self {
+            lease: self.lease.min(other.lease),
+            refresh: self.refresh.min(other.refresh),
+            min_refresh: self.min_refresh.min(other.min_refresh),
+        }
+    }
+
+    /// The refresh interval halves with each level, and no lease outlives what is borrowed.
+    fn under(self, bound: Bound, now: Instant) -> Self {
+        let halved = self
+            .refresh
+            .as_nanos()
+            .checked_shr(bound.level)
+            .unwrap_or(0);
+        let halved = Duration::from_nanos(u64::try_from(halved).unwrap_or(u64::MAX));
+        let lease = match bound.source {
+            Source::Lease { until, .. } => self.lease.min(until.saturating_since(now)),
+            // Not longer than it takes to find the parent again.
+            Source::Safe(_) => self.lease.min(halved.saturating_mul(SAFE_REFRESHES)),
+            Source::Own | Source::Nothing => self.lease,
+        };
+        let half = lease.checked_div(2).unwrap_or(lease);
+        let refresh = halved.min(half).max(REFRESH_FLOOR);
+        Self {
+            lease,
+            refresh,
+            min_refresh: self.min_refresh.min(refresh),
         }
     }
 }

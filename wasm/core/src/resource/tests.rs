@@ -97,6 +97,21 @@ fn a_shift_of_demand_follows_acknowledgements() {
     }
 }
 
+/// Should the coordinator be out of reach right then, it must not be at nothing for a whole lease.
+#[test]
+fn who_waits_for_its_part_has_nothing_for_two_refreshes_and_whom_a_limit_blocks_for_a_lease() {
+    // The capacity, what another has of it; how long nothing is lent.
+    let rows = [(CAPACITY, CAPACITY, 2_000), (0, 0, 10_000)];
+    for (capacity, lent, want_ms) in rows {
+        let mut fleet = Fleet::new(LEARNED);
+        fleet.limit.capacity = Capacity::from_whole(capacity);
+        assert_eq!(gets(&fleet.refresh("a", 0, 1000)), lent);
+        let lease = fleet.refresh("b", 0, 1000).lease.unwrap();
+        assert_eq!(lease.capacity, Capacity::ZERO);
+        assert_eq!(lease.duration.as_millis(), want_ms, "of {capacity}");
+    }
+}
+
 #[test]
 fn a_lost_answer_keeps_the_larger_lease_in_the_books_until_it_expires() {
     let mut fleet = Fleet::new(LEARNED);

@@ -10,6 +10,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 use super::fair::{FairShare, Handle, Quantum};
 use crate::lease::{Band, Demand, Priority};
@@ -59,6 +60,15 @@ impl<K> Place<K> {
             .spots()
             .map(|spot| u64::from(spot.handle.weight().get()));
         weights.fold(0, u64::saturating_add)
+    }
+
+    /// What the client wants as it counts here, the highest priority first: at least one band.
+    pub fn bands(&self) -> impl Iterator<Item = Band> {
+        self.spots().map(|spot| Band {
+            priority: spot.priority,
+            wants: spot.handle.wants(),
+            subclients: spot.handle.weight(),
+        })
     }
 
     fn spots(&self) -> impl Iterator<Item = &Spot<K>> {
@@ -179,6 +189,30 @@ impl<K: Copy + Ord> Bands<K> {
         weights.fold(0, u64::saturating_add)
     }
 
+    /// Those of them that want something.
+    pub fn active(&self) -> u64 {
+        let weights = self.bands.iter().map(|band| band.fair.active_weight());
+        weights.fold(0, u64::saturating_add)
+    }
+
+    /// What all clients together want of `capacity`, by priority: what one that speaks for them
+    /// asks. Those that want nothing do not count, or their neighbours would get their part.
+    pub fn demand(&self, capacity: Capacity, guaranteed: &Guaranteed) -> Demand {
+        let band = |band: &Shares<K>| {
+            let weight = u32::try_from(band.fair.active_weight()).unwrap_or(u32::MAX);
+            Band {
+                priority: band.priority,
+                wants: self
+                    .band_share(band.priority, capacity, guaranteed)
+                    .min(band.wants()),
+                subclients: NonZeroU32::new(weight).unwrap_or(NonZeroU32::MIN),
+            }
+        };
+        let bands: Vec<Band> = self.bands.iter().map(band).collect();
+        // Each priority is there once, so what can be wrong is that there is none.
+        Demand::try_from_bands(&bands).unwrap_or(Demand::of(Capacity::ZERO))
+    }
+
     /// What of `capacity` is for the band `priority`.
     fn band_share(
         &self,
@@ -261,7 +295,7 @@ impl<K: Copy + Ord> Shares<K> {
 const NOTHING: Band = Band {
     priority: Priority::LOWEST,
     wants: Capacity::ZERO,
-    subclients: core::num::NonZeroU32::MIN,
+    subclients: NonZeroU32::MIN,
 };
 
 /// What `band` wants, at most `each` for each client that it speaks for.

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use tollgate_core::client::{Draw, Holder, Mode, Policy, Todo};
-use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, ResourceId, Unit};
+use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, Origin, ResourceId, Unit};
 use tollgate_core::limit::{Limit, Part};
 use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant, Tokens};
@@ -67,7 +67,8 @@ impl Fleet {
         limit.headroom = [Part::NONE, Part::HALF, Part::ALL][seed as usize % 3];
         // Without a lease nothing passes, so whatever passes was lent.
         let policy = Policy {
-            mode: Mode::Pessimistic,
+            on_expired: Mode::Pessimistic,
+            on_missing_lease: Mode::Pessimistic,
             call_timeout: Duration::from_millis(random.spread(4000) + 1),
             ..Policy::default()
         };
@@ -191,7 +192,7 @@ impl Fleet {
             Mail::Answer(i, sequence, epoch, answer) => {
                 let process = &mut self.processes[i];
                 let holder = &mut process.holder;
-                holder.handle_answer(now, policy, sequence, epoch, &answer);
+                holder.handle_answer(now, policy, sequence, Origin::alone(epoch), &answer);
                 if !process.leased && holder.lease_expiry().is_some() {
                     process.leased = true;
                     self.admitted -= i128::from(holder.flow(now, policy).1.as_micros());

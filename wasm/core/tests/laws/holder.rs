@@ -3,20 +3,23 @@
 use core::time::Duration;
 
 use tollgate_core::client::{Draw, Holder, Mode, Policy, State, Todo};
-use tollgate_core::lease::{Answer, Epoch, LeaseTerms};
+use tollgate_core::cluster::ShardId;
+use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin};
 use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
 
 use super::random::Random;
 use super::{Verdict, ensure};
 
 const START: Instant = Instant::from_nanos(5_000_000_000);
+const MODES: [Mode; 3] = [Mode::Safe, Mode::Optimistic, Mode::Pessimistic];
 
 /// A lease counts until its expiry; from then on the mode decides, and it is neither everything nor
 /// (unless the operator chose that) nothing.
 pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
     let mut random = Random::new(seed);
     let policy = Policy {
-        mode: [Mode::Safe, Mode::Optimistic, Mode::Pessimistic][seed as usize % 3],
+        on_expired: MODES[seed as usize % 3],
+        on_missing_lease: MODES[seed as usize / 3 % 3],
         safe: Capacity::from_whole(random.spread(1000) + 1),
         ..Policy::default()
     };
@@ -39,7 +42,7 @@ pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
     let at = expiry.saturating_add(Duration::from_nanos(random.spread(1 << 40)));
     let rate = holder.flow(at, &policy).0;
     let safe = sent_safe.unwrap_or(policy.safe).as_rate();
-    let right = match policy.mode {
+    let right = match policy.on_expired {
         Mode::Safe => rate == safe,
         Mode::Optimistic => rate >= safe && !rate.is_unlimited(),
         Mode::Pessimistic => rate == Rate::ZERO,
@@ -47,7 +50,7 @@ pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
     ensure!(
         right,
         "{rate:?} passes in mode {:?}, safe {safe:?}",
-        policy.mode
+        policy.on_expired
     );
     ensure!(holder.state(at) == State::NoLease, "{:?}", holder.state(at));
 
@@ -85,16 +88,35 @@ pub(crate) fn ignores_an_earlier_master(seed: u64) -> Verdict {
         ..answer
     };
     let before = holder.flow(now, &policy);
-    let earlier = Epoch(random.below(TERM.0));
+    let earlier = Epoch(random.below(TERM.epoch.0));
+    // The terms of another shard say nothing of this one's.
+    let mut elsewhere = holder.clone();
+    let shard = [None, Some(ShardId(1)), Some(ShardId(u16::MAX))][random.below(3) as usize];
+    let other = Origin {
+        shard,
+        epoch: earlier,
+    };
+    let applied = elsewhere.handle_answer(now, &policy, ask.sequence, other, &stolen);
+    ensure!(applied, "dropped an answer from {other:?} after {TERM:?}");
+    let earlier = Origin {
+        epoch: earlier,
+        ..TERM
+    };
     let applied = holder.handle_answer(now, &policy, ask.sequence, earlier, &stolen);
-    ensure!(!applied, "applied an answer of {earlier:?} after {TERM:?}");
+    ensure!(
+        !applied,
+        "applied an answer from {earlier:?} after {TERM:?}"
+    );
     let after = holder.flow(now, &policy);
     ensure!(before == after, "{before:?} became {after:?}");
     Ok(())
 }
 
-/// The term whose master gave the lease of [`leased`].
-const TERM: Epoch = Epoch(10);
+/// The master that gave the lease of [`leased`].
+const TERM: Origin = Origin {
+    shard: Some(ShardId(0)),
+    epoch: Epoch(10),
+};
 
 /// A holder with a lease of `capacity` for ten seconds, and the answer that gave it.
 fn leased(

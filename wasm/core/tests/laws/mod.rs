@@ -5,8 +5,10 @@ pub(crate) mod bucket;
 pub(crate) mod fair_share;
 pub(crate) mod fleet;
 pub(crate) mod holder;
+pub(crate) mod line;
 pub(crate) mod node;
 pub(crate) mod random;
+pub(crate) mod tree;
 
 /// What a law says of one seed: nothing, or how it was broken.
 pub(crate) type Verdict = Result<(), String>;
@@ -36,6 +38,11 @@ macro_rules! each_law {
             node::learns_what_clients_have,
             holder::falls_back_to_the_safe_capacity,
             holder::ignores_an_earlier_master,
+            tree::leaves_never_use_more_than_the_root_has,
+            tree::a_tree_settles_at_the_max_min_shares,
+            tree::a_tree_divides_as_one_coordinator_would,
+            line::takes_turns,
+            line::estimates_are_true,
         }
     };
     (@ $test:meta, $seeds:expr, $($module:ident::$law:ident,)+) => {

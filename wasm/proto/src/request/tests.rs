@@ -224,10 +224,11 @@ prop_compose! {
         has in capacity(),
         remaining_ms in option::of(0..=86_400_000_u64),
         basis: u64,
+        claim in prop::sample::select(vec![Claim::Lease, Claim::Several, Claim::AtLeast]),
         demand in demand(),
     ) -> Ask {
         let remaining = remaining_ms.map(Duration::from_millis);
-        Ask { sequence, has, remaining, basis, demand }
+        Ask { sequence, has, remaining, basis, claim, demand }
     }
 }
 

@@ -2,6 +2,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
+use tollgate_core::cluster::ShardId;
 use tollgate_core::units::Tokens;
 
 use super::*;
@@ -28,6 +29,8 @@ fn good() -> v1::RefreshResponse {
         units: vec![unit],
         error: None,
         limited: vec![4, 1, 77, 4],
+        epoch: 0,
+        shard: 0,
     };
     v1::RefreshResponse {
         epoch: 3,
@@ -38,7 +41,7 @@ fn good() -> v1::RefreshResponse {
 #[test]
 fn a_bad_scope_is_its_own_error_and_leaves_the_others() {
     type Change = fn(&mut v1::ScopeResponse);
-    let rows: [(Change, &str); 10] = [
+    let rows: [(Change, &str); 11] = [
         (|s| s.scope.clear(), "scopes[0].scope: is empty"),
         (
             |s| s.canonical_scope.push('\0'),
@@ -77,6 +80,10 @@ fn a_bad_scope_is_its_own_error_and_leaves_the_others() {
             "scopes[0].units[0].lease.duration_ms: 18446744073709551615 ms is not between 1 ms \
              and a day",
         ),
+        (
+            |s| s.shard = 65537,
+            "scopes[0].shard: 65537 is more than the highest shard, 65536",
+        ),
     ];
     for (change, want) in rows {
         let mut message = good();
@@ -96,8 +103,16 @@ fn lease(scope: &mut v1::ScopeResponse) -> &mut v1::Lease {
 fn a_good_answer_is_read_as_it_was_meant() {
     let mut message = good();
     lease(&mut message.scopes[1]).unlimited = true;
+    message.scopes[1].epoch = 5;
+    message.scopes[1].shard = 2;
     let refreshed = Refreshed::try_from(message).unwrap();
-    assert_eq!(refreshed.epoch, Epoch(3));
+    let origin = |i: usize| refreshed.scopes[i].as_ref().unwrap().origin;
+    assert_eq!(origin(0), Origin::alone(Epoch(3)));
+    let of_shard = Origin {
+        shard: Some(ShardId(1)),
+        epoch: Epoch(5),
+    };
+    assert_eq!(origin(1), of_shard);
     let units = |i: usize| {
         refreshed.scopes[i]
             .as_ref()
@@ -213,7 +228,8 @@ prop_compose! {
     ) -> ScopeAnswer {
         let scope: Arc<str> = scope.into();
         let canonical = canonical.map_or_else(|| scope.clone(), Into::into);
-        ScopeAnswer { scope, canonical, limited, outcome }
+        let origin = Origin::default();
+        ScopeAnswer { scope, canonical, limited, origin, outcome }
     }
 }
 
@@ -221,13 +237,21 @@ proptest! {
     #[test]
     fn what_a_coordinator_sends_is_what_a_client_reads(
         epoch: u64,
-        scopes in vec(scope_answer(), 1..10),
+        shards in option::of(vec((any::<u16>(), 1..u64::MAX), 10)),
+        mut scopes in vec(scope_answer(), 1..10),
     ) {
         use prost::Message as _;
-        let bytes = v1::RefreshResponse::new(Epoch(epoch), &scopes).encode_to_vec();
+        for (place, scope) in scopes.iter_mut().enumerate() {
+            let of_shard = |(shard, epoch)| Origin {
+                shard: Some(ShardId(shard)),
+                epoch: Epoch(epoch),
+            };
+            let shard = shards.as_ref().map(|shards| of_shard(shards[place]));
+            scope.origin = shard.unwrap_or_else(|| Origin::alone(Epoch(epoch)));
+        }
+        let bytes = v1::RefreshResponse::new(&scopes).encode_to_vec();
         let message = v1::RefreshResponse::decode(bytes.as_slice()).unwrap();
         let refreshed = Refreshed::try_from(message).unwrap();
-        prop_assert_eq!(refreshed.epoch, Epoch(epoch));
         let read: Vec<_> = refreshed.scopes.into_iter().map(Result::unwrap).collect();
         prop_assert_eq!(read, scopes);
     }

@@ -1,5 +1,7 @@
 use super::*;
-use crate::lease::{Ask, LeaseTerms};
+use crate::lease::{Ask, ClientId, Epoch, LeaseTerms, ResourceId, Unit};
+use crate::limit::Limit;
+use crate::node::{Bounds, Node, Start, Terms};
 
 /// A gauge on a clock that the test moves, and how many each of its workers has in flight.
 struct Process {
@@ -61,7 +63,7 @@ impl Process {
             capacity: Capacity::from_whole(1000),
         };
         self.gauge
-            .handle_answer(self.now, sequence, Epoch(1), &answer)
+            .handle_answer(self.now, sequence, Origin::alone(Epoch(1)), &answer)
     }
 
     /// Has a lease of `gets`, and nothing in flight.
@@ -109,17 +111,20 @@ fn the_first_request_asks_at_once_and_is_held_for_the_answer() {
 }
 
 #[test]
-fn whom_nobody_can_hold_passes_while_cold_and_counts() {
+fn whom_nobody_can_hold_has_the_safe_capacity_while_cold() {
     let mut p = Process::new();
     let policy = p.policy.clone();
-    for in_use in 0..20 {
-        let usage = usage(1, in_use);
-        let got = p.gauge.draw(p.now, &policy, &usage, 1, false);
-        assert!(matches!(got, Permits::Held { .. }), "{got:?}");
+    let mut in_flight = 0;
+    while let Permits::Held { held, spare } =
+        p.gauge.draw(p.now, &policy, &usage(1, in_flight), 1, false)
+    {
+        assert!(held <= in_flight + spare.max(1), "{held} of {in_flight}");
+        in_flight = held;
     }
+    assert_eq!(in_flight, 10);
     p.after(50);
-    // No answer: the configured safe capacity, which is in use already.
-    assert_eq!(p.draw(1, 20), Permits::Denied);
+    // No answer, and it is the same.
+    assert_eq!(p.draw(1, 10), Permits::Denied);
     assert_eq!(p.draw(1, 9), Permits::Held { held: 10, spare: 1 });
 }
 
@@ -164,6 +169,29 @@ fn a_lease_that_shrinks_lets_what_runs_run_and_says_what_it_still_has() {
     assert_eq!(p.draw(1, 4), Permits::Denied);
     assert_eq!(p.gauge.has(p.now), Capacity::from_whole(4));
     assert_eq!(p.draw(1, 3), Permits::Held { held: 4, spare: 0 });
+}
+
+#[test]
+fn what_goes_on_without_a_lease_is_not_claimed_and_does_not_stand_in_the_way_of_a_new_one() {
+    let mut p = Process::leased(10);
+    assert_eq!(p.drawn(1), 10);
+    p.after(10_000).say(1, 10, 0, 5);
+    let ask = p.ask();
+    assert_eq!(
+        (ask.has, ask.demand.wants().as_f64()),
+        (Capacity::ZERO, 15.0)
+    );
+    let bounds = Bounds {
+        max_resources: 1,
+        max_clients_per_resource: 1,
+    };
+    let mut node = Node::new(p.now, Epoch(2), bounds, Start::Fresh);
+    let id = ResourceId::new("tenant/acme", Unit::Concurrency).unwrap();
+    let limit = Limit::new(Capacity::from_whole(100));
+    let (client, terms) = (ClientId::new("envoy/1").unwrap(), Terms::of(&limit));
+    let answer = node.handle_refresh(p.now, &client, &id, &ask, &terms);
+    let gets = answer.unwrap().lease.unwrap().capacity;
+    assert!(gets >= ask.demand.wants(), "{gets} of 100");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 use super::*;
-use crate::lease::Ask;
-use crate::lease::LeaseTerms;
+use crate::cluster::ShardId;
+use crate::lease::{Ask, Epoch, LeaseTerms};
+
+mod returns;
 
 const WORKERS: u32 = 2;
 
@@ -53,8 +55,12 @@ impl Process {
     }
 
     fn answer(&mut self, sequence: u64, epoch: u64, answer: &Answer) -> bool {
+        self.answer_from(Origin::alone(Epoch(epoch)), sequence, answer)
+    }
+
+    fn answer_from(&mut self, origin: Origin, sequence: u64, answer: &Answer) -> bool {
         self.holder
-            .handle_answer(self.now, &self.policy, sequence, Epoch(epoch), answer)
+            .handle_answer(self.now, &self.policy, sequence, origin, answer)
     }
 
     /// Attempts, asks and gets `gets` after 2 ms.
@@ -136,7 +142,7 @@ fn the_first_attempt_asks_at_once_and_is_held_for_the_answer() {
 #[test]
 fn the_first_lease_fills_a_bucket_that_could_hold_nothing() {
     let mut p = Process::new();
-    p.policy.mode = Mode::Pessimistic;
+    (p.policy.on_expired, p.policy.on_missing_lease) = (Mode::Pessimistic, Mode::Pessimistic);
     p.holder = Holder::new(p.now, &p.policy);
     p.attempt(1);
     let ask = p.ask();
@@ -176,6 +182,35 @@ fn a_failure_ends_the_wait_of_held_requests() {
     assert_eq!(p.attempt(0), Draw::Slab(Tokens::ONE));
 }
 
+/// As when a master dies, and of the coordinators that are left some cannot be reached either.
+#[test]
+fn who_has_a_lease_asks_for_it_until_it_ends() {
+    let mut p = Process::leased(100);
+    let end = p.holder.lease_expiry().unwrap();
+    let mut asks = 0;
+    loop {
+        p.count(1);
+        let left = end.saturating_since(p.now);
+        let due = p.holder.due().unwrap();
+        if due >= end {
+            break;
+        }
+        if asks > 0 {
+            let wait = due.saturating_since(p.now);
+            assert!(
+                wait <= (left / 4).max(Duration::from_millis(100)),
+                "{wait:?} of {left:?}"
+            );
+        }
+        p.now = due;
+        let ask = p.ask();
+        p.fail(ask.sequence);
+        asks += 1;
+    }
+    assert!(end.saturating_since(p.now) <= Duration::from_millis(100));
+    assert!(asks <= 30, "{asks}");
+}
+
 #[test]
 fn what_passes_after_the_expiry_is_the_mode() {
     // The mode; what passes of 200 attempts in each of 20 seconds, once the lease is over.
@@ -186,7 +221,7 @@ fn what_passes_after_the_expiry_is_the_mode() {
     ];
     for (mode, want) in rows {
         let mut p = Process::leased(100);
-        p.policy.mode = mode;
+        p.policy.on_expired = mode;
         let mut passed = 0;
         for _ in 0..20 {
             p.after(1000).count(200);
@@ -195,6 +230,47 @@ fn what_passes_after_the_expiry_is_the_mode() {
         assert_eq!(p.holder.state(p.now), State::NoLease);
         assert!(want.contains(&passed), "{mode:?} {passed}");
     }
+}
+
+#[test]
+fn a_lease_that_has_expired_and_one_that_never_came_have_a_mode_each() {
+    let attempts = |p: &mut Process, seconds| {
+        let mut passed = 0;
+        for _ in 0..seconds {
+            p.after(1000).count(200);
+            passed = p.passes(200);
+        }
+        passed
+    };
+    // What was leased is over; the calls fail, which changes nothing, until a lease comes again.
+    let mut p = Process::leased(100);
+    (p.policy.on_expired, p.policy.on_missing_lease) = (Mode::Pessimistic, Mode::Optimistic);
+    assert_eq!(attempts(&mut p, 15), 0);
+    let ask = p.ask();
+    p.fail(ask.sequence);
+    assert_eq!(attempts(&mut p, 3), 0);
+    let ask = p.ask();
+    assert!(p.answer(ask.sequence, 1, &answer(100)));
+    assert_eq!(attempts(&mut p, 3), 20, "the burst");
+
+    // None ever came.
+    let mut p = Process::new();
+    (p.policy.on_expired, p.policy.on_missing_lease) = (Mode::Pessimistic, Mode::Safe);
+    p.attempt(1);
+    let ask = p.ask();
+    p.after(1000).fail(ask.sequence);
+    assert_eq!(attempts(&mut p, 3), 10);
+
+    // One has expired, nothing was wanted for a while, and then none came.
+    let mut p = Process::leased(100);
+    (p.policy.on_expired, p.policy.on_missing_lease) = (Mode::Pessimistic, Mode::Safe);
+    assert_eq!(attempts(&mut p, 12), 0);
+    let todo = p.after(60_000).todo();
+    assert!(matches!(todo, Todo::Release { .. }), "{todo:?}");
+    p.after(1000).attempt(1);
+    let ask = p.ask();
+    p.after(1000).fail(ask.sequence);
+    assert_eq!(attempts(&mut p, 3), 20, "the safe capacity that was sent");
 }
 
 #[test]
@@ -215,6 +291,36 @@ fn only_the_answer_to_the_latest_request_of_the_latest_master_counts() {
     assert!(p.answer(third.sequence, 2, &answer(900)));
     assert!(!p.answer(third.sequence, 2, &answer(500)), "twice");
     assert_eq!(p.holder.has(p.now), Capacity::from_whole(900));
+}
+
+/// What a rule of epochs must do with each answer: the terms of a shard grow, and those of
+/// different shards, or with and without a cluster, cannot be compared.
+#[test]
+fn a_lower_term_is_out_of_date_only_within_its_shard() {
+    let of = |shard: u16, epoch| Origin {
+        shard: shard.checked_sub(1).map(ShardId),
+        epoch: Epoch(epoch),
+    };
+    let rows = [
+        (of(0, 9), of(0, 8), false),
+        (of(0, 9), of(1, 2), true),
+        (of(1, 9), of(0, 2), true),
+        (of(1, 9), of(2, 2), true),
+        (of(2, 9), of(2, 8), false),
+        (of(2, 9), of(2, 9), true),
+        (of(2, 9), of(2, 10), true),
+    ];
+    for (last, next, applied) in rows {
+        let mut p = Process::new();
+        p.attempt(1);
+        let first = p.ask();
+        assert!(p.answer_from(last, first.sequence, &answer(100)));
+        let second = p.after(1000).ask();
+        let said = p.answer_from(next, second.sequence, &answer(200));
+        assert_eq!(said, applied, "{next:?} after {last:?}");
+        let has = if applied { 200 } else { 100 };
+        assert_eq!(p.holder.has(p.now), Capacity::from_whole(has));
+    }
 }
 
 #[test]
@@ -352,59 +458,6 @@ fn the_clock_may_stand_still_or_go_back() {
     p.holder.borrower.due = Some(p.now);
     p.holder.borrower.asked_at = None;
     assert!(p.ask().sequence > first.sequence);
-}
-
-/// Leased `gets`, then silent until the lease was released, and for `secs` more.
-fn returned_after(gets: u64, secs: u64) -> Process {
-    let mut p = Process::leased(gets);
-    while let Todo::Refresh(ask) = p.after(1000).todo() {
-        p.answer(ask.sequence, 1, &answer(gets));
-    }
-    assert_eq!(p.holder.state(p.now), State::Idle);
-    p.after(secs * 1000);
-    p
-}
-
-#[test]
-fn who_returns_after_any_pause_asks_for_what_it_wants_now() {
-    for secs in [1, 60, 2000, 1_000_000] {
-        let mut p = returned_after(100, secs);
-        assert!(matches!(p.attempt(3), Draw::Cold { .. }));
-        assert_eq!(p.ask().demand.wants(), Capacity::from_whole(30), "{secs} s");
-    }
-}
-
-#[test]
-fn who_returns_after_a_pause_has_its_burst_again_once_it_is_leased() {
-    // What it held before and gets now, and what then passes at once: no more than it had earned.
-    for (before, gets, want) in [(1000, 1000, 200), (1000, 500, 100), (100, 1000, 20)] {
-        let mut p = returned_after(before, 60);
-        p.attempt(1);
-        let ask = p.ask();
-        p.after(2).answer(ask.sequence, 1, &answer(gets));
-        assert_eq!(p.passes(1000), want, "{before} {gets}");
-    }
-    let mut p = returned_after(1000, 60);
-    p.attempt(1);
-    p.ask();
-    assert_eq!(p.after(50).passes(1000), 20, "no answer: the safe capacity");
-}
-
-#[test]
-fn where_nothing_passes_without_a_lease_the_first_one_comes_with_its_burst() {
-    let mut p = Process::new();
-    p.policy.mode = Mode::Pessimistic;
-    p.holder = Holder::new(p.now, &p.policy);
-    assert!(matches!(p.attempt(1), Draw::Cold { .. }));
-    let ask = p.ask();
-    p.after(2).answer(ask.sequence, 1, &answer(500));
-    assert_eq!(p.passes(1000), 100);
-    // But what was taken away comes back by earning only.
-    for gets in [0, 500] {
-        let ask = p.after(1000).ask();
-        p.answer(ask.sequence, 1, &answer(gets));
-        assert_eq!(p.passes(1000), 0, "{gets}");
-    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::client::{Draw, Permits, Usage};
-use crate::lease::LeaseTerms;
+use crate::lease::{Epoch, LeaseTerms};
 use crate::units::{Capacity, Tokens};
 
 fn at(ms: u64) -> Instant {
@@ -64,7 +64,14 @@ fn units_are_discovered_and_then_asked_for_together() {
     let first = asked(&mut holding, at(0));
     assert_eq!(units(&first), [Unit::Requests]);
     let (unit, sequence) = first[0];
-    assert!(holding.handle_answer(at(2), &policy, unit, sequence, Epoch(1), &answer(100)));
+    assert!(holding.handle_answer(
+        at(2),
+        &policy,
+        unit,
+        sequence,
+        Origin::alone(Epoch(1)),
+        &answer(100)
+    ));
     let limited = [Unit::Requests, Unit::RequestBytes, Unit::Concurrency];
     holding.set_terms(at(2), &policy, &limited, None);
     assert_eq!(holding.due(), Some(at(1002)), "nobody uses them yet");
@@ -77,7 +84,14 @@ fn units_are_discovered_and_then_asked_for_together() {
         "requests go along, they are due soon"
     );
     for (unit, sequence) in second {
-        assert!(holding.handle_answer(at(12), &policy, unit, sequence, Epoch(1), &answer(100)));
+        assert!(holding.handle_answer(
+            at(12),
+            &policy,
+            unit,
+            sequence,
+            Origin::alone(Epoch(1)),
+            &answer(100)
+        ));
     }
     // Those due a little later go along, and from then on all are due together.
     use_all(&mut holding, at(1002));
@@ -135,7 +149,13 @@ fn bytes_may_be_owed_up_to_a_bound_and_the_next_waits_for_exactly_as_long() {
     let Todo::Refresh(ask) = bytes.ask(at(0), &policy) else {
         panic!("nothing asked")
     };
-    bytes.handle_answer(at(0), &policy, ask.sequence, Epoch(1), &answer(1000));
+    bytes.handle_answer(
+        at(0),
+        &policy,
+        ask.sequence,
+        Origin::alone(Epoch(1)),
+        &answer(1000),
+    );
     // A debt below the bound is owed in full, one above it as far as the bound.
     for (owed, wait_ms) in [(1000, 1000), (1_000_000, 3000)] {
         let mut bytes = bytes.clone();
@@ -168,7 +188,13 @@ fn whoever_owes_goes_on_wanting_what_it_wanted_so_that_the_pause_stays_true() {
             Todo::Refresh(ask) => {
                 asked.push(ask.demand.wants());
                 let given = answer(1_000_000);
-                bytes.handle_answer(at(now), &policy, ask.sequence, Epoch(1), &given);
+                bytes.handle_answer(
+                    at(now),
+                    &policy,
+                    ask.sequence,
+                    Origin::alone(Epoch(1)),
+                    &given,
+                );
             }
             other => assert_eq!(other, Todo::Nothing),
         }
@@ -197,7 +223,13 @@ fn whoever_uses_no_bytes_does_not_ask_for_any_and_keeps_its_burst() {
         panic!("nothing asked")
     };
     let large = answer(100_000_000);
-    assert!(bytes.handle_answer(at(102), &policy, ask.sequence, Epoch(1), &large));
+    assert!(bytes.handle_answer(
+        at(102),
+        &policy,
+        ask.sequence,
+        Origin::alone(Epoch(1)),
+        &large
+    ));
     let left = bytes.bucket.balance(at(102)) / 1_000_000;
     // And with what 2 ms earned before it came.
     assert!((99_900_000..99_903_000).contains(&left), "{left}");

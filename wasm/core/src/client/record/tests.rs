@@ -27,6 +27,10 @@ fn holdings() -> [Holding; 2] {
             asked_at: at,
             due: at,
             failures: 3,
+            origin: Origin {
+                shard: Some(ShardId(u16::MAX)),
+                epoch: Epoch(9),
+            },
             ..holder.borrower.clone()
         };
         holder.demand = Demand {
@@ -36,6 +40,8 @@ fn holdings() -> [Holding; 2] {
             ..holder.demand
         };
     }
+    full.request_bytes.as_mut().unwrap().borrower.phase = Phase::Lapsed;
+    full.response_bytes.as_mut().unwrap().borrower.phase = Phase::Growing { until: now };
     let gauge = full.concurrency.as_mut().unwrap();
     for worker in [7, 3, 5] {
         let usage = Usage {
@@ -94,6 +100,19 @@ fn decode_takes_back_what_encode_gave() {
         assert_eq!(Holding::decode(&encoded(&holding)), Some(holding));
     }
     assert!(encoded(&holdings()[0]).len() <= Holding::ENCODED_LEN_USUAL);
+}
+
+#[test]
+fn decode_reads_what_a_filter_without_shards_wrote() {
+    let [mut idle, _] = holdings();
+    idle.requests.borrower.origin = Origin::alone(Epoch(9));
+    let mut bytes = encoded(&idle);
+    // Behind the version, the canonical scope, the bucket, three tags and the epoch.
+    const SHARD_AT: usize = 1 + 2 + 5 * 8 + 3 + 8;
+    assert_eq!(bytes[SHARD_AT - 8..=SHARD_AT], [9, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes.remove(SHARD_AT), 0);
+    bytes[0] = VERSION_3;
+    assert_eq!(Holding::decode(&bytes), Some(idle));
 }
 
 #[test]

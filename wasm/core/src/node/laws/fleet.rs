@@ -22,6 +22,7 @@ const BOUNDS: Bounds = Bounds {
 
 mod check;
 mod client;
+mod moves;
 
 use self::client::{Client, Random};
 
@@ -41,6 +42,8 @@ pub(super) struct Faults {
     pub(super) whim: u64,
     pub(super) crash: u64,
     pub(super) restart: u64,
+    /// The coordinator hands its books over.
+    pub(super) hand_over: u64,
     pub(super) new_limit: u64,
 }
 
@@ -82,11 +85,17 @@ pub(super) struct Fleet {
     /// Millionths in the smallest part.
     scale: u64,
     node: Node,
+    /// How much further the master's clock is than the world's.
+    offset_ms: u64,
     /// What the present master last granted, when, and to which sequence.
     granted: BTreeMap<ClientId, (Capacity, u64, u64)>,
     mail: BTreeMap<(u64, u64), Mail>,
     posted: u64,
     random: Random,
+    /// So that two fleets with different masters go the same way.
+    fates: Random,
+    /// What was answered so far, but for the epochs.
+    pub(super) answers: Vec<(u64, ClientId, Result<Answer, RefreshError>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -106,6 +115,7 @@ impl Faults {
         whim: 0,
         crash: 0,
         restart: 0,
+        hand_over: 0,
         new_limit: 0,
     };
 }
@@ -139,10 +149,13 @@ impl Fleet {
             pool: pool.map(|limit| source("group/gold", limit)),
             scale: Quantum::of(unit).micros(),
             node: Node::new(at(0), Epoch(1), BOUNDS, Start::Fresh),
+            offset_ms: 0,
             granted: BTreeMap::new(),
             mail: BTreeMap::new(),
             posted: 0,
+            fates: Random(random.below(1 << 60) | 1),
             random,
+            answers: Vec::new(),
         };
         fleet.change_demand(1000);
         fleet
@@ -174,7 +187,7 @@ impl Fleet {
         let mail = self.mail.first_key_value().map(|((at, _), _)| *at);
         let next = asks.into_iter().chain(mail).min().unwrap_or(self.now_ms);
         self.now_ms = self.now_ms.max(next);
-        self.node.handle_timeout(at(self.now_ms));
+        self.node.handle_timeout(self.clock());
         match self.mail.first_entry() {
             Some(first) if first.key().0 <= self.now_ms => {
                 let mail = first.remove();
@@ -207,8 +220,13 @@ impl Fleet {
         }
     }
 
+    /// What the master's clock shows.
+    fn clock(&self) -> Instant {
+        at(self.now_ms + self.offset_ms)
+    }
+
     fn deliver(&mut self, mail: Mail) {
-        let now = at(self.now_ms);
+        let now = self.clock();
         match mail {
             Mail::Refresh(id, member, ask) => {
                 let known = self
@@ -222,6 +240,7 @@ impl Fleet {
                     self.pool.as_ref(),
                     &ask,
                 );
+                self.answers.push((self.now_ms, id.clone(), answer));
                 if let Ok(answer) = answer {
                     self.check_answer(&id, member, known, &ask, &answer);
                     self.post(Mail::Answer(id, ask.sequence, self.node.epoch(), answer));
@@ -255,7 +274,7 @@ impl Fleet {
         let min_refresh_ms = limit.min_refresh.as_millis() as u64;
         let learning = self
             .books(member)
-            .is_some_and(|books| at(self.now_ms) < books.learning_until());
+            .is_some_and(|books| self.clock() < books.learning_until());
         let before = self.granted.get(id).copied().filter(|_| known);
         if let Some((granted, granted_ms, sequence)) = before
             && (ask.sequence == sequence
@@ -305,12 +324,31 @@ impl Fleet {
         }
         if self.random.percent(self.faults.restart) {
             let epoch = Epoch(self.node.epoch().0 + 1);
-            self.node = Node::new(at(self.now_ms), epoch, BOUNDS, Start::Learning);
+            self.node = Node::new(self.clock(), epoch, BOUNDS, Start::Learning);
             self.granted.clear();
+        }
+        if self.fates.percent(self.faults.hand_over) {
+            self.hand_over();
         }
         if self.random.percent(self.faults.new_limit) {
             self.reconfigure();
         }
+    }
+
+    /// Another master goes on, by another clock.
+    fn hand_over(&mut self) {
+        let epoch = Epoch(self.node.epoch().0 + 1);
+        let none = Node::new(Instant::ZERO, epoch, BOUNDS, Start::Fresh);
+        let old = core::mem::replace(&mut self.node, none);
+        let books = old.hand_over(self.clock());
+        self.offset_ms = self.fates.below(100_000);
+        let node = Node::take_over(self.clock(), epoch, BOUNDS, &books);
+        self.node = node.unwrap();
+        let again = Books {
+            epoch: books.epoch,
+            ..self.node.books(self.clock())
+        };
+        assert_eq!(again, books);
     }
 
     /// Changes the capacity and the lease of a resource, or the capacity of the pool, or who is in

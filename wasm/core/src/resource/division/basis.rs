@@ -16,6 +16,8 @@ impl Division {
     pub(super) fn basis(&self, pool: Option<&Pool>) -> u64 {
         let capacity = self.limit.capacity.as_micros();
         match pool {
+            // What is borrowed is another amount each time.
+            _ if self.bound.is_some() => NO_BASIS,
             None if self.limit.algorithm.shares() => capacity.saturating_add(CERTAIN),
             None => NO_BASIS,
             Some(pool) => {

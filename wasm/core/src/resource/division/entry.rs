@@ -1,5 +1,6 @@
 //! One client's line in the books.
 
+use crate::lease::{Ask, Claim};
 use crate::share::Place;
 use crate::units::{Capacity, Instant};
 
@@ -69,15 +70,22 @@ impl Entry {
         self.granted.capacity.max(prior)
     }
 
-    /// The loan that a client which says that it has `has` may be using. More than was granted last
-    /// means that it does not know of that yet: its loan is the prior one and ends with it.
-    pub(super) fn used(&self, has: Capacity) -> Loan {
+    /// The loan that a client may be using after what it says in `ask`. More than was granted last
+    /// means that it does not know of that yet: its loan is the prior one and ends with it. One that
+    /// has several may be using as much until the last of them ends, for all that is known here.
+    pub(super) fn used_by(&self, ask: &Ask) -> Loan {
+        let said = match ask.claim {
+            Claim::Lease | Claim::Several => ask.has.min(self.has()),
+            Claim::AtLeast => self.has(),
+        };
         let expiry = match self.prior {
-            Some(prior) if has > self.granted.capacity => prior.expiry,
-            _ => self.last_expiry(),
+            Some(prior) if said > self.granted.capacity && ask.claim == Claim::Lease => {
+                prior.expiry
+            }
+            _ => self.end(),
         };
         Loan {
-            capacity: has.min(self.has()),
+            capacity: said,
             expiry,
         }
     }
@@ -87,6 +95,14 @@ impl Entry {
         self.prior.map_or(self.granted.expiry, |prior| {
             prior.expiry.min(self.granted.expiry)
         })
+    }
+
+    /// When the last expires of what the client may be using.
+    pub(in crate::resource) fn end(&self) -> Instant {
+        match self.prior {
+            Some(prior) if self.granted.capacity == Capacity::ZERO => prior.expiry,
+            _ => self.last_expiry(),
+        }
     }
 
     /// When the last of this line expires.

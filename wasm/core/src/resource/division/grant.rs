@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use super::{Division, Entry, Loan};
-use crate::lease::NO_BASIS;
+use super::{Division, Entry, Loan, Times};
+use crate::lease::{Ask, NO_BASIS};
 use crate::limit::Limit;
 use crate::pool::Pool;
 use crate::units::{Capacity, Instant};
@@ -28,18 +28,22 @@ pub(super) struct Free {
 // === impl Division ===
 
 impl Division {
-    /// Decides; `basis` is what the client says of what it has.
+    /// Decides what answers `ask` of a client that uses so much.
     pub(super) fn grant(
         &self,
         now: Instant,
         entry: &Entry,
         used: Loan,
-        basis: u64,
+        ask: &Ask,
         pool: Option<&Pool>,
     ) -> Grant {
-        let times = self.times(pool);
+        let times = self.times(now, pool);
         let expiry = now.saturating_add(times.lease);
-        if self.limit.capacity.is_unlimited() && pool.is_none() {
+        if self.is_pending() {
+            return self.keep(now, entry, used, ask, &times);
+        }
+        let own = self.limit.capacity.min(self.lendable());
+        if own.is_unlimited() && pool.is_none() {
             let capacity = Capacity::UNLIMITED;
             return Grant {
                 loan: Loan { capacity, expiry },
@@ -49,7 +53,7 @@ impl Division {
         }
         let free = self.free(entry.has(), pool);
         if now < self.learning_until {
-            return self.confirm(now, entry, used, basis, free, pool);
+            return self.confirm(now, entry, used, ask, free, pool);
         }
         let entitled = self.entitled(entry, pool);
         let wanted = entitled.saturating_add(self.headroom(entry, pool));
@@ -100,14 +104,21 @@ impl Division {
         now: Instant,
         entry: &Entry,
         used: Loan,
-        basis: u64,
+        ask: &Ask,
         free: Free,
         pool: Option<&Pool>,
     ) -> Grant {
-        let times = self.times(pool);
-        let gets = used.capacity.min(entry.wants()).min(free.keep);
+        let times = self.times(now, pool);
+        let basis = ask.basis;
+        let claim = used.capacity.min(entry.wants());
+        if self.bound.is_some() && claim > free.keep {
+            return self.keep(now, entry, used, ask, &times);
+        }
+        let gets = claim.min(free.keep);
         let mut expiry = now.saturating_add(times.lease);
-        if gets > Capacity::ZERO && !self.certifies(basis, pool) {
+        // What fits into what is borrowed today is within its limits.
+        let sure = self.bound.is_some() || self.certifies(basis, pool);
+        if gets > Capacity::ZERO && !sure {
             expiry = expiry.min(used.expiry);
         }
         let left = self.learning_until.saturating_since(now);
@@ -127,8 +138,30 @@ impl Division {
         }
     }
 
+    /// What the client has, as far as it still wants it and for as long as it has it: there is more
+    /// out than is borrowed, or it is not known yet what is. Books that were taken over may let it
+    /// last longer, for they do not age on their way; the client knows. Nor does it last longer than
+    /// what is borrowed.
+    fn keep(&self, now: Instant, entry: &Entry, used: Loan, ask: &Ask, times: &Times) -> Grant {
+        let capacity = used.capacity.min(entry.wants());
+        let longest = now.saturating_add(times.lease);
+        let expiry = if capacity > Capacity::ZERO {
+            let by_client = ask
+                .remaining
+                .map_or(longest, |left| now.saturating_add(left));
+            used.expiry.min(by_client).min(longest)
+        } else {
+            longest
+        };
+        Grant {
+            loan: Loan { capacity, expiry },
+            basis: NO_BASIS,
+            refresh_interval: times.min_refresh,
+        }
+    }
+
     /// What the client may have of what is divided, as far as it wants it.
-    fn entitled(&self, entry: &Entry, pool: Option<&Pool>) -> Capacity {
+    pub(super) fn entitled(&self, entry: &Entry, pool: Option<&Pool>) -> Capacity {
         let Limit {
             algorithm,
             guaranteed,
@@ -162,13 +195,18 @@ impl Division {
 
     /// What all leave, here and in the pool, but for the `held` of one client.
     pub(super) fn free(&self, held: Capacity, pool: Option<&Pool>) -> Free {
+        self.free_of(self.lendable(), held, pool)
+    }
+
+    /// The same if no more than `lendable` is borrowed.
+    pub(super) fn free_of(&self, lendable: Capacity, held: Capacity, pool: Option<&Pool>) -> Free {
         let held = u128::from(held.as_micros());
-        let bound = if self.limit.algorithm.shares() {
+        let own = if self.limit.algorithm.shares() {
             self.limit.capacity
         } else {
             Capacity::UNLIMITED
         };
-        let mut free = Free::of(bound, self.divided(), self.sum_has, held);
+        let mut free = Free::of(own.min(lendable), self.divided(), self.sum_has, held);
         if let Some(pool) = pool {
             let theirs = Free::of(pool.limit().capacity, pool.divided(), pool.sum_has(), held);
             free.keep = free.keep.min(theirs.keep);

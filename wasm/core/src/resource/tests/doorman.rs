@@ -58,7 +58,7 @@ fn refresh(fleet: &mut Fleet, i: usize, has: Capacity, (wants, subclients): Requ
         subclients: NonZeroU32::new(subclients).unwrap(),
     };
     let ask = Ask {
-        demand: crate::lease::Demand::one(band),
+        demand: Demand::one(band),
         ..Ask::new(fleet.sequence, has, Capacity::ZERO)
     };
     let client = ClientId::new(&std::format!("c{i}")).unwrap();
@@ -300,7 +300,7 @@ fn a_server_asks_for_all_its_bands_at_once() {
         wants: Capacity::from_whole(200),
         subclients: NonZeroU32::new(clients).unwrap(),
     };
-    let demand = crate::lease::Demand::try_from_bands(&[1, 2, 3, 4, 5].map(band)).unwrap();
+    let demand = Demand::try_from_bands(&[1, 2, 3, 4, 5].map(band)).unwrap();
     let ask = Ask {
         demand,
         ..Ask::new(1, Capacity::ZERO, Capacity::ZERO)

@@ -161,7 +161,7 @@ impl Fleet {
         let lent: u128 = books.clients().map(|c| u128::from(c.has.as_micros())).sum();
         assert_eq!(lent, books.sum_has(), "at {}", self.now_ms);
         assert!(lent <= most, "{lent} lent of {most} at {}", self.now_ms);
-        if at(self.now_ms) < books.learning_until() {
+        if self.clock() < books.learning_until() {
             return;
         }
         for client in self.clients.iter().filter(|c| c.member == member) {

@@ -71,6 +71,7 @@ impl Client {
             has: self.has(now_ms),
             remaining: self.lease.map(remaining).map(Duration::from_millis),
             basis: self.lease.map_or(0, |(_, _, basis)| basis),
+            claim: crate::lease::Claim::Lease,
             demand: self.demand(),
         };
         Mail::Refresh(self.id.clone(), self.member, ask)

@@ -1,4 +1,5 @@
-//! What every test here begins with: a directory for logs, an upstream, and the machine to itself.
+//! What a test with real Envoys begins with: a directory for logs, an upstream, and the machine to
+//! itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,26 +10,32 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 use tokio::runtime::Runtime;
-use tollgate_tests::artifact;
-use tollgate_tests::coordinator::Coordinator;
-use tollgate_tests::envoy::{Envoy, Spec};
-use tollgate_tests::filter;
-use tollgate_tests::load::Load;
-use tollgate_tests::process::log_tails;
-use tollgate_tests::record::{BIN, Record};
-use tollgate_tests::upstream::Upstream;
+
+use crate::artifact;
+use crate::coordinator::Coordinator;
+use crate::envoy::{Envoy, Spec};
+use crate::filter;
+use crate::load::Load;
+use crate::process::log_tails;
+use crate::record::{BIN, Record};
+use crate::upstream::Upstream;
 
 /// Tests share two cores, so they run one after another, however they were started.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The surroundings of one test.
-pub(crate) struct Scene {
+#[derive(Debug)]
+pub struct Scene {
     dir: PathBuf,
-    pub(crate) upstream: Upstream,
+    /// Where requests go that are let pass.
+    pub upstream: Upstream,
 }
 
 /// Plays a test; one that fails prints the ends of all logs, which stay in `target/it/<name>`.
-pub(crate) fn play(name: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) {
+///
+/// # Panics
+/// When the test fails, or its folder cannot be made.
+pub fn play(name: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = artifact::target_dir().join("it").join(name);
     let _ = fs::remove_dir_all(&dir);
@@ -50,17 +57,23 @@ pub(crate) fn play(name: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) {
 
 impl Scene {
     /// Where files and logs of this test go.
-    pub(crate) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// Starts a coordinator with `limits`, the YAML of that name.
-    pub(crate) async fn coordinator(&self, limits: &str) -> Result<Coordinator> {
+    ///
+    /// # Errors
+    /// As [`Coordinator::start`].
+    pub async fn coordinator(&self, limits: &str) -> Result<Coordinator> {
         Coordinator::start(&self.dir, limits).await
     }
 
     /// Starts an Envoy that asks `coordinator`, with `plugin` as the filter's configuration.
-    pub(crate) async fn envoy(
+    ///
+    /// # Errors
+    /// As [`Envoy::start`].
+    pub async fn envoy(
         &self,
         name: &str,
         workers: u32,
@@ -73,7 +86,10 @@ impl Scene {
     }
 
     /// Starts an Envoy with any filters and no coordinator.
-    pub(crate) async fn envoy_with(&self, name: &str, filters: Vec<Value>) -> Result<Envoy> {
+    ///
+    /// # Errors
+    /// As [`Envoy::start`].
+    pub async fn envoy_with(&self, name: &str, filters: Vec<Value>) -> Result<Envoy> {
         let spec = Spec::new(name, 2, self.upstream.address(), filters);
         Envoy::start(&self.dir, &spec).await
     }
@@ -91,12 +107,12 @@ impl Drop for LogsOfFailure<'_> {
 }
 
 /// Seconds.
-pub(crate) const fn s(seconds: f64) -> Duration {
+pub const fn s(seconds: f64) -> Duration {
     Duration::from_millis((seconds * 1000.0) as u64)
 }
 
 /// Prints what was admitted in each half second, for whoever has to find out why a test failed.
-pub(crate) fn print_course(name: &str, record: &Record) {
+pub fn print_course(name: &str, record: &Record) {
     let step = s(0.5);
     let mut rates = Vec::new();
     let mut from = s(0.0);
@@ -108,8 +124,11 @@ pub(crate) fn print_course(name: &str, record: &Record) {
 }
 
 /// Asserts that `seen` is within `part` of `expected`, and prints both.
+///
+/// # Panics
+/// When it is not.
 #[track_caller]
-pub(crate) fn assert_near(what: &str, seen: f64, expected: f64, part: f64) {
+pub fn assert_near(what: &str, seen: f64, expected: f64, part: f64) {
     eprintln!(
         "{what}: {seen:.1}, expected {expected:.1} within {:.0} %",
         part * 100.0
@@ -122,8 +141,11 @@ pub(crate) fn assert_near(what: &str, seen: f64, expected: f64, part: f64) {
 
 /// Asserts law 6 for a whole fleet: in no window of a second or more is more admitted than the
 /// bursts and the capacity allow. `burst` is in tokens, for all processes together.
+///
+/// # Panics
+/// When more is.
 #[track_caller]
-pub(crate) fn assert_never_above(record: &Record, capacity: f64, burst: f64) {
+pub fn assert_never_above(record: &Record, capacity: f64, burst: f64) {
     for seconds in [1.0, 3.0] {
         let most = record
             .windows(s(0.0)..record.length(), s(seconds))
@@ -139,8 +161,11 @@ pub(crate) fn assert_never_above(record: &Record, capacity: f64, burst: f64) {
     }
 }
 
-/// Asserts law 1 in the coordinator's books, every tenth of a second until `end` of the load.
-pub(crate) async fn watch_books(
+/// Checks law 1 in the coordinator's books, every tenth of a second until `end` of the load.
+///
+/// # Errors
+/// When the law does not hold, or the coordinator does not answer or has never known the scope.
+pub async fn watch_books(
     coordinator: &Coordinator,
     scope: &str,
     load: &Load,

@@ -1,0 +1,101 @@
+//! The clients that are drained, as a node remembers them.
+//!
+//! Every node is told of every drain, and keeps it whether it is master of anything or not: so whoever
+//! becomes master of a shard knows it, also where the master before has died without handing its
+//! books over.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tollgate_core::lease::ClientId;
+use tollgate_core::node::{DRAINS_MAX, DrainError};
+use tollgate_core::units::Instant;
+
+use crate::clock::Clock;
+
+/// Until when which client is drained; clones share it.
+#[derive(Clone, Debug)]
+pub struct Drains {
+    clock: Clock,
+    /// Held for a look-up only.
+    until: Arc<Mutex<BTreeMap<ClientId, Instant>>>,
+}
+
+// === impl Drains ===
+
+impl Drains {
+    /// Nobody, by `clock`, which is that of the books.
+    pub fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            until: Arc::default(),
+        }
+    }
+
+    /// Drains `client` for `time` from now; ends that if it is zero.
+    ///
+    /// # Errors
+    /// If as many others are drained as books keep.
+    pub fn set(&self, client: &ClientId, time: Duration) -> Result<(), DrainError> {
+        let now = self.clock.now();
+        let mut all = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, until| *until > now);
+        if time.is_zero() {
+            all.remove(client);
+            return Ok(());
+        }
+        if all.len() >= DRAINS_MAX && !all.contains_key(client) {
+            return Err(DrainError::TooMany { max: DRAINS_MAX });
+        }
+        all.insert(client.clone(), now.saturating_add(time));
+        Ok(())
+    }
+
+    /// All that are drained, each until when.
+    pub fn all(&self) -> Vec<(ClientId, Instant)> {
+        let now = self.clock.now();
+        let all = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = all.iter().filter(|(_, until)| **until > now);
+        left.map(|(client, until)| (client.clone(), *until))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_is_remembered_until_its_end_and_there_is_a_bound() {
+        let drains = Drains::new(Clock::start());
+        let client = |i: usize| ClientId::new(&format!("envoy-{i}/x")).unwrap();
+        drains.set(&client(0), Duration::from_secs(10)).unwrap();
+        drains.set(&client(1), Duration::from_secs(20)).unwrap();
+        let known = || {
+            drains
+                .all()
+                .into_iter()
+                .map(|(client, _)| client)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(known(), [client(0), client(1)]);
+        tokio::time::advance(Duration::from_secs(15)).await;
+        assert_eq!(known(), [client(1)]);
+        drains.set(&client(1), Duration::ZERO).unwrap();
+        assert_eq!(known(), []);
+        for i in 0..DRAINS_MAX {
+            drains.set(&client(i), Duration::from_secs(1)).unwrap();
+        }
+        let one_more = client(DRAINS_MAX);
+        let second = Duration::from_secs(1);
+        let max = DRAINS_MAX;
+        assert_eq!(
+            drains.set(&one_more, second),
+            Err(DrainError::TooMany { max })
+        );
+        drains.set(&client(0), second).unwrap();
+        tokio::time::advance(second).await;
+        drains.set(&one_more, second).unwrap();
+    }
+}

@@ -1,0 +1,99 @@
+//! Handing the books over, and going on with those that the master before left.
+//!
+//! Both take a while with many leases, so neither is done where clients are answered: a driver that
+//! hands over ends at once and gives its whole state away, and one that begins lets the events wait.
+
+use tollgate_core::lease::Epoch;
+use tollgate_core::node::{BooksError, Bounds, Node};
+use tollgate_proto::books;
+
+use super::{Driver, DriverError, Event, Handle};
+use crate::clock::Clock;
+
+/// Why the books of the master before are of no use.
+#[derive(Debug, thiserror::Error)]
+enum InheritError {
+    #[error(transparent)]
+    Read(#[from] books::ReadError),
+    #[error("the books cannot be taken over: {0}")]
+    Books(#[from] BooksError),
+    #[error("reading the books was given up: {0}")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+// === impl Driver ===
+
+impl Driver {
+    /// The same, which goes on with `books`: what [`Handle::hand_over`] of the master before gave.
+    /// If they are of no use, it starts as it would without them, and the log says why.
+    #[must_use]
+    pub fn with_books(self, books: Vec<u8>) -> Self {
+        Self {
+            inherited: Some(books),
+            ..self
+        }
+    }
+
+    /// Reads the books of the master before, if there are any. Comes first of all: what a node borrows
+    /// of a parent is not in them, and is asked for anew when it has them.
+    pub(super) async fn inherit(&mut self) {
+        let Some(bytes) = self.inherited.take() else {
+            return;
+        };
+        let (clock, epoch, bounds) = (self.clock, self.origin.epoch, self.node.bounds());
+        let len = bytes.len();
+        let read = tokio::task::spawn_blocking(move || read(clock, epoch, bounds, &bytes));
+        let read = read.await.map_err(InheritError::from).flatten();
+        match read {
+            Ok((node, leases)) => {
+                tracing::info!(epoch = epoch.0, leases, bytes = len, "took the books over");
+                self.node = node;
+            }
+            Err(error) => tracing::warn!(
+                epoch = epoch.0,
+                bytes = len,
+                %error,
+                "starting without the books of the master before"
+            ),
+        }
+    }
+}
+
+// === impl Handle ===
+
+impl Handle {
+    /// Ends the driver and returns its books as bytes, for the next master's
+    /// [`Driver::with_books`]. Nothing is answered from them any more.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached, as when it has handed over already.
+    pub async fn hand_over(&self) -> Result<Vec<u8>, DriverError> {
+        let frozen = self.call(Event::HandOver).await?;
+        let written = tokio::task::spawn_blocking(move || {
+            let (node, now) = *frozen;
+            let books = node.hand_over(now);
+            (books.lease_count(), books::encode(&books))
+        });
+        let (leases, bytes) = written.await.map_err(|_| DriverError::Stopped)?;
+        let (epoch, len) = (self.origin.epoch.0, bytes.len());
+        tracing::info!(epoch, leases, bytes = len, "handed the books over");
+        Ok(bytes)
+    }
+}
+
+// === free functions ===
+
+/// The master that goes on with the books that `bytes` say, and how many leases they have.
+fn read(
+    clock: Clock,
+    epoch: Epoch,
+    bounds: Bounds,
+    bytes: &[u8],
+) -> Result<(Node, usize), InheritError> {
+    let books = books::decode(bytes)?;
+    let node = Node::take_over(clock.now(), epoch, bounds, &books)?;
+    Ok((node, books.lease_count()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! How long a master may lend.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tollgate_core::lease::Epoch;
+
+use crate::clock::boot_time;
+
+/// The term of a master: its epoch, and whether it still holds.
+///
+/// Clones share their end. A term that ends by its time can hold again, if etcd confirms that
+/// nobody else can have been elected meanwhile; one that was [ended](Self::end) cannot.
+#[derive(Clone, Debug)]
+pub struct Term {
+    epoch: Epoch,
+    ends: Ends,
+    over: Arc<AtomicBool>,
+}
+
+/// The time at which the terms of a node end, by the clock that counts from the machine's boot and
+/// goes on while it sleeps: in nanoseconds, `u64::MAX` for never. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Ends(Arc<AtomicU64>);
+
+// === impl Term ===
+
+impl Term {
+    /// A term that holds until `ends`.
+    pub fn new(epoch: Epoch, ends: Ends) -> Self {
+        Self {
+            epoch,
+            ends,
+            over: Arc::default(),
+        }
+    }
+
+    /// A term that never ends by itself.
+    pub fn for_ever(epoch: Epoch) -> Self {
+        Self::new(epoch, Ends::never())
+    }
+
+    /// Which term it is.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Whether the master may lend now.
+    pub fn holds(&self) -> bool {
+        !self.over.load(Ordering::Acquire) && self.ends.are_ahead()
+    }
+
+    /// How long it still holds; none if it ends only when it is ended.
+    pub fn left(&self) -> Option<Duration> {
+        if self.over.load(Ordering::Acquire) {
+            return Some(Duration::ZERO);
+        }
+        (!self.ends.never_come()).then(|| self.ends.left())
+    }
+
+    /// Ends it, for all clones, for good.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+}
+
+// === impl Ends ===
+
+impl Ends {
+    /// At `time` since the machine's boot.
+    pub fn at(time: Duration) -> Self {
+        let ends = Self(Arc::default());
+        ends.extend(time);
+        ends
+    }
+
+    /// Never.
+    pub fn never() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+
+    /// Not before `time` since the machine's boot.
+    pub fn extend(&self, time: Duration) {
+        self.0.fetch_max(nanos(time), Ordering::AcqRel);
+    }
+
+    /// How long it is until then; zero once it has passed.
+    pub fn left(&self) -> Duration {
+        let ends = Duration::from_nanos(self.0.load(Ordering::Acquire));
+        ends.saturating_sub(boot_time())
+    }
+
+    fn never_come(&self) -> bool {
+        self.0.load(Ordering::Acquire) == u64::MAX
+    }
+
+    fn are_ahead(&self) -> bool {
+        let ends = self.0.load(Ordering::Acquire);
+        // Who is alone need not read the clock for every answer.
+        ends == u64::MAX || nanos(boot_time()) < ends
+    }
+}
+
+// === free functions ===
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_term_holds_until_its_end_and_no_longer() {
+        let now = boot_time();
+        let passed = Ends::at(now);
+        let term = Term::new(Epoch(5), passed.clone());
+        assert!(!term.holds());
+        assert_eq!(passed.left(), Duration::ZERO);
+        passed.extend(now + Duration::from_secs(3600));
+        assert!(term.holds(), "extended");
+        passed.extend(now);
+        assert!(term.holds(), "an answer that comes late takes nothing back");
+        assert!(passed.left() > Duration::from_secs(3000));
+        assert!(term.left().unwrap() > Duration::from_secs(3000));
+        let clone = term.clone();
+        clone.end();
+        passed.extend(now + Duration::from_secs(7200));
+        assert!(!term.holds(), "ended for good");
+        assert_eq!(term.left(), Some(Duration::ZERO));
+        assert_eq!(term.epoch(), Epoch(5));
+    }
+
+    #[test]
+    fn a_node_alone_needs_no_end() {
+        let term = Term::for_ever(Epoch(1));
+        assert!(term.holds());
+        assert_eq!(term.left(), None);
+        term.end();
+        assert!(!term.holds());
+    }
+}

@@ -1,0 +1,106 @@
+//! How etcd is reached: endpoints, TLS, and who one is.
+//!
+//! A [`Client`] balances its calls over the endpoints that it was given and connects again by
+//! itself. What it does not notice is an endpoint that hangs with its connections open; so every
+//! call has its time ([`within`]), and who cannot wait tries one endpoint after another.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use etcd_client::ConnectOptions;
+
+use crate::config::EtcdConfig;
+use crate::tls::TlsError;
+
+mod link;
+
+pub use etcd_client::Client;
+pub use link::Link;
+
+/// How long a connection may take to open.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// After how much silence an endpoint is asked whether it lives, and how long it has to say so.
+/// etcd hangs up on those who ask more often than every five seconds.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
+
+/// The longest password, in bytes.
+const PASSWORD_LEN_MAX: usize = 4096;
+
+/// Why etcd did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum EtcdError {
+    /// A file that is needed to reach it cannot be read.
+    #[error("{}: {cause}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// The system's reason.
+        cause: std::io::Error,
+    },
+    /// A file for TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A password that cannot be one.
+    #[error("{}: is empty, is not text or has more than {PASSWORD_LEN_MAX} bytes", .0.display())]
+    Password(PathBuf),
+    /// It refused, or could not be reached.
+    #[error("etcd: {0}")]
+    Call(#[from] etcd_client::Error),
+    /// It did not answer in time.
+    #[error("etcd did not answer within {0:?}")]
+    Timeout(Duration),
+}
+
+/// A client of `endpoints`, which are some of `config`'s; reads the files that it names.
+///
+/// # Errors
+/// If a file cannot be used, or etcd does not accept the user. An endpoint that cannot be reached is
+/// noticed by the first call only, unless there is a user.
+pub async fn connect(config: &EtcdConfig, endpoints: &[String]) -> Result<Client, EtcdError> {
+    let mut options = ConnectOptions::new()
+        .with_connect_timeout(CONNECT_TIMEOUT)
+        .with_keep_alive(KEEPALIVE.0, KEEPALIVE.1)
+        .with_keep_alive_while_idle(true)
+        .with_require_leader(true);
+    if let Some(tls) = &config.tls {
+        options = options.with_tls(tls.load()?.tonic());
+    }
+    if let Some(login) = &config.login {
+        let password = password(&login.password_file)?;
+        options = options
+            .with_user(login.user.clone(), password)
+            .with_auto_token_refresh(true);
+    }
+    Ok(Client::connect(endpoints, Some(options)).await?)
+}
+
+/// What `call` gives, if it gives it within `limit`.
+///
+/// # Errors
+/// Those of `call`, and [`EtcdError::Timeout`].
+pub async fn within<T, E: Into<EtcdError>>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, E>>,
+) -> Result<T, EtcdError> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(result) => result.map_err(Into::into),
+        Err(_) => Err(EtcdError::Timeout(limit)),
+    }
+}
+
+fn password(file: &Path) -> Result<String, EtcdError> {
+    let text = String::from_utf8(read(file)?).unwrap_or_default();
+    let password = text.trim_end_matches(['\r', '\n']);
+    if password.is_empty() || password.len() > PASSWORD_LEN_MAX {
+        return Err(EtcdError::Password(file.to_owned()));
+    }
+    Ok(password.to_owned())
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, EtcdError> {
+    std::fs::read(file).map_err(|cause| EtcdError::File {
+        file: file.to_owned(),
+        cause,
+    })
+}

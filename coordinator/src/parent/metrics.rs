@@ -1,0 +1,81 @@
+//! What Prometheus sees of the parent.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::clock::unix_time;
+
+/// The calls to the parent.
+#[derive(Clone, Debug)]
+pub struct ParentMetrics {
+    calls: Family<Called, Counter>,
+    scope_errors: Counter,
+    answered: Gauge<f64, AtomicU64>,
+}
+
+/// What came of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum CallResult {
+    Answered,
+    Failed,
+    /// This coordinator is above its parent.
+    Loop,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+    result: &'static str,
+}
+
+// === impl ParentMetrics ===
+
+impl ParentMetrics {
+    /// All at zero.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            calls: Family::default(),
+            scope_errors: Counter::default(),
+            answered: Gauge::default(),
+        };
+        for result in [CallResult::Answered, CallResult::Failed, CallResult::Loop] {
+            drop(metrics.calls.get_or_create(&result.into()));
+        }
+        let help = "Refresh calls to the parent";
+        registry.register("parent_calls", help, metrics.calls.clone());
+        let help = "Scopes that the parent did not answer for";
+        registry.register("parent_scope_errors", help, metrics.scope_errors.clone());
+        let help = "When the parent last answered, since 1970; 0 if never";
+        let answered = metrics.answered.clone();
+        registry.register_with_unit("parent_answer_timestamp", help, Unit::Seconds, answered);
+        metrics
+    }
+
+    pub(super) fn count(&self, result: CallResult) {
+        self.calls.get_or_create(&result.into()).inc();
+        if result == CallResult::Answered {
+            self.answered.set(unix_time().as_secs_f64());
+        }
+    }
+
+    pub(super) fn count_scope_errors(&self, scopes: usize) {
+        self.scope_errors.inc_by(scopes as u64);
+    }
+}
+
+// === impl Called ===
+
+impl From<CallResult> for Called {
+    fn from(result: CallResult) -> Self {
+        let result = match result {
+            CallResult::Answered => "answered",
+            CallResult::Failed => "failed",
+            CallResult::Loop => "loop",
+        };
+        Self { result }
+    }
+}

@@ -1,0 +1,155 @@
+//! What a call says that another node has passed on: for which shard, and in whose term.
+//!
+//! A call with these is answered from the books of that shard or refused, and never passed on
+//! again: so two nodes that each take the other for the master send nothing to and fro.
+
+use std::time::Duration;
+
+use tollgate_core::cluster::ShardId;
+use tollgate_core::lease::Epoch;
+use tonic::Status;
+use tonic::metadata::{MetadataMap, MetadataValue};
+
+const SHARD: &str = "tollgate-shard";
+const EPOCH: &str = "tollgate-epoch";
+
+/// How long a client waits that does not say; Envoys do.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// However long a client waits, a master that does not answer by then will not.
+const PATIENCE_MAX: Duration = Duration::from_secs(4);
+
+/// A call that another node has passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The shard that it is about.
+    pub shard: ShardId,
+    /// The term of the master that it is meant for, or of one after it.
+    pub epoch: Epoch,
+}
+
+// === impl Hop ===
+
+impl Hop {
+    /// What `metadata` says; none if a client itself calls.
+    ///
+    /// # Errors
+    /// If it says something that is no shard and no term.
+    pub fn read(metadata: &MetadataMap) -> Result<Option<Self>, Status> {
+        let Some(shard) = metadata.get(SHARD) else {
+            return Ok(None);
+        };
+        let shard = number(Some(shard)).and_then(|shard| u16::try_from(shard).ok());
+        let epoch = number(metadata.get(EPOCH));
+        let (Some(shard), Some(epoch)) = (shard, epoch) else {
+            let rule = format!("{SHARD} and {EPOCH} must be numbers");
+            return Err(Status::invalid_argument(rule));
+        };
+        Ok(Some(Self {
+            shard: ShardId(shard),
+            epoch: Epoch(epoch),
+        }))
+    }
+
+    /// Says it in `metadata`.
+    pub(super) fn write(self, metadata: &mut MetadataMap) {
+        metadata.insert(SHARD, MetadataValue::from(self.shard.0));
+        metadata.insert(EPOCH, MetadataValue::from(self.epoch.0));
+    }
+}
+
+// === free functions ===
+
+/// How long a master may take to answer what is passed on to it, for a client whose call came with
+/// `metadata`: three quarters of its time, so that it still hears of the others in time.
+pub(super) fn patience(metadata: &MetadataMap) -> Duration {
+    let said = metadata.get("grpc-timeout");
+    let said = said.and_then(|value| value.to_str().ok()).and_then(timeout);
+    said.unwrap_or(PATIENCE).min(PATIENCE_MAX) * 3 / 4
+}
+
+/// A `grpc-timeout`: up to eight digits and a unit.
+fn timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.len() > 8 {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+fn number(value: Option<&MetadataValue<tonic::metadata::Ascii>>) -> Option<u64> {
+    value?.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(entries: &[(&'static str, &str)]) -> MetadataMap {
+        let mut metadata = MetadataMap::new();
+        for (name, value) in entries {
+            metadata.insert(*name, value.parse().unwrap());
+        }
+        metadata
+    }
+
+    #[test]
+    fn a_hop_is_read_as_it_was_written() {
+        let hop = Hop {
+            shard: ShardId(63),
+            epoch: Epoch(u64::MAX),
+        };
+        let mut metadata = MetadataMap::new();
+        hop.write(&mut metadata);
+        assert_eq!(Hop::read(&metadata).unwrap(), Some(hop));
+        assert_eq!(Hop::read(&MetadataMap::new()).unwrap(), None);
+    }
+
+    /// Whoever says that it passes something on must not be taken for a client: it would be passed
+    /// on again.
+    #[test]
+    fn half_a_hop_is_refused() {
+        let rows: [&[(&'static str, &str)]; 4] = [
+            &[(SHARD, "1")],
+            &[(SHARD, "x"), (EPOCH, "1")],
+            &[(SHARD, "65536"), (EPOCH, "1")],
+            &[(SHARD, "1"), (EPOCH, "-1")],
+        ];
+        for row in rows {
+            let status = Hop::read(&metadata(row)).unwrap_err();
+            assert_eq!(status.code(), tonic::Code::InvalidArgument, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_passed_on_takes_less_time_than_the_client_has() {
+        let rows = [
+            ("1S", 750),
+            ("100m", 75),
+            ("200000u", 150),
+            ("400000n", 0),
+            ("1H", 3000),
+            ("99999999H", 3000),
+            ("123456789S", 750),
+            ("S", 750),
+            ("", 750),
+            ("ä", 750),
+        ];
+        for (said, want_ms) in rows {
+            let metadata = match said.is_ascii() {
+                true => metadata(&[("grpc-timeout", said)]),
+                false => MetadataMap::new(),
+            };
+            assert_eq!(patience(&metadata).as_millis(), want_ms, "{said}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A call for several shards taken apart, and its answers put together again.
+
+use std::collections::BTreeMap;
+
+use tokio::task::JoinSet;
+use tollgate_core::cluster::ShardId;
+
+use super::Unanswered;
+
+/// The entries of a call that are of one shard, and their places in the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part<T> {
+    pub(crate) places: Vec<usize>,
+    pub(crate) entries: Vec<T>,
+}
+
+/// The answers to a call that have come so far.
+#[derive(Debug)]
+pub(crate) struct Joined<R>(Vec<Option<R>>);
+
+// === impl Joined ===
+
+impl<R> Joined<R> {
+    /// None yet, of so many.
+    pub(crate) fn of(count: usize) -> Self {
+        Self(std::iter::repeat_with(|| None).take(count).collect())
+    }
+
+    /// Puts the answers of one shard where its entries were; answers without a place are dropped.
+    pub(crate) fn put(&mut self, places: &[usize], answers: impl IntoIterator<Item = R>) {
+        for (place, answer) in places.iter().zip(answers) {
+            if let Some(open) = self.0.get_mut(*place) {
+                *open = Some(answer);
+            }
+        }
+    }
+
+    /// All answers in the order of the call, with `missing` for each place that stayed open.
+    pub(crate) fn end(self, mut missing: impl FnMut(usize) -> R) -> Vec<R> {
+        let places = self.0.into_iter().enumerate();
+        let or_missing = |(place, answer): (usize, Option<R>)| match answer {
+            Some(answer) => answer,
+            None => missing(place),
+        };
+        places.map(or_missing).collect()
+    }
+}
+
+// === free functions ===
+
+/// `entries` by shard, each part in the order of the call.
+pub(crate) fn split<T>(entries: Vec<T>, shard: impl Fn(&T) -> ShardId) -> Vec<(ShardId, Part<T>)> {
+    let mut parts = BTreeMap::new();
+    for (place, entry) in entries.into_iter().enumerate() {
+        let part = parts.entry(shard(&entry)).or_insert_with(|| Part {
+            places: Vec::new(),
+            entries: Vec::new(),
+        });
+        part.places.push(place);
+        part.entries.push(entry);
+    }
+    parts.into_iter().collect()
+}
+
+/// What `ask` makes of each part, all at the same time, with the places of its entries.
+pub(crate) async fn each<T, R, F>(
+    parts: Vec<(ShardId, Part<T>)>,
+    ask: impl Fn(ShardId, Vec<T>) -> F,
+) -> Vec<(Vec<usize>, Result<R, Unanswered>)>
+where
+    R: Send + 'static,
+    F: Future<Output = Result<R, Unanswered>> + Send + 'static,
+{
+    let mut asked = JoinSet::new();
+    let mut answers = Vec::with_capacity(parts.len());
+    let alone = parts.len() == 1;
+    for (shard, Part { places, entries }) in parts {
+        let answer = ask(shard, entries);
+        if alone {
+            answers.push((places, answer.await));
+            continue;
+        }
+        asked.spawn(async move { (places, answer.await) });
+    }
+    while let Some(answer) = asked.join_next().await {
+        match answer {
+            Ok(answer) => answers.push(answer),
+            Err(error) => tracing::error!(%error, "a part of a call failed"),
+        }
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_come_is_missing_and_what_was_not_asked_is_dropped() {
+        let mut joined = Joined::of(4);
+        joined.put(&[2, 0], ["c", "a", "too many"]);
+        joined.put(&[1, 3, 9], ["b"]);
+        let whole = joined.end(|place| ["", "", "", "none"][place]);
+        assert_eq!(whole, ["a", "b", "c", "none"]);
+    }
+
+    #[test]
+    fn parts_together_are_the_call() {
+        for count in 0..50_u16 {
+            let entries: Vec<u16> = (0..count).map(|i| i.wrapping_mul(7919) % 1000).collect();
+            let shard = |entry: &u16| ShardId(entry % 5);
+            let mut joined = Joined::of(entries.len());
+            for (of, part) in split(entries.clone(), shard) {
+                assert!(part.entries.iter().all(|entry| shard(entry) == of));
+                assert!(part.places.is_sorted());
+                joined.put(&part.places, part.entries);
+            }
+            assert_eq!(joined.end(|_| u16::MAX), entries);
+        }
+    }
+}

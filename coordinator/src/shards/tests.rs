@@ -1,0 +1,92 @@
+use tollgate_core::lease::{Ask, Unit};
+use tollgate_core::units::Capacity;
+use tollgate_proto::request::ScopeAsks;
+
+use super::*;
+use crate::config::Config;
+
+/// The books of one shard that lends at once, which are not asked before they run.
+fn held(term: Term) -> (Held, Driver) {
+    let config =
+        Config::parse("limits: [{match: '*', requests: {rate: 100, headroom: 0}}]").unwrap();
+    let (_, catalog) = watch::channel(Arc::new(Catalog::new(config.catalog)));
+    let (driver, handle) = Driver::new(
+        config.bounds,
+        catalog,
+        Origin::alone(term.epoch()),
+        Start::Fresh,
+        Clock::start(),
+        Metrics::new(term.epoch(), 1),
+    );
+    let shard = ShardId::default();
+    let held = Held {
+        shard,
+        term,
+        driver: handle,
+    };
+    (held, driver)
+}
+
+fn asks() -> Refresh {
+    let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(60));
+    Refresh {
+        client: ClientId::new("envoy/x").unwrap(),
+        scopes: vec![ScopeAsks {
+            scope: "tenant/acme".into(),
+            asks: vec![(Unit::Requests, ask)],
+        }],
+    }
+}
+
+async fn sum_has(held: &Held) -> u128 {
+    let sum = |node: &Node, _| node.resources().map(|(_, books)| books.sum_has()).sum();
+    held.driver.view(sum).await.unwrap()
+}
+
+/// The books may have been asked long before the process was stopped; what they said meanwhile is
+/// said to nobody, and stays counted.
+#[tokio::test(start_paused = true)]
+async fn a_term_that_ends_while_the_books_are_asked_gives_no_answer() {
+    let over = Err(HeldError::Over(ShardId::default()));
+    let term = Term::for_ever(Epoch(7));
+    let (held, driver) = held(term.clone());
+    let (one, other) = (held.clone(), held.clone());
+    let answer = tokio::spawn(async move { one.refresh(asks()).await });
+    let release = tokio::spawn(async move {
+        let release = Release {
+            client: ClientId::new("envoy/y").unwrap(),
+            resources: Vec::new(),
+        };
+        other.release(release).await
+    });
+    // Both wait for the driver, which has not been woken yet.
+    tokio::task::yield_now().await;
+    assert!(held.holds() && !answer.is_finished() && !release.is_finished());
+    term.end();
+    tokio::spawn(driver.run());
+    assert_eq!(answer.await.unwrap().map(drop), over);
+    assert_eq!(release.await.unwrap(), over);
+    assert_eq!(sum_has(&held).await, 60_000_000, "what was lent is counted");
+    // And then the books are not even asked.
+    assert_eq!(held.refresh(asks()).await.map(drop), over);
+}
+
+/// A master that is told to go and loses its term meanwhile still gives its books: what is in them
+/// was lent in time.
+#[tokio::test(start_paused = true)]
+async fn a_term_that_ends_while_the_books_are_handed_over_leaves_them_whole() {
+    let term = Term::for_ever(Epoch(7));
+    let (held, driver) = held(term.clone());
+    let (reply, books) = oneshot::channel();
+    let (one, two) = (held.clone(), held.clone());
+    let first = tokio::spawn(async move { one.refresh(asks()).await });
+    tokio::task::yield_now().await;
+    let handing = tokio::spawn(async move { two.hand_over(reply).await });
+    tokio::task::yield_now().await;
+    term.end();
+    tokio::spawn(driver.run());
+    assert!(first.await.unwrap().is_err(), "not in that term any more");
+    handing.await.unwrap();
+    assert!(books.await.unwrap().is_some());
+    assert!(!held.holds());
+}

@@ -1,0 +1,152 @@
+//! What a coordinator trusts and shows where it is the client: at other nodes, its parent, and etcd.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+use ureq::tls::{ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+use super::renewal::{Newest, Renewal, Source};
+use super::{Contents, Holder, Loaded, TlsError, TlsMetrics, check};
+use crate::clock::unix_time;
+
+/// Where that is, as PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// Who may have issued the server's certificate.
+    pub ca: PathBuf,
+    /// The certificate to show, and its key; none shows nothing.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name that the server's certificate must have; none is the host in its address.
+    pub server_name: Option<String>,
+}
+
+/// What the files say.
+#[derive(Clone)]
+pub struct Credentials {
+    ca: Vec<u8>,
+    /// A certificate with those of its issuers, and its key.
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    server_name: Option<String>,
+}
+
+// === impl ClientFiles ===
+
+impl ClientFiles {
+    /// Reads and checks everything.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the name of the file.
+    pub fn load(&self) -> Result<Credentials, TlsError> {
+        let loaded = self.make(&self.read()?)?;
+        Ok((*loaded.made).clone())
+    }
+
+    /// What they say, kept so from now on for `holder`.
+    ///
+    /// # Errors
+    /// If they cannot be used.
+    pub fn start(
+        &self,
+        holder: Holder,
+        metrics: &TlsMetrics,
+    ) -> Result<Newest<Credentials>, TlsError> {
+        let (renewal, credentials) = Renewal::start(holder, self.clone(), metrics.clone())?;
+        tokio::spawn(renewal.run());
+        Ok(credentials)
+    }
+
+    /// The same, with relative paths starting at `folder`.
+    pub fn beside(self, folder: &Path) -> Self {
+        let beside = |(cert, key): (PathBuf, PathBuf)| (folder.join(cert), folder.join(key));
+        Self {
+            ca: folder.join(self.ca),
+            identity: self.identity.map(beside),
+            ..self
+        }
+    }
+}
+
+impl Source for ClientFiles {
+    type Made = Credentials;
+
+    fn read(&self) -> Result<Contents, TlsError> {
+        let identity = self.identity.as_ref();
+        let identity = identity.map(|(cert, key)| (cert.as_path(), key.as_path()));
+        Contents::of(identity, Some(&self.ca))
+    }
+
+    fn make(&self, contents: &Contents) -> Result<Loaded<Credentials>, TlsError> {
+        let expires = check::client(self, contents, unix_time())?;
+        let pair = || (contents.cert.clone(), contents.key.clone());
+        let credentials = Credentials {
+            ca: contents.ca.clone().unwrap_or_default(),
+            identity: self.identity.is_some().then(pair),
+            server_name: self.server_name.clone(),
+        };
+        Ok(Loaded {
+            made: Arc::new(credentials),
+            expires,
+        })
+    }
+}
+
+// === impl Credentials ===
+
+impl Credentials {
+    /// The name that a server's certificate must have, where that is not the host in its address.
+    pub fn server_name(&self) -> Option<&str> {
+        self.server_name.as_deref()
+    }
+
+    /// For calls over gRPC, etcd's too.
+    pub fn tonic(&self) -> ClientTlsConfig {
+        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.ca));
+        if let Some((cert, key)) = &self.identity {
+            tls = tls.identity(Identity::from_pem(cert, key));
+        }
+        match &self.server_name {
+            Some(name) => tls.domain_name(name),
+            None => tls,
+        }
+    }
+
+    /// For requests over HTTP, in which the name of the server is that of the URL.
+    ///
+    /// # Errors
+    /// If ureq cannot read what was found to be good.
+    pub fn ureq(&self) -> Result<TlsConfig, ureq::Error> {
+        let roots = certificates(&self.ca)?;
+        let config = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
+            .root_certs(RootCerts::new_with_certs(&roots));
+        let Some((cert, key)) = &self.identity else {
+            return Ok(config.build());
+        };
+        let identity = ClientCert::new_with_certs(&certificates(cert)?, PrivateKey::from_pem(key)?);
+        Ok(config.client_cert(Some(identity)).build())
+    }
+}
+
+impl fmt::Debug for Credentials {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("server_name", &self.server_name)
+            .finish_non_exhaustive()
+    }
+}
+
+// === free functions ===
+
+/// All that are in `pem`.
+fn certificates(pem: &[u8]) -> Result<Vec<ureq::tls::Certificate<'static>>, ureq::Error> {
+    let items = parse_pem(pem).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    });
+    items.collect()
+}

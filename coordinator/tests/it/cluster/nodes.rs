@@ -1,0 +1,367 @@
+//! Nodes, and what stands in for their election.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tollgate_coordinator::channels::Channels;
+use tollgate_coordinator::config::Config;
+use tollgate_coordinator::election::{
+    Election, ElectionError, Ends, Event, Master, Masters, Peer, Term, Voice,
+};
+use tollgate_coordinator::grpc::LeaseServiceClient;
+use tollgate_coordinator::server::{Listeners, Place, Server, ServerError};
+use tollgate_coordinator::tls::{ClientFiles, Holder, TlsMetrics};
+use tollgate_core::cluster::{ShardId, shard_of};
+use tollgate_core::lease::{ClientId, Epoch, ResourceId, Unit};
+use tollgate_core::node::Start;
+use tollgate_proto::request::Release;
+use tollgate_proto::response::{Refreshed, ScopeAnswer};
+use tollgate_proto::v1;
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+use crate::harness::{Answer, Ask, request};
+
+/// See the module.
+pub(super) struct Cluster {
+    pub(super) nodes: Vec<Node>,
+    pub(super) shards: NonZeroU16,
+    masters: BTreeMap<ShardId, Master>,
+}
+
+/// A coordinator of the cluster.
+pub(super) struct Node {
+    pub(super) peer: Peer,
+    pub(super) http: SocketAddr,
+    pub(super) channel: Channel,
+    said: mpsc::Sender<Said>,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<Result<(), ServerError>>,
+}
+
+/// What an election is to say.
+enum Said {
+    Event(Event),
+    Masters(Arc<Masters>, oneshot::Sender<()>),
+}
+
+/// An election that says what it is told.
+struct Scripted(mpsc::Receiver<Said>);
+
+// === impl Scripted ===
+
+impl Election for Scripted {
+    async fn run(self, voice: Voice, mut stop: watch::Receiver<()>) -> Result<(), ElectionError> {
+        let Self(mut said) = self;
+        loop {
+            let said = tokio::select! {
+                said = said.recv() => said,
+                _ = stop.changed() => return Ok(()),
+            };
+            match said {
+                Some(Said::Event(event)) => voice.events.send(event).await.unwrap(),
+                Some(Said::Masters(masters, seen)) => {
+                    voice.masters.send_replace(masters);
+                    let _ = seen.send(());
+                }
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Three nodes and as many shards, each with its own master; the epoch of shard `i` is 100 + i.
+    pub(super) async fn of_three(yaml: &str) -> Self {
+        let mut cluster = Self::start(3, 3, yaml).await;
+        for i in 0..3 {
+            cluster
+                .elect(ShardId(i), usize::from(i), Epoch(100 + u64::from(i)))
+                .await;
+        }
+        cluster
+    }
+
+    /// Nodes that are masters of nothing.
+    pub(super) async fn start(nodes: usize, shards: u16, yaml: &str) -> Self {
+        Self::start_each(nodes, shards, |_| yaml.to_owned()).await
+    }
+
+    /// The same, each with what `yaml` says of it.
+    pub(super) async fn start_each(
+        nodes: usize,
+        shards: u16,
+        yaml: impl Fn(&str) -> String,
+    ) -> Self {
+        let shards = NonZeroU16::new(shards).unwrap();
+        let mut started = Vec::new();
+        for name in ["a", "b", "c"].into_iter().take(nodes) {
+            started.push(Node::start(name, shards, &yaml(name)).await);
+        }
+        Self {
+            nodes: started,
+            shards,
+            masters: BTreeMap::new(),
+        }
+    }
+
+    /// Makes `node` the master of `shard`, and tells all.
+    pub(super) async fn elect(&mut self, shard: ShardId, node: usize, epoch: Epoch) -> Term {
+        self.elect_with(shard, node, epoch, None).await
+    }
+
+    /// The same with books of the master before.
+    pub(super) async fn elect_with(
+        &mut self,
+        shard: ShardId,
+        node: usize,
+        epoch: Epoch,
+        books: Option<Bytes>,
+    ) -> Term {
+        let term = Term::new(epoch, Ends::never());
+        self.nodes[node].elected(shard, term.clone(), books).await;
+        self.says_it_leads(shard, node, epoch).await;
+        term
+    }
+
+    /// Tells all that `node` is the master of `shard`.
+    pub(super) async fn says_it_leads(&mut self, shard: ShardId, node: usize, epoch: Epoch) {
+        let peer = Arc::new(self.nodes[node].peer.clone());
+        self.masters.insert(shard, Master { peer, epoch });
+        for node in &self.nodes {
+            node.told(self.masters()).await;
+        }
+    }
+
+    /// Lets all know that `shard` has no master.
+    pub(super) async fn forget(&mut self, shard: ShardId) {
+        self.masters.remove(&shard);
+        for node in &self.nodes {
+            node.told(self.masters()).await;
+        }
+    }
+
+    pub(super) fn shard_of(&self, scope: &str) -> ShardId {
+        shard_of(scope, self.shards)
+    }
+
+    fn masters(&self) -> Masters {
+        let masters = ShardId::all(self.shards).map(|shard| self.masters.get(&shard).cloned());
+        let members = self.nodes.iter().map(|node| Arc::new(node.peer.clone()));
+        Masters::new(masters, members.collect())
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    async fn start(name: &str, shards: NonZeroU16, yaml: &str) -> Self {
+        let (said, script) = mpsc::channel(100);
+        let scripted = |config: &mut Config, _: &Place| {
+            // What it says of etcd is for nobody.
+            config.cluster = None;
+            Scripted(script)
+        };
+        let node = Self::elected_by(name, shards, yaml, scripted).await;
+        Self { said, ..node }
+    }
+
+    /// One that takes part in an election, and lends at once where it is elected without books.
+    pub(super) async fn elected_by<E: Election>(
+        name: &str,
+        shards: NonZeroU16,
+        yaml: &str,
+        election: impl FnOnce(&mut Config, &Place) -> E,
+    ) -> Self {
+        let listen = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}";
+        let mut config = Config::parse(&format!("{listen}\n{yaml}")).unwrap();
+        let listeners = Listeners::bind(config.listen).await.unwrap();
+        let listen = listeners.addresses().unwrap();
+        let peer = Peer {
+            node: name.to_owned(),
+            grpc: listen.grpc.to_string(),
+            http: listen.http.to_string(),
+            grpc_tls: config.tls.grpc.is_some(),
+            http_tls: config.tls.http.is_some(),
+        };
+        let cluster = config.cluster.as_ref();
+        let place = Place {
+            peer: peer.clone(),
+            shards,
+            tls: cluster.and_then(|cluster| cluster.tls.clone()),
+        };
+        let election = election(&mut config, &place);
+        let tls = place.tls.clone();
+        let server = Server::in_cluster(listeners, config, Start::Fresh, place, election);
+        Self::of(peer, tls, server.await.unwrap())
+    }
+
+    /// `server`, spoken to as the other nodes do, with `tls`.
+    pub(super) fn of(peer: Peer, tls: Option<ClientFiles>, server: Server) -> Self {
+        let tls = tls.map(|files| {
+            files
+                .start(Holder::Cluster, &TlsMetrics::default())
+                .unwrap()
+        });
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(server.run(async move {
+            let _ = stopped.await;
+        }));
+        let channels = Channels::new(Duration::from_secs(10), tls);
+        Self {
+            http: peer.http.parse().unwrap(),
+            channel: channels.channel(&peer.grpc_url()).unwrap(),
+            peer,
+            said: mpsc::channel(1).0,
+            stop,
+            served,
+        }
+    }
+
+    /// Makes it the master of `shard`, and waits until it is.
+    pub(super) async fn elected(&self, shard: ShardId, term: Term, books: Option<Bytes>) {
+        let holds = term.holds();
+        let elected = Event::Elected { shard, term, books };
+        self.said.send(Said::Event(elected)).await.ok().unwrap();
+        while holds && !self.leads(shard).await {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Takes `shard` from it, and waits until it has let go.
+    pub(super) async fn lost(&self, shard: ShardId) {
+        self.said
+            .send(Said::Event(Event::Lost { shard }))
+            .await
+            .ok()
+            .unwrap();
+        while self.leads(shard).await {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Tells it to give `shard` up, and takes its books.
+    pub(super) async fn steps_down(&self, shard: ShardId) -> Option<Bytes> {
+        let (reply, books) = oneshot::channel();
+        let event = Event::StepDown { shard, reply };
+        self.said.send(Said::Event(event)).await.ok().unwrap();
+        books.await.unwrap()
+    }
+
+    /// Whether it answers a call from its own books that another would pass on.
+    async fn leads(&self, shard: ShardId) -> bool {
+        let mut release = Request::new(v1::ReleaseRequest {
+            client_id: "probe".to_owned(),
+            resources: vec![v1::ReleasedResource {
+                scope: "probe".to_owned(),
+                unit: v1::Unit::Requests.into(),
+                sequence: 0,
+            }],
+        });
+        passed_on(&mut release, shard, 0);
+        let mut client = LeaseServiceClient::new(self.channel.clone());
+        client.release(release).await.is_ok()
+    }
+
+    /// Stops it in order.
+    pub(super) async fn stop(self) {
+        drop(self.channel);
+        self.stop.send(()).unwrap();
+        self.served.await.unwrap().unwrap();
+    }
+
+    /// Tells it who is master of what.
+    pub(super) async fn told(&self, masters: Masters) {
+        let (seen, is_seen) = oneshot::channel();
+        let said = Said::Masters(Arc::new(masters), seen);
+        self.said.send(said).await.ok().unwrap();
+        is_seen.await.unwrap();
+    }
+
+    pub(super) async fn try_refresh(
+        &self,
+        request: impl tonic::IntoRequest<v1::RefreshRequest>,
+    ) -> Result<Vec<ScopeAnswer>, Status> {
+        let mut client = LeaseServiceClient::new(self.channel.clone());
+        let answer = client.refresh(request).await?.into_inner();
+        let answers = Refreshed::try_from(answer).unwrap().scopes;
+        Ok(answers.into_iter().map(Result::unwrap).collect())
+    }
+
+    /// What `client`, which has nothing, is answered when it wants so much of each of `scopes`.
+    pub(super) async fn refresh(
+        &self,
+        client: &str,
+        scopes: &[String],
+        wants: f64,
+    ) -> Vec<ScopeAnswer> {
+        self.try_refresh(asked(client, scopes, wants))
+            .await
+            .unwrap()
+    }
+
+    pub(super) async fn release(&self, client: &str, scopes: &[String]) {
+        let resource = |scope: &String| ResourceId::new(scope, Unit::Requests).unwrap();
+        let release = Release {
+            client: ClientId::new(client).unwrap(),
+            resources: scopes.iter().map(|scope| (resource(scope), 9)).collect(),
+        };
+        let message = v1::ReleaseRequest::from(&release);
+        let mut client = LeaseServiceClient::new(self.channel.clone());
+        client.release(message).await.unwrap();
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Answer {
+        Answer::get(self.http, path).await
+    }
+
+    pub(super) async fn ask(&self, ask: &Ask) -> Answer {
+        Answer::of(self.http, ask).await
+    }
+
+    /// Its metrics, by name and labels.
+    pub(super) async fn metrics(&self) -> BTreeMap<String, f64> {
+        let text = self.get("/metrics").await.body;
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let pairs = lines.filter_map(|line| line.rsplit_once(' '));
+        pairs
+            .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
+            .collect()
+    }
+}
+
+// === free functions ===
+
+/// A call of `client`, which has nothing and wants so much of each of `scopes`.
+pub(super) fn asked(client: &str, scopes: &[String], wants: f64) -> v1::RefreshRequest {
+    asked_again(client, scopes, 1, wants)
+}
+
+/// The same for the `sequence`th time.
+pub(super) fn asked_again(
+    client: &str,
+    scopes: &[String],
+    sequence: u64,
+    wants: f64,
+) -> v1::RefreshRequest {
+    let scopes: Vec<_> = scopes
+        .iter()
+        .map(|scope| (scope.as_str(), sequence, 0.0, wants))
+        .collect();
+    request(client, &scopes)
+}
+
+/// Makes `request` one that another node has passed on.
+pub(super) fn passed_on<T>(request: &mut Request<T>, shard: ShardId, epoch: u64) {
+    let metadata = request.metadata_mut();
+    metadata.insert("tollgate-shard", shard.0.into());
+    metadata.insert("tollgate-epoch", epoch.into());
+}

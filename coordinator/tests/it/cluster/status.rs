@@ -1,0 +1,118 @@
+//! How the whole cluster is doing, from any node.
+
+use serde_json::{Value, json};
+use tollgate_core::cluster::ShardId;
+
+use super::nodes::Cluster;
+use super::{LIMITS, tenants};
+use crate::cli::say;
+use crate::harness::Ask;
+
+/// The SHA-256 hash of `open sesame`.
+const HASH: &str = "41ef4bb0b23661e66301aac36066912dac037827b4ae63a7b1165a5aa93ed4eb";
+
+#[tokio::test]
+async fn every_node_shows_the_sums_and_the_busiest_of_all() {
+    let cluster = Cluster::of_three(LIMITS).await;
+    let tenants = tenants();
+    cluster.nodes[0].refresh("envoy-a/x", &tenants, 10.0).await;
+    // One of each shard is asked for more than the others.
+    let of = |shard| {
+        let mut all = tenants.iter();
+        all.find(|tenant| cluster.shard_of(tenant) == ShardId(shard))
+    };
+    let busy: Vec<String> = (0..3).filter_map(of).cloned().collect();
+    for (tenant, wants) in busy.iter().zip([300.0, 200.0, 400.0]) {
+        let one = std::slice::from_ref(tenant);
+        cluster.nodes[0].refresh("envoy-b/x", one, wants).await;
+    }
+    for node in &cluster.nodes {
+        let status = node.get("/v1/status?resources=4&clients=1").await.json();
+        assert_eq!(status["unanswered"], Value::Null);
+        assert_eq!(status["epoch"], 102, "of the latest term");
+        let requests = &status["units"]["requests"];
+        assert_eq!(requests["resource_count"], 30);
+        assert_eq!(requests["client_count"], 33);
+        assert_eq!(requests["capacity"], 3000.0);
+        assert_eq!(requests["sum_wants"], 1200.0);
+        let busiest = status["busiest"].as_array().unwrap();
+        let scopes: Vec<_> = busiest
+            .iter()
+            .map(|one| one["scope"].as_str().unwrap())
+            .collect();
+        assert_eq!(scopes.len(), 4);
+        assert_eq!(scopes[..3], [&*busy[2], &*busy[0], &*busy[1]]);
+        let known = &status["cluster"];
+        assert_eq!(known["node"], *node.peer.node);
+        for (i, name) in ["a", "b", "c"].into_iter().enumerate() {
+            let one = &known["nodes"][i];
+            assert_eq!((&one["node"], &one["alive"]), (&json!(name), &json!(true)));
+            assert!(
+                one["uptime_ms"].is_u64() && one["version"].is_string(),
+                "{one}"
+            );
+            let shard = &known["shards"][i];
+            assert_eq!(
+                (&shard["master"], &shard["epoch"]),
+                (&json!(name), &json!(100 + i))
+            );
+            assert_eq!(shard["learning_count"], 0);
+        }
+        let page = node.get("/").await.body;
+        for tenant in &busy {
+            assert!(page.contains(&format!("<h3>{tenant} ")), "{page}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_does_not_answer_is_named() {
+    let mut cluster = Cluster::of_three(LIMITS).await;
+    cluster.nodes[0].refresh("envoy-a/x", &tenants(), 1.0).await;
+    let url = format!("http://{}", cluster.nodes[0].http);
+    let said = say(&["status", "--server", &url], "").done();
+    assert_eq!(said.matches(" alive ").count(), 2, "{said}");
+    cluster.nodes.remove(1).stop().await;
+    // To the others it is one of them until etcd forgets its lease.
+    let status = cluster.nodes[0].get("/v1/status").await.json();
+    assert_eq!(status["unanswered"], json!(["b"]));
+    let nodes = &status["cluster"]["nodes"];
+    assert_eq!(
+        [&nodes[1]["alive"], &nodes[2]["alive"]],
+        [&json!(false), &json!(true)]
+    );
+    let shards = &status["cluster"]["shards"];
+    assert_eq!(
+        shards[1]["learning_count"],
+        Value::Null,
+        "its master was not heard"
+    );
+    let there = status["units"]["requests"]["resource_count"]
+        .as_u64()
+        .unwrap();
+    assert!(there > 0 && there < 30, "{there}");
+    let said = say(&["status", "--server", &url], "").done();
+    assert!(said.contains("no answer from b\n"), "{said}");
+    let row = said.lines().find(|line| line.starts_with("b ")).unwrap();
+    assert!(row.contains("no answer"), "{said}");
+    let said = say(&["top", "--once", "--server", &url], "").done();
+    assert!(said.contains("no answer from b\n"), "{said}");
+}
+
+/// A browser sends the token as a password, which is taken for the page alone.
+#[tokio::test]
+async fn the_page_of_a_node_has_what_its_reader_may_read_at_the_others() {
+    let admin = format!("admin: {{tokens: [{{name: ops, role: viewer, sha256: {HASH}}}]}}");
+    let cluster = Cluster::of_three(&format!("{LIMITS}\n{admin}")).await;
+    let tenants = tenants();
+    cluster.nodes[0].refresh("envoy-a/x", &tenants, 10.0).await;
+    let node = &cluster.nodes[0];
+    assert_eq!(node.get("/").await.status, 401);
+    // `any:open sesame`
+    let ask = Ask::get("/").header("authorization", "Basic YW55Om9wZW4gc2VzYW1l");
+    let page = node.ask(&ask).await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    for tenant in &tenants {
+        assert!(page.body.contains(&format!("<h3>{tenant} ")), "no {tenant}");
+    }
+}

@@ -1,0 +1,127 @@
+//! A node that takes part in an election, and nothing else: it keeps no books but those it is given.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use axum::body::Bytes;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tollgate_coordinator::config::{ClusterConfig, Config, Tls};
+use tollgate_coordinator::election::{
+    Election as _, ElectionError, ElectionMetrics, Etcd, Event, Masters, Term, Voice,
+};
+use tollgate_core::cluster::ShardId;
+use tollgate_tests::wait;
+
+/// Longer than anything here takes on a machine that has much else to do.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// One part in an election.
+pub(crate) struct Elector {
+    pub(crate) masters: watch::Receiver<Arc<Masters>>,
+    pub(crate) terms: Terms,
+    stop: watch::Sender<()>,
+    running: JoinHandle<Result<(), ElectionError>>,
+}
+
+/// The last terms of a node, by shard, also those that have ended, with the books that came with them.
+#[derive(Clone, Default)]
+pub(crate) struct Terms(Arc<Mutex<Seen>>);
+
+type Seen = BTreeMap<ShardId, (Term, Option<Bytes>)>;
+
+// === impl Elector ===
+
+impl Elector {
+    /// Takes part as `node`, and hands over `books` of every shard that it has to give up.
+    pub(crate) fn start(cluster: &ClusterConfig, books: Option<Bytes>) -> Self {
+        let listen = Config::parse("limits: []").unwrap().listen;
+        let peer = cluster.peer(listen, &Tls::default());
+        let (voice, outcome) = Voice::new(cluster.shards);
+        let (stop, stopped) = watch::channel(());
+        let etcd = Etcd::new(cluster, peer, ElectionMetrics::default());
+        let running = tokio::spawn(etcd.run(voice, stopped));
+        let terms = Terms::default();
+        tokio::spawn(terms.clone().follow(outcome.events, books));
+        Self {
+            masters: outcome.masters,
+            terms,
+            stop,
+            running,
+        }
+    }
+
+    /// Waits until it is master of `count` shards.
+    pub(crate) async fn leads(&self, count: usize) {
+        wait::until("an elector to lead", LIMIT, async || {
+            let leads = self.terms.holding().len();
+            ensure!(leads == count, "it leads {leads} shards, not {count}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Dies without a word; what it knew of its terms stays.
+    pub(crate) async fn kill(self) -> Terms {
+        self.running.abort();
+        let _ = self.running.await;
+        self.terms
+    }
+
+    /// Stops in order.
+    pub(crate) async fn stop(self) -> Terms {
+        drop(self.stop);
+        self.running.await.unwrap().unwrap();
+        self.terms
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) async fn error(self) -> ElectionError {
+        let ended = tokio::time::timeout(LIMIT, self.running).await;
+        ended.expect("it goes on").unwrap().unwrap_err()
+    }
+}
+
+// === impl Terms ===
+
+impl Terms {
+    /// The shards that are led now, with their terms.
+    pub(crate) fn holding(&self) -> Vec<(ShardId, Term)> {
+        let terms = self.0.lock().unwrap();
+        let terms = terms
+            .iter()
+            .map(|(shard, (term, _))| (*shard, term.clone()));
+        terms.filter(|(_, term)| term.holds()).collect()
+    }
+
+    /// The term of `shard`, whether it holds or not.
+    pub(crate) fn of(&self, shard: ShardId) -> Option<(Term, Option<Bytes>)> {
+        self.0.lock().unwrap().get(&shard).cloned()
+    }
+
+    async fn follow(self, mut events: mpsc::Receiver<Event>, books: Option<Bytes>) {
+        while let Some(event) = events.recv().await {
+            let mut terms = self.0.lock().unwrap();
+            match event {
+                Event::Elected { shard, term, books } => {
+                    assert!(term.holds(), "elected for a term that has ended");
+                    if let Some((before, _)) = terms.insert(shard, (term.clone(), books)) {
+                        assert!(!before.holds(), "elected twice");
+                        assert!(before.epoch() < term.epoch(), "epochs grow");
+                    }
+                }
+                Event::StepDown { shard, reply } => {
+                    assert!(terms.contains_key(&shard), "to step down from nothing");
+                    let _ = reply.send(books.clone());
+                }
+                Event::Lost { shard } => {
+                    let (term, _) = &terms[&shard];
+                    assert!(!term.holds(), "lost, and yet it holds");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! What fuzzers feed: each function takes any bytes, and panics only if something is wrong.
+//!
+//! The bytes are what a stranger, another version of the filter, or a broken coordinator could
+//! bring. `just fuzz` feeds them guided by coverage; the tests feed a small corpus and thousands of
+//! mutations of it, so that every run of the test suite goes this way, too.
+
+use std::rc::Rc;
+
+use prost::Message;
+use tollgate_core::lease::Unit;
+use tollgate_proto::{number, v1};
+
+use crate::config::Config;
+use crate::fake::{Fake, Process};
+use crate::host::Host;
+use crate::key::KEY_LEN_MAX;
+use crate::record;
+use crate::refusal::is_grpc;
+use crate::route::Routes;
+use crate::worker::{BoundRule, Verdict, Worker};
+
+mod input;
+#[cfg(test)]
+mod tests;
+
+use input::Input;
+
+/// A rule for each way to find a key.
+const EVERY_KEY: &str = include_str!("fuzz/every_key.json");
+/// The headers that the filter reads, by their place in the input.
+const HEADERS: [&str; 10] = [
+    ":path",
+    ":authority",
+    ":method",
+    "x-tenant",
+    "x-user",
+    "content-type",
+    "grpc-timeout",
+    "tollgate-max-wait-ms",
+    "x-envoy-expected-rq-timeout-ms",
+    "te",
+];
+/// The properties that it reads.
+const PROPERTIES: [&str; 8] = [
+    "source.address",
+    "connection.uri_san_peer_certificate",
+    "connection.dns_san_peer_certificate",
+    "metadata.filter_metadata.envoy.filters.http.jwt_authn.payload.sub",
+    "xds.route_metadata.filter_metadata.tollgate",
+    "xds.virtual_host_metadata.filter_metadata.tollgate",
+    "xds.route_metadata.filter_metadata.app.plan",
+    "filter_state.app.tenant",
+];
+/// The small records of a process, by their place in the input; all others are slots.
+const RECORDS: [&str; 4] = ["process", "pen", "workers", "notes"];
+
+/// A worker of a fake process.
+struct Proxy {
+    process: Rc<Process>,
+    worker: Worker<Fake>,
+    rules: Vec<BoundRule>,
+    stream: u32,
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    fn new(process: &Rc<Process>, config: &Config) -> Self {
+        let mut worker = Worker::new(Fake::new(process), 7, "node".to_owned(), config.clone());
+        let rules = worker.configure(config).unwrap();
+        Self {
+            process: Rc::clone(process),
+            worker,
+            rules,
+            stream: 0,
+        }
+    }
+
+    fn request(&mut self) -> Verdict {
+        self.stream += 1;
+        let verdict = self.worker.admit(&self.rules, self.stream);
+        if let Verdict::Refuse(refusal) = verdict {
+            let host = &self.worker.host;
+            let refuser = self.worker.refuser(refusal);
+            host.select(self.stream).unwrap();
+            refusal
+                .send(host, host.now(), refuser, is_grpc(host))
+                .unwrap();
+        }
+        verdict
+    }
+
+    /// How many of `count` requests pass, one directly after another.
+    fn passed(&mut self, count: usize) -> usize {
+        (0..count)
+            .filter(|_| self.request() == Verdict::Pass)
+            .count()
+    }
+
+    /// Moves the clock, to wherever `input` says, and ticks.
+    fn tick(&mut self, input: &mut Input<'_>) {
+        let now = self.process.now.get();
+        self.process.now.set(match input.byte() % 4 {
+            0 => now,
+            1 => now.saturating_add(u64::from(input.byte()) * 1_000_000),
+            2 => now.saturating_add(input.word() % 100_000_000_000),
+            _ => input.word(),
+        });
+        self.worker.handle_tick();
+    }
+}
+
+// === free functions ===
+
+/// A plugin configuration: JSON, perhaps. What is accepted can be used.
+pub fn configuration(bytes: &[u8]) {
+    let Ok((config, _)) = Config::parse(bytes) else {
+        return;
+    };
+    assert!((1..=16).contains(&config.rules.len()));
+    assert!((1..=1_000_000).contains(&config.max_scopes));
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, &config);
+    proxy.worker.host.set_headers(&[
+        (":path", "/v1/tenants/acme?tenant=a%20b"),
+        (":authority", "api.example.com"),
+        (":method", "GET"),
+        ("x-tenant", "acme"),
+    ]);
+    let properties = PROPERTIES.map(|path| (path.to_owned(), b"192.0.2.7:80".to_vec()));
+    *proxy.worker.host.properties.borrow_mut() = properties.into();
+    proxy.passed(3);
+    process.advance(config.tick);
+    proxy.worker.handle_tick();
+    proxy.passed(3);
+}
+
+/// What requests bring: headers and properties, each a line of its own with its place in front.
+pub fn request(bytes: &[u8]) {
+    let (config, _) = Config::parse(EVERY_KEY.as_bytes()).unwrap();
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, &config);
+    let mut headers = Vec::new();
+    let mut properties = std::collections::BTreeMap::new();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let Some((place, value)) = line.split_first() else {
+            continue;
+        };
+        let place = usize::from(place.wrapping_sub(b'a'));
+        match (
+            HEADERS.get(place),
+            PROPERTIES.get(place.wrapping_sub(HEADERS.len())),
+        ) {
+            (Some(name), _) => headers.push((*name, value)),
+            (None, Some(path)) => {
+                properties.insert((*path).to_owned(), value.to_vec());
+            }
+            (None, None) => {}
+        }
+    }
+    proxy.worker.host.set_raw_headers(&headers);
+    *proxy.worker.host.properties.borrow_mut() = properties;
+    for rule in &config.rules {
+        let (first, again) = (
+            rule.key.read(&proxy.worker.host),
+            rule.key.read(&proxy.worker.host),
+        );
+        assert_eq!(first, again, "the same request has the same key");
+    }
+    let names = config.rules.iter().map(|rule| rule.name.clone());
+    let mut routes = Routes::new(names.zip(proxy.rules.iter().cloned()).collect());
+    if let Ok(special) = routes.at_hand(&proxy.worker.host) {
+        let (rules, cost) = (special.rules.clone(), special.cost);
+        proxy.worker.admit_at(&rules, u32::MAX, cost);
+    }
+    proxy.passed(2);
+    process.advance(config.tick);
+    proxy.worker.handle_tick();
+    while let Some((_, call)) = process.take_call() {
+        for scope in call.refresh().scopes {
+            let (_, key) = scope.scope.split_once('/').unwrap();
+            assert!((1..=KEY_LEN_MAX).contains(&key.len()), "{key:?}");
+            assert!(!key.chars().any(char::is_control), "{key:?}");
+        }
+    }
+}
+
+/// Records in shared data, of any version and cut anywhere, at any time.
+pub fn records(bytes: &[u8]) {
+    decoded(bytes);
+    let config = br#"{"coordinator": "c", "max_scopes": 4,
+        "scopes": [{"name": "tenant", "key": {"header": "x-tenant"}}]}"#;
+    let (config, _) = Config::parse(config).unwrap();
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, &config);
+    let mut input = Input::new(bytes);
+    while !input.is_empty() {
+        let place = usize::from(input.byte());
+        let key = match RECORDS.get(place) {
+            Some(name) => format!("tollgate.c.{name}"),
+            None => format!("tollgate.c.slot.{}", place - RECORDS.len()),
+        };
+        process.set(&key, input.part(), 0);
+        let tenant = ["acme", "beta", "gamma"][usize::from(input.byte() % 3)];
+        proxy.worker.host.set_headers(&[("x-tenant", tenant)]);
+        proxy.passed(3);
+        proxy.tick(&mut input);
+        while let Some((token, call)) = process.take_call() {
+            match call.method.as_str() {
+                "Refresh" if input.byte().is_multiple_of(2) => {
+                    proxy.worker.handle_answer(token, &call.lend(10.0));
+                }
+                _ => proxy.worker.handle_failure(token, 14),
+            }
+        }
+        proxy.worker.forget(proxy.stream);
+    }
+}
+
+/// What is read from a slot is what is written again.
+fn decoded(bytes: &[u8]) {
+    let Some((scope, holding)) = record::decode_slot(bytes) else {
+        return;
+    };
+    let written = record::encode_slot(scope, &holding);
+    assert_eq!(record::decode_slot(&written), Some((scope, holding)));
+}
+
+/// Answers of a coordinator: any bytes, or an answer to what was asked with any numbers in it.
+pub fn answers(bytes: &[u8]) {
+    let config = br#"{"coordinator": "c", "max_scopes": 8, "max_held": 4,
+        "scopes": [{"name": "tenant", "key": {"header": "x-tenant"}}]}"#;
+    let (config, _) = Config::parse(config).unwrap();
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, &config);
+    let mut input = Input::new(bytes);
+    while !input.is_empty() {
+        let tenant = ["acme", "beta", "gamma"][usize::from(input.byte() % 3)];
+        proxy.worker.host.set_headers(&[("x-tenant", tenant)]);
+        proxy.passed(5);
+        proxy.tick(&mut input);
+        while let Some((token, call)) = process.take_call() {
+            match (call.method.as_str(), input.byte() % 4) {
+                ("Refresh", 0) => proxy.worker.handle_answer(token, input.part()),
+                ("Refresh", 1 | 2) => {
+                    let answer = answer(&call.refresh(), &mut input).encode_to_vec();
+                    proxy.worker.handle_answer(token, &answer);
+                }
+                _ => proxy.worker.handle_failure(token, input.byte().into()),
+            }
+        }
+        if input.byte().is_multiple_of(4) {
+            proxy.worker.forget(proxy.stream);
+        }
+    }
+}
+
+/// An answer to all that was asked, with the numbers that the input has.
+fn answer(asked: &v1::RefreshRequest, input: &mut Input<'_>) -> v1::RefreshResponse {
+    let float = |input: &mut Input<'_>| match input.byte() {
+        small @ 0..=200 => f64::from(small),
+        201 => 1e12,
+        _ => f64::from_bits(input.word()),
+    };
+    let duration_ms = |input: &mut Input<'_>| match input.byte() {
+        0 => input.word(),
+        part => u64::from(part) * 100,
+    };
+    let units = Unit::ALL.map(number::from_unit).into_iter();
+    let limited: Vec<i32> = units.filter(|_| input.byte().is_multiple_of(2)).collect();
+    let scopes = asked.scopes.iter().map(|scope| {
+        let unit = |asked: &v1::UnitRequest| v1::UnitResponse {
+            unit: asked.unit,
+            sequence: asked.sequence.wrapping_add(u64::from(input.byte() == 1)),
+            lease: (input.byte() != 1).then(|| v1::Lease {
+                capacity: float(input),
+                duration_ms: duration_ms(input),
+                burst: float(input),
+                unlimited: input.byte() == 1,
+                basis: input.word(),
+            }),
+            refresh_interval_ms: duration_ms(input),
+            safe_capacity: (input.byte() == 1).then(|| float(input)),
+            capacity: float(input),
+            unlimited: input.byte() == 1,
+        };
+        let answers = scope.units.iter().map(unit).collect();
+        v1::ScopeResponse {
+            scope: scope.scope.clone(),
+            canonical_scope: match input.byte() {
+                0..=2 => "group/gold".to_owned(),
+                _ => scope.scope.clone(),
+            },
+            units: answers,
+            error: None,
+            limited: limited.clone(),
+            epoch: u64::from(input.byte() / 64),
+            shard: u32::from(input.byte() / 64),
+        }
+    });
+    v1::RefreshResponse {
+        epoch: 1,
+        scopes: scopes.collect(),
+    }
+}

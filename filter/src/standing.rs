@@ -1,0 +1,128 @@
+//! What the response to an admitted request says of its limits, if the configuration asks for it.
+//!
+//! The filter writes no header of a response: to be called for it would cost every stream an entry
+//! into the VM, whether anybody asks or not. It leaves the values in the stream's filter state, and
+//! Envoy's own `response_headers_to_add` puts them into the response.
+
+use core::time::Duration;
+
+use tollgate_core::lease::Unit;
+use tollgate_core::units::Tokens;
+
+use crate::config::Formats;
+use crate::refusal::{policy, seconds};
+
+/// What a worker knows of a bucket since it last drew from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The limit to tell: micro-requests per second.
+    pub(crate) limit: u64,
+    /// What the process could admit at once.
+    pub(crate) left: Tokens,
+    /// How long until the bucket is full if nobody draws, if it ever is.
+    pub(crate) full_in: Option<Duration>,
+}
+
+/// What is noted for a response, by the name of the note.
+pub(crate) type Notes = Vec<(&'static str, String)>;
+
+/// The notes for a request that has passed these rules, by name; those without a limit are not told.
+pub(crate) fn notes(formats: Formats, rules: &[(&str, Standing)]) -> Notes {
+    let limited = |(_, standing): &&(&str, Standing)| quota(standing).is_some();
+    let limited = rules.iter().filter(limited);
+    let mut notes = Notes::new();
+    if formats.ietf {
+        let each = |item: fn(&str, &Standing) -> String| {
+            let items = limited.clone().map(|(rule, standing)| item(rule, standing));
+            items.collect::<Vec<_>>().join(", ")
+        };
+        notes.push(("tollgate.ratelimit", each(state)));
+        notes.push(("tollgate.ratelimit_policy", each(rule_of)));
+    }
+    if formats.draft03
+        && let Some((rule, least)) = limited.min_by_key(|(_, standing)| standing.left)
+    {
+        let (quota, window) = quota(least).unwrap_or_default();
+        let limit = format!("{quota}, {quota}{window};name=\"{rule}\"");
+        notes.push(("tollgate.x_ratelimit_limit", limit));
+        let left = least.left.whole().to_string();
+        notes.push(("tollgate.x_ratelimit_remaining", left));
+        if let Some(full_in) = least.full_in {
+            notes.push(("tollgate.x_ratelimit_reset", seconds(full_in).to_string()));
+        }
+    }
+    notes.retain(|(_, value)| !value.is_empty());
+    notes
+}
+
+// === free functions ===
+
+/// The item of `RateLimit`.
+fn state(rule: &str, standing: &Standing) -> String {
+    let left = standing.left.whole();
+    let full = standing
+        .full_in
+        .map_or_else(String::new, |full_in| format!(";t={}", seconds(full_in)));
+    format!("\"{rule}\";r={left}{full}")
+}
+
+/// The item of `RateLimit-Policy`.
+fn rule_of(rule: &str, standing: &Standing) -> String {
+    let (quota, window) = quota(standing).unwrap_or_default();
+    format!("\"{rule}\";q={quota}{window}")
+}
+
+fn quota(standing: &Standing) -> Option<(u64, String)> {
+    policy(standing.limit, Unit::Requests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: Formats = Formats {
+        ietf: true,
+        draft03: true,
+    };
+
+    fn standing(limit: u64, left: u64, full_ms: u64) -> Standing {
+        Standing {
+            limit: limit.saturating_mul(1_000_000),
+            left: Tokens::from_micros(left * 1_000_000 + 999_999),
+            full_in: Some(Duration::from_millis(full_ms)),
+        }
+    }
+
+    #[test]
+    fn every_limit_is_told_and_the_tightest_in_the_older_fields() {
+        let rules = [
+            ("tenant", standing(100, 40, 1200)),
+            ("user", standing(5, 3, 0)),
+            ("free", standing(u64::MAX, 9, 0)),
+        ];
+        let want = [
+            ("tollgate.ratelimit", r#""tenant";r=40;t=2, "user";r=3;t=0"#),
+            (
+                "tollgate.ratelimit_policy",
+                r#""tenant";q=100;w=1, "user";q=5;w=1"#,
+            ),
+            ("tollgate.x_ratelimit_limit", r#"5, 5;w=1;name="user""#),
+            ("tollgate.x_ratelimit_remaining", "3"),
+            ("tollgate.x_ratelimit_reset", "0"),
+        ];
+        let told = notes(BOTH, &rules);
+        let told: Vec<_> = told
+            .iter()
+            .map(|(name, value)| (*name, &value[..]))
+            .collect();
+        assert_eq!(told, want);
+    }
+
+    #[test]
+    fn without_a_limit_there_is_nothing_to_tell() {
+        assert_eq!(notes(BOTH, &[("free", standing(u64::MAX, 9, 0))]), []);
+        assert_eq!(notes(BOTH, &[]), []);
+        let none = Formats::default();
+        assert_eq!(notes(none, &[("tenant", standing(100, 40, 0))]), []);
+    }
+}

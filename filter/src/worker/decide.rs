@@ -1,0 +1,135 @@
+//! What becomes of a request, from all that it needs: it goes on, is held, waits or is refused.
+
+use super::draw::Step;
+use super::{Attempt, Decision, Outcome, Short, Target, Targets, Worker, entry};
+use crate::host::Host;
+use crate::ledger::LedgerError;
+use crate::refusal::Refusal;
+
+// === impl Outcome ===
+
+impl Outcome {
+    pub(super) fn passes(&self) -> bool {
+        !self.held && !self.is_denied()
+    }
+
+    pub(super) fn is_denied(&self) -> bool {
+        self.denied.is_some() || self.short.is_some()
+    }
+}
+
+// === impl Short ===
+
+impl Short {
+    /// The refusal that it comes to if the request does not wait.
+    pub(super) fn refusal(self) -> Refusal {
+        Refusal::Denied {
+            rule: usize::from(self.place.table),
+            denial: self.denial,
+        }
+    }
+}
+
+// === impl Worker ===
+
+impl<H: Host> Worker<H> {
+    /// Charges every bucket or none. Those that have no slot of their own become their rule's
+    /// overflow in `targets`.
+    #[inline]
+    pub(super) fn decide(
+        &mut self,
+        targets: &mut Targets,
+        attempt: Attempt,
+    ) -> Result<Decision, LedgerError> {
+        let mut outcome = Outcome::default();
+        let mut index: usize = 0;
+        while let Some(target) = targets.as_slice().get(index) {
+            let usual = entry(&mut self.tables, *target);
+            let usual = usual.filter(|entry| entry.meters.is_none());
+            if usual.is_none_or(|entry| entry.slab.left() < targets.cost) {
+                self.prepare(targets, index, attempt, &mut outcome)?;
+            }
+            index = index.saturating_add(1);
+        }
+        // Permits last: what is drawn of these and not used keeps others from going on.
+        if targets.gauged && outcome.passes() {
+            self.draw_permits(targets, attempt, &mut outcome)?;
+        }
+        if !outcome.passes() {
+            let decision = self.put_off(&outcome);
+            if targets.priced_late && matches!(decision, Decision::Refuse(_)) {
+                self.count_what_it_would_cost(targets);
+            }
+            return Ok(decision);
+        }
+        for target in targets.as_slice() {
+            if let Some(entry) = entry(&mut self.tables, *target) {
+                entry.slab.take(targets.cost);
+            }
+        }
+        if targets.gauged {
+            self.take_permits(targets);
+        }
+        self.stats.allowed.add_one();
+        Ok(Decision::Pass)
+    }
+
+    /// What becomes of a request that does not pass now.
+    fn put_off(&mut self, outcome: &Outcome) -> Decision {
+        match (outcome.denied, outcome.short) {
+            (Some(refusal), None) => Decision::Refuse(refusal),
+            (Some(refusal), Some(short)) => {
+                self.count_refused(short.refusal());
+                Decision::Refuse(refusal.stricter(short.refusal()))
+            }
+            (None, _) if outcome.held => Decision::Hold,
+            (None, Some(short)) => Decision::Wait(short),
+            (None, None) => Decision::Hold,
+        }
+    }
+
+    /// Adds what came of one target to what comes of the request.
+    pub(super) fn note_step(
+        &mut self,
+        outcome: &mut Outcome,
+        target: Target,
+        step: Step,
+        attempt: Attempt,
+    ) {
+        let denial = match step {
+            Step::Ready => return,
+            Step::Cold => {
+                outcome.held = true;
+                return;
+            }
+            Step::Denied(denial) => denial,
+        };
+        let place = target;
+        let short = Short { place, denial };
+        let refusal = short.refusal();
+        let spared = match attempt {
+            // What is refused only now and then was settled when the request came.
+            Attempt::Turn => self.is_shadow(target.rule),
+            _ => self.pretends(usize::from(target.rule), refusal),
+        };
+        if spared {
+            return;
+        }
+        if self.shape_of(target.rule).is_some() && !denial.never {
+            let longer = |other: Short| {
+                let stricter = other.refusal().stricter(refusal);
+                if stricter == refusal { short } else { other }
+            };
+            outcome.short = Some(outcome.short.map_or(short, longer));
+            return;
+        }
+        self.count_refused(refusal);
+        let stricter = outcome.denied.map(|other| other.stricter(refusal));
+        outcome.denied = Some(stricter.unwrap_or(refusal));
+    }
+
+    /// Whether a request that is denied counts as such now, rather than when it has waited in vain.
+    pub(super) fn counts_at_once(&self, target: Target, attempt: Attempt) -> bool {
+        attempt != Attempt::Turn && self.shape_of(target.rule).is_none()
+    }
+}

@@ -1,0 +1,106 @@
+//! What a request has cost in all, where that is known only at its end: tokens of a language model,
+//! rows of a query, seconds of a job.
+//!
+//! The obvious way is to read a header of the response in its own callback. That costs an entry into
+//! the VM for each stream, whether its rule asks for it or not. Envoy's own filters put headers, and
+//! what stands in bodies, into the stream's metadata, and Envoy still says what is in it when the
+//! stream has ended. The request takes its tokens at the beginning as any other, so none passes
+//! while there is a debt; the rest becomes a debt that is bounded as that of bytes is.
+
+use tollgate_core::units::Tokens;
+
+use super::{Target, Targets, Worker, entry};
+use crate::cost;
+use crate::host::{Host, HostError};
+use crate::ledger::LedgerError;
+use crate::meters::smoothed;
+
+impl<H: Host> Worker<H> {
+    /// Whether what a request costs at `target` is known only at its end.
+    pub(super) fn is_priced_late(&self, target: Target) -> bool {
+        let table = self.tables.get(usize::from(target.rule));
+        table.is_some_and(|table| table.final_cost.is_some())
+    }
+
+    /// Counts a refused request for what it would have turned out to cost, for so much is wanted.
+    #[cold]
+    pub(super) fn count_what_it_would_cost(&mut self, targets: &Targets) {
+        let counted = targets.attempts();
+        for target in targets.as_slice() {
+            if !self.is_priced_late(*target) {
+                continue;
+            }
+            let usual = entry(&mut self.tables, *target).map_or(0, |entry| entry.usual_cost);
+            self.count_attempts_of(*target, usual.saturating_sub(counted));
+        }
+    }
+
+    /// Charges what the stream at hand, which has ended, has cost beyond what it has `paid`.
+    pub(super) fn charge_final_cost(&mut self, target: Target, paid: Tokens) {
+        let cost = match self.final_cost(target) {
+            Ok(Some(cost)) => cost,
+            Ok(None) => return,
+            Err(error) => {
+                self.complain(&error.into());
+                return;
+            }
+        };
+        let Some(entry) = entry(&mut self.tables, target) else {
+            return;
+        };
+        entry.usual_cost = saturated(smoothed(entry.usual_cost.into(), cost.whole()));
+        let more = cost.saturating_sub(paid);
+        // The worker's own tokens first: what is left of them would pass while there is a debt.
+        let from_slab = entry.slab.left().min(more);
+        entry.slab.take(from_slab);
+        self.count_attempts_of(target, saturated(more.whole()));
+        let owed = more.saturating_sub(from_slab);
+        if owed > Tokens::ZERO
+            && let Err(error) = self.owe(target, owed)
+        {
+            self.complain(&error);
+        }
+    }
+
+    /// What the stream at hand has cost, if that is known.
+    fn final_cost(&mut self, target: Target) -> Result<Option<Tokens>, HostError> {
+        let table = self.tables.get(usize::from(target.rule));
+        let Some(path) = table.and_then(|table| table.final_cost.as_ref()) else {
+            return Ok(None);
+        };
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let Some(value) = self.host.property(&path)? else {
+            return Ok(None);
+        };
+        let cost = cost::of_metadata(&value);
+        if cost.is_none() {
+            self.stats.malformed_costs.add_one();
+        }
+        Ok(cost)
+    }
+
+    /// Takes what no slab has paid from the process's bucket, which may then owe it.
+    fn owe(&mut self, target: Target, owed: Tokens) -> Result<(), LedgerError> {
+        let now = self.host.now();
+        let attempts = entry(&mut self.tables, target).map_or(0, |entry| entry.attempts);
+        let (due_changed, slot) = self.with_holding(target, now, |holding, policy| {
+            let due = holding.due();
+            holding.requests.pay(now, policy, attempts.into(), owed);
+            holding.due() != due
+        })?;
+        if due_changed {
+            self.notes.add(slot);
+        }
+        if let Some(entry) = entry(&mut self.tables, target) {
+            entry.attempts = entry.attempts.saturating_sub(attempts);
+            entry.seen = now;
+            // What the last refusal said of the time did not know of this.
+            entry.denial = None;
+        }
+        Ok(())
+    }
+}
+
+fn saturated(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,67 @@
+//! What the ledger has of a scope beside its requests, and bringing a worker's memory in line with it.
+
+use std::sync::Arc;
+
+use tollgate_core::client::Holding;
+use tollgate_core::lease::Unit;
+
+use crate::scopes::Entry;
+
+/// Which units a holding has, and whose capacity is used as well.
+#[derive(Debug)]
+pub(super) struct Outline {
+    request_bytes: bool,
+    response_bytes: bool,
+    concurrency: bool,
+    /// If it has changed.
+    canonical: Option<Option<Arc<str>>>,
+}
+
+// === impl Outline ===
+
+impl Outline {
+    pub(super) fn of(holding: &Holding, known: Option<&Arc<str>>) -> Self {
+        let canonical = holding.canonical();
+        Self {
+            request_bytes: holding.has(Unit::RequestBytes),
+            response_bytes: holding.has(Unit::ResponseBytes),
+            concurrency: holding.has(Unit::Concurrency),
+            canonical: (canonical != known).then(|| canonical.cloned()),
+        }
+    }
+
+    /// Brings what the worker remembers of the scope in line.
+    pub(super) fn apply(self, entry: &mut Entry) {
+        let bare = !self.request_bytes && !self.response_bytes && !self.concurrency;
+        let Some(meters) = &mut entry.meters else {
+            if !bare || matches!(self.canonical, Some(Some(_))) {
+                entry.meters = Some(Box::default());
+                self.apply(entry);
+            }
+            return;
+        };
+        if let Some(canonical) = self.canonical {
+            meters.canonical = canonical;
+        }
+        keep(&mut meters.request_bytes, self.request_bytes);
+        keep(&mut meters.response_bytes, self.response_bytes);
+        if meters.permits.is_some() && !self.concurrency {
+            entry.permits_lost = entry.permits_lost.wrapping_add(1);
+        }
+        keep(&mut meters.permits, self.concurrency);
+        if bare && meters.canonical.is_none() && !meters.has_line {
+            entry.meters = None;
+        }
+    }
+}
+
+// === free functions ===
+
+fn keep<T: Default>(place: &mut Option<T>, wanted: bool) {
+    match wanted {
+        true => {
+            place.get_or_insert_default();
+        }
+        false => *place = None,
+    }
+}

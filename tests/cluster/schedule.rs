@@ -1,0 +1,224 @@
+//! What a seed makes: which faults, when, and for how long.
+
+use std::fmt;
+use std::time::Duration;
+
+use tollgate_tests::relay::Quality;
+
+use crate::fault::{Fault, Whom};
+use crate::random::Random;
+use crate::stage::{ENVOYS, NODES};
+
+/// Faults begin within this time.
+const BEGIN_MS_MAX: u64 = 8_000;
+/// How long a fault lasts: from a blink to longer than a term and a lease.
+const LASTS_MS: [u64; 2] = [200, 7_000];
+/// What the machine's own clock is set off by.
+const CLOCK_STEP_S: i64 = 600;
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    /// Between how many shards the scopes are divided.
+    pub(crate) shards: u16,
+    /// What the tenant that wants too much is offered, by Envoy, per second.
+    pub(crate) offered: [u32; ENVOYS],
+    /// What goes wrong.
+    pub(crate) events: Vec<Event>,
+}
+
+/// A fault and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// When it begins.
+    pub(crate) at: Duration,
+    /// How long it lasts; nothing for what has no end of its own.
+    pub(crate) lasts: Duration,
+    /// What it is.
+    pub(crate) fault: Fault,
+}
+
+/// A step of a run: an event, by its place, begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Begin(usize),
+    End(usize),
+}
+
+// === impl Schedule ===
+
+impl Schedule {
+    /// What `seed` makes; the same on every machine.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let random = &mut random;
+        let shards = random.pick(&[1, 3]);
+        let offered = random.pick(&[[150, 150], [300, 60], [300, 300]]);
+        let count = random.between(1, 6);
+        let mut events: Vec<Event> = (0..count).map(|_| Event::random(random)).collect();
+        events.sort_by_key(|event| event.at);
+        Self {
+            shards,
+            offered,
+            events,
+        }
+    }
+
+    /// Whether nobody who has a lease should lose it.
+    pub(crate) fn spares_leases(&self) -> bool {
+        matches!(&self.events[..], [event] if event.fault.spares_leases())
+    }
+
+    /// All steps with their times, in order.
+    pub(crate) fn steps(&self) -> Vec<(Duration, Step)> {
+        let mut steps = Vec::new();
+        for (place, event) in self.events.iter().enumerate() {
+            steps.push((event.at, Step::Begin(place)));
+            steps.push((event.at + event.lasts, Step::End(place)));
+        }
+        steps.sort_by_key(|(at, _)| *at);
+        steps
+    }
+}
+
+/// For the line of a run: `0.4s Kill(Master) 2.1s, ...`.
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shards {}, offered {:?}", self.shards, self.offered)?;
+        for Event { at, lasts, fault } in &self.events {
+            write!(f, ", {at:.1?} {fault:?}")?;
+            if !lasts.is_zero() {
+                write!(f, " for {lasts:.1?}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    fn random(random: &mut Random) -> Self {
+        let fault = Fault::random(random);
+        let [least, most] = LASTS_MS;
+        let lasts = Duration::from_millis(random.between(least, most));
+        let at = Duration::from_millis(random.between(0, BEGIN_MS_MAX));
+        let ends = !matches!(fault, Fault::Roll | Fault::RestartEnvoy(_));
+        let lasts = if ends { lasts } else { Duration::ZERO };
+        Self { at, lasts, fault }
+    }
+}
+
+// === impl Fault ===
+
+impl Fault {
+    fn random(random: &mut Random) -> Self {
+        let whom = if random.chance(50) {
+            Whom::Master
+        } else {
+            Whom::Node(random.between(0, NODES as u64 - 1) as usize)
+        };
+        let envoy = random.between(0, ENVOYS as u64 - 1) as usize;
+        let quality = quality(random);
+        match random.between(0, 11) {
+            0 | 1 => Self::Kill(whom),
+            2 => Self::Freeze(whom),
+            3 | 4 => Self::ToEtcd(whom, quality),
+            5 => Self::FromPeers(whom, quality),
+            6 => Self::FromClients(whom, quality),
+            7 => Self::OfEnvoy(envoy, quality),
+            8 => Self::EtcdMembers(random.pick(&[1, 2, 2])),
+            9 => Self::Roll,
+            10 => Self::RestartEnvoy(envoy),
+            _ => Self::Clock(whom, random.pick(&[-CLOCK_STEP_S, CLOCK_STEP_S])),
+        }
+    }
+}
+
+fn quality(random: &mut Random) -> Quality {
+    let slow = Duration::from_millis(random.between(20, 600));
+    random.pick(&[
+        Quality::Cut,
+        Quality::Silent,
+        Quality::Deaf,
+        Quality::Mute,
+        Quality::Slow(slow),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{Discriminant, discriminant};
+
+    use super::*;
+
+    fn faults() -> impl Iterator<Item = Fault> {
+        (0..50).flat_map(|seed| {
+            Schedule::of(seed)
+                .events
+                .into_iter()
+                .map(|event| event.fault)
+        })
+    }
+
+    #[test]
+    fn a_seed_always_makes_the_same_and_another_one_something_else() {
+        for seed in 0..50 {
+            assert_eq!(Schedule::of(seed), Schedule::of(seed));
+            assert_ne!(Schedule::of(seed), Schedule::of(seed + 1));
+        }
+    }
+
+    #[test]
+    fn fifty_seeds_have_every_fault_and_every_network() {
+        let mut kinds: Vec<Discriminant<Fault>> = Vec::new();
+        let mut networks: Vec<Discriminant<Quality>> = Vec::new();
+        for fault in faults() {
+            kinds.push(discriminant(&fault));
+            if let Fault::ToEtcd(_, quality)
+            | Fault::FromPeers(_, quality)
+            | Fault::FromClients(_, quality)
+            | Fault::OfEnvoy(_, quality) = fault
+            {
+                networks.push(discriminant(&quality));
+            }
+        }
+        let seen = |kind| kinds.contains(&discriminant(&kind));
+        assert!(seen(Fault::Kill(Whom::Master)) && seen(Fault::Freeze(Whom::Master)));
+        assert!(seen(Fault::Roll) && seen(Fault::RestartEnvoy(0)));
+        assert!(seen(Fault::Clock(Whom::Master, 0)) && seen(Fault::EtcdMembers(2)));
+        for network in [
+            Quality::Cut,
+            Quality::Silent,
+            Quality::Deaf,
+            Quality::Mute,
+            Quality::Slow(Duration::ZERO),
+        ] {
+            assert!(networks.contains(&discriminant(&network)), "{network:?}");
+            let [etcd, peers] = [
+                Fault::ToEtcd(Whom::Master, network),
+                Fault::FromPeers(Whom::Master, network),
+            ];
+            assert!(seen(etcd) && seen(peers));
+            let [clients, envoy] = [
+                Fault::FromClients(Whom::Master, network),
+                Fault::OfEnvoy(0, network),
+            ];
+            assert!(seen(clients) && seen(envoy));
+        }
+    }
+
+    #[test]
+    fn whatever_begins_ends_in_order() {
+        for seed in 0..50 {
+            let schedule = Schedule::of(seed);
+            let steps = schedule.steps();
+            assert_eq!(steps.len(), 2 * schedule.events.len());
+            assert!(steps.is_sorted_by_key(|(at, _)| *at));
+            for place in 0..schedule.events.len() {
+                let step = |step| steps.iter().position(|(_, other)| *other == step);
+                assert!(step(Step::Begin(place)) < step(Step::End(place)), "{seed}");
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Three coordinators with a shard each share the work, and nothing is passed on more than once.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+
+use anyhow::{Context, Result, ensure};
+use tollgate_coordinator::grpc::LeaseServiceClient;
+use tollgate_core::cluster::shard_of;
+use tollgate_proto::v1;
+use tollgate_tests::cluster::{Cluster, Shape};
+use tonic::transport::Endpoint;
+
+use crate::say;
+use crate::scene::{Scene, play};
+
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 200}\n";
+const SHARDS: u16 = 3;
+const NODES: usize = 3;
+/// Calls to each node.
+const CALLS: u64 = 200;
+/// Scopes in each call.
+const SCOPES: u64 = 60;
+
+#[test]
+fn three_coordinators_share_the_work_and_pass_nothing_on_twice() {
+    play(
+        "three_coordinators_share_the_work_and_pass_nothing_on_twice",
+        spread,
+    );
+}
+
+async fn spread(scene: &Scene) -> Result<()> {
+    let shape = Shape {
+        members: 1,
+        nodes: NODES,
+        shards: SHARDS,
+        lease_s: 3,
+        limits: LIMITS,
+    };
+    let cluster = Cluster::start(scene.dir(), &shape).await?;
+    let masters = cluster.masters().await?;
+    let scopes: Vec<String> = (0..SCOPES).map(|i| format!("tenant/{i}")).collect();
+    let mut of_node = [0; NODES];
+    for scope in &scopes {
+        let shard = shard_of(scope, NonZeroU16::try_from(SHARDS)?).0;
+        let master = masters[usize::from(shard)].context("a master")?;
+        of_node[master] += 1;
+    }
+    let before = counts(&cluster).await?;
+    for node in 0..NODES {
+        call(&cluster, node, &scopes).await?;
+    }
+    let after = counts(&cluster).await?;
+
+    let count = |node: usize, name: &str| after[node][name] - before[node][name];
+    let (mut passed_on, mut calls) = (0, 0);
+    for (node, own) in of_node.iter().enumerate() {
+        let books = count(node, "tollgate_answered_total{by=\"books\"}");
+        let peer = count(node, "tollgate_answered_total{by=\"peer\"}");
+        say(&format!(
+            "node {node}: {own} of {SCOPES} scopes; answered {books} itself, passed on {peer}"
+        ));
+        // Its own scopes, whoever was asked; and whatever else it was asked was passed on.
+        assert_eq!(books, NODES as u64 * CALLS * own);
+        assert_eq!(peer, CALLS * (SCOPES - own));
+        assert_eq!(count(node, "tollgate_answered_total{by=\"nobody\"}"), 0);
+        ensure!(*own >= SCOPES / 6, "the scopes are not spread: {of_node:?}");
+        passed_on += peer;
+        calls += count(node, "tollgate_refresh_calls_total");
+    }
+    // A call is passed on to the two other masters, and by none of them to anybody.
+    assert_eq!(calls, NODES as u64 * CALLS * NODES as u64);
+    say(&format!(
+        "{} calls of clients made {calls} calls, {passed_on} scopes were passed on",
+        NODES as u64 * CALLS
+    ));
+    Ok(())
+}
+
+async fn call(cluster: &Cluster, node: usize, scopes: &[String]) -> Result<()> {
+    let address = cluster.addresses()[node];
+    let channel = Endpoint::try_from(format!("http://{address}"))?
+        .connect()
+        .await?;
+    let mut client = LeaseServiceClient::new(channel);
+    for sequence in 1..=CALLS {
+        let scope = |scope: &String| v1::ScopeRequest {
+            scope: scope.clone(),
+            units: vec![v1::UnitRequest {
+                unit: v1::Unit::Requests.into(),
+                sequence,
+                wants: 10.0,
+                ..v1::UnitRequest::default()
+            }],
+        };
+        let answer = client
+            .refresh(v1::RefreshRequest {
+                client_id: format!("client-{node}/x"),
+                scopes: scopes.iter().map(scope).collect(),
+            })
+            .await?;
+        ensure!(answer.into_inner().scopes.len() == scopes.len());
+    }
+    Ok(())
+}
+
+/// What each node has counted.
+async fn counts(cluster: &Cluster) -> Result<Vec<BTreeMap<String, u64>>> {
+    let mut counts = Vec::new();
+    for node in 0..cluster.len() {
+        let metrics = cluster.coordinator(node).metrics().await?;
+        let metrics = metrics.into_iter();
+        counts.push(metrics.map(|(name, value)| (name, value as u64)).collect());
+    }
+    Ok(counts)
+}

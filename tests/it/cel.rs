@@ -1,0 +1,76 @@
+//! Keys that an expression in CEL makes: Envoy compiles and evaluates it, and a bad one is refused
+//! before it is in use.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use tollgate_tests::connection::get_once;
+use tollgate_tests::coordinator::Coordinator;
+use tollgate_tests::filter::{COORDINATOR, tollgate};
+use tollgate_tests::wait;
+
+use crate::scene::{Scene, play};
+
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 100000}\n";
+
+#[test]
+fn expressions_make_keys_and_bad_ones_are_refused() {
+    play("expressions_make_keys_and_bad_ones_are_refused", cel);
+}
+
+async fn cel(scene: &Scene) -> Result<()> {
+    let coordinator = scene.coordinator(LIMITS).await?;
+    let first = plugin("request.headers['x-tenant'] + '@' + request.method");
+    let mut envoy = scene.envoy("envoy", 2, &coordinator, &first).await?;
+    let ask = async |to| get_once(to, "/", &[("x-tenant", "acme")]).await;
+    // On both workers, held for the first answer and not.
+    for _ in 0..10 {
+        ensure!(ask(envoy.address()).await?.status == 200);
+    }
+    for scope in [
+        "made/acme@GET",
+        "missing/unknown",
+        "number/unknown",
+        "join/acme/GET",
+    ] {
+        known(&coordinator, scope).await?;
+    }
+
+    for bad in ["request.headers[", "nosuch(request.path)"] {
+        let filters = vec![tollgate(&plugin(bad))?];
+        let taken = envoy.configure(&[("main".to_owned(), filters)]).await?;
+        ensure!(!taken, "{bad} was taken");
+        let said = envoy.process.log().contains("must be an expression in CEL");
+        ensure!(said, "{bad}: the log does not say why");
+    }
+    ensure!(
+        ask(envoy.address()).await?.status == 200,
+        "the one before holds"
+    );
+
+    let filters = vec![tollgate(&plugin("'later-' + request.headers['x-tenant']"))?];
+    ensure!(envoy.configure(&[("main".to_owned(), filters)]).await?);
+    ensure!(ask(envoy.address()).await?.status == 200);
+    known(&coordinator, "made/later-acme").await
+}
+
+fn plugin(made: &str) -> Value {
+    let rule = |name: &str, key: Value| json!({"name": name, "key": key});
+    json!({"coordinator": COORDINATOR, "scopes": [
+        rule("made", json!({"cel": made})),
+        rule("missing", json!({"cel": "request.headers['x-none']"})),
+        rule("number", json!({"cel": "size(request.headers['x-tenant'])"})),
+        rule("join", json!({"join": [{"header": "x-tenant"}, {"cel": "request.method"}]})),
+    ]})
+}
+
+async fn known(coordinator: &Coordinator, scope: &str) -> Result<()> {
+    let what = format!("the coordinator to know {scope}");
+    wait::until(&what, Duration::from_secs(5), async || {
+        let books = coordinator.books(scope).await?;
+        ensure!(books.is_some(), "not yet");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,69 @@
+//! Responses to admitted requests carry the limits where the configuration asks for it, by the
+//! example of the documentation; refusals carry each field once.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use tollgate_tests::artifact;
+use tollgate_tests::connection::{Answer, get_once};
+use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::filter::{TENANT_HEADER, UPSTREAM, by_tenant, tollgate};
+
+use crate::scene::{Scene, play};
+
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 0.01, burst: 10}\n";
+
+const FIELDS: [&str; 5] = [
+    "ratelimit",
+    "ratelimit-policy",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+];
+
+#[test]
+fn admitted_requests_are_told_their_limits() {
+    play("admitted_requests_are_told_their_limits", told);
+}
+
+async fn told(scene: &Scene) -> Result<()> {
+    let coordinator = scene.coordinator(LIMITS).await?;
+    let drafts = json!(["ietf", "draft03"]);
+    let plugin = by_tenant(&json!({"admitted_headers": drafts, "refusal_headers": drafts}));
+    let filters = vec![tollgate(&plugin)?];
+    let mut spec = Spec::new("envoy", 1, scene.upstream.address(), filters);
+    let text = fs::read_to_string(artifact::workspace().join("envoy/examples/limit-headers.json"))?;
+    let fields: Value = serde_json::from_str(&text)?;
+    spec.virtual_hosts = json!([{
+        "name": "all", "domains": ["*"], "response_headers_to_add": fields,
+        "routes": [{"match": {"prefix": "/"}, "route": {"cluster": UPSTREAM}}],
+    }]);
+    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let mut left = Vec::new();
+    for _ in 0..12 {
+        let answer = get_once(envoy.address(), "/", &[(TENANT_HEADER, "acme")]).await?;
+        let fields = FIELDS.map(|name| answer.header(name).unwrap_or("-"));
+        eprintln!("{}: {fields:?}", answer.status);
+        for name in FIELDS {
+            let times = count(&answer, name);
+            ensure!(times == 1, "{name} is there {times} times: {answer:?}");
+        }
+        assert_eq!(fields[1], "\"tenant\";q=1;w=100");
+        assert_eq!(fields[2], "1, 1;w=100;name=\"tenant\"");
+        left.push((answer.status, fields[3].parse()?));
+    }
+    let want: Vec<(u16, u64)> = (0..10).rev().map(|left| (200, left)).collect();
+    assert_eq!(left[..10], want);
+    assert_eq!(left[10..], [(429, 0), (429, 0)]);
+    Ok(())
+}
+
+/// How many lines of the answer's head have that name.
+fn count(answer: &Answer, name: &str) -> usize {
+    let prefix = format!("{name}: ");
+    answer
+        .lines()
+        .filter(|line| line.starts_with(&prefix))
+        .count()
+}

@@ -1,0 +1,149 @@
+//! A worker's VM that traps in mid-lease costs its streams and nothing else: what must survive is in
+//! shared data.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tollgate_tests::connection::{Connection, get_once};
+use tollgate_tests::coordinator::Coordinator;
+use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate_of};
+use tollgate_tests::load::{Flow, Load};
+use tollgate_tests::moody::Moody;
+use tollgate_tests::{trap, wait};
+
+use crate::in_flight::{begin, the_limit_is_known};
+use crate::scene::{Scene, assert_near, play, print_course, s};
+
+const RATE: f64 = 100.0;
+/// A bucket that a reload filled again would show.
+const BURST: f64 = 300.0;
+const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 100, burst: 300}\n";
+/// Seconds of load at which a VM traps: after the first burst has passed, and far enough apart that
+/// Envoy, which waits a second after it has loaded a VM, loads another at once.
+const TRAPS: [f64; 3] = [5.0, 7.0, 9.0];
+
+#[test]
+fn a_vm_that_traps_in_mid_lease_finds_its_lease_and_its_bucket_again() {
+    play(
+        "a_vm_that_traps_in_mid_lease_finds_its_lease_and_its_bucket_again",
+        recovers,
+    );
+}
+
+async fn recovers(scene: &Scene) -> Result<()> {
+    let coordinator = scene.coordinator(LIMITS).await?;
+    let envoy = envoy(scene, 2, scene.upstream.address(), &coordinator).await?;
+    let load = Load::start([Flow::new(envoy.address(), "acme", 400.0)]);
+    for at in TRAPS {
+        load.run_until(s(at)).await;
+        spring(&envoy).await?;
+    }
+    load.run_until(s(13.0)).await;
+    let books = coordinator.books("tenant/acme").await?.context("books")?;
+    ensure!(books.clients.len() == 1, "it is the same client: {books:?}");
+    let loads = envoy.stats("vm_reload").await?;
+    let record = load.stop().await?.remove(0);
+    print_course("acme", &record);
+    let total = record.total();
+    eprintln!("{total:?} {loads:?}");
+
+    // In any two seconds after the first burst: the rate, and what the workers may have drawn.
+    let slabs = f64::max(BURST / 4.0, 2.0);
+    let windows = record.windows(s(4.0)..s(13.0), s(2.0));
+    let most = windows.iter().copied().fold(0.0, f64::max) * 2.0;
+    eprintln!("most in 2 s: {most}");
+    ensure!(most <= 2.1 * RATE + slabs, "{most} in 2 s: a fresh burst");
+    let whole = record.admitted_per_second(s(4.0)..s(13.0));
+    assert_near("with three traps, admitted/s", whole, RATE, 0.05);
+    let after = record.admitted_per_second(s(10.0)..s(13.0));
+    assert_near("after them, admitted/s", after, RATE, 0.05);
+    let failed = total.failed as f64 / total.offered as f64;
+    ensure!(failed <= 0.05, "{total:?}");
+    Ok(())
+}
+
+#[test]
+fn permits_of_a_lost_vm_are_free_again_after_their_time() {
+    play(
+        "permits_of_a_lost_vm_are_free_again_after_their_time",
+        async |scene: &Scene| {
+            let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 1000000}\n    concurrency: {max: 10}\n";
+            let moody = Moody::start().await?;
+            let coordinator = scene.coordinator(limits).await?;
+            let envoy = envoy(scene, 1, moody.address(), &coordinator).await?;
+            the_limit_is_known(&envoy).await?;
+            let lost = all_in(envoy.address()).await?;
+            spring(&envoy).await?;
+            // The streams are lost to the filter, but nobody knows yet that their worker is gone.
+            let refused = get_once(envoy.address(), "/ok", &[(TENANT_HEADER, "acme")]).await?;
+            ensure!(refused.status == 429, "{}", refused.status);
+            ensure!(refused.header("tollgate-reason") == Some("tenant/concurrency"));
+            let open = all_in(envoy.address()).await?;
+            wait::until("only those to be counted", s(5.0), async || {
+                let count = envoy.stat("wasmcustom.tollgate.in_flight").await?;
+                ensure!(count == 10, "{count} in flight");
+                Ok(())
+            })
+            .await?;
+            drop((lost, open));
+            Ok(())
+        },
+    );
+}
+
+/// Opens streams until as many as may be are in flight, and one more is refused.
+async fn all_in(to: SocketAddr) -> Result<Vec<tokio::net::TcpStream>> {
+    let mut open = Vec::new();
+    wait::until("ten to be in flight", s(20.0), async || {
+        while open.len() < 10 {
+            let (stream, status) = begin(to, "/never").await?;
+            ensure!(status.is_none(), "{status:?} with {} open", open.len());
+            open.push(stream);
+        }
+        Ok(())
+    })
+    .await?;
+    let refused = get_once(to, "/ok", &[(TENANT_HEADER, "acme")]).await?;
+    ensure!(refused.status == 429, "{} beyond the limit", refused.status);
+    Ok(open)
+}
+
+/// Ends the VM of the worker that gets the request, and waits until it is loaded again.
+async fn spring(envoy: &Envoy) -> Result<()> {
+    let loaded = "wasm.tollgate.vm_reload_success";
+    let before = envoy.stat(loaded).await?;
+    let mut connection = Connection::open(envoy.address()).await?;
+    let request = trap::request(TENANT_HEADER, "acme");
+    // Envoy answers 503, or nothing.
+    let answer = connection.status_of(&request).await;
+    ensure!(
+        answer.as_ref().is_ok_and(|status| *status == 503),
+        "{answer:?}"
+    );
+    wait::until("the VM to be loaded again", s(5.0), async || {
+        // Any request to that worker makes Envoy look; this connection is its.
+        if !connection.is_reusable() {
+            connection = Connection::open(envoy.address()).await?;
+        }
+        let plain = tollgate_tests::connection::get("/", &[(TENANT_HEADER, "acme")]);
+        let _ = connection.status_of(&plain).await;
+        let now = envoy.stat(loaded).await?;
+        ensure!(now > before, "{loaded} is {now}");
+        Ok(())
+    })
+    .await
+}
+
+async fn envoy(
+    scene: &Scene,
+    workers: u32,
+    upstream: SocketAddr,
+    coordinator: &Coordinator,
+) -> Result<Envoy> {
+    let module = trap::module(scene.dir())?;
+    let filters = vec![tollgate_of(&module, &by_tenant(&json!({})))];
+    let spec = Spec::new("envoy", workers, upstream, filters);
+    Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await
+}

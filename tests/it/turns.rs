@@ -1,0 +1,185 @@
+//! Requests that wait for their turn in several workers: each has lines of its own, for one bucket.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::filter::{self, TENANT_HEADER};
+use tollgate_tests::http2::Http2;
+use tollgate_tests::roll::{Entry, Roll};
+use tollgate_tests::wait;
+
+use crate::scene::{Scene, assert_near, play, s};
+use crate::shape::{send, shaped, waiting};
+
+/// `acme` is offered twice its rate in bursts; those of `beta` wait for five seconds each.
+const LIMITS: &str = "limits:
+  - {match: tenant/acme, requests: {rate: 200, burst: 20}}
+  - {match: tenant/beta, requests: {rate: 0.2, burst: 1}}
+";
+const RAISED: &str = "limits:
+  - {match: tenant/acme, requests: {rate: 200, burst: 20}}
+  - {match: tenant/beta, requests: {rate: 1000}}
+";
+const RATE: f64 = 200.0;
+/// Bursts at twice the rate, then silence for as long.
+const BURST: Duration = s(0.5);
+const CYCLES: u32 = 7;
+/// The lease has settled, and the first bucketful is spent.
+const SETTLED: u32 = 2;
+const WORKERS: usize = 2;
+/// Connections of each worker.
+const EACH: usize = 2;
+/// Those that went one after the other reach the upstream in any order within this time. A line takes
+/// up to half a second.
+const MOMENT: Duration = s(0.1);
+/// More than it takes by chance until each worker has some.
+const CONNECTIONS_MAX: usize = 60;
+
+#[test]
+fn two_workers_let_requests_wait_in_order_at_one_rate() {
+    let name = "two_workers_let_requests_wait_in_order_at_one_rate";
+    play(name, two_workers);
+}
+
+async fn two_workers(scene: &Scene) -> Result<()> {
+    let roll = Roll::start().await?;
+    let mut coordinator = scene.coordinator(LIMITS).await?;
+    let filters = vec![filter::tollgate(&shaped(&json!({"max_wait_ms": 30_000})))?];
+    let spec = Spec::new("envoy", WORKERS as u32, roll.address(), filters);
+    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let connections = to_each_worker(&envoy).await?;
+
+    let started = Instant::now();
+    let statuses = bursts(&connections, started).await?;
+    let refused = statuses.iter().filter(|status| **status != 200).count();
+    ensure!(refused == 0, "{refused} of {} were refused", statuses.len());
+    let entries = roll.entries();
+    in_order(&entries);
+    let window = started + 2 * BURST * SETTLED..started + 2 * BURST * CYCLES;
+    let within = entries.iter().filter(|entry| window.contains(&entry.at));
+    let length = (window.end - window.start).as_secs_f64();
+    assert_near("all/s", within.count() as f64 / length, RATE, 0.03);
+    let waited = envoy.stat("wasmcustom.tollgate.waited").await?;
+    eprintln!("{waited} of {} waited", statuses.len());
+    ensure!(waited as usize > statuses.len() / 4, "only {waited} waited");
+
+    // A higher limit lets all go in every worker: the old one would keep the last for twenty seconds.
+    let beta = [(TENANT_HEADER, "beta")];
+    ensure!(connections[0].get("/beta", &beta).await?.status == 200);
+    let mut patient = Vec::new();
+    for connection in &connections {
+        patient.push(send(connection, "beta", "/beta".to_owned()).await);
+    }
+    waiting(&envoy, patient.len() as u64).await?;
+    coordinator.reconfigure(RAISED).await?;
+    let raised = Instant::now();
+    let all = async {
+        for sent in patient {
+            ensure!(sent.await?? == 200);
+        }
+        Ok(())
+    };
+    timeout(s(10.0), all).await??;
+    eprintln!("all went {:?} after the limit was raised", raised.elapsed());
+    waiting(&envoy, 0).await
+}
+
+/// As many connections to one worker as to the other. The kernel chooses whose a connection is.
+async fn to_each_worker(envoy: &Envoy) -> Result<Vec<Http2>> {
+    let mut kept = Vec::new();
+    let mut each = [0; WORKERS];
+    for _ in 0..CONNECTIONS_MAX {
+        let before = accepted(envoy).await?;
+        let (connection, _running) = Http2::open(envoy.address()).await?;
+        let worker = wait::until("a worker to accept", s(10.0), async || {
+            let now = accepted(envoy).await?;
+            let grown = now
+                .iter()
+                .zip(before)
+                .position(|(now, before)| *now > before);
+            grown.context("nobody has accepted")
+        })
+        .await?;
+        if each[worker] < EACH {
+            each[worker] += 1;
+            kept.push(connection);
+        }
+        if each == [EACH; WORKERS] {
+            return Ok(kept);
+        }
+    }
+    bail!("of {CONNECTIONS_MAX} connections {each:?} are of the workers")
+}
+
+/// How many connections each worker has accepted so far.
+async fn accepted(envoy: &Envoy) -> Result<[u64; WORKERS]> {
+    let stats = envoy.stats("downstream_cx_total").await?;
+    let mut accepted = [0; WORKERS];
+    for (worker, count) in accepted.iter_mut().enumerate() {
+        let suffix = format!(".worker_{worker}.downstream_cx_total");
+        let of = stats.iter().filter(|(name, _)| name.ends_with(&suffix));
+        *count = of.map(|(_, value)| *value).sum();
+    }
+    Ok(accepted)
+}
+
+/// Sends bursts on all connections at once, each request as a stream of its own; all statuses.
+async fn bursts(connections: &[Http2], started: Instant) -> Result<Vec<u16>> {
+    let mut senders = JoinSet::new();
+    for (number, connection) in connections.iter().enumerate() {
+        let connection = connection.clone();
+        let each = Duration::from_secs_f64(connections.len() as f64 / RATE / 2.0);
+        senders.spawn(send_bursts(connection, number, each, started));
+    }
+    let mut statuses = Vec::new();
+    while let Some(sent) = senders.join_next().await {
+        statuses.extend(sent??);
+    }
+    Ok(statuses)
+}
+
+async fn send_bursts(
+    to: Http2,
+    number: usize,
+    each: Duration,
+    started: Instant,
+) -> Result<Vec<u16>> {
+    let a_burst = (BURST.as_secs_f64() / each.as_secs_f64()).round() as u32;
+    let mut streams = Vec::new();
+    for cycle in 0..CYCLES {
+        for n in 0..a_burst {
+            sleep_until(started + 2 * BURST * cycle + each * n).await;
+            let path = format!("/{number}/{}", streams.len());
+            streams.push(send(&to, "acme", path).await);
+        }
+    }
+    let mut statuses = Vec::new();
+    for stream in streams {
+        statuses.push(stream.await??);
+    }
+    Ok(statuses)
+}
+
+/// Of each connection what was sent first arrived first, but for what went in the same moment: the upstream
+/// connections of a worker do not keep order between them. Who overtook a line would come much sooner.
+fn in_order(entries: &[Entry]) {
+    let mut seen: BTreeMap<&str, Vec<(u32, Instant)>> = BTreeMap::new();
+    let mut longest = Duration::ZERO;
+    for entry in entries {
+        let (connection, number) = entry.path[1..].split_once('/').expect("a path of a burst");
+        let number: u32 = number.parse().expect("a number");
+        let before = seen.entry(connection).or_default();
+        let overtook = before.iter().filter(|(other, _)| *other > number);
+        let ahead = overtook.map(|(_, at)| entry.at - *at).max();
+        longest = longest.max(ahead.unwrap_or_default());
+        before.push((number, entry.at));
+    }
+    assert_eq!(seen.len(), WORKERS * EACH);
+    eprintln!("{longest:?} before one that was sent earlier at most");
+    assert!(longest < MOMENT, "overtaken by {longest:?}");
+}

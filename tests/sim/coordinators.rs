@@ -1,0 +1,198 @@
+//! The coordinators of a cluster: for each shard its master, and at times one that was.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use tollgate_core::cluster::ShardId;
+use tollgate_core::lease::{Epoch, Origin};
+use tollgate_core::node::{Bounds, Node, Start};
+use tollgate_core::units::Instant;
+use tollgate_proto::books;
+
+const BOUNDS: Bounds = Bounds {
+    max_resources: 10,
+    max_clients_per_resource: 100,
+};
+
+/// All shards.
+#[derive(Debug)]
+pub(crate) struct Coordinators {
+    shards: Vec<Shard>,
+    /// Whether masters look at their terms before they answer, as they should.
+    terms: bool,
+}
+
+#[derive(Debug)]
+struct Shard {
+    id: ShardId,
+    epoch: Epoch,
+    master: Option<Node>,
+    past: Option<PastMaster>,
+}
+
+/// A master that was cut off from the election: it serves until its term ends, and another is
+/// elected after that.
+#[derive(Debug)]
+struct PastMaster {
+    node: Node,
+    term_ends: Instant,
+    /// Until when its process is stopped; calls wait in its sockets.
+    wakes: Instant,
+}
+
+/// How a master is cut off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CutOff {
+    /// How much of its term is left.
+    pub(crate) term: Duration,
+    /// When another is elected.
+    pub(crate) lease: Duration,
+    /// For how long its process is stopped.
+    pub(crate) asleep: Duration,
+    /// When it notices what has become of it.
+    pub(crate) lasts: Duration,
+}
+
+/// What becomes of a call.
+pub(crate) enum Reached<'a> {
+    /// Nobody answers.
+    Nobody,
+    /// It waits in the socket of the master of this term until then.
+    Waits(Epoch, Instant),
+    /// Whoever has it is master no more, and says so.
+    NotMaster,
+    /// This one answers.
+    Master(&'a mut Node, Origin),
+}
+
+// === impl Coordinators ===
+
+impl Coordinators {
+    /// A master of each shard, of a fleet that is new.
+    pub(crate) fn new(now: Instant, shards: NonZeroU16, terms: bool) -> Self {
+        let shard = |id| Shard {
+            id,
+            epoch: Epoch(1),
+            master: Some(Node::new(now, Epoch(1), BOUNDS, Start::Fresh)),
+            past: None,
+        };
+        Self {
+            shards: ShardId::all(shards).map(shard).collect(),
+            terms,
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        for shard in &mut self.shards {
+            let past = shard.past.as_mut().map(|past| &mut past.node);
+            for node in shard.master.iter_mut().chain(past) {
+                node.handle_timeout(now);
+            }
+        }
+    }
+
+    /// The books that count of `shard`: its master's, and until there is one those of the past one.
+    pub(crate) fn node(&self, shard: ShardId) -> Option<&Node> {
+        let shard = &self.shards[shard.index()];
+        let past = shard.past.as_ref().map(|past| &past.node);
+        shard.master.as_ref().or(past)
+    }
+
+    /// To whom a call for `shard` comes that is delivered now: to the master of the term `to` if it
+    /// has waited for that one. `luck` decides between two masters.
+    pub(crate) fn reach(
+        &mut self,
+        now: Instant,
+        shard: ShardId,
+        to: Option<Epoch>,
+        luck: bool,
+    ) -> Reached<'_> {
+        let terms = self.terms;
+        let shard = &mut self.shards[shard.index()];
+        let id = shard.id;
+        let origin = |node: &Node| Origin {
+            shard: Some(id),
+            epoch: node.epoch(),
+        };
+        let Some(past) = shard.past.as_mut() else {
+            return match &mut shard.master {
+                // The master for which it waited has ended.
+                _ if to.is_some() => Reached::Nobody,
+                None => Reached::Nobody,
+                Some(node) => Reached::Master(node, origin(node)),
+            };
+        };
+        let epoch = past.node.epoch();
+        if to.is_some_and(|to| to != epoch) {
+            return Reached::Nobody;
+        }
+        if let Some(node) = &mut shard.master
+            && to.is_none()
+            && !luck
+        {
+            return Reached::Master(node, origin(node));
+        }
+        if now < past.wakes {
+            Reached::Waits(epoch, past.wakes)
+        } else if terms && now >= past.term_ends {
+            Reached::NotMaster
+        } else {
+            let origin = origin(&past.node);
+            Reached::Master(&mut past.node, origin)
+        }
+    }
+
+    /// Ends the master of `shard`; whether there was one.
+    pub(crate) fn crash(&mut self, shard: usize) -> bool {
+        self.shard(shard).master.take().is_some()
+    }
+
+    /// The books of the master of `shard`, which ends with them.
+    pub(crate) fn hand_over(&mut self, now: Instant, shard: usize) -> Option<Vec<u8>> {
+        let master = self.shard(shard).master.take()?;
+        Some(books::encode(&master.hand_over(now)))
+    }
+
+    /// Cuts the master of `shard` off; whether there was one.
+    pub(crate) fn cut_off(&mut self, now: Instant, shard: usize, how: CutOff) -> bool {
+        let shard = self.shard(shard);
+        let Some(node) = shard.master.take() else {
+            return false;
+        };
+        shard.past = Some(PastMaster {
+            node,
+            term_ends: now.saturating_add(how.term),
+            wakes: now.saturating_add(how.asleep),
+        });
+        true
+    }
+
+    /// The past master of `shard` notices what has become of it.
+    pub(crate) fn heal(&mut self, shard: usize) {
+        self.shard(shard).past = None;
+    }
+
+    /// Makes a master of `shard`, with the books of the one before if there are any.
+    pub(crate) fn elect(&mut self, now: Instant, shard: usize, left: Option<&[u8]>) {
+        let shard = self.shard(shard);
+        shard.epoch = Epoch(shard.epoch.0 + 1);
+        let epoch = shard.epoch;
+        shard.master = Some(match left {
+            None => Node::new(now, epoch, BOUNDS, Start::Learning),
+            Some(left) => {
+                let books = books::decode(left).expect("what was written can be read");
+                Node::take_over(now, epoch, BOUNDS, &books).expect("good books")
+            }
+        });
+    }
+
+    /// The shard that a fault is about.
+    fn shard(&mut self, index: usize) -> &mut Shard {
+        let index = index % self.shards.len();
+        &mut self.shards[index]
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.shards.len()
+    }
+}

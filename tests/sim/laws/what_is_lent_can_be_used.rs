@@ -1,0 +1,97 @@
+//! A process that is asked for more than it has been lent spends it, also if requests wait for their
+//! turn in several workers, or pay when they have passed. Where only one fits into the bucket at a time,
+//! requests at equal intervals can miss half of what it earns, and nothing is said.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tollgate_core::client::State;
+use tollgate_core::units::{Instant, MICRO};
+
+use super::{Fleet, Law};
+use crate::process::Process;
+
+/// What comes in between two looks must fit into the bucket.
+const TICKS: Duration = Duration::from_millis(30);
+/// How long it is watched, at the end of a run.
+const WATCHED: Duration = Duration::from_secs(6);
+
+#[derive(Default)]
+pub(crate) struct CanBeUsed {
+    /// By incarnation.
+    seen: BTreeMap<u64, Seen>,
+}
+
+struct Seen {
+    since: Instant,
+    admitted: u64,
+    owed: f64,
+    /// The least that it had in that time.
+    has: f64,
+}
+
+impl<W: Fleet> Law<W> for CanBeUsed {
+    fn name(&self) -> &'static str {
+        "what is lent can be used"
+    }
+
+    fn check(&mut self, world: &W) -> Result<(), String> {
+        if world.left() <= WATCHED {
+            self.watch(world.now(), world.processes());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, world: &W) -> Result<(), String> {
+        self.judge(world.now(), world.processes())
+    }
+}
+
+impl CanBeUsed {
+    /// While all is calm, after every event.
+    fn watch(&mut self, now: Instant, processes: &[Process]) {
+        for p in processes {
+            let work = p.work();
+            if p.state(now) != State::Leased {
+                self.seen.remove(&p.incarnation);
+                continue;
+            }
+            let (has, (_, burst)) = (p.has(now).as_f64(), p.flow(now));
+            let room = 2.0 * work.largest() as f64 + has * TICKS.as_secs_f64();
+            if !p.unit().is_gauge() && (burst as f64) < room * MICRO as f64 {
+                continue;
+            }
+            let seen = self.seen.entry(p.incarnation).or_insert_with(|| Seen {
+                since: now,
+                admitted: p.admitted_total,
+                owed: p.owed(now),
+                has,
+            });
+            seen.has = seen.has.min(has);
+        }
+    }
+
+    /// At the end.
+    fn judge(&self, now: Instant, processes: &[Process]) -> Result<(), String> {
+        for p in processes {
+            let Some(seen) = self.seen.get(&p.incarnation) else {
+                continue;
+            };
+            let work = p.work();
+            let seconds = now.saturating_since(seen.since).as_secs_f64();
+            let busy = seconds - 1.0 - work.lingers().as_secs_f64();
+            let most = work.throughput(seen.has).min(p.asked_for());
+            let part = if p.unit().is_gauge() { 0.45 } else { 0.95 };
+            let expected = most * busy * part - seen.owed - 2.0 * work.largest() as f64;
+            let admitted = (p.admitted_total - seen.admitted) as f64;
+            if admitted < expected {
+                let id = p.id.as_str();
+                return Err(format!(
+                    "{id} has {}, and admitted {admitted} in {seconds} s, not {expected}",
+                    seen.has
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! What all processes have of what the root lends is never more than its capacity, and what those
+//! below a coordinator have never more than it was lent by a lease that lasts. A capacity that was
+//! lowered at the root may be exceeded for one lease.
+//!
+//! Safe capacity, which coordinators lend whose parents are away, is not the root's; see law 7.
+
+use std::time::Duration;
+
+use tollgate_core::units::Capacity;
+
+use crate::laws::{Fleet as _, Law};
+use crate::tree::World;
+use crate::tree::place::Place;
+use crate::tree::scenario::Fault;
+
+pub(crate) struct Law1;
+
+impl Law<World> for Law1 {
+    fn name(&self) -> &'static str {
+        "law 1, never more than the capacity at any level"
+    }
+
+    fn check(&mut self, world: &World) -> Result<(), String> {
+        let capacity = world.capacity_max(hearsay(world));
+        within(
+            world.used_below(0),
+            capacity.saturating_add(safe(world)),
+            "in use",
+        )?;
+        // What those below said that they use is counted until they say otherwise, or their lease ends.
+        let capacity = world.capacity_max(hearsay(world) + world.scenario().limit.lease);
+        if let Some(root) = &world.places()[0].node
+            && let Some(books) = root.resource(world.resource())
+        {
+            let lent = books.clients().map(|c| u128::from(c.has.as_micros()));
+            within(lent.sum(), capacity, "lent by the root")?;
+        }
+        let places = world.places().iter().enumerate().skip(1);
+        for (i, place) in places {
+            if world.claims_safe(i) {
+                continue;
+            }
+            within(world.used_below(i), borrowed(place), place.id.as_str())?;
+            self.counted(world, i, place)?;
+        }
+        Ok(())
+    }
+}
+
+impl Law1 {
+    /// Who has lent to a coordinator counts what is used below it, unless either has started
+    /// without books and learns.
+    fn counted(&self, world: &World, i: usize, place: &Place) -> Result<(), String> {
+        let (resource, now) = (world.resource(), world.now());
+        let Some(parent) = place.seat.parent.map(|parent| &world.places()[parent]) else {
+            return Ok(());
+        };
+        let (Some(above), Some(node)) = (&parent.node, &place.node) else {
+            return Ok(());
+        };
+        let lease = place.seat.limit.lease;
+        let learned = |place: &Place| now >= place.learning_until.saturating_add(lease);
+        let books = [above, node].map(|node| node.resource(resource));
+        let learns = |place: &Place, books: Option<&tollgate_core::resource::Resource>| {
+            books.is_some_and(|books| place.clock(now) < books.learning_until())
+        };
+        if !learned(place)
+            || !learned(parent)
+            || learns(parent, books[0])
+            || learns(place, books[1])
+        {
+            return Ok(());
+        }
+        let client = books[0].and_then(|books| books.clients().find(|c| *c.id == place.id));
+        let counted = client.map_or(Capacity::ZERO, |client| client.has);
+        within(
+            world.used_below(i),
+            counted,
+            &format!("counted for {}", place.id.as_str()),
+        )
+    }
+}
+
+/// How much of what is in use may be safe capacity although it is counted for the root's.
+fn safe(world: &World) -> Capacity {
+    let claimed = (1..world.places().len()).any(|i| world.claims_safe(i));
+    let most = world.places().iter().filter_map(Place::safe).max();
+    let most = most.filter(|_| claimed).unwrap_or_default().as_micros();
+    Capacity::from_micros(most.saturating_mul(world.processes().len() as u64))
+}
+
+/// The most that a coordinator was lent by a lease that lasts.
+fn borrowed(place: &Place) -> Capacity {
+    let lent = place.borrowed.iter().filter(|borrowed| !borrowed.safe);
+    lent.map(|lent| lent.capacity).max().unwrap_or_default()
+}
+
+/// How much longer than a lease what is above a lowered capacity may last: a coordinator that has
+/// started again counts what it is told from when it hears it, at each level, and books that are
+/// handed over do not age on their way.
+fn hearsay(world: &World) -> Duration {
+    let scenario = world.scenario();
+    let heard = scenario.faults.iter().map(|(_, fault)| match fault {
+        Fault::Crash { .. } => scenario.network.slowest() * 2,
+        _ => Duration::ZERO,
+    });
+    scenario.held_up() + heard.sum()
+}
+
+fn within(sum: u128, capacity: Capacity, what: &str) -> Result<(), String> {
+    let capacity = capacity.as_micros();
+    match sum > capacity.into() {
+        true => Err(format!("{sum} of {capacity} millionths: {what}")),
+        false => Ok(()),
+    }
+}

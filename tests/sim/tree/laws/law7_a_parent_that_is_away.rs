@@ -1,0 +1,65 @@
+//! A coordinator whose parent is away lends what it has until that ends, and then the safe capacity:
+//! no more than that for each that asks, and no less for long.
+
+use std::time::Duration;
+
+use tollgate_core::client::State;
+
+use crate::laws::{Fleet as _, Law};
+use crate::tree::World;
+use crate::tree::place::Place;
+
+/// When everybody must have noticed: the longest back-off, and refreshes.
+const NOTICED: Duration = Duration::from_secs(10);
+
+pub(crate) struct Law7;
+
+impl Law<World> for Law7 {
+    fn name(&self) -> &'static str {
+        "law 7, a parent that is away makes nobody unlimited or dead"
+    }
+
+    fn check(&mut self, world: &World) -> Result<(), String> {
+        let now = world.now();
+        for (i, place) in world.places().iter().enumerate().skip(1) {
+            let (Some(since), Some(node)) = (place.safe_since, &place.node) else {
+                continue;
+            };
+            let safe = place.safe().unwrap_or_default().as_micros();
+            let lease = place.seat.limit.lease;
+            let long = now.saturating_since(since);
+            let Some(books) = node.resource(world.resource()) else {
+                continue;
+            };
+            let most = u128::from(safe) * u128::from(world.started());
+            let sum = world.lent_at(i);
+            if long >= lease && sum > most {
+                let id = place.id.as_str();
+                return Err(format!("{id} lends {sum} millionths for {safe} each"));
+            }
+            if long >= lease + NOTICED {
+                alive(world, i, place, books.subclients())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Everybody who asks has its safe capacity, if it wants it.
+fn alive(world: &World, i: usize, place: &Place, count: u64) -> Result<(), String> {
+    let now = world.now();
+    let own = place.seat.limit.capacity;
+    let each = place.said_whole.min(own).divided_by(count.max(1));
+    let safe = place.safe().unwrap_or_default().min(each);
+    for (p, _) in world.processes_at(i) {
+        let cut = p.deaf_until.max(p.mute_until).saturating_add(NOTICED);
+        let known = p.state(now) == State::Leased && now >= cut;
+        let due = p.wants(now).min(safe.as_f64());
+        let has = p.has(now).as_f64();
+        if known && has < due * 0.9 - 2.0 * p.work().usual() as f64 {
+            let (id, place) = (p.id.as_str(), place.id.as_str());
+            return Err(format!("{id} has {has} of {place} alone, not {due}"));
+        }
+    }
+    Ok(())
+}

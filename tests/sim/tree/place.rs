@@ -1,0 +1,173 @@
+//! One coordinator of a tree, and what the simulator knows of it that it may not know itself.
+
+use std::time::Duration;
+
+use tollgate_core::client::Todo;
+use tollgate_core::lease::{Answer, ClientId, Epoch, Origin, ResourceId};
+use tollgate_core::node::{Bounds, Node, Start};
+use tollgate_core::units::{Capacity, Instant};
+use tollgate_proto::books;
+
+use super::scenario::Seat;
+
+const BOUNDS: Bounds = Bounds {
+    max_resources: 10,
+    max_clients_per_resource: 100,
+};
+
+/// A coordinator. Its clock has an epoch of its own.
+pub(crate) struct Place {
+    pub(crate) id: ClientId,
+    pub(crate) seat: Seat,
+    /// None while it is away.
+    pub(crate) node: Option<Node>,
+    pub(crate) epoch: Epoch,
+    /// Until when it learns, if it has started without books.
+    pub(crate) learning_until: Instant,
+    pub(crate) deaf_until: Instant,
+    pub(crate) mute_until: Instant,
+    /// What it was lent, by all answers that it applied, and has not expired.
+    pub(crate) borrowed: Vec<Borrowed>,
+    /// When the last of all that it was ever lent ends.
+    pub(crate) borrowed_until: Instant,
+    /// The safe capacity that its parent last said, if it ever answered.
+    pub(crate) said_safe: Option<Option<Capacity>>,
+    /// The capacity of the whole resource that it last said.
+    pub(crate) said_whole: Capacity,
+    /// Since when it has lent the safe capacity, if it does.
+    pub(crate) safe_since: Option<Instant>,
+    /// When the last safe capacity ends that it has lent or was lent.
+    pub(crate) safe_until: Instant,
+    clock_offset: Duration,
+    /// For how much longer it may be counted, see [`Scenario::held_up`](super::scenario::Scenario).
+    held_up: Duration,
+}
+
+/// A lease of the parent, in the world's time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Borrowed {
+    pub(crate) capacity: Capacity,
+    pub(crate) until: Instant,
+    /// It was lent by one who was lent nothing itself.
+    pub(crate) safe: bool,
+}
+
+// === impl Place ===
+
+impl Place {
+    pub(crate) fn new(
+        now: Instant,
+        index: usize,
+        seat: Seat,
+        clock_offset: Duration,
+        held_up: Duration,
+    ) -> Self {
+        let mut place = Self {
+            id: ClientId::new(&format!("coordinator-{index}/0")).expect("a valid id"),
+            seat,
+            node: None,
+            epoch: Epoch(0),
+            learning_until: now,
+            deaf_until: now,
+            mute_until: now,
+            borrowed: Vec::new(),
+            borrowed_until: now,
+            said_safe: None,
+            said_whole: Capacity::UNLIMITED,
+            safe_since: None,
+            safe_until: now,
+            clock_offset,
+            held_up,
+        };
+        place.start(now, None, Start::Fresh);
+        place
+    }
+
+    /// Starts in a new term, with the books that were left if there are any.
+    pub(crate) fn start(&mut self, now: Instant, left: Option<&[u8]>, start: Start) {
+        self.epoch = Epoch(self.epoch.0 + 1);
+        let clock = self.clock(now);
+        let mut node = match left {
+            None => Node::new(clock, self.epoch, BOUNDS, start),
+            Some(left) => {
+                let books = books::decode(left).expect("what was written can be read");
+                Node::take_over(clock, self.epoch, BOUNDS, &books).expect("good books")
+            }
+        };
+        if start == Start::Learning && left.is_none() {
+            self.learning_until = now.saturating_add(self.seat.limit.learning);
+        }
+        if self.seat.parent.is_some() {
+            self.said_safe = None;
+            self.said_whole = Capacity::UNLIMITED;
+            node.borrow_from_parent(clock, clock.as_nanos(), self.seat.call_timeout);
+        }
+        self.node = Some(node);
+    }
+
+    /// Ends, with its books.
+    pub(crate) fn hand_over(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let clock = self.clock(now);
+        Some(books::encode(&self.node.take()?.hand_over(clock)))
+    }
+
+    pub(crate) fn clock(&self, now: Instant) -> Instant {
+        now.saturating_add(self.clock_offset)
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        Origin::alone(self.epoch)
+    }
+
+    /// Takes back what has expired.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        let clock = self.clock(now);
+        let now_in_books = now.saturating_sub(self.held_up);
+        self.borrowed
+            .retain(|borrowed| borrowed.until > now_in_books);
+        if let Some(node) = &mut self.node {
+            node.handle_timeout(clock);
+        }
+    }
+
+    /// What there is to say to the parent.
+    pub(crate) fn ask(&mut self, now: Instant) -> Vec<(ResourceId, Todo)> {
+        let clock = self.clock(now);
+        let node = self.node.as_mut();
+        node.map_or_else(Vec::new, |node| node.ask_parent(clock, 100))
+    }
+
+    /// What it was lent and may lend on at `now`; none if it has no lease. The root has all.
+    pub(crate) fn loan(&self, now: Instant, id: &ResourceId) -> Option<Capacity> {
+        let tree = self.node.as_ref()?.tree();
+        let Some(tree) = tree else {
+            return Some(self.seat.limit.capacity);
+        };
+        tree.loan(self.clock(now), id)?.capacity
+    }
+
+    /// What each of its clients may have of it while its parent is away, if anybody has said.
+    pub(crate) fn safe(&self) -> Option<Capacity> {
+        use tollgate_core::limit::Safe;
+        match (self.said_safe.flatten(), self.seat.limit.safe) {
+            (Some(safe), _) | (None, Safe::Fixed(safe)) => Some(safe),
+            (None, Safe::Client | Safe::Dynamic) => None,
+        }
+    }
+
+    /// An answer was applied that lends `lease` until then, or nothing.
+    pub(crate) fn note(&mut self, lease: Option<Borrowed>, answer: &Answer) {
+        if (self.said_safe, self.said_whole) != (Some(answer.safe), answer.capacity) {
+            self.safe_since = None;
+        }
+        self.said_safe = Some(answer.safe);
+        self.said_whole = answer.capacity;
+        if let Some(lease) = lease {
+            if lease.safe {
+                self.safe_until = self.safe_until.max(lease.until);
+            }
+            self.borrowed_until = self.borrowed_until.max(lease.until);
+            self.borrowed.push(lease);
+        }
+    }
+}

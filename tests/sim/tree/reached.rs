@@ -1,0 +1,69 @@
+//! What runs in trees went through.
+
+/// What happened, to see that the seeds try what they are meant to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reached {
+    pub(crate) answers: u64,
+    pub(crate) borrowed: u64,
+    /// Leases of safe capacity, lent while the parent was away.
+    pub(crate) safe_lent: u64,
+    /// What was lent out of such a lease.
+    pub(crate) safe_lent_on: u64,
+    pub(crate) crashes: u64,
+    pub(crate) hand_overs: u64,
+    pub(crate) cuts: u64,
+    pub(crate) lowered: u64,
+    pub(crate) three_levels: u64,
+    pub(crate) bands: u64,
+}
+
+// === impl Reached ===
+
+impl Reached {
+    /// Whether everything happened at least once.
+    pub(crate) fn all(&self) -> bool {
+        self.counts().iter().all(|count| *count > 0)
+    }
+
+    fn counts(&self) -> [u64; 10] {
+        let Self {
+            answers,
+            borrowed,
+            safe_lent,
+            safe_lent_on,
+            crashes,
+            hand_overs,
+            cuts,
+            lowered,
+            three_levels,
+            bands,
+        } = *self;
+        [
+            answers,
+            borrowed,
+            safe_lent,
+            safe_lent_on,
+            crashes,
+            hand_overs,
+            cuts,
+            lowered,
+            three_levels,
+            bands,
+        ]
+    }
+}
+
+impl std::ops::AddAssign for Reached {
+    fn add_assign(&mut self, other: Self) {
+        self.answers += other.answers;
+        self.borrowed += other.borrowed;
+        self.safe_lent += other.safe_lent;
+        self.safe_lent_on += other.safe_lent_on;
+        self.crashes += other.crashes;
+        self.hand_overs += other.hand_overs;
+        self.cuts += other.cuts;
+        self.lowered += other.lowered;
+        self.three_levels += other.three_levels;
+        self.bands += other.bands;
+    }
+}

@@ -1,0 +1,252 @@
+//! What a run in a tree is made of.
+
+use std::time::Duration;
+
+use tollgate_core::client::Policy;
+use tollgate_core::lease::Priority;
+use tollgate_core::limit::{Limit, Safe};
+use tollgate_core::units::{Capacity, Tokens};
+
+use crate::network::Quality;
+use crate::process::Work;
+use crate::random::Random;
+use crate::scenario::{SETTLING, limit, policy, priority, work};
+
+/// Until when faults begin.
+pub(crate) const FAULTS_END: Duration = Duration::from_secs(15);
+/// The longest that anything is away.
+const AWAY_MAX: Duration = Duration::from_secs(8);
+
+/// Everything about a run that is fixed before it starts.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    /// The root's.
+    pub(crate) limit: Limit,
+    /// The coordinators: the root, then each after its parent.
+    pub(crate) places: Vec<Seat>,
+    pub(crate) policy: Policy,
+    pub(crate) work: Work,
+    pub(crate) workers: u32,
+    /// At which coordinator each process asks, what it is asked for per second, and how important
+    /// that is.
+    pub(crate) processes: Vec<(usize, u64, Priority)>,
+    pub(crate) network: Quality,
+    pub(crate) faults: Vec<(Duration, Fault)>,
+}
+
+/// A coordinator's place.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat {
+    pub(crate) parent: Option<usize>,
+    /// How many are above.
+    pub(crate) level: u32,
+    /// Its own limit.
+    pub(crate) limit: Limit,
+    /// When it takes a call to its parent for lost.
+    pub(crate) call_timeout: Duration,
+}
+
+/// Something that goes wrong, or changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// A coordinator dies and returns without its books.
+    Crash { place: usize, down: Duration },
+    /// A coordinator hands its books over to the next one, which has them after a time.
+    HandOver { place: usize, gap: Duration },
+    /// A coordinator is cut off from its parent: what it sends, what it is sent, or both are lost.
+    CutPlace { place: usize, cut: Cut },
+    /// A process is cut off from its coordinator.
+    CutProcess { process: usize, cut: Cut },
+    /// A process dies and a new one starts at once in its place.
+    ProcessRestart(usize),
+    /// A worker of a process traps.
+    Trap(usize),
+    /// What a process is asked for changes.
+    Demand { process: usize, rate: u64 },
+    /// The operator changes the capacity at the root.
+    Capacity(Capacity),
+}
+
+/// Which ways are cut, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub(crate) sends: bool,
+    pub(crate) receives: bool,
+    pub(crate) lasts: Duration,
+}
+
+// === impl Scenario ===
+
+impl Scenario {
+    pub(crate) fn new(random: &mut Random) -> Self {
+        let capacity = random.between(20, 600);
+        let mut limit = limit(random, capacity);
+        let work = match random.chance(40) {
+            true => Work::Requests,
+            false => work(random),
+        };
+        let mut policy = policy(random, &limit);
+        let scale = work.usual();
+        policy.safe_concurrency = policy.safe;
+        policy.safe_bytes = times(policy.safe, scale);
+        limit.capacity = times(limit.capacity, scale);
+        limit.burst = Tokens::from_micros(limit.burst.as_micros() * scale);
+        if let Safe::Fixed(safe) = &mut limit.safe {
+            *safe = times(*safe, scale);
+        }
+        let places = places(random, &limit, scale);
+        let processes = processes(random, &places, capacity);
+        let faults = faults(random, &places, processes.len(), scale);
+        Self {
+            limit,
+            places,
+            policy,
+            work,
+            workers: random.between(1, 4) as u32,
+            processes,
+            network: Quality::new(random),
+            faults,
+        }
+    }
+
+    /// How much longer than a lease lasts it may be in the books for all that were handed over: they do
+    /// not age while nobody has them.
+    pub(crate) fn held_up(&self) -> Duration {
+        let gaps = self.faults.iter().map(|(_, fault)| match fault {
+            Fault::HandOver { gap, .. } => *gap,
+            _ => Duration::ZERO,
+        });
+        gaps.sum()
+    }
+
+    /// How long the run lasts: until all is back and has learned, at each level, and settled.
+    pub(crate) fn duration(&self) -> Duration {
+        FAULTS_END + AWAY_MAX + 2 * self.limit.lease + SETTLING
+    }
+}
+
+// === free functions ===
+
+fn times(capacity: Capacity, scale: u64) -> Capacity {
+    Capacity::from_micros(capacity.as_micros() * scale)
+}
+
+/// One or two levels of coordinators below a root.
+fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<Seat> {
+    let mut places = vec![Seat {
+        parent: None,
+        level: 0,
+        limit: limit.clone(),
+        call_timeout: Duration::ZERO,
+    }];
+    let levels = random.between(1, 2) as u32;
+    for level in 1..=levels {
+        let above = 0..places.len();
+        let above: Vec<usize> = above.filter(|i| places[*i].level == level - 1).collect();
+        for parent in above {
+            for _ in 0..random.between(1, 3 - u64::from(level - 1)) {
+                let mut own = limit.clone();
+                own.capacity = match random.chance(15) {
+                    true => Capacity::from_whole(random.between(20, 600) * scale),
+                    false => Capacity::UNLIMITED,
+                };
+                if own.capacity.is_unlimited() {
+                    own.burst = Limit::new(own.capacity).burst;
+                }
+                let safe = Capacity::from_whole(random.between(0, 15) * scale);
+                own.safe = random.pick(&[Safe::Client, Safe::Fixed(safe)]);
+                places.push(Seat {
+                    parent: Some(parent),
+                    level,
+                    limit: own,
+                    call_timeout: Duration::from_millis(random.pick(&[100, 300, 1000])),
+                });
+            }
+        }
+    }
+    places
+}
+
+/// Processes ask leaves, and some ask coordinators in the middle, or the root.
+fn processes(random: &mut Random, places: &[Seat], capacity: u64) -> Vec<(usize, u64, Priority)> {
+    let mut processes = Vec::new();
+    // Limits of their own know no bands.
+    let plain = places
+        .iter()
+        .skip(1)
+        .all(|p| p.limit.capacity.is_unlimited());
+    let banded = plain && random.chance(30);
+    for at in 0..places.len() {
+        let leaf = !places.iter().any(|place| place.parent == Some(at));
+        let count = match leaf {
+            true => random.between(1, 2),
+            false => random.between(0, 3) / 3,
+        };
+        for _ in 0..count {
+            let demand = demand(random, capacity);
+            let priority = match banded {
+                true => priority(random),
+                false => Priority::LOWEST,
+            };
+            processes.push((at, demand, priority));
+        }
+    }
+    processes
+}
+
+fn demand(random: &mut Random, capacity: u64) -> u64 {
+    random.pick(&[0, 1, 5, 20, 80, 300, capacity])
+}
+
+fn faults(
+    random: &mut Random,
+    places: &[Seat],
+    processes: usize,
+    scale: u64,
+) -> Vec<(Duration, Fault)> {
+    let ms = Duration::from_millis;
+    let away = AWAY_MAX.as_millis() as u64;
+    let mut faults = Vec::new();
+    for _ in 0..random.between(0, 14) {
+        let at = ms(random.between(0, FAULTS_END.as_millis() as u64));
+        let place = random.between(0, places.len() as u64 - 1) as usize;
+        let process = random.between(0, processes as u64 - 1) as usize;
+        let fault = match random.between(0, 10) {
+            0 | 1 => Fault::Crash {
+                place,
+                down: ms(random.between(1, away)),
+            },
+            2 => Fault::HandOver {
+                place,
+                gap: ms(random.between(0, 2000)),
+            },
+            3..=5 => Fault::CutPlace {
+                place,
+                cut: cut(random, away),
+            },
+            6 => Fault::CutProcess {
+                process,
+                cut: cut(random, away),
+            },
+            7 => Fault::ProcessRestart(process),
+            8 => Fault::Trap(process),
+            9 => Fault::Capacity(Capacity::from_whole(random.between(0, 600) * scale)),
+            _ => Fault::Demand {
+                process,
+                rate: demand(random, 600),
+            },
+        };
+        faults.push((at, fault));
+    }
+    faults.sort_by_key(|(at, _)| *at);
+    faults
+}
+
+fn cut(random: &mut Random, away: u64) -> Cut {
+    let way = random.between(1, 3);
+    Cut {
+        sends: way & 1 != 0,
+        receives: way & 2 != 0,
+        lasts: Duration::from_millis(random.between(50, away)),
+    }
+}

@@ -1,0 +1,433 @@
+//! The virtual clock, the queue of events, and what each event does in a tree.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use tollgate_core::client::Policy;
+use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, Origin, ResourceId};
+use tollgate_core::node::Start;
+use tollgate_core::units::{Capacity, Instant};
+
+use super::laws;
+use super::place::Place;
+use super::reached::Reached;
+use super::scenario::{FAULTS_END, Fault, Scenario};
+use crate::laws::{Fleet, Law};
+use crate::process::Process;
+use crate::random::Random;
+
+mod calls;
+
+/// How often workers tick, and coordinators look what is due.
+const TICK: Duration = Duration::from_millis(10);
+/// The world's clock at the start; its epoch is arbitrary too.
+const START: Instant = Instant::from_nanos(1_000_000_000);
+
+/// One run.
+pub(crate) struct World {
+    random: Random,
+    scenario: Scenario,
+    resource: ResourceId,
+    now: Instant,
+    queue: BTreeMap<(Instant, u64), Event>,
+    events: u64,
+    places: Vec<Place>,
+    processes: Vec<Process>,
+    /// Whether what each process has is safe capacity, lent by one who was lent nothing.
+    safe: Vec<bool>,
+    /// What each coordinator lent each of its clients last.
+    lent: BTreeMap<(usize, ClientId), Lent>,
+    started: u64,
+    /// When which capacity came into force at the root.
+    capacities: Vec<(Instant, Capacity)>,
+    laws: Vec<Box<dyn Law<Self>>>,
+    digest: DefaultHasher,
+    reached: Reached,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lent {
+    capacity: Capacity,
+    until: Instant,
+    safe: bool,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    /// The process at an index, of an incarnation.
+    Process(usize, u64),
+    /// The coordinator at an index, in a term.
+    Place(usize, Epoch),
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Tick,
+    Fault(Fault),
+    /// From now on all requests are alike.
+    Calm,
+    /// A coordinator is there again, with the books that were left if there are any.
+    Up {
+        place: usize,
+        books: Option<Vec<u8>>,
+    },
+    Refresh {
+        who: Who,
+        client: ClientId,
+        sent_at: Instant,
+        ask: Ask,
+    },
+    Release {
+        who: Who,
+        client: ClientId,
+        sequence: u64,
+    },
+    Answer {
+        who: Who,
+        sent_at: Instant,
+        sequence: u64,
+        origin: Origin,
+        answer: Answer,
+        safe: bool,
+    },
+    Failure {
+        who: Who,
+        sequence: u64,
+    },
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let scenario = Scenario::new(&mut random);
+        let places = scenario.places.iter().enumerate().map(|(i, seat)| {
+            let offset = Duration::from_nanos(random.next() >> 8);
+            Place::new(START, i, seat.clone(), offset, scenario.held_up())
+        });
+        let mut world = Self {
+            places: places.collect(),
+            random,
+            resource: ResourceId::new("tenant/acme", scenario.work.unit()).expect("a valid id"),
+            now: START,
+            queue: BTreeMap::new(),
+            events: 0,
+            processes: Vec::new(),
+            safe: Vec::new(),
+            lent: BTreeMap::new(),
+            started: 0,
+            capacities: vec![(Instant::ZERO, scenario.limit.capacity)],
+            laws: laws::all(),
+            digest: DefaultHasher::new(),
+            reached: Reached::default(),
+            scenario,
+        };
+        for process in 0..world.scenario.processes.len() {
+            let fresh = world.start_process(process);
+            world.processes.push(fresh);
+            world.safe.push(false);
+        }
+        let [first, .., last] = world.scenario.processes.as_slice() else {
+            return world;
+        };
+        world.reached.bands += u64::from(first.2 != last.2);
+        world.reached.three_levels += u64::from(world.places.iter().any(|p| p.seat.level == 2));
+        world.push(TICK, Event::Tick);
+        world.push(FAULTS_END, Event::Calm);
+        for (at, fault) in world.scenario.faults.clone() {
+            world.push(at, Event::Fault(fault));
+        }
+        world
+    }
+
+    /// Runs to the end of the scenario, or to the first law that is broken.
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        let end = START.saturating_add(self.scenario.duration());
+        while let Some(((at, _), event)) = self.queue.pop_first() {
+            if at > end {
+                break;
+            }
+            self.now = at;
+            at.as_nanos().hash(&mut self.digest);
+            if !matches!(event, Event::Tick) {
+                format!("{event:?}").hash(&mut self.digest);
+            }
+            self.handle(event);
+            self.note_safe();
+            self.check(|law, world| law.check(world))?;
+        }
+        self.now = end;
+        self.check(|law, world| law.finish(world))
+    }
+
+    pub(crate) fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.now.saturating_since(START)
+    }
+
+    pub(crate) fn reached(&self) -> Reached {
+        self.reached
+    }
+
+    /// Equal for two runs of one seed.
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest.finish()
+    }
+
+    /// What every process has at the end, for people.
+    pub(crate) fn summary(&self) -> String {
+        let lines = self.processes.iter().enumerate().map(|(i, p)| {
+            let (has, wants) = (p.has(self.now), p.wanted());
+            let (id, admitted) = (p.id.as_str(), p.admitted_total);
+            let at = self.places[self.at(i)].id.as_str();
+            let demand = p.demand;
+            format!("{id} at {at}: {demand}/s, wants {wants}, has {has}, admitted {admitted}\n")
+        });
+        format!("{}{:#?}", lines.collect::<String>(), self.reached)
+    }
+
+    // What the laws look at.
+
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    pub(crate) fn resource(&self) -> &ResourceId {
+        &self.resource
+    }
+
+    /// At which coordinator a process asks.
+    pub(crate) fn at(&self, process: usize) -> usize {
+        self.scenario.processes[process].0
+    }
+
+    /// The processes that ask at `place`, and whether what each has is safe capacity.
+    pub(crate) fn processes_at(&self, place: usize) -> impl Iterator<Item = (&Process, bool)> {
+        let processes = self.processes.iter().zip(&self.safe).enumerate();
+        let at = move |(i, _): &(usize, _)| self.at(*i) == place;
+        processes.filter(at).map(|(_, (p, safe))| (p, *safe))
+    }
+
+    /// The coordinators right below `place`.
+    pub(crate) fn below(&self, place: usize) -> impl Iterator<Item = usize> {
+        let all = 0..self.places.len();
+        all.filter(move |i| self.places[*i].seat.parent == Some(place))
+    }
+
+    /// What the processes at `place` and below it have of what the root lends.
+    pub(crate) fn used_below(&self, place: usize) -> u128 {
+        let lent = self.processes_at(place).filter(|(_, safe)| !safe);
+        let own: u128 = lent
+            .map(|(p, _)| u128::from(p.has(self.now).as_micros()))
+            .sum();
+        let below = self.below(place).map(|child| self.used_below(child));
+        own + below.sum::<u128>()
+    }
+
+    /// The largest capacity in force at the root within the last lease, and `longer`.
+    pub(crate) fn capacity_max(&self, longer: Duration) -> Capacity {
+        let since = self.now.saturating_sub(self.scenario.limit.lease + longer);
+        let ends = self.capacities.iter().skip(1).map(|(at, _)| *at);
+        let ends = ends.chain([Instant::from_nanos(u64::MAX)]);
+        let in_force = self
+            .capacities
+            .iter()
+            .zip(ends)
+            .filter(|(_, end)| *end >= since);
+        in_force
+            .map(|((_, capacity), _)| *capacity)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// What `place` has lent by leases that last, for all that it knows.
+    pub(crate) fn lent_at(&self, place: usize) -> u128 {
+        let lent = self.lent.iter().filter(|((at, _), _)| *at == place);
+        let last = lent.filter(|(_, lent)| lent.until > self.now);
+        last.map(|(_, lent)| u128::from(lent.capacity.as_micros()))
+            .sum()
+    }
+
+    /// Whether somebody may claim what `place` has lent of safe capacity as if it were borrowed: a
+    /// coordinator that knows nothing believes it, and confirms it for as long as a lease.
+    pub(crate) fn claims_safe(&self, place: usize) -> bool {
+        let until = self.places[place].safe_until;
+        self.now < until.saturating_add(self.scenario.limit.lease)
+    }
+
+    /// How many processes have ever asked below some coordinator.
+    pub(crate) fn started(&self) -> u64 {
+        self.started
+    }
+
+    fn check(
+        &mut self,
+        what: impl Fn(&mut dyn Law<Self>, &Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut laws = std::mem::take(&mut self.laws);
+        let result = laws.iter_mut().try_for_each(|law| {
+            what(law.as_mut(), self).map_err(|broken| format!("{}: {broken}", law.name()))
+        });
+        self.laws = laws;
+        for process in &mut self.processes {
+            process.admitted = 0;
+            process.forgiven = 0.0;
+        }
+        result
+    }
+
+    /// Notes since when coordinators have lent safe capacity.
+    fn note_safe(&mut self) {
+        for place in &mut self.places {
+            let away = place.node.is_some() && place.loan(self.now, &self.resource).is_none();
+            let safe = away && place.safe().is_some();
+            place.safe_since = match safe {
+                true => Some(place.safe_since.unwrap_or(self.now)),
+                false => None,
+            };
+        }
+    }
+
+    fn push(&mut self, after: Duration, event: Event) {
+        self.events += 1;
+        self.queue
+            .insert((self.now.saturating_add(after), self.events), event);
+    }
+
+    fn handle(&mut self, event: Event) {
+        for place in &mut self.places {
+            place.handle_timeout(self.now);
+        }
+        match event {
+            Event::Tick => self.tick(),
+            Event::Fault(fault) => self.fault(fault),
+            Event::Calm => self.processes.iter_mut().for_each(Process::calm),
+            Event::Up { place, books } => {
+                self.places[place].start(self.now, books.as_deref(), Start::Learning);
+            }
+            Event::Refresh {
+                who,
+                client,
+                sent_at,
+                ask,
+            } => self.refresh(who, &client, sent_at, &ask),
+            Event::Release {
+                who,
+                client,
+                sequence,
+            } => self.release(who, &client, sequence),
+            Event::Answer {
+                who,
+                sent_at,
+                sequence,
+                origin,
+                answer,
+                safe,
+            } => self.answer(who, sent_at, (sequence, origin), &answer, safe),
+            Event::Failure { who, sequence } => self.fail(who, sequence),
+        }
+    }
+
+    fn start_process(&mut self, process: usize) -> Process {
+        self.started += 1;
+        let (_, demand, priority) = self.scenario.processes[process];
+        let policy = Policy {
+            priority,
+            ..self.scenario.policy.clone()
+        };
+        Process::new(
+            self.now,
+            &mut self.random,
+            self.started,
+            &policy,
+            self.scenario.work,
+            self.scenario.workers,
+            demand,
+        )
+    }
+
+    /// Everybody does what is due.
+    fn tick(&mut self) {
+        self.push(TICK, Event::Tick);
+        for i in 0..self.places.len() {
+            let place = &mut self.places[i];
+            let (who, client) = (Who::Place(i, place.epoch), place.id.clone());
+            let timeout = place.seat.call_timeout;
+            for (_, todo) in place.ask(self.now) {
+                self.say(who, client.clone(), todo, timeout);
+            }
+        }
+        for i in 0..self.processes.len() {
+            let p = &mut self.processes[i];
+            let (who, client) = (Who::Process(i, p.incarnation), p.id.clone());
+            let todo = p.tick(self.now, &mut self.random, TICK);
+            self.say(who, client, todo, self.scenario.policy.call_timeout);
+        }
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        let now = self.now;
+        match fault {
+            Fault::Crash { place, down } => {
+                if self.places[place].node.take().is_some() {
+                    self.reached.crashes += 1;
+                    self.push(down, Event::Up { place, books: None });
+                }
+            }
+            Fault::HandOver { place, gap } => {
+                let books = self.places[place].hand_over(now);
+                if books.is_some() {
+                    self.reached.hand_overs += 1;
+                    self.push(gap, Event::Up { place, books });
+                }
+            }
+            Fault::CutPlace { place, cut } => {
+                self.reached.cuts += 1;
+                let until = now.saturating_add(cut.lasts);
+                let place = &mut self.places[place];
+                place.mute_until = if cut.sends { until } else { place.mute_until };
+                place.deaf_until = if cut.receives {
+                    until
+                } else {
+                    place.deaf_until
+                };
+            }
+            Fault::CutProcess { process, cut } => {
+                let until = now.saturating_add(cut.lasts);
+                let p = &mut self.processes[process];
+                p.mute_until = if cut.sends { until } else { p.mute_until };
+                p.deaf_until = if cut.receives { until } else { p.deaf_until };
+            }
+            Fault::ProcessRestart(process) => {
+                self.processes[process] = self.start_process(process);
+                self.safe[process] = false;
+            }
+            Fault::Trap(process) => self.processes[process].trap(&mut self.random),
+            Fault::Demand { process, rate } => self.processes[process].demand = rate,
+            Fault::Capacity(capacity) => {
+                let root = &mut self.places[0].seat.limit;
+                self.reached.lowered += u64::from(capacity < root.capacity);
+                crate::sources::set_capacity(root, capacity);
+                self.capacities.push((now, capacity));
+            }
+        }
+    }
+}
+
+impl Fleet for World {
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    fn left(&self) -> Duration {
+        self.scenario.duration().saturating_sub(self.elapsed())
+    }
+}

@@ -1,0 +1,312 @@
+//! Three coordinators with three shards against one: what a refresh costs when it may come to the wrong
+//! node, and how the work is spread.
+//!
+//! Each call goes to any node, as through a load balancer. On a machine with few cores the nodes share
+//! one, so the rate by the clock cannot rise; what it would be where each has a core of its own
+//! follows from the CPU of the busiest.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep};
+use tollgate_tests::connection::get_once;
+use tollgate_tests::coordinator::Coordinator;
+use tollgate_tests::etcd::Etcd;
+use tollgate_tests::{cores, wait};
+
+use crate::fleet::Fleet;
+use crate::load::Load;
+use crate::{Options, limits, warm_up};
+
+/// How long elections may take, with moves to the nodes that should have the shards.
+const ELECTED_WITHIN: Duration = Duration::from_secs(60);
+
+/// A master that is elected knows no leases, and learns for as long as one lasts.
+const LEARNING: Duration = Duration::from_secs(5);
+
+/// How many coordinators, and between how many shards they divide the scopes; none without etcd.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    name: &'static str,
+    nodes: usize,
+    shards: Option<usize>,
+}
+
+/// What one setup did for one fleet.
+#[derive(Debug)]
+struct Row {
+    setup: Setup,
+    fleet: Fleet,
+    refreshes: u64,
+    took: Duration,
+    nodes: Vec<Node>,
+}
+
+/// What one coordinator did meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    cpu: Duration,
+    /// Scopes that its own books answered.
+    own: u64,
+    /// Scopes that it passed on to others.
+    passed_on: u64,
+}
+
+const SETUPS: [Setup; 3] = [
+    Setup {
+        name: "one, alone",
+        nodes: 1,
+        shards: None,
+    },
+    Setup {
+        name: "one, elected",
+        nodes: 1,
+        shards: Some(1),
+    },
+    Setup {
+        name: "three, 3 shards",
+        nodes: 3,
+        shards: Some(3),
+    },
+];
+
+/// Measures every setup with single and with bulk calls, and prints the table.
+pub(crate) fn run(runtime: &Runtime, seconds: Duration, options: &Options) -> Result<()> {
+    let single = Fleet {
+        clients: options.bulk_clients,
+        scopes: 60,
+        scopes_per_call: 1,
+    };
+    let bulk = Fleet {
+        clients: options.bulk_clients,
+        scopes: 10 * options.scopes.max(1),
+        scopes_per_call: options.scopes.max(1),
+    };
+    let mut rows = Vec::new();
+    for fleet in [single, bulk] {
+        for setup in SETUPS {
+            let dir = TempDir::new()?;
+            let row = measure(runtime, dir.path(), setup, fleet, seconds, options);
+            rows.push(row.with_context(|| format!("{setup:?} with {fleet:?}"))?);
+        }
+    }
+    print(&rows)
+}
+
+fn measure(
+    runtime: &Runtime,
+    dir: &Path,
+    setup: Setup,
+    fleet: Fleet,
+    seconds: Duration,
+    options: &Options,
+) -> Result<Row> {
+    let etcd = match setup.shards {
+        Some(_) => Some(runtime.block_on(Etcd::start(dir, 1))?),
+        None => None,
+    };
+    let started = cores::beside_load(|| runtime.block_on(start(dir, setup, etcd.as_ref())));
+    let nodes = started?;
+    runtime.block_on(async {
+        let to: Vec<SocketAddr> = nodes.iter().map(Coordinator::grpc).collect();
+        let mut load = Load::start(&to, fleet, options.connections, options.workers).await?;
+        warm_up(&mut load, fleet).await?;
+        let before = (Instant::now(), load.refreshed(), look(&nodes).await?);
+        sleep(seconds).await;
+        let after = (Instant::now(), load.refreshed(), look(&nodes).await?);
+        let done = load.stop().await?;
+        let lent = done.sum_has / fleet.capacity();
+        ensure!(lent < 1.0 + 1e-9, "more than the capacity was lent: {lent}");
+        let nodes = after.2.iter().zip(&before.2);
+        Ok(Row {
+            setup,
+            fleet,
+            refreshes: after.1 - before.1,
+            took: after.0 - before.0,
+            nodes: nodes.map(|(after, before)| after.since(before)).collect(),
+        })
+    })
+}
+
+/// Starts the coordinators, and waits until each is master of its part.
+async fn start(dir: &Path, setup: Setup, etcd: Option<&Etcd>) -> Result<Vec<Coordinator>> {
+    let mut nodes = Vec::new();
+    for index in 0..setup.nodes {
+        let cluster = match (etcd, setup.shards) {
+            (Some(etcd), Some(shards)) => format!(
+                "cluster: {{node: n{index}, shards: {shards}, etcd: {{endpoints: {}}}}}\n",
+                etcd.endpoints_yaml()
+            ),
+            _ => String::new(),
+        };
+        let dir = dir.join(format!("n{index}"));
+        std::fs::create_dir(&dir)?;
+        nodes.push(Coordinator::start(&dir, &format!("{cluster}{}", limits(LEARNING))).await?);
+    }
+    let shards = setup.shards.unwrap_or(0);
+    wait::until("masters of all shards", ELECTED_WITHIN, async || {
+        let mut masters = 0;
+        for node in &nodes {
+            let mine = sum(node.http(), "tollgate_master").await?;
+            ensure!(shards == 0 || mine > 0, "a node without a shard");
+            masters += mine;
+        }
+        ensure!(masters as usize >= shards, "{masters} of {shards} shards");
+        Ok(())
+    })
+    .await?;
+    if shards > 0 {
+        sleep(LEARNING + LEARNING / 5).await;
+    }
+    Ok(nodes)
+}
+
+async fn look(nodes: &[Coordinator]) -> Result<Vec<Node>> {
+    let mut seen = Vec::new();
+    for node in nodes {
+        seen.push(Node {
+            cpu: node.process.cpu()?,
+            own: sum(node.http(), "tollgate_answered_total{by=\"books\"}").await?,
+            passed_on: sum(node.http(), "tollgate_answered_total{by=\"peer\"}").await?,
+        });
+    }
+    Ok(seen)
+}
+
+/// The sum of the metrics whose lines begin with `name`.
+async fn sum(http: SocketAddr, name: &str) -> Result<u64> {
+    let metrics = get_once(http, "/metrics", &[]).await?.body;
+    let lines = metrics.lines().filter(|line| line.starts_with(name));
+    let values = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+    Ok(values.sum())
+}
+
+// === impl Node ===
+
+impl Node {
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            own: self.own - before.own,
+            passed_on: self.passed_on - before.passed_on,
+        }
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    fn per_second(&self) -> f64 {
+        self.refreshes as f64 / self.took.as_secs_f64()
+    }
+
+    /// CPU of all nodes together for each refresh, in microseconds.
+    fn cpu_us(&self) -> f64 {
+        let cpu: Duration = self.nodes.iter().map(|node| node.cpu).sum();
+        self.per_refresh(cpu)
+    }
+
+    /// The same of the busiest node: what bounds the rate where each has a core.
+    fn busiest_us(&self) -> f64 {
+        let busiest = self.nodes.iter().map(|node| node.cpu).max();
+        self.per_refresh(busiest.unwrap_or_default())
+    }
+
+    fn per_refresh(&self, cpu: Duration) -> f64 {
+        cpu.as_secs_f64() * 1e6 / self.refreshes.max(1) as f64
+    }
+
+    /// How often a refresh was passed on, on average.
+    fn hops(&self) -> f64 {
+        let count = |of: fn(&Node) -> u64| self.nodes.iter().map(of).sum::<u64>() as f64;
+        count(|node| node.passed_on) / count(|node| node.own).max(1.0)
+    }
+}
+
+// === free functions ===
+
+/// Prints the table, then everything again as one line of JSON. Ratios are to the first setup of the
+/// same fleet.
+fn print(rows: &[Row]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "{:<16} {:>12} {:>11} {:>15} {:>13} {:>13} {:>5}  answered + passed on, by node",
+        "coordinators",
+        "scopes/call",
+        "refreshes/s",
+        "CPU µs/refresh",
+        "the busiest's",
+        "× on 3 cores",
+        "hops",
+    )?;
+    let mut all = Vec::new();
+    for row in rows {
+        let of_fleet = |first: &&Row| first.fleet == row.fleet;
+        let first = rows.iter().find(of_fleet).unwrap_or(row);
+        let scale = first.busiest_us() / row.busiest_us();
+        let counts = row
+            .nodes
+            .iter()
+            .map(|n| format!("{} + {}", n.own, n.passed_on));
+        let counts: Vec<_> = counts.collect();
+        writeln!(
+            out,
+            "{:<16} {:>12} {:>11.0} {:>15.2} {:>13.2} {scale:>13.2} {:>5.2}  {}",
+            row.setup.name,
+            row.fleet.scopes_per_call,
+            row.per_second(),
+            row.cpu_us(),
+            row.busiest_us(),
+            row.hops(),
+            counts.join(", "),
+        )?;
+        all.push(json!({
+            "coordinators": row.setup.name,
+            "scopes_per_call": row.fleet.scopes_per_call,
+            "refreshes_per_second": row.per_second(),
+            "cpu_us_per_refresh": row.cpu_us(),
+            "busiest_cpu_us_per_refresh": row.busiest_us(),
+            "times_first_by_cpu_of_busiest": scale,
+            "hops": row.hops(),
+            "answered": row.nodes.iter().map(|node| node.own).collect::<Vec<_>>(),
+            "passed_on": row.nodes.iter().map(|node| node.passed_on).collect::<Vec<_>>(),
+        }));
+    }
+    writeln!(out, "{}", json!({"bench": "cluster", "rows": all}))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_bounded_by_its_busiest_node() {
+        let node = |cpu_ms, own, passed_on| Node {
+            cpu: Duration::from_millis(cpu_ms),
+            own,
+            passed_on,
+        };
+        let row = Row {
+            setup: SETUPS[2],
+            fleet: Fleet {
+                clients: 1,
+                scopes: 3,
+                scopes_per_call: 1,
+            },
+            refreshes: 1000,
+            took: Duration::from_millis(500),
+            nodes: vec![node(10, 400, 200), node(20, 300, 200), node(10, 300, 200)],
+        };
+        assert_eq!(row.per_second(), 2000.0);
+        assert_eq!((row.cpu_us(), row.busiest_us()), (40.0, 20.0));
+        assert_eq!(row.hops(), 0.6);
+    }
+}

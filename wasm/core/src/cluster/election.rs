@@ -1,0 +1,102 @@
+//! What a node does next to have every shard led by the node that is to lead it.
+//!
+//! The cluster's store orders the candidates of each shard; the first is its master. Only the node
+//! that [`assign`] prefers stands for a shard. When another is master, it waits until the preferred
+//! one stands too, and then hands over, so that a shard is without a master only for as long as the
+//! books take to pass.
+
+use alloc::vec::Vec;
+use core::num::NonZeroU16;
+
+use super::{ShardId, assign};
+use crate::lease::Epoch;
+
+/// Who stands for a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Candidate<'a> {
+    /// For which.
+    pub shard: ShardId,
+    /// Since when: unique, and later ones are higher. The epoch, once it is master.
+    pub epoch: Epoch,
+    /// Its node.
+    pub node: &'a str,
+}
+
+/// The state of an election, as one node sees it.
+#[derive(Clone, Debug)]
+pub struct Election<'a> {
+    /// How many shards there are.
+    pub shards: NonZeroU16,
+    /// This node.
+    pub node: &'a str,
+    /// The nodes that are alive, in any order.
+    pub members: &'a [&'a str],
+    /// All who stand, in any order.
+    pub candidates: &'a [Candidate<'a>],
+    /// The shards of which this node is master, and since when.
+    pub led: &'a [(ShardId, Epoch)],
+}
+
+/// What a node does next about a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It stands for the shard.
+    Stand(ShardId),
+    /// It no longer stands for a shard that it does not lead.
+    Withdraw(ShardId, Epoch),
+    /// It becomes the master: nobody stands before it.
+    Lead(ShardId, Epoch),
+    /// It gives the shard to the preferred node, which stands and waits.
+    HandOver(ShardId, Epoch),
+    /// It is no longer the master: its own candidacy is gone.
+    Lose(ShardId, Epoch),
+}
+
+// === impl Election ===
+
+impl<'a> Election<'a> {
+    /// What this node does next, at most one step for each shard.
+    pub fn steps(&self) -> Vec<Step> {
+        let preferred = assign(self.shards, self.members);
+        let shards = ShardId::all(self.shards).zip(preferred);
+        let steps = shards.filter_map(|(shard, preferred)| {
+            let preferred = preferred.and_then(|index| self.members.get(index).copied());
+            self.step(shard, preferred)
+        });
+        steps.collect()
+    }
+
+    /// The master of `shard`: who stands for it first.
+    pub fn master(&self, shard: ShardId) -> Option<Candidate<'a>> {
+        self.standing(shard).min_by_key(|candidate| candidate.epoch)
+    }
+
+    fn step(&self, shard: ShardId, preferred: Option<&str>) -> Option<Step> {
+        let mine = self.standing(shard).find(|one| one.node == self.node);
+        let led = self.led.iter().find(|(led, _)| *led == shard);
+        let led = led.map(|(_, epoch)| *epoch);
+        let is_preferred = preferred == Some(self.node);
+        match (mine.map(|mine| mine.epoch), led) {
+            (mine, Some(led)) if mine != Some(led) => Some(Step::Lose(shard, led)),
+            (Some(_), Some(led)) => {
+                let waits = |one: Candidate<'_>| Some(one.node) == preferred;
+                let hands_over = !is_preferred && self.standing(shard).any(waits);
+                hands_over.then_some(Step::HandOver(shard, led))
+            }
+            (Some(epoch), _) if !is_preferred => Some(Step::Withdraw(shard, epoch)),
+            (Some(epoch), _) => {
+                let first = self.master(shard).is_some_and(|first| first.epoch == epoch);
+                first.then_some(Step::Lead(shard, epoch))
+            }
+            (None, _) => is_preferred.then_some(Step::Stand(shard)),
+        }
+    }
+
+    fn standing(&self, shard: ShardId) -> impl Iterator<Item = Candidate<'a>> {
+        let candidates = self.candidates.iter().copied();
+        candidates.filter(move |candidate| candidate.shard == shard)
+    }
+}
+
+#[cfg(test)]
+mod tests;

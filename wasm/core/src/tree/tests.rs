@@ -1,0 +1,464 @@
+use core::num::NonZeroU32;
+use core::time::Duration;
+use std::vec;
+use std::vec::Vec;
+
+use crate::client::Todo;
+use crate::lease::{
+    Answer, Ask, Band, Claim, ClientId, Demand, Epoch, LeaseTerms, Origin, Priority, ResourceId,
+    Unit,
+};
+use crate::limit::{Limit, Part, Safe};
+use crate::node::{Bounds, Node, Start, Terms};
+use crate::units::{Capacity, Instant, Tokens};
+
+const BOUNDS: Bounds = Bounds {
+    max_resources: 3,
+    max_clients_per_resource: 10,
+};
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A coordinator with a parent, which is the test.
+struct Leaf {
+    node: Node,
+    now: Instant,
+    limit: Limit,
+    id: ResourceId,
+}
+
+// === impl Leaf ===
+
+impl Leaf {
+    fn new() -> Self {
+        let now = Instant::from_nanos(1_000_000_000);
+        let mut node = Node::new(now, Epoch(1), BOUNDS, Start::Fresh);
+        node.borrow_from_parent(now, 1000, TIMEOUT);
+        let mut limit = Limit::new(Capacity::UNLIMITED);
+        limit.headroom = Part::NONE;
+        Self {
+            node,
+            now,
+            limit,
+            id: ResourceId::new("tenant/acme", Unit::Requests).unwrap(),
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now = self.now.saturating_add(Duration::from_millis(ms));
+        self.node.handle_timeout(self.now);
+    }
+
+    /// What `client` is answered that has so much and wants so much, at the next sequence.
+    fn refresh(&mut self, client: &str, (has, wants): (u64, u64)) -> Answer {
+        let whole = Capacity::from_whole;
+        let ask = Ask::new(self.now.as_nanos(), whole(has), whole(wants));
+        self.say(client, &ask)
+    }
+
+    fn say(&mut self, client: &str, ask: &Ask) -> Answer {
+        let client = ClientId::new(client).unwrap();
+        let terms = Terms::of(&self.limit);
+        let answer = self
+            .node
+            .handle_refresh(self.now, &client, &self.id, ask, &terms);
+        answer.unwrap()
+    }
+
+    fn todo(&mut self) -> Vec<(ResourceId, Todo)> {
+        self.node.ask_parent(self.now, 1000)
+    }
+
+    /// The one request that there is to say.
+    fn ask(&mut self) -> Ask {
+        match self.todo().as_slice() {
+            [(id, Todo::Refresh(ask))] if *id == self.id => ask.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Lets the parent lend so much for ten seconds.
+    fn lend(&mut self, capacity: Capacity, change: impl FnOnce(&mut Answer)) {
+        let ask = self.ask();
+        let mut answer = answer(capacity);
+        change(&mut answer);
+        let said = (ask.sequence, Origin::alone(Epoch(1)), 1);
+        assert!(
+            self.node
+                .handle_parent_answer(self.now, &self.id, said, &answer)
+        );
+    }
+}
+
+fn answer(capacity: Capacity) -> Answer {
+    Answer {
+        lease: Some(LeaseTerms {
+            capacity,
+            burst: Tokens::ONE,
+            duration: Duration::from_secs(10),
+            basis: 7,
+        }),
+        refresh_interval: Duration::from_secs(1),
+        safe: None,
+        capacity: Capacity::from_whole(1000),
+    }
+}
+
+fn whole(units: u64) -> Option<Capacity> {
+    Some(Capacity::from_whole(units))
+}
+
+fn gets(answer: Answer) -> Option<Capacity> {
+    answer.lease.map(|lease| lease.capacity)
+}
+
+#[test]
+fn a_newcomer_waits_for_the_parent_and_gets_what_is_borrowed() {
+    let mut leaf = Leaf::new();
+    let first = leaf.refresh("a", (0, 100));
+    assert_eq!((gets(first), first.capacity), (None, Capacity::UNLIMITED));
+    let ask = {
+        let asked = leaf.ask();
+        assert_eq!(
+            (asked.demand.wants(), asked.has),
+            (Capacity::from_whole(100), Capacity::ZERO)
+        );
+        assert_eq!(asked.claim, Claim::Lease);
+        asked
+    };
+    let said = (ask.sequence, Origin::alone(Epoch(1)), 1);
+    let id = leaf.id.clone();
+    leaf.node
+        .handle_parent_answer(leaf.now, &id, said, &answer(Capacity::from_whole(60)));
+    leaf.pass(200);
+    let second = leaf.refresh("a", (0, 100));
+    assert_eq!(
+        (gets(second), second.capacity),
+        (whole(60), Capacity::from_whole(1000))
+    );
+    // Two hundred milliseconds of the ten seconds are over.
+    let lease = second.lease.unwrap();
+    assert_eq!(lease.duration, Duration::from_millis(9800));
+    // It wants more than it gets, and who does asks again soon; the regular interval is halved.
+    leaf.pass(200);
+    let third = leaf.refresh("a", (60, 60));
+    assert_eq!(third.refresh_interval, leaf.limit.refresh / 2);
+}
+
+#[test]
+fn the_own_limit_holds_too() {
+    let mut leaf = Leaf::new();
+    leaf.limit.capacity = Capacity::from_whole(50);
+    leaf.refresh("a", (0, 100));
+    leaf.lend(Capacity::UNLIMITED, |answer| {
+        answer.capacity = Capacity::UNLIMITED
+    });
+    leaf.pass(200);
+    let answer = leaf.refresh("a", (0, 100));
+    assert_eq!(
+        (gets(answer), answer.capacity),
+        (whole(50), Capacity::from_whole(50))
+    );
+    // The parent is asked for no more than could be lent.
+    leaf.pass(1000);
+    assert_eq!(leaf.ask().demand.wants(), Capacity::from_whole(50));
+    // One that had no limit and is away takes nothing from the leaf's own.
+    leaf.pass(20_000);
+    leaf.refresh("a", (0, 100));
+    leaf.pass(200);
+    assert_eq!(gets(leaf.refresh("a", (0, 100))), whole(50));
+}
+
+#[test]
+fn what_is_lent_ends_with_what_is_borrowed() {
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 100));
+    leaf.lend(Capacity::from_whole(60), |_| ());
+    leaf.pass(9_900);
+    let answer = leaf.refresh("a", (0, 60));
+    assert_eq!(answer.lease.unwrap().duration, Duration::from_millis(100));
+    assert_eq!(answer.refresh_interval, Duration::from_millis(50));
+    leaf.pass(100);
+    assert_eq!(gets(leaf.refresh("a", (0, 60))), None);
+}
+
+#[test]
+fn without_the_parent_the_safe_capacity_is_lent() {
+    let fixed = |units| Safe::Fixed(Capacity::from_whole(units));
+    // What the parent said, what the limit says, and what two clients get that want 100 and 5.
+    let rows = [
+        (None, Safe::Client, None, None),
+        (whole(20), Safe::Client, whole(35), whole(5)),
+        (whole(20), fixed(30), whole(35), whole(5)),
+        (None, fixed(30), whole(55), whole(5)),
+        (whole(600), Safe::Client, whole(100), whole(5)),
+    ];
+    for (parents, own, a, b) in rows {
+        let mut leaf = Leaf::new();
+        leaf.limit.safe = own;
+        leaf.refresh("a", (0, 100));
+        leaf.lend(Capacity::from_whole(60), |answer| answer.safe = parents);
+        leaf.pass(10_001);
+        leaf.refresh("b", (0, 5));
+        leaf.refresh("a", (0, 100));
+        leaf.pass(300);
+        let (b_gets, a_gets) = (leaf.refresh("b", (0, 5)), leaf.refresh("a", (0, 100)));
+        assert_eq!((gets(a_gets), gets(b_gets)), (a, b), "{parents:?} {own:?}");
+        // Clients are told the same that the leaf lends by.
+        let each = parents.or(match own {
+            Safe::Fixed(safe) => Some(safe),
+            _ => None,
+        });
+        assert_eq!(a_gets.safe, each, "{parents:?} {own:?}");
+    }
+}
+
+#[test]
+fn a_parent_that_never_answered_counts_as_away_after_a_failure() {
+    let mut leaf = Leaf::new();
+    leaf.limit.safe = Safe::Fixed(Capacity::from_whole(30));
+    assert_eq!(gets(leaf.refresh("a", (0, 100))), None);
+    let ask = leaf.ask();
+    let id = leaf.id.clone();
+    leaf.node.handle_parent_failure(leaf.now, &id, ask.sequence);
+    leaf.pass(200);
+    assert_eq!(gets(leaf.refresh("a", (0, 100))), whole(30));
+    // The same if nothing comes back at all.
+    leaf.pass(500);
+    let again = leaf.ask();
+    assert!(again.sequence > ask.sequence);
+    leaf.pass(900);
+    leaf.refresh("a", (0, 100));
+    assert!(leaf.todo().is_empty());
+    leaf.pass(100);
+    assert!(leaf.ask().sequence > again.sequence);
+}
+
+#[test]
+fn a_lowered_lease_is_said_until_the_clients_have_given_it_back() {
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 100));
+    leaf.lend(Capacity::from_whole(100), |_| ());
+    leaf.pass(200);
+    assert_eq!(gets(leaf.refresh("a", (0, 100))), whole(100));
+    leaf.pass(900);
+    leaf.lend(Capacity::from_whole(40), |answer| {
+        answer.refresh_interval = Duration::from_millis(100);
+    });
+    leaf.pass(100);
+    let ask = leaf.ask();
+    assert_eq!(
+        (ask.has, ask.claim),
+        (Capacity::from_whole(100), Claim::Several)
+    );
+    leaf.lend_again(&ask, 40);
+    assert_eq!(gets(leaf.refresh("a", (100, 100))), whole(40));
+    leaf.pass(100);
+    leaf.refresh("a", (40, 100));
+    let ask = leaf.ask();
+    assert_eq!(
+        (ask.has, ask.claim),
+        (Capacity::from_whole(40), Claim::Lease)
+    );
+}
+
+impl Leaf {
+    fn lend_again(&mut self, ask: &Ask, units: u64) {
+        let said = (ask.sequence, Origin::alone(Epoch(1)), 1);
+        let id = self.id.clone();
+        let answer = answer(Capacity::from_whole(units));
+        self.node.handle_parent_answer(self.now, &id, said, &answer);
+    }
+}
+
+#[test]
+fn an_earlier_master_is_not_heard() {
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 100));
+    let ask = leaf.ask();
+    let id = leaf.id.clone();
+    let mut hear = |sequence, epoch, units| {
+        let said = (sequence, Origin::alone(Epoch(epoch)), 1);
+        let answer = answer(Capacity::from_whole(units));
+        leaf.node.handle_parent_answer(leaf.now, &id, said, &answer)
+    };
+    assert!(!hear(ask.sequence - 1, 5, 10));
+    assert!(hear(ask.sequence, 5, 20));
+    assert!(!hear(ask.sequence, 5, 30), "the same answer twice");
+    leaf.pass(1000);
+    let ask = leaf.ask();
+    let mut hear = |epoch, units| {
+        let said = (ask.sequence, Origin::alone(Epoch(epoch)), 1);
+        let answer = answer(Capacity::from_whole(units));
+        leaf.node.handle_parent_answer(leaf.now, &id, said, &answer)
+    };
+    assert!(!hear(4, 40));
+    let loan = leaf.node.tree().unwrap().loan(leaf.now, &leaf.id).unwrap();
+    assert_eq!((loan.capacity, loan.failures), (whole(20), 1));
+}
+
+#[test]
+fn all_bands_are_asked_for_at_once() {
+    let mut leaf = Leaf::new();
+    let band = |level, wants, subclients| Band {
+        priority: Priority::new(level).unwrap(),
+        wants: Capacity::from_whole(wants),
+        subclients: NonZeroU32::new(subclients).unwrap(),
+    };
+    let says = [
+        ("a", vec![band(3, 10, 1)]),
+        ("b", vec![band(3, 20, 4), band(0, 5, 2)]),
+        ("idle", vec![band(0, 0, 1)]),
+    ];
+    for (client, bands) in says {
+        let demand = Demand::try_from_bands(&bands).unwrap();
+        let ask = Ask {
+            demand,
+            ..Ask::new(1, Capacity::ZERO, Capacity::ZERO)
+        };
+        leaf.say(client, &ask);
+    }
+    assert_eq!(leaf.ask().demand.bands(), [band(3, 30, 5), band(0, 5, 2)]);
+}
+
+#[test]
+fn what_nobody_asks_for_is_given_back_and_the_table_is_bounded() {
+    let mut leaf = Leaf::new();
+    let mut ids = Vec::new();
+    for round in 0..20 {
+        leaf.id = ResourceId::new(&std::format!("tenant/{round}"), Unit::Requests).unwrap();
+        ids.push(leaf.id.clone());
+        leaf.refresh("a", (0, 100));
+        leaf.lend(Capacity::from_whole(60), |_| ());
+        let client = ClientId::new("a").unwrap();
+        leaf.node.handle_release(&client, &leaf.id, u64::MAX);
+        leaf.pass(1000);
+        let todo = leaf.todo();
+        assert!(
+            matches!(todo.as_slice(), [(id, Todo::Release { .. })] if *id == leaf.id),
+            "{todo:?}"
+        );
+    }
+    let tree = leaf.node.tree().unwrap();
+    assert_eq!(tree.loans(leaf.now).count(), BOUNDS.max_resources);
+    // And what is remembered is forgotten in time.
+    leaf.pass(60_000);
+    assert!(leaf.todo().is_empty());
+    assert_eq!(leaf.node.tree().unwrap().loans(leaf.now).count(), 0);
+    assert_eq!(leaf.node.poll_parent(), None);
+}
+
+#[test]
+fn one_that_took_books_over_says_what_is_lent() {
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 100));
+    leaf.lend(Capacity::from_whole(60), |_| ());
+    leaf.pass(200);
+    leaf.refresh("a", (0, 100));
+    // As after a hand-over: the books are there, what was borrowed is not known.
+    leaf.node.borrow_from_parent(leaf.now, 5000, TIMEOUT);
+    let ask = leaf.ask();
+    assert_eq!(
+        (ask.has, ask.claim),
+        (Capacity::from_whole(60), Claim::Several)
+    );
+    assert_eq!(ask.remaining, Some(Duration::from_millis(9800)));
+    // Until the parent answers, who has something keeps it as long as it had it anyway.
+    leaf.pass(200);
+    let answer = leaf.refresh("a", (60, 100));
+    assert_eq!(gets(answer), whole(60));
+    assert_eq!(answer.lease.unwrap().duration, Duration::from_millis(9600));
+}
+
+#[test]
+fn books_that_did_not_age_on_their_way_prolong_nothing() {
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 100));
+    leaf.lend(Capacity::from_whole(60), |_| ());
+    leaf.pass(200);
+    leaf.refresh("a", (0, 100));
+    // The next one has the books a second later, and counts from then.
+    let books = Node::new(leaf.now, Epoch(1), BOUNDS, Start::Fresh);
+    let books = core::mem::replace(&mut leaf.node, books).hand_over(leaf.now);
+    leaf.now = leaf.now.saturating_add(Duration::from_secs(1));
+    leaf.node = Node::take_over(leaf.now, Epoch(2), BOUNDS, &books).unwrap();
+    leaf.node.borrow_from_parent(leaf.now, 5000, TIMEOUT);
+    leaf.pass(200);
+    let sequence = leaf.now.as_nanos();
+    let ask = Ask {
+        remaining: Some(Duration::from_millis(8600)),
+        ..Ask::new(
+            sequence,
+            Capacity::from_whole(60),
+            Capacity::from_whole(100),
+        )
+    };
+    let lease = leaf.say("a", &ask).lease.unwrap();
+    assert_eq!(lease.duration, Duration::from_millis(8600));
+}
+
+#[test]
+fn a_parent_that_knows_no_limit_yet_is_not_one_without_a_limit() {
+    let mut leaf = Leaf::new();
+    leaf.limit.capacity = Capacity::from_whole(500);
+    leaf.refresh("a", (0, 100));
+    // It has not heard from its own parent.
+    leaf.lend(Capacity::ZERO, |answer| {
+        answer.lease = None;
+        answer.capacity = Capacity::UNLIMITED;
+    });
+    assert_eq!(gets(leaf.refresh("a", (0, 100))), None);
+    leaf.pass(1000);
+    leaf.lend(Capacity::UNLIMITED, |answer| {
+        answer.capacity = Capacity::UNLIMITED;
+    });
+    leaf.pass(10_000);
+    assert_eq!(
+        gets(leaf.refresh("a", (0, 100))),
+        whole(100),
+        "now it is away"
+    );
+}
+
+#[test]
+fn a_part_of_the_borrowed_burst_goes_with_each_lease() {
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 30));
+    leaf.refresh("b", (0, 70));
+    leaf.lend(Capacity::from_whole(100), |answer| {
+        if let Some(lease) = &mut answer.lease {
+            lease.burst = Tokens::from_whole(50);
+        }
+    });
+    leaf.pass(200);
+    let bursts = [("a", 30), ("b", 70)].map(|(client, wants)| {
+        let lease = leaf.refresh(client, (0, wants)).lease.unwrap();
+        lease.burst.whole()
+    });
+    assert_eq!(bursts, [15, 35]);
+}
+
+#[test]
+fn who_comes_back_waits_for_the_parent_as_long_as_that_is_there() {
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 100));
+    leaf.lend(Capacity::from_whole(60), |answer| {
+        answer.safe = Some(Capacity::from_whole(5));
+    });
+    let client = ClientId::new("a").unwrap();
+    leaf.pass(200);
+    leaf.node.handle_release(&client, &leaf.id, u64::MAX);
+    leaf.pass(2000);
+    assert!(matches!(
+        leaf.todo().as_slice(),
+        [(_, Todo::Release { .. })]
+    ));
+    assert_eq!(gets(leaf.refresh("a", (0, 100))), None);
+    leaf.ask();
+    leaf.pass(1000);
+    leaf.ask();
+    assert_eq!(
+        gets(leaf.refresh("a", (0, 100))),
+        whole(5),
+        "now it is away"
+    );
+}

@@ -1,0 +1,132 @@
+//! Who is in a tree: coordinators with parents, and clients.
+
+use core::time::Duration;
+
+use tollgate_core::client::Todo;
+use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, LeaseTerms, ResourceId};
+use tollgate_core::limit::Limit;
+use tollgate_core::node::{Bounds, Node, Start};
+use tollgate_core::units::{Capacity, Instant};
+
+pub(super) const BOUNDS: Bounds = Bounds {
+    max_resources: 10,
+    max_clients_per_resource: 100,
+};
+
+/// When a request to a parent counts as lost.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// A coordinator.
+pub(super) struct Place {
+    pub(super) id: ClientId,
+    pub(super) parent: Option<usize>,
+    pub(super) level: u32,
+    pub(super) node: Node,
+    /// Its own limit.
+    pub(super) limit: Limit,
+    epoch: Epoch,
+    /// Until when nobody reaches it, and it nobody.
+    pub(super) away_until: Instant,
+    /// Until when it learns, if it has started again.
+    pub(super) learning_until: Instant,
+}
+
+/// Who only asks.
+pub(super) struct Client {
+    pub(super) id: ClientId,
+    pub(super) at: usize,
+    pub(super) wants: Capacity,
+    sequence: u64,
+    sent_at: Instant,
+    pub(super) ask_at: Instant,
+    epoch: Epoch,
+    lease: Option<(LeaseTerms, Instant)>,
+}
+
+// === impl Place ===
+
+impl Place {
+    pub(super) fn new(index: usize, parent: Option<usize>, level: u32, limit: Limit) -> Self {
+        let mut place = Self {
+            id: ClientId::new(&format!("place-{index}/0")).expect("a good id"),
+            parent,
+            level,
+            node: Node::new(Instant::ZERO, Epoch(1), BOUNDS, Start::Fresh),
+            limit,
+            epoch: Epoch(1),
+            away_until: Instant::ZERO,
+            learning_until: Instant::ZERO,
+        };
+        place.join(Instant::ZERO);
+        place
+    }
+
+    /// Starts again without books.
+    pub(super) fn restart(&mut self, now: Instant) {
+        self.epoch = Epoch(self.epoch.0 + 1);
+        self.node = Node::new(now, self.epoch, BOUNDS, Start::Learning);
+        self.learning_until = now.saturating_add(self.limit.learning);
+        self.join(now);
+    }
+
+    fn join(&mut self, now: Instant) {
+        if self.parent.is_some() {
+            self.node
+                .borrow_from_parent(now, now.as_nanos(), CALL_TIMEOUT);
+        }
+    }
+
+    pub(super) fn todo(&mut self, now: Instant) -> Vec<(ResourceId, Todo)> {
+        self.node.handle_timeout(now);
+        self.node.ask_parent(now, 100)
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    pub(super) fn new(index: usize, at: usize) -> Self {
+        Self {
+            id: ClientId::new(&format!("client-{index}/0")).expect("a good id"),
+            at,
+            wants: Capacity::ZERO,
+            sequence: 0,
+            sent_at: Instant::ZERO,
+            ask_at: Instant::ZERO,
+            epoch: Epoch(0),
+            lease: None,
+        }
+    }
+
+    pub(super) fn has(&self, now: Instant) -> Capacity {
+        let valid = self.lease.filter(|(_, expiry)| *expiry > now);
+        valid.map_or(Capacity::ZERO, |(terms, _)| terms.capacity)
+    }
+
+    pub(super) fn ask(&mut self, now: Instant) -> Ask {
+        self.sequence += 1;
+        self.sent_at = now;
+        self.ask_at = now.saturating_add(CALL_TIMEOUT);
+        let lease = self.lease.filter(|(_, expiry)| *expiry > now);
+        Ask {
+            remaining: lease.map(|(_, expiry)| expiry.saturating_since(now)),
+            basis: lease.map_or(0, |(terms, _)| terms.basis),
+            ..Ask::new(self.sequence, self.has(now), self.wants)
+        }
+    }
+
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Instant,
+        (sequence, epoch): (u64, Epoch),
+        answer: &Answer,
+    ) {
+        if sequence != self.sequence || epoch < self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        let expiry = |terms: LeaseTerms| (terms, self.sent_at.saturating_add(terms.duration));
+        self.lease = answer.lease.map(expiry);
+        self.ask_at = now.saturating_add(answer.refresh_interval);
+    }
+}

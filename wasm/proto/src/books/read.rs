@@ -1,0 +1,232 @@
+//! From the message to the core's books.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tollgate_core::lease::{Band, ClientId, Demand, Epoch, Priority, ResourceId};
+use tollgate_core::limit::{Algorithm, Guaranteed, Limit, Part, Safe};
+use tollgate_core::node::{Books, PoolBooks, ResourceBooks};
+use tollgate_core::resource::{Lent, Line};
+use tollgate_core::units::{Capacity, Tokens};
+
+use crate::field::{FieldError, Rule};
+use crate::request::{client_id, priority};
+use crate::{number, v1};
+
+/// What the rest of a message refers to.
+struct Lists {
+    clients: Vec<ClientId>,
+    limits: Vec<Limit>,
+    pools: Vec<ResourceId>,
+}
+
+// === impl Books ===
+
+impl TryFrom<v1::Books> for Books {
+    type Error = FieldError;
+
+    fn try_from(message: v1::Books) -> Result<Self, FieldError> {
+        let mut lists = Lists {
+            clients: each("clients", &message.clients, |id| client_id(id))?,
+            limits: each("limits", &message.limits, |limit| limit.try_into())?,
+            pools: Vec::new(),
+        };
+        let pools = each("pools", &message.pools, |pool| lists.pool(pool))?;
+        lists.pools = pools.iter().map(|pool| pool.id.clone()).collect();
+        Ok(Self {
+            epoch: Epoch(message.epoch),
+            learning_for: message.learning_for_ms.map(Duration::from_millis),
+            resources: each("resources", &message.resources, |r| lists.resource(r))?,
+            drains: each("drains", &message.drains, |drain| lists.drain(drain))?,
+            pools,
+        })
+    }
+}
+
+// === impl Lists ===
+
+impl Lists {
+    fn pool(&self, message: &v1::PoolBooks) -> Result<PoolBooks, FieldError> {
+        Ok(PoolBooks {
+            id: resource_id(&message.scope, message.unit)?,
+            limit: at("limit", &self.limits, message.limit)?.clone(),
+        })
+    }
+
+    fn resource(&self, message: &v1::ResourceBooks) -> Result<ResourceBooks, FieldError> {
+        let pool = message.pool.map(|pool| {
+            let pool = at("pool", &self.pools, pool)?.clone();
+            let weight = NonZeroU32::new(message.weight);
+            let weight = weight.ok_or_else(|| FieldError::new("weight", Rule::NoSubclients))?;
+            Ok((pool, weight))
+        });
+        Ok(ResourceBooks {
+            id: resource_id(&message.scope, message.unit)?,
+            limit: at("limit", &self.limits, message.limit)?.clone(),
+            pool: pool.transpose()?,
+            learning: Duration::from_millis(message.learning_ms),
+            clients: each("clients", &message.clients, |line| self.line(line))?,
+        })
+    }
+
+    fn line(&self, message: &v1::ClientBooks) -> Result<Line, FieldError> {
+        let prior = message.prior.as_ref().map(|prior| {
+            let prior = lent(prior.capacity, prior.remaining_ms);
+            prior.map_err(|error| FieldError {
+                path: format!("prior.{}", error.path),
+                ..error
+            })
+        });
+        Ok(Line {
+            client: at("client", &self.clients, message.client)?.clone(),
+            sequence: message.sequence,
+            demand: demand(message)?,
+            granted: lent(message.capacity, message.remaining_ms)?,
+            granted_ago: Duration::from_millis(message.granted_ago_ms),
+            basis: message.basis,
+            prior: prior.transpose()?,
+        })
+    }
+
+    fn drain(&self, message: &v1::DrainBooks) -> Result<(ClientId, Duration), FieldError> {
+        let client = at("client", &self.clients, message.client)?.clone();
+        Ok((client, Duration::from_millis(message.remaining_ms)))
+    }
+}
+
+// === impl Limit ===
+
+impl TryFrom<&v1::LimitBooks> for Limit {
+    type Error = FieldError;
+
+    fn try_from(message: &v1::LimitBooks) -> Result<Self, FieldError> {
+        let fixed = message
+            .safe
+            .map(|safe| capacity("safe", safe))
+            .transpose()?;
+        let limit = Self {
+            capacity: capacity("capacity", message.capacity)?,
+            burst: Tokens::from_micros(message.burst),
+            algorithm: algorithm(message.algorithm)?,
+            safe: match fixed {
+                Some(safe) => Safe::Fixed(safe),
+                None if message.safe_dynamic => Safe::Dynamic,
+                None => Safe::Client,
+            },
+            lease: Duration::from_nanos(message.lease_ns),
+            refresh: Duration::from_nanos(message.refresh_ns),
+            min_refresh: Duration::from_nanos(message.min_refresh_ns),
+            learning: Duration::from_nanos(message.learning_ns),
+            headroom: part("headroom", message.headroom)?,
+            reserve: part("reserve", message.reserve)?,
+            guaranteed: guaranteed(&message.guaranteed)?,
+        };
+        let valid = limit.validate();
+        valid.map_err(|error| FieldError::new("limit", error))?;
+        Ok(limit)
+    }
+}
+
+// === impl Band ===
+
+impl TryFrom<&v1::BandBooks> for Band {
+    type Error = FieldError;
+
+    fn try_from(message: &v1::BandBooks) -> Result<Self, FieldError> {
+        let subclients = NonZeroU32::new(message.subclients);
+        Ok(Self {
+            priority: priority(message.priority)?,
+            wants: capacity("wants", message.wants)?,
+            subclients: subclients
+                .ok_or_else(|| FieldError::new("subclients", Rule::NoSubclients))?,
+        })
+    }
+}
+
+// === free functions ===
+
+/// What `read` makes of each of the messages `list`.
+fn each<T, U>(
+    list: &str,
+    messages: &[T],
+    read: impl Fn(&T) -> Result<U, FieldError>,
+) -> Result<Vec<U>, FieldError> {
+    let messages = messages.iter().enumerate();
+    messages
+        .map(|(i, message)| read(message).map_err(|error| error.within(list, i)))
+        .collect()
+}
+
+/// The entry of `list` to which `field` points.
+fn at<'a, T>(field: &str, list: &'a [T], index: u32) -> Result<&'a T, FieldError> {
+    let entry = usize::try_from(index).ok().and_then(|i| list.get(i));
+    entry.ok_or_else(|| {
+        let len = list.len();
+        FieldError::new(field, Rule::Index { index, len })
+    })
+}
+
+fn resource_id(scope: &str, unit: i32) -> Result<ResourceId, FieldError> {
+    let unit = number::to_unit(unit).map_err(|rule| FieldError::new("unit", rule))?;
+    ResourceId::new(scope, unit).map_err(|error| FieldError::new("scope", error))
+}
+
+fn capacity(field: &str, micros: u64) -> Result<Capacity, FieldError> {
+    if micros == Capacity::UNLIMITED.as_micros() {
+        return Ok(Capacity::UNLIMITED);
+    }
+    if micros > Capacity::MAX.as_micros() {
+        return Err(FieldError::new(field, Rule::Micros(micros)));
+    }
+    Ok(Capacity::from_micros(micros))
+}
+
+fn lent(micros: u64, remaining_ms: u64) -> Result<Lent, FieldError> {
+    let remaining = number::to_remaining(remaining_ms);
+    Ok(Lent {
+        capacity: capacity("capacity", micros)?,
+        remaining: remaining.map_err(|rule| FieldError::new("remaining_ms", rule))?,
+    })
+}
+
+/// The simple form, unless there are bands.
+fn demand(message: &v1::ClientBooks) -> Result<Demand, FieldError> {
+    if message.bands.is_empty() {
+        return Ok(Demand::one(Band {
+            priority: priority(message.priority)?,
+            wants: capacity("wants", message.wants)?,
+            subclients: NonZeroU32::new(message.subclients).unwrap_or(NonZeroU32::MIN),
+        }));
+    }
+    let bands: Vec<Band> = each("bands", &message.bands, |band| band.try_into())?;
+    Demand::try_from_bands(&bands).map_err(|error| FieldError::new("bands", error))
+}
+
+fn algorithm(number: i32) -> Result<Algorithm, FieldError> {
+    use v1::limit_books::Algorithm as Message;
+    match Message::try_from(number) {
+        Ok(Message::None) => Ok(Algorithm::None),
+        Ok(Message::Static) => Ok(Algorithm::Static),
+        Ok(Message::ProportionalShare) => Ok(Algorithm::ProportionalShare),
+        Ok(Message::FairShare) => Ok(Algorithm::FairShare),
+        Ok(Message::Unspecified) | Err(_) => {
+            Err(FieldError::new("algorithm", Rule::UnknownAlgorithm(number)))
+        }
+    }
+}
+
+fn part(field: &str, micros: u32) -> Result<Part, FieldError> {
+    Part::try_from_micros(micros).ok_or_else(|| FieldError::new(field, Rule::Part(micros)))
+}
+
+fn guaranteed(bands: &[u64]) -> Result<Guaranteed, FieldError> {
+    let (count, max) = (bands.len(), Priority::COUNT);
+    if count > max {
+        return Err(FieldError::new("guaranteed", Rule::TooMany { count, max }));
+    }
+    let mut guaranteed = Guaranteed::default();
+    for (level, micros) in (0..).map_while(Priority::new).zip(bands) {
+        guaranteed = guaranteed.with(level, capacity("guaranteed", *micros)?);
+    }
+    Ok(guaranteed)
+}
