@@ -377,7 +377,11 @@ impl<H: Host> Worker<H> {
         for target in targets.as_slice() {
             self.count_attempts_of(*target, targets.attempts());
         }
-        let verdict = match self.decide(&mut targets, Attempt::New) {
+        let decision = match self.is_behind_held(&targets) {
+            true => Ok(Decision::Hold),
+            false => self.decide(&mut targets, Attempt::New),
+        };
+        let verdict = match decision {
             Ok(Decision::Pass) => {
                 self.begin(context, &targets, Verdict::Pass);
                 Verdict::Pass

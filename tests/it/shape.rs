@@ -56,7 +56,7 @@ attach: {tenants: {t0: gold, t1: gold, t2: gold, t3: gold, t4: gold}}
     let roll = Roll::start().await?;
     let coordinator = scene.coordinator(limits).await?;
     let filters = vec![filter::tollgate(&shaped(&json!({"max_wait_ms": 10_000})))?];
-    let spec = Spec::new("envoy", 1, roll.address(), filters);
+    let spec = Spec::new("envoy", 1, roll.address(), filters).upstream_over_http2();
     let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
     let (connection, _running) = Http2::open(envoy.address()).await?;
     bystander(&connection, 10, "warm").await?;
@@ -76,7 +76,7 @@ attach: {tenants: {t0: gold, t1: gold, t2: gold, t3: gold, t4: gold}}
     ensure!(refused == 0, "{refused} of {} were refused", answers.len());
 
     let entries = roll.entries();
-    in_order(&entries);
+    assert_eq!(in_order(&entries), TENANTS.len());
     let window = started + 2 * BURST * SETTLED..started + 2 * BURST * CYCLES;
     let length = (window.end - window.start).as_secs_f64();
     let within: Vec<&Entry> = entries
@@ -117,7 +117,7 @@ async fn send_bursts(to: Http2, tenant: &'static str, started: Instant) -> Resul
         let begin = started + 2 * BURST * cycle;
         for n in 0..a_burst {
             sleep_until(begin + each * n).await;
-            let path = format!("/{}", streams.len());
+            let path = format!("/{tenant}/{}", streams.len());
             streams.push(send(&to, tenant, path).await);
         }
     }
@@ -168,21 +168,20 @@ fn p99(mut took: Vec<Duration>) -> Duration {
     took[took.len() * 99 / 100]
 }
 
-/// Of each tenant what was sent first arrived first, as far as it was let through.
-fn in_order(entries: &[Entry]) {
+/// Of all paths `/<line>/<number>` those of one line arrived in the order of their numbers; how many lines
+/// there are.
+pub(crate) fn in_order(entries: &[Entry]) -> usize {
     let mut next: BTreeMap<&str, u32> = BTreeMap::new();
     for entry in entries {
-        if let Ok(number) = entry.path[1..].parse::<u32>() {
-            let next = next.entry(&entry.tenant).or_default();
-            assert!(
-                number >= *next,
-                "of {}: {number} after {next}",
-                entry.tenant
-            );
-            *next = number + 1;
-        }
+        let Some((line, number)) = entry.path[1..].split_once('/') else {
+            continue;
+        };
+        let number: u32 = number.parse().expect("a number");
+        let next = next.entry(line).or_default();
+        assert!(number >= *next, "of {line}: {number} after {next}");
+        *next = number + 1;
     }
-    assert_eq!(next.len(), TENANTS.len());
+    next.len()
 }
 
 /// The bystander's requests did not stand behind those that waited on the same connection: it got an

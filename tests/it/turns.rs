@@ -1,6 +1,5 @@
 //! Requests that wait for their turn in several workers: each has lines of its own, for one bucket.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,11 +9,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tollgate_tests::envoy::{Envoy, Spec};
 use tollgate_tests::filter::{self, TENANT_HEADER};
 use tollgate_tests::http2::Http2;
-use tollgate_tests::roll::{Entry, Roll};
+use tollgate_tests::roll::Roll;
 use tollgate_tests::wait;
 
 use crate::scene::{Scene, assert_near, play, s};
-use crate::shape::{send, shaped, waiting};
+use crate::shape::{in_order, send, shaped, waiting};
 
 /// `acme` is offered twice its rate in bursts; those of `beta` wait for five seconds each.
 const LIMITS: &str = "limits:
@@ -34,9 +33,6 @@ const SETTLED: u32 = 2;
 const WORKERS: usize = 2;
 /// Connections of each worker.
 const EACH: usize = 2;
-/// Those that went one after the other reach the upstream in any order within this time. A line takes
-/// up to half a second.
-const MOMENT: Duration = s(0.1);
 /// More than it takes by chance until each worker has some.
 const CONNECTIONS_MAX: usize = 60;
 
@@ -50,7 +46,7 @@ async fn two_workers(scene: &Scene) -> Result<()> {
     let roll = Roll::start().await?;
     let mut coordinator = scene.coordinator(LIMITS).await?;
     let filters = vec![filter::tollgate(&shaped(&json!({"max_wait_ms": 30_000})))?];
-    let spec = Spec::new("envoy", WORKERS as u32, roll.address(), filters);
+    let spec = Spec::new("envoy", WORKERS as u32, roll.address(), filters).upstream_over_http2();
     let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
     let connections = to_each_worker(&envoy).await?;
 
@@ -59,7 +55,8 @@ async fn two_workers(scene: &Scene) -> Result<()> {
     let refused = statuses.iter().filter(|status| **status != 200).count();
     ensure!(refused == 0, "{refused} of {} were refused", statuses.len());
     let entries = roll.entries();
-    in_order(&entries);
+    // Each connection is one worker's, and so is its line.
+    assert_eq!(in_order(&entries), WORKERS * EACH);
     let window = started + 2 * BURST * SETTLED..started + 2 * BURST * CYCLES;
     let within = entries.iter().filter(|entry| window.contains(&entry.at));
     let length = (window.end - window.start).as_secs_f64();
@@ -163,23 +160,4 @@ async fn send_bursts(
         statuses.push(stream.await??);
     }
     Ok(statuses)
-}
-
-/// Of each connection what was sent first arrived first, but for what went in the same moment: the upstream
-/// connections of a worker do not keep order between them. Who overtook a line would come much sooner.
-fn in_order(entries: &[Entry]) {
-    let mut seen: BTreeMap<&str, Vec<(u32, Instant)>> = BTreeMap::new();
-    let mut longest = Duration::ZERO;
-    for entry in entries {
-        let (connection, number) = entry.path[1..].split_once('/').expect("a path of a burst");
-        let number: u32 = number.parse().expect("a number");
-        let before = seen.entry(connection).or_default();
-        let overtook = before.iter().filter(|(other, _)| *other > number);
-        let ahead = overtook.map(|(_, at)| entry.at - *at).max();
-        longest = longest.max(ahead.unwrap_or_default());
-        before.push((number, entry.at));
-    }
-    assert_eq!(seen.len(), WORKERS * EACH);
-    eprintln!("{longest:?} before one that was sent earlier at most");
-    assert!(longest < MOMENT, "overtaken by {longest:?}");
 }

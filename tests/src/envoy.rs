@@ -40,6 +40,8 @@ pub struct Spec {
     pub workers: u32,
     /// Where every request goes that the filters let pass.
     pub upstream: SocketAddr,
+    /// Whether the upstream speaks HTTP/2.
+    upstream_http2: bool,
     /// The coordinators that the Tollgate filter asks, any of them; their gRPC addresses.
     pub coordinators: Vec<SocketAddr>,
     /// Further gRPC clusters by name.
@@ -85,6 +87,7 @@ impl Spec {
             name: name.to_owned(),
             workers,
             upstream,
+            upstream_http2: false,
             coordinators: Vec::new(),
             clusters: Vec::new(),
             clusters_file: None,
@@ -100,6 +103,13 @@ impl Spec {
             port: 0,
             restart_epoch: None,
         }
+    }
+
+    /// The same, with an upstream that speaks HTTP/2 instead of HTTP/1.1.
+    #[must_use]
+    pub fn upstream_over_http2(mut self) -> Self {
+        self.upstream_http2 = true;
+        self
     }
 
     /// The same, with a coordinator to ask.

@@ -1,4 +1,7 @@
 //! An upstream that writes down what reached it, in order.
+//!
+//! It speaks HTTP/2, so that each worker of an Envoy has one connection to it: what a worker lets go first
+//! arrives first, which several connections would not keep.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -7,15 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Result;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn};
 use tokio::time::Instant;
 
 use crate::filter::TENANT_HEADER;
+
+/// The most requests of a connection that are answered at a time; with more an Envoy would open another.
+const STREAMS_MAX: u32 = 10_000;
 
 type Entries = Arc<Mutex<Vec<Entry>>>;
 
@@ -95,7 +101,8 @@ async fn serve(stream: TcpStream, entries: Entries) {
         all.unwrap_or_else(PoisonError::into_inner).push(entry);
         async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"ok\n")))) }
     });
-    let _ = http1::Builder::new()
+    let _ = http2::Builder::new(TokioExecutor::new())
+        .max_concurrent_streams(STREAMS_MAX)
         .serve_connection(TokioIo::new(stream), answer)
         .await;
 }

@@ -120,6 +120,27 @@ impl<H: Host> Worker<H> {
         !self.waiting.cold.is_empty() || !self.waiting.held.is_empty() || !self.lines.is_empty()
     }
 
+    /// Whether another that came before the request at hand is still held for a scope of both where
+    /// requests go in order. A first answer, or the end of waiting for it, lets the held go on the next
+    /// tick only, and in parts.
+    #[inline]
+    pub(super) fn is_behind_held(&self, targets: &Targets) -> bool {
+        let has_room = !self.waiting.is_full(self.config.max_held);
+        !self.waiting.held.is_empty() && has_room && self.shares_line_of_held(targets)
+    }
+
+    #[cold]
+    fn shares_line_of_held(&self, targets: &Targets) -> bool {
+        let targets = targets.as_slice().iter();
+        let in_order = targets.filter(|target| self.shape_of(target.rule).is_some());
+        let held = |target: &Target| {
+            let held = self.waiting.held.iter();
+            let mut others = held.flat_map(|held| held.targets.as_slice());
+            others.any(|other| other.is_same(*target))
+        };
+        in_order.into_iter().any(held)
+    }
+
     /// Holds the request at hand, unless its client would rather not wait.
     #[cold]
     pub(super) fn hold(&mut self, context: u32, mut targets: Targets) -> Verdict {

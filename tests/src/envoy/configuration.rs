@@ -10,18 +10,22 @@ use crate::filter::{COORDINATOR, UPSTREAM};
 
 /// The part that stays as long as the process: node, admin address, clusters.
 pub(super) fn bootstrap(spec: &Spec, listeners_file: &Path) -> Value {
-    let mut clusters = vec![cluster(UPSTREAM, &[spec.upstream])];
+    let upstream = match spec.upstream_http2 {
+        true => http2_cluster,
+        false => cluster,
+    };
+    let mut clusters = vec![upstream(UPSTREAM, &[spec.upstream])];
     match spec.coordinators[..] {
         [] => {}
-        [one] => clusters.push(grpc_cluster(COORDINATOR, &[one])),
+        [one] => clusters.push(http2_cluster(COORDINATOR, &[one])),
         _ => {
-            let mut cluster = grpc_cluster(COORDINATOR, &spec.coordinators);
+            let mut cluster = http2_cluster(COORDINATOR, &spec.coordinators);
             cluster["health_checks"] = health_checks();
             clusters.push(cluster);
         }
     }
     let further = spec.clusters.iter();
-    clusters.extend(further.map(|(name, to)| grpc_cluster(name, &[*to])));
+    clusters.extend(further.map(|(name, to)| http2_cluster(name, &[*to])));
     let file = |path: &Path| json!({"path_config_source": {"path": path}});
     let mut dynamic = json!({"lds_config": file(listeners_file)});
     if let Some(path) = &spec.clusters_file {
@@ -105,7 +109,7 @@ fn health_checks() -> Value {
     }])
 }
 
-fn grpc_cluster(name: &str, to: &[SocketAddr]) -> Value {
+fn http2_cluster(name: &str, to: &[SocketAddr]) -> Value {
     let mut cluster = cluster(name, to);
     cluster["typed_extension_protocol_options"] = json!({
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {

@@ -123,6 +123,28 @@ fn who_leaves_costs_nothing_and_the_others_go_sooner() {
     proxy.waiting("beta", 1);
 }
 
+/// Those that are held for the first answer go on the next tick after it, or after the wait for it.
+#[test]
+fn nobody_overtakes_those_who_are_held() {
+    let config = shaped(r#", "safe_capacity": 1000"#, r#", "cold_start_wait_ms": 50"#);
+    for answered in [false, true] {
+        let mut proxy = Proxy::new(&Process::new(), 1, &config);
+        let mut held = proxy.waiting("acme", 40);
+        match answered {
+            true => {
+                proxy.tick(MS);
+                proxy.host().process.advance(MS);
+                proxy.answer(1000.0);
+            }
+            false => proxy.host().process.advance(50 * MS),
+        }
+        held.extend(proxy.waiting("acme", 1));
+        let gone = proxy.run(1000);
+        let gone: Vec<u32> = gone.into_iter().map(|(_, context)| context).collect();
+        assert_eq!(gone, held, "answered: {answered}");
+    }
+}
+
 #[test]
 fn nobody_overtakes_those_who_wait() {
     let mut proxy = spent(&Process::new(), &shaped("", ""), 100.0);
