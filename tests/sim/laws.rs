@@ -41,6 +41,16 @@ pub(crate) trait Law<W = World> {
     }
 }
 
+/// Looks at each of `laws`, up to the first that is broken.
+pub(crate) fn hold<W>(
+    laws: &mut [Box<dyn Law<W>>],
+    look: impl Fn(&mut dyn Law<W>) -> Result<(), String>,
+) -> Result<(), String> {
+    laws.iter_mut().try_for_each(|law| {
+        look(law.as_mut()).map_err(|broken| format!("{}: {broken}", law.name()))
+    })
+}
+
 pub(crate) fn all() -> Vec<Box<dyn Law>> {
     vec![
         Box::new(law1_never_more_than_the_capacity::Law1),

@@ -7,6 +7,7 @@
 //! every event each law of `laws/` is checked. A run that fails prints its seed, and
 //! `just sim SEED` replays it exactly.
 
+mod agenda;
 mod coordinators;
 mod laws;
 mod network;

@@ -103,6 +103,21 @@ impl Process {
         self.crew.trap(random);
     }
 
+    /// Until then nobody hears what it says, it hears nothing, or both.
+    pub(crate) fn cut_off(&mut self, until: Instant, sends: bool, receives: bool) {
+        if sends {
+            self.mute_until = until;
+        }
+        if receives {
+            self.deaf_until = until;
+        }
+    }
+
+    /// Begins to count anew what it admits between two events.
+    pub(crate) fn forget_admitted(&mut self) {
+        (self.admitted, self.forgiven) = (0, 0.0);
+    }
+
     /// From now on all requests are alike.
     pub(crate) fn calm(&mut self) {
         self.crew.calm();

@@ -1,7 +1,5 @@
-//! The virtual clock, the queue of events, and what each event does.
+//! What each event does.
 
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use tollgate_core::client::{Policy, Todo};
@@ -10,6 +8,7 @@ use tollgate_core::pool::Pool;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
 
+use crate::agenda::{self, Agenda};
 use crate::coordinators::Coordinators;
 use crate::laws::{self, Fleet, Law};
 use crate::process::Process;
@@ -22,8 +21,6 @@ mod calls;
 
 /// How often a process's workers tick.
 const TICK: Duration = Duration::from_millis(10);
-/// The world's clock at the start; its epoch is arbitrary too.
-const START: Instant = Instant::from_nanos(1_000_000_000);
 
 /// One run.
 pub(crate) struct World {
@@ -31,15 +28,12 @@ pub(crate) struct World {
     /// Decides which of two masters a call comes to.
     luck: Random,
     scenario: Scenario,
-    now: Instant,
-    queue: BTreeMap<(Instant, u64), Event>,
-    events: u64,
+    agenda: Agenda<Event>,
     sources: Sources,
     coordinators: Coordinators,
     processes: Vec<Process>,
     started: u64,
     laws: Vec<Box<dyn Law>>,
-    digest: DefaultHasher,
     reached: Reached,
 }
 
@@ -88,6 +82,12 @@ enum Event {
     },
 }
 
+impl agenda::Event for Event {
+    fn is_tick(&self) -> bool {
+        matches!(self, Self::Tick { .. })
+    }
+}
+
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         Self::with(seed, Scenario::new, true)
@@ -96,7 +96,7 @@ impl World {
     /// A world in which other things than requests are counted, or requests wait for their turn.
     pub(crate) fn of_other_units(seed: u64) -> Self {
         let mut world = Self::with(seed, Scenario::of_other_units, true);
-        world.push(FAULTS_END, Event::Calm);
+        world.agenda.push(FAULTS_END, Event::Calm);
         world
     }
 
@@ -108,18 +108,16 @@ impl World {
     fn with(seed: u64, scenario: fn(&mut Random, u64) -> Scenario, terms: bool) -> Self {
         let mut random = Random::new(seed);
         let scenario = scenario(&mut random, seed);
+        let agenda = Agenda::new();
         let mut world = Self {
             random,
             luck: Random::new(seed),
-            now: START,
-            queue: BTreeMap::new(),
-            events: 0,
             sources: Sources::new(&scenario),
-            coordinators: Coordinators::new(START, scenario.shards, terms),
+            coordinators: Coordinators::new(agenda.now(), scenario.shards, terms),
+            agenda,
             processes: Vec::new(),
             started: 0,
             laws: laws::all(),
-            digest: DefaultHasher::new(),
             reached: Reached::default(),
             scenario,
         };
@@ -129,27 +127,17 @@ impl World {
             world.processes.push(fresh);
         }
         for (at, fault) in world.scenario.faults.clone() {
-            world.push(at, Event::Fault(fault));
+            world.agenda.push(at, Event::Fault(fault));
         }
         world
     }
 
     /// Runs to the end of the scenario, or to the first law that is broken.
     pub(crate) fn run(&mut self) -> Result<(), String> {
-        let end = START.saturating_add(self.scenario.duration());
-        while let Some(((at, _), event)) = self.queue.pop_first() {
-            if at > end {
-                break;
-            }
-            self.now = at;
-            at.as_nanos().hash(&mut self.digest);
-            if !matches!(event, Event::Tick { .. }) {
-                format!("{event:?}").hash(&mut self.digest);
-            }
+        while let Some(event) = self.agenda.next(self.scenario.duration()) {
             self.handle(event);
             self.check(|law, world| law.check(world))?;
         }
-        self.now = end;
         self.check(|law, world| law.finish(world))
     }
 
@@ -158,7 +146,7 @@ impl World {
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.now.saturating_since(START)
+        self.agenda.elapsed()
     }
 
     pub(crate) fn reached(&self) -> Reached {
@@ -167,13 +155,13 @@ impl World {
 
     /// Equal for two runs of one seed.
     pub(crate) fn digest(&self) -> u64 {
-        self.digest.finish()
+        self.agenda.digest()
     }
 
     /// What every process has at the end, for people.
     pub(crate) fn summary(&self) -> String {
         let lines = self.processes.iter().map(|p| {
-            let (has, wants) = (p.has(self.now), p.wanted());
+            let (has, wants) = (p.has(self.agenda.now()), p.wanted());
             let (id, admitted) = (p.id.as_str(), p.admitted_total);
             format!(
                 "{id}: asked for {}/s, wants {wants}, has {has}, admitted {admitted}\n",
@@ -224,25 +212,16 @@ impl World {
         what: impl Fn(&mut dyn Law, &Self) -> Result<(), String>,
     ) -> Result<(), String> {
         let mut laws = std::mem::take(&mut self.laws);
-        let result = laws.iter_mut().try_for_each(|law| {
-            what(law.as_mut(), self).map_err(|broken| format!("{}: {broken}", law.name()))
-        });
+        let result = laws::hold(&mut laws, |law| what(law, self));
         self.laws = laws;
         for process in &mut self.processes {
-            process.admitted = 0;
-            process.forgiven = 0.0;
+            process.forget_admitted();
         }
         result
     }
 
-    fn push(&mut self, after: Duration, event: Event) {
-        self.events += 1;
-        self.queue
-            .insert((self.now.saturating_add(after), self.events), event);
-    }
-
     fn handle(&mut self, event: Event) {
-        self.coordinators.handle_timeout(self.now);
+        self.coordinators.handle_timeout(self.agenda.now());
         match event {
             Event::Tick {
                 process,
@@ -251,7 +230,8 @@ impl World {
             Event::Fault(fault) => self.fault(fault),
             Event::Calm => self.processes.iter_mut().for_each(Process::calm),
             Event::Elected { shard, books } => {
-                self.coordinators.elect(self.now, shard, books.as_deref());
+                self.coordinators
+                    .elect(self.agenda.now(), shard, books.as_deref());
             }
             Event::Healed { shard } => self.coordinators.heal(shard),
             Event::Request {
@@ -291,7 +271,7 @@ impl World {
                     .get_mut(process)
                     .filter(|p| p.incarnation == incarnation)
                 {
-                    p.fail(self.now, sequence, seed);
+                    p.fail(self.agenda.now(), sequence, seed);
                 }
             }
         }
@@ -300,7 +280,7 @@ impl World {
     fn start_process(&mut self, process: usize, demand: u64) -> Process {
         self.started += 1;
         let incarnation = self.started;
-        self.push(
+        self.agenda.push(
             TICK,
             Event::Tick {
                 process,
@@ -319,7 +299,7 @@ impl World {
             ..policy.clone()
         };
         Process::new(
-            self.now,
+            self.agenda.now(),
             &mut self.random,
             incarnation,
             &policy,
@@ -334,9 +314,9 @@ impl World {
         if p.incarnation != incarnation {
             return;
         }
-        let todo = p.tick(self.now, &mut self.random, TICK);
+        let todo = p.tick(self.agenda.now(), &mut self.random, TICK);
         let client = p.id.clone();
-        self.push(
+        self.agenda.push(
             TICK,
             Event::Tick {
                 process,
@@ -358,7 +338,7 @@ impl World {
                 if self.random.chance(50) {
                     let sequence = ask.sequence;
                     let timeout = self.scenario.policy.call_timeout;
-                    self.push(
+                    self.agenda.push(
                         timeout,
                         Event::Failure {
                             process,
@@ -382,13 +362,14 @@ impl World {
     }
 
     fn fault(&mut self, fault: Fault) {
-        let now = self.now;
+        let now = self.agenda.now();
         match fault {
             Fault::CoordinatorCrash(down) => {
                 for shard in 0..self.coordinators.count() {
                     if self.coordinators.crash(shard) {
                         self.reached.coordinator_crashes += 1;
-                        self.push(down, Event::Elected { shard, books: None });
+                        self.agenda
+                            .push(down, Event::Elected { shard, books: None });
                     }
                 }
             }
@@ -396,14 +377,15 @@ impl World {
                 let books = self.coordinators.hand_over(now, shard);
                 if books.is_some() {
                     self.reached.hand_overs += 1;
-                    self.push(gap, Event::Elected { shard, books });
+                    self.agenda.push(gap, Event::Elected { shard, books });
                 }
             }
             Fault::CutOff { shard, how } => {
                 if self.coordinators.cut_off(now, shard, how) {
                     self.reached.cut_off += 1;
-                    self.push(how.lease, Event::Elected { shard, books: None });
-                    self.push(how.lasts, Event::Healed { shard });
+                    self.agenda
+                        .push(how.lease, Event::Elected { shard, books: None });
+                    self.agenda.push(how.lasts, Event::Healed { shard });
                 }
             }
             Fault::ProcessRestart(process) => {
@@ -417,9 +399,7 @@ impl World {
                 lasts,
             } => {
                 let until = now.saturating_add(lasts);
-                let p = &mut self.processes[process];
-                p.mute_until = if sends { until } else { p.mute_until };
-                p.deaf_until = if receives { until } else { p.deaf_until };
+                self.processes[process].cut_off(until, sends, receives);
             }
             Fault::Trap(process) => {
                 self.processes[process].trap(&mut self.random);
@@ -439,7 +419,7 @@ impl World {
 
 impl Fleet for World {
     fn now(&self) -> Instant {
-        self.now
+        self.agenda.now()
     }
 
     fn processes(&self) -> &[Process] {

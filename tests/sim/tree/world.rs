@@ -1,7 +1,6 @@
-//! The virtual clock, the queue of events, and what each event does in a tree.
+//! What each event does in a tree.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use tollgate_core::client::Policy;
@@ -13,6 +12,7 @@ use super::laws;
 use super::place::Place;
 use super::reached::Reached;
 use super::scenario::{FAULTS_END, Fault, Scenario};
+use crate::agenda::{self, Agenda};
 use crate::laws::{Fleet, Law};
 use crate::process::Process;
 use crate::random::Random;
@@ -21,17 +21,13 @@ mod calls;
 
 /// How often workers tick, and coordinators look what is due.
 const TICK: Duration = Duration::from_millis(10);
-/// The world's clock at the start; its epoch is arbitrary too.
-const START: Instant = Instant::from_nanos(1_000_000_000);
 
 /// One run.
 pub(crate) struct World {
     random: Random,
     scenario: Scenario,
     resource: ResourceId,
-    now: Instant,
-    queue: BTreeMap<(Instant, u64), Event>,
-    events: u64,
+    agenda: Agenda<Event>,
     places: Vec<Place>,
     processes: Vec<Process>,
     /// Whether what each process has is safe capacity, lent by one who was lent nothing.
@@ -42,7 +38,6 @@ pub(crate) struct World {
     /// When which capacity came into force at the root.
     capacities: Vec<(Instant, Capacity)>,
     laws: Vec<Box<dyn Law<Self>>>,
-    digest: DefaultHasher,
     reached: Reached,
 }
 
@@ -98,28 +93,32 @@ enum Event {
     },
 }
 
+impl agenda::Event for Event {
+    fn is_tick(&self) -> bool {
+        matches!(self, Self::Tick)
+    }
+}
+
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let scenario = Scenario::new(&mut random);
+        let agenda = Agenda::new();
         let places = scenario.places.iter().enumerate().map(|(i, seat)| {
             let offset = Duration::from_nanos(random.next() >> 8);
-            Place::new(START, i, seat.clone(), offset, scenario.held_up())
+            Place::new(agenda.now(), i, seat.clone(), offset, scenario.held_up())
         });
         let mut world = Self {
             places: places.collect(),
             random,
             resource: ResourceId::new("tenant/acme", scenario.work.unit()).expect("a valid id"),
-            now: START,
-            queue: BTreeMap::new(),
-            events: 0,
+            agenda,
             processes: Vec::new(),
             safe: Vec::new(),
             lent: BTreeMap::new(),
             started: 0,
             capacities: vec![(Instant::ZERO, scenario.limit.capacity)],
             laws: laws::all(),
-            digest: DefaultHasher::new(),
             reached: Reached::default(),
             scenario,
         };
@@ -133,31 +132,21 @@ impl World {
         };
         world.reached.bands += u64::from(first.2 != last.2);
         world.reached.three_levels += u64::from(world.places.iter().any(|p| p.seat.level == 2));
-        world.push(TICK, Event::Tick);
-        world.push(FAULTS_END, Event::Calm);
+        world.agenda.push(TICK, Event::Tick);
+        world.agenda.push(FAULTS_END, Event::Calm);
         for (at, fault) in world.scenario.faults.clone() {
-            world.push(at, Event::Fault(fault));
+            world.agenda.push(at, Event::Fault(fault));
         }
         world
     }
 
     /// Runs to the end of the scenario, or to the first law that is broken.
     pub(crate) fn run(&mut self) -> Result<(), String> {
-        let end = START.saturating_add(self.scenario.duration());
-        while let Some(((at, _), event)) = self.queue.pop_first() {
-            if at > end {
-                break;
-            }
-            self.now = at;
-            at.as_nanos().hash(&mut self.digest);
-            if !matches!(event, Event::Tick) {
-                format!("{event:?}").hash(&mut self.digest);
-            }
+        while let Some(event) = self.agenda.next(self.scenario.duration()) {
             self.handle(event);
             self.note_safe();
             self.check(|law, world| law.check(world))?;
         }
-        self.now = end;
         self.check(|law, world| law.finish(world))
     }
 
@@ -166,7 +155,7 @@ impl World {
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.now.saturating_since(START)
+        self.agenda.elapsed()
     }
 
     pub(crate) fn reached(&self) -> Reached {
@@ -175,13 +164,13 @@ impl World {
 
     /// Equal for two runs of one seed.
     pub(crate) fn digest(&self) -> u64 {
-        self.digest.finish()
+        self.agenda.digest()
     }
 
     /// What every process has at the end, for people.
     pub(crate) fn summary(&self) -> String {
         let lines = self.processes.iter().enumerate().map(|(i, p)| {
-            let (has, wants) = (p.has(self.now), p.wanted());
+            let (has, wants) = (p.has(self.agenda.now()), p.wanted());
             let (id, admitted) = (p.id.as_str(), p.admitted_total);
             let at = self.places[self.at(i)].id.as_str();
             let demand = p.demand;
@@ -222,7 +211,7 @@ impl World {
     pub(crate) fn used_below(&self, place: usize) -> u128 {
         let lent = self.processes_at(place).filter(|(_, safe)| !safe);
         let own: u128 = lent
-            .map(|(p, _)| u128::from(p.has(self.now).as_micros()))
+            .map(|(p, _)| u128::from(p.has(self.agenda.now()).as_micros()))
             .sum();
         let below = self.below(place).map(|child| self.used_below(child));
         own + below.sum::<u128>()
@@ -230,7 +219,10 @@ impl World {
 
     /// The largest capacity in force at the root within the last lease, and `longer`.
     pub(crate) fn capacity_max(&self, longer: Duration) -> Capacity {
-        let since = self.now.saturating_sub(self.scenario.limit.lease + longer);
+        let since = self
+            .agenda
+            .now()
+            .saturating_sub(self.scenario.limit.lease + longer);
         let ends = self.capacities.iter().skip(1).map(|(at, _)| *at);
         let ends = ends.chain([Instant::from_nanos(u64::MAX)]);
         let in_force = self
@@ -247,7 +239,7 @@ impl World {
     /// What `place` has lent by leases that last, for all that it knows.
     pub(crate) fn lent_at(&self, place: usize) -> u128 {
         let lent = self.lent.iter().filter(|((at, _), _)| *at == place);
-        let last = lent.filter(|(_, lent)| lent.until > self.now);
+        let last = lent.filter(|(_, lent)| lent.until > self.agenda.now());
         last.map(|(_, lent)| u128::from(lent.capacity.as_micros()))
             .sum()
     }
@@ -256,7 +248,7 @@ impl World {
     /// coordinator that knows nothing believes it, and confirms it for as long as a lease.
     pub(crate) fn claims_safe(&self, place: usize) -> bool {
         let until = self.places[place].safe_until;
-        self.now < until.saturating_add(self.scenario.limit.lease)
+        self.agenda.now() < until.saturating_add(self.scenario.limit.lease)
     }
 
     /// How many processes have ever asked below some coordinator.
@@ -269,13 +261,10 @@ impl World {
         what: impl Fn(&mut dyn Law<Self>, &Self) -> Result<(), String>,
     ) -> Result<(), String> {
         let mut laws = std::mem::take(&mut self.laws);
-        let result = laws.iter_mut().try_for_each(|law| {
-            what(law.as_mut(), self).map_err(|broken| format!("{}: {broken}", law.name()))
-        });
+        let result = crate::laws::hold(&mut laws, |law| what(law, self));
         self.laws = laws;
         for process in &mut self.processes {
-            process.admitted = 0;
-            process.forgiven = 0.0;
+            process.forget_admitted();
         }
         result
     }
@@ -283,31 +272,26 @@ impl World {
     /// Notes since when coordinators have lent safe capacity.
     fn note_safe(&mut self) {
         for place in &mut self.places {
-            let away = place.node.is_some() && place.loan(self.now, &self.resource).is_none();
+            let away =
+                place.node.is_some() && place.loan(self.agenda.now(), &self.resource).is_none();
             let safe = away && place.safe().is_some();
             place.safe_since = match safe {
-                true => Some(place.safe_since.unwrap_or(self.now)),
+                true => Some(place.safe_since.unwrap_or(self.agenda.now())),
                 false => None,
             };
         }
     }
 
-    fn push(&mut self, after: Duration, event: Event) {
-        self.events += 1;
-        self.queue
-            .insert((self.now.saturating_add(after), self.events), event);
-    }
-
     fn handle(&mut self, event: Event) {
         for place in &mut self.places {
-            place.handle_timeout(self.now);
+            place.handle_timeout(self.agenda.now());
         }
         match event {
             Event::Tick => self.tick(),
             Event::Fault(fault) => self.fault(fault),
             Event::Calm => self.processes.iter_mut().for_each(Process::calm),
             Event::Up { place, books } => {
-                self.places[place].start(self.now, books.as_deref(), Start::Learning);
+                self.places[place].start(self.agenda.now(), books.as_deref(), Start::Learning);
             }
             Event::Refresh {
                 who,
@@ -340,7 +324,7 @@ impl World {
             ..self.scenario.policy.clone()
         };
         Process::new(
-            self.now,
+            self.agenda.now(),
             &mut self.random,
             self.started,
             &policy,
@@ -352,37 +336,37 @@ impl World {
 
     /// Everybody does what is due.
     fn tick(&mut self) {
-        self.push(TICK, Event::Tick);
+        self.agenda.push(TICK, Event::Tick);
         for i in 0..self.places.len() {
             let place = &mut self.places[i];
             let (who, client) = (Who::Place(i, place.epoch), place.id.clone());
             let timeout = place.seat.call_timeout;
-            for (_, todo) in place.ask(self.now) {
+            for (_, todo) in place.ask(self.agenda.now()) {
                 self.say(who, client.clone(), todo, timeout);
             }
         }
         for i in 0..self.processes.len() {
             let p = &mut self.processes[i];
             let (who, client) = (Who::Process(i, p.incarnation), p.id.clone());
-            let todo = p.tick(self.now, &mut self.random, TICK);
+            let todo = p.tick(self.agenda.now(), &mut self.random, TICK);
             self.say(who, client, todo, self.scenario.policy.call_timeout);
         }
     }
 
     fn fault(&mut self, fault: Fault) {
-        let now = self.now;
+        let now = self.agenda.now();
         match fault {
             Fault::Crash { place, down } => {
                 if self.places[place].node.take().is_some() {
                     self.reached.crashes += 1;
-                    self.push(down, Event::Up { place, books: None });
+                    self.agenda.push(down, Event::Up { place, books: None });
                 }
             }
             Fault::HandOver { place, gap } => {
                 let books = self.places[place].hand_over(now);
                 if books.is_some() {
                     self.reached.hand_overs += 1;
-                    self.push(gap, Event::Up { place, books });
+                    self.agenda.push(gap, Event::Up { place, books });
                 }
             }
             Fault::CutPlace { place, cut } => {
@@ -398,9 +382,7 @@ impl World {
             }
             Fault::CutProcess { process, cut } => {
                 let until = now.saturating_add(cut.lasts);
-                let p = &mut self.processes[process];
-                p.mute_until = if cut.sends { until } else { p.mute_until };
-                p.deaf_until = if cut.receives { until } else { p.deaf_until };
+                self.processes[process].cut_off(until, cut.sends, cut.receives);
             }
             Fault::ProcessRestart(process) => {
                 self.processes[process] = self.start_process(process);
@@ -420,7 +402,7 @@ impl World {
 
 impl Fleet for World {
     fn now(&self) -> Instant {
-        self.now
+        self.agenda.now()
     }
 
     fn processes(&self) -> &[Process] {

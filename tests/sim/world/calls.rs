@@ -10,7 +10,7 @@ use crate::coordinators::Reached;
 
 impl World {
     pub(super) fn send(&mut self, process: usize, event: Event) {
-        if self.processes[process].mute_until > self.now {
+        if self.processes[process].mute_until > self.agenda.now() {
             self.reached.lost += 1;
             return;
         }
@@ -27,14 +27,16 @@ impl World {
         let deliveries = network.deliveries(&mut self.random);
         self.reached.lost += u64::from(deliveries.is_empty());
         for delay in deliveries {
-            self.push(delay, event.clone());
+            self.agenda.push(delay, event.clone());
         }
     }
 
     pub(super) fn release(&mut self, process: usize, client: &ClientId, sequence: u64) {
         let member = self.sources.member_of(process);
         let shard = self.sources.shard_of(member);
-        let reached = self.coordinators.reach(self.now, shard, None, true);
+        let reached = self
+            .coordinators
+            .reach(self.agenda.now(), shard, None, true);
         if let Reached::Master(node, _) = reached {
             let resource = &self.sources.members[member].own.id;
             node.handle_release(client, resource, sequence);
@@ -53,7 +55,7 @@ impl World {
         let member = self.sources.member_of(process);
         let shard = self.sources.shard_of(member);
         let luck = self.luck.chance(50);
-        let (node, origin) = match self.coordinators.reach(self.now, shard, to, luck) {
+        let (node, origin) = match self.coordinators.reach(self.agenda.now(), shard, to, luck) {
             Reached::Master(node, origin) => (node, origin),
             Reached::Nobody => {
                 self.reached.lost += 1;
@@ -68,7 +70,9 @@ impl World {
                     client: client.clone(),
                     ask: ask.clone(),
                 };
-                return self.push(until.saturating_since(self.now), event);
+                return self
+                    .agenda
+                    .push(until.saturating_since(self.agenda.now()), event);
             }
             Reached::NotMaster => {
                 self.reached.not_master += 1;
@@ -83,7 +87,7 @@ impl World {
             &self.sources.members[member].own.id,
             self.sources.terms(member),
         );
-        match node.handle_refresh(self.now, client, resource, ask, &terms) {
+        match node.handle_refresh(self.agenda.now(), client, resource, ask, &terms) {
             Ok(answer) => {
                 let gets = answer.lease.map_or(Capacity::ZERO, |lease| lease.capacity);
                 self.reached.answers += 1;
@@ -116,7 +120,7 @@ impl World {
         origin: Origin,
         answer: &Answer,
     ) {
-        let now = self.now;
+        let now = self.agenda.now();
         let p = &mut self.processes[process];
         if p.incarnation != incarnation || p.deaf_until > now {
             self.reached.lost += 1;

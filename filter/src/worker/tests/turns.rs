@@ -126,7 +126,10 @@ fn who_leaves_costs_nothing_and_the_others_go_sooner() {
 /// Those that are held for the first answer go on the next tick after it, or after the wait for it.
 #[test]
 fn nobody_overtakes_those_who_are_held() {
-    let config = shaped(r#", "safe_capacity": 1000"#, r#", "cold_start_wait_ms": 50"#);
+    let config = shaped(
+        r#", "safe_capacity": 1000"#,
+        r#", "cold_start_wait_ms": 50"#,
+    );
     for answered in [false, true] {
         let mut proxy = Proxy::new(&Process::new(), 1, &config);
         let mut held = proxy.waiting("acme", 40);

@@ -15,7 +15,7 @@ use crate::tree::place::Borrowed;
 impl World {
     /// Carries what somebody has to say to whom it asks.
     pub(super) fn say(&mut self, who: Who, client: ClientId, todo: Todo, timeout: Duration) {
-        let now = self.now;
+        let now = self.agenda.now();
         let mute_until = match who {
             Who::Process(i, _) => self.processes[i].mute_until,
             Who::Place(i, _) => self.places[i].mute_until,
@@ -31,7 +31,7 @@ impl World {
                 // Sometimes the transport tells that a call failed, sometimes nobody does.
                 if self.random.chance(50) {
                     let sequence = ask.sequence;
-                    self.push(timeout, Event::Failure { who, sequence });
+                    self.agenda.push(timeout, Event::Failure { who, sequence });
                 }
                 Event::Refresh {
                     who,
@@ -53,7 +53,7 @@ impl World {
             false => network,
         };
         for delay in network.deliveries(&mut self.random) {
-            self.push(delay, event.clone());
+            self.agenda.push(delay, event.clone());
         }
     }
 
@@ -69,7 +69,7 @@ impl World {
         let Some(to) = self.asked(who) else {
             return;
         };
-        let (now, id) = (self.now, &self.resource);
+        let (now, id) = (self.agenda.now(), &self.resource);
         let loan = self.places[to].loan(now, id);
         let place = &mut self.places[to];
         let (clock, origin, limit) = (place.clock(now), place.origin(), place.seat.limit.clone());
@@ -106,7 +106,7 @@ impl World {
         let Some(lease) = answer.lease else {
             return false;
         };
-        let until = self.now.saturating_add(lease.duration);
+        let until = self.agenda.now().saturating_add(lease.duration);
         let again = |known: &Lent| known.until >= until && known.capacity >= lease.capacity;
         let lends_safe = loan.is_none() && place.safe().is_some();
         let again = |known: &Lent| again(known) && (known.safe || !lends_safe);
@@ -153,7 +153,7 @@ impl World {
         answer: &Answer,
         safe: bool,
     ) {
-        let now = self.now;
+        let now = self.agenda.now();
         match who {
             Who::Process(i, incarnation) => {
                 let p = &mut self.processes[i];
@@ -186,7 +186,7 @@ impl World {
     }
 
     pub(super) fn fail(&mut self, who: Who, sequence: u64) {
-        let now = self.now;
+        let now = self.agenda.now();
         match who {
             Who::Process(i, incarnation) => {
                 let seed = self.random.next();
