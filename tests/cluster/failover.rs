@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
 use tokio::time::Instant;
 use tollgate_tests::cluster::{Cluster, Shape};
 use tollgate_tests::connection::get_once;
-use tollgate_tests::envoy::{Envoy, Spec};
-use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
+use tollgate_tests::envoy::Envoy;
+use tollgate_tests::filter::TENANT_HEADER;
 use tollgate_tests::load::{Flow, Load, sum};
 use tollgate_tests::wait;
 
@@ -49,13 +48,10 @@ async fn kill_masters(scene: &Scene) -> Result<()> {
         limits: LIMITS,
     };
     let mut cluster = Cluster::start(scene.dir(), &shape).await?;
-    let filters = vec![tollgate(&by_tenant(&json!({})))?];
-    let mut envoys = Vec::new();
-    for name in ["east", "west"] {
-        let spec = Spec::new(name, 2, scene.upstream.address(), filters.clone());
-        let spec = spec.asking_any_of(cluster.addresses());
-        envoys.push(Envoy::start(scene.dir(), &spec).await?);
-    }
+    let envoys = [
+        scene.envoy_of("east", &cluster).await?,
+        scene.envoy_of("west", &cluster).await?,
+    ];
     let flow = |envoy: &Envoy, (tenant, rate)| Flow::new(envoy.address(), tenant, rate);
     let flows = RATES.map(|flows| envoys.iter().map(move |envoy| flow(envoy, flows)));
     let load = Load::start(flows.into_iter().flatten());

@@ -2,10 +2,7 @@
 //! refused for that.
 
 use anyhow::{Result, ensure};
-use serde_json::json;
 use tollgate_tests::cluster::{Cluster, Shape};
-use tollgate_tests::envoy::{Envoy, Spec};
-use tollgate_tests::filter::{by_tenant, tollgate};
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
@@ -33,13 +30,10 @@ async fn restart_all(scene: &Scene) -> Result<()> {
         limits: LIMITS,
     };
     let mut cluster = Cluster::start(scene.dir(), &shape).await?;
-    let filters = vec![tollgate(&by_tenant(&json!({})))?];
-    let mut envoys = Vec::new();
-    for name in ["east", "west"] {
-        let spec = Spec::new(name, 2, scene.upstream.address(), filters.clone());
-        let spec = spec.asking_any_of(cluster.addresses());
-        envoys.push(Envoy::start(scene.dir(), &spec).await?);
-    }
+    let envoys = [
+        scene.envoy_of("east", &cluster).await?,
+        scene.envoy_of("west", &cluster).await?,
+    ];
     let flows = envoys
         .iter()
         .map(|envoy| Flow::new(envoy.address(), "acme", RATE));

@@ -8,10 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::artifact;
+use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
 use crate::envoy::{Envoy, Spec};
 use crate::filter;
@@ -83,6 +84,16 @@ impl Scene {
         let filters = vec![filter::tollgate(plugin)?];
         let spec = Spec::new(name, workers, self.upstream.address(), filters);
         Envoy::start(&self.dir, &spec.asking(coordinator.grpc())).await
+    }
+
+    /// Starts an Envoy that limits by tenant and asks any node of `cluster`.
+    ///
+    /// # Errors
+    /// As [`Envoy::start`].
+    pub async fn envoy_of(&self, name: &str, cluster: &Cluster) -> Result<Envoy> {
+        let filters = vec![filter::tollgate(&filter::by_tenant(&json!({})))?];
+        let spec = Spec::new(name, 2, self.upstream.address(), filters);
+        Envoy::start(&self.dir, &spec.asking_any_of(cluster.addresses())).await
     }
 
     /// Starts an Envoy with any filters and no coordinator.
