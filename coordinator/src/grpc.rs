@@ -178,8 +178,13 @@ pub(crate) fn scope_error(error: AskError) -> ScopeError {
         ) => Code::ResourceExhausted,
         AskError::Elsewhere { .. } => Code::Unavailable,
     };
+    let last_sequence = match error {
+        AskError::Refresh(RefreshError::Stale { seen, .. }) => Some(seen),
+        AskError::Refresh(_) | AskError::Elsewhere { .. } => None,
+    };
     ScopeError {
         code: code as u32,
         message: error.to_string(),
+        last_sequence,
     }
 }

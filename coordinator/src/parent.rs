@@ -141,7 +141,8 @@ impl Parent {
         handle: &Handle,
         shard: Option<ShardId>,
     ) -> Result<(Driver, Link), IdError> {
-        // Of an earlier run were fewer requests than microseconds have passed.
+        // Of an earlier run were fewer requests than microseconds have passed. If that was of a node
+        // whose clock is ahead, the parent says so.
         let sequence = u64::try_from(unix_time().as_micros()).unwrap_or(u64::MAX);
         let link = Link {
             client: client(self.lineage.name(), shard.map_or(0, |shard| shard.0))?,
@@ -193,7 +194,8 @@ impl Link {
         };
         match self.refresh(&refresh).await {
             Ok((level, answers)) => {
-                let errors = refresh.scopes.len().saturating_sub(answers.len());
+                let good = answers.iter().filter(|scope| scope.outcome.is_ok());
+                let errors = refresh.scopes.len().saturating_sub(good.count());
                 self.parent.metrics.count(CallResult::Answered);
                 self.parent.record.answered(self.address());
                 self.parent.metrics.count_scope_errors(errors);
@@ -207,7 +209,7 @@ impl Link {
         heard
     }
 
-    /// Asks at the current address; how many are above, and the answers that are good.
+    /// Asks at the current address; how many are above, and the answers that can be read.
     async fn refresh(&self, refresh: &Refresh) -> Result<(u32, Vec<ScopeAnswer>), AskError> {
         let mut call = Request::new(v1::RefreshRequest::from(refresh));
         call.set_timeout(self.parent.timeout);
@@ -222,8 +224,8 @@ impl Link {
         let answer = answer.map_err(|_| AskError::Late(limit))??;
         let level = self.parent.lineage.read(answer.metadata())?;
         let refreshed = Refreshed::try_from(answer.into_inner())?;
-        let good = refreshed.scopes.into_iter().filter_map(Result::ok);
-        Ok((level, good.filter(|scope| scope.outcome.is_ok()).collect()))
+        let readable = refreshed.scopes.into_iter().filter_map(Result::ok);
+        Ok((level, readable.collect()))
     }
 
     /// Gives back; what does not arrive expires.

@@ -336,6 +336,7 @@ fn without_answer(scope: &Arc<str>, code: Code, message: String) -> ScopeAnswer 
         outcome: Err(ScopeError {
             code: code as u32,
             message,
+            last_sequence: None,
         }),
     }
 }

@@ -202,6 +202,29 @@ async fn the_next_address_is_tried() {
     Envoy::new(&leaf, "a/1").until(80.0, 80.0).await;
 }
 
+/// As after a move of mastership to a node whose clock is behind.
+#[tokio::test]
+async fn a_leaf_goes_on_above_the_sequences_of_an_earlier_run() {
+    // The leases of the earlier run outlast the test.
+    let root = Coordinator::with(&ROOT.replace("2s", "300s"), Start::Fresh).await;
+    let ahead = 1 << 60;
+    let mut earlier = root.client();
+    for tenant in ["tenant/acme", "tenant/other"] {
+        let call = request("eu/0", &[(tenant, ahead, 0.0, 10.0)]);
+        let answer = earlier.refresh(call).await.unwrap().into_inner();
+        assert!(answer.scopes[0].error.is_none(), "{answer:?}");
+    }
+    let leaf = below("eu", &[&root], "limits: []").await;
+    Envoy::new(&leaf, "a/1").until(80.0, 80.0).await;
+    let call = request("eu/0", &[("tenant/acme", ahead, 0.0, 10.0)]);
+    let answer = earlier.refresh(call).await.unwrap().into_inner();
+    let error = answer.scopes[0].error.clone().unwrap();
+    assert_eq!(error.code, tonic::Code::Aborted as u32);
+    assert!(error.last_sequence > Some(ahead), "{error:?}");
+    let errors = metric(&leaf, "tollgate_parent_scope_errors_total").await;
+    assert!(errors <= 1.0, "{errors}");
+}
+
 #[tokio::test]
 async fn what_nobody_uses_is_given_back() {
     let root = Coordinator::with(ROOT, Start::Fresh).await;

@@ -120,6 +120,11 @@ impl Loan {
         self.asked_at.is_some()
     }
 
+    /// Whether the parent has ever answered.
+    pub(super) fn is_answered(&self) -> bool {
+        self.said.is_some()
+    }
+
     /// What may be lent now under `limit`.
     pub(super) fn bound(&self, now: Instant, limit: &Limit, level: u32) -> Bound {
         let said = self.said;
@@ -297,6 +302,14 @@ impl Loan {
             self.lent_until = self.lent_until.max(lease.expiry);
         }
         true
+    }
+
+    /// Asks again at once instead of the request of `sequence`, which was refused for its sequence
+    /// alone.
+    pub(super) fn retry(&mut self, now: Instant, sequence: u64) {
+        if sequence == self.sequence && self.asked_at.take().is_some() {
+            self.due = now;
+        }
     }
 
     /// Notes that the request of `sequence` failed; the next one waits longer.
