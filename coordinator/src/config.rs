@@ -32,6 +32,7 @@ mod limits;
 mod listen;
 mod parent;
 mod raw;
+mod shape;
 mod shared;
 mod store;
 mod tls;

@@ -5,18 +5,18 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_saphyr::Location;
 
 use super::admin::RawAdmin;
 use super::attach::RawAttach;
 use super::bounds::RawBounds;
 use super::cluster::RawCluster;
 use super::doorman::RawDoorman;
-use super::error::{ConfigError, ConfigErrors, Problem};
+use super::error::{ConfigErrors, Problem};
 use super::groups::RawGroups;
 use super::limits::RawLimit;
 use super::listen::RawListen;
 use super::parent::RawParent;
+use super::shape;
 use super::shared::RawShared;
 use super::store::RawStore;
 use super::tls::RawTls;
@@ -58,40 +58,21 @@ impl RawConfig {
 
 /// Reads the YAML of a file.
 pub(super) fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, ConfigErrors> {
-    let refuse = |at, problem| ConfigErrors(vec![ConfigError::new(at, "", problem)]);
     if text.len() > FILE_LEN_MAX {
-        return Err(refuse(Location::UNKNOWN, Problem::FileTooLarge(text.len())));
+        return Err(ConfigErrors::whole(Problem::FileTooLarge(text.len())));
     }
     // The reader's own bounds, made wide enough for the most entries of every section: a node is a
     // scalar or a collection, and a generous limit has about forty.
-    let options = serde_saphyr::options! {
-        with_snippet: false,
-        budget: serde_saphyr::budget! {
-            max_events: 100 * ENTRIES_MAX,
-            max_nodes: 50 * ENTRIES_MAX,
-        },
-    };
-    let raw: Option<T> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let at = error.location().unwrap_or(Location::UNKNOWN);
-        refuse(at, Problem::Shape(shape(&error)))
-    })?;
-    Ok(raw.unwrap_or_default())
-}
-
-/// What the reader says, without the place, which stands in front, and without advice to
-/// programmers.
-fn shape(error: &serde_saphyr::Error) -> String {
-    use serde_saphyr::Error;
-    match error {
-        Error::DuplicateMappingKey { key: Some(key), .. } => format!("field `{key}` is here twice"),
-        Error::DuplicateMappingKey { .. } => "a field is here twice".to_owned(),
-        Error::MultipleDocuments { .. } => "a second YAML document: only one is read".to_owned(),
-        other => {
-            let text = other.to_string();
-            let place = other.location().map_or_else(String::new, |at| {
-                format!(" at line {}, column {}", at.line(), at.column())
-            });
-            text.strip_suffix(&place).unwrap_or(&text).to_owned()
+    let options = |duplicate_keys| {
+        serde_saphyr::options! {
+            duplicate_keys: duplicate_keys,
+            with_snippet: false,
+            budget: serde_saphyr::budget! {
+                max_events: 100 * ENTRIES_MAX,
+                max_nodes: 50 * ENTRIES_MAX,
+            },
         }
-    }
+    };
+    let raw: Option<T> = shape::read(text, options).map_err(|error| ConfigErrors(vec![error]))?;
+    Ok(raw.unwrap_or_default())
 }

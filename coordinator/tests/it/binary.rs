@@ -149,7 +149,10 @@ fn wrong_usage_and_configuration_end_with_2() {
         (&[], "Usage: tollgate"),
         (&["serve"], "--config <FILE>"),
         (&["check", "/no/such/file"], "/no/such/file: No such file"),
-        (&["serve", "--config", bad], "expected sequence start"),
+        (
+            &["serve", "--config", bad],
+            "limits: is a mapping, not a list",
+        ),
         (
             &["serve", "--config", good, "--epoch", "x"],
             "invalid digit",

@@ -150,7 +150,7 @@ async fn a_bad_file_is_refused_whole_and_the_old_one_stays() {
     );
     let (code, log) = coordinator.serve.end("TERM");
     assert_eq!(code, 0, "{log}");
-    let said = "tollgate.yaml:3:17: unknown field `reqests`";
+    let said = "tollgate.yaml:3:17: groups.gold.reqests: unknown field";
     assert!(log.contains(said), "{log}");
     assert!(log.contains("limits: is missing"), "{log}");
 }

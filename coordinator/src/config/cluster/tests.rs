@@ -117,7 +117,7 @@ fn what_is_wrong_with_a_node_names_field_value_and_rule() {
         ),
         (
             format!("nodes: 3, {ETCD}"),
-            "1:11: unknown field `nodes`, expected one of node, advertise, shards, etcd, \
+            "1:11: cluster.nodes: unknown field, expected one of node, advertise, shards, etcd, \
              tls, shared_config",
         ),
     ];
@@ -275,7 +275,7 @@ fn what_is_wrong_with_the_tls_of_nodes_names_field_value_and_rule() {
         (
             "",
             ", tls: {ca: x, name: a}",
-            "1:79: unknown field `name`, expected one of ca, cert, key, server_name".to_owned(),
+            "1:79: cluster.tls.name: unknown field, expected one of ca, cert, key, server_name".to_owned(),
         ),
     ];
     for (doors, tls, want) in rows {
@@ -326,7 +326,7 @@ fn what_is_shared_is_in_etcd_and_not_in_the_file_of_a_node() {
         ("", "limits: is missing"),
         (
             "listen: {}",
-            "1:1: unknown field `listen`, expected one of limits, groups, attach, doorman",
+            "1:1: listen: unknown field, expected one of limits, groups, attach, doorman",
         ),
         (
             "limits: [{match: a, requests: {rate: -1}}]",

@@ -20,7 +20,7 @@ fn groups_and_attachments_are_checked() {
         ),
         (
             "groups: {gold: {}, gold: {}}",
-            "2:20: field `gold` is here twice",
+            "2:20: groups.gold: is here twice",
         ),
         (
             "attach: {tenants: {acme: silver}}",
@@ -38,12 +38,12 @@ fn groups_and_attachments_are_checked() {
         ),
         (
             "attach: {tenants: {a: 5}}",
-            "2:20: invalid type: integer `5`, expected the name of a group, or a mapping of `group` \
-             and `weight`",
+            "2:20: attach.tenants.a: \"5\" is not the name of a group, or a mapping of `group` and \
+             `weight`",
         ),
         (
             "groups: {g: {}}\nattach: {tenants: {a: {group: g, wieght: 2}}}",
-            "3:34: unknown field `wieght`, expected one of group, weight",
+            "3:34: attach.tenants.a.wieght: unknown field, expected one of group, weight",
         ),
     ];
     for (text, want) in rows {

@@ -1,0 +1,87 @@
+//! What is said when something else stands in the file than a configuration.
+
+use super::errors;
+
+#[test]
+fn the_shape_of_the_file_is_checked() {
+    let rows = [
+        ("", "limits: is missing"),
+        ("# nothing", "limits: is missing"),
+        ("limits:", "limits: is missing"),
+        ("limits: []", "good"),
+        ("limits: 5", "1:9: limits: \"5\" is not a list"),
+        ("- 5", "1:1: the file is a list, not a mapping"),
+        ("limits: [", "1:9: limits: unclosed bracket '['"),
+        (
+            "limit: []",
+            "1:1: limit: unknown field, expected one of listen, tls, admin, \
+             cluster, parent, store, bounds, limits, groups, attach, doorman",
+        ),
+        (
+            "limits:\n- match: a\n  match: b",
+            "3:3: limits[0].match: is here twice",
+        ),
+        (
+            "limits:\n- match: a\n  request: {}",
+            "3:3: limits[0].request: unknown field, expected one of match, requests, request_bytes, \
+             response_bytes, concurrency",
+        ),
+        (
+            "limits:\n- match: '*'\n  requests: {rate: 5}\n---\nlimits: []",
+            "5:1: a second YAML document: only one is read",
+        ),
+    ];
+    for (text, want) in rows {
+        assert_eq!(errors(text), want, "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_shape_names_the_field_and_what_stands_there() {
+    let rows = [
+        ("parent: \"x\"", "1:9: parent: \"x\" is not a mapping"),
+        ("cluster: 3", "1:10: cluster: \"3\" is not a mapping"),
+        ("limits: {}", "1:9: limits: is a mapping, not a list"),
+        ("limits:\n  a: b", "2:3: limits: is a mapping, not a list"),
+        ("limits:\n- x", "2:3: limits[0]: \"x\" is not a mapping"),
+        ("parent:\n- x", "2:3: parent: is a list, not a mapping"),
+        (
+            "listen: {grpc: {}}",
+            "1:16: listen.grpc: is a mapping, not a single value",
+        ),
+        (
+            "groups: {gold: {requests: 3}}",
+            "1:27: groups.gold.requests: \"3\" is not a mapping",
+        ),
+        (
+            "groups:\n  silver: {}\n  value: {value: 3}",
+            "3:11: groups.value.value: unknown field, expected one of requests, request_bytes, \
+             response_bytes, concurrency, fair_between",
+        ),
+        (
+            "limits: [{requests: {guaranteed: {3: 4, 5: [6]}}}]",
+            "1:44: limits[0].requests.guaranteed.5: is a list, not a single value",
+        ),
+        (
+            "attach: {tenants: {acme: {group: [gold]}}}",
+            "1:34: attach.tenants.acme.group: is a list, not a single value",
+        ),
+        (
+            "groups: {gold: {}, gold: {}}",
+            "1:20: groups.gold: is here twice",
+        ),
+        ("admin: s3cret", "1:8: admin: is not a mapping"),
+        (
+            "admin: {tokens: [s3cret]}",
+            "1:18: admin.tokens[0]: is not a mapping",
+        ),
+        ("x", "1:1: \"x\" is not a mapping"),
+        (
+            "parent: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "1:9: parent: \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…\" is not a mapping",
+        ),
+    ];
+    for (text, want) in rows {
+        assert_eq!(errors(text), want, "{text}");
+    }
+}
