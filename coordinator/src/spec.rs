@@ -19,7 +19,7 @@ pub use text::{Placed, Scalar, Text};
 
 /// What is written for a unit that is a rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object like {\"rate\": 1000}")]
 pub struct RateSpec {
     /// Per second, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub struct RateSpec {
 
 /// What is written for `concurrency`, which is a number in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object like {\"max\": 64}")]
 pub struct GaugeSpec {
     /// In flight at a time, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,7 +115,10 @@ pub struct GaugeSpec {
 
 /// The limits of a scope, by unit; a unit that is absent or null has no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object like {\"requests\": {\"rate\": 1000}}"
+)]
 #[schema(example = json!({"requests": {"rate": 1000, "burst": 200}, "concurrency": {"max": 64}}))]
 pub struct LimitsSpec {
     /// Requests.
@@ -138,7 +141,10 @@ pub struct LimitsSpec {
 
 /// A group: limits that tenants and namespaces share; a unit that is absent or null has no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object like {\"requests\": {\"rate\": 1000}}"
+)]
 #[schema(example = json!({"requests": {"rate": "20k"}, "fair_between": "members"}))]
 pub struct GroupSpec {
     /// Requests.

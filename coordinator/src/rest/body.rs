@@ -1,8 +1,7 @@
 //! What comes in the body of a request.
 
-use axum::Json;
 use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, JsonRejection};
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
@@ -13,6 +12,9 @@ use crate::config::{ConfigErrors, Problem as ConfigProblem};
 
 /// The largest body, in bytes: many times what all fields take.
 pub(super) const BODY_LEN_MAX: usize = 64 << 10;
+
+/// The longest value that a rule quotes, in characters.
+const QUOTED_MAX: usize = 40;
 
 /// A body in JSON, and what it says.
 #[derive(Debug)]
@@ -40,9 +42,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let written = serde_json::from_slice(&bytes);
         let written = written.map_err(|error| RestError::Unreadable(error.to_string()))?;
         // From the bytes, not from the value, which forgets what is there twice.
-        match Json::from_bytes(&bytes) {
-            Ok(Json(says)) => Ok(Self { says, written }),
-            Err(rejection) => Err(RestError::Shape(reason(&rejection))),
+        let mut reader = serde_json::Deserializer::from_slice(&bytes);
+        match serde_path_to_error::deserialize(&mut reader) {
+            Ok(says) => Ok(Self { says, written }),
+            Err(error) => Err(RestError::Invalid(vec![shape(&written, &error)])),
         }
     }
 }
@@ -69,11 +72,56 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// What is wrong with the shape of a body, without what axum says to programmers.
-fn reason(rejection: &JsonRejection) -> String {
-    let text = rejection.body_text();
-    let prefix = "Failed to deserialize the JSON body into the target type: ";
-    text.strip_prefix(prefix).unwrap_or(&text).to_owned()
+/// What is wrong with the shape of what is `written`.
+fn shape(written: &Value, error: &serde_path_to_error::Error<serde_json::Error>) -> FieldFault {
+    if written.is_array() {
+        // The path would lead into it.
+        let rule = "the body is a list, not an object".to_owned();
+        return at(written, String::new(), rule);
+    }
+    let text = error.inner().to_string();
+    let text = text.split(" at line ").next().unwrap_or_default();
+    let path = match error.path() {
+        whole if whole.iter().len() == 0 => String::new(),
+        path => path.to_string(),
+    };
+    // Keys with a place are not in the path, see `Placed`.
+    let (mut field, below) = match path.split_once(".?") {
+        Some((known, _)) => (known.to_owned(), true),
+        None => (path, false),
+    };
+    for (kind, rule) in [
+        ("unknown field `", "unknown field"),
+        ("duplicate field `", "is here twice"),
+    ] {
+        let named = text
+            .strip_prefix(kind)
+            .and_then(|text| text.split_once('`'));
+        let Some((name, expected)) = named else {
+            continue;
+        };
+        // Of some shapes the path ends before the name.
+        if field.rsplit('.').next() != Some(name) {
+            field = if field.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{field}.{name}")
+            };
+        }
+        let rule = format!("{rule}{}", expected.replace('`', ""));
+        return at(written, field, rule);
+    }
+    let rule = match (value(written, &field), text.split_once(", expected ")) {
+        (Some(value), Some((kind, expected))) if kind.starts_with("invalid type") && !below => {
+            let mut value = value.to_string();
+            if value.chars().count() > QUOTED_MAX {
+                value = value.chars().take(QUOTED_MAX).chain(['…']).collect();
+            }
+            format!("{value} is not {expected}")
+        }
+        _ => text.to_owned(),
+    };
+    at(written, field, rule)
 }
 
 /// `problem` of the field `path` with the value that stands there in `written`.
@@ -84,16 +132,25 @@ fn fault(written: &Value, path: &str, problem: &ConfigProblem) -> FieldFault {
         (ConfigProblem::Limit(_), Some((below, rule))) => (format!("{path}.{below}"), rule),
         _ => (path.to_owned(), text.as_str()),
     };
-    let mut steps = field.split('.');
-    let value = steps.try_fold(written, |value, step| value.get(step));
+    at(written, field, rule.to_owned())
+}
+
+/// `rule` of `field`, with the value that stands there in `written`.
+fn at(written: &Value, field: String, rule: String) -> FieldFault {
+    let value = value(written, &field);
     FieldFault {
         value: value.map(|value| match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         }),
-        rule: rule.to_owned(),
+        rule,
         field,
     }
+}
+
+fn value<'a>(written: &'a Value, field: &str) -> Option<&'a Value> {
+    let mut steps = field.split('.').filter(|step| !step.is_empty());
+    steps.try_fold(written, |value, step| value.get(step))
 }
 
 #[cfg(test)]
@@ -142,6 +199,70 @@ mod tests {
         for (written, (field, value, rule)) in rows {
             let want = (field.to_owned(), value.map(str::to_owned), rule.to_owned());
             assert_eq!(faults(&written), [want], "{written}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_shape_names_field_value_and_rule() {
+        let units = "request_bytes, response_bytes, concurrency, fair_between";
+        let unknown = format!("unknown field, expected one of requests, {units}");
+        let rows = [
+            (
+                "5",
+                "",
+                Some("5"),
+                "5 is not an object like {\"requests\": {\"rate\": 1000}}",
+            ),
+            ("[5]", "", Some("[5]"), "the body is a list, not an object"),
+            ("{\"request\": {}}", "request", Some("{}"), &unknown),
+            (
+                "{\"requests\": 5}",
+                "requests",
+                Some("5"),
+                "5 is not an object like {\"rate\": 1000}",
+            ),
+            (
+                "{\"concurrency\": \"5\"}",
+                "concurrency",
+                Some("5"),
+                "\"5\" is not an object like {\"max\": 64}",
+            ),
+            (
+                "{\"concurrency\": {\"rate\": 5}}",
+                "concurrency.rate",
+                Some("5"),
+                "unknown field, expected one of max, safe, lease, refresh, min_refresh, learning, \
+                 headroom, reserve, algorithm, guaranteed",
+            ),
+            (
+                "{\"requests\": {\"rate\": 1, \"rate\": 2}}",
+                "requests.rate",
+                Some("2"),
+                "is here twice",
+            ),
+            (
+                "{\"requests\": {\"rate\": [1]}}",
+                "requests.rate",
+                Some("[1]"),
+                "[1] is not a number or a text",
+            ),
+            (
+                "{\"requests\": {\"rate\": 9, \"guaranteed\": {\"5\": null}}}",
+                "requests.guaranteed",
+                Some("{\"5\":null}"),
+                "invalid type: null, expected a number or a text",
+            ),
+        ];
+        for (body, field, value, rule) in rows {
+            let written = serde_json::from_str(body).unwrap();
+            let mut reader = serde_json::Deserializer::from_str(body);
+            let error = serde_path_to_error::deserialize::<_, GroupSpec>(&mut reader).unwrap_err();
+            let want = FieldFault {
+                field: field.to_owned(),
+                value: value.map(str::to_owned),
+                rule: rule.to_owned(),
+            };
+            assert_eq!(shape(&written, &error), want, "{body}");
         }
     }
 

@@ -59,10 +59,7 @@ pub(super) enum RestError {
     /// A body that is no JSON.
     #[error("the body is no JSON: {0}")]
     Unreadable(String),
-    /// JSON of another shape than is expected.
-    #[error("{0}")]
-    Shape(String),
-    /// Values that break rules.
+    /// JSON of another shape than is expected, or values that break rules.
     #[error("{}", all(.0))]
     Invalid(Vec<FieldFault>),
     /// What is to be written does not go with what is there.
@@ -157,7 +154,7 @@ impl RestError {
             Self::Parameter(_) | Self::Query(_) | Self::Unreadable(_) => StatusCode::BAD_REQUEST,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Shape(_) | Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Refused(_) | Self::Drain(_) => StatusCode::CONFLICT,
             Self::Mismatch { .. } => StatusCode::PRECONDITION_FAILED,
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
