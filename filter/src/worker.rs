@@ -140,6 +140,8 @@ pub(crate) struct Targets {
     len: usize,
     /// How many of them are the rules' own; canonical scopes follow these.
     own: usize,
+    /// The stream whose request it is.
+    stream: u32,
     /// Tokens of requests that it needs of each.
     cost: Tokens,
     /// Some count requests in flight.
@@ -153,6 +155,8 @@ pub(crate) struct Targets {
 /// What came of looking for all that a request needs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
+    /// The stream whose request it is.
+    stream: u32,
     held: bool,
     /// By rules that refuse.
     denied: Option<Refusal>,
@@ -215,13 +219,14 @@ impl Target {
 // === impl Targets ===
 
 impl Targets {
-    /// Nothing so far, at `cost` tokens of requests.
+    /// Nothing so far for the request of `stream`, at `cost` tokens of requests.
     #[inline]
-    const fn at(cost: Tokens) -> Self {
+    const fn at(cost: Tokens, stream: u32) -> Self {
         Self {
             targets: [Target::of(0, 0); TARGETS_MAX],
             len: 0,
             own: 0,
+            stream,
             cost,
             gauged: false,
             watched: false,
@@ -358,7 +363,8 @@ impl<H: Host> Worker<H> {
     /// Decides on the request at hand at a cost of its own. One that costs nothing passes.
     #[inline]
     pub(crate) fn admit_at(&mut self, rules: &[BoundRule], context: u32, cost: Tokens) -> Verdict {
-        let mut targets = Targets::at(cost);
+        self.shadow.clear();
+        let mut targets = Targets::at(cost, context);
         for rule in rules {
             match self.resolve(rule) {
                 Ok(Resolved::Scope(target)) => {
@@ -366,10 +372,8 @@ impl<H: Host> Worker<H> {
                     targets.priced_late |= rule.priced_late;
                 }
                 Ok(Resolved::Skipped) => {}
-                Ok(Resolved::Refused(refusal)) => {
-                    self.shadow.clear();
-                    return Verdict::Refuse(refusal);
-                }
+                Ok(Resolved::Refused(refusal)) if self.spares(refusal, context) => {}
+                Ok(Resolved::Refused(refusal)) => return Verdict::Refuse(refusal),
                 Err(error) => return self.complain(&error),
             }
         }

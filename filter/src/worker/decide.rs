@@ -41,7 +41,10 @@ impl<H: Host> Worker<H> {
         targets: &mut Targets,
         attempt: Attempt,
     ) -> Result<Decision, LedgerError> {
-        let mut outcome = Outcome::default();
+        let mut outcome = Outcome {
+            stream: targets.stream,
+            ..Outcome::default()
+        };
         let mut index: usize = 0;
         while let Some(target) = targets.as_slice().get(index) {
             let usual = entry(&mut self.tables, *target);
@@ -107,12 +110,12 @@ impl<H: Host> Worker<H> {
         let place = target;
         let short = Short { place, denial };
         let refusal = short.refusal();
-        let spared = match attempt {
-            // What is refused only now and then was settled when the request came.
-            Attempt::Turn => self.is_shadow(target.rule),
-            _ => self.pretends(usize::from(target.rule), refusal),
-        };
-        if spared {
+        if self.is_spared(usize::from(target.rule), outcome.stream) {
+            // Who waits is asked about again and again.
+            if attempt != Attempt::Turn {
+                self.count_shadowed(refusal);
+            }
+            self.pretend(refusal);
             return;
         }
         if self.shape_of(target.rule).is_some() && !denial.never {

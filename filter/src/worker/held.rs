@@ -281,6 +281,7 @@ impl<H: Host> Worker<H> {
                 true => Attempt::New,
                 false => Attempt::Unheld,
             };
+            self.shadow.clear();
             let verdict = match self.decide(&mut held.targets, attempt) {
                 Ok(Decision::Hold) => {
                     self.waiting.held.push_back(held);

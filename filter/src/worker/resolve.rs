@@ -15,7 +15,7 @@ pub(super) enum Resolved {
     Scope(Target),
     /// The rule does not apply.
     Skipped,
-    /// It is turned away before any bucket is looked at.
+    /// It is turned away before any bucket is looked at, unless the rule only pretends to.
     Refused(Refusal),
 }
 
@@ -70,7 +70,7 @@ impl<H: Host> Worker<H> {
             Overflow::Refuse => {
                 let denial = Denial::overflow(self.host.now());
                 let rule = usize::from(table);
-                Ok(self.turned_away(Refusal::Denied { rule, denial }))
+                Ok(Resolved::Refused(Refusal::Denied { rule, denial }))
             }
         }
     }
@@ -84,16 +84,8 @@ impl<H: Host> Worker<H> {
         Ok(match (policy, malformed) {
             (Missing::Skip, _) => Resolved::Skipped,
             (Missing::Default(key), _) => return self.place_new(rule.table, key),
-            (Missing::Deny, true) => self.turned_away(Refusal::Malformed { rule: table }),
-            (Missing::Deny, false) => self.turned_away(Refusal::Missing { rule: table }),
+            (Missing::Deny, true) => Resolved::Refused(Refusal::Malformed { rule: table }),
+            (Missing::Deny, false) => Resolved::Refused(Refusal::Missing { rule: table }),
         })
-    }
-
-    /// Refuses a request before any bucket is looked at, unless its rule only pretends to.
-    fn turned_away(&mut self, refusal: Refusal) -> Resolved {
-        match self.spares(refusal) {
-            true => Resolved::Skipped,
-            false => Resolved::Refused(refusal),
-        }
     }
 }

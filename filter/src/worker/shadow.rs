@@ -4,6 +4,11 @@
 //! refusals have no effect but a counter, a note in the access log, and now and then a line in
 //! Envoy's log.
 
+use std::hash::BuildHasher;
+
+use foldhash::SharedSeed;
+use foldhash::quality::SeedableRandomState;
+
 use super::tick::COMPLAINT_INTERVAL;
 use super::{Verdict, Worker};
 use crate::host::{Host, Level};
@@ -13,7 +18,7 @@ use tollgate_core::units::Instant;
 /// What is remembered of refusals without effect.
 #[derive(Debug)]
 pub(super) struct Shadow {
-    dice: u64,
+    dice: SeedableRandomState,
     /// What would have refused the request at hand.
     pretended: Option<Refusal>,
     last_logged: Option<Instant>,
@@ -25,57 +30,62 @@ impl Shadow {
     /// Nothing so far; `seed` is random.
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            // The generator would stay at zero for ever.
-            dice: seed | 1,
+            dice: SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()),
             pretended: None,
             last_logged: None,
         }
     }
 
     /// Nothing was pretended of the request at hand.
+    #[inline]
     pub(super) fn clear(&mut self) {
         self.pretended = None;
     }
 
-    /// A number from 0 to 99; xorshift, which is random enough to spread refusals evenly.
-    fn roll(&mut self) -> u64 {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        (self.dice >> 32) % 100
+    /// A number from 0 to 99, always the same for one request and one rule: who was spared by a rule
+    /// and waits for another one's tokens is still spared at its turn.
+    fn roll(&self, stream: u32, rule: usize) -> u64 {
+        (self.dice.hash_one((stream, rule)) >> 32) % 100
     }
 }
 
 // === impl Worker ===
 
 impl<H: Host> Worker<H> {
-    /// Whether a rule lets a request go on that it would refuse; counts the refusal, or that it was
-    /// only pretended.
-    pub(super) fn spares(&mut self, refusal: Refusal) -> bool {
-        let rule = refusal.rule().unwrap_or(usize::MAX);
-        let spared = self.pretends(rule, refusal);
-        if !spared {
-            self.count_refused(refusal);
+    /// Whether a rule lets the request of `stream` go on that it would refuse; counts the refusal, or
+    /// that it was only pretended.
+    pub(super) fn spares(&mut self, refusal: Refusal, stream: u32) -> bool {
+        let spared = self.is_spared(refusal.rule().unwrap_or(usize::MAX), stream);
+        match spared {
+            true => {
+                self.count_shadowed(refusal);
+                self.pretend(refusal);
+            }
+            false => self.count_refused(refusal),
         }
         spared
     }
 
-    /// Whether `rule`, whose scope has led to the one that refuses, only pretends to; counts it if so.
-    pub(super) fn pretends(&mut self, rule: usize, refusal: Refusal) -> bool {
-        let enforced = self.tables.get(rule).map_or(100, |rule| rule.enforced);
-        let Some(table) = refusal.rule().and_then(|rule| self.tables.get_mut(rule)) else {
-            return false;
-        };
-        let spared = match enforced {
+    /// Whether `rule` only pretends to refuse the request of `stream`.
+    pub(super) fn is_spared(&self, rule: usize, stream: u32) -> bool {
+        match self.tables.get(rule).map_or(100, |rule| rule.enforced) {
             100.. => false,
             0 => true,
-            percent => self.shadow.roll() >= u64::from(percent),
-        };
-        if spared {
-            table.stats.shadowed.of(refusal).add_one();
-            self.shadow.pretended = Some(refusal);
+            percent => self.shadow.roll(stream, rule) >= u64::from(percent),
         }
-        spared
+    }
+
+    /// Remembers what would have refused the request at hand.
+    pub(super) fn pretend(&mut self, refusal: Refusal) {
+        self.shadow.pretended = Some(refusal);
+    }
+
+    /// Counts a refusal that is only pretended.
+    pub(super) fn count_shadowed(&mut self, refusal: Refusal) {
+        let rule = refusal.rule().and_then(|rule| self.tables.get_mut(rule));
+        if let Some(table) = rule {
+            table.stats.shadowed.of(refusal).add_one();
+        }
     }
 
     /// Counts a refusal that is one.

@@ -217,6 +217,7 @@ impl<H: Host> Worker<H> {
         {
             budget.looks = budget.looks.saturating_sub(1);
             let mut targets = waiting.targets;
+            self.shadow.clear();
             let decision = match self.config.enabled {
                 true => self.decide(&mut targets, Attempt::Turn),
                 false => {

@@ -65,6 +65,43 @@ fn a_part_of_the_refusals_can_be_in_force() {
     assert_eq!(process.metric("refused.tenant.requests"), 4000 - spared);
 }
 
+/// Half of what `a`, which has nothing, would refuse goes on to `b`, where it waits.
+#[test]
+fn who_was_spared_once_is_spared_at_its_turn() {
+    let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
+        {"name": "a", "key": {"header": "x"}, "missing": "skip", "safe_capacity": 0,
+         "enforced_percent": 50},
+        {"name": "b", "key": {"header": "y"}, "safe_capacity": 50, "on_limit": "shape"}]}"#;
+    let process = Process::new();
+    process.calls_fail.set(true);
+    let mut proxy = Proxy::new(&process, 1, &config(json));
+    while proxy.request(&[("y", "busy")]) == Verdict::Pass {}
+    let mut waiting = vec![proxy.streams];
+    for _ in 0..60 {
+        if proxy.request(&[("x", "1"), ("y", "busy")]) == Verdict::Hold {
+            waiting.push(proxy.streams);
+        }
+    }
+    assert!((20..40).contains(&waiting.len()), "{waiting:?}");
+    for n in 0..1000 {
+        proxy.tick(Duration::from_millis(1));
+        // Who comes meanwhile and needs nothing of `a` has been spared nothing.
+        proxy.host().select(0).unwrap();
+        assert_eq!(proxy.request(&[("y", &format!("{n}"))]), Verdict::Pass);
+    }
+    assert_eq!(*proxy.host().resumed.borrow(), waiting);
+    assert!(proxy.host().replies.borrow().is_empty());
+    let notes = proxy.host().notes.borrow();
+    let spared = |context: u32| notes.get(&(context, "tollgate.shadow".to_owned()));
+    assert_eq!((spared(0), spared(waiting[0])), (None, None));
+    for context in &waiting[1..] {
+        assert_eq!(spared(*context).map(String::as_str), Some("a/requests"));
+    }
+    let shadowed = waiting.len() as i64 - 1;
+    assert_eq!(process.metric("shadowed.a.requests"), shadowed);
+    assert_eq!(process.metric("refused.a.requests"), 60 - shadowed);
+}
+
 #[test]
 fn scopes_without_a_slot_share_pass_or_are_refused() {
     for (fields, passes) in [
