@@ -11,8 +11,10 @@ use core::time::Duration;
 use crate::host::Host;
 use serde_json::{Map, Value};
 use tollgate_core::client::{Mode, Policy};
+use tollgate_core::cluster::SHARDS_MAX;
 
 use crate::record::SLOTS_MAX;
+use crate::upstreams::Upstreams;
 
 mod condition;
 mod fields;
@@ -30,8 +32,8 @@ pub(crate) use terms::Terms;
 pub(crate) const RULE_NAME_LEN_MAX: usize = 40;
 /// The most scope rules: each costs a look-up per request.
 const RULES_MAX: usize = 16;
-/// The longest name of the coordinators' cluster; see [`Config::upstream`].
-const COORDINATOR_LEN_MAX: usize = 120;
+/// The longest name of a cluster; see [`Upstreams`].
+const CLUSTER_LEN_MAX: usize = 120;
 /// A holder of the pen that ticks more seldom would be taken for dead between its heartbeats, and
 /// whoever takes the pen looks at every slot first.
 const TICK_MS: RangeInclusive<u64> = 5..=100;
@@ -41,6 +43,8 @@ const TICK_MS: RangeInclusive<u64> = 5..=100;
 pub(crate) struct Config {
     /// Envoy's cluster of coordinators.
     pub(crate) coordinator: String,
+    /// Those that lead to the masters of the shards, in order.
+    pub(crate) shards: Vec<String>,
     /// Whether anything is limited at all.
     pub(crate) enabled: bool,
     pub(crate) rules: Vec<Rule>,
@@ -142,6 +146,7 @@ impl Config {
         let defaults = Defaults { policy, formats };
         Ok(Self {
             coordinator,
+            shards: shards(root)?,
             enabled: root.flag("enabled", true)?,
             rules: rules(root, &defaults, unknown)?,
             per_route: root.flag("per_route", false)?,
@@ -177,22 +182,9 @@ impl Config {
         Ok(())
     }
 
-    /// The coordinators' cluster as a serialized `envoy.config.core.v3.GrpcService`
-    /// `{envoy_grpc: {cluster_name}}`.
-    ///
-    /// Envoy takes the string of a gRPC call for such a message if it parses as one, and for a
-    /// name only otherwise; and some names do parse. Lengths below 128 are one ASCII byte, which
-    /// keeps the message a valid `str`.
-    pub(crate) fn upstream(&self) -> String {
-        const ENVOY_GRPC: char = '\x0a';
-        const CLUSTER_NAME: char = '\x0a';
-        let name = &self.coordinator;
-        let length = |length: usize| char::from(u8::try_from(length).unwrap_or(0));
-        let inner = length(name.len().saturating_add(2));
-        format!(
-            "{ENVOY_GRPC}{inner}{CLUSTER_NAME}{}{name}",
-            length(name.len())
-        )
+    /// Whom calls go to.
+    pub(crate) fn upstreams(&self) -> Upstreams {
+        Upstreams::new(&self.coordinator, &self.shards)
     }
 }
 
@@ -203,10 +195,33 @@ fn coordinator(root: &mut Fields<'_>) -> Result<String, ConfigError> {
     let name = root
         .text("coordinator")?
         .ok_or_else(|| root.required("coordinator", rule))?;
-    if name.is_empty() || name.len() > COORDINATOR_LEN_MAX || name.chars().any(char::is_control) {
+    if !names_cluster(name) {
         return Err(root.wrong("coordinator", name, rule));
     }
     Ok(name.to_owned())
+}
+
+fn shards(root: &mut Fields<'_>) -> Result<Vec<String>, ConfigError> {
+    let Some(value) = root.take("shards") else {
+        return Ok(Vec::new());
+    };
+    let entries = value.as_array();
+    let entries = entries.filter(|list| list.len() <= usize::from(SHARDS_MAX));
+    let rule = "a list of at most 64 names of Envoy's clusters, one for each shard";
+    let entries = entries.ok_or_else(|| root.wrong("shards", value, rule))?;
+    let name = |(index, entry): (usize, &Value)| {
+        let name = entry.as_str().filter(|name| names_cluster(name));
+        name.map(str::to_owned).ok_or_else(|| {
+            let rule = "the name of Envoy's cluster for this shard, 1 to 120 bytes";
+            root.wrong(&format!("shards[{index}]"), entry, rule)
+        })
+    };
+    entries.iter().enumerate().map(name).collect()
+}
+
+/// Whether `name` can be that of a cluster.
+fn names_cluster(name: &str) -> bool {
+    (1..=CLUSTER_LEN_MAX).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
 /// What is admitted without a lease, of a rule or of all.

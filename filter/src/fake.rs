@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use prost::Message;
+use tollgate_core::cluster::ShardId;
 use tollgate_core::units::Instant;
-use tollgate_proto::v1;
+use tollgate_proto::{number, v1};
 
 use crate::host::{Cas, GrpcStatus, Host, HostError, Kind, Level, Metric, Written};
 
@@ -37,6 +38,8 @@ pub(crate) struct Process {
 /// A call to the coordinator.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
+    /// The cluster that it goes to.
+    pub(crate) to: String,
     pub(crate) method: String,
     pub(crate) message: Vec<u8>,
 }
@@ -154,6 +157,15 @@ impl Call {
 
     /// An answer that lends `capacity` of each scope asked for, for ten seconds.
     pub(crate) fn lend(&self, capacity: f64) -> Vec<u8> {
+        self.lend_from(capacity, |_| None)
+    }
+
+    /// The same, where each scope may belong to a shard.
+    pub(crate) fn lend_from(
+        &self,
+        capacity: f64,
+        shard: impl Fn(&str) -> Option<ShardId>,
+    ) -> Vec<u8> {
         let unit = |asked: &v1::UnitRequest| v1::UnitResponse {
             unit: asked.unit,
             sequence: asked.sequence,
@@ -175,8 +187,8 @@ impl Call {
             units: asked.units.iter().map(unit).collect(),
             error: None,
             limited: asked.units.iter().map(|unit| unit.unit).collect(),
-            epoch: 0,
-            shard: 0,
+            epoch: shard(&asked.scope).map_or(0, |_| 1),
+            shard: number::from_shard(shard(&asked.scope)),
         };
         let response = v1::RefreshResponse {
             epoch: 1,
@@ -331,7 +343,9 @@ impl Host for Fake {
         }
         let token = self.process.next_token.get() + 1;
         self.process.next_token.set(token);
+        // Behind two tags with a length each.
         let call = Call {
+            to: cluster[4..].to_owned(),
             method: method.to_owned(),
             message: message.to_vec(),
         };

@@ -228,7 +228,7 @@ fn decoded(bytes: &[u8]) {
 
 /// Answers of a coordinator: any bytes, or an answer to what was asked with any numbers in it.
 pub fn answers(bytes: &[u8]) {
-    let config = br#"{"coordinator": "c", "max_scopes": 8, "max_held": 4,
+    let config = br#"{"coordinator": "c", "shards": ["s"], "max_scopes": 8, "max_held": 4,
         "scopes": [{"name": "tenant", "key": {"header": "x-tenant"}}]}"#;
     let (config, _) = Config::parse(config).unwrap();
     let process = Process::new();

@@ -42,6 +42,7 @@ mod route;
 mod scopes;
 mod standing;
 mod stats;
+mod upstreams;
 mod worker;
 
 #[cfg(target_os = "wasi")]

@@ -20,6 +20,7 @@ use crate::record::{Heartbeat, Levels, Notes};
 use crate::refusal::{Refusal, Refuser};
 use crate::scopes::{Denial, Entry, Scopes};
 use crate::stats::{RuleStats, Stats};
+use crate::upstreams::Upstreams;
 
 mod calls;
 mod decide;
@@ -30,6 +31,7 @@ mod lines;
 mod outline;
 mod pen;
 mod resolve;
+mod room;
 mod shadow;
 mod standing;
 mod streams;
@@ -61,7 +63,8 @@ pub(crate) struct Worker<H> {
     node: String,
     /// The settings of the latest configuration.
     config: Config,
-    upstream: String,
+    /// Whom calls go to.
+    upstreams: Upstreams,
     ledger: Option<Ledger>,
     tables: Vec<Table>,
     /// Entries with attempts that are not counted yet, oldest first, and when they were queued.
@@ -272,7 +275,7 @@ impl<H: Host> Worker<H> {
             host,
             id,
             node,
-            upstream: config.upstream(),
+            upstreams: config.upstreams(),
             config,
             ledger: None,
             tables: Vec::new(),
@@ -303,6 +306,7 @@ impl<H: Host> Worker<H> {
     pub(crate) fn configure(&mut self, config: &Config) -> Result<Vec<BoundRule>, HostError> {
         self.stats.define(&self.host)?;
         self.config = config.clone();
+        self.upstreams = config.upstreams();
         if !config.enabled {
             return Ok(Vec::new());
         }

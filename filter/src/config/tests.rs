@@ -26,6 +26,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
     };
     let want = Config {
         coordinator: "tollgate".to_owned(),
+        shards: Vec::new(),
         enabled: true,
         rules: vec![Rule {
             name: "tenant".to_owned(),
@@ -54,7 +55,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
 
 #[test]
 fn every_field_can_be_set() {
-    let json = r#"{"coordinator": "c", "no_lease": "pessimistic", "cold_start_wait_ms": 0,
+    let json = r#"{"coordinator": "c", "shards": ["s-0", "s-1"], "no_lease": "pessimistic", "cold_start_wait_ms": 0,
         "max_scopes": 7, "max_held": 0, "tick_ms": 5, "call_timeout_ms": 250,
         "host_failure": "closed", "max_debt_ms": 0, "scopes": [
             {"name": "a", "key": {"header": ":authority"}, "missing": "skip", "safe_capacity": 0.5,
@@ -63,6 +64,7 @@ fn every_field_can_be_set() {
             {"name": "c", "key": {"header": "x-c"}, "missing": {"default": "none"}}]}"#;
     let (config, unknown) = parse(json).unwrap();
     assert!(unknown.is_empty());
+    assert_eq!(config.shards, ["s-0", "s-1"]);
     assert_eq!(config.max_scopes, 7);
     assert_eq!(config.host_failure, HostFailure::Closed);
     assert_eq!(config.tick, Duration::from_millis(5));
@@ -120,12 +122,23 @@ fn with(field: &str) -> String {
     format!(r#"{{"coordinator": "c", "scopes": {scopes}, {field}}}"#)
 }
 
+/// That many shards.
+fn shards(count: usize) -> String {
+    format!(r#""shards": {:?}"#, vec!["s"; count])
+}
+
 /// Each configuration is refused with an error that contains the text beside it.
 fn refused(rows: &[(String, &str)]) {
     for (json, want) in rows {
         let error = parse(json).unwrap_err();
         assert!(error.contains(want), "{json}: {error}");
     }
+}
+
+#[test]
+fn a_cluster_has_as_many_shards_as_the_coordinators_allow() {
+    let (config, _) = parse(&with(&shards(64))).unwrap();
+    assert_eq!(config.shards.len(), usize::from(SHARDS_MAX));
 }
 
 #[test]
@@ -147,6 +160,18 @@ fn wrong_settings_are_refused_by_field_value_and_rule() {
         (coordinator(&format!("{long:?}")), "1 to 120 bytes"),
         (coordinator("7"), "coordinator is 7: must be a string"),
         (coordinator(r#""c""#), "scopes is required"),
+        (
+            with(r#""shards": "s-0""#),
+            r#"shards is "s-0": must be a list of at most 64"#,
+        ),
+        (with(&shards(65)), "must be a list of at most 64"),
+        (
+            with(r#""shards": ["s-0", ""]"#),
+            r#"shards[1] is "": must be the name"#,
+        ),
+        (with(r#""shards": [7]"#), "shards[0] is 7: must be the name"),
+        (with(r#""shards": ["a\nb"]"#), "shards[0] is"),
+        (with(&format!(r#""shards": [{long:?}]"#)), "1 to 120 bytes"),
         (scopes("[]"), "scopes is []: must be a list of 1"),
         (scopes("{}"), "scopes is {}: must be a list"),
         (scopes("[3]"), "scopes[0] is 3: must be an object"),
@@ -247,14 +272,6 @@ fn two_rules_cannot_share_a_name_and_seventeen_are_too_many() {
     let many: Vec<String> = (0..17).map(|n| rule(&format!("r{n}"))).collect();
     assert!(parse(&config(&many[..16])).is_ok());
     assert!(parse(&config(&many)).is_err());
-}
-
-#[test]
-fn the_upstream_is_a_grpc_service_message() {
-    let json = r#"{"coordinator": "authority",
-        "scopes": [{"name": "a", "key": {"header": "x"}}]}"#;
-    let (config, _) = parse(json).unwrap();
-    assert_eq!(config.upstream().as_bytes(), b"\x0a\x0b\x0a\x09authority");
 }
 
 #[test]

@@ -14,14 +14,16 @@ use tollgate_proto::request::{Refresh, Release, ScopeAsks};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;
 
+use super::room::Room;
 use super::{CANONICAL, Worker};
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
+use crate::upstreams::{Upstream, Upstreams};
 
 /// The most scopes in a call; the coordinator accepts twice as many.
-const SCOPES_PER_CALL: usize = 500;
-/// The most calls of one [`Reason`] whose answers are awaited. What does not fit into these is asked
-/// for when answers have come.
+pub(super) const SCOPES_PER_CALL: usize = 500;
+/// The most calls of one [`Reason`] to one [`Upstream`] whose answers are awaited. What does not fit into
+/// these is asked for when answers have come.
 const CALLS_MAX: usize = 8;
 
 /// Why scopes are asked for. Strangers can make up new scopes without end, so calls for these do not
@@ -38,9 +40,13 @@ pub(super) enum Reason {
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) slot: u32,
+    pub(super) to: Upstream,
     pub(super) scope: Arc<str>,
     pub(super) asks: Vec<(Unit, Ask)>,
 }
+
+/// Leases that are given back, with the sequence in which that is said, by whom it is said to.
+pub(super) type Releases = BTreeMap<Upstream, Vec<(ResourceId, u64)>>;
 
 /// The calls whose answers are awaited, by token.
 #[derive(Debug, Default)]
@@ -51,6 +57,7 @@ pub(super) struct Calls {
 #[derive(Debug)]
 struct Call {
     asked: Vec<Asked>,
+    to: Upstream,
     reason: Reason,
     deadline: Instant,
 }
@@ -58,28 +65,42 @@ struct Call {
 // === impl Calls ===
 
 impl Calls {
-    /// Whether one more call may be made.
-    pub(super) fn has_room(&self, reason: Reason) -> bool {
+    /// Whether one more call to `to` may be made.
+    pub(super) fn has_room(&self, reason: Reason, to: Upstream) -> bool {
+        self.left(reason, to) > 0
+    }
+
+    /// How much more may be asked, of each of `upstreams`.
+    pub(super) fn room(&self, reason: Reason, upstreams: &Upstreams) -> Room {
+        Room::new(upstreams.all().map(|to| self.left(reason, to)))
+    }
+
+    fn left(&self, reason: Reason, to: Upstream) -> usize {
         let calls = self.refreshes.values();
-        calls.filter(|call| call.reason == reason).count() < CALLS_MAX
+        let awaited = calls.filter(|call| (call.reason, call.to) == (reason, to));
+        CALLS_MAX.saturating_sub(awaited.count())
     }
 }
 
 // === impl Worker ===
 
 impl<H: Host> Worker<H> {
-    /// Sends what was asked, in as few calls as it takes.
+    /// Sends what was asked to whom it is to be asked of, in as few calls as it takes.
     pub(super) fn refresh(&mut self, now: Instant, reason: Reason, asks: Vec<Asked>) {
-        let (first, repeated) = unique(asks);
+        let (mut first, repeated) = unique(asks);
         for asked in &repeated {
             self.vacate(asked);
         }
-        for asked in first.chunks(SCOPES_PER_CALL) {
-            self.refresh_once(now, reason, asked);
+        first.sort_by_key(|asked| asked.to);
+        for asked in first.chunk_by(|one, next| one.to == next.to) {
+            for asked in asked.chunks(SCOPES_PER_CALL) {
+                self.refresh_once(now, reason, asked);
+            }
         }
     }
 
     fn refresh_once(&mut self, now: Instant, reason: Reason, asked: &[Asked]) {
+        let to = asked.first().map(|asked| asked.to).unwrap_or_default();
         let Some(ledger) = &self.ledger else { return };
         let message = v1::RefreshRequest::from(&Refresh {
             client: ledger.client().clone(),
@@ -88,11 +109,13 @@ impl<H: Host> Worker<H> {
         let timeout = self.config.call_timeout;
         let message = message.encode_to_vec();
         self.stats.refreshes.add_one();
-        match self.host.call(&self.upstream, "Refresh", &message, timeout) {
+        let service = self.upstreams.service(to);
+        match self.host.call(service, "Refresh", &message, timeout) {
             Ok(token) => {
                 let deadline = now.saturating_add(timeout.saturating_mul(2));
                 let call = Call {
                     asked: asked.to_vec(),
+                    to,
                     reason,
                     deadline,
                 };
@@ -104,23 +127,26 @@ impl<H: Host> Worker<H> {
 
     /// Tells the coordinator of leases that are not used any more. No answer matters: a lease that
     /// is not released expires.
-    pub(super) fn release(&mut self, resources: &[(ResourceId, u64)]) {
-        let Some(ledger) = &self.ledger else { return };
-        for resources in resources.chunks(SCOPES_PER_CALL) {
-            let message = v1::ReleaseRequest::from(&Release {
-                client: ledger.client().clone(),
-                resources: resources.to_vec(),
-            });
-            let message = message.encode_to_vec();
-            let sent = self.host.call(
-                &self.upstream,
-                "Release",
-                &message,
-                self.config.call_timeout,
-            );
-            if sent.is_err() {
-                self.stats.refresh_errors.add_one();
+    pub(super) fn release(&mut self, releases: &Releases) {
+        for (to, resources) in releases {
+            for resources in resources.chunks(SCOPES_PER_CALL) {
+                self.release_once(*to, resources);
             }
+        }
+    }
+
+    fn release_once(&mut self, to: Upstream, resources: &[(ResourceId, u64)]) {
+        let Some(ledger) = &self.ledger else { return };
+        let message = v1::ReleaseRequest::from(&Release {
+            client: ledger.client().clone(),
+            resources: resources.to_vec(),
+        });
+        let message = message.encode_to_vec();
+        let service = self.upstreams.service(to);
+        let timeout = self.config.call_timeout;
+        let sent = self.host.call(service, "Release", &message, timeout);
+        if sent.is_err() {
+            self.stats.refresh_errors.add_one();
         }
     }
 

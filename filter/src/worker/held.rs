@@ -8,15 +8,18 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use tollgate_core::client::State;
+use tollgate_core::client::{State, Todo};
+use tollgate_core::lease::Unit;
 use tollgate_core::units::Instant;
 
-use super::calls::Reason;
+use super::calls::{Reason, Releases};
 use super::pen::asked;
+use super::room::Room;
 use super::{Attempt, Decision, Target, Targets, Verdict, Worker, entry};
 use crate::host::Host;
 use crate::patience::patience;
 use crate::refusal::is_grpc;
+use crate::upstreams::Upstream;
 
 /// The tick while a first request waits to be sent, or streams wait to be released.
 const TICK_AT_ONCE: Duration = Duration::from_millis(1);
@@ -61,6 +64,8 @@ struct Held {
 struct Cold {
     target: Target,
     slot: u32,
+    /// Whom it is to be asked of, as far as that is known.
+    to: Upstream,
     until: Instant,
     /// Looked at once: asked for, by this worker or another.
     asked: bool,
@@ -81,6 +86,7 @@ impl Waiting {
         self.cold.push(Cold {
             target,
             slot,
+            to: Upstream::ANY,
             until,
             asked: false,
         });
@@ -100,7 +106,8 @@ impl<H: Host> Worker<H> {
         if self.waiting.cold.is_empty() && self.waiting.held.is_empty() {
             return period;
         }
-        let to_ask = |cold: &Cold| !cold.asked && self.calls.has_room(Reason::Cold);
+        let has_room = |cold: &Cold| self.calls.has_room(Reason::Cold, cold.to);
+        let to_ask = |cold: &Cold| !cold.asked && has_room(cold);
         match self.waiting.backlog || self.waiting.cold.iter().any(to_ask) {
             true => TICK_AT_ONCE,
             false => TICK_WHILE_HELD.min(period),
@@ -203,44 +210,61 @@ impl<H: Host> Worker<H> {
     /// whether other workers got answers for the rest.
     pub(super) fn ask_for_cold(&mut self, now: Instant) {
         let mut asks = Vec::new();
-        let mut releases = Vec::new();
-        let may_ask = self.calls.has_room(Reason::Cold);
+        let mut releases = Releases::new();
+        let mut room = self.calls.room(Reason::Cold, &self.upstreams);
         let mut cold = core::mem::take(&mut self.waiting.cold);
         for scope in &mut cold {
             // What turns up while no more calls may be made goes into the next one together.
-            if scope.asked || !may_ask {
+            if scope.asked || !room.has(scope.to) {
                 self.look_again(scope, now);
                 continue;
             }
-            scope.asked = true;
-            let me = self.id;
-            let usage = self.permits(scope.target).map(|permits| permits.usage(me));
-            let todo = self.with_holding(scope.target, now, |holding, policy| {
-                if let (Some(gauge), Some(usage)) = (&mut holding.concurrency, &usage) {
-                    gauge.report(now, usage);
-                }
-                (holding.ask(now, policy), holding.due())
-            });
-            if let Some(permits) = self.permits(scope.target).filter(|_| todo.is_ok()) {
-                permits.settled(permits.in_use);
-            }
-            match todo {
-                Ok(((todos, due), slot)) if !todos.is_empty() => {
-                    scope.slot = slot;
-                    self.reschedule(slot, due, State::Cold);
-                    let id = self.scope_of(scope.target);
-                    asks.extend(id.and_then(|id| asked(slot, &id, todos, &mut releases)));
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    self.complain(&error);
-                }
+            let todos = self.ask_cold(now, scope, &room);
+            let id = self.scope_of(scope.target);
+            let place = (scope.slot, scope.to);
+            if let Some(asked) = id.and_then(|id| asked(place, &id, todos, &mut releases)) {
+                room.take(asked.to);
+                asks.push(asked);
             }
         }
         cold.retain(|scope| self.is_cold(scope, now));
         self.waiting.cold.append(&mut cold);
         self.refresh(now, Reason::Cold, asks);
         self.release(&releases);
+    }
+
+    /// What there is to say of a scope that turned up, unless there is no room where it is to be said.
+    fn ask_cold(&mut self, now: Instant, cold: &mut Cold, room: &Room) -> Vec<(Unit, Todo)> {
+        cold.asked = true;
+        let (me, upstreams) = (self.id, self.upstreams.clone());
+        let usage = self.permits(cold.target).map(|permits| permits.usage(me));
+        let said = self.with_holding(cold.target, now, |holding, policy| {
+            if let (Some(gauge), Some(usage)) = (&mut holding.concurrency, &usage) {
+                gauge.report(now, usage);
+            }
+            let to = upstreams.of(holding.shard());
+            let todos = room.has(to).then(|| holding.ask(now, policy));
+            (to, todos, holding.due())
+        });
+        if let Some(permits) = self.permits(cold.target).filter(|_| said.is_ok()) {
+            permits.settled(permits.in_use);
+        }
+        match said {
+            Ok(((to, todos, due), slot)) => {
+                cold.to = to;
+                cold.asked = todos.is_some();
+                let todos = todos.unwrap_or_default();
+                if !todos.is_empty() {
+                    cold.slot = slot;
+                    self.reschedule(slot, due, State::Cold);
+                }
+                todos
+            }
+            Err(error) => {
+                self.complain(&error);
+                Vec::new()
+            }
+        }
     }
 
     /// The scopes in `slots` have got their first answer, or none will come.

@@ -4,6 +4,7 @@
 //! part on each tick, when the pen changes hands, and kept current by its owner's own requests and
 //! by the notes of the other workers. A slot that is scheduled too early costs one look.
 
+use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -12,17 +13,21 @@ use tollgate_core::lease::{Ask, ResourceId, Unit};
 use tollgate_core::units::Instant;
 
 use super::Worker;
-use super::calls::{Asked, Reason};
+use super::calls::{Asked, Reason, Releases};
+use super::room::Room;
 use super::tick::or_later;
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
 use crate::record::Notes;
 use crate::stats::Survey;
+use crate::upstreams::Upstream;
 
 /// Slots that are looked at in one round after the pen was taken.
 const SCAN_PER_ROUND: u32 = 500;
 /// Slots that are asked for in one round.
 const ASKS_PER_ROUND: usize = 1000;
+/// When a slot is looked at again while whoever is to be asked for it has more to answer than it may.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// When each slot is due, as far as the holder of the pen knows.
 #[derive(Debug, Default)]
@@ -45,6 +50,7 @@ struct Seen {
 
 /// What is to be said of one slot.
 struct Due {
+    to: Upstream,
     scope: Arc<str>,
     todos: Vec<(Unit, Todo)>,
     due: Option<Instant>,
@@ -222,9 +228,10 @@ impl<H: Host> Worker<H> {
     fn ask_for_due(&mut self, now: Instant) -> Result<(), LedgerError> {
         self.see_who_lives(now)?;
         let mut asks = Vec::new();
-        let mut releases = Vec::new();
+        let mut releases = Releases::new();
+        let mut room = self.calls.room(Reason::Due, &self.upstreams);
         for _ in 0..ASKS_PER_ROUND {
-            if !self.calls.has_room(Reason::Due) {
+            if room.is_none() {
                 break;
             }
             let Some(slot) = self
@@ -234,8 +241,14 @@ impl<H: Host> Worker<H> {
             else {
                 break;
             };
-            match self.ask_slot(now, slot) {
-                Ok(due) => self.collect(slot, due, &mut asks, &mut releases),
+            match self.ask_slot(now, slot, &room) {
+                Ok(Some(due)) => {
+                    if let Some(asked) = self.collect(slot, due, &mut releases) {
+                        room.take(asked.to);
+                        asks.push(asked);
+                    }
+                }
+                Ok(None) => self.look_later(now, slot),
                 Err(LedgerError::Gone) => self.note_vacant(slot),
                 // What was popped must be looked at again.
                 Err(error) => {
@@ -258,34 +271,40 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    fn ask_slot(&self, now: Instant, slot: u32) -> Result<Due, LedgerError> {
+    fn look_later(&mut self, now: Instant, slot: u32) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.set_due(slot, Some(now.saturating_add(LOOK_AGAIN)));
+        }
+    }
+
+    /// What there is to say of a slot; none if there is no room for it.
+    fn ask_slot(&self, now: Instant, slot: u32, room: &Room) -> Result<Option<Due>, LedgerError> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
         ledger.update_any(&self.host, slot, |scope, holding| {
+            let to = self.upstreams.of(holding.shard());
+            if !room.has(to) {
+                return None;
+            }
             if let Some(gauge) = &mut holding.concurrency {
                 let living = self.living.iter().map(|other| other.worker);
                 gauge.sweep(now, &living.collect::<Vec<_>>());
             }
-            Due {
+            Some(Due {
+                to,
                 scope: scope.into(),
                 todos: holding.ask(now, &self.policy_of(scope)),
                 due: holding.due(),
                 state: holding.state(now),
-            }
+            })
         })
     }
 
-    fn collect(
-        &mut self,
-        slot: u32,
-        due: Due,
-        asks: &mut Vec<Asked>,
-        releases: &mut Vec<(ResourceId, u64)>,
-    ) {
+    fn collect(&mut self, slot: u32, due: Due, releases: &mut Releases) -> Option<Asked> {
         if let Some(schedule) = &mut self.schedule {
             schedule.set_due(slot, due.due);
             schedule.set_state(slot, due.state);
         }
-        asks.extend(asked(slot, &due.scope, due.todos, releases));
+        asked((slot, due.to), &due.scope, due.todos, releases)
     }
 }
 
@@ -293,10 +312,10 @@ impl<H: Host> Worker<H> {
 
 /// What there is to ask for a scope, if anything; what is to be released goes to `releases`.
 pub(super) fn asked(
-    slot: u32,
+    (slot, to): (u32, Upstream),
     scope: &Arc<str>,
     todos: Vec<(Unit, Todo)>,
-    releases: &mut Vec<(ResourceId, u64)>,
+    releases: &mut Releases,
 ) -> Option<Asked> {
     let mut asks: Vec<(Unit, Ask)> = Vec::with_capacity(todos.len());
     for (unit, todo) in todos {
@@ -305,12 +324,19 @@ pub(super) fn asked(
             Todo::Refresh(ask) => asks.push((unit, ask)),
             Todo::Release { sequence } => {
                 let scope = scope.clone();
-                releases.push((ResourceId { scope, unit }, sequence));
+                let resource = ResourceId { scope, unit };
+                releases.entry(to).or_default().push((resource, sequence));
             }
         }
     }
     let scope = scope.clone();
-    (!asks.is_empty()).then_some(Asked { slot, scope, asks })
+    let asked = Asked {
+        slot,
+        to,
+        scope,
+        asks,
+    };
+    (!asked.asks.is_empty()).then_some(asked)
 }
 
 fn adjust(count: &mut u64, old: bool, new: bool) {

@@ -11,6 +11,7 @@ mod modes;
 mod permits;
 mod process;
 mod standing;
+mod straight;
 mod turns;
 mod units;
 

@@ -14,6 +14,7 @@ use core::time::Duration;
 
 use super::backoff::backoff;
 use super::policy::{Mode, Policy};
+use crate::cluster::ShardId;
 use crate::lease::{Answer, Ask, Band, Claim, Demand, Origin};
 use crate::units::{Capacity, Instant, Tokens};
 
@@ -290,6 +291,11 @@ impl Borrower {
         let lease = self.valid_lease(now);
         let left = lease.map(|lease| lease.expiry.saturating_since(now));
         self.due = Some(now.saturating_add(backoff(self.failures, left, seed)));
+    }
+
+    /// The shard that the last answer came from, unless a call has failed since.
+    pub(super) fn shard(&self) -> Option<ShardId> {
+        self.origin.shard.filter(|_| self.failures == 0)
     }
 
     pub(super) fn state(&self, now: Instant) -> State {

@@ -9,10 +9,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::borrower::{State, Todo};
+use super::borrower::{Borrower, State, Todo};
 use super::gauge::Gauge;
 use super::holder::Holder;
 use super::policy::Policy;
+use crate::cluster::ShardId;
 use crate::lease::{Answer, ID_LEN_MAX, Origin, Unit};
 use crate::units::Instant;
 
@@ -89,6 +90,15 @@ impl Holding {
             true => State::NoLease,
             false => first,
         }
+    }
+
+    /// The shard whose master is worth asking next: the one that the last answer came from. None if
+    /// that is not known, or the last call failed; then whoever knows the way is to be asked.
+    pub fn shard(&self) -> Option<ShardId> {
+        let rates = self.rates().map(|rate| &rate.borrower);
+        let gauge = self.concurrency.iter().map(|gauge| &gauge.borrower);
+        let asked_last = rates.chain(gauge).max_by_key(|borrower| borrower.sequence);
+        asked_last.and_then(Borrower::shard)
     }
 
     /// What there is to say now, for each unit; empty if nothing is due. All of it must be said:

@@ -101,6 +101,38 @@ fn units_are_discovered_and_then_asked_for_together() {
 }
 
 #[test]
+fn the_shard_to_ask_is_that_of_the_last_answer_unless_a_call_has_failed_since() {
+    let policy = Policy::default();
+    let mut holding = Holding::new(at(0), &policy);
+    assert_eq!(holding.shard(), None);
+    let of = |shard| Origin {
+        shard: Some(ShardId(shard)),
+        epoch: Epoch(1),
+    };
+    for (start, shard) in [(0, 2), (2000, 0)] {
+        use_all(&mut holding, at(start));
+        for (unit, sequence) in asked(&mut holding, at(start)) {
+            let lent = answer(100);
+            holding.handle_answer(at(start), &policy, unit, sequence, of(shard), &lent);
+        }
+        holding.set_terms(at(start), &policy, &[Unit::Concurrency], None);
+        assert_eq!(holding.shard(), Some(ShardId(shard)));
+    }
+    // One that nobody has asked for yet has nothing to say, and what is asked for last counts.
+    assert!(holding.has(Unit::Concurrency));
+    use_all(&mut holding, at(4000));
+    for (unit, sequence) in asked(&mut holding, at(4000)) {
+        assert_eq!(
+            holding.shard(),
+            Some(ShardId(0)),
+            "while an answer is awaited"
+        );
+        holding.handle_failure(at(4001), unit, sequence, 1);
+    }
+    assert_eq!(holding.shard(), None);
+}
+
+#[test]
 fn what_is_not_limited_any_more_is_forgotten_and_what_stays_keeps_its_state() {
     let policy = Policy::default();
     let mut holding = Holding::new(at(0), &policy);

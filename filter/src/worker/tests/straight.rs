@@ -1,0 +1,241 @@
+//! Calls that go straight to the masters of their shards.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::cluster::ShardId;
+
+use super::*;
+use crate::fake::Call;
+
+/// The shard of the tenant, or its scope, whose name ends with its number.
+fn shard(scope: &str) -> Option<ShardId> {
+    let number = scope.rsplit('-').next()?.parse().ok()?;
+    Some(ShardId(number))
+}
+
+/// A proxy whose rule's tenants belong to the shards that their names say, two of which it has clusters for.
+fn proxy(fields: &str) -> Proxy {
+    let fields = format!(r#", "shards": ["s-0", "s-1"] {fields}"#);
+    Proxy::new(&Process::new(), 1, &one_rule(&fields))
+}
+
+impl Proxy {
+    /// The next calls, of which there are some within two seconds.
+    fn calls(&mut self) -> Vec<(u32, Call)> {
+        for _ in 0..100 {
+            self.tick(TICK);
+            let calls = core::iter::from_fn(|| self.host().process.take_call());
+            let calls: Vec<_> = calls.collect();
+            if !calls.is_empty() {
+                return calls;
+            }
+        }
+        panic!("no call within two seconds");
+    }
+
+    fn answer_from_shards(&mut self, calls: &[(u32, Call)]) {
+        for (token, call) in calls {
+            let answer = call.lend_from(100.0, shard);
+            self.worker.handle_answer(*token, &answer);
+        }
+    }
+
+    /// Gets leases for `tenants`, of masters that say which shards are theirs.
+    fn lease_from_shards(&mut self, tenants: &[&str]) {
+        for tenant in tenants {
+            self.of(tenant);
+        }
+        let calls = self.calls();
+        self.answer_from_shards(&calls);
+    }
+}
+
+/// Which scopes the calls ask of whom.
+fn asked(calls: &[(u32, Call)]) -> BTreeMap<&str, Vec<String>> {
+    let mut asked = BTreeMap::new();
+    for (_, call) in calls {
+        let scopes = call.refresh().scopes;
+        let mut scopes: Vec<_> = scopes.into_iter().map(|scope| scope.scope).collect();
+        scopes.sort_unstable();
+        let twice = asked.insert(&*call.to, scopes);
+        assert_eq!(twice, None, "two calls to {}", call.to);
+    }
+    asked
+}
+
+#[test]
+fn refreshes_go_to_the_cluster_of_the_shard_that_answered_last() {
+    let mut proxy = proxy("");
+    let tenants = ["a-0", "b-0", "c-1", "d-2", "e"];
+    for tenant in tenants {
+        proxy.of(tenant);
+    }
+    proxy.tick(Duration::from_millis(1));
+    let (token, call) = proxy.host().process.take_call().unwrap();
+    assert_eq!(call.to, "c", "nothing is known yet");
+    assert_eq!(call.refresh().scopes.len(), 5);
+    proxy.answer_from_shards(&[(token, call)]);
+
+    for tenant in tenants {
+        proxy.of(tenant);
+    }
+    let calls = proxy.calls();
+    let want = [
+        ("c", vec!["tenant/d-2".to_owned(), "tenant/e".to_owned()]),
+        (
+            "s-0",
+            vec!["tenant/a-0".to_owned(), "tenant/b-0".to_owned()],
+        ),
+        ("s-1", vec!["tenant/c-1".to_owned()]),
+    ];
+    assert_eq!(asked(&calls), BTreeMap::from(want));
+    // A shard that moves is followed: the one that passed the call on says who has answered.
+    for (token, call) in &calls {
+        let answer = call.lend_from(100.0, |_| Some(ShardId(1)));
+        proxy.worker.handle_answer(*token, &answer);
+    }
+    for tenant in tenants {
+        proxy.of(tenant);
+    }
+    assert_eq!(
+        asked(&proxy.calls()).into_keys().collect::<Vec<_>>(),
+        ["s-1"]
+    );
+}
+
+#[test]
+fn what_is_given_back_goes_to_the_cluster_of_the_shard_and_so_does_who_returns() {
+    let mut proxy = proxy("");
+    proxy.lease_from_shards(&["a-0", "b-1"]);
+    let mut released = BTreeMap::new();
+    for _ in 0..1000 {
+        proxy.tick(TICK);
+        while let Some((token, call)) = proxy.host().process.take_call() {
+            match call.method.as_str() {
+                "Refresh" => proxy.answer_from_shards(&[(token, call)]),
+                _ => {
+                    let scope = call.release().resources[0].scope.clone();
+                    released.insert(call.to, scope);
+                }
+            }
+        }
+    }
+    let want = [("s-0", "tenant/a-0"), ("s-1", "tenant/b-1")];
+    let want = want.map(|(to, scope)| (to.to_owned(), scope.to_owned()));
+    assert_eq!(released, BTreeMap::from(want));
+    assert_eq!(proxy.of("a-0"), Verdict::Hold);
+    assert_eq!(
+        asked(&proxy.calls()).into_keys().collect::<Vec<_>>(),
+        ["s-0"]
+    );
+}
+
+#[test]
+fn after_a_call_that_failed_any_coordinator_is_asked() {
+    for at_once in [false, true] {
+        let mut proxy = proxy("");
+        proxy.lease_from_shards(&["a-0"]);
+        proxy.of("a-0");
+        let process = Rc::clone(&proxy.host().process);
+        match at_once {
+            // As for a cluster that Envoy does not know.
+            true => {
+                process.calls_fail.set(true);
+                for _ in 0..100 {
+                    proxy.tick(TICK);
+                    if process.metric("refresh_errors") > 0 {
+                        break;
+                    }
+                }
+                process.calls_fail.set(false);
+            }
+            false => {
+                let calls = proxy.calls();
+                assert_eq!(calls[0].1.to, "s-0");
+                proxy.worker.handle_failure(calls[0].0, 14);
+            }
+        }
+        let calls = proxy.calls();
+        assert_eq!(calls[0].1.to, "c", "{at_once}");
+        proxy.answer_from_shards(&calls);
+        proxy.of("a-0");
+        assert_eq!(proxy.calls()[0].1.to, "s-0", "{at_once}");
+    }
+}
+
+#[test]
+fn another_configuration_says_whom_to_ask_from_then_on() {
+    let mut proxy = proxy("");
+    proxy.lease_from_shards(&["a-1"]);
+    for (shards, want) in [(r#"["x", "y"]"#, "y"), (r#"["x"]"#, "c"), ("[]", "c")] {
+        let changed = one_rule(&format!(r#", "shards": {shards}"#));
+        proxy.rules = proxy.worker.configure(&changed).unwrap();
+        proxy.of("a-1");
+        let calls = proxy.calls();
+        assert_eq!(calls[0].1.to, want);
+        proxy.answer_from_shards(&calls);
+    }
+}
+
+/// Whoever does not answer is awaited in eight calls for each reason, and keeps nobody from the others.
+#[test]
+fn a_shard_that_does_not_answer_takes_no_room_from_the_others() {
+    let mut proxy = proxy(r#", "call_timeout_ms": 60000"#);
+    let mut answered = 0;
+    let mut awaited: BTreeMap<String, usize> = BTreeMap::new();
+    // Newcomers in every tick, so that in every tick some are due.
+    for tick in 0..500 {
+        for shard in 0..2 {
+            for known in tick - tick % 50..=tick {
+                proxy.of(&format!("t{known}-{shard}"));
+            }
+        }
+        proxy.tick(TICK);
+        while let Some((token, call)) = proxy.host().process.take_call() {
+            match call.to.as_str() {
+                _ if call.method == "Release" => {}
+                "s-0" => *awaited.entry(call.to).or_default() += 1,
+                to => {
+                    answered += usize::from(to == "s-1");
+                    proxy.answer_from_shards(&[(token, call)]);
+                }
+            }
+        }
+    }
+    assert_eq!(awaited["s-0"], 8);
+    assert!(answered > 100, "{answered}");
+}
+
+#[test]
+fn calls_that_are_awaited_are_bounded_for_each_cluster_and_reason() {
+    let mut proxy = proxy(r#", "call_timeout_ms": 60000, "max_held": 0, "max_scopes": 100000"#);
+    // Ten thousand newcomers at once are more than eight calls hold.
+    proxy.tick(TICK);
+    for n in 0..10_000 {
+        proxy.of(&format!("t{n}-{}", n % 3));
+    }
+    proxy.tick(Duration::from_millis(1));
+    let calls = core::iter::from_fn(|| proxy.host().process.take_call());
+    let calls: Vec<_> = calls.collect();
+    assert_eq!(calls.len(), 8);
+    let scopes = calls.iter().map(|(_, call)| call.refresh().scopes.len());
+    assert_eq!(scopes.sum::<usize>(), 4000);
+    proxy.answer_from_shards(&calls);
+    let mut awaited: BTreeMap<String, usize> = BTreeMap::new();
+    for tick in 0..100 {
+        proxy.of(&format!("newcomer-{tick}"));
+        for n in tick * 30..(tick + 1) * 30 {
+            proxy.of(&format!("t{n}-{}", n % 3));
+        }
+        proxy.tick(TICK);
+        while let Some((_, call)) = proxy.host().process.take_call() {
+            let refreshes = usize::from(call.method == "Refresh");
+            *awaited.entry(call.to).or_default() += refreshes;
+        }
+    }
+    // Eight for newcomers, or for who returns, and eight for those whose time has come.
+    assert_eq!(awaited["c"], 16);
+    for shard in ["s-0", "s-1"] {
+        assert!((8..=16).contains(&awaited[shard]), "{awaited:?}");
+    }
+}
