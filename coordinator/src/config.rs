@@ -13,6 +13,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_saphyr::Location;
 use tollgate_core::node::Bounds;
 
 use crate::catalog::FileCatalog;
@@ -50,6 +51,7 @@ pub use parent::{ParentConfig, ParentProblem, address as parent_address};
 pub use store::StoreConfig;
 pub use tls::Tls;
 
+use listen::RawListen;
 use shared::{RawShared, Shared};
 
 /// The most limits, groups, and attachments of a kind in a file. More than these are kept better
@@ -125,9 +127,6 @@ pub enum LoadError {
         /// Everything that is wrong.
         errors: ConfigErrors,
     },
-    /// It would leave the admin API open.
-    #[error(transparent)]
-    Exposed(#[from] Exposed),
 }
 
 // === impl Config ===
@@ -138,12 +137,25 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
+        Self::parse_with(text, false)
+    }
+
+    /// Like [`Config::parse`], but it may leave the admin API open if `insecure_admin`.
+    fn parse_with(text: &str, insecure_admin: bool) -> Result<Self, ConfigErrors> {
         let mut raw: raw::RawConfig = raw::read(text)?;
         let shared = raw.take_shared();
         let mut check = check::Check::default();
         let listen = Listen::check(&mut check, raw.listen.as_ref());
         let tls = tls::tls(&mut check, raw.tls.as_ref());
         let admin = admin::admin(&mut check, raw.admin.as_ref());
+        let exposed = admin.may_listen(listen.http, tls.http.is_some());
+        if let (Err(exposed), false) = (exposed, insecure_admin) {
+            let at = raw
+                .listen
+                .as_ref()
+                .map_or(Location::UNKNOWN, RawListen::http_at);
+            check.refuse(at, "listen.http", exposed);
+        }
         let cluster = cluster::cluster(&mut check, raw.cluster.as_ref(), &listen, &tls);
         let parent = parent::parent(&mut check, raw.parent.as_ref());
         if let (Some(raw), Some(parent)) = (&raw.parent, &parent)
@@ -235,7 +247,9 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn of_file(source: SourceFile, flags: Flags) -> Result<Self, LoadError> {
-        let mut config = match Self::parse_bytes(&source.content) {
+        let text = utf8(&source.content);
+        let parsed = text.and_then(|text| Self::parse_with(text, flags.insecure_admin));
+        let mut config = match parsed {
             Ok(config) => config,
             Err(errors) => {
                 let file = source.path;
@@ -257,9 +271,6 @@ impl Config {
         config.parent = config.parent.map(|parent| parent.beside(&source.path));
         config.source = Some(Arc::new(source));
         config.flags = flags;
-        config
-            .admin
-            .may_listen(config.listen.http, config.tls.http.is_some())?;
         Ok(config)
     }
 
@@ -305,10 +316,6 @@ impl Config {
     pub fn store_path(&self) -> Option<(PathBuf, bool)> {
         let file = self.source.as_ref().map(|source| &*source.path);
         self.store.path(file)
-    }
-
-    fn parse_bytes(bytes: &[u8]) -> Result<Self, ConfigErrors> {
-        Self::parse(utf8(bytes)?)
     }
 }
 

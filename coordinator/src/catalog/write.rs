@@ -51,7 +51,7 @@ pub enum WriteError {
         what: &'static str,
     },
     /// The file defines it, and only the file can change it.
-    #[error("the configuration file defines this {what}: change it there")]
+    #[error("the configuration file defines this {what}: change the file")]
     DefinedInFile {
         /// What kind of thing.
         what: &'static str,
@@ -106,7 +106,13 @@ impl Catalog {
             // What the file says has no revision.
             return Err(match expect {
                 Expect::Revision(_) => WriteError::Mismatch { found: None },
-                _ => WriteError::DefinedInFile { what },
+                _ => WriteError::DefinedInFile {
+                    what: match key.kind {
+                        // What is in the file is the limit whose `match` is this very scope.
+                        KeyKind::Override => "scope's limits",
+                        KeyKind::Group | KeyKind::Attachment(_) => what,
+                    },
+                },
             });
         }
         let found = self.revision(key);

@@ -30,7 +30,7 @@ pub(crate) struct Attach {
     group: String,
 
     /// What its part of the group is in proportion to; 1 if you do not say.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     weight: Option<String>,
 
     #[command(flatten)]

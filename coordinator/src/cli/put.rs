@@ -57,19 +57,19 @@ struct Definition {
     file: Option<PathBuf>,
 
     /// Requests per second, such as `1000`, `1.5k` or `unlimited`.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     requests: Option<String>,
 
     /// Bytes of request bodies per second, such as `50MiB`.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     request_bytes: Option<String>,
 
     /// Bytes of response bodies per second, such as `50MiB`.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     response_bytes: Option<String>,
 
     /// Requests in flight.
-    #[arg(long, value_name = "MAX")]
+    #[arg(long, value_name = "MAX", allow_negative_numbers = true)]
     concurrency: Option<String>,
 
     /// Between whom a group's capacity is divided first: `members` or `clients`.

@@ -37,7 +37,7 @@ pub struct Public {
 /// An admin listener that others can reach and that does not keep them out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "listen.http: {address} can be reached from other machines, and that needs {missing}; to serve \
+    "{address} can be reached from other machines, and that needs {missing}; to serve \
      without, say `admin.insecure: true` or --insecure-admin"
 )]
 pub struct Exposed {

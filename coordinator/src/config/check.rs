@@ -24,6 +24,11 @@ impl Check {
         self.errors.push(ConfigError::new(at, field, problem));
     }
 
+    /// How much has been found wrong.
+    pub(crate) fn count(&self) -> usize {
+        self.errors.len()
+    }
+
     /// What `text` says; none if it is absent or, which is noted, wrong.
     pub(crate) fn value<T>(
         &mut self,

@@ -7,6 +7,7 @@ use tollgate_core::lease::IdError;
 use tollgate_core::limit::LimitError;
 
 use super::FILE_LEN_MAX;
+use super::admin::Exposed;
 use super::client_tls::ClientTlsProblem;
 use super::cluster::ClusterProblem;
 use super::parent::ParentProblem;
@@ -49,6 +50,9 @@ pub enum Problem {
     /// Both doors in one place.
     #[error("is the same address as listen.grpc")]
     SameAddress,
+    /// Open to others.
+    #[error(transparent)]
+    Exposed(#[from] Exposed),
     /// Not a role.
     #[error("{0:?} is neither `viewer` nor `admin`")]
     Role(String),

@@ -25,6 +25,15 @@ pub(super) struct RawListen {
     http: Option<Text>,
 }
 
+// === impl RawListen ===
+
+impl RawListen {
+    /// Where `http` stands.
+    pub(super) fn http_at(&self) -> Location {
+        self.http.as_ref().map_or(Location::UNKNOWN, |text| text.at)
+    }
+}
+
 // === impl Listen ===
 
 impl Listen {

@@ -275,6 +275,34 @@ limits:
 }
 
 #[test]
+fn all_fields_that_do_not_go_together_are_reported() {
+    let said = limit_errors("{rate: 5, burst: 0.5, safe: 6, lease: 2s, refresh: 3s}");
+    let want = [
+        "3:30: limits[0].requests.burst: 0.5 is less than one token",
+        "3:41: limits[0].requests.safe: 6 is more than the capacity, 5",
+        "3:64: limits[0].requests.refresh: 3s is not shorter than the lease, 2s",
+    ];
+    assert_eq!(said, want.join("\n"));
+    // Not beside a default in the place of what cannot be read.
+    let said = limit_errors("{rate: 5, lease: 1x, refresh: 20s}");
+    assert!(
+        said.contains(".lease: ") && !said.contains(".refresh: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_admin_api_that_is_open_is_refused_where_it_listens() {
+    let text = "limits: []\nlisten: {http: '0.0.0.0:80'}\n";
+    assert_eq!(
+        errors(text),
+        "2:16: listen.http: 0.0.0.0:80 can be reached from other machines, and that needs TLS and a \
+         token (admin.tokens); to serve without, say `admin.insecure: true` or --insecure-admin"
+    );
+    assert_eq!(errors(&format!("{text}admin: {{insecure: true}}")), "good");
+}
+
+#[test]
 fn too_many_limits_and_too_large_files_are_refused() {
     let limit = "- {match: a, requests: {rate: 5}}\n";
     let text = format!("limits:\n{}", limit.repeat(ENTRIES_MAX + 1));

@@ -158,15 +158,19 @@ fn unit_limit(check: &mut Check, path: &str, unit: Unit, spec: UnitSpec<'_>) -> 
     if capacity.is_none() {
         check.refuse(spec.at(), join(path, name), Problem::Missing);
     }
+    let before = check.count();
     let limit = Values::check(check, path, counted, &fields).limit()?;
-    match limit.validate() {
-        Ok(()) => Some(limit),
-        Err(error) => {
-            let at = fields.at_fault(&error).map(|text| text.at);
-            check.refuse(at.unwrap_or_else(|| spec.at()), path, error);
-            None
-        }
+    if check.count() > before {
+        // Beside a default in the place of what is wrong the others may look wrong.
+        return None;
     }
+    let faults = limit.faults();
+    let good = faults.is_empty();
+    for error in faults {
+        let at = fields.at_fault(&error).map(|text| text.at);
+        check.refuse(at.unwrap_or_else(|| spec.at()), path, error);
+    }
+    good.then_some(limit)
 }
 
 /// A number of units, or the word for no limit.

@@ -172,15 +172,15 @@ async fn what_does_not_go_with_what_is_there_is_refused() {
         ),
         (
             keeper.put_override("tenant/fixed", limits(1), ANY).await,
-            "override",
+            "scope's limits",
         ),
         (
             keeper.delete_override("tenant/fixed", ANY).await,
-            "override",
+            "scope's limits",
         ),
     ];
     for (result, what) in rows {
-        assert_eq!(said(result), format!("{file} {what}: change it there"));
+        assert_eq!(said(result), format!("{file} {what}: change the file"));
     }
     let invalid = keeper.put_group("a/b", group(1), ANY).await;
     assert!(

@@ -224,9 +224,10 @@ impl DrainQuery {
         };
         let wrong = |rule: String| RestError::parameter("for", text, rule);
         let time = humantime::parse_duration(text);
-        let time = time.map_err(|cause| wrong(format!("is not a duration like 10m: {cause}")))?;
+        let time =
+            time.map_err(|cause| wrong(format!("{text:?} is not a duration like 10m: {cause}")))?;
         if time.is_zero() || time > DRAIN_MAX {
-            return Err(wrong("is not between 1ms and a day".to_owned()));
+            return Err(wrong(format!("{text:?} is not between 1ms and a day")));
         }
         Ok(time)
     }

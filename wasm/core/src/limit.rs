@@ -1,6 +1,7 @@
 //! What an operator configures for one resource.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::lease::Priority;
@@ -78,10 +79,10 @@ pub struct Part(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// A burst that can never let one request pass.
-    #[error("burst: {micros} millionths of a token is less than one token")]
+    #[error("burst: {burst} is less than one token")]
     BurstBelowOne {
-        /// The burst, in micro-tokens.
-        micros: u64,
+        /// The burst, in tokens.
+        burst: Capacity,
     },
     /// A safe capacity that is more than the capacity.
     #[error("safe: {safe} is more than the capacity, {capacity}")]
@@ -166,29 +167,36 @@ impl Limit {
     /// # Errors
     /// The first rule that is broken.
     pub fn validate(&self) -> Result<(), LimitError> {
+        self.faults().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// All rules that are broken of what the fields must be to each other.
+    pub fn faults(&self) -> Vec<LimitError> {
+        let mut faults = Vec::new();
         if self.burst < Tokens::ONE {
-            return Err(LimitError::BurstBelowOne {
-                micros: self.burst.as_micros(),
-            });
+            let burst = Capacity::from_micros(self.burst.as_micros());
+            faults.push(LimitError::BurstBelowOne { burst });
         }
         let capacity = self.capacity;
         if let Safe::Fixed(safe) = self.safe
             && safe > capacity
         {
-            return Err(LimitError::SafeAboveCapacity { safe, capacity });
+            faults.push(LimitError::SafeAboveCapacity { safe, capacity });
         }
         let sum = self.guaranteed.sum();
         if sum > capacity {
-            return Err(LimitError::GuaranteedAboveCapacity { sum, capacity });
+            faults.push(LimitError::GuaranteedAboveCapacity { sum, capacity });
         }
-        self.validate_times()
+        self.time_faults(&mut faults);
+        faults
     }
 
-    fn validate_times(&self) -> Result<(), LimitError> {
+    fn time_faults(&self, faults: &mut Vec<LimitError>) {
         let Self {
             lease,
             refresh,
             min_refresh,
+            learning,
             ..
         } = *self;
         let times = [
@@ -196,26 +204,24 @@ impl Limit {
             ("refresh", refresh),
             ("min_refresh", min_refresh),
         ];
-        if let Some((field, _)) = times.into_iter().find(|(_, time)| time.is_zero()) {
-            return Err(LimitError::Zero { field });
-        }
+        let zero = times.into_iter().filter(|(_, time)| time.is_zero());
+        faults.extend(zero.map(|(field, _)| LimitError::Zero { field }));
         if lease > LEASE_MAX {
-            return Err(LimitError::LeaseTooLong { lease });
+            faults.push(LimitError::LeaseTooLong { lease });
         }
-        if refresh >= lease {
-            return Err(LimitError::RefreshNotBelowLease { refresh, lease });
+        // What is zero is said already.
+        if refresh >= lease && !lease.is_zero() {
+            faults.push(LimitError::RefreshNotBelowLease { refresh, lease });
         }
-        if min_refresh > refresh {
-            return Err(LimitError::MinRefreshAboveRefresh {
+        if min_refresh > refresh && !refresh.is_zero() {
+            faults.push(LimitError::MinRefreshAboveRefresh {
                 min_refresh,
                 refresh,
             });
         }
-        if self.learning < lease {
-            let learning = self.learning;
-            return Err(LimitError::LearningBelowLease { learning, lease });
+        if learning < lease {
+            faults.push(LimitError::LearningBelowLease { learning, lease });
         }
-        Ok(())
     }
 
     /// What clients divide between them: the capacity without its reserve, in multiples of
@@ -336,7 +342,7 @@ mod tests {
         let rows: [(Change, &str); 9] = [
             (
                 |l| l.burst = Tokens::from_micros(5),
-                "burst: 5 millionths of a token is less than one token",
+                "burst: 0.000005 is less than one token",
             ),
             (
                 |l| l.safe = Safe::Fixed(Capacity::from_whole(200)),
@@ -384,6 +390,23 @@ mod tests {
             change(&mut limit);
             assert_eq!(limit.validate().unwrap_err().to_string(), want);
         }
+    }
+
+    #[test]
+    fn all_rules_that_are_broken_are_said() {
+        let mut limit = Limit::new(Capacity::from_whole(100));
+        limit.burst = Tokens::ZERO;
+        limit.safe = Safe::Fixed(Capacity::from_whole(200));
+        limit.refresh = limit.lease;
+        limit.min_refresh = Duration::ZERO;
+        limit.learning = Duration::ZERO;
+        let said = limit.faults().into_iter().map(|fault| fault.to_string());
+        let fields = said.map(|text| text.split(':').next().unwrap_or_default().to_string());
+        let fields: Vec<_> = fields.collect();
+        assert_eq!(
+            fields,
+            ["burst", "safe", "min_refresh", "refresh", "learning"]
+        );
     }
 
     #[test]

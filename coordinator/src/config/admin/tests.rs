@@ -112,7 +112,7 @@ fn beyond_loopback_it_needs_tls_and_a_token() {
     let said = open.may_listen(far.parse().unwrap(), false).unwrap_err();
     assert_eq!(
         said.to_string(),
-        "listen.http: 0.0.0.0:7711 can be reached from other machines, and that needs TLS and a \
+        "0.0.0.0:7711 can be reached from other machines, and that needs TLS and a \
          token (admin.tokens); to serve without, say `admin.insecure: true` or --insecure-admin"
     );
 }

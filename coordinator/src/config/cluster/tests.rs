@@ -41,6 +41,7 @@ fn what_a_cluster_says_by_default_and_in_full() {
     let full = parse(
         "
 listen: {grpc: '0.0.0.0:7710', http: '[::]:7711'}
+admin: {insecure: true}
 cluster:
   node: node-1.eu_west
   advertise: {grpc: 'node-1:7710', http: '[::1]:7711'}

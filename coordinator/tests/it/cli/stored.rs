@@ -197,6 +197,27 @@ fn bad_input_ends_with_2_and_names_field_and_rule() {
             "put group gold --requests=-5",
             "requests.rate: -5 is negative",
         ),
+        (
+            "put group gold --requests -5 --concurrency -0.5",
+            "requests.rate: -5 is negative; concurrency.max: -0.5 is negative",
+        ),
+        (
+            "put group gold --requests --concurrency 5",
+            "a value is required for '--requests <RATE>'",
+        ),
+        (
+            "attach tenant acme silver --weight -1",
+            "weight: \"-1\" is not",
+        ),
+        (
+            "drain a --for never",
+            "for: \"never\" is not a duration like 10m",
+        ),
+        (
+            "drain a --for 0s",
+            "for: \"0s\" is not between 1ms and a day",
+        ),
+        ("drain a --for", "a value is required for '--for <TIME>'"),
         ("put group gold --requests many", "requests.rate"),
         ("put group gold --fair-between all", "fair_between"),
         ("put group gold", "required arguments were not provided"),
