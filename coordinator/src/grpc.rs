@@ -8,14 +8,12 @@ use tollgate_core::resource::RefreshError;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeError;
 use tollgate_proto::{FieldError, v1};
-use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::clock::Clock;
 use crate::driver::{AskError, DriverError};
 use crate::metrics::{Metrics, RefreshFault};
-use crate::parent::Lineage;
 use crate::router::{Router, Unanswered, Way};
 use crate::shards::HeldError;
 use crate::trace;
@@ -47,7 +45,6 @@ pub struct Service {
     router: Router,
     clock: Clock,
     metrics: Metrics,
-    lineage: Lineage,
 }
 
 /// Why a whole call was refused.
@@ -64,18 +61,12 @@ pub enum CallError {
 // === impl Service ===
 
 impl Service {
-    /// The service that answers through `router`, and says to coordinators who is above them.
-    pub fn new(
-        router: Router,
-        clock: Clock,
-        metrics: Metrics,
-        lineage: Lineage,
-    ) -> LeaseServiceServer<Self> {
+    /// The service that answers through `router`.
+    pub fn new(router: Router, clock: Clock, metrics: Metrics) -> LeaseServiceServer<Self> {
         let service = Self {
             router,
             clock,
             metrics,
-            lineage,
         };
         LeaseServiceServer::new(service).max_decoding_message_size(CALL_LEN_MAX)
     }
@@ -113,8 +104,6 @@ impl LeaseService for Service {
     ) -> Result<Response<v1::RefreshResponse>, Status> {
         let arrival = self.clock.now();
         let way = Way::read(request.metadata())?;
-        let mut path = MetadataMap::new();
-        self.lineage.sign(request.metadata(), &mut path);
         let result = self.answer(request.into_inner(), way).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.scopes.len());
         let duration = self.clock.now().saturating_since(arrival);
@@ -125,7 +114,10 @@ impl LeaseService for Service {
             self.metrics.count_fault(error.fault());
         }
         let mut response = Response::new(result?);
-        *response.metadata_mut() = path;
+        if way.from_child {
+            // What was passed on has brought who is above.
+            self.router.lineage.sign(response.metadata_mut());
+        }
         Ok(response)
     }
 

@@ -17,7 +17,6 @@ use tollgate_core::lease::{ClientId, IdError};
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;
-use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
@@ -213,10 +212,7 @@ impl Link {
     async fn refresh(&self, refresh: &Refresh) -> Result<(u32, Vec<ScopeAnswer>), AskError> {
         let mut call = Request::new(v1::RefreshRequest::from(refresh));
         call.set_timeout(self.parent.timeout);
-        let name = AsciiMetadataValue::try_from(self.parent.lineage.name());
-        if let Ok(name) = name {
-            call.metadata_mut().insert(lineage::CHILD, name);
-        }
+        self.parent.lineage.ask(call.metadata_mut());
         // The call's own time limit ends with the answer's headers.
         let limit = self.parent.timeout;
         let mut stub = self.stub()?;

@@ -30,6 +30,7 @@ use crate::channels::Channels;
 use crate::election::{Master, Masters, Peer};
 use crate::grpc::LeaseServiceClient;
 use crate::metrics::{AnsweredBy, Metrics};
+use crate::parent::Lineage;
 use crate::shards::{Held, HeldError, Shards};
 
 mod hop;
@@ -53,6 +54,8 @@ pub struct Router {
     pub count: NonZeroU16,
     /// The connections to the others.
     pub peers: Channels,
+    /// Who is above this node.
+    pub lineage: Lineage,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -62,6 +65,8 @@ pub struct Router {
 pub struct Way {
     /// Whether another node has passed it on.
     pub hop: Option<Hop>,
+    /// Whether it is a coordinator's, which is told who is above it.
+    pub from_child: bool,
     /// How long the masters of other shards may take.
     pub patience: Duration,
 }
@@ -110,6 +115,7 @@ impl Way {
     pub fn read(metadata: &MetadataMap) -> Result<Self, Status> {
         Ok(Self {
             hop: Hop::read(metadata)?,
+            from_child: Lineage::is_asked(metadata),
             patience: hop::patience(metadata),
         })
     }
@@ -135,7 +141,7 @@ impl Router {
         }
         if self.count == NonZeroU16::MIN {
             let shard = ShardId::default();
-            let answers = self.refresh_shard(shard, refresh, way.patience).await;
+            let answers = self.refresh_shard(shard, refresh, way).await;
             return answers.inspect_err(|_| self.metrics.count_answered(AnsweredBy::Nobody, count));
         }
         let Refresh { client, scopes } = refresh;
@@ -146,7 +152,7 @@ impl Router {
             let router = self.clone();
             async move {
                 let refresh = Refresh { client, scopes };
-                router.refresh_shard(shard, refresh, way.patience).await
+                router.refresh_shard(shard, refresh, way).await
             }
         });
         let mut joined = Joined::of(count);
@@ -257,7 +263,7 @@ impl Router {
         &self,
         shard: ShardId,
         refresh: Refresh,
-        patience: Duration,
+        way: Way,
     ) -> Result<Vec<ScopeAnswer>, Unanswered> {
         let count = refresh.scopes.len();
         if let Some(held) = self.shards.get(shard) {
@@ -265,11 +271,15 @@ impl Router {
             self.metrics.count_answered(AnsweredBy::Books, count);
             return Ok(answers);
         }
-        let remote = self.remote(shard, patience)?;
-        let message = v1::RefreshRequest::from(&refresh);
+        let remote = self.remote(shard, way.patience)?;
+        let mut request = remote.request(v1::RefreshRequest::from(&refresh));
+        if way.from_child {
+            self.lineage.ask(request.metadata_mut());
+        }
         let mut client = LeaseServiceClient::new(remote.channel());
-        let call = client.refresh(remote.request(message));
-        let refreshed = Refreshed::try_from(remote.answer(call).await?);
+        let response = remote.respond(client.refresh(request)).await?;
+        self.lineage.overhear(response.metadata());
+        let refreshed = Refreshed::try_from(response.into_inner());
         let refreshed = refreshed.map_err(|error| remote.refused(&error))?;
         self.metrics.count_answered(AnsweredBy::Peer, count);
         let mut answers = refreshed.scopes.into_iter();

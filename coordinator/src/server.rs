@@ -229,6 +229,7 @@ impl Server {
                 .as_ref()
                 .map_or(NonZeroU16::MIN, |place| place.shards),
             peers: Channels::new(CONNECT_TIMEOUT, self.credentials.clone()),
+            lineage: self.lineage.clone(),
             metrics: self.metrics.clone(),
         }
     }
@@ -266,12 +267,7 @@ impl Server {
         }
         let (close, closing) = watch::channel(());
         let health_service = spawn_health(&mut parts, &router, closing);
-        let leases = Service::new(
-            router.clone(),
-            self.clock,
-            self.metrics.clone(),
-            self.lineage,
-        );
+        let leases = Service::new(router.clone(), self.clock, self.metrics.clone());
         let services = Services {
             health: health_service,
             lease: leases,

@@ -3,6 +3,9 @@
 //! A coordinator that asks its parent says its name, and the answer comes with the names of the
 //! parent and of all who are above it. Who finds its own name there has been configured below
 //! itself: two such would lend each other what neither has. It uses no such answer.
+//!
+//! Of a cluster only masters hear from the parent. A node that passes a coordinator's call on says
+//! so to the master, and takes from its answer who is above them both, before it signs its own.
 
 use std::sync::Arc;
 
@@ -10,7 +13,7 @@ use tokio::sync::watch;
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 /// In calls: the name of the coordinator that asks.
-pub(super) const CHILD: &str = "tollgate-child";
+const CHILD: &str = "tollgate-child";
 
 /// In answers: the names of who answers and of those above, the nearest first.
 const PATH: &str = "tollgate-path";
@@ -63,11 +66,21 @@ impl Lineage {
         self.above.borrow().clone()
     }
 
-    /// Says in the metadata of an answer who answers, if `call` came from a coordinator.
-    pub fn sign(&self, call: &MetadataMap, answer: &mut MetadataMap) {
-        if !call.contains_key(CHILD) {
-            return;
+    /// Whether a coordinator asks in the call that has this metadata, itself or through a node.
+    pub fn is_asked(call: &MetadataMap) -> bool {
+        call.contains_key(CHILD)
+    }
+
+    /// Says in the metadata of a call that a coordinator asks: this one, or one whose call it passes
+    /// on.
+    pub(crate) fn ask(&self, call: &mut MetadataMap) {
+        if let Ok(name) = AsciiMetadataValue::try_from(self.name()) {
+            call.insert(CHILD, name);
         }
+    }
+
+    /// Says in the metadata of an answer to a coordinator who answers.
+    pub fn sign(&self, answer: &mut MetadataMap) {
         let above = self.above();
         let names = std::iter::once(&*self.name).chain(above.iter().map(|name| &**name));
         let path = names.collect::<Vec<_>>().join(",");
@@ -76,18 +89,21 @@ impl Lineage {
         }
     }
 
+    /// Takes the metadata of a master's answer to what this node has passed on to it. Who is above
+    /// the master is above this node; one that has not heard of anybody yet says nothing.
+    pub(crate) fn overhear(&self, answer: &MetadataMap) {
+        let above: Vec<String> = path(answer).into_iter().skip(1).collect();
+        if !above.is_empty() {
+            self.set(above);
+        }
+    }
+
     /// Takes the metadata of the parent's answer; how many there are above this one.
     ///
     /// # Errors
     /// If this coordinator is among them, or they are too many.
     pub(super) fn read(&self, answer: &MetadataMap) -> Result<u32, LoopError> {
-        let path = answer.get(PATH).and_then(|path| path.to_str().ok());
-        let path: Vec<String> = path.map_or_else(Vec::new, |path| {
-            path.split(',')
-                .take(LEVELS_MAX + 1)
-                .map(str::to_owned)
-                .collect()
-        });
+        let path = path(answer);
         if path.iter().any(|name| **name == *self.name) {
             return Err(LoopError::Loop {
                 name: self.name.as_ref().to_owned(),
@@ -98,6 +114,11 @@ impl Lineage {
             return Err(LoopError::TooDeep);
         }
         let level = u32::try_from(path.len()).unwrap_or(u32::MAX).max(1);
+        self.set(path);
+        Ok(level)
+    }
+
+    fn set(&self, path: Vec<String>) {
         self.above.send_if_modified(|above| {
             let changed = **above != *path;
             if changed {
@@ -105,8 +126,16 @@ impl Lineage {
             }
             changed
         });
-        Ok(level)
     }
+}
+
+// === free functions ===
+
+/// The names in the metadata of an answer, at most one more than there may be.
+fn path(answer: &MetadataMap) -> Vec<String> {
+    let path = answer.get(PATH).and_then(|path| path.to_str().ok());
+    let names = path.into_iter().flat_map(|path| path.split(','));
+    names.take(LEVELS_MAX + 1).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -114,12 +143,32 @@ mod tests {
     use super::*;
 
     fn signed(by: &Lineage) -> MetadataMap {
-        let (mut call, mut answer) = (MetadataMap::new(), MetadataMap::new());
-        by.sign(&call, &mut answer);
-        assert!(answer.is_empty(), "an Envoy needs no path");
-        call.insert(CHILD, AsciiMetadataValue::from_static("x"));
-        by.sign(&call, &mut answer);
+        let mut answer = MetadataMap::new();
+        by.sign(&mut answer);
         answer
+    }
+
+    #[test]
+    fn who_asks_is_told_from_an_envoy() {
+        let mut call = MetadataMap::new();
+        assert!(!Lineage::is_asked(&call));
+        Lineage::new("leaf").ask(&mut call);
+        assert!(Lineage::is_asked(&call));
+    }
+
+    #[test]
+    fn a_node_that_leads_nothing_hears_from_the_master_who_is_above() {
+        let [root, master, node, leaf] = ["root", "eu", "eu", "leaf"].map(Lineage::new);
+        node.overhear(&signed(&master));
+        assert!(node.above().is_empty());
+        assert_eq!(master.read(&signed(&root)), Ok(1));
+        node.overhear(&signed(&master));
+        assert_eq!(leaf.read(&signed(&node)), Ok(2));
+        // Another master that has only been elected says nothing of those above.
+        node.overhear(&signed(&Lineage::new("eu")));
+        assert_eq!(*node.above(), ["root"]);
+        // A loop that the node alone would not have shown.
+        assert!(root.read(&signed(&node)).is_err());
     }
 
     #[test]

@@ -44,8 +44,16 @@ impl Remote {
         &self,
         call: impl Future<Output = Result<Response<R>, Status>>,
     ) -> Result<R, Unanswered> {
+        self.respond(call).await.map(Response::into_inner)
+    }
+
+    /// The same with its metadata.
+    pub(super) async fn respond<R>(
+        &self,
+        call: impl Future<Output = Result<Response<R>, Status>>,
+    ) -> Result<Response<R>, Unanswered> {
         let error = match tokio::time::timeout(self.patience, call).await {
-            Ok(Ok(answer)) => return Ok(answer.into_inner()),
+            Ok(Ok(response)) => return Ok(response),
             Ok(Err(status)) => self.refused(&cause(&status)),
             Err(_) => Unanswered::Late {
                 shard: self.shard,

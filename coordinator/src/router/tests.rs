@@ -54,6 +54,7 @@ fn router(catalog: &watch::Receiver<Arc<Catalog>>, count: NonZeroU16) -> Router 
         catalog: catalog.clone(),
         count,
         peers: Channels::new(Duration::from_secs(1), None),
+        lineage: Lineage::new("a"),
         metrics,
     }
 }

@@ -9,6 +9,7 @@ mod nodes;
 mod reads;
 mod status;
 mod tls;
+mod tree;
 
 use std::collections::BTreeMap;
 
