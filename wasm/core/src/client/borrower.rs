@@ -147,11 +147,11 @@ impl Borrower {
         self.phase != Phase::Idle && self.asked_at.is_none() && self.failures == 0
     }
 
-    /// Makes the next request early. True if that moved it forward.
-    pub(super) fn hurry(&mut self, now: Instant) -> bool {
+    /// Makes the next request early, but not before `at`. True if that moved it forward.
+    pub(super) fn hurry(&mut self, at: Instant) -> bool {
         let earliest = Instant::from_nanos(self.sequence)
             .saturating_add(MIN_INTERVAL)
-            .max(now);
+            .max(at);
         let sooner = self.due.is_none_or(|due| earliest < due);
         if sooner {
             self.due = Some(earliest);

@@ -188,8 +188,24 @@ impl Holder {
             self.last_attempt = now.max(self.last_attempt);
         }
         self.demand.count(now, attempts, grain(self.unit));
-        let changed = differs(self.borrower.reported, self.demand.wants(), self.unit);
-        changed && self.borrower.may_hurry() && self.borrower.hurry(now)
+        let news_at = self.news_at(now).filter(|_| self.borrower.may_hurry());
+        news_at.is_some_and(|at| self.borrower.hurry(at))
+    }
+
+    /// From when on there is something else to say than was said, if what is wanted has changed.
+    fn news_at(&self, now: Instant) -> Option<Instant> {
+        let reported = self.borrower.reported;
+        if differs(reported, self.to_say(now), self.unit) {
+            return Some(now);
+        }
+        if !differs(reported, self.demand.wants(), self.unit) {
+            return None;
+        }
+        let paid = self.bucket.time_until(now, Tokens::ZERO)?;
+        match paid.is_zero() {
+            true => self.refills_until(now),
+            false => Some(now.saturating_add(paid)),
+        }
     }
 
     /// When [`Holder::ask`] has something to say; none while idle.
@@ -309,11 +325,7 @@ impl Holder {
     /// much as what is spent of it: earned beside the leases it would come on top.
     fn wants_at(&self, now: Instant, policy: &Policy) -> Capacity {
         let silence = now.saturating_since(self.last_attempt);
-        let wants = match self.bucket.balance(now) < 0 {
-            // Whoever is told when the debt is paid counts on the rate that it is paid at.
-            true => self.demand.wants().max(self.borrower.reported),
-            false => self.demand.wants(),
-        };
+        let wants = self.to_say(now);
         if wants > Capacity::ZERO && silence < policy.idle_after {
             return wants;
         }
@@ -321,6 +333,19 @@ impl Holder {
             return self.borrower.reported;
         }
         Capacity::ZERO
+    }
+
+    /// What there is to say of what is attempted, if it has not been silent for long.
+    fn to_say(&self, now: Instant) -> Capacity {
+        let (wants, reported) = (self.demand.wants(), self.borrower.reported);
+        if self.bucket.balance(now) < 0 {
+            // Whoever is told when the debt is paid counts on the rate that it is paid at.
+            return wants.max(reported);
+        }
+        match wants == Capacity::ZERO && self.refills_until(now).is_some() {
+            true => reported,
+            false => wants,
+        }
     }
 
     /// When the bucket of a leased holder is full again; none if it is, or never will be.

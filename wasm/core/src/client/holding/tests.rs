@@ -232,7 +232,8 @@ fn whoever_owes_goes_on_wanting_what_it_wanted_so_that_the_pause_stays_true() {
         }
         now += 100;
     }
-    assert!(asked.len() >= 8, "{asked:?}");
+    // Each time the same is no reason to ask more often than every second.
+    assert!((8..=11).contains(&asked.len()), "{asked:?}");
     assert!(asked.is_sorted(), "{asked:?}");
 }
 
