@@ -8,6 +8,7 @@ pub(crate) mod holder;
 pub(crate) mod line;
 pub(crate) mod node;
 pub(crate) mod random;
+pub(crate) mod slow;
 pub(crate) mod tree;
 
 /// What a law says of one seed: nothing, or how it was broken.
@@ -38,6 +39,8 @@ macro_rules! each_law {
             node::learns_what_clients_have,
             holder::falls_back_to_the_safe_capacity,
             holder::ignores_an_earlier_master,
+            slow::little_demand_is_served,
+            slow::little_demand_is_not_starved_at_its_limit,
             tree::leaves_never_use_more_than_the_root_has,
             tree::a_tree_settles_at_the_max_min_shares,
             tree::a_tree_divides_as_one_coordinator_would,
