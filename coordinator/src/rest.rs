@@ -5,7 +5,7 @@
 
 #![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::Uri;
@@ -61,7 +61,7 @@ struct App {
     metrics: Metrics,
     clock: Clock,
     keeper: keeper::Handle,
-    rate: Arc<Mutex<RefreshRate>>,
+    rate: RefreshRate,
     /// One survey at a time: the driver has others to answer.
     surveys: Arc<tokio::sync::Mutex<()>>,
     openapi: Arc<Value>,
@@ -121,7 +121,7 @@ pub fn router(parts: Parts) -> Router {
         metrics: metrics.clone(),
         clock,
         keeper,
-        rate: Arc::default(),
+        rate: RefreshRate::of(&metrics, clock),
         surveys: Arc::default(),
         openapi: Arc::new(openapi::document(api)),
     };

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
 use axum::Json;
 use axum::extract::State;
@@ -56,8 +55,8 @@ pub(super) struct Status {
     pub(super) epoch: u64,
     /// How long the coordinator that answers has been running.
     pub(super) uptime_ms: u64,
-    /// Scopes refreshed per second since somebody last looked, at least a second ago; one that a
-    /// node has passed on to another counts in both.
+    /// Scopes refreshed per second, the mean of the last ten seconds; one that a node has passed on
+    /// to another counts in both.
     #[schema(minimum = 0)]
     pub(super) refreshes_per_second: f64,
     /// Sums by unit, over all resources with clients.
@@ -230,10 +229,7 @@ impl Status {
         }
         let now = app.clock.now();
         let uptime_ms = ms(now.saturating_since(Instant::ZERO));
-        let refreshes_per_second = {
-            let mut rate = app.rate.lock().unwrap_or_else(PoisonError::into_inner);
-            rate.look(now, app.metrics.refreshes())
-        };
+        let refreshes_per_second = app.rate.look(now, app.metrics.refreshes());
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let me = |node: &mut NodeStatus| {
             node.alive = true;

@@ -38,7 +38,7 @@ pub(in crate::rest) struct NodeStatus {
     pub(in crate::rest) version: Option<String>,
     /// How long it has been running.
     pub(in crate::rest) uptime_ms: Option<u64>,
-    /// Scopes that it has refreshed per second since somebody last looked.
+    /// Scopes that it has refreshed per second, the mean of the last ten seconds.
     #[schema(minimum = 0)]
     pub(in crate::rest) refreshes_per_second: Option<f64>,
 }
