@@ -368,9 +368,14 @@ impl Seats {
             term,
             driver: handle,
         };
+        let mut before = None;
         self.held.send_modify(|all| {
-            Arc::make_mut(all).insert(shard, held);
+            before = Arc::make_mut(all).insert(shard, held);
         });
+        // Whoever still holds on to it is not to answer in a term that another has followed.
+        if let Some(before) = before {
+            before.term.end();
+        }
     }
 
     fn leave(&self, shard: ShardId) -> Option<Held> {

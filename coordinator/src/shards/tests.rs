@@ -90,3 +90,27 @@ async fn a_term_that_ends_while_the_books_are_handed_over_leaves_them_whole() {
     assert!(books.await.unwrap().is_some());
     assert!(!held.holds());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_term_ends_the_one_before_it_on_the_same_node() {
+    let config = Config::parse("limits: []").unwrap();
+    let (_, catalog) = watch::channel(Arc::new(Catalog::new(config.catalog)));
+    let (mut seats, shards) = Seats::new(Plan {
+        bounds: config.bounds,
+        catalog,
+        shards: NonZeroU16::new(1),
+        start: Start::Fresh,
+        clock: Clock::start(),
+        metrics: Metrics::new(Epoch(1), 1),
+        parent: None,
+    });
+    let shard = ShardId::default();
+    let [first, second] = [7, 8].map(|epoch| Term::for_ever(Epoch(epoch)));
+    seats.take(shard, first.clone(), None);
+    let before = shards.get(shard).unwrap();
+    seats.take(shard, second.clone(), None);
+    assert!(!first.holds() && second.holds());
+    let over = Err(HeldError::Over(shard));
+    assert_eq!(before.refresh(asks()).await.map(drop), over);
+    assert_eq!(shards.get(shard).unwrap().epoch(), Epoch(8));
+}
