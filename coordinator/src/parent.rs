@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{ClientId, IdError};
@@ -37,6 +38,10 @@ pub use self::metrics::ParentMetrics;
 use self::seen::Record;
 pub use self::seen::Seen;
 
+/// The most calls that give something back and are under way: what nobody answers is not to keep the
+/// parent from being asked.
+const RELEASES_MAX: usize = 8;
+
 /// How long a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -61,6 +66,8 @@ pub struct Link {
     current: usize,
     /// Whether the last call failed, which is logged once.
     failing: bool,
+    /// What is being given back.
+    releases: JoinSet<()>,
 }
 
 /// Why a parent cannot be asked.
@@ -149,6 +156,7 @@ impl Parent {
             driver: handle.downgrade(),
             current: 0,
             failing: false,
+            releases: JoinSet::new(),
         };
         Ok((driver.below(sequence, self.timeout), link))
     }
@@ -224,15 +232,23 @@ impl Link {
         Ok((level, readable.collect()))
     }
 
-    /// Gives back; what does not arrive expires.
-    async fn release(&self, release: &Release) {
-        let mut call = Request::new(v1::ReleaseRequest::from(release));
-        call.set_timeout(self.parent.timeout);
+    /// Gives back, beside what is asked for meanwhile: the parent takes no release for one of what
+    /// was asked for after it. What does not arrive expires.
+    async fn release(&mut self, release: &Release) {
         let Ok(mut stub) = self.stub() else { return };
-        let released = timeout(self.parent.timeout, stub.release(call)).await;
-        if !matches!(released, Ok(Ok(_))) {
-            tracing::debug!(?released, "the parent did not hear what was given back");
+        while self.releases.try_join_next().is_some() {}
+        if self.releases.len() >= RELEASES_MAX {
+            self.releases.join_next().await;
         }
+        let limit = self.parent.timeout;
+        let mut call = Request::new(v1::ReleaseRequest::from(release));
+        call.set_timeout(limit);
+        self.releases.spawn(async move {
+            let released = timeout(limit, stub.release(call)).await;
+            if !matches!(released, Ok(Ok(_))) {
+                tracing::debug!(?released, "the parent did not hear what was given back");
+            }
+        });
     }
 
     /// Turns to the next address.

@@ -1,6 +1,7 @@
 //! Coordinators below coordinators.
 
 mod secured;
+mod slow;
 
 use std::time::Duration;
 
