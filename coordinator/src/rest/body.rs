@@ -112,7 +112,7 @@ fn shape(written: &Value, error: &serde_path_to_error::Error<serde_json::Error>)
         return at(written, field, rule);
     }
     let rule = match (value(written, &field), text.split_once(", expected ")) {
-        (Some(value), Some((kind, expected))) if kind.starts_with("invalid type") && !below => {
+        (Some(value), Some((kind, expected))) if kind.starts_with("invalid ") && !below => {
             let mut value = value.to_string();
             if value.chars().count() > QUOTED_MAX {
                 value = value.chars().take(QUOTED_MAX).chain(['…']).collect();
@@ -220,6 +220,12 @@ mod tests {
                 "requests",
                 Some("5"),
                 "5 is not an object like {\"rate\": 1000}",
+            ),
+            (
+                "{\"requests\": [5]}",
+                "requests",
+                Some("[5]"),
+                "[5] is not an object like {\"rate\": 1000}",
             ),
             (
                 "{\"concurrency\": \"5\"}",
