@@ -7,6 +7,7 @@ use tollgate_core::client::Todo;
 use tollgate_core::lease::{Answer, Ask, Epoch, Origin, ResourceId, Unit};
 use tollgate_core::limit::Limit;
 use tollgate_core::node::Terms;
+use tollgate_core::resource::RefreshError;
 use tollgate_core::units::{Capacity, Instant};
 
 use super::super::random::Random;
@@ -53,6 +54,8 @@ enum Mail {
     Refresh(Who, usize, Ask),
     Release(usize, usize, u64),
     Answer(Who, u64, Epoch, Answer),
+    /// That a place's request was refused, because of that of a later sequence.
+    Refusal(usize, u64, u64),
 }
 
 // === impl Faults ===
@@ -270,8 +273,12 @@ impl World {
                     .node
                     .handle_refresh(now, &id, &self.resource, &ask, &terms);
                 let epoch = place.node.epoch();
-                if let Ok(answer) = answer {
-                    self.post(Mail::Answer(who, ask.sequence, epoch, answer));
+                match (answer, who) {
+                    (Ok(answer), _) => self.post(Mail::Answer(who, ask.sequence, epoch, answer)),
+                    (Err(RefreshError::Stale { asked, seen }), Who::Place(i)) => {
+                        self.post(Mail::Refusal(i, asked, seen));
+                    }
+                    _ => {}
                 }
             }
             Mail::Release(from, to, sequence) if self.reaches(to) => {
@@ -282,6 +289,10 @@ impl World {
             }
             Mail::Answer(Who::Client(i), sequence, epoch, answer) => {
                 self.clients[i].handle_answer(now, (sequence, epoch), &answer);
+            }
+            Mail::Refusal(i, sequence, last) if self.reaches(i) => {
+                let node = &mut self.places[i].node;
+                node.handle_parent_refusal(now, &self.resource, sequence, last);
             }
             Mail::Answer(Who::Place(i), sequence, epoch, answer) if self.reaches(i) => {
                 let place = &mut self.places[i];
