@@ -56,7 +56,7 @@ pub(crate) fn all() -> Vec<Box<dyn Law>> {
         Box::new(law1_never_more_than_the_capacity::Law1),
         Box::new(law2_gets_at_most_wants::Law2),
         Box::new(law3_nothing_left_over::Law3::default()),
-        Box::new(law4_max_min_fair::Law4),
+        Box::new(law4_max_min_fair::Law4::default()),
         Box::new(law6_the_proxy_enforces::Law6::default()),
         Box::new(law7_unreachable_is_not_unlimited::Law7::default()),
         Box::new(nothing_leaks::NothingLeaks),

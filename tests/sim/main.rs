@@ -46,10 +46,20 @@ const REGRESSIONS: [(u64, &str); 2] = [
 ];
 
 /// The same for other units.
-const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 1] = [(
-    144,
-    "what was in flight without a lease was claimed again and again, and never got more",
-)];
+const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 3] = [
+    (
+        6,
+        "more in flight than was ever lent was claimed of a lease, so that claims were more than the capacity",
+    ),
+    (
+        144,
+        "what was in flight without a lease was claimed again and again, and never got more",
+    ),
+    (
+        1191,
+        "who claimed what was in flight of an earlier lease went on with a later one that the books had forgotten",
+    ),
+];
 
 /// The same for trees.
 const REGRESSIONS_OF_TREES: [(u64, &str); 3] = [

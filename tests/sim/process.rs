@@ -169,6 +169,14 @@ impl Process {
         }
     }
 
+    /// What it says that it has, which is more than it may use while more is in flight.
+    pub(crate) fn claims(&self, now: Instant) -> Capacity {
+        match self.rate() {
+            Some(_) => self.has(now),
+            None => self.gauge().has(self.clock(now)),
+        }
+    }
+
     /// The safe capacity in force: the one last sent to this process, else its own.
     pub(crate) fn safe(&self) -> Capacity {
         self.safe_sent.unwrap_or(self.policy.safe_of(self.unit()))

@@ -43,7 +43,7 @@ impl Law for Law1 {
 }
 
 fn used(world: &World, member: usize) -> u128 {
-    let used = world.processes_of(member).map(|p| p.has(world.now()));
+    let used = world.processes_of(member).map(|p| p.claims(world.now()));
     used.map(|has| u128::from(has.as_micros())).sum()
 }
 

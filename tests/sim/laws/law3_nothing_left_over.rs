@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// For how long a process may want what others leave: what is in flight is measured by its peaks, and
 /// what is wanted for a moment has come and gone before the coordinator hears of it.
-const BRIEFLY: Duration = Duration::from_secs(3);
+pub(super) const BRIEFLY: Duration = Duration::from_secs(3);
 
 #[derive(Default)]
 pub(crate) struct Law3 {

@@ -6,44 +6,90 @@
 //! satisfied. Slow and obvious, and nothing like the tree in the core. Proportional share is not
 //! max-min, and left to the core's own tests.
 
-use tollgate_core::limit::Algorithm;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
+use tollgate_core::limit::Algorithm;
+use tollgate_core::units::Instant;
+
+use super::law3_nothing_left_over::BRIEFLY;
 use super::{Fleet as _, Law};
 use crate::process::{Process, Work};
 use crate::world::World;
 
-pub(crate) struct Law4;
+/// How often it is looked who has less than its share: filling is slow.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Default)]
+pub(crate) struct Law4 {
+    /// Since when a process has had less than its share, by incarnation: what is wanted in flight for a
+    /// moment is as brief here as for law 3.
+    short: BTreeMap<u64, Instant>,
+    looked_at: Instant,
+}
 
 impl Law for Law4 {
     fn name(&self) -> &'static str {
         "law 4, max-min fair"
     }
 
-    fn finish(&mut self, world: &World) -> Result<(), String> {
+    fn check(&mut self, world: &World) -> Result<(), String> {
         let now = world.now();
-        let members = world.sources().members.iter();
-        for ((i, member), capacity) in members.enumerate().zip(allotted(world)) {
-            if member.own.limit.algorithm != Algorithm::FairShare {
-                continue;
-            }
-            let processes: Vec<_> = world.processes_of(i).collect();
-            for (p, share) in processes.iter().zip(shares(world, &processes, capacity)) {
-                let has = p.has(now).as_f64();
-                // One in a hundred, and one request per second, for the coarseness of demand; and
-                // as much of what all others have for theirs, which moves the shares. Those who
-                // wait are counted anew as long as they do, which is coarser, and so are bytes.
-                let part = match p.work() {
-                    Work::Waiting { .. } => 0.94,
-                    Work::Bytes { .. } => 0.96,
-                    _ => 0.99,
-                };
-                if has < share * part - 1.0 - slack(world) {
-                    return Err(format!("{} has {has}, its share is {share}", p.id.as_str()));
-                }
+        let due = now.saturating_since(self.looked_at) >= LOOK_EVERY;
+        if due && world.left() <= 2 * BRIEFLY && world.sources().is_gauge() {
+            self.looked_at = now;
+            let short = short(world);
+            self.short
+                .retain(|known, _| short.iter().any(|(p, _)| p.incarnation == *known));
+            for (p, _) in short {
+                self.short.entry(p.incarnation).or_insert(now);
             }
         }
         Ok(())
     }
+
+    fn finish(&mut self, world: &World) -> Result<(), String> {
+        let now = world.now();
+        let long = |p: &Process| {
+            let since = self.short.get(&p.incarnation);
+            let long = |since: &Instant| now.saturating_since(*since) >= BRIEFLY;
+            !world.sources().is_gauge() || since.is_some_and(long)
+        };
+        match short(world).into_iter().find(|(p, _)| long(p)) {
+            Some((p, share)) => Err(format!(
+                "{} has {}, its share is {share}",
+                p.id.as_str(),
+                p.has(now)
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The processes that have less than their shares, with these.
+fn short(world: &World) -> Vec<(&Process, f64)> {
+    let mut short = Vec::new();
+    let members = world.sources().members.iter();
+    for ((i, member), capacity) in members.enumerate().zip(allotted(world)) {
+        if member.own.limit.algorithm != Algorithm::FairShare {
+            continue;
+        }
+        let processes: Vec<_> = world.processes_of(i).collect();
+        let shares = shares(world, &processes, capacity);
+        // One in a hundred, and one request per second, for the coarseness of demand; and
+        // as much of what all others have for theirs, which moves the shares. Those who
+        // wait are counted anew as long as they do, which is coarser, and so are bytes.
+        let less = |(p, share): &(&Process, f64)| {
+            let part = match p.work() {
+                Work::Waiting { .. } => 0.94,
+                Work::Bytes { .. } => 0.96,
+                _ => 0.99,
+            };
+            p.has(world.now()).as_f64() < share * part - 1.0 - slack(world)
+        };
+        short.extend(processes.into_iter().zip(shares).filter(less));
+    }
+    short
 }
 
 /// What each member's clients may divide.

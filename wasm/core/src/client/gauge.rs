@@ -9,6 +9,11 @@
 //! A worker may hold a few permits more than it uses, as it has a slab of tokens: at most a quarter
 //! of all over the workers, and none where that is less than one, so that small limits are exact.
 //!
+//! Where the next lease is less than what is in flight, the process goes on with the one before, as if
+//! the answer had been lost, but begins nothing beyond the new one: it says that it has what is in
+//! flight, and the coordinator, which counts an earlier lease until its client says less or it ends,
+//! lends nobody else what is not free yet. What was never lent is never claimed.
+//!
 //! What is wanted is measured in windows of a second: the most in use at once, and, where some were
 //! refused, as much more as there were more attempts than admissions (Little's law: what is in
 //! flight is the rate of arrivals times the time that each takes).
@@ -16,7 +21,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::borrower::{Borrower, Phase, State, Todo};
+use super::borrower::{Borrower, Lease, Phase, State, Todo};
 use super::policy::{Mode, Policy};
 use crate::lease::{Answer, Origin};
 use crate::units::{Capacity, Instant};
@@ -38,6 +43,9 @@ const SHARES_MAX: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gauge {
     pub(super) borrower: Borrower,
+    /// What may be in flight by the last answer: less than the lease while that is kept for what was
+    /// begun under it.
+    pub(super) gets: Capacity,
     /// One for each worker that holds permits or did in this window, by worker.
     pub(super) shares: Vec<Share>,
     /// Attempts of this window that went on, and that did not.
@@ -101,6 +109,7 @@ impl Gauge {
     pub fn new(now: Instant) -> Self {
         Self {
             borrower: Borrower::new(),
+            gets: Capacity::UNLIMITED,
             shares: Vec::new(),
             admitted: 0,
             refused: 0,
@@ -203,9 +212,28 @@ impl Gauge {
     ) -> bool {
         let accepted = self.borrower.accepts(now, sequence, origin);
         if accepted {
+            let before = self.borrower.valid_lease(now);
             self.borrower.apply(now, origin, answer);
+            let given = self.borrower.lease;
+            self.gets = given.map_or(Capacity::ZERO, |given| given.capacity);
+            if let (Some(before), Some(given)) = (before, given)
+                && self.must_keep(now, before, given)
+            {
+                self.borrower.lease = Some(before);
+            }
         }
         accepted
+    }
+
+    /// Whether more is in flight of the lease `before` than is `given` now, and the next answer comes
+    /// before it ends. One that is to end sooner is to be gone by then.
+    fn must_keep(&self, now: Instant, before: Lease, given: Lease) -> bool {
+        let in_flight = Capacity::from_whole(self.held().into());
+        let next = self.borrower.due.unwrap_or(now);
+        let answered = next.saturating_add(next.saturating_since(now));
+        in_flight.min(before.capacity) > given.capacity
+            && before.expiry <= given.expiry
+            && before.expiry > answered
     }
 
     /// Notes that the request of `sequence` failed.
@@ -221,7 +249,7 @@ impl Gauge {
     /// How many may be in flight at `now`.
     pub fn limit(&self, now: Instant, policy: &Policy) -> u32 {
         if let Some(lease) = self.borrower.valid_lease(now) {
-            return whole(lease.capacity);
+            return whole(lease.capacity.min(self.gets));
         }
         let safe = self.borrower.safe.unwrap_or(policy.safe_concurrency);
         match self.borrower.mode(now, policy) {
@@ -237,15 +265,15 @@ impl Gauge {
         held.fold(0, u32::saturating_add)
     }
 
-    /// What the client has at `now`: its lease, or what is in flight if that is more, as when the
-    /// lease has shrunk below what was begun before. Without a lease nothing: what goes on then was
-    /// lent by nobody, and a coordinator that heard of it would take it for the lease of another
-    /// master, and learn what there is more of instead of lending.
+    /// What the client has at `now`: its lease, and of one that is kept for what was begun under it as
+    /// much as is in flight. Never more than was lent, and without a lease nothing: a coordinator that
+    /// heard of what goes on besides would take it for the lease of another master.
     pub fn has(&self, now: Instant) -> Capacity {
         let lease = self.borrower.valid_lease(now);
         lease.map_or(Capacity::ZERO, |lease| {
             let in_flight = Capacity::from_whole(self.held().into());
-            lease.capacity.min(Capacity::MAX).max(in_flight)
+            let in_use = self.gets.max(in_flight);
+            lease.capacity.min(Capacity::MAX).min(in_use)
         })
     }
 

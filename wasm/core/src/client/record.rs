@@ -18,8 +18,10 @@ use crate::lease::{Epoch, ID_LEN_MAX, Origin, Unit};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// Versions 1 and 2 were a holder for requests alone.
-const VERSION: u8 = 4;
-/// Knew no shards; still read, so that an upgrade loses no lease.
+const VERSION: u8 = 5;
+/// A gauge kept no lease but the last one; still read, so that an upgrade loses no lease.
+const VERSION_4: u8 = 4;
+/// Nor were there shards.
 const VERSION_3: u8 = 3;
 
 /// Writes fields one after the other.
@@ -52,7 +54,7 @@ impl Holding {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (version, bytes) = bytes.split_first()?;
         let version = *version;
-        if !matches!(version, VERSION | VERSION_3) {
+        if !matches!(version, VERSION | VERSION_4 | VERSION_3) {
             return None;
         }
         let mut reader = Reader { bytes, version };
@@ -104,6 +106,7 @@ impl Writer<'_> {
 
     fn gauge(&mut self, gauge: &Gauge) {
         self.borrower(&gauge.borrower);
+        self.u64(gauge.gets.as_micros());
         self.u32(gauge.admitted);
         self.u32(gauge.refused);
         self.u64(gauge.opened_at.as_nanos());
@@ -261,6 +264,10 @@ impl Reader<'_> {
     fn gauge(&mut self) -> Option<Gauge> {
         Some(Gauge {
             borrower: self.borrower()?,
+            gets: match self.version {
+                VERSION_3 | VERSION_4 => Capacity::UNLIMITED,
+                _ => self.capacity()?,
+            },
             admitted: self.u32()?,
             refused: self.u32()?,
             opened_at: self.instant()?,

@@ -166,9 +166,63 @@ fn a_lease_that_shrinks_lets_what_runs_run_and_says_what_it_still_has() {
     p.answer(ask.sequence, Capacity::from_whole(4));
     assert_eq!(p.gauge.has(p.now), Capacity::from_whole(10));
     assert_eq!(p.draw(1, 9), Permits::Denied);
+    assert_eq!(p.gauge.has(p.now), Capacity::from_whole(9));
     assert_eq!(p.draw(1, 4), Permits::Denied);
     assert_eq!(p.gauge.has(p.now), Capacity::from_whole(4));
     assert_eq!(p.draw(1, 3), Permits::Held { held: 4, spare: 0 });
+}
+
+/// The books do not know which answer was lost, but that no lease is in use other than the one that is
+/// claimed: what is claimed must end when the larger lease does.
+#[test]
+fn what_is_claimed_of_an_earlier_lease_ends_with_it() {
+    let mut p = Process::leased(10);
+    assert_eq!(p.drawn(1), 10);
+    let ends = p.now.saturating_add(Duration::from_secs(10));
+    for gets in [4, 3] {
+        let ask = p.after(1000).ask();
+        let (has, remaining) = (ask.has, ask.remaining.unwrap());
+        assert_eq!(has, Capacity::from_whole(10));
+        assert_eq!(p.now.saturating_add(remaining), ends, "{gets}");
+        p.answer(ask.sequence, Capacity::from_whole(gets));
+        assert_eq!(p.draw(1, 10), Permits::Denied);
+    }
+    // No answer any more.
+    let last = Instant::from_nanos(ends.as_nanos() - 1);
+    let had = (p.gauge.has(last), p.gauge.limit(last, &p.policy));
+    assert_eq!(had, (Capacity::from_whole(10), 3));
+    let has = (p.gauge.has(ends), p.gauge.state(ends));
+    assert_eq!(has, (Capacity::ZERO, State::NoLease));
+}
+
+#[test]
+fn a_lease_that_ends_before_the_next_answer_is_not_kept() {
+    let mut p = Process::leased(10);
+    assert_eq!(p.drawn(1), 10);
+    for second in 1..=8 {
+        let ask = p.after(1000).ask();
+        p.answer(ask.sequence, Capacity::from_whole(4));
+        let has = if second < 8 { 10 } else { 4 };
+        assert_eq!(p.gauge.has(p.now), Capacity::from_whole(has), "{second}");
+    }
+    assert_eq!(p.draw(1, 9), Permits::Denied);
+    assert_eq!(p.gauge.state(p.now), State::Leased);
+}
+
+#[test]
+fn what_was_never_lent_is_not_claimed() {
+    // In flight while there was no lease, or of a rule that only pretends.
+    let mut p = Process::new();
+    let policy = p.policy.clone();
+    p.gauge.draw(p.now, &policy, &usage(1, 9), 1, false);
+    p.say(1, 10, 10, 0);
+    let ask = p.ask();
+    p.answer(ask.sequence, Capacity::from_whole(4));
+    assert_eq!(p.gauge.has(p.now), Capacity::from_whole(4));
+    let ask = p.after(1000).ask();
+    p.answer(ask.sequence, Capacity::from_whole(2));
+    p.say(1, 20, 10, 0);
+    assert_eq!(p.gauge.has(p.now), Capacity::from_whole(4), "of 20");
 }
 
 #[test]

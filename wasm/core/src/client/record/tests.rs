@@ -116,6 +116,22 @@ fn decode_reads_what_a_filter_without_shards_wrote() {
 }
 
 #[test]
+fn decode_reads_what_a_filter_wrote_that_kept_no_earlier_lease() {
+    let [idle, mut full] = holdings();
+    full.concurrency.as_mut().unwrap().gets = Capacity::UNLIMITED;
+    let mut bytes = encoded(&full);
+    // Before the counts, three times, the last use, and 24 bytes for each of three shares.
+    let gets_at = bytes.len() - 3 * 24 - 2 - 8 - 4 - 8 - 4 - 4 - 8;
+    let gets: Vec<u8> = bytes.drain(gets_at..gets_at + 8).collect();
+    assert_eq!(gets, [0xff; 8]);
+    bytes[0] = VERSION_4;
+    assert_eq!(Holding::decode(&bytes), Some(full));
+    let mut bytes = encoded(&idle);
+    bytes[0] = VERSION_4;
+    assert_eq!(Holding::decode(&bytes), Some(idle));
+}
+
+#[test]
 fn decode_refuses_what_it_does_not_know() {
     for bytes in holdings().map(|holding| encoded(&holding)) {
         for len in 0..bytes.len() {
