@@ -322,7 +322,8 @@ impl Gauge {
         (self.admitted, self.refused) = (0, 0);
         self.shares.retain(|share| share.held > 0);
         for share in &mut self.shares {
-            share.peak = share.held;
+            // No more than was used is in use, and no more than is held: of that some is spare.
+            share.peak = share.peak.min(share.held);
         }
         if elapsed >= WINDOW.saturating_mul(2) {
             self.last = self.held();

@@ -285,6 +285,21 @@ fn wants_is_the_peak_and_what_was_refused_beside_it() {
 }
 
 #[test]
+fn what_is_spare_is_not_wanted() {
+    let mut p = Process::leased(1000);
+    let Permits::Held { held: 125, .. } = p.draw(1, 0) else {
+        panic!("an eighth for one of two workers")
+    };
+    p.after(1000).draw(2, 0);
+    p.after(1000).draw(2, 1);
+    assert_eq!(p.gauge.held(), 125 + 126);
+    assert_eq!(p.gauge.wants(), 3);
+    // What it was used for meanwhile it says with its next word.
+    p.say(1, 125, 124, 0);
+    assert_eq!(p.gauge.wants(), 127);
+}
+
+#[test]
 fn more_is_asked_for_early_and_less_when_it_is_due() {
     let mut p = Process::leased(10);
     p.after(200);
