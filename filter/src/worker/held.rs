@@ -6,13 +6,14 @@
 //! of their arrival.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use tollgate_core::client::{State, Todo};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::Instant;
 
 use super::calls::{Reason, Releases};
+use super::lines::Place;
 use super::pen::asked;
 use super::room::Room;
 use super::{Attempt, Decision, Target, Targets, Verdict, Worker, entry};
@@ -138,14 +139,36 @@ impl<H: Host> Worker<H> {
 
     #[cold]
     fn shares_line_of_held(&self, targets: &Targets) -> bool {
-        let targets = targets.as_slice().iter();
-        let in_order = targets.filter(|target| self.shape_of(target.rule).is_some());
-        let held = |target: &Target| {
+        let held = |target: Target| {
             let held = self.waiting.held.iter();
-            let mut others = held.flat_map(|held| held.targets.as_slice());
-            others.any(|other| other.is_same(*target))
+            let mut others = held.flat_map(|held| self.in_order(&held.targets));
+            others.any(|other| other.is_same(target))
         };
-        in_order.into_iter().any(held)
+        self.in_order(targets).any(held)
+    }
+
+    /// Where a request goes in the order of arrival: a rule that shapes and does not spare it.
+    fn in_order<'a>(&'a self, targets: &'a Targets) -> impl Iterator<Item = Target> + 'a {
+        let all = targets.as_slice().iter().copied();
+        all.filter(|target| {
+            let spared = self.is_spared(usize::from(target.rule), targets.stream);
+            self.shape_of(target.rule).is_some() && !spared
+        })
+    }
+
+    /// Goes on holding a request; who came after it, and goes in order with it, is behind it.
+    fn hold_on(&mut self, held: Held, ahead: &mut BTreeSet<Place>) {
+        ahead.extend(self.in_order(&held.targets).map(Target::place));
+        self.waiting.held.push_back(held);
+    }
+
+    /// Whether a held request need not be held any more, where those `ahead` are.
+    fn may_go(&mut self, now: Instant, held: &Held, ahead: &BTreeSet<Place>) -> bool {
+        if now >= held.deadline {
+            return true;
+        }
+        let behind = |target: Target| ahead.contains(&target.place());
+        !self.must_wait(&held.targets, now) && !self.in_order(&held.targets).any(behind)
     }
 
     /// Holds the request at hand, unless its client would rather not wait.
@@ -288,6 +311,7 @@ impl<H: Host> Worker<H> {
     /// were answered.
     fn release_held(&mut self, now: Instant) -> usize {
         let mut released: usize = 0;
+        let mut ahead = BTreeSet::new();
         for _ in 0..self.waiting.held.len() {
             let Some(mut held) = self.waiting.held.pop_front() else {
                 break;
@@ -297,8 +321,8 @@ impl<H: Host> Worker<H> {
                 self.waiting.held.push_back(held);
                 continue;
             }
-            if now < held.deadline && self.must_wait(&held.targets, now) {
-                self.waiting.held.push_back(held);
+            if !self.may_go(now, &held, &ahead) {
+                self.hold_on(held, &mut ahead);
                 continue;
             }
             let attempt = match now < held.deadline {
@@ -308,7 +332,7 @@ impl<H: Host> Worker<H> {
             self.shadow.clear();
             let verdict = match self.decide(&mut held.targets, attempt) {
                 Ok(Decision::Hold) => {
-                    self.waiting.held.push_back(held);
+                    self.hold_on(held, &mut ahead);
                     continue;
                 }
                 Ok(Decision::Wait(short)) => self.join(&held.targets, short, held.arrival),

@@ -232,3 +232,45 @@ fn a_request_is_not_held_beyond_its_clients_patience() {
     let notes = proxy.host().notes.borrow();
     assert_eq!(notes[&(101, "tollgate.waited_ms".to_owned())], "20");
 }
+
+/// A worker that has leases for the tenant acme, whose rule shapes, and for the route "old".
+fn two_rules(tenant: &str) -> Proxy {
+    let json = format!(
+        r#"{{"coordinator": "c", "scopes": [
+            {{"name": "tenant", "key": {{"header": "x"}}, "on_limit": "shape" {tenant}}},
+            {{"name": "route", "key": {{"header": "y"}}}}]}}"#
+    );
+    let mut proxy = Proxy::new(&Process::new(), 1, &config(&json));
+    proxy.request(&[("x", "acme"), ("y", "old")]);
+    proxy.tick(Duration::from_millis(1));
+    proxy.answer(1000.0);
+    assert_eq!(proxy.host().resumed.borrow_mut().pop(), Some(proxy.streams));
+    proxy
+}
+
+#[test]
+fn who_is_held_behind_another_goes_after_it() {
+    let mut proxy = two_rules("");
+    let new = [("x", "acme"), ("y", "new")];
+    let old = [("x", "acme"), ("y", "old")];
+    let mut held = Vec::new();
+    for headers in [new, old, new, old] {
+        assert_eq!(proxy.request(&headers), Verdict::Hold);
+        held.push(proxy.streams);
+    }
+    for _ in 0..4 {
+        proxy.tick(Duration::from_millis(5));
+    }
+    assert!(proxy.host().resumed.borrow().is_empty());
+    proxy.answer(1000.0);
+    assert_eq!(*proxy.host().resumed.borrow(), held);
+}
+
+#[test]
+fn nobody_is_held_behind_another_for_a_rule_that_only_pretends() {
+    let mut proxy = two_rules(r#", "mode": "shadow""#);
+    let new = [("x", "acme"), ("y", "new")];
+    assert_eq!(proxy.request(&new), Verdict::Hold);
+    let old = [("x", "acme"), ("y", "old")];
+    assert_eq!(proxy.request(&old), Verdict::Pass);
+}
