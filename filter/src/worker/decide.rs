@@ -77,6 +77,21 @@ impl<H: Host> Worker<H> {
         Ok(Decision::Pass)
     }
 
+    /// Decides on a request that has waited. One that a filter made wait which is switched off now
+    /// goes on.
+    pub(super) fn decide_again(
+        &mut self,
+        targets: &mut Targets,
+        attempt: Attempt,
+    ) -> Result<Decision, LedgerError> {
+        self.shadow.clear();
+        if self.config.enabled {
+            return self.decide(targets, attempt);
+        }
+        targets.count_nowhere();
+        Ok(Decision::Pass)
+    }
+
     /// What becomes of a request that does not pass now.
     fn put_off(&mut self, outcome: &Outcome) -> Decision {
         match (outcome.denied, outcome.short) {

@@ -164,7 +164,7 @@ impl<H: Host> Worker<H> {
 
     /// Whether a held request need not be held any more, where those `ahead` are.
     fn may_go(&mut self, now: Instant, held: &Held, ahead: &BTreeSet<Place>) -> bool {
-        if now >= held.deadline {
+        if now >= held.deadline || !self.config.enabled {
             return true;
         }
         let behind = |target: Target| ahead.contains(&target.place());
@@ -329,8 +329,7 @@ impl<H: Host> Worker<H> {
                 true => Attempt::New,
                 false => Attempt::Unheld,
             };
-            self.shadow.clear();
-            let verdict = match self.decide(&mut held.targets, attempt) {
+            let verdict = match self.decide_again(&mut held.targets, attempt) {
                 Ok(Decision::Hold) => {
                     self.hold_on(held, &mut ahead);
                     continue;

@@ -217,15 +217,7 @@ impl<H: Host> Worker<H> {
         {
             budget.looks = budget.looks.saturating_sub(1);
             let mut targets = waiting.targets;
-            self.shadow.clear();
-            let decision = match self.config.enabled {
-                true => self.decide(&mut targets, Attempt::Turn),
-                false => {
-                    targets.count_nowhere();
-                    Ok(Decision::Pass)
-                }
-            };
-            let verdict = match decision {
+            let verdict = match self.decide_again(&mut targets, Attempt::Turn) {
                 Ok(Decision::Pass) => Verdict::Pass,
                 Ok(Decision::Refuse(refusal)) => Verdict::Refuse(refusal),
                 Ok(Decision::Wait(short)) if short.place.place() != place => {

@@ -274,3 +274,15 @@ fn nobody_is_held_behind_another_for_a_rule_that_only_pretends() {
     let old = [("x", "acme"), ("y", "old")];
     assert_eq!(proxy.request(&old), Verdict::Pass);
 }
+
+#[test]
+fn switched_off_the_held_go_on_at_once() {
+    let on = r#", "no_lease": "pessimistic""#;
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(on));
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    let off = one_rule(r#", "no_lease": "pessimistic", "enabled": false"#);
+    proxy.worker.configure(&off).unwrap();
+    proxy.tick(Duration::from_millis(1));
+    assert_eq!(*proxy.host().resumed.borrow(), [101]);
+    assert_eq!(proxy.worker.watched(), 0);
+}
