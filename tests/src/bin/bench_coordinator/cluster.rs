@@ -1,27 +1,34 @@
 //! Three coordinators with three shards against one: what a refresh costs when it may come to the wrong
-//! node, and how the work is spread.
+//! node and when it comes to the right one, and how the work is spread.
 //!
-//! Each call goes to any node, as through a load balancer. On a machine with few cores the nodes share
-//! one, so the rate by the clock cannot rise; what it would be where each has a core of its own
-//! follows from the CPU of the busiest.
+//! Each call goes to any node, as through a load balancer, or straight to the master of its scopes, as from
+//! an Envoy that has a cluster for each shard. So that neither row owes anything to how busy its nodes
+//! are kept, each node has as many calls at a time as the one that is alone, N times as many in all; each
+//! call has as many scopes in every row; and all rows have the same scopes, of which each shard has as many
+//! as the others: what an uneven division costs comes on top.
+//!
+//! On a machine with few cores the nodes share one, so the rate by the clock cannot rise; what it
+//! would be where each has a core of its own follows from the CPU of the busiest.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
+use tollgate_core::cluster::shard_of;
 use tollgate_tests::connection::get_once;
 use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::etcd::Etcd;
 use tollgate_tests::{cores, wait};
 
 use crate::fleet::Fleet;
-use crate::load::Load;
+use crate::load::{Load, Way};
 use crate::{Options, limits, warm_up};
 
 /// How long elections may take, with moves to the nodes that should have the shards.
@@ -36,6 +43,8 @@ struct Setup {
     name: &'static str,
     nodes: usize,
     shards: Option<usize>,
+    /// Whether calls go to the masters of their scopes, and not to any node.
+    straight: bool,
 }
 
 /// What one setup did for one fleet.
@@ -58,21 +67,33 @@ struct Node {
     passed_on: u64,
 }
 
-const SETUPS: [Setup; 3] = [
+/// Into how many parts the scopes can be divided: each has as many of them.
+const PARTS: NonZeroU16 = NonZeroU16::new(3).unwrap();
+
+const SETUPS: [Setup; 4] = [
     Setup {
         name: "one, alone",
         nodes: 1,
         shards: None,
+        straight: false,
     },
     Setup {
         name: "one, elected",
         nodes: 1,
         shards: Some(1),
+        straight: false,
     },
     Setup {
-        name: "three, 3 shards",
+        name: "three, any node",
         nodes: 3,
         shards: Some(3),
+        straight: false,
+    },
+    Setup {
+        name: "three, straight",
+        nodes: 3,
+        shards: Some(3),
+        straight: true,
     },
 ];
 
@@ -85,7 +106,7 @@ pub(crate) fn run(runtime: &Runtime, seconds: Duration, options: &Options) -> Re
     };
     let bulk = Fleet {
         clients: options.bulk_clients,
-        scopes: 10 * options.scopes.max(1),
+        scopes: 12 * options.scopes.max(1),
         scopes_per_call: options.scopes.max(1),
     };
     let mut rows = Vec::new();
@@ -114,8 +135,8 @@ fn measure(
     let started = cores::beside_load(|| runtime.block_on(start(dir, setup, etcd.as_ref())));
     let nodes = started?;
     runtime.block_on(async {
-        let to: Vec<SocketAddr> = nodes.iter().map(Coordinator::grpc).collect();
-        let mut load = Load::start(&to, fleet, options.connections, options.workers).await?;
+        let ways = ways(setup, fleet, &nodes).await?;
+        let mut load = Load::start(ways, fleet, options.connections, options.workers).await?;
         warm_up(&mut load, fleet).await?;
         let before = (Instant::now(), load.refreshed(), look(&nodes).await?);
         sleep(seconds).await;
@@ -165,6 +186,53 @@ async fn start(dir: &Path, setup: Setup, etcd: Option<&Etcd>) -> Result<Vec<Coor
         sleep(LEARNING + LEARNING / 5).await;
     }
     Ok(nodes)
+}
+
+/// Whom the fleet's callers call.
+async fn ways(setup: Setup, fleet: Fleet, nodes: &[Coordinator]) -> Result<Vec<Way>> {
+    let parts = parts(fleet.scopes);
+    if !setup.straight {
+        let to = nodes.iter().map(Coordinator::grpc).collect();
+        // As it comes: a call of many scopes has some of each part.
+        let each = parts.iter().map(Vec::len).max().unwrap_or(0);
+        let rows = (0..each).flat_map(|row| parts.iter().filter_map(move |part| part.get(row)));
+        let callers = fleet.callers_for(&rows.cloned().collect::<Vec<_>>());
+        return Ok(vec![Way { callers, to }]);
+    }
+    let mut ways = Vec::new();
+    for (shard, scopes) in parts.iter().enumerate() {
+        ways.push(Way {
+            callers: fleet.callers_for(scopes),
+            to: vec![master(nodes, shard).await?],
+        });
+    }
+    Ok(ways)
+}
+
+/// Names of `count` scopes, those of each part together.
+fn parts(count: usize) -> Vec<Vec<String>> {
+    let mut parts = vec![Vec::new(); PARTS.get().into()];
+    let each = count.div_ceil(parts.len());
+    for name in Fleet::names() {
+        let part = &mut parts[shard_of(&name, PARTS).index()];
+        if part.len() < each {
+            part.push(name);
+        }
+        if parts.iter().all(|part| part.len() == each) {
+            break;
+        }
+    }
+    parts
+}
+
+async fn master(nodes: &[Coordinator], shard: usize) -> Result<SocketAddr> {
+    let name = format!("tollgate_master{{shard=\"{shard}\"}}");
+    for node in nodes {
+        if sum(node.http(), &name).await? == 1 {
+            return Ok(node.grpc());
+        }
+    }
+    bail!("shard {shard} has no master")
 }
 
 async fn look(nodes: &[Coordinator]) -> Result<Vec<Node>> {
@@ -308,5 +376,18 @@ mod tests {
         assert_eq!(row.per_second(), 2000.0);
         assert_eq!((row.cpu_us(), row.busiest_us()), (40.0, 20.0));
         assert_eq!(row.hops(), 0.6);
+    }
+
+    #[test]
+    fn each_part_has_as_many_scopes_and_all_are_of_its_shard() {
+        let parts = parts(60);
+        assert_eq!(parts.len(), 3);
+        for (index, part) in parts.iter().enumerate() {
+            assert_eq!(part.len(), 20);
+            assert!(
+                part.iter()
+                    .all(|name| shard_of(name, PARTS).index() == index)
+            );
+        }
     }
 }

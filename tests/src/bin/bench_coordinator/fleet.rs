@@ -33,11 +33,19 @@ struct Lease {
 // === impl Fleet ===
 
 impl Fleet {
+    /// Names for scopes, as many as it takes.
+    pub(crate) fn names() -> impl Iterator<Item = String> {
+        (0..).map(|scope| format!("tenant/{scope:04}"))
+    }
+
     /// The callers, so that calls in this order go from client to client.
     pub(crate) fn callers(self) -> Vec<Caller> {
-        let scopes: Vec<String> = (0..self.scopes)
-            .map(|scope| format!("tenant/{scope:04}"))
-            .collect();
+        let scopes: Vec<String> = Self::names().take(self.scopes).collect();
+        self.callers_for(&scopes)
+    }
+
+    /// The same for these scopes.
+    pub(crate) fn callers_for(self, scopes: &[String]) -> Vec<Caller> {
         let parts = scopes.chunks(self.scopes_per_call.max(1));
         parts
             .flat_map(|part| (0..self.clients).map(move |client| Caller::new(client, part)))

@@ -18,6 +18,12 @@ const REFRESH: &str = "/tollgate.v1.LeaseService/Refresh";
 /// How often the warm-up is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Callers, and whom they call.
+pub(crate) struct Way {
+    pub(crate) callers: Vec<Caller>,
+    pub(crate) to: Vec<SocketAddr>,
+}
+
 /// Running load.
 pub(crate) struct Load {
     shared: Arc<Shared>,
@@ -49,34 +55,37 @@ struct Worker {
 // === impl Load ===
 
 impl Load {
-    /// Begins to refresh the leases of `fleet` with `workers` calls at a time over so many
-    /// connections to each of `to`. No client has two calls at a time, so there are at most as many as
-    /// clients.
+    /// Begins to refresh the leases of `fleet`, whose callers go their `ways`, with `workers` calls at
+    /// a time for each address over so many connections to it. On no way there are more calls at a time
+    /// than clients.
     ///
     /// # Errors
     /// When nobody listens.
     pub(crate) async fn start(
-        to: &[SocketAddr],
+        ways: Vec<Way>,
         fleet: Fleet,
         connections: usize,
         workers: usize,
     ) -> Result<Self> {
-        let mut channels = Vec::new();
-        for _ in 0..connections.max(1) {
-            for to in to {
-                channels.push(Channel::open(*to, REFRESH).await?);
-            }
-        }
         let shared = Arc::new(Shared::default());
         let mut tasks = JoinSet::new();
-        let parts = dealt(fleet.callers(), workers.clamp(1, fleet.clients.max(1)));
-        for (callers, channel) in parts.into_iter().zip(channels.iter().cycle()) {
-            let worker = Worker {
-                channel: channel.clone(),
-                callers,
-                shared: shared.clone(),
-            };
-            tasks.spawn(worker.run());
+        for way in ways {
+            let mut channels = Vec::new();
+            for _ in 0..connections.max(1) {
+                for to in &way.to {
+                    channels.push(Channel::open(*to, REFRESH).await?);
+                }
+            }
+            let workers = workers.saturating_mul(way.to.len());
+            let parts = dealt(way.callers, workers.clamp(1, fleet.clients.max(1)));
+            for (callers, channel) in parts.into_iter().zip(channels.iter().cycle()) {
+                let worker = Worker {
+                    channel: channel.clone(),
+                    callers,
+                    shared: shared.clone(),
+                };
+                tasks.spawn(worker.run());
+            }
         }
         Ok(Self {
             shared,

@@ -24,7 +24,7 @@ use tollgate_tests::cores;
 use tollgate_tests::process::cpu_of;
 
 use crate::fleet::{CAPACITY, Fleet};
-use crate::load::Load;
+use crate::load::{Load, Way};
 use crate::table::Row;
 
 /// Refreshes of each lease before the measured time: what the first of them shift has settled.
@@ -57,7 +57,7 @@ struct Options {
     /// Connections that the calls go over.
     #[arg(long, default_value_t = 4)]
     connections: usize,
-    /// Calls at a time; fewer if there are fewer clients.
+    /// Calls at a time to each coordinator; fewer if there are fewer clients.
     #[arg(long, default_value_t = 16)]
     workers: usize,
     /// Instead of the rows for one coordinator: three coordinators with three shards against one.
@@ -112,8 +112,11 @@ fn measure(
     let coordinator =
         cores::beside_load(|| runtime.block_on(Coordinator::start(dir, &limits(LEASE))))?;
     runtime.block_on(async {
-        let to = [coordinator.grpc()];
-        let mut load = Load::start(&to, fleet, options.connections, options.workers).await?;
+        let way = Way {
+            callers: fleet.callers(),
+            to: vec![coordinator.grpc()],
+        };
+        let mut load = Load::start(vec![way], fleet, options.connections, options.workers).await?;
         warm_up(&mut load, fleet).await?;
         let look = || {
             let cpu = (coordinator.process.cpu()?, cpu_of(std::process::id())?);
