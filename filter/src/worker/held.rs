@@ -83,6 +83,13 @@ impl Waiting {
         self.held.len()
     }
 
+    /// Forgets whom scopes are to be asked of, which others may be now.
+    pub(super) fn forget_ways(&mut self) {
+        for cold in &mut self.cold {
+            cold.to = Upstream::ANY;
+        }
+    }
+
     pub(super) fn ask_soon(&mut self, target: Target, slot: u32, until: Instant) {
         self.cold.push(Cold {
             target,

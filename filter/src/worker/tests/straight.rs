@@ -206,6 +206,36 @@ fn a_shard_that_does_not_answer_takes_no_room_from_the_others() {
     assert!(answered > 100, "{answered}");
 }
 
+/// What turns up again while its shard has all it may waits without haste, and not for a cluster that
+/// a new configuration does not have.
+#[test]
+fn who_returns_to_a_shard_without_room_waits_and_goes_elsewhere_by_a_new_configuration() {
+    let mut proxy = proxy(r#", "cold_start_wait_ms": 1000"#);
+    let tenants: Vec<String> = (0..9).map(|n| format!("t{n}-1")).collect();
+    proxy.lease_from_shards(&tenants.iter().map(String::as_str).collect::<Vec<_>>());
+    for _ in 0..1000 {
+        proxy.tick(TICK);
+        while let Some((token, call)) = proxy.host().process.take_call() {
+            if call.method == "Refresh" {
+                proxy.answer_from_shards(&[(token, call)]);
+            }
+        }
+    }
+    for tenant in &tenants {
+        assert_eq!(proxy.of(tenant), Verdict::Hold);
+        proxy.tick(Duration::from_millis(1));
+    }
+    let calls = core::iter::from_fn(|| proxy.host().process.take_call());
+    assert!(calls.map(|(_, call)| call.to).eq(vec!["s-1"; 8]));
+    assert_eq!(proxy.worker.tick_period(), Duration::from_millis(5));
+
+    let changed = one_rule(r#", "cold_start_wait_ms": 1000"#);
+    proxy.rules = proxy.worker.configure(&changed).unwrap();
+    proxy.tick(Duration::from_millis(1));
+    let (_, call) = proxy.host().process.take_call().unwrap();
+    assert_eq!((&*call.to, call.refresh().scopes.len()), ("c", 1));
+}
+
 #[test]
 fn calls_that_are_awaited_are_bounded_for_each_cluster_and_reason() {
     let mut proxy = proxy(r#", "call_timeout_ms": 60000, "max_held": 0, "max_scopes": 100000"#);
