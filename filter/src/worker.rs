@@ -145,6 +145,8 @@ pub(crate) struct Targets {
     own: usize,
     /// The stream whose request it is.
     stream: u32,
+    /// What spares it has been counted.
+    spared: bool,
     /// Tokens of requests that it needs of each.
     cost: Tokens,
     /// Some count requests in flight.
@@ -161,6 +163,9 @@ struct Outcome {
     /// The stream whose request it is.
     stream: u32,
     held: bool,
+    /// By rules that only pretend to refuse; and whether these have been counted before.
+    spared: bool,
+    counted: bool,
     /// By rules that refuse.
     denied: Option<Refusal>,
     /// By rules that make requests wait.
@@ -230,6 +235,7 @@ impl Targets {
             len: 0,
             own: 0,
             stream,
+            spared: false,
             cost,
             gauged: false,
             watched: false,

@@ -43,6 +43,7 @@ impl<H: Host> Worker<H> {
     ) -> Result<Decision, LedgerError> {
         let mut outcome = Outcome {
             stream: targets.stream,
+            counted: targets.spared,
             ..Outcome::default()
         };
         let mut index: usize = 0;
@@ -58,6 +59,7 @@ impl<H: Host> Worker<H> {
         if targets.gauged && outcome.passes() {
             self.draw_permits(targets, attempt, &mut outcome)?;
         }
+        targets.spared |= outcome.spared;
         if !outcome.passes() {
             let decision = self.put_off(&outcome);
             if targets.priced_late && matches!(decision, Decision::Refuse(_)) {
@@ -107,13 +109,7 @@ impl<H: Host> Worker<H> {
     }
 
     /// Adds what came of one target to what comes of the request.
-    pub(super) fn note_step(
-        &mut self,
-        outcome: &mut Outcome,
-        target: Target,
-        step: Step,
-        attempt: Attempt,
-    ) {
+    pub(super) fn note_step(&mut self, outcome: &mut Outcome, target: Target, step: Step) {
         let denial = match step {
             Step::Ready => return,
             Step::Cold => {
@@ -126,10 +122,11 @@ impl<H: Host> Worker<H> {
         let short = Short { place, denial };
         let refusal = short.refusal();
         if self.is_spared(usize::from(target.rule), outcome.stream) {
-            // Who waits is asked about again and again.
-            if attempt != Attempt::Turn {
+            // Who is held or waits is decided on again and again, and counts once.
+            if !outcome.counted {
                 self.count_shadowed(refusal);
             }
+            outcome.spared = true;
             self.pretend(refusal);
             return;
         }

@@ -60,11 +60,11 @@ impl<H: Host> Worker<H> {
         };
         let filled = entry(&mut self.tables, *place);
         if let Some(denial) = line {
-            self.note_step(outcome, *place, Step::Denied(denial), attempt);
+            self.note_step(outcome, *place, Step::Denied(denial));
         } else if filled.is_none_or(|entry| entry.slab.left() < targets.cost) {
             let may_hold = attempt == Attempt::New && !self.is_shadow(place.rule);
             let step = self.draw(place, targets.cost, may_hold)?;
-            self.note_step(outcome, *place, step, attempt);
+            self.note_step(outcome, *place, step);
         }
         let target = *place;
         let Some(meters) = self.meters(target) else {
@@ -76,7 +76,7 @@ impl<H: Host> Worker<H> {
         for unit in BYTES {
             let counts = self.counts_at_once(target, attempt);
             let step = self.advance(target, unit, counts)?;
-            self.note_step(outcome, target, step, attempt);
+            self.note_step(outcome, target, step);
         }
         // What the scope itself refuses does not get as far as the other one.
         if let Some(id) = canonical
@@ -106,7 +106,7 @@ impl<H: Host> Worker<H> {
             let may_hold = has_room && attempt == Attempt::New && !self.is_shadow(target.rule);
             let counts = self.counts_at_once(*target, attempt);
             let step = self.draw_permit(*target, may_hold, counts)?;
-            self.note_step(outcome, *target, step, attempt);
+            self.note_step(outcome, *target, step);
         }
         if outcome.passes() {
             return Ok(());

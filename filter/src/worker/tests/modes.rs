@@ -40,6 +40,23 @@ fn a_shadow_holds_nobody_and_asks_for_its_lease_all_the_same() {
 }
 
 #[test]
+fn a_shadow_counts_a_request_once_that_another_rule_holds() {
+    let json = r#"{"coordinator": "c", "scopes": [
+        {"name": "strict", "key": {"header": "x"}},
+        {"name": "shadow", "key": {"header": "x"}, "safe_capacity": 0, "mode": "shadow"}]}"#;
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, 1, &config(json));
+    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    proxy.tick(Duration::from_millis(50));
+    assert_eq!(*proxy.host().resumed.borrow(), [101]);
+    proxy.tick(TICK);
+    assert_eq!(process.metric("shadowed.shadow.requests"), 1);
+    let notes = proxy.host().notes.borrow();
+    let note = notes.get(&(101, "tollgate.shadow".to_owned()));
+    assert_eq!(note.map(String::as_str), Some("shadow/requests"));
+}
+
+#[test]
 fn a_shadow_beside_a_rule_in_force_changes_nothing_for_it() {
     let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
         {"name": "strict", "key": {"header": "x"}, "safe_capacity": 5},
