@@ -313,7 +313,6 @@ impl<H: Host> Worker<H> {
         self.stats.define(&self.host)?;
         self.config = config.clone();
         self.upstreams = config.upstreams();
-        self.waiting.forget_ways();
         if !config.enabled {
             return Ok(Vec::new());
         }

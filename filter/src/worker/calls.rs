@@ -45,9 +45,6 @@ pub(super) struct Asked {
     pub(super) asks: Vec<(Unit, Ask)>,
 }
 
-/// Leases that are given back, with the sequence in which that is said, by whom it is said to.
-pub(super) type Releases = BTreeMap<Upstream, Vec<(ResourceId, u64)>>;
-
 /// The calls whose answers are awaited, by token.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -126,27 +123,25 @@ impl<H: Host> Worker<H> {
     }
 
     /// Tells the coordinator of leases that are not used any more. No answer matters: a lease that
-    /// is not released expires.
-    pub(super) fn release(&mut self, releases: &Releases) {
-        for (to, resources) in releases {
-            for resources in resources.chunks(SCOPES_PER_CALL) {
-                self.release_once(*to, resources);
-            }
-        }
-    }
-
-    fn release_once(&mut self, to: Upstream, resources: &[(ResourceId, u64)]) {
+    /// is not released expires. Any coordinator is told, for what went
+    /// to the cluster of a shard that nobody answers would be lost.
+    pub(super) fn release(&mut self, resources: &[(ResourceId, u64)]) {
         let Some(ledger) = &self.ledger else { return };
-        let message = v1::ReleaseRequest::from(&Release {
-            client: ledger.client().clone(),
-            resources: resources.to_vec(),
-        });
-        let message = message.encode_to_vec();
-        let service = self.upstreams.service(to);
+        let service = self.upstreams.service(Upstream::ANY);
         let timeout = self.config.call_timeout;
-        let sent = self.host.call(service, "Release", &message, timeout);
-        if sent.is_err() {
-            self.stats.refresh_errors.add_one();
+        for resources in resources.chunks(SCOPES_PER_CALL) {
+            let message = v1::ReleaseRequest::from(&Release {
+                client: ledger.client().clone(),
+                resources: resources.to_vec(),
+            });
+            let message = message.encode_to_vec();
+            if self
+                .host
+                .call(service, "Release", &message, timeout)
+                .is_err()
+            {
+                self.stats.refresh_errors.add_one();
+            }
         }
     }
 

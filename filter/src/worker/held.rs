@@ -10,12 +10,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use tollgate_core::client::{State, Todo};
 use tollgate_core::lease::Unit;
-use tollgate_core::units::Instant;
+use tollgate_core::units::{Instant, Tokens};
 
-use super::calls::{Reason, Releases};
+use super::calls::Reason;
 use super::lines::Place;
 use super::pen::asked;
-use super::room::Room;
 use super::{Attempt, Decision, Target, Targets, Verdict, Worker, entry};
 use crate::host::Host;
 use crate::patience::patience;
@@ -36,6 +35,8 @@ const RELEASES_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     held: VecDeque<Held>,
+    /// Where some of the held go before those who come later, as of when they were last looked at.
+    awaited: BTreeSet<Place>,
     cold: Vec<Cold>,
     /// There were more streams to release than one callback may.
     backlog: bool,
@@ -56,6 +57,8 @@ pub(super) struct Arrival {
 struct Held {
     arrival: Arrival,
     targets: Targets,
+    /// Where it goes before those who come after it.
+    first_at: Vec<Place>,
     /// However many of its scopes are cold, it is not held beyond this.
     deadline: Instant,
 }
@@ -65,8 +68,6 @@ struct Held {
 struct Cold {
     target: Target,
     slot: u32,
-    /// Whom it is to be asked of, as far as that is known.
-    to: Upstream,
     until: Instant,
     /// Looked at once: asked for, by this worker or another.
     asked: bool,
@@ -83,18 +84,10 @@ impl Waiting {
         self.held.len()
     }
 
-    /// Forgets whom scopes are to be asked of, which others may be now.
-    pub(super) fn forget_ways(&mut self) {
-        for cold in &mut self.cold {
-            cold.to = Upstream::ANY;
-        }
-    }
-
     pub(super) fn ask_soon(&mut self, target: Target, slot: u32, until: Instant) {
         self.cold.push(Cold {
             target,
             slot,
-            to: Upstream::ANY,
             until,
             asked: false,
         });
@@ -114,9 +107,9 @@ impl<H: Host> Worker<H> {
         if self.waiting.cold.is_empty() && self.waiting.held.is_empty() {
             return period;
         }
-        let has_room = |cold: &Cold| self.calls.has_room(Reason::Cold, cold.to);
-        let to_ask = |cold: &Cold| !cold.asked && has_room(cold);
-        match self.waiting.backlog || self.waiting.cold.iter().any(to_ask) {
+        let to_ask = self.waiting.cold.iter().any(|cold| !cold.asked)
+            && self.calls.has_room(Reason::Cold, Upstream::ANY);
+        match self.waiting.backlog || to_ask {
             true => TICK_AT_ONCE,
             false => TICK_WHILE_HELD.min(period),
         }
@@ -135,47 +128,65 @@ impl<H: Host> Worker<H> {
         !self.waiting.cold.is_empty() || !self.waiting.held.is_empty() || !self.lines.is_empty()
     }
 
-    /// Whether another that came before the request at hand is still held for a scope of both where
-    /// requests go in order. A first answer, or the end of waiting for it, lets the held go on the next
-    /// tick only, and in parts.
+    /// Whether the request at hand goes in order with others that came before it and are still held, at a
+    /// scope whose first answer they were held for. It, or the end of waiting for it, lets them go on the
+    /// next tick only, and in parts. Who is held for another scope keeps nobody waiting.
     #[inline]
     pub(super) fn is_behind_held(&self, targets: &Targets) -> bool {
-        let has_room = !self.waiting.is_full(self.config.max_held);
-        !self.waiting.held.is_empty() && has_room && self.shares_line_of_held(targets)
-    }
-
-    #[cold]
-    fn shares_line_of_held(&self, targets: &Targets) -> bool {
-        let held = |target: Target| {
-            let held = self.waiting.held.iter();
-            let mut others = held.flat_map(|held| self.in_order(&held.targets));
-            others.any(|other| other.is_same(target))
-        };
-        self.in_order(targets).any(held)
+        let waiting = &self.waiting;
+        !waiting.held.is_empty()
+            && !waiting.is_full(self.config.max_held)
+            && targets.cost > Tokens::ZERO
+            && self
+                .in_order(targets)
+                .any(|target| waiting.awaited.contains(&target.place()))
     }
 
     /// Where a request goes in the order of arrival: a rule that shapes and does not spare it.
     fn in_order<'a>(&'a self, targets: &'a Targets) -> impl Iterator<Item = Target> + 'a {
         let all = targets.as_slice().iter().copied();
         all.filter(|target| {
-            let spared = self.is_spared(usize::from(target.rule), targets.stream);
-            self.shape_of(target.rule).is_some() && !spared
+            self.shape_of(target.rule).is_some()
+                && !self.is_spared(usize::from(target.rule), targets.stream)
         })
     }
 
-    /// Goes on holding a request; who came after it, and goes in order with it, is behind it.
-    fn hold_on(&mut self, held: Held, ahead: &mut BTreeSet<Place>) {
-        ahead.extend(self.in_order(&held.targets).map(Target::place));
-        self.waiting.held.push_back(held);
+    /// Where the request at hand goes before those who come after it, if it is held now: at scopes whose first
+    /// answer it awaits; else behind those who are held there.
+    fn goes_first_at(&self, now: Instant, targets: &Targets) -> Vec<Place> {
+        let places = || self.in_order(targets).map(Target::place);
+        let cold: Vec<Place> = places().filter(|place| self.awaits(*place, now)).collect();
+        match cold.is_empty() {
+            true => places()
+                .filter(|place| self.waiting.awaited.contains(place))
+                .collect(),
+            false => cold,
+        }
     }
 
-    /// Whether a held request need not be held any more, where those `ahead` are.
-    fn may_go(&mut self, now: Instant, held: &Held, ahead: &BTreeSet<Place>) -> bool {
-        if now >= held.deadline || !self.config.enabled {
-            return true;
+    /// Whether the first answer for the scope at `place` is awaited.
+    fn awaits(&self, (table, index): Place, now: Instant) -> bool {
+        let table = self.tables.get(usize::from(table));
+        let entry = table.and_then(|table| table.scopes.get(index));
+        let until = entry.and_then(|entry| entry.cold_until);
+        until.is_some_and(|until| now < until)
+    }
+
+    fn must_wait(&self, targets: &Targets, now: Instant) -> bool {
+        let mut places = targets.as_slice().iter().map(|target| target.place());
+        places.any(|place| self.awaits(place, now))
+    }
+
+    /// Finds out where the held go first now. Who still awaits another scope's answer keeps nobody waiting
+    /// where its own has come.
+    fn see_who_goes_first(&mut self, now: Instant) {
+        let mut awaited = BTreeSet::new();
+        for held in &self.waiting.held {
+            let waits = self.must_wait(&held.targets, now);
+            let places = held.first_at.iter().copied();
+            awaited.extend(places.filter(|place| !waits || self.awaits(*place, now)));
         }
-        let behind = |target: Target| ahead.contains(&target.place());
-        !self.must_wait(&held.targets, now) && !self.in_order(&held.targets).any(behind)
+        self.waiting.awaited = awaited;
     }
 
     /// Holds the request at hand, unless its client would rather not wait.
@@ -191,9 +202,12 @@ impl<H: Host> Worker<H> {
             return self.decide_at_last(&mut targets, arrival);
         }
         self.stats.held.add_one();
+        let first_at = self.goes_first_at(arrival.since, &targets);
+        self.waiting.awaited.extend(&first_at);
         self.waiting.held.push_back(Held {
             arrival,
             targets,
+            first_at,
             deadline: arrival.since.saturating_add(wait),
         });
         Verdict::Hold
@@ -237,21 +251,22 @@ impl<H: Host> Worker<H> {
     }
 
     /// Asks for the scopes that turned up since the last tick, in as few calls as it takes, and sees
-    /// whether other workers got answers for the rest.
+    /// whether other workers got answers for the rest. Any coordinator is asked, also for who returns: a
+    /// cluster of a shard that nobody answers would cost them the lease.
     pub(super) fn ask_for_cold(&mut self, now: Instant) {
         let mut asks = Vec::new();
-        let mut releases = Releases::new();
+        let mut releases = Vec::new();
         let mut room = self.calls.room(Reason::Cold, &self.upstreams);
         let mut cold = core::mem::take(&mut self.waiting.cold);
         for scope in &mut cold {
             // What turns up while no more calls may be made goes into the next one together.
-            if scope.asked || !room.has(scope.to) {
+            if scope.asked || !room.has(Upstream::ANY) {
                 self.look_again(scope, now);
                 continue;
             }
-            let todos = self.ask_cold(now, scope, &room);
+            let todos = self.ask_cold(now, scope);
             let id = self.scope_of(scope.target);
-            let place = (scope.slot, scope.to);
+            let place = (scope.slot, Upstream::ANY);
             if let Some(asked) = id.and_then(|id| asked(place, &id, todos, &mut releases)) {
                 room.take(asked.to);
                 asks.push(asked);
@@ -263,33 +278,27 @@ impl<H: Host> Worker<H> {
         self.release(&releases);
     }
 
-    /// What there is to say of a scope that turned up, unless there is no room where it is to be said.
-    fn ask_cold(&mut self, now: Instant, cold: &mut Cold, room: &Room) -> Vec<(Unit, Todo)> {
+    /// What there is to say of a scope that turned up.
+    fn ask_cold(&mut self, now: Instant, cold: &mut Cold) -> Vec<(Unit, Todo)> {
         cold.asked = true;
-        let (me, upstreams) = (self.id, self.upstreams.clone());
+        let me = self.id;
         let usage = self.permits(cold.target).map(|permits| permits.usage(me));
         let said = self.with_holding(cold.target, now, |holding, policy| {
             if let (Some(gauge), Some(usage)) = (&mut holding.concurrency, &usage) {
                 gauge.report(now, usage);
             }
-            let to = upstreams.of(holding.shard());
-            let todos = room.has(to).then(|| holding.ask(now, policy));
-            (to, todos, holding.due())
+            (holding.ask(now, policy), holding.due())
         });
         if let Some(permits) = self.permits(cold.target).filter(|_| said.is_ok()) {
             permits.settled(permits.in_use);
         }
         match said {
-            Ok(((to, todos, due), slot)) => {
-                cold.to = to;
-                cold.asked = todos.is_some();
-                let todos = todos.unwrap_or_default();
-                if !todos.is_empty() {
-                    cold.slot = slot;
-                    self.reschedule(slot, due, State::Cold);
-                }
+            Ok(((todos, due), slot)) if !todos.is_empty() => {
+                cold.slot = slot;
+                self.reschedule(slot, due, State::Cold);
                 todos
             }
+            Ok(_) => Vec::new(),
             Err(error) => {
                 self.complain(&error);
                 Vec::new()
@@ -318,7 +327,6 @@ impl<H: Host> Worker<H> {
     /// were answered.
     fn release_held(&mut self, now: Instant) -> usize {
         let mut released: usize = 0;
-        let mut ahead = BTreeSet::new();
         for _ in 0..self.waiting.held.len() {
             let Some(mut held) = self.waiting.held.pop_front() else {
                 break;
@@ -328,8 +336,9 @@ impl<H: Host> Worker<H> {
                 self.waiting.held.push_back(held);
                 continue;
             }
-            if !self.may_go(now, &held, &ahead) {
-                self.hold_on(held, &mut ahead);
+            let in_time = now < held.deadline && self.config.enabled;
+            if in_time && self.must_wait(&held.targets, now) {
+                self.waiting.held.push_back(held);
                 continue;
             }
             let attempt = match now < held.deadline {
@@ -338,7 +347,7 @@ impl<H: Host> Worker<H> {
             };
             let verdict = match self.decide_again(&mut held.targets, attempt) {
                 Ok(Decision::Hold) => {
-                    self.hold_on(held, &mut ahead);
+                    self.waiting.held.push_back(held);
                     continue;
                 }
                 Ok(Decision::Wait(short)) => self.join(&held.targets, short, held.arrival),
@@ -355,16 +364,8 @@ impl<H: Host> Worker<H> {
             }
         }
         self.waiting.backlog = released >= RELEASES_MAX;
+        self.see_who_goes_first(now);
         released
-    }
-
-    fn must_wait(&mut self, targets: &Targets, now: Instant) -> bool {
-        targets.as_slice().iter().any(|target| {
-            let entry = entry(&mut self.tables, *target);
-            entry
-                .and_then(|entry| entry.cold_until)
-                .is_some_and(|until| now < until)
-        })
     }
 
     /// Lets a request go on that has waited, or answers it.

@@ -13,7 +13,7 @@ use tollgate_core::lease::{Ask, ResourceId, Unit};
 use tollgate_core::units::Instant;
 
 use super::Worker;
-use super::calls::{Asked, Reason, Releases};
+use super::calls::{Asked, Reason};
 use super::room::Room;
 use super::tick::or_later;
 use crate::host::{Host, Level};
@@ -228,7 +228,7 @@ impl<H: Host> Worker<H> {
     fn ask_for_due(&mut self, now: Instant) -> Result<(), LedgerError> {
         self.see_who_lives(now)?;
         let mut asks = Vec::new();
-        let mut releases = Releases::new();
+        let mut releases = Vec::new();
         let mut room = self.calls.room(Reason::Due, &self.upstreams);
         for _ in 0..ASKS_PER_ROUND {
             if room.is_none() {
@@ -242,13 +242,12 @@ impl<H: Host> Worker<H> {
                 break;
             };
             match self.ask_slot(now, slot, &room) {
-                Ok(Some(due)) => {
+                Ok(due) => {
                     if let Some(asked) = self.collect(slot, due, &mut releases) {
                         room.take(asked.to);
                         asks.push(asked);
                     }
                 }
-                Ok(None) => self.look_later(now, slot),
                 Err(LedgerError::Gone) => self.note_vacant(slot),
                 // What was popped must be looked at again.
                 Err(error) => {
@@ -271,35 +270,35 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    fn look_later(&mut self, now: Instant, slot: u32) {
-        if let Some(schedule) = &mut self.schedule {
-            schedule.set_due(slot, Some(now.saturating_add(LOOK_AGAIN)));
-        }
-    }
-
-    /// What there is to say of a slot; none if there is no room for it.
-    fn ask_slot(&self, now: Instant, slot: u32, room: &Room) -> Result<Option<Due>, LedgerError> {
+    /// What there is to say of a slot, if there is room for it.
+    fn ask_slot(&self, now: Instant, slot: u32, room: &Room) -> Result<Due, LedgerError> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
         ledger.update_any(&self.host, slot, |scope, holding| {
-            let to = self.upstreams.of(holding.shard());
-            if !room.has(to) {
-                return None;
-            }
             if let Some(gauge) = &mut holding.concurrency {
                 let living = self.living.iter().map(|other| other.worker);
                 gauge.sweep(now, &living.collect::<Vec<_>>());
             }
-            Some(Due {
+            let to = self.upstreams.of(holding.shard());
+            let (todos, due) = match room.has(to) {
+                true => (holding.ask(now, &self.policy_of(scope)), holding.due()),
+                false => (Vec::new(), Some(now.saturating_add(LOOK_AGAIN))),
+            };
+            Due {
                 to,
                 scope: scope.into(),
-                todos: holding.ask(now, &self.policy_of(scope)),
-                due: holding.due(),
+                todos,
+                due,
                 state: holding.state(now),
-            })
+            }
         })
     }
 
-    fn collect(&mut self, slot: u32, due: Due, releases: &mut Releases) -> Option<Asked> {
+    fn collect(
+        &mut self,
+        slot: u32,
+        due: Due,
+        releases: &mut Vec<(ResourceId, u64)>,
+    ) -> Option<Asked> {
         if let Some(schedule) = &mut self.schedule {
             schedule.set_due(slot, due.due);
             schedule.set_state(slot, due.state);
@@ -315,7 +314,7 @@ pub(super) fn asked(
     (slot, to): (u32, Upstream),
     scope: &Arc<str>,
     todos: Vec<(Unit, Todo)>,
-    releases: &mut Releases,
+    releases: &mut Vec<(ResourceId, u64)>,
 ) -> Option<Asked> {
     let mut asks: Vec<(Unit, Ask)> = Vec::with_capacity(todos.len());
     for (unit, todo) in todos {
@@ -324,8 +323,7 @@ pub(super) fn asked(
             Todo::Refresh(ask) => asks.push((unit, ask)),
             Todo::Release { sequence } => {
                 let scope = scope.clone();
-                let resource = ResourceId { scope, unit };
-                releases.entry(to).or_default().push((resource, sequence));
+                releases.push((ResourceId { scope, unit }, sequence));
             }
         }
     }

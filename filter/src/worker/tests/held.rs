@@ -234,11 +234,11 @@ fn a_request_is_not_held_beyond_its_clients_patience() {
 }
 
 /// A worker that has leases for the tenant acme, whose rule shapes, and for the route "old".
-fn two_rules(tenant: &str) -> Proxy {
+fn two_rules(tenant: &str, route: &str) -> Proxy {
     let json = format!(
         r#"{{"coordinator": "c", "scopes": [
             {{"name": "tenant", "key": {{"header": "x"}}, "on_limit": "shape" {tenant}}},
-            {{"name": "route", "key": {{"header": "y"}}}}]}}"#
+            {{"name": "route", "key": {{"header": "y"}} {route}}}]}}"#
     );
     let mut proxy = Proxy::new(&Process::new(), 1, &config(&json));
     proxy.request(&[("x", "acme"), ("y", "old")]);
@@ -248,31 +248,58 @@ fn two_rules(tenant: &str) -> Proxy {
     proxy
 }
 
+/// A stranger's cold start is nobody else's, whatever other scopes both have.
 #[test]
-fn who_is_held_behind_another_goes_after_it() {
-    let mut proxy = two_rules("");
+fn who_is_held_for_one_scope_keeps_nobody_waiting_at_another() {
+    let mut proxy = two_rules("", "");
     let new = [("x", "acme"), ("y", "new")];
     let old = [("x", "acme"), ("y", "old")];
-    let mut held = Vec::new();
-    for headers in [new, old, new, old] {
-        assert_eq!(proxy.request(&headers), Verdict::Hold);
-        held.push(proxy.streams);
+    for _ in 0..20 {
+        assert_eq!(proxy.request(&new), Verdict::Hold);
+        assert_eq!(proxy.request(&old), Verdict::Pass);
+        proxy.tick(Duration::from_millis(1));
     }
-    for _ in 0..4 {
-        proxy.tick(Duration::from_millis(5));
-    }
-    assert!(proxy.host().resumed.borrow().is_empty());
     proxy.answer(1000.0);
-    assert_eq!(*proxy.host().resumed.borrow(), held);
+    assert_eq!(proxy.host().resumed.borrow().len(), 20);
 }
 
+/// Where the first answer is awaited that they are held for, all go in order; and nowhere else, also while
+/// there are more of them than go at once.
+#[test]
+fn those_who_are_held_go_first_where_their_answer_was_awaited() {
+    let mut proxy = two_rules("", r#", "on_limit": "shape""#);
+    let new = [("x", "acme"), ("y", "new")];
+    for _ in 0..40 {
+        assert_eq!(proxy.request(&new), Verdict::Hold);
+    }
+    proxy.tick(Duration::from_millis(1));
+    proxy.answer(1000.0);
+    assert_eq!(proxy.host().resumed.borrow().len(), 32);
+    assert_eq!(proxy.request(&[("x", "acme"), ("y", "old")]), Verdict::Pass);
+    assert_eq!(proxy.request(&new), Verdict::Hold);
+    // What costs nothing has nothing to wait for.
+    proxy.host().set_headers(&new);
+    let nothing = proxy.worker.admit_at(&proxy.rules, 7, Tokens::ZERO);
+    assert_eq!(nothing, Verdict::Pass);
+    proxy.tick(Duration::from_millis(1));
+    assert_eq!(proxy.host().resumed.borrow().len(), 41);
+    assert_eq!(proxy.request(&new), Verdict::Pass);
+}
+
+/// Those whom the rule spares are held for the first answer as well, but not behind others.
 #[test]
 fn nobody_is_held_behind_another_for_a_rule_that_only_pretends() {
-    let mut proxy = two_rules(r#", "mode": "shadow""#);
+    let half = r#", "on_limit": "shape", "enforced_percent": 50"#;
+    let mut proxy = two_rules("", half);
     let new = [("x", "acme"), ("y", "new")];
-    assert_eq!(proxy.request(&new), Verdict::Hold);
-    let old = [("x", "acme"), ("y", "old")];
-    assert_eq!(proxy.request(&old), Verdict::Pass);
+    for _ in 0..40 {
+        assert_eq!(proxy.request(&new), Verdict::Hold);
+    }
+    proxy.tick(Duration::from_millis(1));
+    proxy.answer(1000.0);
+    assert_eq!(proxy.host().resumed.borrow().len(), 32);
+    let spared = (0..100).filter(|_| proxy.request(&new) == Verdict::Pass);
+    assert!((30..70).contains(&spared.count()));
 }
 
 #[test]
