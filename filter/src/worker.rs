@@ -35,6 +35,7 @@ mod room;
 mod shadow;
 mod standing;
 mod streams;
+mod targets;
 mod tick;
 mod turns;
 mod units;
@@ -46,11 +47,10 @@ use pen::Schedule;
 use resolve::Resolved;
 use shadow::Shadow;
 use streams::Streams;
+pub(crate) use targets::{Target, Targets};
 
 /// The most rules of a configuration, hence of buckets that a request needs.
 const RULES_MAX: usize = 16;
-/// Each rule's scope may use the capacity of another as well.
-const TARGETS_MAX: usize = RULES_MAX * 2;
 /// The name of the table for canonical scopes of no rule; no rule can have it.
 const CANONICAL: &str = "~canonical";
 
@@ -127,36 +127,6 @@ pub(crate) struct BoundRule {
     priced_late: bool,
 }
 
-/// One of the buckets that a request needs: an entry of a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Target {
-    table: u16,
-    /// The table of the rule that leads there: its own, but for canonical scopes.
-    rule: u16,
-    index: u32,
-}
-
-/// All that a request needs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Targets {
-    targets: [Target; TARGETS_MAX],
-    len: usize,
-    /// How many of them are the rules' own; canonical scopes follow these.
-    own: usize,
-    /// The stream whose request it is.
-    stream: u32,
-    /// What spares it has been counted.
-    spared: bool,
-    /// Tokens of requests that it needs of each.
-    cost: Tokens,
-    /// Some count requests in flight.
-    gauged: bool,
-    /// In some the stream counts until it ends.
-    watched: bool,
-    /// Of some it is known only at the end what the request costs.
-    priced_late: bool,
-}
-
 /// What came of looking for all that a request needs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
@@ -205,71 +175,6 @@ pub(crate) enum Verdict {
     Pass,
     Hold,
     Refuse(Refusal),
-}
-
-// === impl Target ===
-
-impl Target {
-    #[inline]
-    const fn of(table: u16, index: u32) -> Self {
-        Self {
-            table,
-            rule: table,
-            index,
-        }
-    }
-
-    fn is_same(self, other: Self) -> bool {
-        (self.table, self.index) == (other.table, other.index)
-    }
-}
-
-// === impl Targets ===
-
-impl Targets {
-    /// Nothing so far for the request of `stream`, at `cost` tokens of requests.
-    #[inline]
-    const fn at(cost: Tokens, stream: u32) -> Self {
-        Self {
-            targets: [Target::of(0, 0); TARGETS_MAX],
-            len: 0,
-            own: 0,
-            stream,
-            spared: false,
-            cost,
-            gauged: false,
-            watched: false,
-            priced_late: false,
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, target: Target) {
-        if let Some(place) = self.targets.get_mut(self.len) {
-            *place = target;
-            self.len = self.len.saturating_add(1);
-        }
-    }
-
-    /// Adds a target that is not among them. False if it is.
-    fn push_new(&mut self, target: Target) -> bool {
-        let new = !self.as_slice().iter().any(|other| other.is_same(target));
-        if new {
-            self.push(target);
-        }
-        new
-    }
-
-    #[inline]
-    fn as_slice(&self) -> &[Target] {
-        self.targets.get(..self.len).unwrap_or_default()
-    }
-
-    /// What the request counts for in what is wanted.
-    #[inline]
-    fn attempts(&self) -> u32 {
-        u32::try_from(self.cost.whole()).unwrap_or(u32::MAX)
-    }
 }
 
 // === impl Worker ===
@@ -382,7 +287,9 @@ impl<H: Host> Worker<H> {
                     targets.priced_late |= rule.priced_late;
                 }
                 Ok(Resolved::Skipped) => {}
-                Ok(Resolved::Refused(refusal)) if self.spares(refusal, context) => {}
+                Ok(Resolved::Refused(refusal)) if self.spares(refusal, context) => {
+                    targets.pretended = Some(refusal);
+                }
                 Ok(Resolved::Refused(refusal)) => return Verdict::Refuse(refusal),
                 Err(error) => return self.complain(&error),
             }

@@ -86,7 +86,7 @@ impl<H: Host> Worker<H> {
         targets: &mut Targets,
         attempt: Attempt,
     ) -> Result<Decision, LedgerError> {
-        self.shadow.clear();
+        self.shadow.restore(targets.pretended);
         if self.config.enabled {
             return self.decide(targets, attempt);
         }

@@ -42,6 +42,11 @@ impl Shadow {
         self.pretended = None;
     }
 
+    /// The request at hand has waited, and that was pretended of it when it came.
+    pub(super) fn restore(&mut self, pretended: Option<Refusal>) {
+        self.pretended = pretended;
+    }
+
     /// A number from 0 to 99, always the same for one request and one rule: who was spared by a rule
     /// and waits for another one's tokens is still spared at its turn.
     fn roll(&self, stream: u32, rule: usize) -> u64 {

@@ -120,6 +120,24 @@ fn who_was_spared_once_is_spared_at_its_turn() {
 }
 
 #[test]
+fn who_was_spared_without_a_scope_and_then_waits_is_noted_when_it_goes_on() {
+    let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
+        {"name": "a", "key": {"header": "x"}, "missing": "deny", "mode": "shadow"},
+        {"name": "b", "key": {"header": "y"}, "safe_capacity": 50, "on_limit": "shape"}]}"#;
+    let mut proxy = Proxy::new(&Process::new(), 1, &config(json));
+    while proxy.request(&[("y", "busy")]) == Verdict::Pass {}
+    let waits = proxy.streams;
+    proxy.host().select(0).unwrap();
+    for _ in 0..100 {
+        proxy.tick(Duration::from_millis(1));
+    }
+    assert_eq!(*proxy.host().resumed.borrow(), [waits]);
+    let notes = proxy.host().notes.borrow();
+    let noted = notes.get(&(waits, "tollgate.shadow".to_owned()));
+    assert_eq!(noted.map(String::as_str), Some("a/missing"));
+}
+
+#[test]
 fn scopes_without_a_slot_share_pass_or_are_refused() {
     for (fields, passes) in [
         (r#""on_overflow": "share""#, 10),
