@@ -179,7 +179,8 @@ impl Process {
 
     /// The safe capacity in force: the one last sent to this process, else its own.
     pub(crate) fn safe(&self) -> Capacity {
-        self.safe_sent.unwrap_or(self.policy.safe_of(self.unit()))
+        self.safe_sent
+            .unwrap_or_else(|| self.policy.safe_of(self.unit()))
     }
 
     /// What it wants, unless it has only just begun to ask.

@@ -271,12 +271,12 @@ impl World {
 
     /// Notes since when coordinators have lent safe capacity.
     fn note_safe(&mut self) {
+        let now = self.agenda.now();
         for place in &mut self.places {
-            let away =
-                place.node.is_some() && place.loan(self.agenda.now(), &self.resource).is_none();
+            let away = place.node.is_some() && place.loan(now, &self.resource).is_none();
             let safe = away && place.safe().is_some();
             place.safe_since = match safe {
-                true => Some(place.safe_since.unwrap_or(self.agenda.now())),
+                true => Some(place.safe_since.unwrap_or(now)),
                 false => None,
             };
         }
