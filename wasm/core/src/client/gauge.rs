@@ -295,9 +295,14 @@ impl Gauge {
         self.last.max(self.estimate())
     }
 
-    fn estimate(&self) -> u32 {
+    /// The most that was in use at once in this window, if all workers were busiest together.
+    fn peak(&self) -> u32 {
         let peaks = self.shares.iter().map(|share| share.peak);
-        let peak = peaks.fold(0, u32::saturating_add);
+        peaks.fold(0, u32::saturating_add)
+    }
+
+    fn estimate(&self) -> u32 {
+        let peak = self.peak();
         let attempts = u64::from(self.admitted).saturating_add(self.refused.into());
         let more = u64::from(peak)
             .saturating_mul(attempts)
@@ -326,7 +331,7 @@ impl Gauge {
             share.peak = share.peak.min(share.held);
         }
         if elapsed >= WINDOW.saturating_mul(2) {
-            self.last = self.held();
+            self.last = self.peak();
         }
     }
 

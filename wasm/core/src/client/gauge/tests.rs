@@ -300,6 +300,14 @@ fn what_is_spare_is_not_wanted() {
 }
 
 #[test]
+fn what_is_spare_is_not_wanted_after_quiet_windows_either() {
+    let mut p = Process::leased(1000);
+    p.draw(1, 0);
+    p.after(2000).say(2, 0, 0, 0);
+    assert_eq!((p.gauge.held(), p.gauge.wants()), (125, 1));
+}
+
+#[test]
 fn more_is_asked_for_early_and_less_when_it_is_due() {
     let mut p = Process::leased(10);
     p.after(200);
