@@ -148,8 +148,11 @@ impl Config {
         let listen = Listen::check(&mut check, raw.listen.as_ref());
         let tls = tls::tls(&mut check, raw.tls.as_ref());
         let admin = admin::admin(&mut check, raw.admin.as_ref());
-        let exposed = admin.may_listen(listen.http, tls.http.is_some());
-        if let (Err(exposed), false) = (exposed, insecure_admin) {
+        // Beside a default in the place of what is wrong it may look open.
+        if check.count() == 0
+            && !insecure_admin
+            && let Err(exposed) = admin.may_listen(listen.http, tls.http.is_some())
+        {
             let at = raw
                 .listen
                 .as_ref()

@@ -300,6 +300,22 @@ fn an_admin_api_that_is_open_is_refused_where_it_listens() {
          token (admin.tokens); to serve without, say `admin.insecure: true` or --insecure-admin"
     );
     assert_eq!(errors(&format!("{text}admin: {{insecure: true}}")), "good");
+    // Not beside a default in the place of what cannot be read.
+    let rows = [
+        ("tls: {http: {cert: a}}\n", "tls.http.key"),
+        (
+            "admin: {tokens: [{name: a, role: root}]}\n",
+            "admin.tokens[0]",
+        ),
+        ("admin: {insecure: yes}\n", "admin.insecure"),
+    ];
+    for (more, field) in rows {
+        let said = errors(&format!("{text}{more}"));
+        assert!(
+            said.contains(field) && !said.contains("listen.http"),
+            "{said}"
+        );
+    }
 }
 
 #[test]
