@@ -16,8 +16,10 @@
 //! The parent refuses requests of a lower sequence than the last (see [`Ask::sequence`]), also when
 //! an earlier run sent that: of a node that was master before, or before a restart. A new run can
 //! only guess at a higher one, and the parent's refusal tells what to exceed. It catches up so once,
-//! for a resource that it has not been answered for yet. Whoever is refused later is not the only one
-//! of its name, and two that overtook each other for ever would both lend what one has borrowed.
+//! for resources that it has not been answered for yet, each of which it asks for again at once one
+//! time. Whoever is refused later is not the only one of its name, and two that overtook each other
+//! for ever would both lend what one has borrowed. A refusal that tells of what cannot be, less than
+//! was asked or more than is ever counted to, is a failure like any other.
 //!
 //! [`Ask::sequence`]: crate::lease::Ask::sequence
 //!
@@ -48,6 +50,10 @@ const LINGER: Duration = Duration::from_secs(10);
 /// How far beyond an earlier run's request a new run goes on: above all that may still be under way,
 /// and above the earlier run's requests for other resources, of which a day has fewer.
 const LEAP: u64 = 1 << 40;
+
+/// No run counts so far, also if it begins with the microseconds since 1970. Who went on from what is
+/// beyond could come to the end of all numbers.
+const SEQUENCE_MAX: u64 = u64::MAX / 2;
 
 /// Requests that become due so soon after the first are sent with it.
 const TOGETHER: Duration = Duration::from_millis(20);
@@ -233,20 +239,19 @@ impl Tree {
         let Some(loan) = self.loans.get_mut(id) else {
             return;
         };
-        if loan.is_answered() {
-            self.handle_failure(now, id, sequence);
-            return;
+        let can_be = (sequence..SEQUENCE_MAX).contains(&last);
+        if can_be && loan.may_catch_up(sequence) {
+            if last >= self.sequence && !self.caught_up {
+                self.sequence = last.saturating_add(LEAP);
+                self.caught_up = true;
+            }
+            if last < self.sequence {
+                loan.catch_up(now);
+                requeue(&mut self.due, id, loan);
+                return;
+            }
         }
-        if last >= self.sequence && !self.caught_up {
-            self.sequence = last.saturating_add(LEAP);
-            self.caught_up = true;
-        }
-        if last < self.sequence {
-            loan.retry(now, sequence);
-            requeue(&mut self.due, id, loan);
-        } else {
-            self.handle_failure(now, id, sequence);
-        }
+        self.handle_failure(now, id, sequence);
     }
 
     /// Notes that the request of `sequence` failed.

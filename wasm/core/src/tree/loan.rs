@@ -39,6 +39,8 @@ pub(super) struct Loan {
     /// Where this loan stands in the queue.
     pub(super) queued_at: Instant,
     failures: u8,
+    /// It has asked again at once because of what the parent had seen of an earlier run.
+    caught_up: bool,
     /// The books have no clients of it.
     idle: bool,
     /// They have some again, and the parent has not answered since.
@@ -102,6 +104,7 @@ impl Loan {
             due: now,
             queued_at: now,
             failures: 0,
+            caught_up: false,
             idle: false,
             returning: false,
         }
@@ -118,11 +121,6 @@ impl Loan {
     /// Whether a request waits for its answer.
     pub(super) fn is_waiting(&self) -> bool {
         self.asked_at.is_some()
-    }
-
-    /// Whether the parent has ever answered.
-    pub(super) fn is_answered(&self) -> bool {
-        self.said.is_some()
     }
 
     /// What may be lent now under `limit`.
@@ -304,12 +302,18 @@ impl Loan {
         true
     }
 
-    /// Asks again at once instead of the request of `sequence`, which was refused for its sequence
-    /// alone.
-    pub(super) fn retry(&mut self, now: Instant, sequence: u64) {
-        if sequence == self.sequence && self.asked_at.take().is_some() {
-            self.due = now;
-        }
+    /// Whether it may ask again at once instead of the request of `sequence`, which was refused for
+    /// its sequence alone: if that is the latest, and neither was any answered nor has it done so.
+    pub(super) fn may_catch_up(&self, sequence: u64) -> bool {
+        let waits = sequence == self.sequence && self.asked_at.is_some();
+        waits && self.said.is_none() && !self.caught_up
+    }
+
+    /// Asks again at once.
+    pub(super) fn catch_up(&mut self, now: Instant) {
+        self.asked_at = None;
+        self.caught_up = true;
+        self.due = now;
     }
 
     /// Notes that the request of `sequence` failed; the next one waits longer.

@@ -12,6 +12,8 @@ use crate::limit::{Limit, Part, Safe};
 use crate::node::{Bounds, Node, Start, Terms};
 use crate::units::{Capacity, Instant, Tokens};
 
+mod refusal;
+
 const BOUNDS: Bounds = Bounds {
     max_resources: 3,
     max_clients_per_resource: 10,
@@ -461,55 +463,4 @@ fn who_comes_back_waits_for_the_parent_as_long_as_that_is_there() {
         whole(5),
         "now it is away"
     );
-}
-
-/// Of a node that was master before, and whose clock is ahead.
-#[test]
-fn a_run_goes_on_above_what_the_parent_has_seen_of_an_earlier_one() {
-    let mut leaf = Leaf::new();
-    leaf.refresh("a", (0, 100));
-    let first = leaf.ask();
-    let id = leaf.id.clone();
-    let refuse = |leaf: &mut Leaf, sequence, last| {
-        leaf.node
-            .handle_parent_refusal(leaf.now, &id, sequence, last);
-    };
-    let last = 1 << 60;
-    refuse(&mut leaf, first.sequence - 1, last);
-    assert!(leaf.todo().is_empty(), "that was not the latest request");
-    refuse(&mut leaf, first.sequence, last);
-    let second = leaf.ask();
-    assert!(second.sequence > last + (1 << 30), "{second:?}");
-    // Another that was refused in the same call is sent again, too, whichever came first.
-    let other = ResourceId::new("tenant/other", Unit::Requests).unwrap();
-    let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(1));
-    let (client, terms) = (ClientId::new("a").unwrap(), Terms::of(&leaf.limit));
-    let answer = leaf
-        .node
-        .handle_refresh(leaf.now, &client, &other, &ask, &terms);
-    assert!(answer.is_ok());
-    let [(_, Todo::Refresh(ask))] = &leaf.todo()[..] else {
-        panic!("nothing to say of the other");
-    };
-    leaf.node
-        .handle_parent_refusal(leaf.now, &other, ask.sequence, last);
-    assert_eq!(leaf.todo().len(), 1);
-    // It catches up once: whoever goes beyond that has the same name and is alive.
-    refuse(&mut leaf, second.sequence, second.sequence + (1 << 50));
-    assert!(leaf.todo().is_empty(), "backs off");
-}
-
-#[test]
-fn a_run_that_was_answered_does_not_overtake_another() {
-    let mut leaf = Leaf::new();
-    leaf.refresh("a", (0, 100));
-    leaf.lend(Capacity::from_whole(60), |_| {});
-    leaf.pass(1000);
-    let ask = leaf.ask();
-    let id = leaf.id.clone();
-    leaf.node
-        .handle_parent_refusal(leaf.now, &id, ask.sequence, 1 << 60);
-    assert!(leaf.todo().is_empty(), "backs off");
-    leaf.pass(5000);
-    assert!(leaf.ask().sequence < 1 << 60);
 }
