@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use tollgate_core::cluster::{ShardId, shard_of};
+use tollgate_tests::filter::tenant_rule;
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
@@ -54,7 +55,9 @@ fn an_envoy_that_knows_the_shards_asks_their_masters_and_others_when_one_dies() 
             })
             .await?;
             let shards = ShardId::all(SHARDS).map(|shard| format!("tollgate-shard-{shard}"));
-            let more = json!({"shards": shards.collect::<Vec<_>>()});
+            // As the limits say, which are known from the first answer on.
+            let rule = tenant_rule(100.0);
+            let more = json!({"shards": shards.collect::<Vec<_>>(), "scopes": [rule]});
             let example = "straight-to-the-shards.yaml";
             let envoy = cluster.envoy(scene, example, &more).await?;
             let to = |tenant: String| Flow::new(envoy.address(), &tenant, 20.0);
