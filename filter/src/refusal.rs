@@ -27,7 +27,12 @@ const MILLI: u128 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// A bucket of the rule at this index is empty.
-    Denied { rule: usize, denial: Denial },
+    Denied {
+        rule: usize,
+        /// The rule whose scope leads to that bucket: the same, but for the limits of groups.
+        by: usize,
+        denial: Denial,
+    },
     /// The rule at this index found no key and must have one.
     Missing { rule: usize },
     /// The rule at this index found something that cannot be a key.
@@ -98,6 +103,14 @@ impl Refusal {
                 Some(rule)
             }
             Self::HostFailure => None,
+        }
+    }
+
+    /// The index of the rule that says how the client is told.
+    pub(crate) fn told_by(self) -> Option<usize> {
+        match self {
+            Self::Denied { by, .. } => Some(by),
+            Self::Missing { .. } | Self::Malformed { .. } | Self::HostFailure => self.rule(),
         }
     }
 

@@ -221,7 +221,16 @@ impl<H: Host> Worker<H> {
         if !config.enabled {
             return Ok(Vec::new());
         }
+        if let (Some(groups), Some(rule)) = (self.canonical_table(), config.rules.first()) {
+            groups.policy = rule.policy.clone();
+        }
         config.rules.iter().map(|rule| self.bind(rule)).collect()
+    }
+
+    /// The limits of groups that are those of no rule, if there are any.
+    fn canonical_table(&mut self) -> Option<&mut Table> {
+        let mut tables = self.tables.iter_mut();
+        tables.find(|table| table.rule == CANONICAL)
     }
 
     /// Leaves a warning to whichever worker holds the pen, so that it is given once.
@@ -328,13 +337,14 @@ impl<H: Host> Worker<H> {
     /// The rule that refuses, for what the client is told.
     pub(crate) fn refuser(&self, refusal: Refusal) -> Refuser<'_> {
         let table = refusal.rule().and_then(|rule| self.tables.get(rule));
+        let told_by = refusal.told_by().and_then(|rule| self.tables.get(rule));
         Refuser {
             rule: table.map_or("", |table| match table.rule.as_str() {
                 CANONICAL => "group",
                 rule => rule,
             }),
             wanted: table.map_or("", |table| &table.wanted),
-            terms: table.map_or(Terms::PLAIN, |table| &table.terms),
+            terms: told_by.map_or(Terms::PLAIN, |table| &table.terms),
         }
     }
 

@@ -32,7 +32,14 @@ fn refusal(pause: Option<u64>, limit: u64, without_lease: bool) -> (Refusal, Ins
         prospect: None,
         never: false,
     };
-    (Refusal::Denied { rule: 0, denial }, now)
+    (
+        Refusal::Denied {
+            rule: 0,
+            by: 0,
+            denial,
+        },
+        now,
+    )
 }
 
 #[test]
@@ -107,11 +114,11 @@ fn the_policy_is_in_whole_numbers_and_names_its_unit() {
     ];
     for (unit, limit, want) in rows {
         let (refusal, now) = refusal(None, limit, false);
-        let Refusal::Denied { denial, rule } = refusal else {
+        let Refusal::Denied { denial, rule, by } = refusal else {
             panic!("{refusal:?}")
         };
         let denial = Denial { unit, ..denial };
-        let reply = Refusal::Denied { rule, denial }.reply(now, REFUSER);
+        let reply = Refusal::Denied { rule, by, denial }.reply(now, REFUSER);
         let want = want.map(|want| format!("\"tenant\";{want}"));
         assert_eq!(header(&reply, "ratelimit-policy"), want.as_deref());
         let reason = format!("tenant/{}", unit.name());
@@ -122,7 +129,7 @@ fn the_policy_is_in_whole_numbers_and_names_its_unit() {
 #[test]
 fn what_can_never_pass_says_so_and_names_no_time() {
     let (refusal, now) = refusal(None, MICRO, false);
-    let Refusal::Denied { denial, rule } = refusal else {
+    let Refusal::Denied { denial, rule, by } = refusal else {
         panic!("{refusal:?}")
     };
     let denial = Denial {
@@ -130,7 +137,7 @@ fn what_can_never_pass_says_so_and_names_no_time() {
         never: true,
         ..denial
     };
-    let reply = Refusal::Denied { rule, denial }.reply(now, REFUSER);
+    let reply = Refusal::Denied { rule, by, denial }.reply(now, REFUSER);
     assert_eq!(header(&reply, "tollgate-reason"), Some("tenant/cost"));
     assert_eq!(header(&reply, "retry-after"), None);
     assert_eq!(header(&reply, "tollgate-pause-ms"), None);

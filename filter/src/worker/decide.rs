@@ -25,6 +25,7 @@ impl Short {
     pub(super) fn refusal(self) -> Refusal {
         Refusal::Denied {
             rule: usize::from(self.place.table),
+            by: usize::from(self.place.rule),
             denial: self.denial,
         }
     }

@@ -70,7 +70,8 @@ impl<H: Host> Worker<H> {
             Overflow::Refuse => {
                 let denial = Denial::overflow(self.host.now());
                 let rule = usize::from(table);
-                Ok(Resolved::Refused(Refusal::Denied { rule, denial }))
+                let by = rule;
+                Ok(Resolved::Refused(Refusal::Denied { rule, by, denial }))
             }
         }
     }

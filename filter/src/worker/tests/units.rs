@@ -227,7 +227,11 @@ const GROUP: &[Terms] = &[
 #[test]
 fn requests_also_take_from_the_canonical_scope_and_from_it_once() {
     let process = Process::new();
-    let config = one_rule("");
+    let rule = |more| {
+        let rule = format!(r#"{{"name": "tenant", "key": {{"header": "x"}} {more}}}"#);
+        config(&format!(r#"{{"coordinator": "c", "scopes": [{rule}]}}"#))
+    };
+    let config = rule(r#", "refusal": {"status": 503}"#);
     let mut first = Proxy::new(&process, 1, &config);
     let mut second = Proxy::new(&process, 2, &config);
     for tenant in ["a", "b"] {
@@ -249,7 +253,13 @@ fn requests_also_take_from_the_canonical_scope_and_from_it_once() {
     let Verdict::Refuse(refusal) = first.of("b") else {
         panic!("b is refused")
     };
-    assert_eq!(first.worker.refuser(refusal).rule, "group");
+    let refuser = first.worker.refuser(refusal);
+    assert_eq!((refuser.rule, refuser.terms.status), ("group", 503));
+    // Without a lease it does as the first rule says, by the latest configuration.
+    let changed = rule(r#", "safe_capacity": 7"#);
+    first.worker.configure(&changed).unwrap();
+    let safe = first.worker.policy_of("group/gold").safe_of(Unit::Requests);
+    assert_eq!(safe.as_f64(), 7.0);
 }
 
 #[test]
