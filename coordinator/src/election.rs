@@ -8,6 +8,7 @@
 //! **Architecture invariant:** whoever lends looks at [`Term::holds`] before and after it has
 //! decided. A master whose term has ended is none, whatever its clock did in between.
 
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -157,6 +158,15 @@ impl Peer {
     pub fn grpc_url(&self) -> String {
         let scheme = if self.grpc_tls { "https" } else { "http" };
         format!("{scheme}://{}", self.grpc)
+    }
+
+    /// Whether only who is on the same machine reaches one of its ports.
+    pub fn is_on_loopback(&self) -> bool {
+        let loopback = |address: &String| {
+            let address: Result<SocketAddr, _> = address.parse();
+            address.is_ok_and(|address| address.ip().is_loopback())
+        };
+        [&self.grpc, &self.http].into_iter().any(loopback)
     }
 }
 

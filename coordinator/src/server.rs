@@ -117,6 +117,15 @@ impl Server {
                 shards: cluster.shards,
                 tls: cluster.tls.clone(),
             };
+            if place.peer.is_on_loopback() {
+                let Peer { grpc, http, .. } = &place.peer;
+                tracing::warn!(
+                    grpc,
+                    http,
+                    "other nodes are told loopback, where only this machine reaches it: set listen or \
+                     cluster.advertise"
+                );
+            }
             let election = Etcd::new(cluster, place.peer.clone(), metrics.election().clone());
             // Whoever is elected without books does not know that there are none, whatever is said
             // of the first start: the master before may have died.

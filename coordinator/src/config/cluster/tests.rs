@@ -20,6 +20,26 @@ fn a_node_alone_has_no_cluster() {
 }
 
 #[test]
+fn a_node_that_others_are_told_to_find_at_loopback_is_known() {
+    let rows = [
+        ("", "", true),
+        ("grpc: '10.0.0.1:7710', http: '10.0.0.1:7711'", "", false),
+        ("grpc: '10.0.0.1:7710'", "", true),
+        ("", "grpc: 'one:7710', http: 'one.internal:7711'", false),
+        ("", "grpc: '[::1]:7710', http: 'one:7711'", true),
+    ];
+    for (listen, advertise, want) in rows {
+        let config = Config::parse(&format!(
+            "listen: {{{listen}}}\nadmin: {{insecure: true}}\n\
+             cluster: {{node: a, advertise: {{{advertise}}}, {ETCD}}}\nlimits: []"
+        ));
+        let config = config.unwrap();
+        let peer = config.cluster.unwrap().peer(config.listen, &config.tls);
+        assert_eq!(peer.is_on_loopback(), want, "{listen} {advertise}");
+    }
+}
+
+#[test]
 fn what_a_cluster_says_by_default_and_in_full() {
     let parse = |text: &str| Config::parse(text).unwrap().cluster.unwrap();
     let least = parse(&format!("cluster: {{node: a, {ETCD}}}\nlimits: []"));
