@@ -17,7 +17,7 @@ def get(url, tenant, patience_s=10.0):
                 return answer.read()
         except urllib.error.HTTPError as refusal:
             pause_ms = refusal.headers.get("tollgate-pause-ms")
-            if refusal.code != 429 or pause_ms is None:
+            if pause_ms is None:
                 raise  # not for want of tokens, or nobody knows when there will be some
             # A little more than told, so that clients that were refused together come back apart.
             pause_s = int(pause_ms) / 1000 * (1 + random.random() / 10)
