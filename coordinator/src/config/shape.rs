@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_path_to_error::{Path, Segment};
-use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Options};
+use serde_saphyr::{DuplicateKeyPolicy, Error, Location, NonFiniteFloatPolicy, Options};
 
 use super::check::join;
 use super::error::{ConfigError, Problem};
@@ -171,7 +171,9 @@ pub(super) fn read<T: DeserializeOwned>(
     read.map_err(|error| {
         let at = error.location().unwrap_or(Location::UNKNOWN);
         // A later one of the same name is the one that stands where the error is.
-        let options = options(DuplicateKeyPolicy::LastWins);
+        let mut options = options(DuplicateKeyPolicy::LastWins);
+        // What is no number of ours elsewhere is no reason not to find this.
+        options.non_finite_float_policy = NonFiniteFloatPolicy::AsString;
         let document: Option<Node> = serde_saphyr::from_str_with_options(text, options).ok();
         let steps = path.iter().flat_map(Path::iter);
         let (field, node) = find(steps, Key::of(&error), document.as_ref(), at);

@@ -122,9 +122,9 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// Tells the coordinator of leases that are not used any more. No answer matters: a lease that
-    /// is not released expires. Any coordinator is told, for what went
-    /// to the cluster of a shard that nobody answers would be lost.
+    /// Tells the coordinators of leases that are not used any more. No answer matters: a lease that is
+    /// not released expires. Any of them is told, for what went to the cluster of a shard that nobody
+    /// answers would be lost.
     pub(super) fn release(&mut self, resources: &[(ResourceId, u64)]) {
         let Some(ledger) = &self.ledger else { return };
         let service = self.upstreams.service(Upstream::ANY);

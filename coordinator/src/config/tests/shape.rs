@@ -40,6 +40,10 @@ fn the_shape_of_the_file_is_checked() {
 fn a_wrong_shape_names_the_field_and_what_stands_there() {
     let rows = [
         ("parent: \"x\"", "1:9: parent: \"x\" is not a mapping"),
+        (
+            "limits:\n- {match: a, requests: {rate: .nan}}\nparent: x",
+            "3:9: parent: \"x\" is not a mapping",
+        ),
         ("cluster: 3", "1:10: cluster: \"3\" is not a mapping"),
         ("limits: {}", "1:9: limits: is a mapping, not a list"),
         ("limits:\n  a: b", "2:3: limits: is a mapping, not a list"),
