@@ -33,7 +33,11 @@ build: _setup-protoc
     {{ target }}/debug/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
 
 # Two real Envoys, a coordinator and three tenants for 20 seconds, with a live table
-demo *ARGS: _setup-system _setup-targets _setup-envoy build
+demo *ARGS: _setup-system _setup-targets _setup-envoy
+    # Only the parts that it runs, without the clients of etcd and of trace collectors.
+    cargo build --locked -p tollgate-coordinator -p tollgate-prune -p tollgate-tests --no-default-features --bin tollgate --bin tollgate-prune --bin demo
+    cargo build --locked -p tollgate-filter --target wasm32-wasip1 --profile filter
+    {{ target }}/debug/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
     {{ target }}/debug/demo {{ ARGS }}
 
 # Everything that CI checks, changing nothing; the last line sums up
@@ -132,12 +136,22 @@ test-alerts:
         echo "test result: ok. 0 passed; 0 failed; 1 ignored"
     fi
 
-# Formatting, licences and sources, lints, documentation; changes nothing
-lint: lint-format lint-deny lint-native lint-wasm lint-doc
+# Write the Rust code of the .proto files, which is committed
+generate:
+    cargo build {{ native }} --bin tollgate-generate
+    {{ target }}/debug/tollgate-generate
+
+# Formatting, generated code, licences and sources, lints, documentation; changes nothing
+lint: lint-format lint-generated lint-deny lint-native lint-wasm lint-doc
 
 [private]
 lint-format:
     cargo fmt --all --check
+
+[private]
+lint-generated:
+    cargo build {{ native }} --bin tollgate-generate
+    {{ target }}/debug/tollgate-generate --check
 
 [private]
 lint-deny:

@@ -48,6 +48,7 @@ step() {
 
 checks() {
     step check "format" just lint-format
+    step check "generated code" just lint-generated
     step check "licences, sources, duplicates" just lint-deny
     step check "lints" just lint-native
     step check "lints for wasm" just lint-wasm

@@ -8,7 +8,6 @@ use std::io::IsTerminal as _;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio::task::JoinHandle;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
@@ -70,7 +69,10 @@ pub enum LogError {
     Sample(f64),
     /// The exporter does not take the endpoint.
     #[error("--otlp-endpoint: {0}")]
-    Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
+    Exporter(Box<dyn std::error::Error + Send + Sync>),
+    /// This build cannot export traces.
+    #[error("--otlp-endpoint: this build exports no traces: build it with the feature `otlp`")]
+    WithoutOtlp,
     /// Logs are written already.
     #[error("logging has been started before: {0}")]
     Started(#[from] tracing_subscriber::util::TryInitError),
@@ -81,7 +83,7 @@ pub enum LogError {
 pub struct Logs {
     repeats: Option<Repeats>,
     teller: Option<JoinHandle<()>>,
-    tracer: Option<SdkTracerProvider>,
+    tracer: Option<otlp::Tracer>,
 }
 
 type BoxedLayer = Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>;
@@ -99,7 +101,7 @@ impl Logs {
         }
         let Some(tracer) = self.tracer else { return };
         // Blocks, and what it waits for needs this runtime.
-        let flush = move || tracer.shutdown_with_timeout(FLUSH_TIMEOUT);
+        let flush = move || tracer.end(FLUSH_TIMEOUT);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(flush).await {
             tracing::warn!(%error, "the last traces were not delivered");
         }
@@ -117,13 +119,13 @@ pub fn start(options: &Options) -> Result<Logs, LogError> {
     let repeats = options
         .repeat
         .map(|lines| Repeats::new(lines, Clock::start()));
-    let tracer = options.otlp.as_ref().map(otlp::provider).transpose()?;
+    let tracer = options.otlp.as_ref().map(Otlp::start).transpose()?;
     // A span that no layer wants is switched off: lines do without those of calls.
     let filter = filter.and(filter_fn(|event| event.target() != trace::TARGET));
     let lines = lines(options.format, repeats.clone()).with_filter(filter);
     let registry = tracing_subscriber::registry().with(lines);
     match &tracer {
-        Some(tracer) => registry.with(otlp::layer(tracer)).try_init()?,
+        Some(tracer) => registry.with(tracer.layer()).try_init()?,
         // No layer is not the same as an absent one, which wants every span.
         None => registry.try_init()?,
     }

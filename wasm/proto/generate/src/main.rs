@@ -1,0 +1,90 @@
+//! Generates the Rust code of the protocol's schemas.
+//!
+//! The generated files are committed, so that a build needs neither protoc nor the code generators and
+//! their dependencies. `just generate` writes them; `just lint` runs this with `--check` and fails when a
+//! schema has changed and its code has not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+use tempfile::TempDir;
+
+/// The schemas, below `wasm/proto/proto`.
+const SCHEMAS: [&str; 3] = [
+    "tollgate/v1/lease.proto",
+    "tollgate/v1/books.proto",
+    "doorman/doorman.proto",
+];
+
+/// The message types, which every crate shares.
+const MESSAGES: &str = "wasm/proto/src/generated";
+
+/// The gRPC clients and servers, which only the coordinator needs.
+const SERVICES: &str = "coordinator/src/generated";
+
+/// Writes the Rust code of the .proto files into the checkout.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Write nothing; fail if a generated file differs from what its schema gives.
+    #[arg(long)]
+    check: bool,
+
+    /// The root of the checkout.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    root: PathBuf,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let schemas = options.root.join("wasm/proto/proto");
+    for (target, generate) in [
+        (MESSAGES, messages as fn(&Path, &Path) -> Result<()>),
+        (SERVICES, services),
+    ] {
+        let fresh = TempDir::new()?;
+        generate(&schemas, fresh.path()).with_context(|| format!("cannot generate {target}"))?;
+        deliver(fresh.path(), &options.root.join(target), options.check)?;
+    }
+    Ok(())
+}
+
+/// Generates the messages of all schemas into the folder `out`.
+fn messages(schemas: &Path, out: &Path) -> Result<()> {
+    let files = protox::compile(SCHEMAS, [schemas])?;
+    prost_build::Config::new().out_dir(out).compile_fds(files)?;
+    Ok(())
+}
+
+/// Generates the services of all schemas into the folder `out`; their messages are those of
+/// `tollgate-proto`.
+fn services(schemas: &Path, out: &Path) -> Result<()> {
+    let files = protox::compile(SCHEMAS, [schemas])?;
+    tonic_prost_build::configure()
+        .out_dir(out)
+        .extern_path(".tollgate.v1", "::tollgate_proto::v1")
+        .extern_path(".doorman", "::tollgate_proto::doorman")
+        .compile_fds(files)?;
+    Ok(())
+}
+
+/// Writes each file of `fresh` into `target`, or compares it with the one there.
+fn deliver(fresh: &Path, target: &Path, check: bool) -> Result<()> {
+    for file in fs::read_dir(fresh)? {
+        let file = file?;
+        let code = fs::read_to_string(file.path())?;
+        let path = target.join(file.file_name());
+        if fs::read_to_string(&path).is_ok_and(|committed| committed == code) {
+            continue;
+        }
+        if check {
+            bail!(
+                "{} is not what the schemas give: run `just generate` and commit the result",
+                path.display()
+            );
+        }
+        fs::write(&path, code).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
