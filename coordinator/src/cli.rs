@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tollgate_coordinator::config::Flags;
 
 use crate::client::Reply;
 use connection::Connection;
@@ -78,6 +79,10 @@ enum Command {
         /// The admin API may be served beyond loopback even without TLS or without a token.
         #[arg(long)]
         insecure_admin: bool,
+
+        /// gRPC may be served beyond loopback even without TLS.
+        #[arg(long)]
+        insecure_grpc: bool,
     },
     Status(status::Status),
     Ready(ready::Ready),
@@ -128,7 +133,15 @@ impl Cli {
             Command::Check {
                 file,
                 insecure_admin,
-            } => check::check(&file, insecure_admin),
+                insecure_grpc,
+            } => {
+                let flags = Flags {
+                    insecure_admin,
+                    insecure_grpc,
+                    ..Flags::default()
+                };
+                check::check(&file, flags)
+            }
             Command::Serve(serve) => serve.run(),
             Command::Token(token) => token.run(json),
             Command::Config(shared) => shared.run(),

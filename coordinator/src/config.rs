@@ -46,11 +46,12 @@ pub use cluster::{Advertise, ClusterConfig, ClusterProblem, EtcdConfig, Login};
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use groups::check_group;
 pub use limits::check_override;
-pub use listen::Listen;
+pub use listen::{Listen, PlainGrpc};
 pub use parent::{ParentConfig, ParentProblem, address as parent_address};
 pub use store::StoreConfig;
 pub use tls::Tls;
 
+use check::Check;
 use listen::RawListen;
 use shared::{RawShared, Shared};
 
@@ -95,6 +96,8 @@ pub struct Config {
 pub struct Flags {
     /// As `admin.insecure`.
     pub insecure_admin: bool,
+    /// As `listen.insecure_grpc`.
+    pub insecure_grpc: bool,
     /// URLs in the place of `parent.addresses`, unless there are none.
     pub parents: Vec<String>,
 }
@@ -137,28 +140,18 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
-        Self::parse_with(text, false)
+        Self::parse_with(text, &Flags::default())
     }
 
-    /// Like [`Config::parse`], but it may leave the admin API open if `insecure_admin`.
-    fn parse_with(text: &str, insecure_admin: bool) -> Result<Self, ConfigErrors> {
+    /// Like [`Config::parse`], but the listeners may be as insecure as `flags` allow.
+    fn parse_with(text: &str, flags: &Flags) -> Result<Self, ConfigErrors> {
         let mut raw: raw::RawConfig = raw::read(text)?;
         let shared = raw.take_shared();
-        let mut check = check::Check::default();
+        let mut check = Check::default();
         let listen = Listen::check(&mut check, raw.listen.as_ref());
         let tls = tls::tls(&mut check, raw.tls.as_ref());
         let admin = admin::admin(&mut check, raw.admin.as_ref());
-        // Beside a default in the place of what is wrong it may look open.
-        if check.count() == 0
-            && !insecure_admin
-            && let Err(exposed) = admin.may_listen(listen.http, tls.http.is_some())
-        {
-            let at = raw
-                .listen
-                .as_ref()
-                .map_or(Location::UNKNOWN, RawListen::http_at);
-            check.refuse(at, "listen.http", exposed);
-        }
+        refuse_insecure(&mut check, &raw, flags, (&listen, &tls, &admin));
         let cluster = cluster::cluster(&mut check, raw.cluster.as_ref(), &listen, &tls);
         let parent = parent::parent(&mut check, raw.parent.as_ref());
         if let (Some(raw), Some(parent)) = (&raw.parent, &parent)
@@ -207,7 +200,7 @@ impl Config {
     /// Everything that is wrong with `text`.
     pub fn with_shared(&self, text: &[u8]) -> Result<Self, ConfigErrors> {
         let raw: RawShared = raw::read(utf8(text)?)?;
-        let mut check = check::Check::default();
+        let mut check = Check::default();
         let shared = raw.check(&mut check, self.catalog.bounds);
         let shared = check.end(shared)?;
         Ok(Self {
@@ -251,7 +244,7 @@ impl Config {
     /// Everything that is wrong with it.
     pub fn of_file(source: SourceFile, flags: Flags) -> Result<Self, LoadError> {
         let text = utf8(&source.content);
-        let parsed = text.and_then(|text| Self::parse_with(text, flags.insecure_admin));
+        let parsed = text.and_then(|text| Self::parse_with(text, &flags));
         let mut config = match parsed {
             Ok(config) => config,
             Err(errors) => {
@@ -342,6 +335,34 @@ impl SourceFile {
 }
 
 // === free functions ===
+
+/// Refuses listeners that other machines can reach and that do not keep them out.
+fn refuse_insecure(
+    check: &mut Check,
+    raw: &raw::RawConfig,
+    flags: &Flags,
+    (listen, tls, admin): (&Listen, &Tls, &Admin),
+) {
+    let raw = raw.listen.as_ref();
+    let insecure_grpc = raw.is_some_and(|raw| raw.insecure_grpc(check)) || flags.insecure_grpc;
+    // A default in the place of a wrong value may look insecure although the file is not.
+    if check.count() > 0 {
+        return;
+    }
+    if !flags.insecure_admin
+        && let Err(exposed) = admin.may_listen(listen.http, tls.http.is_some())
+    {
+        let at = raw.map_or(Location::UNKNOWN, RawListen::http_at);
+        check.refuse(at, "listen.http", exposed);
+    }
+    if !insecure_grpc
+        && tls.grpc.is_none()
+        && let Err(plain) = listen.may_serve_plain_grpc()
+    {
+        let at = raw.map_or(Location::UNKNOWN, RawListen::grpc_at);
+        check.refuse(at, "listen.grpc", plain);
+    }
+}
 
 fn utf8(bytes: &[u8]) -> Result<&str, ConfigErrors> {
     let text = std::str::from_utf8(bytes);

@@ -11,11 +11,7 @@ Examples:
   tollgate check tollgate.yaml
       Exit code 0 if it is good, 2 if not.";
 
-pub(crate) fn check(file: &Path, insecure_admin: bool) -> Result<(), Failure> {
-    let flags = Flags {
-        insecure_admin,
-        ..Flags::default()
-    };
+pub(crate) fn check(file: &Path, flags: Flags) -> Result<(), Failure> {
     let config = load(file, flags)?;
     let usable = config.try_files().map_err(|(section, error)| {
         Failure::Usage(anyhow::anyhow!("{}: {section}: {error}", file.display()))

@@ -57,6 +57,7 @@ impl Shared {
         let runtime = tokio::runtime::Runtime::new().map_err(Failure::runtime)?;
         let flags = Flags {
             insecure_admin: true,
+            insecure_grpc: true,
             ..Flags::default()
         };
         let node = load(&self.config, flags)?;

@@ -51,6 +51,10 @@ pub(crate) struct Serve {
     #[arg(long)]
     insecure_admin: bool,
 
+    /// Serve gRPC, which Envoys speak, beyond loopback even without TLS.
+    #[arg(long)]
+    insecure_grpc: bool,
+
     /// Borrow from the coordinator at this address, such as `root:7710`, and lend only that; say it
     /// again for others, which are tried in order.
     ///
@@ -115,6 +119,7 @@ impl Serve {
             let logs = logs.map_err(|error| Failure::Usage(error.into()))?;
             let flags = Flags {
                 insecure_admin: self.insecure_admin,
+                insecure_grpc: self.insecure_grpc,
                 parents: self.parents.clone(),
             };
             let result = match load(&self.config, flags) {

@@ -8,6 +8,7 @@ use serde_saphyr::Location;
 
 use super::check::Check;
 use super::error::Problem;
+use super::listen::is_loopback;
 use crate::auth::{Role, TOKENS_MAX, Token, TokenHash, Tokens};
 use crate::spec::{Placed, Text};
 
@@ -71,7 +72,7 @@ impl Admin {
     /// # Errors
     /// If `address` is more than loopback and not both TLS and a token keep others out.
     pub fn may_listen(&self, address: SocketAddr, tls: bool) -> Result<(), Exposed> {
-        if self.insecure || address.ip().to_canonical().is_loopback() {
+        if self.insecure || is_loopback(address) {
             return Ok(());
         }
         let missing = match (tls, self.tokens.is_empty()) {
@@ -168,7 +169,7 @@ fn name(text: &str) -> Result<String, Problem> {
     Ok(text.to_owned())
 }
 
-fn yes_or_no(text: &str) -> Result<bool, Problem> {
+pub(super) fn yes_or_no(text: &str) -> Result<bool, Problem> {
     text.parse()
         .map_err(|_| Problem::NotYesOrNo(text.to_owned()))
 }

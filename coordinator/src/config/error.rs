@@ -10,6 +10,7 @@ use super::FILE_LEN_MAX;
 use super::admin::Exposed;
 use super::client_tls::ClientTlsProblem;
 use super::cluster::ClusterProblem;
+use super::listen::PlainGrpc;
 use super::parent::ParentProblem;
 use crate::auth::TOKENS_MAX;
 use crate::catalog::name::NameError;
@@ -53,6 +54,9 @@ pub enum Problem {
     /// Open to others.
     #[error(transparent)]
     Exposed(#[from] Exposed),
+    /// Readable for others.
+    #[error(transparent)]
+    PlainGrpc(#[from] PlainGrpc),
     /// Not a role.
     #[error("{0:?} is neither `viewer` nor `admin`")]
     Role(String),

@@ -319,6 +319,47 @@ fn an_admin_api_that_is_open_is_refused_where_it_listens() {
 }
 
 #[test]
+fn a_grpc_listener_in_plain_text_is_refused_beyond_loopback() {
+    let text =
+        |address: &str, more: &str| format!("limits: []\nlisten: {{grpc: '{address}'{more}}}\n");
+    let far = text("0.0.0.0:80", "");
+    let want = "2:16: listen.grpc: 0.0.0.0:80 can be reached from other machines, and that needs \
+                TLS (tls.grpc.cert and tls.grpc.key); to serve without, say \
+                `listen.insecure_grpc: true` or --insecure-grpc";
+    assert_eq!(errors(&far), want);
+    // TLS of another listener, or of what this one calls, is none of this one.
+    let parent = "parent: {name: a, addresses: ['https://root:7710'], tls: {ca: c}}\n";
+    let http = "tls: {http: {cert: a, key: b}}\n";
+    for more in [parent, http, "admin: {insecure: true}\n"] {
+        assert_eq!(errors(&format!("{far}{more}")), want, "{more}");
+    }
+    let grpc = "tls: {grpc: {cert: a, key: b}}\n";
+    let good = [
+        format!("{far}{grpc}"),
+        text("0.0.0.0:80", ", insecure_grpc: true"),
+        text("127.0.0.7:80", ""),
+        text("[::1]:80", ""),
+        text("[::ffff:127.0.0.1]:80", ""),
+    ];
+    for text in good {
+        assert_eq!(errors(&text), "good", "{text}");
+    }
+    for far in ["10.0.0.1:80", "[::]:80", "[2001:db8::1]:80"] {
+        let said = errors(&text(far, ", insecure_grpc: false"));
+        assert!(
+            said.contains(&format!("listen.grpc: {far} can be")),
+            "{said}"
+        );
+    }
+    // Not beside a default in the place of what cannot be read.
+    let said = errors(&text("0.0.0.0:80", ", insecure_grpc: yes"));
+    assert_eq!(
+        said,
+        "2:45: listen.insecure_grpc: \"yes\" is neither `true` nor `false`"
+    );
+}
+
+#[test]
 fn too_many_limits_and_too_large_files_are_refused() {
     let limit = "- {match: a, requests: {rate: 5}}\n";
     let text = format!("limits:\n{}", limit.repeat(ENTRIES_MAX + 1));
@@ -336,7 +377,7 @@ fn too_many_limits_and_too_large_files_are_refused() {
 #[test]
 fn a_good_file_says_what_it_says_and_the_rest_has_defaults() {
     let text = "
-listen: {grpc: '0.0.0.0:0', http: '[::1]:80'}
+listen: {grpc: '0.0.0.0:0', http: '[::1]:80', insecure_grpc: true}
 bounds: {max_resources: 5}
 limits:
 - match: tenant/acme

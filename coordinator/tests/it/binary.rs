@@ -212,6 +212,31 @@ async fn the_epoch_grows_with_each_start() {
 }
 
 #[test]
+fn it_does_not_serve_grpc_in_plain_text_beyond_loopback_by_mistake() {
+    let open = GOOD.replace("grpc: '127.0.0.1:0'", "grpc: '0.0.0.0:0'");
+    assert_ne!(open, GOOD);
+    let open = file(&open);
+    let path = open.path().to_str().unwrap();
+    for args in [
+        &["check", path][..],
+        &["check", path, "--insecure-admin"],
+        &["serve", "--config", path],
+        &["serve", "--config", path, "--insecure-admin"],
+    ] {
+        let (code, _, said) = run(args);
+        assert_eq!(code, 2, "{said}");
+        let want = "listen.grpc: 0.0.0.0:0 can be reached from other machines, and that needs TLS \
+                    (tls.grpc.cert and tls.grpc.key); to serve without, say \
+                    `listen.insecure_grpc: true` or --insecure-grpc";
+        assert!(said.contains(want), "{said}");
+    }
+    let (code, _, said) = run(&["check", path, "--insecure-grpc"]);
+    assert_eq!(code, 0, "{said}");
+    let serve = Serve::start(path, &["--insecure-grpc"]);
+    assert!(serve.ready.contains("grpc=0.0.0.0:"), "{}", serve.ready);
+}
+
+#[test]
 fn it_does_not_listen_beyond_loopback_by_mistake() {
     let open = GOOD.replace("http: '127.0.0.1:0'", "http: '0.0.0.0:0'");
     assert_ne!(open, GOOD);

@@ -23,14 +23,14 @@ fn a_node_alone_has_no_cluster() {
 fn a_node_that_others_are_told_to_find_at_loopback_is_known() {
     let rows = [
         ("", "", true),
-        ("grpc: '10.0.0.1:7710', http: '10.0.0.1:7711'", "", false),
-        ("grpc: '10.0.0.1:7710'", "", true),
+        ("grpc: '10.0.0.1:7710', http: '10.0.0.1:7711', ", "", false),
+        ("grpc: '10.0.0.1:7710', ", "", true),
         ("", "grpc: 'one:7710', http: 'one.internal:7711'", false),
         ("", "grpc: '[::1]:7710', http: 'one:7711'", true),
     ];
     for (listen, advertise, want) in rows {
         let config = Config::parse(&format!(
-            "listen: {{{listen}}}\nadmin: {{insecure: true}}\n\
+            "listen: {{{listen}insecure_grpc: true}}\nadmin: {{insecure: true}}\n\
              cluster: {{node: a, advertise: {{{advertise}}}, {ETCD}}}\nlimits: []"
         ));
         let config = config.unwrap();
@@ -60,7 +60,7 @@ fn what_a_cluster_says_by_default_and_in_full() {
     assert_eq!(least, want);
     let full = parse(
         "
-listen: {grpc: '0.0.0.0:7710', http: '[::]:7711'}
+listen: {grpc: '0.0.0.0:7710', http: '[::]:7711', insecure_grpc: true}
 admin: {insecure: true}
 cluster:
   node: node-1.eu_west
@@ -151,7 +151,10 @@ fn what_is_wrong_with_a_node_names_field_value_and_rule() {
 #[test]
 fn a_node_that_listens_everywhere_is_where_its_name_says() {
     let text = |node: &str| {
-        format!("listen: {{grpc: '0.0.0.0:7710'}}\ncluster: {{{node}, {ETCD}}}\nlimits: []")
+        format!(
+            "listen: {{grpc: '0.0.0.0:7710', insecure_grpc: true}}\n\
+             cluster: {{{node}, {ETCD}}}\nlimits: []"
+        )
     };
     let grpc = |node: &str| {
         let config = Config::parse(&text(node)).unwrap();
