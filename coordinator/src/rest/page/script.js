@@ -1,6 +1,7 @@
 "use strict";
 (() => {
   const state = document.getElementById("state");
+  let updated = new Date();
   const open = () => new Set([...document.querySelectorAll("details[open]")].map(d => d.dataset.key));
   const update = async () => {
     if (document.hidden) return;
@@ -11,9 +12,10 @@
       const kept = open();
       for (const details of page.querySelectorAll("details")) details.open = kept.has(details.dataset.key);
       document.querySelector("main").replaceWith(page.querySelector("main"));
+      updated = new Date();
       state.textContent = "";
     } catch (error) {
-      state.textContent = `not updated since ${new Date().toLocaleTimeString()}`;
+      state.textContent = `not updated since ${updated.toLocaleTimeString()}`;
       clearInterval(timer);
       setTimeout(() => { timer = setInterval(update, 2000); }, 5000);
     }

@@ -119,3 +119,51 @@ fn it_loads_nothing_and_runs_only_its_own() {
     assert_eq!(between("style"), STYLE);
     assert_eq!(between("script"), SCRIPT);
 }
+
+/// A browser with just what the script uses. Its clock and the server's answers follow the test.
+const BROWSER: &str = r#"
+let now = 1, answers = true, tick, state = { textContent: "" };
+globalThis.Date = class { constructor() { this.at = now; } toLocaleTimeString() { return `second ${this.at}`; } };
+const page = { querySelector: () => ({}), querySelectorAll: () => [] };
+globalThis.document = {
+  hidden: false, getElementById: () => state, querySelectorAll: () => [],
+  querySelector: () => ({ replaceWith() {} }),
+};
+globalThis.location = { href: "" };
+globalThis.fetch = async () => {
+  if (!answers) throw new Error("no answer");
+  return { ok: true, text: async () => "" };
+};
+globalThis.DOMParser = class { parseFromString() { return page; } };
+globalThis.setInterval = update => { tick = update; };
+globalThis.clearInterval = () => {};
+globalThis.setTimeout = () => {};
+"#;
+
+/// The page is looked at in seconds 5, 7 and 9, of which only the first has an answer.
+const LOOKS: &str = r#"
+(async () => {
+  for (const [at, answered] of [[5, true], [7, false], [9, false]]) {
+    [now, answers] = [at, answered];
+    await tick();
+    console.log(state.textContent);
+  }
+})();
+"#;
+
+#[test]
+fn a_page_that_gets_no_answer_says_when_it_had_the_last() {
+    let script = format!("{BROWSER}\n{SCRIPT}\n{LOOKS}");
+    let node = std::process::Command::new("node")
+        .args(["-e", &script])
+        .output();
+    // `just setup` installs it.
+    let Ok(node) = node else {
+        eprintln!("there is no Node to run the page's script in");
+        return;
+    };
+    let said = String::from_utf8_lossy(&node.stdout);
+    let problem = String::from_utf8_lossy(&node.stderr);
+    let want = "\nnot updated since second 5\nnot updated since second 5\n";
+    assert_eq!(said, want, "{problem}");
+}
