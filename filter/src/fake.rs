@@ -3,7 +3,7 @@
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use prost::Message;
@@ -29,6 +29,8 @@ pub(crate) struct Process {
     pub(crate) calls: RefCell<BTreeMap<u32, Call>>,
     next_token: Cell<u32>,
     pub(crate) calls_fail: Cell<bool>,
+    /// The names of clusters that Envoy does not have.
+    pub(crate) missing_clusters: RefCell<BTreeSet<String>>,
     /// Run before the next write to shared data, as another worker would.
     pub(crate) intruder: RefCell<Option<Intruder>>,
     pub(crate) writes: Cell<u64>,
@@ -335,7 +337,8 @@ impl Host for Fake {
             cluster.starts_with('\x0a'),
             "{cluster:?} is not a serialized GrpcService"
         );
-        if self.process.calls_fail.get() {
+        let is_missing = self.lacks_cluster(&cluster[4..], message, Duration::ZERO);
+        if self.process.calls_fail.get() || is_missing {
             return Err(HostError {
                 call: "grpc_call",
                 status: 10,
@@ -351,6 +354,10 @@ impl Host for Fake {
         };
         self.process.calls.borrow_mut().insert(token, call);
         Ok(token)
+    }
+
+    fn lacks_cluster(&self, name: &str, _: &[u8], _: Duration) -> bool {
+        self.process.missing_clusters.borrow().contains(name)
     }
 
     fn set_tick_period(&self, _: Duration) -> Result<(), HostError> {

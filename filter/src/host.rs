@@ -83,6 +83,8 @@ pub(crate) trait Host {
         message: &[u8],
         timeout: Duration,
     ) -> Result<u32, HostError>;
+    /// Whether there is no cluster called `name`. If there is one, `message`, a `Release`, goes there.
+    fn lacks_cluster(&self, name: &str, message: &[u8], timeout: Duration) -> bool;
     fn set_tick_period(&self, period: Duration) -> Result<(), HostError>;
     fn define(&self, kind: Kind, name: &str) -> Result<Metric, HostError>;
     fn increment(&self, metric: Metric, by: i64) -> Result<(), HostError>;
@@ -129,6 +131,9 @@ mod envoy {
     /// The proxy that loaded this module.
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Envoy;
+
+    /// What coordinators serve.
+    const SERVICE: &str = "tollgate.v1.LeaseService";
 
     fn failed(call: &'static str) -> impl Fn(Status) -> HostError {
         move |status| HostError {
@@ -225,9 +230,23 @@ mod envoy {
             message: &[u8],
             timeout: Duration,
         ) -> Result<u32, HostError> {
-            let service = "tollgate.v1.LeaseService";
-            hostcalls::dispatch_grpc_call(cluster, service, method, vec![], Some(message), timeout)
+            hostcalls::dispatch_grpc_call(cluster, SERVICE, method, vec![], Some(message), timeout)
                 .map_err(failed("grpc_call"))
+        }
+
+        /// A bare name that is no cluster's is a parse failure, and one without a healthy host an
+        /// internal failure: a serialized GrpcService gives the same status for both. Only for names
+        /// that cannot be taken for a message, which could be a bad argument.
+        fn lacks_cluster(&self, name: &str, message: &[u8], timeout: Duration) -> bool {
+            let made = hostcalls::dispatch_grpc_call(
+                name,
+                SERVICE,
+                "Release",
+                vec![],
+                Some(message),
+                timeout,
+            );
+            made == Err(Status::ParseFailure)
         }
 
         /// Always accepted.

@@ -4,6 +4,8 @@
 //! verified on every access, because a slot changes hands. What cannot be read counts as empty:
 //! a record of an unknown version is replaced, never guessed at.
 
+use std::collections::BTreeSet;
+
 use tollgate_core::client::Holding;
 use tollgate_core::lease::ID_LEN_MAX;
 use tollgate_core::units::Instant;
@@ -12,6 +14,7 @@ const SLOT_VERSION: u8 = 1;
 const PROCESS_VERSION: u8 = 1;
 const WORKERS_VERSION: u8 = 2;
 const NOTES_VERSION: u8 = 1;
+const MISSING_CLUSTERS_VERSION: u8 = 1;
 
 /// The most slots that a process may have: all are looked at, now and then.
 pub(crate) const SLOTS_MAX: u32 = 1_000_000;
@@ -55,6 +58,12 @@ pub(crate) struct Notes {
     pub(crate) slots: Vec<u32>,
     /// More was noted than fits: the whole table has to be looked at.
     pub(crate) spilled: bool,
+}
+
+/// The clusters of coordinators that Envoy does not have, as the operator was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MissingClusters {
+    pub(crate) names: BTreeSet<String>,
 }
 
 // === free functions ===
@@ -193,6 +202,31 @@ impl Notes {
     }
 }
 
+impl MissingClusters {
+    /// The names, which have no control characters, with one after each.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![MISSING_CLUSTERS_VERSION];
+        for name in &self.names {
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.push(b'\n');
+        }
+        bytes
+    }
+
+    /// The names in `bytes`; none if they cannot be read.
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        let rest = match bytes.split_first() {
+            Some((&MISSING_CLUSTERS_VERSION, rest)) => rest,
+            _ => &[],
+        };
+        let names = core::str::from_utf8(rest).unwrap_or_default();
+        let names = names.lines().filter(|name| !name.is_empty());
+        Self {
+            names: names.map(str::to_owned).collect(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,6 +331,15 @@ mod tests {
         assert_eq!(Notes::decode(&notes.encode()), notes);
         assert!(Notes::decode(&[]).is_empty());
         assert!(Notes::decode(&[9]).spilled);
+
+        let missing = MissingClusters {
+            names: ["a", "b\u{fc}\u{20}c"].map(str::to_owned).into(),
+        };
+        assert_eq!(MissingClusters::decode(&missing.encode()), missing);
+        for garbage in [&[][..], &[9, b'a', b'\n'], &[1], &[1, 0xff, b'\n']] {
+            let read = MissingClusters::decode(garbage);
+            assert_eq!(read, MissingClusters::default(), "{garbage:?}");
+        }
     }
 
     #[test]

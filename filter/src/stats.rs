@@ -36,6 +36,7 @@ pub(crate) struct Stats {
     wait_ms: Option<Metric>,
     /// What [`Survey`] has; whoever holds the pen sets these.
     safe_mode: Option<Metric>,
+    missing_clusters: Option<Metric>,
     slots_used: Option<Metric>,
     waiting: Option<Metric>,
     in_flight: Option<Metric>,
@@ -47,6 +48,8 @@ pub(crate) struct Stats {
 pub(crate) struct Survey {
     /// Scopes without a lease.
     pub(crate) safe_mode: u64,
+    /// Clusters of coordinators that the configuration names and Envoy does not have.
+    pub(crate) missing_clusters: u64,
     /// Slots in use.
     pub(crate) slots_used: u64,
     /// Of all workers together, but for the memory: that of the largest VM.
@@ -108,6 +111,7 @@ impl Stats {
         self.wait_ms = Some(defined(metrics, host, Kind::Histogram, "wait_ms")?);
         let mut gauge = |name| defined(metrics, host, Kind::Gauge, name).map(Some);
         self.safe_mode = gauge("safe_mode")?;
+        self.missing_clusters = gauge("missing_clusters")?;
         self.slots_used = gauge("slots_used")?;
         self.waiting = gauge("waiting")?;
         self.in_flight = gauge("in_flight")?;
@@ -178,6 +182,7 @@ impl Stats {
     pub(crate) fn tell<H: Host>(&self, host: &H, survey: &Survey) -> Result<(), HostError> {
         for (metric, value) in [
             (self.safe_mode, survey.safe_mode),
+            (self.missing_clusters, survey.missing_clusters),
             (self.slots_used, survey.slots_used),
             (self.waiting, survey.waiting),
             (self.in_flight, survey.in_flight),

@@ -2,6 +2,7 @@
 //!
 //! Every coordinator takes every call, so which cluster a call goes to is a matter of cost only.
 
+use core::fmt;
 use std::sync::Arc;
 
 use tollgate_core::cluster::ShardId;
@@ -11,6 +12,8 @@ use tollgate_core::cluster::ShardId;
 pub(crate) struct Upstreams {
     /// The one of all coordinators, then those of the shards in order.
     services: Arc<[String]>,
+    /// Their names, in the same order.
+    names: Arc<[String]>,
 }
 
 /// One of the [`Upstreams`] by its place there.
@@ -29,6 +32,16 @@ impl Upstream {
     }
 }
 
+impl fmt::Display for Upstream {
+    /// The field of the configuration that names it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.checked_sub(1) {
+            None => f.write_str("coordinator"),
+            Some(shard) => write!(f, "shards[{shard}]"),
+        }
+    }
+}
+
 // === impl Upstreams ===
 
 impl Upstreams {
@@ -36,7 +49,8 @@ impl Upstreams {
     pub(crate) fn new(coordinator: &str, shards: &[String]) -> Self {
         let names = core::iter::once(coordinator).chain(shards.iter().map(String::as_str));
         Self {
-            services: names.map(service).collect(),
+            services: names.clone().map(service).collect(),
+            names: names.map(str::to_owned).collect(),
         }
     }
 
@@ -60,7 +74,57 @@ impl Upstreams {
     }
 }
 
+impl Upstreams {
+    /// The name of the cluster.
+    pub(crate) fn name(&self, upstream: Upstream) -> &str {
+        let known = self.names.get(upstream.0);
+        let name = known.or_else(|| self.names.first());
+        name.map_or("", String::as_str)
+    }
+
+    /// The name of the cluster, if Envoy can take it for nothing but a name.
+    pub(crate) fn bare_name(&self, upstream: Upstream) -> Option<&str> {
+        let name = self.name(upstream);
+        (!may_be_message(name.as_bytes())).then_some(name)
+    }
+}
+
 // === free functions ===
+
+/// Whether `bytes` may be a serialized protobuf message, known fields or not: true in doubt.
+fn may_be_message(mut bytes: &[u8]) -> bool {
+    let mut groups = Vec::new();
+    while !bytes.is_empty() {
+        let Some((tag, rest)) = varint(bytes) else {
+            return false;
+        };
+        let rest = match tag & 7 {
+            0 => varint(rest).map(|(_, rest)| rest),
+            1 => rest.get(8..),
+            2 => varint(rest).and_then(|(len, rest)| rest.get(usize::try_from(len).ok()?..)),
+            5 => rest.get(4..),
+            3 => {
+                groups.push(tag >> 3);
+                Some(rest)
+            }
+            4 if groups.pop() == Some(tag >> 3) => Some(rest),
+            _ => None,
+        };
+        let Some(rest) = rest else { return false };
+        bytes = rest;
+    }
+    groups.is_empty()
+}
+
+/// The number that `bytes` begin with, and what follows it.
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let len = bytes.iter().take(10).position(|byte| *byte < 0x80)?;
+    let (number, rest) = bytes.split_at_checked(len.saturating_add(1))?;
+    let number = number.iter().rev().fold(0_u64, |number, byte| {
+        number.wrapping_shl(7) | u64::from(byte & 0x7f)
+    });
+    Some((number, rest))
+}
 
 /// The cluster called `name` as a serialized `envoy.config.core.v3.GrpcService`
 /// `{envoy_grpc: {cluster_name}}`.
@@ -92,6 +156,30 @@ mod tests {
         // A bare name that begins like a message would be taken for one.
         let any = upstreams().service(Upstream::ANY).to_owned();
         assert_eq!(any.as_bytes(), b"\x0a\x0b\x0a\x09authority");
+    }
+
+    #[test]
+    fn a_name_is_bare_only_if_it_is_no_message() {
+        let rows = [
+            ("tollgate", true),
+            ("coordinator", true),
+            ("tollgate-coordinators", true),
+            ("tollgate-shard-0", true),
+            ("outbound|7710||tollgate.infra.svc.cluster.local", true),
+            // Fields of fixed length with just so many bytes.
+            ("authority", false),
+            ("meshy", false),
+            // A length and so many bytes, a number, and a group that ends.
+            ("z\u{20}01234567890123456789012345678901", false),
+            ("hX", false),
+            ("cd", false),
+            ("cl", true),
+        ];
+        for (name, bare) in rows {
+            let upstreams = Upstreams::new(name, &[]);
+            let got = upstreams.bare_name(Upstream::ANY);
+            assert_eq!(got, bare.then_some(name), "{name}");
+        }
     }
 
     #[test]

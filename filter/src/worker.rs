@@ -37,6 +37,7 @@ mod standing;
 mod streams;
 mod targets;
 mod tick;
+mod trouble;
 mod turns;
 mod units;
 
@@ -48,6 +49,7 @@ use resolve::Resolved;
 use shadow::Shadow;
 use streams::Streams;
 pub(crate) use targets::{Target, Targets};
+use trouble::Trouble;
 
 /// The most rules of a configuration, hence of buckets that a request needs.
 const RULES_MAX: usize = 16;
@@ -75,6 +77,7 @@ pub(crate) struct Worker<H> {
     /// Slots that became due, for whoever holds the pen.
     notes: Notes,
     calls: Calls,
+    trouble: Trouble,
     /// What is due when; only while the worker holds the pen.
     schedule: Option<Schedule>,
     /// How many workers of the process live.
@@ -196,6 +199,7 @@ impl<H: Host> Worker<H> {
             streams: Streams::default(),
             notes: Notes::default(),
             calls: Calls::default(),
+            trouble: Trouble::default(),
             schedule: None,
             workers: 1,
             living: Vec::new(),
@@ -218,6 +222,7 @@ impl<H: Host> Worker<H> {
         self.stats.define(&self.host)?;
         self.config = config.clone();
         self.upstreams = config.upstreams();
+        self.trouble = Trouble::default();
         if !config.enabled {
             return Ok(Vec::new());
         }

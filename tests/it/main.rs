@@ -43,6 +43,7 @@ mod statistics;
 mod straight;
 mod trap;
 mod tree;
+mod trouble;
 mod turns;
 mod under_limit;
 mod workers;

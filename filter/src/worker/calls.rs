@@ -118,7 +118,10 @@ impl<H: Host> Worker<H> {
                 };
                 self.calls.refreshes.insert(token, call);
             }
-            Err(error) => self.refresh_failed(now, asked, &error.to_string()),
+            Err(error) => {
+                let why = self.why_no_call(now, to, &error);
+                self.refresh_failed(now, asked, &why);
+            }
         }
     }
 
@@ -164,7 +167,7 @@ impl<H: Host> Worker<H> {
             return;
         };
         let now = self.host.now();
-        self.refresh_failed(now, &call.asked, &format!("gRPC status {status}"));
+        self.refresh_failed(now, &call.asked, &grpc_failure(status));
         self.let_go(now);
     }
 
@@ -199,6 +202,9 @@ impl<H: Host> Worker<H> {
             if let Err(error) = wrong {
                 failed.push((asked.clone(), format!("{}: {error}", asked.scope)));
             }
+        }
+        if failed.len() < asked.len() {
+            self.trouble.note_answer();
         }
         let slots: Vec<u32> = asked.iter().map(|asked| asked.slot).collect();
         self.warm(&slots);
@@ -253,6 +259,8 @@ impl<H: Host> Worker<H> {
 
     fn refresh_failed(&mut self, now: Instant, asked: &[Asked], why: &str) {
         self.stats.refresh_errors.add_one();
+        let to = asked.first().map(|asked| asked.to).unwrap_or_default();
+        self.trouble.note_failure(now, to, why);
         let count = asked.len();
         self.host.log(
             Level::Debug,
@@ -305,6 +313,31 @@ impl<H: Host> Worker<H> {
 }
 
 // === free functions ===
+
+/// A gRPC status in words. Its message is not told: the SDK would trap on one that is not UTF-8.
+fn grpc_failure(status: u32) -> String {
+    let names = [
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
+    let name = usize::try_from(status).ok().and_then(|at| names.get(at));
+    format!("gRPC status {status} ({})", name.unwrap_or(&"unknown"))
+}
 
 fn scope_asks(asked: &Asked) -> ScopeAsks {
     ScopeAsks {

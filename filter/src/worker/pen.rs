@@ -16,6 +16,7 @@ use super::Worker;
 use super::calls::{Asked, Reason};
 use super::room::Room;
 use super::tick::or_later;
+use super::trouble::Trouble;
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
 use crate::record::Notes;
@@ -124,6 +125,7 @@ impl<H: Host> Worker<H> {
         }
         if !holds_pen {
             self.schedule = None;
+            self.trouble = Trouble::default();
             return self.hand_notes_over();
         }
         let schedule = self.schedule.get_or_insert_default();
@@ -131,16 +133,18 @@ impl<H: Host> Worker<H> {
         or_later(self.drain_notes(now))?;
         self.scan(now)?;
         self.ask_for_due(now)?;
+        or_later(self.tell_trouble(now))?;
         Ok(self.stats.tell(&self.host, &self.survey())?)
     }
 
     /// How the process stands, of those workers that live.
-    fn survey(&self) -> Survey {
+    pub(super) fn survey(&self) -> Survey {
         let schedule = self.schedule.as_ref();
         let levels = || self.living.iter().map(|worker| worker.levels);
         let own = self.host.memory_bytes();
         Survey {
             safe_mode: schedule.map_or(0, |schedule| schedule.without_lease),
+            missing_clusters: self.trouble.missing_count(),
             slots_used: schedule.map_or(0, |schedule| schedule.used),
             waiting: levels().map(|levels| u64::from(levels.waiting)).sum(),
             in_flight: levels().map(|levels| u64::from(levels.in_flight)).sum(),

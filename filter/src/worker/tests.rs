@@ -12,6 +12,7 @@ mod permits;
 mod process;
 mod standing;
 mod straight;
+mod trouble;
 mod turns;
 mod units;
 

@@ -17,6 +17,7 @@ mod line;
 mod pen;
 mod policy;
 mod record;
+mod safe_mode;
 mod turns;
 
 pub use self::borrower::{State, Todo};
@@ -27,4 +28,5 @@ pub use self::holding::Holding;
 pub use self::line::{Line, Shortage};
 pub use self::pen::{Pen, Turn};
 pub use self::policy::{Mode, Policy};
+pub use self::safe_mode::{CallHistory, SafeMode, SafeModeReport};
 pub use self::turns::{Turns, Waiter};

@@ -1,0 +1,216 @@
+//! Trouble with the coordinators, of which the operator is told once for the whole process: safe mode,
+//! and clusters that Envoy does not have.
+//!
+//! The worker that holds the pen tells it. What was told is in shared data, so that whoever takes the
+//! pen over does not tell it again.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use prost::Message;
+use tollgate_core::client::{CallHistory, SafeMode, SafeModeReport};
+use tollgate_core::units::Instant;
+use tollgate_proto::request::Release;
+use tollgate_proto::v1;
+
+use super::Worker;
+use crate::host::{Host, HostError, Level};
+use crate::ledger::LedgerError;
+use crate::record::MissingClusters;
+use crate::upstreams::Upstream;
+
+/// How often Envoy is asked again for a cluster that it does not have.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The most bytes of a failure's text that are kept for the log.
+const FAILURE_LEN_MAX: usize = 300;
+
+/// What a worker knows of its process's trouble.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    calls: CallHistory,
+    /// The cluster that the last call failed at, and why.
+    last_failure: Option<(Upstream, String)>,
+    /// The record in shared data as it was last seen; none before the worker holds the pen.
+    known: Option<SafeMode>,
+    /// The clusters that Envoy does not have, and when it was last asked for them.
+    missing: BTreeSet<Upstream>,
+    looked_at: Option<Instant>,
+    /// Whether `missing` has changed since it was told.
+    untold: bool,
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    /// How many clusters Envoy lacks.
+    pub(super) fn missing_count(&self) -> u64 {
+        u64::try_from(self.missing.len()).unwrap_or(u64::MAX)
+    }
+
+    /// Notes that an answer was applied.
+    pub(super) fn note_answer(&mut self) {
+        self.calls.handle_answer();
+    }
+
+    /// Notes why a call to `to` failed.
+    pub(super) fn note_failure(&mut self, now: Instant, to: Upstream, why: &str) {
+        self.calls.handle_failure(now);
+        let end = why.floor_char_boundary(FAILURE_LEN_MAX);
+        let why = why.get(..end).unwrap_or_default();
+        self.last_failure = Some((to, why.to_owned()));
+    }
+}
+
+// === impl Worker ===
+
+impl<H: Host> Worker<H> {
+    /// Says why Envoy made no call to `to`, and remembers a cluster that it does not have.
+    pub(super) fn why_no_call(&mut self, now: Instant, to: Upstream, error: &HostError) -> String {
+        if !self.lacks(to) {
+            return format!("Envoy made no call: no healthy host in the cluster? ({error})");
+        }
+        self.trouble.untold |= self.trouble.missing.insert(to);
+        self.trouble.looked_at = Some(now);
+        "Envoy has no cluster of that name".to_owned()
+    }
+
+    /// Tells the operator what has changed, as the worker that speaks for the process.
+    pub(super) fn tell_trouble(&mut self, now: Instant) -> Result<(), LedgerError> {
+        if self.trouble.known.is_none() {
+            self.recall_trouble()?;
+        }
+        self.look_for_clusters(now);
+        if self.trouble.untold {
+            self.tell_clusters()?;
+            self.trouble.untold = false;
+        }
+        self.tell_safe_mode(now)
+    }
+
+    /// Takes over what the process has been told of before.
+    fn recall_trouble(&mut self) -> Result<(), LedgerError> {
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let read = |bytes: &[u8]| (SafeMode::decode(bytes), None);
+        let known = ledger.update_record(&self.host, "safe-mode", read)?;
+        let read = |bytes: &[u8]| (MissingClusters::decode(bytes), None);
+        let told = ledger.update_record(&self.host, "missing-clusters", read)?;
+        let upstreams = self.upstreams.all();
+        let missing = upstreams.filter(|to| told.names.contains(self.upstreams.name(*to)));
+        self.trouble.missing.extend(missing);
+        self.trouble.untold |= !told.names.is_empty();
+        self.trouble.known = Some(known);
+        Ok(())
+    }
+
+    /// Looks whether clusters that were missing are there now.
+    fn look_for_clusters(&mut self, now: Instant) {
+        let fresh = |at| now.saturating_since(at) < LOOK_INTERVAL;
+        if self.trouble.missing.is_empty() || self.trouble.looked_at.is_some_and(fresh) {
+            return;
+        }
+        self.trouble.looked_at = Some(now);
+        let mut missing = core::mem::take(&mut self.trouble.missing);
+        let before = missing.len();
+        missing.retain(|to| self.lacks(*to));
+        self.trouble.untold |= missing.len() < before;
+        self.trouble.missing = missing;
+    }
+
+    /// Whether Envoy has no cluster for `to`; false where it cannot be told.
+    fn lacks(&self, to: Upstream) -> bool {
+        let (Some(name), Some(ledger)) = (self.upstreams.bare_name(to), &self.ledger) else {
+            return false;
+        };
+        let nothing = v1::ReleaseRequest::from(&Release {
+            client: ledger.client().clone(),
+            resources: Vec::new(),
+        });
+        let timeout = self.config.call_timeout;
+        let message = nothing.encode_to_vec();
+        self.host.lacks_cluster(name, &message, timeout)
+    }
+
+    fn tell_clusters(&self) -> Result<(), LedgerError> {
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let named = self.upstreams.all();
+        let named: BTreeMap<&str, Upstream> =
+            named.map(|to| (self.upstreams.name(to), to)).collect();
+        let missing = self.trouble.missing.iter();
+        let missing = MissingClusters {
+            names: missing
+                .map(|to| self.upstreams.name(*to).to_owned())
+                .collect(),
+        };
+        let told = ledger.update_record(&self.host, "missing-clusters", |bytes| {
+            let told = MissingClusters::decode(bytes);
+            let changed = (told != missing).then(|| missing.encode());
+            (told, changed)
+        })?;
+        for name in missing.names.difference(&told.names) {
+            let field = named.get(name.as_str()).copied().unwrap_or_default();
+            let line = format!(
+                "tollgate: cluster missing: Envoy has no cluster called {name:?}, which {field} \
+                 names; no lease comes from there until it has"
+            );
+            self.host.log(Level::Error, &line);
+        }
+        for name in told.names.difference(&missing.names) {
+            if let Some(field) = named.get(name.as_str()) {
+                let line = format!(
+                    "tollgate: cluster found: Envoy has a cluster called {name:?} now, which \
+                     {field} names"
+                );
+                self.host.log(Level::Warn, &line);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_safe_mode(&mut self, now: Instant) -> Result<(), LedgerError> {
+        let without_lease = self.survey().safe_mode;
+        let calls = &mut self.trouble.calls;
+        let known = self.trouble.known.unwrap_or_default();
+        if known.next(now, calls, without_lease).0 == known {
+            return Ok(());
+        }
+        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let (next, report) = ledger.update_record(&self.host, "safe-mode", |bytes| {
+            let (next, report) = SafeMode::decode(bytes).next(now, calls, without_lease);
+            ((next, report), Some(next.encode().to_vec()))
+        })?;
+        self.trouble.known = Some(next);
+        if let Some(report) = report {
+            let line = self.safe_mode_line(report, without_lease);
+            self.host.log(Level::Warn, &line);
+        }
+        Ok(())
+    }
+
+    fn safe_mode_line(&self, report: SafeModeReport, without_lease: u64) -> String {
+        let failure = self.trouble.last_failure.as_ref();
+        let (to, why) = failure.map_or((Upstream::ANY, ""), |(to, why)| (*to, why.as_str()));
+        let cluster = self.upstreams.name(to);
+        match report {
+            SafeModeReport::Entered {
+                failing_for,
+                unreported,
+            } => {
+                let before = match unreported {
+                    0 => String::new(),
+                    times => format!(" unreported_before={times}"),
+                };
+                format!(
+                    "tollgate: safe mode on: calls to the coordinator fail and scopes have no \
+                     lease: cluster={cluster:?} failing_for={:.1}s scopes={without_lease} \
+                     last_failure={why:?}{before}",
+                    failing_for.as_secs_f64()
+                )
+            }
+            SafeModeReport::Left { after } => format!(
+                "tollgate: safe mode off: the coordinator answers again: cluster={cluster:?} \
+                 after={:.1}s scopes_without_lease={without_lease} last_failure={why:?}",
+                after.as_secs_f64()
+            ),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Safe mode of a whole process: calls to the coordinators fail, and scopes have no lease for that.
+//!
+//! Each scope falls back by itself when its lease ends. An operator is told of it once for the whole
+//! process, when it begins and when it is over, by the worker that speaks for the process. What that
+//! worker has seen of its own calls is a [`CallHistory`]; whether the process is in safe mode, and
+//! whether that was told, is a [`SafeMode`], which outlives the worker in the memory that all share.
+
+use core::time::Duration;
+
+use crate::units::Instant;
+
+/// How long calls fail before that counts: a single lost call, as while an Envoy or a coordinator
+/// starts, is no trouble.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long no call must have failed for the trouble to be over although scopes have no lease, such
+/// as those of a coordinator that learns. Longer than any wait between two calls.
+const QUIET: Duration = Duration::from_secs(10);
+/// The shortest time between two reports that safe mode has begun, so that a coordinator that comes
+/// and goes does not fill the log.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How the calls of one worker went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallHistory {
+    /// The first failure since all was well.
+    failing_since: Option<Instant>,
+    failed_at: Option<Instant>,
+    /// Whether the latest call was answered.
+    answered: bool,
+}
+
+/// The record of a process's safe mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SafeMode {
+    /// Since when calls have failed; none if the process is not in safe mode.
+    pub since: Option<Instant>,
+    /// Whether a report said that it began.
+    pub reported: bool,
+    /// The time of the last such report.
+    pub reported_at: Option<Instant>,
+    /// How often it began and ended since then without a report.
+    pub unreported: u32,
+}
+
+/// A change of safe mode that an operator should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SafeModeReport {
+    /// It has begun.
+    Entered {
+        /// How long calls have been failing.
+        failing_for: Duration,
+        /// How often it began and ended unreported since the last report.
+        unreported: u32,
+    },
+    /// It is over.
+    Left {
+        /// How long calls have failed.
+        after: Duration,
+    },
+}
+
+// === impl CallHistory ===
+
+impl CallHistory {
+    /// Notes that a call has failed, or an answer gave nothing for a scope.
+    pub fn handle_failure(&mut self, now: Instant) {
+        self.failing_since.get_or_insert(now);
+        self.failed_at = Some(now);
+        self.answered = false;
+    }
+
+    /// Notes that an answer was applied.
+    pub fn handle_answer(&mut self) {
+        self.answered = true;
+    }
+
+    /// Forgets failures when all is well: the latest call was answered, and every scope has a lease
+    /// or no call has failed for long. True if so.
+    fn settle(&mut self, now: Instant, without_lease: u64) -> bool {
+        let quiet = |at| now.saturating_since(at) >= QUIET;
+        let well = self.answered && (without_lease == 0 || self.failed_at.is_none_or(quiet));
+        if well {
+            self.failing_since = None;
+        }
+        well
+    }
+
+    /// Since when calls fail, if they have for long enough to count.
+    fn failing(&self, now: Instant) -> Option<Instant> {
+        let counts = |since: &Instant| now.saturating_since(*since) >= GRACE;
+        self.failing_since.filter(counts)
+    }
+}
+
+// === impl SafeMode ===
+
+impl SafeMode {
+    /// The length of an encoded record, in bytes.
+    pub const ENCODED_LEN: usize = 22;
+    const VERSION: u8 = 1;
+
+    /// The record that follows this one at `now`, and what to report, given how the calls went and
+    /// how many scopes have no lease.
+    pub fn next(
+        self,
+        now: Instant,
+        calls: &mut CallHistory,
+        without_lease: u64,
+    ) -> (Self, Option<SafeModeReport>) {
+        let well = calls.settle(now, without_lease);
+        match (self.since, calls.failing(now)) {
+            (Some(since), _) if well => self.left(now, since),
+            (Some(since), _) => self.report(now, since),
+            (None, Some(since)) if without_lease > 0 => {
+                let entered = Self {
+                    since: Some(since),
+                    reported: false,
+                    ..self
+                };
+                entered.report(now, since)
+            }
+            (None, _) => (self, None),
+        }
+    }
+
+    fn left(self, now: Instant, since: Instant) -> (Self, Option<SafeModeReport>) {
+        let after = now.saturating_since(since);
+        let report = self.reported.then_some(SafeModeReport::Left { after });
+        let unreported = match self.reported {
+            true => self.unreported,
+            false => self.unreported.saturating_add(1),
+        };
+        let left = Self {
+            since: None,
+            reported: false,
+            unreported,
+            ..self
+        };
+        (left, report)
+    }
+
+    /// Reports that it has begun, unless that was done or another report is too fresh.
+    fn report(self, now: Instant, since: Instant) -> (Self, Option<SafeModeReport>) {
+        let fresh = |at| now.saturating_since(at) < REPORT_INTERVAL;
+        if self.reported || self.reported_at.is_some_and(fresh) {
+            return (self, None);
+        }
+        let report = SafeModeReport::Entered {
+            failing_for: now.saturating_since(since),
+            unreported: self.unreported,
+        };
+        let reported = Self {
+            since: Some(since),
+            reported: true,
+            reported_at: Some(now),
+            unreported: 0,
+        };
+        (reported, Some(report))
+    }
+
+    /// The record's bytes.
+    pub fn encode(self) -> [u8; Self::ENCODED_LEN] {
+        let mut bytes = [0; Self::ENCODED_LEN];
+        let time = |at: Option<Instant>| at.map_or(0, Instant::as_nanos).to_le_bytes();
+        let flags = u8::from(self.since.is_some())
+            | u8::from(self.reported) << 1
+            | u8::from(self.reported_at.is_some()) << 2;
+        let fields = [Self::VERSION, flags]
+            .into_iter()
+            .chain(time(self.since))
+            .chain(time(self.reported_at))
+            .chain(self.unreported.to_le_bytes());
+        bytes
+            .iter_mut()
+            .zip(fields)
+            .for_each(|(byte, field)| *byte = field);
+        bytes
+    }
+
+    /// The record in `bytes`; one that cannot be read says that all is well.
+    pub fn decode(bytes: &[u8]) -> Self {
+        Self::decoded(bytes).unwrap_or_default()
+    }
+
+    fn decoded(bytes: &[u8]) -> Option<Self> {
+        let ([version, flags], rest) = bytes.split_first_chunk()?;
+        let (since, rest) = rest.split_first_chunk()?;
+        let (reported_at, rest) = rest.split_first_chunk()?;
+        let (unreported, rest) = rest.split_first_chunk()?;
+        let flag = |bit: u8| flags & (1 << bit) != 0;
+        let time = |bit, nanos: &[u8; 8]| {
+            flag(bit).then(|| Instant::from_nanos(u64::from_le_bytes(*nanos)))
+        };
+        (*version == Self::VERSION && rest.is_empty()).then(|| Self {
+            since: time(0, since),
+            reported: flag(1),
+            reported_at: time(2, reported_at),
+            unreported: u32::from_le_bytes(*unreported),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
