@@ -79,7 +79,7 @@ pub struct Figures {
     pub has: f64,
     /// What clients want, in units.
     pub wants: f64,
-    /// Resources without a limit.
+    /// Resources that nothing limits: no limit of their own, no group and no parent.
     pub unlimited: usize,
 }
 
@@ -87,7 +87,7 @@ pub struct Figures {
 /// their capacity is wanted, then by how much is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pressure {
-    /// The part of the capacity that is wanted, in thousandths; 0 without a limit.
+    /// The part of what the limit that binds leaves that is wanted, in thousandths; 0 without a limit.
     wanted_milli: u64,
     wants: u128,
     /// Makes it the same order each time.
@@ -201,7 +201,9 @@ impl Walk for Surveyor {
     }
 
     fn add(&mut self, node: &Node, id: &ResourceId, resource: &Resource, now: Instant) {
-        let figures = Figures::of(resource, now);
+        let at_most = node.binding_limit(id).map(|binding| binding.at_most);
+        let at_most = at_most.unwrap_or(Capacity::UNLIMITED);
+        let figures = Figures::of(resource, now, at_most);
         let Survey {
             units,
             named,
@@ -220,7 +222,8 @@ impl Walk for Surveyor {
             let borrowed = self.survey.borrowed.entry(id.unit).or_default();
             borrowed.add(loan, node.demand(id).as_ref());
         }
-        self.busiest.push(Reverse(Pressure::of(id, resource)));
+        self.busiest
+            .push(Reverse(Pressure::of(id, resource, at_most)));
         if self.busiest.len() > self.busiest_max {
             self.busiest.pop();
         }
@@ -244,7 +247,7 @@ impl Borrowed {
 // === impl Figures ===
 
 impl Figures {
-    fn of(resource: &Resource, now: Instant) -> Self {
+    fn of(resource: &Resource, now: Instant, at_most: Capacity) -> Self {
         let learning = resource.learning_until().saturating_since(now) > Duration::ZERO;
         let limited = !resource.capacity().is_unlimited();
         let of_limited = |amount: f64| if limited { amount } else { 0.0 };
@@ -256,7 +259,7 @@ impl Figures {
             capacity: of_limited(resource.capacity().as_f64()),
             has: of_limited(units(resource.sum_has())),
             wants: units(resource.sum_wants()),
-            unlimited: usize::from(!limited),
+            unlimited: usize::from(at_most.is_unlimited()),
         }
     }
 
@@ -288,13 +291,13 @@ impl Figures {
 // === impl Pressure ===
 
 impl Pressure {
-    fn of(id: &ResourceId, resource: &Resource) -> Self {
+    fn of(id: &ResourceId, resource: &Resource, at_most: Capacity) -> Self {
         let wants = resource.sum_wants();
-        let capacity = u128::from(resource.capacity().as_micros());
+        let capacity = u128::from(at_most.as_micros());
         let wanted = wants.saturating_mul(1000);
         // A scope that is blocked and wanted is as busy as can be.
         let wanted_milli = match wanted.checked_div(capacity) {
-            _ if resource.capacity().is_unlimited() => 0,
+            _ if at_most.is_unlimited() => 0,
             Some(part) => u64::try_from(part).unwrap_or(u64::MAX),
             None if wants > 0 => u64::MAX,
             None => 0,

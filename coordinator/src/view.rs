@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tollgate_core::lease::{ResourceId, Unit};
-use tollgate_core::node::Node;
+use tollgate_core::node::{BindingLimit, LimitOwner, Node};
 use tollgate_core::resource::{ClientBooks, Resource};
 use tollgate_core::units::{Capacity, Instant, MICRO};
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
@@ -57,6 +57,18 @@ pub struct UnitSummary {
     pub sum_wants: Amount,
     /// How many clients have a lease or wait for one.
     pub client_count: usize,
+    /// The limit that binds it; null if nothing limits it.
+    #[serde(default)]
+    pub limited_by: Option<LimitedBy>,
+}
+
+/// The limit that leaves the clients of a resource least.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
+pub struct LimitedBy {
+    /// Whose limit it is, in words: `own limit`, `parent`, or as `group gold`.
+    pub whose: String,
+    /// The most that it lets the resource's clients have together now.
+    pub at_most: Amount,
 }
 
 /// One scope with its clients.
@@ -147,7 +159,7 @@ impl ScopePage {
                 });
             }
             if let Some(scope) = scopes.last_mut() {
-                let summary = UnitSummary::new(now, resource);
+                let summary = UnitSummary::new(node, now, id, resource);
                 scope.units.insert(id.unit.name(), summary);
             }
         }
@@ -168,7 +180,11 @@ impl ScopeDetail {
         for unit in Unit::ALL {
             let id = ResourceId::new(scope, unit).ok()?;
             if let Some(resource) = node.resource(&id) {
-                units.insert(unit.name(), UnitDetail::new(now, resource, clients));
+                let summary = UnitSummary::new(node, now, &id, resource);
+                units.insert(
+                    unit.name(),
+                    UnitDetail::new(now, summary, resource, clients),
+                );
             }
         }
         let scope = scope.to_owned();
@@ -183,7 +199,7 @@ impl ScopeDetail {
 // === impl UnitSummary ===
 
 impl UnitSummary {
-    fn new(now: Instant, resource: &Resource) -> Self {
+    fn new(node: &Node, now: Instant, id: &ResourceId, resource: &Resource) -> Self {
         Self {
             capacity: resource.capacity().into(),
             safe: resource.safe().map(Into::into),
@@ -191,6 +207,29 @@ impl UnitSummary {
             sum_has: sum(resource.sum_has()),
             sum_wants: sum(resource.sum_wants()),
             client_count: resource.client_count(),
+            limited_by: node.binding_limit(id).map(LimitedBy::from),
+        }
+    }
+
+    /// The most that the resource's clients may have together, by the limit that binds it.
+    pub(crate) fn at_most(&self) -> Amount {
+        let limited_by = self.limited_by.as_ref();
+        limited_by.map_or(self.capacity, |limited_by| limited_by.at_most)
+    }
+}
+
+// === impl LimitedBy ===
+
+impl From<BindingLimit<'_>> for LimitedBy {
+    fn from(binding: BindingLimit<'_>) -> Self {
+        let whose = match binding.of {
+            LimitOwner::Resource => "own limit".to_owned(),
+            LimitOwner::Parent => "parent".to_owned(),
+            LimitOwner::Pool(pool) => pool.scope.replacen('/', " ", 1),
+        };
+        Self {
+            whose,
+            at_most: binding.at_most.into(),
         }
     }
 }
@@ -207,7 +246,7 @@ impl BusyResource {
         Some(Self {
             scope: id.scope.as_ref().to_owned(),
             unit: id.unit.name().to_owned(),
-            summary: UnitSummary::new(now, resource),
+            summary: UnitSummary::new(node, now, id, resource),
             waiting_count: waiting(resource),
             clients: most
                 .iter()
@@ -220,10 +259,10 @@ impl BusyResource {
 // === impl UnitDetail ===
 
 impl UnitDetail {
-    fn new(now: Instant, resource: &Resource, clients: usize) -> Self {
+    fn new(now: Instant, summary: UnitSummary, resource: &Resource, clients: usize) -> Self {
         let clients = resource.clients().take(clients);
         Self {
-            summary: UnitSummary::new(now, resource),
+            summary,
             waiting_count: waiting(resource),
             clients: clients
                 .map(|client| ClientView::new(now, &client))

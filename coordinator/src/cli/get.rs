@@ -73,7 +73,7 @@ fn scope(scope: &Value) -> Result<(), Failure> {
         let amount = |field: &str| print::amount(unit, &resource[field]);
         let gap = if i > 0 { "\n" } else { "" };
         print::lines(&format!(
-            "{gap}{} {unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {}{}",
+            "{gap}{} {unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {}{}{}",
             print::plain(&print::text(&scope["scope"])),
             amount("capacity"),
             amount("sum_has"),
@@ -82,6 +82,7 @@ fn scope(scope: &Value) -> Result<(), Failure> {
             print::text(&resource["client_count"]),
             print::text(&resource["waiting_count"]),
             learning(resource),
+            limited_by(unit, resource),
         ))?;
         let clients = resource["clients"].as_array().into_iter().flatten();
         let mut clients: Vec<&Value> = clients.collect();
@@ -129,6 +130,18 @@ fn held(unit: &str, books: &Value) -> [String; 3] {
         print::amount(unit, &books["wants"]),
         print::duration(books["expires_in_ms"].as_u64().unwrap_or_default()),
     ]
+}
+
+fn limited_by(unit: &str, resource: &Value) -> String {
+    let limited_by = &resource["limited_by"];
+    match limited_by["whose"].as_str() {
+        None => String::new(),
+        Some(whose) => format!(
+            ", limited by {} to {}",
+            print::plain(whose),
+            print::amount(unit, &limited_by["at_most"])
+        ),
+    }
 }
 
 fn learning(resource: &Value) -> String {

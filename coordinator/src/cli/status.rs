@@ -20,7 +20,7 @@ pub(crate) struct Status;
 
 impl Status {
     pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
-        let status = client.send(Call::get("/v1/status?resources=1&clients=1"))?;
+        let status = client.send(Call::get("/v1/status?resources=5&clients=1"))?;
         if json {
             return print::json(&status.body);
         }
@@ -52,7 +52,21 @@ impl Status {
             "CLIENTS",
             "WAITING",
         ];
-        print::table(&header, rows)
+        print::table(&header, rows)?;
+        let busiest = status.body["busiest"].as_array().into_iter().flatten();
+        let limited: Vec<_> = busiest.filter_map(limited).collect();
+        if limited.is_empty() {
+            return Ok(());
+        }
+        let header = [
+            "WANTED MOST",
+            "UNIT",
+            "HAS",
+            "WANTS",
+            "AT MOST",
+            "LIMITED BY",
+        ];
+        print::table(&header, limited)
     }
 }
 
@@ -74,6 +88,24 @@ pub(super) fn head(server: &str, status: &Value) -> String {
         print::duration(status["uptime_ms"].as_u64().unwrap_or_default()),
         print::number("", refreshes),
     ))
+}
+
+/// A row about a resource of which clients want more than they have.
+fn limited(resource: &Value) -> Option<Vec<String>> {
+    let unit = print::text(&resource["unit"]);
+    let amount = |value: &Value| print::amount(&unit, value);
+    let limited_by = &resource["limited_by"];
+    let waiting = resource["waiting_count"].as_u64().unwrap_or_default();
+    (waiting > 0 && limited_by.is_object()).then(|| {
+        vec![
+            print::text(&resource["scope"]),
+            unit.clone(),
+            amount(&resource["sum_has"]),
+            amount(&resource["sum_wants"]),
+            amount(&limited_by["at_most"]),
+            print::text(&limited_by["whose"]),
+        ]
+    })
 }
 
 /// A row about a shard.

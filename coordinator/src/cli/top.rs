@@ -32,7 +32,7 @@ Examples:
 /// Show the resources that are most in demand, live; in a cluster, those of all nodes.
 ///
 /// First those of whose capacity the largest part is wanted. The bar shows what clients have (█)
-/// and want (▒) of the capacity; `!` says that more than all of it is wanted.
+/// and want (▒) of what the limit that binds leaves them; `!` says that more than all of it is wanted.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Top {

@@ -205,11 +205,14 @@ fn resource(out: &mut String, resource: &BusyResource) -> fmt::Result {
         Escaped(unit)
     )?;
     let wanted = amount(summary.sum_wants);
-    if summary.capacity == Amount::Unlimited {
+    if summary.at_most() == Amount::Unlimited {
         write!(out, "<p>no limit, {wanted} wanted")?;
     } else {
-        let (has, capacity) = (amount(summary.sum_has), amount(summary.capacity));
-        write!(out, "<p>{has} leased of {capacity}, {wanted} wanted")?;
+        let (has, at_most) = (amount(summary.sum_has), amount(summary.at_most()));
+        write!(out, "<p>{has} leased of {at_most}, {wanted} wanted")?;
+    }
+    if let Some(limited_by) = &summary.limited_by {
+        write!(out, "; limited by {}", Escaped(&limited_by.whose))?;
     }
     if summary.learning_ms > 0 {
         write!(out, "; learning for {}", duration(summary.learning_ms))?;

@@ -86,7 +86,7 @@ pub(super) struct Status {
 pub(super) struct UnitStatus {
     /// Resources with clients.
     pub(super) resource_count: usize,
-    /// Those of them that have no limit.
+    /// Those of them that nothing limits: no limit of their own, no group and no parent.
     pub(super) unlimited_count: usize,
     /// Their clients; a client of two resources counts twice.
     pub(super) client_count: usize,
@@ -298,7 +298,7 @@ fn pressure(busy: &BusyResource) -> (Reverse<u64>, Reverse<u64>, String, String)
         Amount::Unlimited => f64::INFINITY,
     };
     let wants = number(busy.summary.sum_wants);
-    let part = match busy.summary.capacity {
+    let part = match busy.summary.at_most() {
         Amount::Unlimited => 0.0,
         // A scope that is blocked and wanted is as busy as can be.
         Amount::Number(capacity) if wants > 0.0 => wants / capacity,

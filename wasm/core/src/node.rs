@@ -8,11 +8,13 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound;
 use core::time::Duration;
 
+mod binding;
 mod books;
 mod drain;
 mod parent;
 mod terms;
 
+pub use self::binding::{BindingLimit, LimitOwner};
 pub use self::books::{Books, BooksError, PoolBooks, ResourceBooks};
 pub use self::drain::DrainError;
 use self::drain::Drains;

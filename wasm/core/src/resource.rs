@@ -232,6 +232,16 @@ impl Resource {
         self.division.limit().capacity.min(self.division.lendable())
     }
 
+    /// What its pool allots to it, if it is a member of `pool`.
+    pub(crate) fn allotted(&self, pool: &Pool) -> Option<Capacity> {
+        self.division.allotted(pool)
+    }
+
+    /// What of a parent's capacity can be lent now, and the whole of it; none without a parent.
+    pub(crate) fn borrowed(&self) -> Option<(Capacity, Capacity)> {
+        self.division.borrowed()
+    }
+
     /// What each client falls back to without a lease, if that is for the resource's own limit to
     /// say.
     pub fn safe(&self) -> Option<Capacity> {

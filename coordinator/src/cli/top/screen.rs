@@ -39,7 +39,15 @@ fn resources(status: &Value) -> String {
         return "no client has or wants a lease".to_owned();
     }
     let header = [
-        "SCOPE", "UNIT", "CAPACITY", "HAS", "WANTS", "CLIENTS", "WAITING", "DEMAND",
+        "SCOPE",
+        "UNIT",
+        "CAPACITY",
+        "HAS",
+        "WANTS",
+        "CLIENTS",
+        "WAITING",
+        "LIMITED BY",
+        "DEMAND",
     ];
     print::render(&header, rows, false)
 }
@@ -55,16 +63,28 @@ fn row(resource: &Value) -> Vec<String> {
         amount("sum_wants"),
         print::text(&resource["client_count"]),
         print::text(&resource["waiting_count"]),
+        limited_by(resource),
         demand(resource),
     ]
 }
 
-/// A bar, and the part of the capacity that is wanted.
+/// Whose limit binds it.
+fn limited_by(resource: &Value) -> String {
+    print::text(&resource["limited_by"]["whose"])
+}
+
+/// The most that its clients may have, by the limit that binds it; none without a limit.
+fn at_most(resource: &Value) -> Option<f64> {
+    let bound = resource["limited_by"]["at_most"].as_f64();
+    bound.or_else(|| resource["capacity"].as_f64())
+}
+
+/// A bar, and the part that is wanted of what the limit that binds leaves.
 fn demand(resource: &Value) -> String {
     if resource["learning_ms"].as_u64().is_some_and(|ms| ms > 0) {
         return "learning".to_owned();
     }
-    let Some(capacity) = resource["capacity"].as_f64() else {
+    let Some(capacity) = at_most(resource) else {
         return "no limit".to_owned();
     };
     let part = |field: &str| {
@@ -127,6 +147,16 @@ mod tests {
         for (capacity, has, wants, want) in rows {
             assert_eq!(demand(&resource(capacity, has, wants)), want);
         }
+    }
+
+    #[test]
+    fn a_member_of_a_full_group_is_limited_by_it() {
+        let mut member = resource(json!("unlimited"), 333.0, 666.0);
+        member["limited_by"] = json!({"whose": "group gold", "at_most": 333.0});
+        let row = row(&member);
+        assert_eq!(row[7..], ["group gold", "████████████████████! 200 %"]);
+        let free = resource(json!("unlimited"), 333.0, 666.0);
+        assert_eq!(super::row(&free)[7..], ["-", "no limit"]);
     }
 
     #[test]

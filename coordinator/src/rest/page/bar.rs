@@ -14,7 +14,7 @@ const SHADES: usize = 4;
 ///
 /// The policy of the page allows no styles in tags, so it is SVG, whose sizes are attributes.
 pub(super) fn bar(out: &mut String, summary: &UnitSummary, clients: &[ClientView]) -> fmt::Result {
-    let Amount::Number(capacity) = summary.capacity else {
+    let Amount::Number(capacity) = summary.at_most() else {
         return Ok(());
     };
     let (has, wants) = (finite(summary.sum_has), finite(summary.sum_wants));

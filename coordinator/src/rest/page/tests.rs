@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::rest::status::{GroupStatus, GroupUnit};
-use crate::view::UnitSummary;
+use crate::view::{LimitedBy, UnitSummary};
 
 /// A scope that tries to be more than a text.
 const HOSTILE: &str = "tenant/</h3><script>alert(1)</script>\" onclick=\"x' &amp;";
@@ -15,6 +15,7 @@ fn status(scope: &str, client: &str) -> Status {
         sum_has: Amount::Number(90.0),
         sum_wants: Amount::Number(200.0),
         client_count: 2,
+        limited_by: None,
     };
     let client = ClientView {
         client: client.to_owned(),
@@ -80,6 +81,47 @@ fn it_shows_what_an_operator_asks_about() {
     ] {
         assert!(html.contains(part), "no {part} in\n{html}");
     }
+}
+
+#[test]
+fn it_names_the_limit_that_binds() {
+    let mut status = status("tenant/acme", "envoy-1/a");
+    let mut with = |capacity, limited_by: Option<(&str, f64)>| {
+        let summary = &mut status.busiest[0].summary;
+        summary.capacity = capacity;
+        summary.learning_ms = 0;
+        summary.limited_by = limited_by.map(|(whose, at_most)| LimitedBy {
+            whose: whose.to_owned(),
+            at_most: at_most.into(),
+        });
+        html(&status)
+    };
+    let own = Amount::Number(100.0);
+    let rows = [
+        (
+            own,
+            Some(("own limit", 100.0)),
+            "<p>90 leased of 100, 200 wanted; limited by own limit</p>",
+        ),
+        (
+            own,
+            Some(("group gold", 80.0)),
+            "<p>90 leased of 80, 200 wanted; limited by group gold</p>",
+        ),
+        (
+            Amount::Unlimited,
+            Some(("group <gold>", 80.0)),
+            "<p>90 leased of 80, 200 wanted; limited by group &lt;gold&gt;</p>",
+        ),
+        (Amount::Unlimited, None, "<p>no limit, 200 wanted</p>"),
+    ];
+    for (capacity, limited_by, want) in rows {
+        let html = with(capacity, limited_by);
+        assert!(html.contains(want), "no {want} in\n{html}");
+    }
+    // The bar of a member is one of its part.
+    let html = with(Amount::Unlimited, Some(("group gold", 100.0)));
+    assert!(html.contains("<rect class=\"room\" x=\"0.0\" y=\"0\" width=\"500.0\""));
 }
 
 #[test]

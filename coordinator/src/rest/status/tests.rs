@@ -12,6 +12,7 @@ fn busy(scope: &str, capacity: Amount, wants: f64) -> BusyResource {
             sum_has: Amount::Number(0.0),
             sum_wants: Amount::Number(wants),
             client_count: 1,
+            limited_by: None,
         },
         waiting_count: 0,
         clients: Vec::new(),

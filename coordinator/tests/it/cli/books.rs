@@ -153,7 +153,7 @@ async fn status_and_top_show_the_sums_and_the_busiest() {
     assert!(status.starts_with(&server.url), "{status}");
     let row = status
         .lines()
-        .last()
+        .find(|line| line.starts_with("requests"))
         .unwrap()
         .split_whitespace()
         .collect::<Vec<_>>();
@@ -181,6 +181,59 @@ async fn status_and_top_show_the_sums_and_the_busiest() {
     let json = server.json("top --once --rows 1");
     assert_eq!(json["busiest"].as_array().unwrap().len(), 1);
     assert_eq!(json["busiest"][0]["scope"], "tenant/acme");
+}
+
+/// A member without a limit of its own is bound by its group, and is told so wherever it is shown.
+#[tokio::test]
+async fn a_member_of_a_full_group_is_shown_as_limited_by_it_everywhere() {
+    let server = Server::with(
+        "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}
+limits:
+- {match: tenant/modest, requests: {rate: 50, headroom: 0}}
+groups: {gold: {requests: {rate: 400, headroom: 0}}}
+attach: {tenants: {acme: gold, bee: gold, modest: gold}}
+",
+    );
+    let clients = [
+        ("envoy-1/a", "tenant/acme", 900.0),
+        ("envoy-1/a", "tenant/bee", 600.0),
+        ("envoy-2/b", "tenant/modest", 80.0),
+    ];
+    for _ in 0..2 {
+        server.refresh(&clients).await;
+    }
+    let json = server.json("top --once");
+    let limited_by = |scope: &str| {
+        let busiest = json["busiest"].as_array().unwrap().iter();
+        let mut found = busiest.filter(|one| one["scope"] == scope);
+        found.next().unwrap()["limited_by"].clone()
+    };
+    let of_group = serde_json::json!({"whose": "group gold", "at_most": 175.0});
+    assert_eq!(limited_by("tenant/acme"), of_group);
+    assert_eq!(limited_by("tenant/bee"), of_group);
+    let own = serde_json::json!({"whose": "own limit", "at_most": 50.0});
+    assert_eq!(limited_by("tenant/modest"), own);
+    assert_eq!(json["busiest"][0]["scope"], "tenant/acme", "the busiest");
+    assert_eq!(json["units"]["requests"]["unlimited_count"], 0);
+    let scope = server.json("get scope tenant/acme");
+    assert_eq!(scope["units"]["requests"]["limited_by"], of_group);
+
+    let top = server.say("top --once").done();
+    let line = top.lines().find(|line| line.starts_with("tenant/acme"));
+    let line = line.unwrap();
+    assert!(
+        line.contains("group gold") && line.ends_with("! 514 %"),
+        "{top}"
+    );
+    let status = server.say("status").done();
+    let line = status.lines().find(|line| line.starts_with("tenant/acme"));
+    let line: Vec<&str> = line.unwrap().split_whitespace().collect();
+    assert_eq!(line[3..], ["900", "175", "group", "gold"], "{status}");
+    let get = server.say("get scope tenant/modest").done();
+    assert!(get.contains(", limited by own limit to 50"), "{get}");
+    let page = crate::harness::Answer::get(server.serve.address("http"), "/").await;
+    let want = ", 900 wanted; limited by group gold</p>";
+    assert!(page.body.contains(want), "{}", page.body);
 }
 
 #[test]

@@ -334,6 +334,16 @@ impl Division {
             .map_or(Capacity::UNLIMITED, |bound| bound.lendable(subclients))
     }
 
+    /// The same, and the parent's whole capacity; none without a parent.
+    pub(super) fn borrowed(&self) -> Option<(Capacity, Capacity)> {
+        self.bound.map(|bound| (self.lendable(), bound.whole))
+    }
+
+    /// What `pool` allots to it, if it is a member.
+    pub(super) fn allotted(&self, pool: &Pool) -> Option<Capacity> {
+        self.seat.as_ref().map(|seat| pool.allotted(seat))
+    }
+
     /// The times of the limits alone, whatever is borrowed.
     fn times_alone(&self, pool: Option<&Pool>) -> Times {
         let own = Times::of(&self.limit);

@@ -9,7 +9,7 @@ use crate::lease::{
     Unit,
 };
 use crate::limit::{Limit, Part, Safe};
-use crate::node::{Bounds, Node, Start, Terms};
+use crate::node::{Bounds, LimitOwner, Node, Start, Terms};
 use crate::units::{Capacity, Instant, Tokens};
 
 mod refusal;
@@ -463,4 +463,23 @@ fn who_comes_back_waits_for_the_parent_as_long_as_that_is_there() {
         whole(5),
         "now it is away"
     );
+}
+
+#[test]
+fn the_limit_that_binds_is_the_parents_where_it_leaves_less() {
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 100));
+    leaf.lend(Capacity::from_whole(60), |_| {});
+    leaf.refresh("a", (0, 100));
+    let binding = leaf.node.binding_limit(&leaf.id).unwrap();
+    assert_eq!(binding.of, LimitOwner::Parent);
+    assert_eq!(binding.at_most, Capacity::from_whole(60));
+    // What is borrowed is enough, so that the whole of what the parent has is the limit.
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 100));
+    leaf.lend(Capacity::from_whole(100), |_| {});
+    leaf.refresh("a", (0, 100));
+    let binding = leaf.node.binding_limit(&leaf.id).unwrap();
+    assert_eq!(binding.of, LimitOwner::Parent);
+    assert_eq!(binding.at_most, Capacity::from_whole(1000));
 }

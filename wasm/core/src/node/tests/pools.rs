@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::limit::{Part, Safe};
-use crate::node::Membership;
+use crate::node::{LimitOwner, Membership};
 
 /// One client with one lease of one member, in whole units.
 struct Client {
@@ -368,4 +368,62 @@ mod laws {
             prop_assert_eq!(lent, filled.iter().sum::<u64>() * 1_000_000);
         }
     }
+}
+
+#[test]
+fn the_limit_that_binds_a_member_is_named_with_what_it_leaves() {
+    // Own limits, what a client of each member wants, and whose limit binds at how much.
+    type Row = (
+        &'static [Option<u64>],
+        &'static [u64],
+        &'static [(bool, u64)],
+    );
+    let rows: [Row; 5] = [
+        // A full group leaves each its part.
+        (&[None, None], &[700, 900], &[(true, 450), (true, 450)]),
+        (&[None, None], &[100, 900], &[(true, 900), (true, 800)]),
+        // One that is not full leaves all that it has.
+        (
+            &[None, Some(300)],
+            &[100, 100],
+            &[(true, 900), (false, 300)],
+        ),
+        (
+            &[None, Some(300)],
+            &[900, 900],
+            &[(true, 600), (false, 300)],
+        ),
+        (
+            &[Some(900), Some(5000)],
+            &[1, 1],
+            &[(false, 900), (true, 900)],
+        ),
+    ];
+    for (own, wants, want) in rows {
+        let mut group = Group::new(900, own);
+        for (member, wants) in wants.iter().enumerate() {
+            group = group.with(member, *wants);
+        }
+        let group = group.settled();
+        for ((id, ..), (by_pool, at_most)) in group.members.iter().zip(want) {
+            let binding = group.node.binding_limit(id).unwrap();
+            let owner = match by_pool {
+                true => LimitOwner::Pool(&group.pool.0),
+                false => LimitOwner::Resource,
+            };
+            assert_eq!(binding.of, owner, "{own:?} {wants:?} {id:?}");
+            let at_most = Capacity::from_whole(*at_most);
+            assert_eq!(binding.at_most, at_most, "{own:?} {wants:?} {id:?}");
+        }
+        let nobody = ResourceId::new("tenant/nobody", Unit::Requests).unwrap();
+        assert_eq!(group.node.binding_limit(&nobody), None);
+    }
+}
+
+#[test]
+fn what_nothing_limits_has_no_limit_that_binds() {
+    let mut group = Group::new(900, &[None]).with(0, 100);
+    group.members[0].2 = false;
+    let group = group.settled();
+    assert_eq!(group.node.binding_limit(&group.members[0].0), None);
 }
