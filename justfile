@@ -69,9 +69,9 @@ test-wasm: test-wasip1 test-wasm-bindgen
 sim SEED="":
     TOLLGATE_SEED={{ quote(SEED) }} cargo test {{ native }} --test sim -- {{ if SEED == "" { "" } else { "the_laws_hold --nocapture" } }}
 
-# Real Envoys against real coordinators; NAME picks tests. What fails is tried once more
+# Real Envoys against real coordinators; NAME picks tests. What is inconclusive is repeated
 e2e NAME="": build
-    tests/twice.sh cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ NAME }}
+    tests/conclusive.sh cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ NAME }}
 
 # The admin API of the real coordinator against the description that it serves, for SECONDS
 test-api SECONDS="30":
@@ -110,9 +110,9 @@ test-doorman-client:
         echo "test result: ok. 0 passed; 0 failed; 1 ignored"
     fi
 
-# Clusters of real coordinators and Envoys, of which parts are killed, stopped and cut off: SEEDS runs (50, or 10..20), or SEED alone. What fails is tried once more
+# Clusters of real coordinators and Envoys, of which parts are killed, stopped and cut off: SEEDS runs (50, or 10..20), or SEED alone. What is inconclusive is repeated
 test-cluster SEEDS="50" SEED="": build
-    TOLLGATE_SEEDS={{ quote(SEEDS) }} TOLLGATE_SEED={{ quote(SEED) }} tests/twice.sh cargo test {{ native }} --no-fail-fast --test cluster -- --test-threads=2 {{ if SEED == "" { "" } else { "the_laws_hold" } }}
+    TOLLGATE_SEEDS={{ quote(SEEDS) }} TOLLGATE_SEED={{ quote(SEED) }} tests/conclusive.sh cargo test {{ native }} --no-fail-fast --test cluster -- --test-threads=2 {{ if SEED == "" { "" } else { "the_laws_hold" } }}
 
 # The docker-compose demos in envoy/demo, with images made here where none can be pulled
 test-compose NAME="":
@@ -121,7 +121,7 @@ test-compose NAME="":
     skip() { echo "SKIPPED: $1, so the demos of envoy/demo were not started" >&2; echo "test result: ok. 0 passed; 0 failed; 3 ignored"; exit; }
     docker info >/dev/null 2>&1 && { docker compose version || docker-compose version; } >/dev/null 2>&1 || skip "Docker with Compose does not run here"
     envoy/demo/images/stand-ins.sh debug || { [ $? = 75 ] && skip "images can neither be pulled nor made here"; exit 1; }
-    tests/twice.sh cargo test {{ native }} --no-fail-fast --test compose -- --test-threads=1 {{ NAME }}
+    tests/conclusive.sh cargo test {{ native }} --no-fail-fast --test compose -- --test-threads=1 {{ NAME }}
 
 # The alerts of envoy/prometheus, on made-up series
 test-alerts:

@@ -34,7 +34,7 @@ step() {
     status=${PIPESTATUS[0]}
     if [ "$kind" = suite ]; then
         read -r p f s < <(counts)
-        figures="$p passed, $f failed, $s skipped$(sed -n 's/^PASSED ONLY AT THE SECOND TRY: /, at the second try /p' "$output")"
+        figures="$p passed, $f failed, $s skipped$(sed -n 's/^INCONCLUSIVE AT FIRST: /, inconclusive at first: /p' "$output")"
         if [ "$((p + s))" = 0 ] && [ "$status" = 0 ]; then
             echo "$name ran no test" >&2
             status=1

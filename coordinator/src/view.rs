@@ -65,7 +65,7 @@ pub struct UnitSummary {
 /// The limit that leaves the clients of a resource least.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct LimitedBy {
-    /// Whose limit it is, in words: `own limit`, `parent`, or as `group gold`.
+    /// The owner of the limit, in words: `own limit`, `parent`, or as `group gold`.
     pub whose: String,
     /// The most that it lets the resource's clients have together now.
     pub at_most: Amount,

@@ -132,7 +132,7 @@ mod envoy {
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Envoy;
 
-    /// What coordinators serve.
+    /// The service of the coordinators.
     const SERVICE: &str = "tollgate.v1.LeaseService";
 
     fn failed(call: &'static str) -> impl Fn(Status) -> HostError {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tokio::time::Instant;
 use tollgate_tests::cluster::{Cluster, Shape};
+use tollgate_tests::conclude;
 use tollgate_tests::connection::get_once;
 use tollgate_tests::envoy::Envoy;
 use tollgate_tests::filter::TENANT_HEADER;
@@ -84,7 +85,7 @@ async fn kill_masters(scene: &Scene) -> Result<()> {
     }
     for record in &records[..2] {
         let tally = record.within(from..to);
-        assert_eq!((tally.refused, tally.failed), (0, 0), "{tally:?}");
+        conclude!((tally.refused, tally.failed) == (0, 0), "{tally:?}");
     }
     let greedy = sum(&records[2..]);
     let windows = greedy.windows(from..to, s(1.0));
@@ -92,13 +93,13 @@ async fn kill_masters(scene: &Scene) -> Result<()> {
     say(&format!(
         "with leases: at least {least:.0}/s of {CAPACITY}/s in any second"
     ));
-    assert!(least >= 0.9 * CAPACITY, "{least}/s in a second");
+    conclude!(least >= 0.9 * CAPACITY, "{least}/s in a second");
     assert_never_above(&greedy, CAPACITY, BURST + 2.0 * SAFE);
     report("first request admitted", &mut served);
     report("first lease", &mut leased);
     // Five seconds are promised of the first; the machine may be slow.
-    assert!(served.iter().all(|time| *time <= s(5.0)), "{served:?}");
-    assert!(leased.iter().all(|time| *time <= s(15.0)), "{leased:?}");
+    conclude!(served.iter().all(|time| *time <= s(5.0)), "{served:?}");
+    conclude!(leased.iter().all(|time| *time <= s(15.0)), "{leased:?}");
     Ok(())
 }
 

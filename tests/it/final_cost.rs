@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tollgate_tests::artifact;
+use tollgate_tests::conclude;
 use tollgate_tests::connection::{Answer, get_once};
 use tollgate_tests::envoy::{Envoy, Spec};
 use tollgate_tests::filter::{COORDINATOR, TENANT_HEADER, tollgate};
@@ -50,7 +51,7 @@ async fn charged(scene: &Scene) -> Result<()> {
         let pause = pause(to, tenant).await?;
         eprintln!("{tenant}: {pause} ms");
         // 300 of which the burst pays 100 at most, at 100 a second; what is leased first may be less.
-        ensure!((1900..=3100).contains(&pause), "{pause} ms");
+        conclude!((1900..=3100).contains(&pause), "{pause} ms");
     }
     // What costs no more than it has paid, or says nonsense, owes nothing.
     for path in ["/cost/1", "/cost/nonsense", "/cost/-7", "/ok"] {

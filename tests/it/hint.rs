@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
+use tollgate_tests::conclude;
 use tollgate_tests::connection::{Answer, Connection, get};
 use tollgate_tests::envoy::{Envoy, Spec};
 use tollgate_tests::filter::{TENANT_HEADER, UPSTREAM, by_tenant, tollgate};
@@ -189,14 +190,14 @@ fn judge(mut all: Tally) {
         "{tried} were answered before the end of their pause: {} passed",
         all.too_soon
     );
-    assert!(sent > 1000, "only {sent}");
-    assert!(
+    conclude!(sent > 1000, "only {sent}");
+    conclude!(
         all.broken * 100 <= sent,
         "{} were refused again",
         all.broken
     );
-    assert!(tried > 300, "only {tried}");
-    assert_eq!(all.too_soon, 0, "a pause was longer than need be");
+    conclude!(tried > 300, "only {tried}");
+    conclude!(all.too_soon == 0, "a pause was longer than need be");
 }
 
 /// Sends one request after another. Who is refused comes back at the end of its pause, and now and then tries

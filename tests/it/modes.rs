@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use tollgate_tests::conclude;
 use tollgate_tests::connection::get_once;
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tenant_rule};
 use tollgate_tests::load::{Flow, Load};
@@ -18,7 +19,7 @@ fn pessimistic_admits_nothing_without_a_lease() {
         async |scene: &Scene| {
             let seen = without_a_coordinator(scene, "pessimistic").await?;
             assert_eq!((seen.admitted, seen.failed), (0, 0), "{seen:?}");
-            assert!(seen.refused >= 150, "{seen:?}");
+            conclude!(seen.refused >= 150, "{seen:?}");
             Ok(())
         },
     );
@@ -31,7 +32,7 @@ fn optimistic_admits_what_is_wanted_without_a_lease() {
         async |scene: &Scene| {
             let seen = without_a_coordinator(scene, "optimistic").await?;
             assert_eq!((seen.refused, seen.failed), (0, 0), "{seen:?}");
-            assert!(seen.admitted >= 150, "{seen:?}");
+            conclude!(seen.admitted >= 150, "{seen:?}");
             Ok(())
         },
     );
@@ -60,9 +61,9 @@ fn a_lease_that_expired_and_one_that_never_came_have_a_mode_each() {
             let window = || s(4.0)..s(6.0);
             let [known, late] = [&seen[0], &seen[1]].map(|record| record.within(window()));
             assert_eq!((known.refused, known.failed), (0, 0), "{known:?}");
-            assert!(known.admitted >= 90, "{known:?}");
+            conclude!(known.admitted >= 90, "{known:?}");
             assert_eq!((late.admitted, late.failed), (0, 0), "{late:?}");
-            assert!(late.refused >= 90, "{late:?}");
+            conclude!(late.refused >= 90, "{late:?}");
             Ok(())
         },
     );

@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use tollgate_tests::cluster::{Cluster, Shape};
+use tollgate_tests::conclude;
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
@@ -57,7 +58,7 @@ async fn restart_all(scene: &Scene) -> Result<()> {
     for (name, record) in ["east", "west"].iter().zip(&records) {
         print_course(name, record);
         let tally = record.within(from..rolled + s(2.0));
-        assert_eq!((tally.refused, tally.failed), (0, 0), "{name}: {tally:?}");
+        conclude!((tally.refused, tally.failed) == (0, 0), "{name}: {tally:?}");
         let rate = record.admitted_per_second(from..rolled + s(2.0));
         assert_near("admitted/s", rate, RATE, 0.05);
     }

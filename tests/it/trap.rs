@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use tollgate_tests::conclude;
 use tollgate_tests::connection::{Connection, get_once};
 use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::envoy::{Envoy, Spec};
@@ -54,13 +55,13 @@ async fn recovers(scene: &Scene) -> Result<()> {
     let windows = record.windows(s(4.0)..s(13.0), s(2.0));
     let most = windows.iter().copied().fold(0.0, f64::max) * 2.0;
     eprintln!("most in 2 s: {most}");
-    ensure!(most <= 2.1 * RATE + slabs, "{most} in 2 s: a fresh burst");
+    conclude!(most <= 2.1 * RATE + slabs, "{most} in 2 s: a fresh burst");
     let whole = record.admitted_per_second(s(4.0)..s(13.0));
     assert_near("with three traps, admitted/s", whole, RATE, 0.05);
     let after = record.admitted_per_second(s(10.0)..s(13.0));
     assert_near("after them, admitted/s", after, RATE, 0.05);
     let failed = total.failed as f64 / total.offered as f64;
-    ensure!(failed <= 0.05, "{total:?}");
+    conclude!(failed <= 0.05, "{total:?}");
     Ok(())
 }
 

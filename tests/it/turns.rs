@@ -6,6 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
+use tollgate_tests::conclude;
+use tollgate_tests::conditions;
 use tollgate_tests::envoy::{Envoy, Spec};
 use tollgate_tests::filter::{self, TENANT_HEADER};
 use tollgate_tests::http2::Http2;
@@ -50,10 +52,11 @@ async fn two_workers(scene: &Scene) -> Result<()> {
     let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
     let connections = to_each_worker(&envoy).await?;
 
+    conditions::begin();
     let started = Instant::now();
     let statuses = bursts(&connections, started).await?;
     let refused = statuses.iter().filter(|status| **status != 200).count();
-    ensure!(refused == 0, "{refused} of {} were refused", statuses.len());
+    conclude!(refused == 0, "{refused} of {} were refused", statuses.len());
     let entries = roll.entries();
     // Each connection is one worker's, and so is its line.
     assert_eq!(in_order(&entries), WORKERS * EACH);

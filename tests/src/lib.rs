@@ -6,6 +6,7 @@
 
 pub mod artifact;
 pub mod cluster;
+pub mod conditions;
 pub mod connection;
 pub mod coordinator;
 pub mod cores;

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
+use crate::conditions;
 use crate::connection::{Connection, get};
 use crate::filter::TENANT_HEADER;
 use crate::record::{Outcome, Record};
@@ -78,6 +79,7 @@ impl Flow {
 impl Load {
     /// Starts offering `flows`.
     pub fn start(flows: impl IntoIterator<Item = Flow>) -> Self {
+        conditions::begin();
         let started = Instant::now();
         let flows: Vec<_> = flows
             .into_iter()
@@ -95,6 +97,11 @@ impl Load {
             flows,
             tasks,
         }
+    }
+
+    /// When it started.
+    pub fn started(&self) -> Instant {
+        self.started
     }
 
     /// Time since the start.
@@ -175,6 +182,7 @@ async fn pace(flows: Vec<Arc<Running>>, started: Instant) {
     let mut last = started;
     while flows.iter().all(|flow| !flow.due.is_closed()) {
         let now = ticks.tick().await;
+        conditions::note_late("the load generator", now.elapsed());
         let passed = now.saturating_duration_since(last).as_secs_f64();
         last = now;
         for (flow, owed) in flows.iter().zip(&mut owed) {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::conditions;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -35,6 +36,7 @@ impl Process {
             .stderr(out)
             .spawn()
             .with_context(|| format!("starting {}", command.get_program().display()))?;
+        conditions::watch_child(child.id(), name);
         Ok(Self {
             name: name.to_owned(),
             child,
@@ -93,6 +95,7 @@ impl Process {
     /// # Errors
     /// When it cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
+        conditions::forget_child(self.child.id());
         self.child.kill()?;
         self.child.wait()?;
         Ok(())

@@ -13,6 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::artifact;
 use crate::cluster::Cluster;
+use crate::conditions::{self, INCONCLUSIVE, conclude};
 use crate::coordinator::Coordinator;
 use crate::envoy::{Envoy, Spec};
 use crate::filter;
@@ -42,6 +43,7 @@ pub fn play(name: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) {
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).unwrap();
     let _logs = LogsOfFailure(&dir);
+    conditions::begin();
     let result: Result<()> = Runtime::new().unwrap().block_on(async {
         let scene = Scene {
             dir: dir.clone(),
@@ -49,8 +51,13 @@ pub fn play(name: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) {
         };
         test(&scene).await
     });
+    eprintln!("since it began to measure: {}", conditions::lost());
     if let Err(error) = result {
-        panic!("{error:?}");
+        // At the beginning of the message, however many contexts are around it.
+        let inconclusive = error.chain().map(ToString::to_string);
+        let inconclusive = inconclusive.filter(|text| text.starts_with(INCONCLUSIVE));
+        let prefix: String = inconclusive.take(1).map(|text| text + "; ").collect();
+        panic!("{prefix}{error:?}");
     }
 }
 
@@ -144,10 +151,9 @@ pub fn assert_near(what: &str, seen: f64, expected: f64, part: f64) {
         "{what}: {seen:.1}, expected {expected:.1} within {:.0} %",
         part * 100.0
     );
-    assert!(
-        (seen - expected).abs() <= part * expected,
-        "{what}: {seen} instead of {expected}"
-    );
+    conclude((seen - expected).abs() <= part * expected, || {
+        format!("{what}: {seen} instead of {expected}")
+    });
 }
 
 /// Asserts law 6 for a whole fleet: in no window of a second or more is more admitted than the
@@ -165,10 +171,9 @@ pub fn assert_never_above(record: &Record, capacity: f64, burst: f64) {
         // One bin more: answers of the bin before may have been counted in this one.
         let allowed = capacity * (seconds + BIN.as_secs_f64()) + burst;
         eprintln!("most admitted in {seconds} s: {most:.0}, allowed {allowed:.0}");
-        assert!(
-            most <= allowed,
-            "{most} admitted in {seconds} s, allowed are {allowed}"
-        );
+        conclude(most <= allowed, || {
+            format!("{most} admitted in {seconds} s, allowed are {allowed}")
+        });
     }
 }
 

@@ -24,7 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The most bytes of a failure's text that are kept for the log.
 const FAILURE_LEN_MAX: usize = 300;
 
-/// What a worker knows of its process's trouble.
+/// A worker's knowledge of its process's trouble.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     calls: CallHistory,
@@ -64,7 +64,7 @@ impl Trouble {
 // === impl Worker ===
 
 impl<H: Host> Worker<H> {
-    /// Says why Envoy made no call to `to`, and remembers a cluster that it does not have.
+    /// The reason that Envoy made no call to `to`; remembers a cluster that it does not have.
     pub(super) fn why_no_call(&mut self, now: Instant, to: Upstream, error: &HostError) -> String {
         if !self.lacks(to) {
             return format!("Envoy made no call: no healthy host in the cluster? ({error})");

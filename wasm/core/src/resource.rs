@@ -232,12 +232,12 @@ impl Resource {
         self.division.limit().capacity.min(self.division.lendable())
     }
 
-    /// What its pool allots to it, if it is a member of `pool`.
+    /// The part that `pool` allots to it, if it is a member.
     pub(crate) fn allotted(&self, pool: &Pool) -> Option<Capacity> {
         self.division.allotted(pool)
     }
 
-    /// What of a parent's capacity can be lent now, and the whole of it; none without a parent.
+    /// The part of a parent's capacity that can be lent now, and the whole of it; none without a parent.
     pub(crate) fn borrowed(&self) -> Option<(Capacity, Capacity)> {
         self.division.borrowed()
     }

@@ -68,7 +68,7 @@ fn row(resource: &Value) -> Vec<String> {
     ]
 }
 
-/// Whose limit binds it.
+/// The owner of the limit that binds it.
 fn limited_by(resource: &Value) -> String {
     print::text(&resource["limited_by"]["whose"])
 }

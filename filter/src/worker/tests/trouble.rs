@@ -1,4 +1,4 @@
-//! What the operator is told of trouble with the coordinators, by a whole process.
+//! Lines for the operator about trouble with the coordinators, of a whole process.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Which of several limits binds a resource: its own, that of its pool, or the parent's.
+//! The limit that binds a resource, of several: its own, that of its pool, or the parent's.
 
 use super::Node;
 use crate::lease::ResourceId;
@@ -8,13 +8,13 @@ use crate::units::Capacity;
 /// The limit that binds a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindingLimit<'a> {
-    /// Whose limit it is.
+    /// The owner of the limit.
     pub of: LimitOwner<'a>,
     /// The most that it lets the clients of the resource have together now.
     pub at_most: Capacity,
 }
 
-/// Whose a limit is.
+/// The owner of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitOwner<'a> {
     /// The resource's own.

@@ -339,7 +339,7 @@ impl Division {
         self.bound.map(|bound| (self.lendable(), bound.whole))
     }
 
-    /// What `pool` allots to it, if it is a member.
+    /// The part that `pool` allots to it, if it is a member.
     pub(super) fn allotted(&self, pool: &Pool) -> Option<Capacity> {
         self.seat.as_ref().map(|seat| pool.allotted(seat))
     }
