@@ -14,8 +14,7 @@ async fn a_scope_is_shown_with_its_clients() {
     server.refresh(&clients).await;
     let shown = server.say("get scope tenant/acme").done();
     let lines: Vec<&str> = shown.lines().collect();
-    let first =
-        "tenant/acme requests: capacity 100, has 100, wants 120, safe -, clients 2, waiting 1";
+    let first = "tenant/acme requests: capacity 100, has 100, wants 120, safe -, clients 2, waiting 1, limited by own limit to 100";
     assert_eq!(lines[0], first, "{shown}");
     assert_eq!(lines[1], "CLIENT     HAS  WANTS  EXPIRES", "{shown}");
     assert!(lines[2].starts_with("envoy-1/a   80     80  "), "{shown}");
