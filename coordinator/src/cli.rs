@@ -31,6 +31,7 @@ mod serve;
 mod status;
 mod token;
 mod top;
+mod watchdog;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,8 +8,6 @@
 //! Each section has a file of its own, with its shape and its rules. What comes through the API is
 //! judged by the same rules: [`check_group`], [`check_attachment`], [`check_override`].
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +16,7 @@ use tollgate_core::node::Bounds;
 
 use crate::catalog::FileCatalog;
 use crate::doorman::Scopes;
+use crate::files;
 use crate::tls::{Holder, TlsError};
 
 mod admin;
@@ -315,20 +314,31 @@ impl Config {
     }
 }
 
+// === impl LoadError ===
+
+impl LoadError {
+    /// Whether there is no such file.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Read { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound)
+    }
+}
+
 // === impl SourceFile ===
 
 impl SourceFile {
-    /// Reads `path`; of a file that is too large to be a configuration only as much as shows it.
+    /// Reads `path`, a regular file; of one that is too large to be a configuration only as much as
+    /// shows it.
     ///
     /// # Errors
     /// If it cannot be read.
     pub fn read(path: &Path) -> Result<Self, LoadError> {
-        let most = FILE_LEN_MAX as u64 + 1;
-        let mut content = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut content));
+        let read = files::read(path, FILE_LEN_MAX as u64 + 1);
         let path = path.to_owned();
         match read {
-            Ok(_) => Ok(Self { path, content }),
+            Ok(files::Content { bytes, .. }) => Ok(Self {
+                path,
+                content: bytes,
+            }),
             Err(cause) => Err(LoadError::Read { file: path, cause }),
         }
     }

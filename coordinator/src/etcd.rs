@@ -10,7 +10,8 @@ use std::time::Duration;
 use etcd_client::ConnectOptions;
 
 use crate::config::EtcdConfig;
-use crate::tls::TlsError;
+use crate::files::{self, FileReader};
+use crate::tls::{Credentials, TlsError};
 
 mod link;
 
@@ -38,6 +39,9 @@ pub enum EtcdError {
         /// The system's reason.
         cause: std::io::Error,
     },
+    /// Reading the files hangs.
+    #[error("the files of cluster.etcd: {0}")]
+    Hangs(std::io::Error),
     /// A file for TLS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -52,22 +56,32 @@ pub enum EtcdError {
     Timeout(Duration),
 }
 
-/// A client of `endpoints`, which are some of `config`'s; reads the files that it names.
+/// The files that `cluster.etcd` names, as they were read.
+struct Secrets {
+    tls: Option<Credentials>,
+    password: Option<String>,
+}
+
+/// A client of `endpoints`, which are some of `config`'s; reads the files that it names by `files`.
 ///
 /// # Errors
 /// If a file cannot be used, or etcd does not accept the user. An endpoint that cannot be reached is
 /// noticed by the first call only, unless there is a user.
-pub async fn connect(config: &EtcdConfig, endpoints: &[String]) -> Result<Client, EtcdError> {
+pub async fn connect(
+    config: &EtcdConfig,
+    files: &FileReader,
+    endpoints: &[String],
+) -> Result<Client, EtcdError> {
     let mut options = ConnectOptions::new()
         .with_connect_timeout(CONNECT_TIMEOUT)
         .with_keep_alive(KEEPALIVE.0, KEEPALIVE.1)
         .with_keep_alive_while_idle(true)
         .with_require_leader(true);
-    if let Some(tls) = &config.tls {
-        options = options.with_tls(tls.load()?.tonic());
+    let Secrets { tls, password } = secrets(config, files).await?;
+    if let Some(tls) = tls {
+        options = options.with_tls(tls.tonic());
     }
-    if let Some(login) = &config.login {
-        let password = password(&login.password_file)?;
+    if let Some((login, password)) = config.login.as_ref().zip(password) {
         options = options
             .with_user(login.user.clone(), password)
             .with_auto_token_refresh(true);
@@ -89,6 +103,27 @@ pub async fn within<T, E: Into<EtcdError>>(
     }
 }
 
+/// Reads the files that `config` names off the runtime.
+async fn secrets(config: &EtcdConfig, files: &FileReader) -> Result<Secrets, EtcdError> {
+    if config.tls.is_none() && config.login.is_none() {
+        return Ok(Secrets {
+            tls: None,
+            password: None,
+        });
+    }
+    let config = config.clone();
+    let read = files.run(move || {
+        let tls = config.tls.as_ref().map(|tls| tls.load()).transpose()?;
+        let login = config.login.as_ref();
+        let password = login.map(|login| password(&login.password_file));
+        Ok(Secrets {
+            tls,
+            password: password.transpose()?,
+        })
+    });
+    read.await.map_err(EtcdError::Hangs)?
+}
+
 fn password(file: &Path) -> Result<String, EtcdError> {
     let text = String::from_utf8(read(file)?).unwrap_or_default();
     let password = text.trim_end_matches(['\r', '\n']);
@@ -99,8 +134,11 @@ fn password(file: &Path) -> Result<String, EtcdError> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, EtcdError> {
-    std::fs::read(file).map_err(|cause| EtcdError::File {
+    // Room for an end of line, and one byte more than is accepted.
+    let read = files::read(file, PASSWORD_LEN_MAX as u64 + 3);
+    let read = read.map_err(|cause| EtcdError::File {
         file: file.to_owned(),
         cause,
-    })
+    });
+    Ok(read?.bytes)
 }

@@ -20,6 +20,7 @@ pub mod drains;
 pub mod driver;
 pub mod election;
 pub mod etcd;
+pub mod files;
 pub mod grpc;
 pub mod health;
 pub mod keeper;

@@ -3,15 +3,17 @@
 //! The content is looked at about twice a second, which sees every way of changing a file: an
 //! editor that writes in place, one that renames, and Kubernetes, which swaps a symbolic link two
 //! directories up and fools most watchers. SIGHUP looks at once. A file that is wrong is refused as
-//! a whole; what was in force stays in force.
+//! a whole; what was in force stays in force. A path that cannot be read, or not in time, is said
+//! and counted, and looked at again like any other.
 
-use std::path::Path;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use crate::config::{Config, LoadError, SourceFile};
+use crate::files::FileReader;
 use crate::keeper::{Handle, WriteError};
 use crate::metrics::{Metrics, Reloaded};
 
@@ -22,11 +24,20 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// be done, and half a file may be a good one.
 const SETTLE: Duration = Duration::from_millis(100);
 
+/// After how many looks it is said that the file is gone: while it is replaced it can be away for a
+/// moment.
+const GONE_LOOKS: u32 = 10;
+
 /// Follows one file.
 #[derive(Debug)]
 pub struct Reload {
     keeper: Handle,
     metrics: Metrics,
+    files: FileReader,
+    /// Looks since the file was last read.
+    failed: u32,
+    /// The reason why it cannot be read, as it was last said.
+    said: Option<String>,
     /// What was last taken or refused.
     seen: Arc<SourceFile>,
 }
@@ -51,6 +62,9 @@ impl Reload {
         Some(Self {
             keeper,
             metrics,
+            files: FileReader::default(),
+            failed: 0,
+            said: None,
             seen,
         })
     }
@@ -70,19 +84,41 @@ impl Reload {
 
     /// Takes the file if it has changed and stays so for a moment.
     async fn look(&mut self) {
-        // A file that is gone for a moment, as while it is replaced, is no news.
-        let Ok(first) = read(&self.seen.path).await else {
-            return;
+        let first = match self.read().await {
+            Ok(first) => first,
+            Err(error) => return self.note_unreadable(&error),
         };
+        self.note_readable();
         if first == *self.seen {
             return;
         }
         tokio::time::sleep(SETTLE).await;
-        if read(&self.seen.path)
-            .await
-            .is_ok_and(|again| again == first)
-        {
+        if self.read().await.is_ok_and(|again| again == first) {
             self.take().await;
+        }
+    }
+
+    /// Counts that the file cannot be read, and says so once for each reason.
+    fn note_unreadable(&mut self, error: &LoadError) {
+        self.failed = self.failed.saturating_add(1);
+        if error.is_gone() && self.failed < GONE_LOOKS {
+            return;
+        }
+        self.metrics.count_reload(Reloaded::Unreadable);
+        let error = error.to_string();
+        if self.said.as_ref() != Some(&error) {
+            tracing::error!(
+                "the configuration cannot be read, and what was read last stays in force: {error}"
+            );
+            self.said = Some(error);
+        }
+    }
+
+    fn note_readable(&mut self) {
+        self.failed = 0;
+        if self.said.take().is_some() {
+            let file = self.seen.path.display();
+            tracing::info!(%file, "the configuration can be read again");
         }
     }
 
@@ -99,7 +135,7 @@ impl Reload {
     }
 
     async fn reload(&mut self) -> Result<(), ReloadError> {
-        let source = read(&self.seen.path).await?;
+        let source = self.read().await?;
         self.seen = Arc::new(source.clone());
         let old = self.keeper.config().borrow().clone();
         let flags = old.flags.clone();
@@ -114,12 +150,14 @@ impl Reload {
         tracing::info!(limits, "took the changed configuration");
         Ok(())
     }
-}
 
-// === free functions ===
-
-/// Reads `path` where that may block, as on a file system of the network.
-async fn read(path: &Path) -> Result<SourceFile, ReloadError> {
-    let path = path.to_owned();
-    Ok(tokio::task::spawn_blocking(move || SourceFile::read(&path)).await??)
+    /// Reads the file where that may block, as on a file system of the network.
+    async fn read(&self) -> Result<SourceFile, LoadError> {
+        let path = self.seen.path.clone();
+        let read = self.files.run(move || SourceFile::read(&path)).await;
+        read.unwrap_or_else(|cause: io::Error| {
+            let file = self.seen.path.clone();
+            Err(LoadError::Read { file, cause })
+        })
+    }
 }

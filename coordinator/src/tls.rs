@@ -6,7 +6,7 @@
 //! (a key that does not belong to the certificate, a certificate that has expired) is refused as a
 //! whole, at the start with an error and later by going on with what was there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +97,10 @@ impl Source for DoorFiles {
             client_ca,
         } = &self.files;
         Contents::of(Some((cert, key)), client_ca.as_deref())
+    }
+
+    fn name(&self) -> &Path {
+        &self.files.cert
     }
 
     fn make(&self, contents: &Contents) -> Result<Loaded<ServerConfig>, TlsError> {

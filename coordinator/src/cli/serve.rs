@@ -3,9 +3,10 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_coordinator::clock::epoch_of_this_start;
 use tollgate_coordinator::config::{Config, Flags, parent_address};
 use tollgate_coordinator::logging::{self, Format, Options, Otlp};
@@ -14,7 +15,10 @@ use tollgate_core::lease::Epoch;
 use tollgate_core::node::Start;
 
 use super::check::load;
-use super::{Failure, say};
+use super::{Failure, say, watchdog};
+
+/// How long threads that still block have to return once everything else has ended.
+const BLOCKED_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -109,12 +113,35 @@ enum LogFormat {
 #[derive(Clone, Copy, Debug)]
 struct Repeat(Option<NonZeroU32>);
 
+/// The signals that a coordinator obeys, from when this is made.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+// === impl Signals ===
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
 // === impl Serve ===
 
 impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let runtime = tokio::runtime::Runtime::new().map_err(Failure::runtime)?;
-        runtime.block_on(async {
+        let entered = runtime.enter();
+        let signals = Signals::listen().map_err(Failure::runtime)?;
+        drop(entered);
+        watchdog::start().map_err(Failure::runtime)?;
+        let result = runtime.block_on(async {
             let logs = logging::start(&self.log.options());
             let logs = logs.map_err(|error| Failure::Usage(error.into()))?;
             let flags = Flags {
@@ -123,18 +150,23 @@ impl Serve {
                 parents: self.parents.clone(),
             };
             let result = match load(&self.config, flags) {
-                Ok(config) => self.serve(config).await.map_err(Failure::Runtime),
+                Ok(config) => self.serve(config, signals).await.map_err(Failure::Runtime),
                 Err(failure) => Err(failure),
             };
             logs.end().await;
             result
-        })
+        });
+        // Dropping it would wait for a thread that hangs.
+        runtime.shutdown_timeout(BLOCKED_GRACE);
+        result
     }
 
-    async fn serve(self, config: Config) -> anyhow::Result<()> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hangup = signal(SignalKind::hangup())?;
+    async fn serve(self, config: Config, signals: Signals) -> anyhow::Result<()> {
+        let Signals {
+            mut terminate,
+            mut interrupt,
+            mut hangup,
+        } = signals;
         let shutdown = async move {
             tokio::select! {
                 _ = terminate.recv() => {}

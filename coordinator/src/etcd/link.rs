@@ -6,6 +6,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::{Client, EtcdError, connect, within};
 use crate::config::EtcdConfig;
+use crate::files::FileReader;
 
 /// A way to etcd that keeps to one endpoint for as long as that answers in time.
 ///
@@ -14,6 +15,7 @@ use crate::config::EtcdConfig;
 #[derive(Debug)]
 pub struct Link {
     config: EtcdConfig,
+    files: FileReader,
     /// How many endpoints have been given up so far; the one in use follows from it.
     turns: watch::Sender<usize>,
     slot: Mutex<Option<(usize, Connected)>>,
@@ -29,6 +31,7 @@ impl Link {
     pub fn new(config: EtcdConfig) -> Self {
         Self {
             config,
+            files: FileReader::default(),
             turns: watch::Sender::new(0),
             slot: Mutex::default(),
         }
@@ -76,7 +79,8 @@ impl Link {
         let endpoints = &self.config.endpoints;
         let index = turn.checked_rem(endpoints.len()).unwrap_or(0);
         let endpoint = endpoints.get(index..).unwrap_or_default();
-        let client = connect(&self.config, endpoint.get(..1).unwrap_or_default()).await?;
+        let endpoint = endpoint.get(..1).unwrap_or_default();
+        let client = connect(&self.config, &self.files, endpoint).await?;
         *slot = Some((turn, Connected(client.clone())));
         Ok(client)
     }

@@ -79,6 +79,8 @@ pub enum Reloaded {
     Taken,
     /// It is wrong; the one before is in force.
     Refused,
+    /// It could not be read when it was looked at, or not in time.
+    Unreadable,
 }
 
 /// `{result}`.
@@ -145,6 +147,7 @@ impl From<Reloaded> for Outcome {
         let result = match reloaded {
             Reloaded::Taken => "taken",
             Reloaded::Refused => "refused",
+            Reloaded::Unreadable => "unreadable",
         };
         Self { result }
     }
@@ -153,7 +156,7 @@ impl From<Reloaded> for Outcome {
 // === impl Reloaded ===
 
 impl Reloaded {
-    pub(super) const ALL: [Self; 2] = [Self::Taken, Self::Refused];
+    pub(super) const ALL: [Self; 3] = [Self::Taken, Self::Refused, Self::Unreadable];
 }
 
 // === impl RefreshFault ===

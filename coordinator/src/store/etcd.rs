@@ -124,7 +124,9 @@ impl EtcdStore {
             EtcdError::Call(Error::GRpcStatus(status)) if refused.contains(&status.code()) => {
                 StoreError::Failed { store, cause }
             }
-            EtcdError::File { .. } | EtcdError::Password(_) => StoreError::Away { store, cause },
+            EtcdError::File { .. } | EtcdError::Password(_) | EtcdError::Hangs(_) => {
+                StoreError::Away { store, cause }
+            }
             _ => StoreError::Unsure { store, cause },
         }
     }

@@ -78,6 +78,10 @@ impl Source for ClientFiles {
         Contents::of(identity, Some(&self.ca))
     }
 
+    fn name(&self) -> &Path {
+        &self.ca
+    }
+
     fn make(&self, contents: &Contents) -> Result<Loaded<Credentials>, TlsError> {
         let expires = check::client(self, contents, unix_time())?;
         let pair = || (contents.cert.clone(), contents.key.clone());

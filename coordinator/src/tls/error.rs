@@ -21,6 +21,9 @@ pub enum Reason {
     /// It cannot be read.
     #[error("{0}")]
     Read(io::Error),
+    /// It or one of those that are read with it hangs.
+    #[error("it, or a file that goes with it, hangs: {0}")]
+    Hangs(io::Error),
     /// It is no file of this kind.
     #[error("has more than {FILE_LEN_MAX} bytes")]
     TooLarge,

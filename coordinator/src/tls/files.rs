@@ -1,13 +1,11 @@
 //! The bytes of files of TLS.
 
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
 use super::{Reason, TlsError};
+use crate::files;
 
 /// The largest file, in bytes: a bundle of a whole public root store is a quarter of it.
 pub(super) const FILE_LEN_MAX: u64 = 1 << 20;
@@ -80,18 +78,10 @@ fn read(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
         file: path.to_owned(),
         reason,
     };
-    let (bytes, mode) = bounded(path).map_err(|cause| refuse(Reason::Read(cause)))?;
-    if bytes.len() as u64 > FILE_LEN_MAX {
+    let content = files::read(path, FILE_LEN_MAX + 1);
+    let content = content.map_err(|cause| refuse(Reason::Read(cause)))?;
+    if content.bytes.len() as u64 > FILE_LEN_MAX {
         return Err(refuse(Reason::TooLarge));
     }
-    Ok((bytes, mode))
-}
-
-/// No more of `path` than tells that it is too large, and its permissions.
-fn bounded(path: &Path) -> io::Result<(Vec<u8>, u32)> {
-    let file = File::open(path)?;
-    let mode = file.metadata()?.mode();
-    let mut bytes = Vec::new();
-    file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
-    Ok((bytes, mode))
+    Ok((content.bytes, content.mode))
 }

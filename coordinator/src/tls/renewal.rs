@@ -4,12 +4,15 @@
 //! swaps a symbolic link to a directory. A certificate and its key cannot be replaced in one step,
 //! so a pair that does not fit is looked at once more before anyone is told.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Contents, Holder, Loaded, TlsError, TlsMetrics};
+use super::{Contents, Holder, Loaded, Reason, TlsError, TlsMetrics};
+use crate::files::FileReader;
 
 /// How often the files are looked at: certificates are renewed days before they expire.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -24,6 +27,9 @@ pub trait Source: Clone + Send + 'static {
     /// # Errors
     /// If one of them cannot be read.
     fn read(&self) -> Result<Contents, TlsError>;
+
+    /// The file that an error names which is of all of them.
+    fn name(&self) -> &Path;
 
     /// Checks what was read.
     ///
@@ -80,6 +86,7 @@ impl<S: Source> Renewal<S> {
 
     /// Looks at the files until nobody uses what is made of them any more.
     pub async fn run(mut self) {
+        let files = FileReader::default();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => {}
@@ -87,10 +94,15 @@ impl<S: Source> Renewal<S> {
             }
             let source = self.source.clone();
             // A file system can be slow, and the threads of the runtime are for connections.
-            let read = tokio::task::spawn_blocking(move || source.read()).await;
-            if let Ok(read) = read {
-                self.look(read);
-            }
+            let read = files.run(move || source.read()).await;
+            self.look(read.unwrap_or_else(|cause| Err(self.hangs(cause))));
+        }
+    }
+
+    fn hangs(&self, cause: io::Error) -> TlsError {
+        TlsError {
+            file: self.source.name().to_owned(),
+            reason: Reason::Hangs(cause),
         }
     }
 

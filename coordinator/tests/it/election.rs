@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tollgate_coordinator::config::{ClusterConfig, Config};
 use tollgate_coordinator::election::{ElectionError, Term};
 use tollgate_coordinator::etcd::{Client, connect};
+use tollgate_coordinator::files::FileReader;
 use tollgate_core::cluster::{ShardId, assign};
 use tollgate_tests::etcd::Etcd;
 use tollgate_tests::wait;
@@ -33,9 +34,13 @@ fn with_etcd(node: &str, rest: &str, etcd: &str) -> ClusterConfig {
 }
 
 async fn client(cluster: &ClusterConfig) -> Client {
-    connect(&cluster.etcd, &cluster.etcd.endpoints)
-        .await
-        .unwrap()
+    connect(
+        &cluster.etcd,
+        &FileReader::default(),
+        &cluster.etcd.endpoints,
+    )
+    .await
+    .unwrap()
 }
 
 async fn one_member() -> (TempDir, Etcd) {

@@ -1,17 +1,18 @@
 //! The configuration file changes under a running coordinator.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tollgate_coordinator::grpc::LeaseServiceClient;
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 
-use crate::binary::Serve;
-use crate::harness::{Answer, request, unit};
+use crate::binary::{Serve, tollgate};
+use crate::harness::{Answer, Ask, request, unit};
 
 const LISTEN: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}\n";
 
@@ -43,6 +44,27 @@ impl Reloading {
 
     fn change(&self, limits: &str) {
         write(&self.dir.path().join("tollgate.yaml"), limits);
+    }
+
+    /// A pipe that nobody writes to.
+    fn replace_by_pipe(&self) {
+        let file = self.dir.path().join("tollgate.yaml");
+        fs::remove_file(&file).unwrap();
+        let made = Command::new("mkfifo").arg(&file).status();
+        assert!(made.unwrap().success());
+    }
+
+    /// Waits until it was counted that the file cannot be read.
+    async fn until_unreadable(&self) {
+        let line = "tollgate_reloads_total{result=\"unreadable\"} ";
+        loop {
+            let metrics = Answer::get(self.serve.address("http"), "/metrics").await;
+            let mut counts = metrics.body.lines().filter_map(|is| is.strip_prefix(line));
+            if counts.next().unwrap() != "0" {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     fn hang_up(&self) {
@@ -200,4 +222,77 @@ async fn what_is_looked_at_only_at_the_start_is_said_to_need_a_restart() {
     let line = log.lines().find(|line| line.contains("needs a restart"));
     let line = line.unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains("listen, bounds"), "{line}");
+}
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_the_file_is_said_counted_and_recovered_from() {
+    let mut coordinator = Reloading::start(&requests("100"));
+    coordinator.replace_by_pipe();
+    coordinator.until_unreadable().await;
+    // A signal is answered as well, more than once.
+    coordinator.hang_up();
+    coordinator.until(0, 1).await;
+    coordinator.hang_up();
+    coordinator.until(0, 2).await;
+    let gets = coordinator.gets("a", "tenant/acme", 0.0, 500.0).await;
+    assert_eq!(gets, 100.0);
+
+    fs::remove_file(coordinator.dir.path().join("tollgate.yaml")).unwrap();
+    coordinator.change(&requests("40"));
+    coordinator.until(1, 2).await;
+    let gets = coordinator.gets("a", "tenant/acme", 100.0, 500.0).await;
+    assert_eq!(gets, 40.0);
+    let (code, log) = coordinator.serve.end("TERM");
+    assert_eq!(code, 0, "{log}");
+    let said = "tollgate.yaml: is a pipe, and only a regular file is read";
+    let lines = log.lines().filter(|line| line.contains(said));
+    let looked = lines.filter(|line| line.contains("the configuration cannot be read"));
+    // Once, however often it was looked at.
+    assert_eq!(looked.count(), 1, "{log}");
+    assert!(log.contains("the configuration can be read again"), "{log}");
+}
+
+#[tokio::test]
+async fn a_coordinator_ends_in_order_although_its_file_is_a_pipe() {
+    let coordinator = Reloading::start(&requests("100"));
+    coordinator.replace_by_pipe();
+    coordinator.until_unreadable().await;
+    // The test would hang if it did not end.
+    let (code, log) = coordinator.serve.end("TERM");
+    assert_eq!(code, 0, "{log}");
+    assert!(log.contains("stopped"), "{log}");
+}
+
+/// Nobody reads its log: sooner or later every thread that logs is held by the kernel.
+#[tokio::test]
+async fn a_coordinator_that_hangs_is_ended_after_its_grace() {
+    let dir = TempDir::new().unwrap();
+    let config = dir.path().join("tollgate.yaml");
+    write(&config, &requests("100"));
+    let args = ["serve", "--log-repeat", "unlimited", "--config"];
+    let mut child = tollgate(&args)
+        .arg(&config)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut ready).unwrap();
+    let http = ready
+        .trim()
+        .rsplit_once("http=")
+        .unwrap()
+        .1
+        .parse()
+        .unwrap();
+    // Each write is a line with its path.
+    let long = Ask::new("POST", &format!("/v1/{}", "x".repeat(4000)));
+    let hangs = || tokio::time::timeout(Duration::from_secs(2), Answer::of(http, &long));
+    while hangs().await.is_ok() {}
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
+    assert!(sent.unwrap().success());
+    let ended = tokio::task::spawn_blocking(move || child.wait()).await;
+    assert_eq!(ended.unwrap().unwrap().code(), Some(1));
 }

@@ -1,5 +1,6 @@
 //! TLS at both doors: who gets in, what is shown, and what happens when the files change.
 
+use std::process::Command;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
@@ -145,6 +146,30 @@ async fn a_renewed_certificate_is_shown_and_a_bad_one_is_not() {
         leases(open).await,
         "a connection from before the first renewal"
     );
+}
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_a_key_is_refused_and_recovered_from() {
+    let (issuer, folder) = (Issuer::new(), Folder::new());
+    let first = issuer.issue();
+    let door = folder.door(&first);
+    let yaml = format!("tls: {{grpc: {{{door}}}}}\n{LIMITS}");
+    let coordinator = Coordinator::with(&yaml, Start::Fresh).await;
+    let client = Client::new(coordinator.grpc, "h2", &issuer, None);
+    assert_eq!(client.shown().await, first.der());
+    let key = folder.path("tls.key");
+    std::fs::remove_file(&key).unwrap();
+    let made = Command::new("mkfifo").arg(&key).status().unwrap();
+    assert!(made.success());
+    let refused = "tollgate_tls_reloads_total{door=\"grpc\",result=\"refused\"}";
+    until(&coordinator, refused, 1).await;
+    assert_eq!(client.shown().await, first.der());
+
+    std::fs::remove_file(&key).unwrap();
+    let second = issuer.issue();
+    folder.door(&second);
+    until_shown(&client, &second).await;
+    coordinator.stop().await.unwrap();
 }
 
 #[tokio::test]

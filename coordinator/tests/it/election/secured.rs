@@ -82,7 +82,7 @@ async fn etcd_with_tls_and_users_is_as_good() {
 }
 
 async fn connect_and_read(config: &ClusterConfig) -> Result<()> {
-    let mut client = connect(&config.etcd, &config.etcd.endpoints).await?;
+    let mut client = connect(&config.etcd, &FileReader::default(), &config.etcd.endpoints).await?;
     client
         .get(format!("{}/cluster", config.etcd.prefix), None)
         .await?;
