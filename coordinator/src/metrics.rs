@@ -61,6 +61,7 @@ struct Kept {
     store_writes: Histogram,
     store_errors: Counter,
     bad_records: Counter,
+    store_detached: Gauge,
 }
 
 /// The admin API.
@@ -213,6 +214,11 @@ impl Metrics {
         self.kept.bad_records.inc();
     }
 
+    /// The store's path leads to the file that is open, or not.
+    pub fn set_store_detached(&self, detached: bool) {
+        self.kept.store_detached.set(i64::from(detached));
+    }
+
     /// How many scopes have been refreshed since the start.
     pub fn refreshes(&self) -> u64 {
         self.refreshes.get()
@@ -243,6 +249,7 @@ impl Kept {
             store_writes: Histogram::new(DURATIONS_S),
             store_errors: Counter::default(),
             bad_records: Counter::default(),
+            store_detached: Gauge::default(),
         };
         kept.limits.set(gauge(limits));
         let help = "Limits in the configuration";
@@ -259,6 +266,8 @@ impl Kept {
         registry.register("store_errors", help, kept.store_errors.clone());
         let help = "Records of the store that could not be read and were skipped";
         registry.register("store_bad_records", help, kept.bad_records.clone());
+        let help = "Whether the store's file was deleted or replaced while it is open";
+        registry.register("store_detached", help, kept.store_detached.clone());
         kept
     }
 }

@@ -132,6 +132,28 @@ pub enum StoreError {
         /// What the library or the system says.
         cause: String,
     },
+    /// Its file is not where it was opened.
+    #[error(
+        "the store {store} {cause}: nothing is written any more, and a restart begins without what \
+         was written before; move it back, or save what is in force before the restart"
+    )]
+    Detached {
+        /// Its path.
+        store: String,
+        /// What has become of the path.
+        cause: String,
+    },
+    /// Its file is not as it was written.
+    #[error(
+        "the store {store} is damaged, and nothing of it is used: {cause}; put a backup in its \
+         place, or move it away to begin without groups, attachments and overrides"
+    )]
+    Damaged {
+        /// Its path.
+        store: String,
+        /// What the library says.
+        cause: String,
+    },
     /// It did not answer, or not in time.
     #[error("the store {store} did not say whether it was written: {cause}")]
     Unsure {

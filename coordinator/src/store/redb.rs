@@ -1,15 +1,27 @@
 //! A store in one file, by redb: copy-on-write trees, so a crash at any moment leaves the last
 //! whole transaction.
+//!
+//! Every page has a checksum, and all are verified when the file is opened. redb would rather go
+//! back to an older transaction than refuse a damaged one, because it cannot tell it from one that a
+//! crash cut short. Therefore transactions are committed in two phases: then the newest one is never
+//! cut short, and redb refuses the file if that is damaged.
 
 use std::fmt;
-use std::fs::File;
+use std::fs;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
-use super::{Applied, Batch, FORMAT, Key, Store, StoreError, Stored};
+use self::file::{Detached, PinnedFile};
+use super::{Applied, Batch, FORMAT, Key, News, Store, StoreError, Stored};
+use crate::files::FileReader;
+use crate::metrics::Metrics;
+
+mod file;
 
 /// The records by the text of their keys.
 const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("records");
@@ -20,11 +32,20 @@ const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 /// redb's cache. Records are read once, at the start; writes touch a few pages.
 const CACHE_BYTES: usize = 8 << 20;
 
+/// How often the path is looked at when nothing is written.
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Keeps records in a file.
 pub struct RedbStore {
     path: PathBuf,
     /// Closed before the file exists, and after a failure, so that the next use opens it anew.
     database: Option<Arc<Database>>,
+    /// The file that was opened first; nothing else is ever written to.
+    pinned: Option<Arc<PinnedFile>>,
+    /// Why the path does not lead to that file, as it was last said.
+    detached: Option<Detached>,
+    files: FileReader,
+    metrics: Option<Metrics>,
 }
 
 /// Everything that redb returns is one of these.
@@ -53,21 +74,79 @@ impl RedbStore {
         Ok(store)
     }
 
+    /// The same store, which shows in `metrics` whether its file is where it should be.
+    pub fn with_metrics(self, metrics: Metrics) -> Self {
+        Self {
+            metrics: Some(metrics),
+            ..self
+        }
+    }
+
     fn at(path: PathBuf) -> Self {
-        let database = None;
-        Self { path, database }
+        Self {
+            path,
+            database: None,
+            pinned: None,
+            detached: None,
+            files: FileReader::default(),
+            metrics: None,
+        }
     }
 
     fn open(&mut self, create: bool) -> Result<Option<Arc<Database>>, StoreError> {
         if let Some(database) = &self.database {
             return Ok(Some(database.clone()));
         }
-        if !create && !self.path.exists() {
+        let exists = file::exists(&self.path).map_err(|error| self.failed(error))?;
+        if !exists && !create {
             return Ok(None);
         }
-        let database = Arc::new(open(&self.path).map_err(|error| self.failed(error))?);
+        let database = match exists {
+            true => open(&self.path).map_err(|error| self.unusable(&error))?,
+            false => make(&self.path).map_err(|error| self.failed(error))?,
+        };
+        if self.pinned.is_none() {
+            let pinned = PinnedFile::open(&self.path).map_err(|error| self.failed(error))?;
+            self.pinned = Some(Arc::new(pinned));
+        }
+        let database = Arc::new(database);
         self.database = Some(database.clone());
         Ok(Some(database))
+    }
+
+    /// Looks whether the path still leads to the file that is open. May block.
+    fn attached(&self) -> impl Fn() -> Result<(), Detached> + Send + 'static {
+        let (path, pinned) = (self.path.clone(), self.pinned.clone());
+        move || pinned.as_ref().map_or(Ok(()), |pinned| pinned.check(&path))
+    }
+
+    /// Says and shows it if the path has been found to lead elsewhere, or back.
+    fn note(&mut self, attached: Result<(), Detached>) -> Result<(), StoreError> {
+        if let Some(metrics) = &self.metrics {
+            metrics.set_store_detached(attached.is_err());
+        }
+        let store = self.path.display().to_string();
+        let before = std::mem::replace(&mut self.detached, attached.clone().err());
+        let error = attached.err().map(|cause| StoreError::Detached {
+            store: store.clone(),
+            cause: cause.to_string(),
+        });
+        match &error {
+            Some(error) if self.detached != before => tracing::error!("{error}"),
+            None if before.is_some() => tracing::info!(store, "the store is in its place again"),
+            _ => {}
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    fn unusable(&self, cause: &redb::Error) -> StoreError {
+        match cause {
+            redb::Error::Corrupted(cause) => StoreError::Damaged {
+                store: self.path.display().to_string(),
+                cause: cause.clone(),
+            },
+            cause => self.failed(cause),
+        }
     }
 
     fn failed(&self, cause: impl fmt::Display) -> StoreError {
@@ -87,8 +166,15 @@ impl RedbStore {
         done.map_err(|error| {
             // After a failure of the disk redb refuses everything until it is opened anew.
             self.database = None;
-            self.failed(error)
+            self.unusable(&error)
         })
+    }
+
+    /// Notes whether the path leads to the open file.
+    async fn check_attached(&mut self) -> Result<(), StoreError> {
+        let looked = tokio::task::spawn_blocking(self.attached()).await;
+        let attached = looked.map_err(|error| self.failed(error))?;
+        self.note(attached)
     }
 }
 
@@ -98,7 +184,9 @@ impl Store for RedbStore {
         let Some(database) = self.open(false)? else {
             return Ok(Stored::default());
         };
-        let (format, loaded) = self.blocking(move || load(&database)).await?;
+        let (format, loaded) = self
+            .blocking(move || unless_panics(|| load(&database)))
+            .await?;
         if format > FORMAT {
             let store = self.path.display().to_string();
             return Err(StoreError::Newer { store, format });
@@ -119,10 +207,24 @@ impl Store for RedbStore {
     }
 
     async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
+        // Also before it is opened anew after a failure: at the path there may be another file now.
+        self.check_attached().await?;
         let opened = self.open(true)?;
         let database = opened.ok_or_else(|| self.failed("it was not made"))?;
         self.blocking(move || apply(&database, &batch)).await?;
+        self.check_attached().await?;
         Ok(Applied::Alone)
+    }
+
+    async fn news(&mut self) -> News {
+        loop {
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            // Nobody waits for this, so nothing else would notice that it hangs.
+            let hangs = |error: io::Error| Err(Detached::Unreadable(error.to_string()));
+            let attached = self.files.run(self.attached()).await;
+            // It is said and shown here; whoever writes next is told as well.
+            let _ = self.note(attached.unwrap_or_else(hangs));
+        }
     }
 }
 
@@ -146,26 +248,71 @@ struct Loaded {
 
 // === free functions ===
 
-fn open(path: &Path) -> RedbResult<Database> {
-    let new = !path.exists();
-    let database = Builder::new().set_cache_size(CACHE_BYTES).create(path)?;
-    if new {
-        let transaction = database.begin_write()?;
-        transaction.open_table(NUMBERS)?.insert("format", FORMAT)?;
-        transaction.open_table(RECORDS)?;
-        transaction.commit()?;
-        sync_directory(path)?;
+/// Makes a store in the new file `path`, whole or not at all.
+fn make(path: &Path) -> RedbResult<Database> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    let draft = PathBuf::from(draft);
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
     }
+    let database = builder().create(&draft)?;
+    let transaction = begin_write(&database)?;
+    transaction.open_table(NUMBERS)?.insert("format", FORMAT)?;
+    transaction.open_table(RECORDS)?;
+    transaction.commit()?;
+    fs::rename(&draft, path)?;
+    file::sync_directory(path)?;
     Ok(database)
 }
 
-/// Sees to it that the file itself is found after a crash of the machine.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let directory = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    File::open(directory)?.sync_all()
+/// Opens the store in the file `path` and verifies all of it.
+fn open(path: &Path) -> RedbResult<Database> {
+    let newest = file::newer_commit_is_in_force(path);
+    unless_panics(|| {
+        let mut database = builder().open(path)?;
+        if !newest? {
+            let store = path.display();
+            tracing::error!(
+                %store,
+                "the store has a commit newer than the one in force: a crash cut a write short, or \
+                 the file is damaged and the last acknowledged write is missing"
+            );
+        }
+        // It is read as a whole anyway.
+        if !database.check_integrity()? {
+            let store = path.display();
+            tracing::error!(
+                %store,
+                "the store was damaged and has been repaired: its last writes may be missing"
+            );
+        }
+        Ok(database)
+    })
+}
+
+/// What `work` on a file gives. redb panics at some kinds of damage.
+fn unless_panics<T>(work: impl FnOnce() -> RedbResult<T>) -> RedbResult<T> {
+    // What is left of it is not used.
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.unwrap_or_else(|_| {
+        let cause = "redb cannot make sense of it";
+        Err(redb::Error::Corrupted(cause.to_owned()))
+    })
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+/// Begins a transaction after whose commit there is no going back.
+fn begin_write(database: &Database) -> RedbResult<redb::WriteTransaction> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_two_phase_commit(true);
+    Ok(transaction)
 }
 
 /// The format, and everything that stands there if the format is known.
@@ -196,7 +343,7 @@ fn load(database: &Database) -> RedbResult<(u64, Loaded)> {
 }
 
 fn apply(database: &Database, batch: &Batch) -> RedbResult<()> {
-    let transaction = database.begin_write()?;
+    let transaction = begin_write(database)?;
     {
         let mut numbers = transaction.open_table(NUMBERS)?;
         numbers.insert("format", FORMAT)?;

@@ -69,7 +69,7 @@ async fn a_store_that_nobody_asked_for_is_made_with_the_first_write() {
 async fn a_store_of_a_newer_version_is_refused() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("x.redb");
-    let database = open(&path).unwrap();
+    let database = make(&path).unwrap();
     let transaction = database.begin_write().unwrap();
     let mut numbers = transaction.open_table(NUMBERS).unwrap();
     numbers.insert("format", FORMAT + 1).unwrap();
@@ -152,4 +152,118 @@ async fn a_record_that_makes_no_sense_is_refused_with_its_key() {
     // What a later version of this format may add is left alone.
     let later = br#"{"revision": 1, "spec": {}, "note": "x"}"#;
     crate::store::decode(&Key::new(KeyKind::Group, "gold"), later).unwrap();
+}
+
+/// The text of a failed write.
+async fn refused(store: &mut RedbStore) -> String {
+    let error = store.apply(batch(9, &[("late", Some("9"))])).await;
+    error.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_store_that_is_deleted_or_replaced_while_it_is_open_takes_nothing_more() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    let away = dir.path().join("away.redb");
+    let mut store = RedbStore::create(path.clone()).unwrap();
+    store.apply(batch(1, &[("a", Some("1"))])).await.unwrap();
+
+    fs::rename(&path, &away).unwrap();
+    for _ in 0..2 {
+        let error = refused(&mut store).await;
+        let want = format!("the store {} was deleted or moved away", path.display());
+        assert!(error.starts_with(&want), "{error}");
+        assert!(!path.exists(), "nothing is made in its place");
+    }
+    drop(make(&path).unwrap());
+    let error = refused(&mut store).await;
+    let want = format!("the store {} was replaced by another file", path.display());
+    assert!(error.starts_with(&want), "{error}");
+    // Also if it has to be opened anew.
+    store.database = None;
+    let error = refused(&mut store).await;
+    assert!(error.starts_with(&want), "{error}");
+
+    fs::rename(&away, &path).unwrap();
+    store.apply(batch(2, &[("b", Some("2"))])).await.unwrap();
+    drop(store);
+    let mut store = RedbStore::create(path).unwrap();
+    let want = (2, vec![record("a", "1"), record("b", "2")]);
+    assert_eq!(stored(&mut store).await, want);
+}
+
+#[tokio::test]
+async fn an_empty_file_and_what_is_no_file_are_no_store() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    fs::write(&path, "").unwrap();
+    let error = RedbStore::open_or_later(path.clone()).unwrap_err();
+    assert!(error.to_string().contains("the file is empty"), "{error}");
+    let error = RedbStore::create(dir.path().to_owned()).unwrap_err();
+    assert!(error.to_string().contains("is a directory"), "{error}");
+    // What a start left that was cut short is no hindrance.
+    fs::remove_file(&path).unwrap();
+    fs::write(dir.path().join("x.redb.new"), "half").unwrap();
+    drop(RedbStore::create(path).unwrap());
+    assert!(!dir.path().join("x.redb.new").exists());
+}
+
+/// What is read from a store that has the bytes `image`.
+async fn read(path: &Path, image: &[u8]) -> Result<Stored, StoreError> {
+    fs::write(path, image).unwrap();
+    RedbStore::create(path.to_owned())?.load().await
+}
+
+/// The bytes of a store with some hundred records, closed and as a crash leaves it.
+async fn images(path: &Path) -> [Vec<u8>; 2] {
+    let mut store = RedbStore::create(path.to_owned()).unwrap();
+    for revision in 1..=20 {
+        let names: Vec<String> = (0..20).map(|i| format!("{revision}-{i}")).collect();
+        let record = "x".repeat(100);
+        let changes: Vec<_> = names
+            .iter()
+            .map(|name| (name.as_str(), Some(record.as_str())))
+            .collect();
+        store.apply(batch(revision, &changes)).await.unwrap();
+    }
+    let crashed = fs::read(path).unwrap();
+    drop(store);
+    [fs::read(path).unwrap(), crashed]
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_refused_or_whole() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    for (which, image) in images(&path).await.into_iter().enumerate() {
+        let whole = read(&path, &image).await.unwrap();
+        assert_eq!(whole.records.len(), 400);
+        fs::write(&path, &image).unwrap();
+        assert!(file::newer_commit_is_in_force(&path).unwrap());
+        let used: Vec<usize> = (0..image.len()).filter(|&at| image[at] != 0).collect();
+        // Every bit that says which transaction is the newest, and how it was committed.
+        let newest = (0..8).map(|bit| (9, bit));
+        let header = (0..320).step_by(3).map(|at| (at, at % 8));
+        let header = newest.chain(header);
+        let spread = used.iter().step_by(used.len() / 100);
+        let spread = spread.map(|&at| (at, at / 7 % 8));
+        let (mut refused, mut said) = (0, 0);
+        for (at, bit) in header.chain(spread) {
+            let mut damaged = image.clone();
+            damaged[at] ^= 1 << bit;
+            fs::write(&path, &damaged).unwrap();
+            let newest = file::newer_commit_is_in_force(&path).unwrap();
+            match read(&path, &damaged).await {
+                // The log says so.
+                Ok(_) if !newest => said += 1,
+                Ok(stored) => assert_eq!(stored, whole, "image {which}, byte {at}, bit {bit}"),
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused > 50 && (1..9).contains(&said), "{refused} {said}");
+        for len in [1, 300, 4096, image.len() / 2, image.len() - 1] {
+            let read = read(&path, &image[..len]).await;
+            assert!(read.is_err(), "image {which}, {len} bytes");
+        }
+    }
 }
