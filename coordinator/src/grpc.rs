@@ -18,6 +18,10 @@ use crate::router::{Router, Unanswered, Way};
 use crate::shards::HeldError;
 use crate::trace;
 
+mod decoding;
+
+pub use decoding::StrictDecoding;
+
 /// The service as tonic generates it from `tollgate/v1/lease.proto`.
 #[allow(
     unused_qualifications,

@@ -7,6 +7,19 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use tollgate_core::lease::Unit;
 use tollgate_core::limit::Limit;
 
+/// The characters that make a `match` a glob.
+pub const GLOB_CHARACTERS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
+
+/// The most choices in one glob: far more than a name has parts.
+pub const GLOB_CHOICES_MAX: usize = 64;
+
+/// The most choices in all globs of a file. The time and memory to build the matcher grow with them;
+/// so many take about a second and a hundred megabytes.
+pub const CHOICES_MAX: usize = 40_000;
+
+/// How many choices a class such as `[!a-z]` counts for: it stands for many ranges of bytes.
+const CLASS_CHOICES: usize = 4;
+
 /// The limits of one scope or group, by unit; a unit that is not here has no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitLimits(Box<[(Unit, Limit)]>);
@@ -89,7 +102,7 @@ impl Pattern {
         if text == "*" {
             return Ok(Self::Rest);
         }
-        if !text.contains(['*', '?', '[', ']', '{', '}', '\\']) {
+        if !text.contains(GLOB_CHARACTERS) {
             return Ok(Self::Exact);
         }
         let glob = GlobBuilder::new(text)
@@ -124,7 +137,7 @@ impl LimitsBuilder {
     /// The limits.
     ///
     /// # Errors
-    /// If the globs are too large together.
+    /// If the matcher of all globs would be too large.
     pub fn build(mut self) -> Result<Limits, globset::Error> {
         let mut globs = GlobSetBuilder::new();
         for glob in self.globs {
@@ -171,6 +184,33 @@ impl Limits {
     pub fn count(&self) -> usize {
         self.exact.len() + self.by_glob.len() + usize::from(self.rest.is_some())
     }
+}
+
+// === free functions ===
+
+/// How many choices the matcher of `glob` has to keep open: its wildcards, classes and alternatives.
+pub fn choices(glob: &str) -> usize {
+    let (mut choices, mut depth) = (0_usize, 0_usize);
+    let mut rest = glob.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => drop(rest.next()),
+            '*' | '?' => choices += 1,
+            '[' => {
+                choices += CLASS_CHOICES;
+                // A `]` that is the first character stands for itself.
+                let _ = rest.by_ref().skip(1).find(|c| *c == ']');
+            }
+            '{' => {
+                choices += 1;
+                depth += 1;
+            }
+            '}' => depth = depth.saturating_sub(1),
+            ',' if depth > 0 => choices += 1,
+            _ => {}
+        }
+    }
+    choices
 }
 
 #[cfg(test)]
@@ -240,6 +280,23 @@ mod tests {
     fn what_nothing_matches_has_no_limit() {
         assert_eq!(find(&limits(&[]), "tenant/a"), None);
         assert_eq!(find(&limits(&["tenant/a", "route/*"]), "tenant/b"), None);
+    }
+
+    #[test]
+    fn choices_are_wildcards_classes_and_alternatives() {
+        let rows = [
+            ("tenant/acme", 0),
+            ("tenant/*", 1),
+            ("**?", 3),
+            ("a-[0-9][!x]", 8),
+            ("[*?{,}]", 4),
+            ("{a,b}{c,{d,e}}", 6),
+            ("a,b", 0),
+            (r"\*\?\[\{", 0),
+        ];
+        for (glob, want) in rows {
+            assert_eq!(choices(glob), want, "{glob}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Listen};
 use crate::doorman::{self, CapacityServer};
 use crate::election::{Election, ElectionError, Etcd, Outcome, Peer, Single, Voice};
-use crate::grpc::Service;
+use crate::grpc::{Service, StrictDecoding};
 use crate::health::Health;
 use crate::keeper::{self, Keeper};
 use crate::metrics::Metrics;
@@ -278,9 +278,9 @@ impl Server {
         let health_service = spawn_health(&mut parts, &router, closing);
         let leases = Service::new(router.clone(), self.clock, self.metrics.clone());
         let services = Services {
-            health: health_service,
-            lease: leases,
-            doorman: doorman(&router, self.clock, &self.metrics, &newest),
+            health: StrictDecoding(health_service),
+            lease: StrictDecoding(leases),
+            doorman: StrictDecoding(doorman(&router, self.clock, &self.metrics, &newest)),
         };
         let mut doors = JoinSet::new();
         doors.spawn(serve_grpc(self.doors.grpc, services, stopped.clone()));
@@ -420,9 +420,10 @@ fn open_store(config: &Config, metrics: &Metrics) -> Result<Box<dyn Store>, Stor
     if let Some(cluster) = &config.cluster {
         return Ok(Box::new(EtcdStore::new(&cluster.etcd, metrics.clone())));
     }
-    Ok(match config.store_path() {
-        None => Box::new(MemoryStore::default()),
-        Some((path, true)) => Box::new(RedbStore::create(path)?),
-        Some((path, false)) => Box::new(RedbStore::open_or_later(path)?),
-    })
+    let store = match config.store_path() {
+        None => return Ok(Box::new(MemoryStore::default())),
+        Some((path, true)) => RedbStore::create(path)?,
+        Some((path, false)) => RedbStore::open_or_later(path)?,
+    };
+    Ok(Box::new(store.with_metrics(metrics.clone())))
 }

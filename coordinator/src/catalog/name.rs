@@ -5,6 +5,7 @@
 use tollgate_core::lease::{ID_LEN_MAX, IdError, ResourceId, Unit};
 
 use super::Kind;
+use crate::limits::GLOB_CHARACTERS;
 
 /// Why a text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +27,12 @@ pub enum NameError {
     /// A namespace that does not name its tenant.
     #[error("is not of the form `tenant/namespace`")]
     NotTwo,
+    /// A pattern where one thing is named.
+    #[error(
+        "is a pattern because of its `{0}`, and only one thing can be named here; patterns stand \
+         in `limits` of the configuration"
+    )]
+    Pattern(char),
     /// The scope of a group, which is changed as a group.
     #[error("is the scope of a group: change the group")]
     Group,
@@ -78,6 +85,29 @@ pub fn check_scope(scope: &str) -> Result<(), NameError> {
     Ok(())
 }
 
+/// Whether `scope` is one scope for people who write `match` in the file, and not a glob. What is
+/// kept already is not held against this: an earlier version may have written more.
+///
+/// # Errors
+/// The first character that makes it a glob.
+pub fn check_one_scope(scope: &str) -> Result<(), NameError> {
+    no_pattern(scope, &GLOB_CHARACTERS)
+}
+
+/// Whether `name` is one group, tenant or namespace for them, and not a glob. Only `*` is taken for
+/// one: a tenant can be called `[eu]`, and whoever attaches it has no other way to write that.
+///
+/// # Errors
+/// The first character that makes it a glob.
+pub fn check_one(name: &str) -> Result<(), NameError> {
+    no_pattern(name, &['*'])
+}
+
+fn no_pattern(name: &str, characters: &[char]) -> Result<(), NameError> {
+    let found = name.chars().find(|c| characters.contains(c));
+    found.map_or(Ok(()), |c| Err(NameError::Pattern(c)))
+}
+
 /// Whether `<prefix>/<name>` is an id.
 fn fits(prefix: &str, name: &str) -> Result<(), NameError> {
     ResourceId::new(name, Unit::Requests)?;
@@ -123,6 +153,25 @@ mod tests {
             let refused = Err(NameError::NotTwo);
             assert_eq!(Kind::Namespace.check(name), refused, "{name}");
         }
+    }
+
+    #[test]
+    fn a_pattern_is_not_one_thing() {
+        for (scope, c) in [
+            ("a*", '*'),
+            ("tenant/?", '?'),
+            ("{a,b}", '{'),
+            (r"a\*", '\\'),
+        ] {
+            assert_eq!(
+                check_one_scope(scope),
+                Err(NameError::Pattern(c)),
+                "{scope}"
+            );
+        }
+        assert_eq!(check_one_scope("tenant/bücher & co%"), Ok(()));
+        assert_eq!(check_one("a*b"), Err(NameError::Pattern('*')));
+        assert_eq!(check_one("why? [eu]"), Ok(()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::ENTRIES_MAX;
 use super::check::{Check, join};
 use super::error::{ConfigErrors, Problem};
-use crate::catalog::{Attachment, Group, Kind};
+use crate::catalog::{Attachment, Group, Kind, name};
 use crate::spec::{AttachmentSpec, Placed, Text};
 
 type RawEntries = Placed<BTreeMap<Text, Placed<AttachmentSpec>>>;
@@ -53,7 +53,10 @@ pub(super) fn attachments(
     }
     for (name, spec) in &raw.value {
         let path = format!("{path}.{}", name.as_str().escape_debug());
-        let valid = check.value(Some(name), &path, |name| Ok(kind.check(name)?));
+        let valid = check.value(Some(name), &path, |text| {
+            name::check_one(text)?;
+            Ok(kind.check(text)?)
+        });
         let attachment = attachment(check, &path, spec);
         let Some((attachment, ())) = attachment.zip(valid) else {
             continue;

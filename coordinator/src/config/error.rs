@@ -14,6 +14,7 @@ use super::listen::PlainGrpc;
 use super::parent::ParentProblem;
 use crate::auth::TOKENS_MAX;
 use crate::catalog::name::NameError;
+use crate::limits::{CHOICES_MAX, GLOB_CHOICES_MAX};
 use crate::quantity::QuantityError;
 
 /// Everything that is wrong with a configuration; never empty.
@@ -168,6 +169,21 @@ pub enum Problem {
     /// A glob that cannot be read.
     #[error("{0}")]
     Glob(#[from] globset::Error),
+    /// A glob whose matcher would be too large.
+    #[error(
+        "has {0} wildcards, classes and alternatives, more than {GLOB_CHOICES_MAX}; a class counts \
+         as 4"
+    )]
+    GlobChoices(usize),
+    /// Globs whose matcher would be too large together.
+    #[error(
+        "with this glob there are {0} wildcards, classes and alternatives in all globs, more than \
+         {CHOICES_MAX}; a class counts as 4"
+    )]
+    Choices(usize),
+    /// The largest of globs whose matcher is too large, and why.
+    #[error("is the largest of all globs, and the matcher of all is too large: {0}")]
+    Matcher(String),
     /// The same `match` twice.
     #[error("{pattern:?} is matched by limits[{first}] already")]
     Duplicate {

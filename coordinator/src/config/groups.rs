@@ -29,7 +29,10 @@ pub(super) fn groups(
     }
     for (name, spec) in &raw.value {
         let path = format!("groups.{}", name.as_str().escape_debug());
-        let valid = check.value(Some(name), &path, |name| Ok(name::check_group(name)?));
+        let valid = check.value(Some(name), &path, |name| {
+            name::check_one(name)?;
+            Ok(name::check_group(name)?)
+        });
         let group = group(check, &path, name.as_str(), spec);
         if let Some((group, ())) = group.zip(valid) {
             groups.insert(group.name().clone(), Arc::new(group));

@@ -12,7 +12,10 @@ use super::check::Check;
 use super::error::{ConfigErrors, Problem};
 use super::unit::unit_limits;
 use crate::catalog::{Group, Override, name};
-use crate::limits::{Limits, LimitsBuilder, Pattern, UnitLimits};
+use crate::limits::{
+    CHOICES_MAX, GLOB_CHARACTERS, GLOB_CHOICES_MAX, Limits, LimitsBuilder, Pattern, UnitLimits,
+    choices,
+};
 use crate::spec::{GaugeSpec, LimitsSpec, Placed, RateSpec, Text, units};
 
 /// A `match` and the form of [`LimitsSpec`], which cannot be flattened into it: places would be
@@ -50,6 +53,9 @@ pub(super) fn limits(
     }
     unique(check, &raw.value);
     rest_is_last(check, &raw.value);
+    if !few_choices(check, &raw.value) {
+        return None;
+    }
     let mut builder = LimitsBuilder::default();
     for (i, entry) in raw.value.iter().enumerate() {
         if let Some((text, pattern, limits)) = limit(check, i, entry, groups) {
@@ -59,7 +65,7 @@ pub(super) fn limits(
     match builder.build() {
         Ok(limits) => Some(limits),
         Err(error) => {
-            check.refuse(raw.at, "limits", error);
+            refuse_largest(check, &raw.value, &error);
             None
         }
     }
@@ -133,6 +139,43 @@ fn unique(check: &mut Check, limits: &[Placed<RawLimit>]) {
             check.refuse(text.at, format!("limits[{i}].match"), problem);
         }
     }
+}
+
+/// Whether the matcher of all globs stays small; the glob with which it does not is noted.
+fn few_choices(check: &mut Check, limits: &[Placed<RawLimit>]) -> bool {
+    let (mut all, mut few) = (0, true);
+    for (i, text) in globs(limits) {
+        let field = || format!("limits[{i}].match");
+        let count = choices(text.as_str());
+        all += count;
+        if count > GLOB_CHOICES_MAX {
+            check.refuse(text.at, field(), Problem::GlobChoices(count));
+            few = false;
+        }
+        if all > CHOICES_MAX {
+            check.refuse(text.at, field(), Problem::Choices(all));
+            return false;
+        }
+    }
+    few
+}
+
+/// Notes that the matcher cannot be built, at the glob that contributes most to it.
+fn refuse_largest(check: &mut Check, limits: &[Placed<RawLimit>], error: &globset::Error) {
+    let size = |text: &Text| (choices(text.as_str()), text.as_str().len());
+    if let Some((i, text)) = globs(limits).max_by_key(|(_, text)| size(text)) {
+        let problem = Problem::Matcher(error.kind().to_string());
+        check.refuse(text.at, format!("limits[{i}].match"), problem);
+    }
+}
+
+/// The globs among `limits` and their indexes.
+fn globs(limits: &[Placed<RawLimit>]) -> impl Iterator<Item = (usize, &Text)> {
+    let patterns = limits.iter().map(|limit| limit.value.pattern.as_ref());
+    let patterns = patterns
+        .enumerate()
+        .filter_map(|(i, text)| Some((i, text?)));
+    patterns.filter(|(_, text)| text.as_str().contains(GLOB_CHARACTERS))
 }
 
 fn rest_is_last(check: &mut Check, limits: &[Placed<RawLimit>]) {

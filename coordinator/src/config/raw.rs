@@ -23,6 +23,15 @@ use super::tls::RawTls;
 use super::{ENTRIES_MAX, FILE_LEN_MAX};
 use crate::spec::Placed;
 
+/// The most scalars, lists and mappings in a file, also those that aliases stand for.
+pub(super) const NODES_MAX: usize = 50 * ENTRIES_MAX;
+
+/// The most beginnings and ends of them.
+pub(super) const EVENTS_MAX: usize = 2 * NODES_MAX;
+
+/// How deep an alias may lead to what has aliases itself.
+pub(super) const ALIAS_DEPTH_MAX: usize = 8;
+
 /// The sections of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,14 +71,20 @@ pub(super) fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, Confi
         return Err(ConfigErrors::whole(Problem::FileTooLarge(text.len())));
     }
     // The reader's own bounds, made wide enough for the most entries of every section: a node is a
-    // scalar or a collection, and a generous limit has about forty.
+    // scalar or a collection, and a generous limit has about forty. What aliases stand for counts,
+    // so it does not matter how many of them lead to one anchor.
     let options = |duplicate_keys| {
         serde_saphyr::options! {
             duplicate_keys: duplicate_keys,
             with_snippet: false,
             budget: serde_saphyr::budget! {
-                max_events: 100 * ENTRIES_MAX,
-                max_nodes: 50 * ENTRIES_MAX,
+                max_events: EVENTS_MAX,
+                max_nodes: NODES_MAX,
+                enforce_alias_anchor_ratio: false,
+            },
+            alias_limits: serde_saphyr::alias_limits! {
+                max_total_replayed_events: EVENTS_MAX,
+                max_replay_stack_depth: ALIAS_DEPTH_MAX,
             },
         }
     };

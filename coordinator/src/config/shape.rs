@@ -9,14 +9,20 @@ use std::fmt;
 use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_path_to_error::{Path, Segment};
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, NonFiniteFloatPolicy, Options};
 
 use super::check::join;
 use super::error::{ConfigError, Problem};
+use super::raw::{ALIAS_DEPTH_MAX, NODES_MAX};
 use crate::spec::Placed;
 
 /// The longest value that is quoted, in characters.
 const QUOTED_MAX: usize = 40;
+
+/// What aliases may stand for when a file is read without any shape; of one that has more, keys of
+/// maps are not named.
+const LOOKUP_REPLAY_MAX: usize = 100_000;
 
 /// What stands in a file, whatever it means.
 #[derive(Debug)]
@@ -169,17 +175,30 @@ pub(super) fn read<T: DeserializeOwned>(
         })
     });
     read.map_err(|error| {
+        // Of what an alias repeats, the place of the alias: that is where it does not fit.
         let at = error.location().unwrap_or(Location::UNKNOWN);
+        let error = original(&error);
         // A later one of the same name is the one that stands where the error is.
         let mut options = options(DuplicateKeyPolicy::LastWins);
         // What is no number of ours elsewhere is no reason not to find this.
         options.non_finite_float_policy = NonFiniteFloatPolicy::AsString;
+        // Here every value is kept, so that aliases could need a lot of memory.
+        options.alias_limits.max_total_replayed_events = LOOKUP_REPLAY_MAX;
         let document: Option<Node> = serde_saphyr::from_str_with_options(text, options).ok();
         let steps = path.iter().flat_map(Path::iter);
-        let (field, node) = find(steps, Key::of(&error), document.as_ref(), at);
-        let problem = Problem::Shape(said(&error, &field, node));
-        ConfigError::new(at, field, problem)
+        let (field, node) = find(steps, Key::of(error), document.as_ref(), at);
+        let problem = Problem::Shape(said(error, &field, node));
+        // A last step without a name leads into what stands there.
+        ConfigError::new(at, field.trim_end_matches(".?"), problem)
     })
+}
+
+/// The error itself, where the reader wraps it into the places of an alias and its anchor.
+fn original(mut error: &Error) -> &Error {
+    while let Error::AliasError { error: inner, .. } = error {
+        error = inner;
+    }
+    error
 }
 
 /// The way to the field at fault, and what stands there as far as it has a name.
@@ -243,14 +262,54 @@ fn said(error: &Error, field: &str, node: Option<&Node>) -> String {
         Error::DuplicateMappingKey { .. } => "has a field twice".to_owned(),
         Error::SerdeMissingField { .. } => "is missing".to_owned(),
         Error::MultipleDocuments { .. } => "a second YAML document: only one is read".to_owned(),
-        other => {
-            let text = other.to_string();
-            let place = other.location().map_or_else(String::new, |at| {
-                format!(" at line {}, column {}", at.line(), at.column())
-            });
-            text.strip_suffix(&place).unwrap_or(&text).to_owned()
-        }
+        other => too_much(other).unwrap_or_else(|| without_place(other)),
     }
+}
+
+/// The bound that a file reached, in words for people who have never heard of events and anchors.
+fn too_much(error: &Error) -> Option<String> {
+    let many_values = || {
+        format!(
+            "more than {NODES_MAX} values stand here or before, with all that aliases (`*name`) \
+             repeat; write fewer, or repeat less"
+        )
+    };
+    Some(match error {
+        Error::AliasReplayLimitExceeded { .. } => many_values(),
+        Error::AliasReplayStackDepthExceeded { .. } => {
+            format!("aliases (`*name`) lead to other aliases more than {ALIAS_DEPTH_MAX} times")
+        }
+        Error::Budget { breach, .. } => match breach {
+            BudgetBreach::Events { .. } | BudgetBreach::Nodes { .. } => many_values(),
+            BudgetBreach::Aliases { aliases } => {
+                format!("{aliases} aliases (`*name`) are too many")
+            }
+            BudgetBreach::Anchors { anchors } => {
+                format!("{anchors} anchors (`&name`) are too many")
+            }
+            BudgetBreach::MergeKeys { merge_keys } => {
+                format!("{merge_keys} merge keys (`<<`) are too many")
+            }
+            BudgetBreach::Depth { depth } => {
+                format!("lists and mappings are nested {depth} deep, which is too deep")
+            }
+            BudgetBreach::RecordedAnchorEvents { .. }
+            | BudgetBreach::RecordedAnchorBytes { .. } => {
+                "what anchors (`&name`) mark is too large altogether".to_owned()
+            }
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// The reader's text without the place, which stands in front of it.
+fn without_place(error: &Error) -> String {
+    let text = error.to_string();
+    let place = error.location().map_or_else(String::new, |at| {
+        format!(" at line {}, column {}", at.line(), at.column())
+    });
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
 }
 
 fn unexpected(expected: &str, field: &str, node: Option<&Node>) -> String {

@@ -516,3 +516,41 @@ fn a_door_that_speaks_tls_needs_a_certificate_and_a_key() {
     assert_eq!(files.cert, Path::new("/srv/tls.crt"));
     assert_eq!(files.key, Path::new("/etc/tls.key"));
 }
+
+/// Limits with these globs, one a line.
+fn globs(globs: impl Iterator<Item = String>) -> String {
+    let limit = |glob| format!("\n- {{match: '{glob}', requests: {{rate: 5}}}}");
+    format!("limits:{}", globs.map(limit).collect::<String>())
+}
+
+#[test]
+fn globs_that_need_a_huge_matcher_are_refused_with_their_line() {
+    let at_most = "?".repeat(64);
+    assert_eq!(errors(&globs([at_most.clone()].into_iter())), "good");
+    let rows = [
+        format!("{at_most}?"),
+        "[!a]*".repeat(13),
+        "{a,b}".repeat(33),
+    ];
+    for (glob, count) in rows.into_iter().zip([65, 65, 66]) {
+        let text = globs(["tenant/*".to_owned(), glob].into_iter());
+        let want = format!(
+            "3:11: limits[1].match: has {count} wildcards, classes and alternatives, more than 64; \
+             a class counts as 4"
+        );
+        assert_eq!(errors(&text), want);
+    }
+    let many = globs((0..700).map(|i| format!("{i}{at_most}")));
+    let want = "627:11: limits[625].match: with this glob there are 40064 wildcards, classes and \
+                alternatives in all globs, more than 40000; a class counts as 4";
+    assert_eq!(errors(&many), want);
+    let long = "x".repeat(200);
+    let large = (0..5000).map(|i| match i {
+        700 => format!("{i}{long}**?"),
+        _ => format!("{i}{long}*x"),
+    });
+    let said = errors(&globs(large));
+    let want = "702:11: limits[700].match: is the largest of all globs, and the matcher of all is \
+                too large: ";
+    assert!(said.starts_with(want), "{said}");
+}

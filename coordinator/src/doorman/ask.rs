@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tollgate_core::lease::{Band, ClientId, Demand, Priority, ResourceId};
+use tollgate_core::lease::{Band, ClientId, Demand, IdError, Priority, ResourceId};
 use tollgate_core::resource::Echo;
 use tollgate_proto::request::SCOPES_MAX;
 use tollgate_proto::{FieldError, Rule, doorman as wire, number};
 
 use super::field;
-use super::scopes::{PREFIX, Scopes};
+use super::scopes::{Scopes, prefixed, unprefixed};
 use crate::driver::EchoAsk;
 
 /// What is asked of one resource.
@@ -47,9 +47,9 @@ impl Asked {
 /// The client that calls itself `id` in `name`.
 pub(super) fn client(name: &str, id: &str) -> Result<ClientId, FieldError> {
     if id.is_empty() {
-        return Err(FieldError::new(name, Rule::Empty));
+        return Err(FieldError::new(name, IdError::Empty));
     }
-    field(name, ClientId::new(&format!("{PREFIX}{id}")))
+    field(name, ClientId::new(&prefixed(id)).map_err(unprefixed))
 }
 
 /// What a client asks for.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::lease::{IdError, ResourceId, Unit};
+use tollgate_core::lease::{ID_LEN_MAX, IdError, ResourceId, Unit};
+use tollgate_proto::Rule;
 
 /// Before the id of a resource without a place of its own, and before every client's.
-pub(super) const PREFIX: &str = "doorman/";
+const PREFIX: &str = "doorman/";
 
 /// The resources of Doorman's clients that have a place of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,10 +19,29 @@ impl Scopes {
     ///
     /// # Errors
     /// If it is too long or has control characters.
-    pub fn find(&self, id: &str) -> Result<ResourceId, IdError> {
+    pub fn find(&self, id: &str) -> Result<ResourceId, Rule> {
         match self.0.get(id) {
             Some(resource) => Ok(resource.clone()),
-            None => ResourceId::new(&format!("{PREFIX}{id}"), Unit::Requests),
+            None => ResourceId::new(&prefixed(id), Unit::Requests).map_err(unprefixed),
         }
+    }
+}
+
+// === free functions ===
+
+/// The id of ours for Doorman's `id`.
+pub(super) fn prefixed(id: &str) -> String {
+    format!("{PREFIX}{id}")
+}
+
+/// The rule that the id of a client breaks if `error` is of that id behind our prefix: the client
+/// has not sent the prefix, so it is not counted.
+pub(super) fn unprefixed(error: IdError) -> Rule {
+    match error {
+        IdError::TooLong(len) => Rule::IdTooLong {
+            len: len.saturating_sub(PREFIX.len()),
+            max: ID_LEN_MAX.saturating_sub(PREFIX.len()),
+        },
+        error => error.into(),
     }
 }

@@ -13,8 +13,8 @@ use super::extract::{PageQuery, Path, Query};
 use super::openapi::{BadRequest, BadWrite, Conflict, Missing, Read, Stale, Unchanged, Write};
 use super::problem::RestError;
 use super::revision::Tags;
-use super::stored::{DefinedBy, not_deleted, page, put, refused};
-use crate::catalog::{Attachment, Entry, Kind};
+use super::stored::{DefinedBy, not_deleted, page, put, refused, writable};
+use crate::catalog::{Attachment, Entry, Kind, name};
 use crate::spec::AttachmentSpec;
 
 /// Which group a tenant or a namespace is attached to.
@@ -248,6 +248,7 @@ async fn put_one(
     tags: &Tags,
     body: Body<AttachmentSpec>,
 ) -> Result<Response, RestError> {
+    writable("name", &name, name::check_one(&name))?;
     let (spec, faults) = body.parts();
     let expect = tags.expect(found(app, kind, &name))?;
     let keeper = &app.keeper;

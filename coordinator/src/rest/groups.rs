@@ -15,8 +15,8 @@ use super::extract::{PageQuery, Path, Query};
 use super::openapi::{BadRequest, BadWrite, Conflict, Missing, Read, Stale, Unchanged, Write};
 use super::problem::RestError;
 use super::revision::Tags;
-use super::stored::{DefinedBy, not_deleted, page, put, refused};
-use crate::catalog::{Entry, Group};
+use super::stored::{DefinedBy, not_deleted, page, put, refused, writable};
+use crate::catalog::{Entry, Group, name};
 use crate::spec::GroupSpec;
 
 /// A group.
@@ -123,6 +123,7 @@ pub(super) async fn put_one(
     tags: Tags,
     body: Body<GroupSpec>,
 ) -> Result<Response, RestError> {
+    writable("name", &name, name::check_one(&name))?;
     let (spec, faults) = body.parts();
     let found = app.keeper.catalog().group(&name);
     let expect = tags.expect(found.and_then(|entry| entry.revision))?;

@@ -106,7 +106,7 @@ fn pass(
         return Ok(None);
     }
     if entrance == Entrance::Write {
-        own_origin(headers).map_err(|error| (AuthFault::Origin, error))?;
+        own_origin(request).map_err(|error| (AuthFault::Origin, error))?;
     }
     if admin.tokens.is_empty() {
         if !admin.insecure {
@@ -158,42 +158,49 @@ fn presented(entrance: Entrance, headers: &HeaderMap) -> Option<String> {
 }
 
 /// A browser says which site makes it write; only pages from here may.
-fn own_origin(headers: &HeaderMap) -> Result<(), RestError> {
-    let Some(origin) = headers.get(header::ORIGIN) else {
+fn own_origin(request: &Request) -> Result<(), RestError> {
+    let Some(origin) = request.headers().get(header::ORIGIN) else {
         return Ok(());
     };
     let origin = origin.to_str().unwrap_or_default();
     let site = origin.split_once("://").map(|(_, site)| site);
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    if site.is_some() && site == host {
+    let mut hosts = hosts(request).peekable();
+    if hosts.peek().is_some() && hosts.all(|host| Some(host) == site) {
         return Ok(());
     }
     let text = format!("a page of {origin:?} may not write here");
     Err(RestError::Foreign(text))
 }
 
+/// The hosts that a request says it is for: HTTP/2 has the host in the target, HTTP/1 in a header,
+/// and either may have both. Every browser sends one.
+fn hosts(request: &Request) -> impl Iterator<Item = &str> {
+    let target = request.uri().authority().map(Authority::as_str);
+    let headers = request.headers().get_all(header::HOST).iter();
+    // One that is no text is no name for loopback either.
+    let headers = headers.map(|host| host.to_str().unwrap_or_default());
+    target.into_iter().chain(headers)
+}
+
 /// Without tokens only loopback is listened on, and only a name for loopback is right. Another one
 /// means a browser on this machine that was led here by a page whose name now points here.
 fn own_host(request: &Request) -> Result<(), RestError> {
-    let host = request.headers().get(header::HOST);
-    let host = host.and_then(|host| host.to_str().ok());
-    let Some(host) = host else {
-        // Every browser sends one.
+    let Some(host) = hosts(request).find(|host| !is_own_name(host)) else {
         return Ok(());
     };
-    let authority: Option<Authority> = host.parse().ok();
-    let name = authority.as_ref().map_or("", Authority::host);
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    if name.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok() {
-        return Ok(());
-    }
     let text = format!(
         "there are no tokens, so only requests to an address or to localhost are answered, not to \
          {host:?}"
     );
     Err(RestError::Foreign(text))
+}
+
+/// Whether `host`, which may have a port, is an address or localhost.
+fn is_own_name(host: &str) -> bool {
+    let authority: Option<Authority> = host.parse().ok();
+    let name = authority.as_ref().map_or("", Authority::host);
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok()
 }
 
 fn refuse(entrance: Entrance, error: RestError) -> Response {

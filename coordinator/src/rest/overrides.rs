@@ -15,8 +15,8 @@ use super::extract::{PageQuery, Path, Query};
 use super::openapi::{BadRequest, BadWrite, Conflict, Missing, Read, Stale, Unchanged, Write};
 use super::problem::RestError;
 use super::revision::Tags;
-use super::stored::{not_deleted, page, put, refused};
-use crate::catalog::{Entry, Override};
+use super::stored::{not_deleted, page, put, refused, writable};
+use crate::catalog::{Entry, Override, name};
 use crate::spec::LimitsSpec;
 
 /// The limits of one scope.
@@ -115,6 +115,7 @@ pub(super) async fn put_one(
     tags: Tags,
     body: Body<LimitsSpec>,
 ) -> Result<Response, RestError> {
+    writable("scope", &scope, name::check_one_scope(&scope))?;
     let (spec, faults) = body.parts();
     let expect = tags.expect(found(&app, &scope))?;
     let written = app.keeper.put_override(&scope, spec.clone(), expect).await;

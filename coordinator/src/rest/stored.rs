@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::problem::{FieldFault, RestError};
 use super::revision::tag;
 use crate::catalog::Written;
+use crate::catalog::name::NameError;
 use crate::config::ConfigErrors;
 use crate::keeper::WriteError;
 
@@ -58,6 +59,15 @@ pub(super) fn refused(
         WriteError::Store(error) => RestError::Store(error),
         WriteError::Stopped => RestError::Stopped,
     }
+}
+
+/// Whether `name`, which is `field` of a path, is `valid` for what is to be written.
+pub(super) fn writable(
+    field: &str,
+    name: &str,
+    valid: Result<(), NameError>,
+) -> Result<(), RestError> {
+    valid.map_err(|rule| RestError::parameter(field, name, rule))
 }
 
 /// Why something was not deleted: there is no body that could be wrong.

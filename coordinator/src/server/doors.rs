@@ -9,7 +9,7 @@ use tonic_health::server::HealthService;
 use super::ServerError;
 use crate::connections::Incoming;
 use crate::doorman::{self, CapacityServer};
-use crate::grpc::{LeaseServiceServer, Service};
+use crate::grpc::{LeaseServiceServer, Service, StrictDecoding};
 use crate::reload::Reload;
 use crate::trace;
 
@@ -27,9 +27,9 @@ const HEADERS_LEN_MAX: u32 = 16 << 10;
 
 /// What is served at the gRPC door.
 pub(super) struct Services {
-    pub(super) lease: LeaseServiceServer<Service>,
-    pub(super) health: HealthServer<HealthService>,
-    pub(super) doorman: CapacityServer<doorman::Service>,
+    pub(super) lease: StrictDecoding<LeaseServiceServer<Service>>,
+    pub(super) health: StrictDecoding<HealthServer<HealthService>>,
+    pub(super) doorman: StrictDecoding<CapacityServer<doorman::Service>>,
 }
 
 // === free functions ===

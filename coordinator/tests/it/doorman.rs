@@ -176,7 +176,7 @@ async fn bad_input_is_refused_by_field_value_and_rule() {
             "resource[0].wants: NaN is not a finite number",
         ),
         ("a", -5.0, "resource[0].wants: -5 is negative"),
-        ("", 5.0, "client_id: has no entries"),
+        ("", 5.0, "client_id: is empty"),
     ];
     for (id, wants, want) in rows {
         let error = Client::new(&channel, id, "fair")

@@ -413,3 +413,43 @@ async fn a_drained_client_gets_nothing_until_it_is_let_serve_again() {
     let nobody = Ask::new("POST", "/v1/clients/nobody/drain");
     assert_eq!(coordinator.ask(&nobody).await.status, 404);
 }
+
+#[tokio::test]
+async fn a_pattern_is_no_name() {
+    let coordinator = coordinator().await;
+    let limits = r#"{"requests": {"rate": 5}}"#;
+    let attachment = r#"{"group": "file"}"#;
+    let rows = [
+        ("/v1/overrides/a*", limits, "scope", "a*", '*'),
+        ("/v1/overrides/tenant/%3F", limits, "scope", "tenant/?", '?'),
+        (
+            "/v1/overrides/tenant/%7Ba,b%7D",
+            limits,
+            "scope",
+            "tenant/{a,b}",
+            '{',
+        ),
+        ("/v1/groups/g*", limits, "name", "g*", '*'),
+        ("/v1/attachments/tenants/*", attachment, "name", "*", '*'),
+        (
+            "/v1/attachments/namespaces/a/*",
+            attachment,
+            "name",
+            "a/*",
+            '*',
+        ),
+    ];
+    for (path, body, field, value, character) in rows {
+        let (status, problem) = told(&coordinator.ask(&Ask::put(path, body)).await);
+        assert_eq!(status, 400, "{path}: {problem}");
+        assert_eq!(problem["field"], field, "{path}");
+        assert_eq!(problem["value"], value, "{path}");
+        let rule = problem["rule"].as_str().unwrap();
+        let want = format!("is a pattern because of its `{character}`");
+        assert!(rule.starts_with(&want), "{rule}");
+        assert_eq!(coordinator.get(path).await.status, 404, "{path}");
+    }
+    // A tenant may be called so, and its attachment has no other spelling.
+    let odd = Ask::put("/v1/attachments/tenants/%5Beu%5D", attachment);
+    assert_eq!(coordinator.ask(&odd).await.status, 201);
+}

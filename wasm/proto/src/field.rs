@@ -23,6 +23,14 @@ pub enum Rule {
     /// Not an id.
     #[error(transparent)]
     Id(#[from] IdError),
+    /// An id longer than there is room for beside what is put in front of it.
+    #[error("has {len} bytes, more than {max}")]
+    IdTooLong {
+        /// The bytes that were sent.
+        len: usize,
+        /// The most that are accepted.
+        max: usize,
+    },
     /// A list without entries where nothing could be answered.
     #[error("has no entries")]
     Empty,

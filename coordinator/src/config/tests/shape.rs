@@ -89,3 +89,42 @@ fn a_wrong_shape_names_the_field_and_what_stands_there() {
         assert_eq!(errors(text), want, "{text}");
     }
 }
+
+/// Each anchor repeats the one before ten times.
+fn bomb(levels: u32) -> String {
+    let mut text = "listen: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..levels {
+        let repeated = vec![format!("*a{}", level - 1); 10].join(", ");
+        text.push_str(&format!("k{level}: &a{level} [{repeated}]\n"));
+    }
+    text
+}
+
+#[test]
+fn too_much_is_said_in_words_that_need_no_yaml() {
+    // In a section that takes a list, so that what is repeated is read.
+    let repeats = |count: usize| format!("[{}]", vec!["*l"; count].join(", "));
+    let many = format!(
+        "groups: {{g: &l {{requests: {{rate: 5}}}}}}\nlimits: [{}]",
+        vec!["{match: x, <<: *l}"; 30].join(", ")
+    );
+    // Few aliases are fine, also many to one anchor.
+    assert!(errors(&many).contains("is matched by limits[0] already"));
+    let limit = "&l {match: a, requests: {rate: 5}, concurrency: {max: 5}}";
+    let text = format!("limits: [{limit}, {}", &repeats(49_000)[1..]);
+    let said = errors(&text);
+    let want = "more than 500000 values stand here or before, with all that aliases (`*name`) \
+                repeat; write fewer, or repeat less";
+    assert!(said.ends_with(want), "{said}");
+    assert!(said.starts_with("1:181881: limits[45454]: "), "{said}");
+    for levels in [5, 9, 20] {
+        let said = errors(&format!("limits: []\n{}", bomb(levels)));
+        // The first line that is wrong is enough.
+        assert!(said.starts_with("2:13: listen: "), "{said}");
+    }
+    let wrong = errors("groups: {g: &g {rate: 5}}\nlimits: [*g]");
+    assert!(
+        wrong.starts_with("1:17: groups.g.rate: unknown field"),
+        "{wrong}"
+    );
+}

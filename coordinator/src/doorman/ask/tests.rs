@@ -113,7 +113,7 @@ fn what_is_wrong_names_field_value_and_rule() {
         (resource("r", 0, -5.0), "resource[0].wants: -5 is negative"),
         (
             resource(&long, 0, 1.0),
-            "resource[0].resource_id: has 308 bytes, more than 256",
+            "resource[0].resource_id: has 300 bytes, more than 248",
         ),
         (
             resource("a\nb", 0, 1.0),
@@ -149,8 +149,8 @@ fn what_is_wrong_names_field_value_and_rule() {
         assert_eq!(server(bands).unwrap_err().to_string(), want);
     }
     for (id, want) in [
-        ("", "client_id: has no entries"),
-        (&long, "client_id: has 308 bytes, more than 256"),
+        ("", "client_id: is empty"),
+        (&long, "client_id: has 300 bytes, more than 248"),
     ] {
         assert_eq!(client("client_id", id).unwrap_err().to_string(), want);
     }
