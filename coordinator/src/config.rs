@@ -8,6 +8,8 @@
 //! Each section has a file of its own, with its shape and its rules. What comes through the API is
 //! judged by the same rules: [`check_group`], [`check_attachment`], [`check_override`].
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -339,6 +341,21 @@ impl SourceFile {
                 path,
                 content: bytes,
             }),
+            Err(cause) => Err(LoadError::Read { file: path, cause }),
+        }
+    }
+
+    /// Like [`SourceFile::read`], but also from a pipe, and for as long as that takes.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read_any(path: &Path) -> Result<Self, LoadError> {
+        let most = FILE_LEN_MAX as u64 + 1;
+        let mut content = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut content));
+        let path = path.to_owned();
+        match read {
+            Ok(_) => Ok(Self { path, content }),
             Err(cause) => Err(LoadError::Read { file: path, cause }),
         }
     }

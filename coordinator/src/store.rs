@@ -140,7 +140,7 @@ pub enum StoreError {
     Detached {
         /// Its path.
         store: String,
-        /// What has become of the path.
+        /// The state of the path.
         cause: String,
     },
     /// Its file is not as it was written.
@@ -151,7 +151,7 @@ pub enum StoreError {
     Damaged {
         /// Its path.
         store: String,
-        /// What the library says.
+        /// The reason as the library gives it.
         cause: String,
     },
     /// It did not answer, or not in time.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate_coordinator::config::{Config, Flags};
+use tollgate_coordinator::config::{Config, Flags, SourceFile};
 
 use super::{Failure, say};
 
@@ -12,7 +12,10 @@ Examples:
       Exit code 0 if it is good, 2 if not.";
 
 pub(crate) fn check(file: &Path, flags: Flags) -> Result<(), Failure> {
-    let config = load(file, flags)?;
+    // A person at a terminal may well give it a pipe.
+    let source = SourceFile::read_any(file);
+    let config = source.and_then(|source| Config::of_file(source, flags));
+    let config = config.map_err(|error| Failure::Usage(error.into()))?;
     let usable = config.try_files().map_err(|(section, error)| {
         Failure::Usage(anyhow::anyhow!("{}: {section}: {error}", file.display()))
     });

@@ -20,8 +20,8 @@ use crate::spec::Placed;
 /// The longest value that is quoted, in characters.
 const QUOTED_MAX: usize = 40;
 
-/// What aliases may stand for when a file is read without any shape; of one that has more, keys of
-/// maps are not named.
+/// The most events that aliases may repeat when a file is read without any shape. Of a file with
+/// more, errors do not name the keys of maps.
 const LOOKUP_REPLAY_MAX: usize = 100_000;
 
 /// What stands in a file, whatever it means.
@@ -175,7 +175,7 @@ pub(super) fn read<T: DeserializeOwned>(
         })
     });
     read.map_err(|error| {
-        // Of what an alias repeats, the place of the alias: that is where it does not fit.
+        // An error in repeated values has the place of the alias: that is where they do not fit.
         let at = error.location().unwrap_or(Location::UNKNOWN);
         let error = original(&error);
         // A later one of the same name is the one that stands where the error is.

@@ -292,9 +292,9 @@ fn open(path: &Path) -> RedbResult<Database> {
     })
 }
 
-/// What `work` on a file gives. redb panics at some kinds of damage.
+/// Runs `work` on a file and catches panics: redb panics at some kinds of damage.
 fn unless_panics<T>(work: impl FnOnce() -> RedbResult<T>) -> RedbResult<T> {
-    // What is left of it is not used.
+    // Nothing that it touched is used after a panic.
     let done = catch_unwind(AssertUnwindSafe(work));
     done.unwrap_or_else(|_| {
         let cause = "redb cannot make sense of it";

@@ -111,6 +111,32 @@ fn check_says_good_or_everything_that_is_wrong() {
 }
 
 #[test]
+fn check_reads_a_pipe_and_serve_does_not() {
+    let mut check = tollgate(&["check", "/dev/stdin"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    check
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(GOOD.as_bytes())
+        .unwrap();
+    let output = check.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said, "/dev/stdin: good, 1 limit\n");
+
+    let mut serve = tollgate(&["serve", "--config", "/dev/stdin"]);
+    serve.stdin(Stdio::piped());
+    let output = serve.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let want = "/dev/stdin: is a pipe, and only a regular file is read";
+    assert!(said.contains(want), "{said}");
+}
+
+#[test]
 fn check_reads_the_files_with_which_others_are_called() {
     let missing = "tls: {ca: /no/such/ca.pem}";
     let etcd = |scheme: &str, tls: &str| {

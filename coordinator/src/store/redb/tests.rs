@@ -201,14 +201,14 @@ async fn an_empty_file_and_what_is_no_file_are_no_store() {
     assert!(error.to_string().contains("the file is empty"), "{error}");
     let error = RedbStore::create(dir.path().to_owned()).unwrap_err();
     assert!(error.to_string().contains("is a directory"), "{error}");
-    // What a start left that was cut short is no hindrance.
+    // A draft of a start that was cut short is no hindrance.
     fs::remove_file(&path).unwrap();
     fs::write(dir.path().join("x.redb.new"), "half").unwrap();
     drop(RedbStore::create(path).unwrap());
     assert!(!dir.path().join("x.redb.new").exists());
 }
 
-/// What is read from a store that has the bytes `image`.
+/// Reads a store that has the bytes `image`.
 async fn read(path: &Path, image: &[u8]) -> Result<Stored, StoreError> {
     fs::write(path, image).unwrap();
     RedbStore::create(path.to_owned())?.load().await
