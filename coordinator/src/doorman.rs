@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tollgate_core::cluster::ShardId;
+use tollgate_core::lease::ClientRun;
 use tollgate_proto::FieldError;
 use tollgate_proto::doorman as wire;
 use tollgate_proto::request::Release;
@@ -200,7 +201,7 @@ impl Service {
                 mastership: Some(mastership),
             });
         }
-        let client = ask::client("client_id", &request.client_id)?;
+        let client = ClientRun::only(ask::client("client_id", &request.client_id)?);
         let released = {
             let config = self.config.borrow();
             ask::released(&request.resource_id, &config.doorman)?

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tollgate_core::cluster::{ShardId, shard_of};
-use tollgate_core::lease::{ClientId, Origin, ResourceId};
+use tollgate_core::lease::{ClientId, ClientRun, Origin, ResourceId};
 use tollgate_core::limit::Limit;
 use tollgate_core::node::{Bounds, DrainError, Node, Start, Terms};
 use tollgate_core::resource::RefreshError;
@@ -258,7 +258,7 @@ impl Driver {
             .collect()
     }
 
-    fn refresh_scope(&mut self, now: Instant, client: &ClientId, asks: &ScopeAsks) -> ScopeAnswer {
+    fn refresh_scope(&mut self, now: Instant, client: &ClientRun, asks: &ScopeAsks) -> ScopeAnswer {
         let resolved = self.resolver.resolve(&asks.scope);
         let home = at_home(self.origin, self.shards, resolved);
         let (node, upward) = (&mut self.node, self.upward.as_ref());
@@ -418,7 +418,9 @@ fn at_home(origin: Origin, shards: NonZeroU16, resolved: &Resolved) -> Result<()
 
 fn fault(error: AskError) -> RefreshFault {
     match error {
-        AskError::Refresh(RefreshError::Stale { .. }) => RefreshFault::Stale,
+        AskError::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
+            RefreshFault::Stale
+        }
         AskError::Refresh(RefreshError::TooManyClients { .. }) => RefreshFault::TooManyClients,
         AskError::Refresh(RefreshError::TooManyResources { .. }) => RefreshFault::TooManyResources,
         AskError::Elsewhere { .. } => RefreshFault::Elsewhere,

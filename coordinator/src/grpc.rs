@@ -81,7 +81,7 @@ impl Service {
         way: Way,
     ) -> Result<v1::RefreshResponse, CallError> {
         let refresh = Refresh::try_from(request)?;
-        trace::record_call(refresh.client.as_str(), refresh.scopes.len());
+        trace::record_call(refresh.client.id.as_str(), refresh.scopes.len());
         let answers = self.router.refresh(refresh, way).await?;
         Ok(v1::RefreshResponse::new(&answers))
     }
@@ -91,9 +91,12 @@ impl Service {
         request: v1::ReleaseRequest,
         way: Way,
     ) -> Result<v1::ReleaseResponse, CallError> {
-        let release = Release::try_from(request)?;
+        let release = match way.hop {
+            None => Release::try_from(request)?,
+            Some(_) => Release::passed_on(request)?,
+        };
         let count = release.resources.len();
-        trace::record_call(release.client.as_str(), count);
+        trace::record_call(release.client.id.as_str(), count);
         let epoch = self.router.release(release, way).await?.0;
         self.metrics.count_releases(count);
         Ok(v1::ReleaseResponse { epoch })
@@ -168,19 +171,16 @@ impl From<CallError> for Status {
 /// What a client is told about a scope without an answer.
 pub(crate) fn scope_error(error: AskError) -> ScopeError {
     let code = match error {
-        AskError::Refresh(RefreshError::Stale { .. }) => Code::Aborted,
+        AskError::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
+            Code::Aborted
+        }
         AskError::Refresh(
             RefreshError::TooManyClients { .. } | RefreshError::TooManyResources { .. },
         ) => Code::ResourceExhausted,
         AskError::Elsewhere { .. } => Code::Unavailable,
     };
-    let last_sequence = match error {
-        AskError::Refresh(RefreshError::Stale { seen, .. }) => Some(seen),
-        AskError::Refresh(_) | AskError::Elsewhere { .. } => None,
-    };
     ScopeError {
         code: code as u32,
         message: error.to_string(),
-        last_sequence,
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_core::cluster::ShardId;
-use tollgate_core::lease::{ClientId, IdError};
+use tollgate_core::lease::{ClientId, ClientRun, IdError, Run};
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;
@@ -60,7 +60,7 @@ pub struct Parent {
 #[derive(Debug)]
 pub struct Link {
     parent: Parent,
-    client: ClientId,
+    client: ClientRun,
     driver: WeakHandle,
     /// Which address is asked.
     current: usize,
@@ -147,11 +147,14 @@ impl Parent {
         handle: &Handle,
         shard: Option<ShardId>,
     ) -> Result<(Driver, Link), IdError> {
-        // Of an earlier run were fewer requests than microseconds have passed. If that was of a node
-        // whose clock is ahead, the parent says so.
+        // The term tells the parent which run this is, but for one of an older build: for that there
+        // were fewer requests in an earlier run than microseconds have passed.
         let sequence = u64::try_from(unix_time().as_micros()).unwrap_or(u64::MAX);
         let link = Link {
-            client: client(self.lineage.name(), shard.map_or(0, |shard| shard.0))?,
+            client: ClientRun {
+                id: client(self.lineage.name(), shard.map_or(0, |shard| shard.0))?,
+                run: Run::Term(handle.origin().epoch),
+            },
             parent: self.clone(),
             driver: handle.downgrade(),
             current: 0,

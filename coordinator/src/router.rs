@@ -346,7 +346,6 @@ fn without_answer(scope: &Arc<str>, code: Code, message: String) -> ScopeAnswer 
         outcome: Err(ScopeError {
             code: code as u32,
             message,
-            last_sequence: None,
         }),
     }
 }

@@ -11,8 +11,10 @@
 
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
+use std::num::NonZeroU64;
+
 use tollgate_core::client::{Holding, Policy};
-use tollgate_core::lease::{ClientId, IdError};
+use tollgate_core::lease::{ClientId, ClientRun, IdError, Run};
 use tollgate_core::units::Instant;
 
 use crate::host::{ABSENT, Cas, Host, HostError, Written};
@@ -37,7 +39,7 @@ pub(crate) struct Ledger {
     prefix: String,
     slots: u32,
     hash: FixedState,
-    client: ClientId,
+    client: ClientRun,
 }
 
 /// Why a slot was not changed.
@@ -90,11 +92,11 @@ impl Ledger {
             prefix,
             slots: process.slots,
             hash: FixedState::with_seed(process.random as u64),
-            client: client_id(node, process.random)?,
+            client: client_run(node, process.random)?,
         })
     }
 
-    pub(crate) fn client(&self) -> &ClientId {
+    pub(crate) fn client(&self) -> &ClientRun {
         &self.client
     }
 
@@ -320,11 +322,16 @@ fn read<H: Host>(host: &H, key: &str) -> Result<(Vec<u8>, Cas), HostError> {
     Ok(host.shared_get(key)?.unwrap_or((Vec::new(), ABSENT)))
 }
 
-/// `<node id>/<random>`; the node id is narrowed to what an id may have.
-fn client_id(node: &str, random: u128) -> Result<ClientId, IdError> {
+/// `<node id>/<random>`, in the incarnation of the same random number; the node id is narrowed to
+/// what an id may have.
+fn client_run(node: &str, random: u128) -> Result<ClientRun, IdError> {
     let mut node: String = node.chars().filter(|c| !c.is_control()).collect();
     node.truncate(node.floor_char_boundary(NODE_LEN_MAX));
-    ClientId::new(&format!("{node}/{random:032x}"))
+    let incarnation = NonZeroU64::new(random as u64).unwrap_or(NonZeroU64::MIN);
+    Ok(ClientRun {
+        id: ClientId::new(&format!("{node}/{random:032x}"))?,
+        run: Run::Incarnation(incarnation),
+    })
 }
 
 #[cfg(test)]

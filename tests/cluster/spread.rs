@@ -97,6 +97,8 @@ async fn call(cluster: &Cluster, node: usize, scopes: &[String]) -> Result<()> {
             .refresh(v1::RefreshRequest {
                 client_id: format!("client-{node}/x"),
                 scopes: scopes.iter().map(scope).collect(),
+                incarnation: 1,
+                term: 0,
             })
             .await?;
         ensure!(answer.into_inner().scopes.len() == scopes.len());

@@ -95,16 +95,19 @@ fn finish(seed: u64, mut world: World) -> Result<World, String> {
     }
 }
 
-/// The seed that was asked for, else all `seeds`; and whether to say more.
+/// The seed that `TOLLGATE_SEED` asks for, or as many as `TOLLGATE_SEEDS` says, as `30` or `10..30`,
+/// else all `seeds`; and whether to say more.
 fn seeds(seeds: Range<u64>) -> (Range<u64>, bool) {
-    let chosen = std::env::var("TOLLGATE_SEED")
-        .ok()
-        .filter(|seed| !seed.is_empty());
-    let Some(seed) = chosen else {
-        return (seeds, false);
-    };
-    let seed = seed.parse().expect("TOLLGATE_SEED: a whole number");
-    (seed..seed + 1, true)
+    let said = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let number = |text: &str| -> u64 { text.parse().expect("a whole number of seeds") };
+    match (said("TOLLGATE_SEED"), said("TOLLGATE_SEEDS")) {
+        (Some(seed), _) => (number(&seed)..number(&seed) + 1, true),
+        (None, Some(seeds)) => match seeds.split_once("..") {
+            Some((from, to)) => (number(from)..number(to), false),
+            None => (0..number(&seeds), false),
+        },
+        (None, None) => (seeds, false),
+    }
 }
 
 fn finish_tree(seed: u64) -> Result<tree::World, String> {

@@ -1,10 +1,11 @@
 //! A simulated Envoy process: the real holding of one scope, with workers that use it as the filter
 //! does.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use tollgate_core::client::{Gauge, Holder, Holding, Policy, State, Todo};
-use tollgate_core::lease::{Answer, ClientId, Origin, Unit};
+use tollgate_core::lease::{Answer, ClientId, ClientRun, Origin, Run, Unit};
 use tollgate_core::units::{Capacity, Instant, MICRO};
 
 use self::work::{Crew, Desk, balance};
@@ -23,7 +24,7 @@ pub(crate) struct Process {
     pub(crate) policy: Policy,
     /// Requests per second that it is asked for.
     pub(crate) demand: u64,
-    /// Counts the processes that were started, to tell messages for a dead one.
+    /// Counts the processes that were started, to tell messages of a dead one and for it.
     pub(crate) incarnation: u64,
     pub(crate) deaf_until: Instant,
     pub(crate) mute_until: Instant,
@@ -49,7 +50,7 @@ impl Process {
     pub(crate) fn new(
         now: Instant,
         random: &mut Random,
-        incarnation: u64,
+        (name, incarnation): (u64, u64),
         policy: &Policy,
         work: Work,
         workers: u32,
@@ -60,7 +61,7 @@ impl Process {
         let mut holding = Holding::new(started_at, policy);
         holding.set_terms(started_at, policy, &[work.unit()], None);
         Self {
-            id: ClientId::new(&format!("envoy/{incarnation}")).expect("a valid id"),
+            id: ClientId::new(&format!("envoy/{name}")).expect("a valid id"),
             policy: policy.clone(),
             demand,
             incarnation,
@@ -76,6 +77,15 @@ impl Process {
             crew: Crew::new(work, workers),
             clock_offset,
             attempts_due: 0,
+        }
+    }
+
+    /// As which client the coordinators count it.
+    pub(crate) fn run(&self) -> ClientRun {
+        let incarnation = NonZeroU64::new(self.incarnation);
+        ClientRun {
+            id: self.id.clone(),
+            run: Run::Incarnation(incarnation.expect("they are counted from 1")),
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Reached {
     pub(crate) not_master: u64,
     pub(crate) waited: u64,
     pub(crate) traps: u64,
+    /// Requests of a dead process that came when another had its id.
+    pub(crate) of_dead_runs: u64,
 }
 
 // === impl Reached ===
@@ -41,6 +43,7 @@ impl Reached {
             cut_off,
             not_master,
             waited,
+            of_dead_runs,
             ..
         } = *self;
         [
@@ -57,6 +60,7 @@ impl Reached {
             cut_off,
             not_master,
             waited,
+            of_dead_runs,
         ]
         .iter()
         .all(|count| *count > 0)
@@ -79,5 +83,6 @@ impl std::ops::AddAssign for Reached {
         self.not_master += other.not_master;
         self.waited += other.waited;
         self.traps += other.traps;
+        self.of_dead_runs += other.of_dead_runs;
     }
 }

@@ -38,6 +38,9 @@ pub(crate) struct Scenario {
     pub(crate) shards: NonZeroU16,
     /// In the order of their times.
     pub(crate) faults: Vec<(Duration, Fault)>,
+    /// Whether a process that starts again has the id of the one before, some of whose requests come
+    /// late.
+    pub(crate) keeps_ids: bool,
 }
 
 /// A pool and its second member.
@@ -119,8 +122,15 @@ impl Scenario {
             shards = shards.saturating_add(cluster.between(0, 2) as u16);
             changes_of_masters(cluster, &mut faults);
         }
+        let keeps_ids = seed % 3 == 2;
+        if keeps_ids {
+            let more = &mut Random::new(seed.rotate_left(48));
+            let restarts = crash_loops(more, processes as u64, FAULTS_END);
+            faults.extend(restarts.map(|(at, process)| (at, Fault::ProcessRestart(process))));
+        }
         faults.sort_by_key(|(at, _)| *at);
         Self {
+            keeps_ids,
             pooled,
             shards,
             priorities,
@@ -265,6 +275,31 @@ pub(crate) fn policy(random: &mut Random, limit: &Limit) -> Policy {
         idle_after: Duration::from_secs(random.between(1, 10)),
         ..Policy::default()
     }
+}
+
+/// Processes that die soon after they have started, several times: when, until `end`, and which.
+pub(crate) fn crash_loops(
+    random: &mut Random,
+    processes: u64,
+    end: Duration,
+) -> impl Iterator<Item = (Duration, usize)> + use<> {
+    let mut restarts = Vec::new();
+    for _ in 0..random.between(1, 4) {
+        let process = random.between(0, processes - 1) as usize;
+        let mut at = random.between(0, end.as_millis() as u64);
+        for _ in 0..random.between(1, 6) {
+            restarts.push((Duration::from_millis(at), process));
+            at += random.between(20, 1500);
+        }
+    }
+    restarts.into_iter().filter(move |(at, _)| *at < end)
+}
+
+/// After how long a request of a process that may start again under its id comes once more, if it
+/// does: something on its way has kept it.
+pub(crate) fn stray(random: &mut Random) -> Option<Duration> {
+    let late = Duration::from_millis(random.between(50, 3000));
+    random.chance(10).then_some(late)
 }
 
 fn cut(random: &mut Random, process: usize) -> Fault {

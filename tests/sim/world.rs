@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::client::{Policy, Todo};
-use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, Origin};
+use tollgate_core::lease::{Answer, Ask, ClientRun, Epoch, Origin};
 use tollgate_core::pool::Pool;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
@@ -27,6 +27,8 @@ pub(crate) struct World {
     random: Random,
     /// Decides which of two masters a call comes to.
     luck: Random,
+    /// Decides which requests come late and once more.
+    strays: Random,
     scenario: Scenario,
     agenda: Agenda<Event>,
     sources: Sources,
@@ -60,12 +62,12 @@ enum Event {
         to: Option<Epoch>,
         process: usize,
         incarnation: u64,
-        client: ClientId,
+        client: ClientRun,
         ask: Ask,
     },
     Release {
         process: usize,
-        client: ClientId,
+        client: ClientRun,
         sequence: u64,
     },
     Answer {
@@ -112,6 +114,7 @@ impl World {
         let mut world = Self {
             random,
             luck: Random::new(seed),
+            strays: Random::new(seed.rotate_left(8)),
             sources: Sources::new(&scenario),
             coordinators: Coordinators::new(agenda.now(), scenario.shards, terms),
             agenda,
@@ -280,6 +283,10 @@ impl World {
     fn start_process(&mut self, process: usize, demand: u64) -> Process {
         self.started += 1;
         let incarnation = self.started;
+        let name = match self.scenario.keeps_ids {
+            true => process as u64 + 1,
+            false => incarnation,
+        };
         self.agenda.push(
             TICK,
             Event::Tick {
@@ -301,7 +308,7 @@ impl World {
         Process::new(
             self.agenda.now(),
             &mut self.random,
-            incarnation,
+            (name, incarnation),
             &policy,
             *work,
             *workers,
@@ -315,7 +322,7 @@ impl World {
             return;
         }
         let todo = p.tick(self.agenda.now(), &mut self.random, TICK);
-        let client = p.id.clone();
+        let client = p.run();
         self.agenda.push(
             TICK,
             Event::Tick {

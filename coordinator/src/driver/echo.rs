@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::lease::{Answer, ClientId, Demand, ResourceId};
+use tollgate_core::lease::{Answer, ClientId, ClientRun, Demand, ResourceId};
 use tollgate_core::limit::Limit;
 use tollgate_core::node::Terms;
 use tollgate_core::resource::Echo;
@@ -72,10 +72,11 @@ impl Driver {
         at_home(self.origin, self.shards, resolved)?;
         let whole = self.upward.as_ref().map(|_| Terms::of(&self.unlimited));
         let Some(terms) = resolved.terms(resource.unit).or(whole) else {
+            let client = ClientRun::only(client.clone());
             return Ok(Granted {
                 answer: self
                     .node
-                    .handle_unlimited(client, &resource, &self.unlimited),
+                    .handle_unlimited(&client, &resource, &self.unlimited),
                 limit: self.unlimited.clone(),
                 subclients: 1,
             });

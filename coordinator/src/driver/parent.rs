@@ -41,7 +41,7 @@ pub struct WeakHandle(mpsc::WeakSender<Event>);
 /// The driver's side of a parent.
 #[derive(Debug)]
 pub(super) struct Upward {
-    /// Above that of all requests of an earlier run, as far as it can be known.
+    /// From where on its requests are counted.
     sequence: u64,
     /// After how long a call is lost.
     timeout: Duration,
@@ -91,7 +91,7 @@ impl WeakHandle {
 
 impl Driver {
     /// The same, below a parent: lends only what a [`Link`](crate::parent::Link) borrows for it.
-    /// `sequence` should be above that of any earlier run, and a call is lost after `timeout`.
+    /// Its requests are counted from `sequence` on, and a call is lost after `timeout`.
     #[must_use]
     pub fn below(self, sequence: u64, timeout: Duration) -> Self {
         Self {
@@ -157,7 +157,6 @@ impl Driver {
 
     pub(super) fn hear(&mut self, now: Instant, heard: Heard) {
         let mut answered = BTreeSet::new();
-        let mut refused = BTreeMap::new();
         for ScopeAnswer {
             scope,
             canonical,
@@ -166,12 +165,8 @@ impl Driver {
             outcome,
         } in heard.answers
         {
-            let units = match outcome {
-                Ok(units) => units,
-                Err(error) => {
-                    refused.extend(error.last_sequence.map(|last| (scope, last)));
-                    continue;
-                }
+            let Ok(units) = outcome else {
+                continue;
             };
             let mut counts = false;
             for unit in units {
@@ -190,12 +185,8 @@ impl Driver {
         }
         for (scope, unit, sequence) in heard.asked {
             let id = ResourceId { scope, unit };
-            if answered.contains(&id) {
-                continue;
-            }
-            match refused.get(&id.scope) {
-                Some(last) => self.node.handle_parent_refusal(now, &id, sequence, *last),
-                None => self.node.handle_parent_failure(now, &id, sequence),
+            if !answered.contains(&id) {
+                self.node.handle_parent_failure(now, &id, sequence);
             }
         }
     }

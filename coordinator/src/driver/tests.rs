@@ -32,7 +32,7 @@ pub(super) fn driver_of_term(config: &str, epoch: Epoch) -> (Driver, Handle) {
 fn refresh(client: &str, sequence: u64) -> Refresh {
     let ask = Ask::new(sequence, Capacity::ZERO, Capacity::from_whole(500));
     Refresh {
-        client: ClientId::new(client).unwrap(),
+        client: ClientRun::only(ClientId::new(client).unwrap()),
         scopes: vec![ScopeAsks {
             scope: "tenant/acme".into(),
             asks: vec![(Unit::Requests, ask)],

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tollgate_core::lease::{ClientId, ResourceId};
 use tollgate_core::node::Node;
-use tollgate_core::resource::Resource;
+use tollgate_core::resource::{ClientBooks, Resource};
 use tollgate_core::units::Instant;
 use utoipa::{IntoParams, ToSchema};
 
@@ -65,7 +65,8 @@ pub(super) struct ClientDetail {
     drained_for_ms: Option<u64>,
     /// How many leases it has or wants.
     lease_count: usize,
-    /// The first thousand of them, by scope and unit.
+    /// The first thousand of them, by scope and unit. One that has started again under its id has
+    /// what its earlier run was lent as well, until that expires.
     leases: Vec<LeaseView>,
     /// The nodes of the cluster that did not answer for their books.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -284,26 +285,39 @@ fn missing(client: &ClientId) -> RestError {
 
 impl Walk for First {
     fn add(&mut self, _: &Node, _: &ResourceId, resource: &Resource, _: Instant) {
-        for books in resource.clients() {
-            let id = books.id.as_str();
-            if id <= self.after.as_str() {
-                continue;
+        let mut books = resource.clients().peekable();
+        while let Some(client) = books.next() {
+            let waits = |books: &ClientBooks<'_>| books.has < books.wants;
+            let mut waiting = waits(&client);
+            // Of one that has started again there is more than one run.
+            while let Some(run) = books.next_if(|run| run.id == client.id) {
+                waiting |= waits(&run);
             }
-            if !self.clients.contains_key(id) {
-                let last = self.clients.last_key_value();
-                let full = self.clients.len() >= self.max;
-                if full && last.is_some_and(|(last, _)| last.as_str() < id) {
-                    continue;
-                }
-                self.clients.insert(id.to_owned(), ClientSummary::new(id));
-                if full {
-                    self.clients.pop_last();
-                }
+            self.count(client.id.as_str(), waiting);
+        }
+    }
+}
+
+impl First {
+    /// Counts a resource of the client `id`.
+    fn count(&mut self, id: &str, waiting: bool) {
+        if id <= self.after.as_str() {
+            return;
+        }
+        if !self.clients.contains_key(id) {
+            let last = self.clients.last_key_value();
+            let full = self.clients.len() >= self.max;
+            if full && last.is_some_and(|(last, _)| last.as_str() < id) {
+                return;
             }
-            if let Some(summary) = self.clients.get_mut(id) {
-                summary.resource_count += 1;
-                summary.waiting_count += usize::from(books.has < books.wants);
+            self.clients.insert(id.to_owned(), ClientSummary::new(id));
+            if full {
+                self.clients.pop_last();
             }
+        }
+        if let Some(summary) = self.clients.get_mut(id) {
+            summary.resource_count += 1;
+            summary.waiting_count += usize::from(waiting);
         }
     }
 }
@@ -324,18 +338,18 @@ impl ClientSummary {
 
 impl Walk for Leases {
     fn add(&mut self, _: &Node, id: &ResourceId, resource: &Resource, now: Instant) {
-        let Some(books) = resource.clients().find(|books| *books.id == self.client) else {
-            return;
-        };
-        self.detail.lease_count += 1;
-        if self.detail.leases.len() < ENTRIES_MAX {
-            self.detail.leases.push(LeaseView {
-                scope: id.scope.as_ref().to_owned(),
-                unit: id.unit.name(),
-                wants: books.wants.into(),
-                has: books.has.into(),
-                expires_in_ms: ms(books.expiry.saturating_since(now)),
-            });
+        let runs = resource.clients().filter(|books| *books.id == self.client);
+        for books in runs {
+            self.detail.lease_count += 1;
+            if self.detail.leases.len() < ENTRIES_MAX {
+                self.detail.leases.push(LeaseView {
+                    scope: id.scope.as_ref().to_owned(),
+                    unit: id.unit.name(),
+                    wants: books.wants.into(),
+                    has: books.has.into(),
+                    expires_in_ms: ms(books.expiry.saturating_since(now)),
+                });
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-use tollgate_core::lease::{Ask, ClientId, Unit};
+use tollgate_core::lease::{Ask, ClientId, ClientRun, Unit};
 use tollgate_core::node::Start;
 use tollgate_core::units::Capacity;
 
@@ -85,7 +85,7 @@ fn call(scopes: Vec<Arc<str>>) -> Refresh {
         asks: vec![(Unit::Requests, ask.clone())],
     };
     Refresh {
-        client: ClientId::new("envoy/x").unwrap(),
+        client: ClientRun::only(ClientId::new("envoy/x").unwrap()),
         scopes: scopes.into_iter().map(asks).collect(),
     }
 }

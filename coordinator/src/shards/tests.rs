@@ -1,4 +1,4 @@
-use tollgate_core::lease::{Ask, Unit};
+use tollgate_core::lease::{Ask, ClientRun, Unit};
 use tollgate_core::units::Capacity;
 use tollgate_proto::request::ScopeAsks;
 
@@ -30,7 +30,7 @@ fn held(term: Term) -> (Held, Driver) {
 fn asks() -> Refresh {
     let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(60));
     Refresh {
-        client: ClientId::new("envoy/x").unwrap(),
+        client: ClientRun::only(ClientId::new("envoy/x").unwrap()),
         scopes: vec![ScopeAsks {
             scope: "tenant/acme".into(),
             asks: vec![(Unit::Requests, ask)],
@@ -54,7 +54,7 @@ async fn a_term_that_ends_while_the_books_are_asked_gives_no_answer() {
     let answer = tokio::spawn(async move { one.refresh(asks()).await });
     let release = tokio::spawn(async move {
         let release = Release {
-            client: ClientId::new("envoy/y").unwrap(),
+            client: ClientRun::only(ClientId::new("envoy/y").unwrap()),
             resources: Vec::new(),
         };
         other.release(release).await

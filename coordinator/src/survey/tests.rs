@@ -1,4 +1,4 @@
-use tollgate_core::lease::{Ask, ClientId, Epoch};
+use tollgate_core::lease::{Ask, ClientId, ClientRun, Epoch};
 use tollgate_core::limit::Limit;
 use tollgate_core::node::{Bounds, Start, Terms};
 use tollgate_core::units::Capacity;
@@ -18,7 +18,7 @@ fn books(rows: &[(&str, Capacity, u64)], clients: usize) -> Node {
         let id = ResourceId::new(scope, Unit::Requests).unwrap();
         let limit = Limit::new(*capacity);
         for client in 0..clients {
-            let client = ClientId::new(&format!("envoy-{client}")).unwrap();
+            let client = ClientRun::only(ClientId::new(&format!("envoy-{client}")).unwrap());
             let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(*wants));
             let terms = Terms::of(&limit);
             node.handle_refresh(now, &client, &id, &ask, &terms)

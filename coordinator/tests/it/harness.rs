@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -10,7 +11,7 @@ use tokio::task::JoinHandle;
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::grpc::LeaseServiceClient;
 use tollgate_coordinator::server::{Listeners, ServerError, serve};
-use tollgate_core::lease::{ClientId, Epoch, Origin, ResourceId, Unit};
+use tollgate_core::lease::{ClientId, ClientRun, Epoch, Origin, ResourceId, Run, Unit};
 use tollgate_core::node::Start;
 use tollgate_core::units::Capacity;
 use tollgate_proto::request::Release;
@@ -19,6 +20,8 @@ use tollgate_proto::v1;
 use tonic::transport::{Channel, Endpoint};
 
 pub(crate) const EPOCH: u64 = 42;
+/// Of every client, each of which runs once.
+pub(crate) const INCARNATION: u64 = 7;
 
 /// A coordinator that serves until it is stopped or dropped.
 pub(crate) struct Coordinator {
@@ -151,7 +154,7 @@ impl Coordinator {
 
     pub(crate) async fn release(&self, client: &str, scope: &str, sequence: u64) {
         let release = Release {
-            client: ClientId::new(client).unwrap(),
+            client: run(client),
             resources: vec![(ResourceId::new(scope, Unit::Requests).unwrap(), sequence)],
         };
         let message = v1::ReleaseRequest::from(&release);
@@ -264,6 +267,16 @@ pub(crate) fn request(client: &str, scopes: &[(&str, u64, f64, f64)]) -> v1::Ref
     v1::RefreshRequest {
         client_id: client.to_owned(),
         scopes: scopes.iter().map(scope).collect(),
+        incarnation: INCARNATION,
+        term: 0,
+    }
+}
+
+/// The only run of `client` in a test.
+pub(crate) fn run(client: &str) -> ClientRun {
+    ClientRun {
+        id: ClientId::new(client).unwrap(),
+        run: Run::Incarnation(NonZeroU64::new(INCARNATION).unwrap()),
     }
 }
 

@@ -58,7 +58,7 @@ fn all_workers_open_the_ledger_that_the_first_one_made() {
     assert_eq!(second.slots(), 100);
     assert_eq!(second.client(), setup.ledger.client());
     assert_eq!(
-        second.client().as_str(),
+        second.client().id.as_str(),
         "node/00000000123456789abcdef011223344"
     );
     let elsewhere = Ledger::open(&Fake::new(&setup.process), "d", "node", other).unwrap();
@@ -82,7 +82,7 @@ fn of_two_workers_that_open_at_once_the_second_follows_the_first() {
 #[test]
 fn a_strange_node_id_still_makes_a_client_id() {
     for node in ["", "a\nb", &"\u{fc}".repeat(300)] {
-        let id = client_id(node, 1).unwrap();
+        let id = client_run(node, 1).unwrap().id;
         assert!(
             id.as_str().ends_with("/00000000000000000000000000000001"),
             "{id:?}"

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::client::Todo;
-use tollgate_core::lease::{Answer, ClientId, Epoch, Origin, ResourceId};
+use tollgate_core::lease::{Answer, ClientId, ClientRun, Epoch, Origin, ResourceId, Run};
 use tollgate_core::node::{Bounds, Node, Start};
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::books;
@@ -113,6 +113,14 @@ impl Place {
 
     pub(crate) fn clock(&self, now: Instant) -> Instant {
         now.saturating_add(self.clock_offset)
+    }
+
+    /// As which client its parent counts it.
+    pub(crate) fn run(&self) -> ClientRun {
+        ClientRun {
+            id: self.id.clone(),
+            run: Run::Term(self.epoch),
+        }
     }
 
     pub(crate) fn origin(&self) -> Origin {

@@ -10,7 +10,7 @@ use tollgate_core::units::{Capacity, Tokens};
 use crate::network::Quality;
 use crate::process::Work;
 use crate::random::Random;
-use crate::scenario::{SETTLING, limit, policy, priority, work};
+use crate::scenario::{SETTLING, crash_loops, limit, policy, priority, work};
 
 /// Until when faults begin.
 pub(crate) const FAULTS_END: Duration = Duration::from_secs(15);
@@ -32,6 +32,9 @@ pub(crate) struct Scenario {
     pub(crate) processes: Vec<(usize, u64, Priority)>,
     pub(crate) network: Quality,
     pub(crate) faults: Vec<(Duration, Fault)>,
+    /// Whether a process that starts again has the id of the one before, some of whose requests come
+    /// late.
+    pub(crate) keeps_ids: bool,
 }
 
 /// A coordinator's place.
@@ -78,7 +81,7 @@ pub(crate) struct Cut {
 // === impl Scenario ===
 
 impl Scenario {
-    pub(crate) fn new(random: &mut Random) -> Self {
+    pub(crate) fn new(random: &mut Random, seed: u64) -> Self {
         let capacity = random.between(20, 600);
         let mut limit = limit(random, capacity);
         let work = match random.chance(40) {
@@ -96,7 +99,14 @@ impl Scenario {
         }
         let places = places(random, &limit, scale);
         let processes = processes(random, &places, capacity);
-        let faults = faults(random, &places, processes.len(), scale);
+        let mut faults = faults(random, &places, processes.len(), scale);
+        let keeps_ids = seed.is_multiple_of(3);
+        if keeps_ids {
+            let more = &mut Random::new(seed.rotate_left(48));
+            let restarts = crash_loops(more, processes.len() as u64, FAULTS_END);
+            faults.extend(restarts.map(|(at, process)| (at, Fault::ProcessRestart(process))));
+            faults.sort_by_key(|(at, _)| *at);
+        }
         Self {
             limit,
             places,
@@ -106,6 +116,7 @@ impl Scenario {
             processes,
             network: Quality::new(random),
             faults,
+            keeps_ids,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::client::Policy;
-use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, Origin, ResourceId};
+use tollgate_core::lease::{Answer, Ask, ClientRun, Epoch, Origin, ResourceId};
 use tollgate_core::node::Start;
 use tollgate_core::units::{Capacity, Instant};
 
@@ -25,6 +25,8 @@ const TICK: Duration = Duration::from_millis(10);
 /// One run.
 pub(crate) struct World {
     random: Random,
+    /// Decides which requests come late and once more.
+    strays: Random,
     scenario: Scenario,
     resource: ResourceId,
     agenda: Agenda<Event>,
@@ -33,7 +35,7 @@ pub(crate) struct World {
     /// Whether what each process has is safe capacity, lent by one who was lent nothing.
     safe: Vec<bool>,
     /// What each coordinator lent each of its clients last.
-    lent: BTreeMap<(usize, ClientId), Lent>,
+    lent: BTreeMap<(usize, ClientRun), Lent>,
     started: u64,
     /// When which capacity came into force at the root.
     capacities: Vec<(Instant, Capacity)>,
@@ -70,13 +72,13 @@ enum Event {
     },
     Refresh {
         who: Who,
-        client: ClientId,
+        client: ClientRun,
         sent_at: Instant,
         ask: Ask,
     },
     Release {
         who: Who,
-        client: ClientId,
+        client: ClientRun,
         sequence: u64,
     },
     Answer {
@@ -102,7 +104,7 @@ impl agenda::Event for Event {
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let scenario = Scenario::new(&mut random);
+        let scenario = Scenario::new(&mut random, seed);
         let agenda = Agenda::new();
         let places = scenario.places.iter().enumerate().map(|(i, seat)| {
             let offset = Duration::from_nanos(random.next() >> 8);
@@ -111,6 +113,7 @@ impl World {
         let mut world = Self {
             places: places.collect(),
             random,
+            strays: Random::new(seed.rotate_left(8)),
             resource: ResourceId::new("tenant/acme", scenario.work.unit()).expect("a valid id"),
             agenda,
             processes: Vec::new(),
@@ -318,6 +321,10 @@ impl World {
 
     fn start_process(&mut self, process: usize) -> Process {
         self.started += 1;
+        let name = match self.scenario.keeps_ids {
+            true => process as u64 + 1,
+            false => self.started,
+        };
         let (_, demand, priority) = self.scenario.processes[process];
         let policy = Policy {
             priority,
@@ -326,7 +333,7 @@ impl World {
         Process::new(
             self.agenda.now(),
             &mut self.random,
-            self.started,
+            (name, self.started),
             &policy,
             self.scenario.work,
             self.scenario.workers,
@@ -339,7 +346,7 @@ impl World {
         self.agenda.push(TICK, Event::Tick);
         for i in 0..self.places.len() {
             let place = &mut self.places[i];
-            let (who, client) = (Who::Place(i, place.epoch), place.id.clone());
+            let (who, client) = (Who::Place(i, place.epoch), place.run());
             let timeout = place.seat.call_timeout;
             for (_, todo) in place.ask(self.agenda.now()) {
                 self.say(who, client.clone(), todo, timeout);
@@ -347,7 +354,7 @@ impl World {
         }
         for i in 0..self.processes.len() {
             let p = &mut self.processes[i];
-            let (who, client) = (Who::Process(i, p.incarnation), p.id.clone());
+            let (who, client) = (Who::Process(i, p.incarnation), p.run());
             let todo = p.tick(self.agenda.now(), &mut self.random, TICK);
             self.say(who, client, todo, self.scenario.policy.call_timeout);
         }

@@ -1,10 +1,11 @@
 //! Calls: how they are carried, to whom they come, and what of the answers is applied.
 
-use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, Origin};
+use tollgate_core::lease::{Answer, Ask, ClientRun, Epoch, Origin};
 use tollgate_core::units::Capacity;
 
 use super::{Event, World};
 use crate::coordinators::Reached;
+use crate::scenario::stray;
 
 // === impl World ===
 
@@ -13,6 +14,12 @@ impl World {
         if self.processes[process].mute_until > self.agenda.now() {
             self.reached.lost += 1;
             return;
+        }
+        if self.scenario.keeps_ids
+            && !self.healed()
+            && let Some(late) = stray(&mut self.strays)
+        {
+            self.agenda.push(late, event.clone());
         }
         self.carry(event);
     }
@@ -31,7 +38,7 @@ impl World {
         }
     }
 
-    pub(super) fn release(&mut self, process: usize, client: &ClientId, sequence: u64) {
+    pub(super) fn release(&mut self, process: usize, client: &ClientRun, sequence: u64) {
         let member = self.sources.member_of(process);
         let shard = self.sources.shard_of(member);
         let reached = self
@@ -48,10 +55,13 @@ impl World {
         to: Option<Epoch>,
         process: usize,
         incarnation: u64,
-        client: &ClientId,
+        client: &ClientRun,
         ask: &Ask,
     ) {
         let Ask { sequence, has, .. } = *ask;
+        let living = &self.processes[process];
+        let of_dead = living.incarnation != incarnation && living.id == client.id;
+        self.reached.of_dead_runs += u64::from(of_dead);
         let member = self.sources.member_of(process);
         let shard = self.sources.shard_of(member);
         let luck = self.luck.chance(50);

@@ -13,13 +13,13 @@ criterion::criterion_main!(native::decisions);
 
 #[cfg(not(target_family = "wasm"))]
 mod native {
-    use core::num::NonZeroU32;
+    use core::num::{NonZeroU32, NonZeroU64};
     use core::time::Duration;
     use std::hint::black_box;
 
     use criterion::{BenchmarkId, Criterion};
     use tollgate_core::bucket::TokenBucket;
-    use tollgate_core::lease::{Ask, ClientId, Epoch, ResourceId, Unit};
+    use tollgate_core::lease::{Ask, ClientId, ClientRun, Epoch, ResourceId, Run, Unit};
     use tollgate_core::limit::Limit;
     use tollgate_core::node::{Bounds, Node, Start, Terms};
     use tollgate_core::share::FairShare;
@@ -103,7 +103,7 @@ mod native {
 
     /// One client of the coordinator and what it has.
     struct Client {
-        id: ClientId,
+        run: ClientRun,
         has: Capacity,
     }
 
@@ -124,7 +124,10 @@ mod native {
                 max_clients_per_resource: clients,
             };
             let client = |i| Client {
-                id: ClientId::new(&format!("node-{i}/5f3a")).expect("a good id"),
+                run: ClientRun {
+                    id: ClientId::new(&format!("node-{i}/5f3a")).expect("a good id"),
+                    run: Run::Incarnation(NonZeroU64::MIN.saturating_add(i as u64)),
+                },
                 has: Capacity::ZERO,
             };
             Self {
@@ -153,7 +156,7 @@ mod native {
             let terms = Terms::of(&self.limit);
             let answer =
                 self.node
-                    .handle_refresh(self.now, &client.id, &self.resource, &ask, &terms);
+                    .handle_refresh(self.now, &client.run, &self.resource, &ask, &terms);
             let lease = answer.expect("every refresh is answered").lease;
             client.has = lease.map_or(Capacity::ZERO, |lease| lease.capacity);
         }

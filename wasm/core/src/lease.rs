@@ -6,7 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::num::NonZeroU32;
+use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 
 use crate::cluster::ShardId;
@@ -44,6 +44,29 @@ pub struct ResourceId {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(Arc<str>);
 
+/// One run of a client, from its start to its end. Its runs are told apart, because a request of
+/// the one before may still be on its way when the next one asks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientRun {
+    /// The client.
+    pub id: ClientId,
+    /// Its run.
+    pub run: Run,
+}
+
+/// The run of a client that a request is of; [`Ask::sequence`] counts within it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Run {
+    /// All runs are one: the protocol of the client does not tell them apart, such as Doorman's.
+    Only,
+    /// A number that the client chose at random when it started. A run of another number is another
+    /// client: what one of them says acknowledges, lowers and releases nothing of the other.
+    Incarnation(NonZeroU64),
+    /// The term of a coordinator that borrows of its parent. A run of a higher term takes over what
+    /// is counted for the one before, of which nothing counts any more that comes later.
+    Term(Epoch),
+}
+
 /// The term of a master; a later master has a higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
@@ -64,8 +87,8 @@ pub struct Priority(u8);
 /// What a client says of one resource when it refreshes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Grows with every request of this client for this resource. The client applies only the
-    /// answer to its latest one, so a higher sequence tells that no earlier answer will be used.
+    /// Grows with every request of this run of the client for this resource. The client applies only
+    /// the answer to its latest one, so a higher sequence tells that no earlier answer will be used.
     pub sequence: u64,
     /// What the client holds now: the capacity of its unexpired lease, else zero.
     pub has: Capacity,
@@ -347,6 +370,27 @@ impl ClientId {
     /// The id as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+// === impl ClientRun ===
+
+impl ClientRun {
+    /// The client called `id`, whose protocol does not tell its runs apart.
+    pub const fn only(id: ClientId) -> Self {
+        Self { id, run: Run::Only }
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// What orders the runs of one entry: the term, where there is one.
+    pub(crate) const fn term(self) -> Epoch {
+        match self {
+            Self::Term(term) => term,
+            Self::Only | Self::Incarnation(_) => Epoch(0),
+        }
     }
 }
 

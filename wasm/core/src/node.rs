@@ -19,7 +19,9 @@ pub use self::books::{Books, BooksError, PoolBooks, ResourceBooks};
 pub use self::drain::DrainError;
 use self::drain::Drains;
 pub use self::terms::{Membership, Terms};
-use crate::lease::{Answer, Ask, ClientId, Demand, Epoch, LeaseTerms, NO_BASIS, ResourceId};
+use crate::lease::{
+    Answer, Ask, ClientId, ClientRun, Demand, Epoch, LeaseTerms, NO_BASIS, ResourceId,
+};
 use crate::limit::Limit;
 use crate::pool::Pool;
 use crate::resource::{Echo, RefreshError, Resource};
@@ -107,16 +109,17 @@ impl Node {
     /// have been acknowledged or expired. [`Node::handle_unlimited`] answers without books.
     ///
     /// # Errors
-    /// If a later request of the client has been answered, or a bound is reached.
+    /// If a later request of the client's run has been answered, or one of a later term, or a bound is
+    /// reached.
     pub fn handle_refresh(
         &mut self,
         now: Instant,
-        client: &ClientId,
+        client: &ClientRun,
         resource: &ResourceId,
         ask: &Ask,
         terms: &Terms<'_>,
     ) -> Result<Answer, RefreshError> {
-        if self.drains.until(now, client).is_none() {
+        if self.drains.until(now, &client.id).is_none() {
             return self.refresh(now, client, resource, ask, terms);
         }
         let nothing = Ask {
@@ -137,7 +140,8 @@ impl Node {
         })
     }
 
-    /// Answers a client whose protocol has no sequences, and which says of its lease `echo`.
+    /// Answers a client whose protocol has no sequences and does not tell its runs apart, and which
+    /// says of its lease `echo`.
     ///
     /// # Errors
     /// If a bound is reached.
@@ -149,11 +153,12 @@ impl Node {
         (echo, demand): (Option<Echo>, Demand),
         terms: &Terms<'_>,
     ) -> Result<Answer, RefreshError> {
+        let client = ClientRun::only(client.clone());
         let ask = match self.resource(resource) {
-            Some(books) => books.ask_of(now, client, echo, demand),
+            Some(books) => books.ask_of(now, &client, echo, demand),
             None => Echo::ask(echo, 0, demand),
         };
-        self.handle_refresh(now, client, resource, &ask, terms)
+        self.handle_refresh(now, &client, resource, &ask, terms)
     }
 
     /// Answers what `client` asks of `resource` if that has no limit at all: `limit` says for how
@@ -162,7 +167,7 @@ impl Node {
     /// capacity.
     pub fn handle_unlimited(
         &mut self,
-        client: &ClientId,
+        client: &ClientRun,
         resource: &ResourceId,
         limit: &Limit,
     ) -> Answer {
@@ -183,7 +188,7 @@ impl Node {
     fn refresh(
         &mut self,
         now: Instant,
-        client: &ClientId,
+        client: &ClientRun,
         id: &ResourceId,
         ask: &Ask,
         terms: &Terms<'_>,
@@ -196,7 +201,7 @@ impl Node {
     fn refresh_books(
         &mut self,
         now: Instant,
-        client: &ClientId,
+        client: &ClientRun,
         id: &ResourceId,
         ask: &Ask,
         terms: &Terms<'_>,
@@ -246,7 +251,7 @@ impl Node {
     }
 
     /// Takes back what `client` has of `resource`; ignored if a later request came first.
-    pub fn handle_release(&mut self, client: &ClientId, resource: &ResourceId, sequence: u64) {
+    pub fn handle_release(&mut self, client: &ClientRun, resource: &ResourceId, sequence: u64) {
         if let Some(slot) = self.resources.get_mut(resource) {
             let pool = pool_of(&mut self.pools, slot);
             slot.resource.handle_release(client, sequence, pool);

@@ -8,21 +8,29 @@
 //! [`Ask::sequence`]: it applies only the answer to its latest request, so nothing that was granted
 //! earlier and is still on its way can come into use later.
 //!
+//! That bargain is with one [run](Run) of a client. A request of a run that is dead may still be on
+//! its way, and says nothing of what the next one holds. So each incarnation has an entry of its
+//! own, and what was lent to a dead one is counted until it expires, besides what is lent to the
+//! next. One entry that only remembered the latest incarnation would not do: two late requests of
+//! the dead run, with one of the living run between them, could take the entry over in turns until a
+//! request of before the lowered lease acknowledged it. The terms of a coordinator that borrows are
+//! ordered instead, and share an entry: the pair of term and sequence is what grows.
+//!
 //! Every number a grant needs is kept as a running sum or comes out of the [`FairShare`](crate::share::FairShare) tree, so
 //! a refresh costs O(log n) in the number of clients.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use core::num::NonZeroU32;
+use core::num::{NonZeroU32, NonZeroU64};
 
 mod books;
 mod division;
 mod echo;
 
 pub use self::books::{Lent, Line};
-use self::division::{Division, Entry};
+use self::division::{Division, Entry, Rank};
 pub use self::echo::Echo;
 use crate::hash::fnv1a;
-use crate::lease::{Answer, Ask, ClientId, Demand, ResourceId, Unit};
+use crate::lease::{Answer, Ask, ClientId, ClientRun, Demand, Epoch, ResourceId, Run, Unit};
 use crate::limit::Limit;
 use crate::pool::{Needs, Pool};
 use crate::tree::Bound;
@@ -45,6 +53,8 @@ pub struct Resource {
 pub struct ClientBooks<'a> {
     /// Who.
     pub id: &'a ClientId,
+    /// Which run of it.
+    pub run: Run,
     /// What it last wanted.
     pub wants: Capacity,
     /// The most that it may be using.
@@ -66,6 +76,14 @@ pub enum RefreshError {
         /// The highest sequence seen.
         seen: u64,
     },
+    /// A later run of the same coordinator has asked.
+    #[error("term {asked} came after term {seen}", asked = .asked.0, seen = .seen.0)]
+    EarlierTerm {
+        /// The term of this request.
+        asked: Epoch,
+        /// The highest term seen.
+        seen: Epoch,
+    },
     /// The resource has as many clients as the coordinator keeps.
     #[error("the resource has {max} clients, the most this coordinator keeps")]
     TooManyClients {
@@ -80,11 +98,24 @@ pub enum RefreshError {
     },
 }
 
-/// A client id behind its hash, so that most comparisons of a look-up touch one word.
+/// A client id behind its hash, so that most comparisons of a look-up touch one word, and the runs
+/// that share an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ClientKey {
     hash: u64,
     id: ClientId,
+    runs: Runs,
+}
+
+/// The runs of a client that share an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Runs {
+    /// All of a protocol that does not tell them apart.
+    Only,
+    /// One.
+    Incarnation(NonZeroU64),
+    /// All that have a term.
+    Terms,
 }
 
 // === impl Resource ===
@@ -103,12 +134,12 @@ impl Resource {
     /// Answers `ask` of `client` under `limit`, which replaces the limit known so far.
     ///
     /// # Errors
-    /// [`RefreshError::Stale`], or [`RefreshError::TooManyClients`] if the client is new and
-    /// `clients_max` are known.
+    /// [`RefreshError::Stale`], [`RefreshError::EarlierTerm`], or [`RefreshError::TooManyClients`] if
+    /// the client is new and `clients_max` are known.
     pub fn handle_refresh(
         &mut self,
         now: Instant,
-        client: &ClientId,
+        client: &ClientRun,
         ask: &Ask,
         limit: &Limit,
         mut pool: Option<&mut Pool>,
@@ -124,22 +155,23 @@ impl Resource {
     fn answer(
         &mut self,
         now: Instant,
-        client: &ClientId,
+        client: &ClientRun,
         ask: &Ask,
         pool: Option<&mut Pool>,
         clients_max: usize,
     ) -> Result<Answer, RefreshError> {
         let key = ClientKey::new(client);
+        let by = (key.rank(), client.run.term());
         let known = self.clients.len();
         if let Some(entry) = self.clients.get_mut(&key) {
-            let answer = self.division.refresh(now, key.hash, entry, ask, pool)?;
+            let answer = self.division.refresh(now, by, entry, ask, pool)?;
             requeue(&mut self.expiries, &key, entry);
             return Ok(answer);
         }
         if known >= clients_max {
             return Err(RefreshError::TooManyClients { max: clients_max });
         }
-        let mut entry = self.division.admit(now, key.hash, ask, pool.as_deref());
+        let mut entry = self.division.admit(now, by, ask, pool.as_deref());
         let answer = self.division.settle(now, &mut entry, ask, pool);
         entry.queued_at = entry.next_expiry();
         self.expiries.insert((entry.queued_at, key.clone()));
@@ -148,12 +180,13 @@ impl Resource {
     }
 
     /// Forgets `client`, which no longer uses what it had; ignored if a later request came first.
-    pub fn handle_release(&mut self, client: &ClientId, sequence: u64, pool: Option<&mut Pool>) {
+    pub fn handle_release(&mut self, client: &ClientRun, sequence: u64, pool: Option<&mut Pool>) {
         let key = ClientKey::new(client);
+        let last = (client.run.term(), sequence);
         if self
             .clients
             .get(&key)
-            .is_some_and(|entry| entry.sequence <= sequence)
+            .is_some_and(|entry| (entry.term, entry.sequence) <= last)
             && let Some(entry) = self.clients.remove(&key)
         {
             self.expiries.remove(&(entry.queued_at, key));
@@ -273,10 +306,12 @@ impl Resource {
         self.clients.len()
     }
 
-    /// The clients, in an order that depends on their ids alone.
+    /// The runs of clients, in an order that depends on these alone; those of one client follow each
+    /// other.
     pub fn clients(&self) -> impl Iterator<Item = ClientBooks<'_>> {
         self.clients.iter().map(|(key, entry)| ClientBooks {
             id: &key.id,
+            run: key.run(entry),
             wants: entry.wants(),
             has: entry.has(),
             expiry: entry.end(),
@@ -288,10 +323,32 @@ impl Resource {
 // === impl ClientKey ===
 
 impl ClientKey {
-    fn new(id: &ClientId) -> Self {
+    fn new(client: &ClientRun) -> Self {
         Self {
-            hash: fnv1a(id.as_str().as_bytes()),
-            id: id.clone(),
+            hash: fnv1a(client.id.as_str().as_bytes()),
+            id: client.id.clone(),
+            runs: match client.run {
+                Run::Only => Runs::Only,
+                Run::Incarnation(number) => Runs::Incarnation(number),
+                Run::Term(_) => Runs::Terms,
+            },
+        }
+    }
+
+    /// Where it stands among those who want the same.
+    fn rank(&self) -> Rank {
+        match self.runs {
+            Runs::Incarnation(number) => self.hash ^ number.get(),
+            Runs::Only | Runs::Terms => self.hash,
+        }
+    }
+
+    /// The run whose request `entry` has seen last.
+    fn run(&self, entry: &Entry) -> Run {
+        match self.runs {
+            Runs::Only => Run::Only,
+            Runs::Incarnation(number) => Run::Incarnation(number),
+            Runs::Terms => Run::Term(entry.term),
         }
     }
 }
@@ -308,6 +365,12 @@ fn requeue(expiries: &mut BTreeSet<(Instant, ClientKey)>, key: &ClientKey, entry
         expiries.insert((next, key));
         entry.queued_at = next;
     }
+}
+
+/// Where `client` stands among those who want the same.
+#[cfg(test)]
+pub(crate) fn rank_of(client: &ClientRun) -> u64 {
+    ClientKey::new(client).rank()
 }
 
 #[cfg(test)]

@@ -13,15 +13,14 @@
 //! - **What it does not know** it does not free: one that has started without books says that what
 //!   it has may be more than it says ([`Claim::AtLeast`](crate::lease::Claim)).
 //!
-//! The parent refuses requests of a lower sequence than the last (see [`Ask::sequence`]), also when
-//! an earlier run sent that: of a node that was master before, or before a restart. A new run can
-//! only guess at a higher one, and the parent's refusal tells what to exceed. It catches up so once,
-//! for resources that it has not been answered for yet, each of which it asks for again at once one
-//! time. Whoever is refused later is not the only one of its name, and two that overtook each other
-//! for ever would both lend what one has borrowed. A refusal that tells of what cannot be, less than
-//! was asked or more than is ever counted to, is a failure like any other.
+//! The parent counts the runs of such a coordinator as one client, because a new run goes on with
+//! what the one before has lent: of a node that was master before, or before a restart. Its terms
+//! order the runs (see [`Run::Term`]): the parent refuses whatever comes of a lower term, however
+//! late, as it refuses a lower sequence of the same one. Who is refused does not try a higher term:
+//! it has a successor, or is not the only one of its name, and two that overtook each other would
+//! both lend what one has borrowed.
 //!
-//! [`Ask::sequence`]: crate::lease::Ask::sequence
+//! [`Run::Term`]: crate::lease::Run::Term
 //!
 //! A parent that is away changes nothing until the borrowed lease ends. Then the safe capacity is
 //! lent, for each client what the parent last sent, else what the limit says; if neither says
@@ -47,14 +46,6 @@ use crate::units::{Capacity, Instant};
 /// by default, so that a resource whose leases have all ended with the parent's is no newcomer.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// How far beyond an earlier run's request a new run goes on: above all that may still be under way,
-/// and above the earlier run's requests for other resources, of which a day has fewer.
-const LEAP: u64 = 1 << 40;
-
-/// No run counts so far, also if it begins with the microseconds since 1970. Who went on from what is
-/// beyond could come to the end of all numbers.
-const SEQUENCE_MAX: u64 = u64::MAX / 2;
-
 /// Requests that become due so soon after the first are sent with it.
 const TOGETHER: Duration = Duration::from_millis(20);
 
@@ -66,8 +57,6 @@ pub struct Tree {
     due: BTreeSet<(Instant, ResourceId)>,
     /// Of the last request, whatever it was for.
     sequence: u64,
-    /// Whether it has gone on from what the parent had seen of an earlier run.
-    caught_up: bool,
     /// How many coordinators are above.
     level: u32,
     call_timeout: Duration,
@@ -90,14 +79,13 @@ pub(crate) struct Asked {
 // === impl Tree ===
 
 impl Tree {
-    /// Nothing borrowed. `sequence` should be higher than that of any request of an earlier run; a
-    /// request without an answer after `call_timeout` is lost.
+    /// Nothing borrowed. Requests are counted from `sequence` on; one without an answer after
+    /// `call_timeout` is lost.
     pub fn new(sequence: u64, call_timeout: Duration, idle_max: usize) -> Self {
         Self {
             loans: BTreeMap::new(),
             due: BTreeSet::new(),
             sequence,
-            caught_up: false,
             level: 1,
             call_timeout,
             idle_max,
@@ -225,33 +213,6 @@ impl Tree {
         let counts = loan.handle_answer(now, sequence, origin, answer);
         requeue(&mut self.due, id, loan);
         counts
-    }
-
-    /// Notes that the parent refused the request of `sequence`, because it has seen that of `last`.
-    /// In a run that has only just started that was one of an earlier run: it goes on above it.
-    pub(crate) fn handle_refusal(
-        &mut self,
-        now: Instant,
-        id: &ResourceId,
-        sequence: u64,
-        last: u64,
-    ) {
-        let Some(loan) = self.loans.get_mut(id) else {
-            return;
-        };
-        let can_be = (sequence..SEQUENCE_MAX).contains(&last);
-        if can_be && loan.may_catch_up(sequence) {
-            if last >= self.sequence && !self.caught_up {
-                self.sequence = last.saturating_add(LEAP);
-                self.caught_up = true;
-            }
-            if last < self.sequence {
-                loan.catch_up(now);
-                requeue(&mut self.due, id, loan);
-                return;
-            }
-        }
-        self.handle_failure(now, id, sequence);
     }
 
     /// Notes that the request of `sequence` failed.

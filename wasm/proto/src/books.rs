@@ -11,6 +11,9 @@ use crate::{FieldError, v1};
 mod read;
 mod write;
 
+/// The form of the message, which grows when books are read in another way than before.
+pub const FORM: u32 = 2;
+
 /// Why bytes are not books.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {

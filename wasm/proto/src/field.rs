@@ -86,6 +86,17 @@ pub enum Rule {
     /// A limit whose fields contradict each other.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// No run of a client.
+    #[error("is 0: a client chooses a random number when it starts, and says it in every call")]
+    NoIncarnation,
+    /// A term of a client that has said its incarnation.
+    #[error(
+        "{0} must be 0 beside an incarnation: only a coordinator says its term, instead of one"
+    )]
+    TermOfIncarnation(u64),
+    /// Books of another form than this build reads.
+    #[error("{0} is not the form that is read here, {form}", form = crate::books::FORM)]
+    Form(u32),
     /// A band that speaks for nobody.
     #[error("must be at least 1")]
     NoSubclients,

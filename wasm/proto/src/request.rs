@@ -1,10 +1,10 @@
 //! What a client says: refreshes and releases.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use tollgate_core::lease::{
-    Ask, Band, Claim, ClientId, Demand, IdError, Priority, ResourceId, Unit,
+    Ask, Band, Claim, ClientId, ClientRun, Demand, Epoch, IdError, Priority, ResourceId, Run, Unit,
 };
 use tollgate_core::units::Capacity;
 
@@ -18,8 +18,8 @@ pub const SCOPES_MAX: usize = 1000;
 /// A refresh whose fields are all good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refresh {
-    /// Who asks.
-    pub client: ClientId,
+    /// Who asks, and in which run.
+    pub client: ClientRun,
     /// What for; 1 to [`SCOPES_MAX`], each scope once.
     pub scopes: Vec<ScopeAsks>,
 }
@@ -36,8 +36,8 @@ pub struct ScopeAsks {
 /// A release whose fields are all good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Whose leases.
-    pub client: ClientId,
+    /// Whose leases, of which run.
+    pub client: ClientRun,
     /// Which, each with the sequence of the release; 1 to [`SCOPES_MAX`].
     pub resources: Vec<(ResourceId, u64)>,
 }
@@ -48,7 +48,8 @@ impl TryFrom<v1::RefreshRequest> for Refresh {
     type Error = FieldError;
 
     fn try_from(message: v1::RefreshRequest) -> Result<Self, FieldError> {
-        let client = client_id(&message.client_id)?;
+        let run = (message.incarnation, message.term);
+        let client = client_run(&message.client_id, run)?;
         check_len("scopes", message.scopes.len())?;
         let scopes = message.scopes.iter().enumerate();
         let scopes = scopes
@@ -65,9 +66,12 @@ impl TryFrom<v1::RefreshRequest> for Refresh {
 
 impl From<&Refresh> for v1::RefreshRequest {
     fn from(refresh: &Refresh) -> Self {
+        let (incarnation, term) = from_run(refresh.client.run);
         Self {
-            client_id: refresh.client.as_str().to_owned(),
+            client_id: refresh.client.id.as_str().to_owned(),
             scopes: refresh.scopes.iter().map(Into::into).collect(),
+            incarnation,
+            term,
         }
     }
 }
@@ -182,7 +186,23 @@ impl TryFrom<v1::ReleaseRequest> for Release {
     type Error = FieldError;
 
     fn try_from(message: v1::ReleaseRequest) -> Result<Self, FieldError> {
-        let client = client_id(&message.client_id)?;
+        let run = (message.incarnation, message.term);
+        client_run(&message.client_id, run)?;
+        Self::passed_on(message)
+    }
+}
+
+impl Release {
+    /// The release that another node has passed on: also for a client whose protocol does not tell
+    /// its runs apart, which says no incarnation.
+    ///
+    /// # Errors
+    /// If a field breaks another rule.
+    pub fn passed_on(message: v1::ReleaseRequest) -> Result<Self, FieldError> {
+        let client = ClientRun {
+            id: client_id(&message.client_id)?,
+            run: to_run((message.incarnation, message.term))?,
+        };
         check_len("resources", message.resources.len())?;
         let resources = message.resources.iter().enumerate();
         let resources = resources
@@ -199,9 +219,12 @@ impl From<&Release> for v1::ReleaseRequest {
             unit: number::from_unit(id.unit),
             sequence: *sequence,
         };
+        let (incarnation, term) = from_run(release.client.run);
         Self {
-            client_id: release.client.as_str().to_owned(),
+            client_id: release.client.id.as_str().to_owned(),
             resources: release.resources.iter().map(resource).collect(),
+            incarnation,
+            term,
         }
     }
 }
@@ -215,6 +238,34 @@ pub(crate) fn scope_id(id: &str) -> Result<Arc<str>, IdError> {
 
 pub(crate) fn client_id(id: &str) -> Result<ClientId, FieldError> {
     ClientId::new(id).map_err(|error| FieldError::new("client_id", error))
+}
+
+/// The run of a client that says an incarnation and a term, of which one is 0.
+fn client_run(id: &str, run: (u64, u64)) -> Result<ClientRun, FieldError> {
+    let id = client_id(id)?;
+    match to_run(run)? {
+        Run::Only => Err(FieldError::new("incarnation", Rule::NoIncarnation)),
+        run => Ok(ClientRun { id, run }),
+    }
+}
+
+/// The run that an incarnation and a term say; [`Run::Only`] if both are 0.
+pub(crate) fn to_run((incarnation, term): (u64, u64)) -> Result<Run, FieldError> {
+    match (NonZeroU64::new(incarnation), term) {
+        (Some(_), 1..) => Err(FieldError::new("term", Rule::TermOfIncarnation(term))),
+        (Some(incarnation), 0) => Ok(Run::Incarnation(incarnation)),
+        (None, 0) => Ok(Run::Only),
+        (None, term) => Ok(Run::Term(Epoch(term))),
+    }
+}
+
+/// The incarnation and the term that say `run`.
+pub(crate) fn from_run(run: Run) -> (u64, u64) {
+    match run {
+        Run::Only => (0, 0),
+        Run::Incarnation(incarnation) => (incarnation.get(), 0),
+        Run::Term(term) => (0, term.0),
+    }
 }
 
 pub(crate) fn check_len(list: &str, count: usize) -> Result<(), FieldError> {

@@ -57,8 +57,6 @@ pub struct ScopeError {
     pub code: u32,
     /// For a person to read; at most [`MESSAGE_LEN_MAX`] bytes, no control characters.
     pub message: String,
-    /// Of a stale request: the sequence of the latest one.
-    pub last_sequence: Option<u64>,
 }
 
 // === impl Refreshed ===
@@ -168,7 +166,6 @@ impl From<v1::ScopeError> for ScopeError {
         Self {
             code: message.code,
             message: text,
-            last_sequence: message.last_sequence,
         }
     }
 }
@@ -178,7 +175,6 @@ impl From<ScopeError> for v1::ScopeError {
         Self {
             code: error.code,
             message: error.message,
-            last_sequence: error.last_sequence,
         }
     }
 }

@@ -1,4 +1,4 @@
-use tollgate_core::lease::{Ask, Epoch, Unit};
+use tollgate_core::lease::{Ask, ClientRun, Epoch, Unit};
 use tollgate_core::limit::Limit;
 use tollgate_core::node::{Bounds, Start, Terms};
 use tollgate_core::units::Capacity;
@@ -17,7 +17,7 @@ fn books(scopes: &[(&str, &[&str])]) -> Node {
     for (scope, clients) in scopes {
         let id = ResourceId::new(scope, Unit::Requests).unwrap();
         for client in *clients {
-            let client = ClientId::new(client).unwrap();
+            let client = ClientRun::only(ClientId::new(client).unwrap());
             let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(8));
             node.handle_refresh(now, &client, &id, &ask, &Terms::of(&limit))
                 .unwrap();

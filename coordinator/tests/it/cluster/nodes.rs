@@ -18,7 +18,7 @@ use tollgate_coordinator::grpc::LeaseServiceClient;
 use tollgate_coordinator::server::{Listeners, Place, Server, ServerError};
 use tollgate_coordinator::tls::{ClientFiles, Holder, TlsMetrics};
 use tollgate_core::cluster::{ShardId, shard_of};
-use tollgate_core::lease::{ClientId, Epoch, ResourceId, Unit};
+use tollgate_core::lease::{Epoch, ResourceId, Unit};
 use tollgate_core::node::Start;
 use tollgate_proto::request::Release;
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
@@ -26,7 +26,7 @@ use tollgate_proto::v1;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-use crate::harness::{Answer, Ask, request};
+use crate::harness::{Answer, Ask, INCARNATION, request, run};
 
 /// See the module.
 pub(super) struct Cluster {
@@ -265,6 +265,8 @@ impl Node {
                 unit: v1::Unit::Requests.into(),
                 sequence: 0,
             }],
+            incarnation: INCARNATION,
+            term: 0,
         });
         passed_on(&mut release, shard, 0);
         let mut client = LeaseServiceClient::new(self.channel.clone());
@@ -311,7 +313,7 @@ impl Node {
     pub(super) async fn release(&self, client: &str, scopes: &[String]) {
         let resource = |scope: &String| ResourceId::new(scope, Unit::Requests).unwrap();
         let release = Release {
-            client: ClientId::new(client).unwrap(),
+            client: run(client),
             resources: scopes.iter().map(|scope| (resource(scope), 9)).collect(),
         };
         let message = v1::ReleaseRequest::from(&release);

@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use tollgate_core::client::Todo;
-use tollgate_core::lease::{Answer, Ask, ClientId, Origin};
+use tollgate_core::lease::{Answer, Ask, ClientRun, Epoch, Origin, Run};
 use tollgate_core::node::Terms;
 use tollgate_core::units::{Capacity, Instant};
 
 use super::{Event, FAULTS_END, Lent, Who, World};
+use crate::scenario::stray;
 use crate::tree::place::Borrowed;
 
 // === impl World ===
 
 impl World {
     /// Carries what somebody has to say to whom it asks.
-    pub(super) fn say(&mut self, who: Who, client: ClientId, todo: Todo, timeout: Duration) {
+    pub(super) fn say(&mut self, who: Who, client: ClientRun, todo: Todo, timeout: Duration) {
         let now = self.agenda.now();
         let mute_until = match who {
             Who::Process(i, _) => self.processes[i].mute_until,
@@ -41,9 +42,16 @@ impl World {
                 }
             }
         };
-        if mute_until <= now {
-            self.carry(event);
+        if mute_until > now {
+            return;
         }
+        if self.scenario.keeps_ids
+            && self.elapsed() <= FAULTS_END
+            && let Some(late) = stray(&mut self.strays)
+        {
+            self.agenda.push(late, event.clone());
+        }
+        self.carry(event);
     }
 
     fn carry(&mut self, event: Event) {
@@ -65,7 +73,7 @@ impl World {
         }
     }
 
-    pub(super) fn refresh(&mut self, who: Who, client: &ClientId, sent_at: Instant, ask: &Ask) {
+    pub(super) fn refresh(&mut self, who: Who, client: &ClientRun, sent_at: Instant, ask: &Ask) {
         let Some(to) = self.asked(who) else {
             return;
         };
@@ -97,12 +105,12 @@ impl World {
     fn is_safe(
         &mut self,
         who: Who,
-        (to, client): (usize, &ClientId),
+        (to, client): (usize, &ClientRun),
         loan: Option<Capacity>,
         answer: &Answer,
     ) -> bool {
         let place = &self.places[to];
-        let known = self.lent.get(&(to, client.clone())).copied();
+        let known = self.lent.get(&(to, entry(client))).copied();
         let Some(lease) = answer.lease else {
             return false;
         };
@@ -133,11 +141,11 @@ impl World {
             until,
             safe,
         };
-        self.lent.insert((to, client.clone()), lent);
+        self.lent.insert((to, entry(client)), lent);
         safe
     }
 
-    pub(super) fn release(&mut self, who: Who, client: &ClientId, sequence: u64) {
+    pub(super) fn release(&mut self, who: Who, client: &ClientRun, sequence: u64) {
         if let Some(to) = self.asked(who)
             && let Some(node) = &mut self.places[to].node
         {
@@ -205,5 +213,19 @@ impl World {
                 }
             }
         }
+    }
+}
+
+// === free functions ===
+
+/// What all runs have in common that one entry of the books is for.
+fn entry(client: &ClientRun) -> ClientRun {
+    let run = match client.run {
+        Run::Term(_) => Run::Term(Epoch(0)),
+        run => run,
+    };
+    ClientRun {
+        id: client.id.clone(),
+        run,
     }
 }

@@ -97,6 +97,8 @@ impl Caller {
         v1::RefreshRequest {
             client_id: self.client.clone(),
             scopes: self.leases.iter().map(scope).collect(),
+            incarnation: 1,
+            term: 0,
         }
     }
 

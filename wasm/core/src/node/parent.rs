@@ -14,9 +14,8 @@ use crate::units::{Capacity, Instant};
 
 impl Node {
     /// Lends nothing any more but what it borrows of a parent, as whose client it counts its
-    /// requests from `sequence` on, which should be higher than any of an earlier run: if it is not,
-    /// the parent's first refusal tells. A request without an answer after `call_timeout` counts as
-    /// lost.
+    /// requests from `sequence` on. To the parent its run is its [term](crate::lease::Run::Term). A
+    /// request without an answer after `call_timeout` counts as lost.
     pub fn borrow_from_parent(&mut self, now: Instant, sequence: u64, call_timeout: Duration) {
         let mut tree = Tree::new(sequence, call_timeout, self.bounds.max_resources);
         for (id, slot) in &self.resources {
@@ -78,20 +77,6 @@ impl Node {
             tree.set_level(level);
             tree.handle_answer(now, id, sequence, origin, answer)
         })
-    }
-
-    /// Notes that the parent refused the request of `sequence` for the resource `id` because it has
-    /// seen a later one of this node's client, that of `last`.
-    pub fn handle_parent_refusal(
-        &mut self,
-        now: Instant,
-        id: &ResourceId,
-        sequence: u64,
-        last: u64,
-    ) {
-        if let Some(tree) = &mut self.tree {
-            tree.handle_refusal(now, id, sequence, last);
-        }
     }
 
     /// Notes that the request of `sequence` for the resource `id` failed.

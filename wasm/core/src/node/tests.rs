@@ -14,7 +14,7 @@ const BOUNDS: Bounds = Bounds {
 };
 
 fn refresh(node: &mut Node, now: Instant, scope: &str) -> Result<Answer, RefreshError> {
-    let client = ClientId::new("envoy-1/x").unwrap();
+    let client = ClientRun::only(ClientId::new("envoy-1/x").unwrap());
     let resource = ResourceId::new(scope, Unit::Requests).unwrap();
     let wants = Capacity::from_whole(5);
     let ask = Ask::new(now.as_nanos(), Capacity::ZERO, wants);
@@ -34,7 +34,7 @@ fn resources_are_bounded_and_collected() {
     let refused = refresh(&mut node, secs(3), "tenant/c").unwrap_err();
     assert_eq!(refused, RefreshError::TooManyResources { max: 2 });
 
-    let client = ClientId::new("envoy-1/x").unwrap();
+    let client = ClientRun::only(ClientId::new("envoy-1/x").unwrap());
     let a = ResourceId::new("tenant/a", Unit::Requests).unwrap();
     node.handle_release(&client, &a, u64::MAX);
     refresh(&mut node, secs(4), "tenant/c").unwrap();
@@ -84,7 +84,7 @@ fn a_claim_on_an_unknown_resource_is_learned_from() {
                 remaining,
                 ..Ask::new(1, has, whole(40))
             };
-            let client = ClientId::new(client).unwrap();
+            let client = ClientRun::only(ClientId::new(client).unwrap());
             let answer = node.handle_refresh(now, &client, &resource, &ask, &Terms::of(&limit));
             let lease = answer.unwrap().lease;
             (
@@ -129,7 +129,7 @@ impl World {
 
     /// What `client` is answered that has `lease` until `expiry`, and wants what it has.
     fn ask(&mut self, now: Instant, client: &str, lease: LeaseTerms, expiry: Instant) -> Answer {
-        let client = ClientId::new(client).unwrap();
+        let client = ClientRun::only(ClientId::new(client).unwrap());
         let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
         let ask = Ask {
             remaining: Some(expiry.saturating_since(now)),
@@ -205,7 +205,7 @@ fn claims_under_the_limits_of_today_are_prolonged() {
 fn a_drained_client_gives_back_what_it_has_until_the_deadline() {
     let limit = Limit::new(Capacity::from_whole(100));
     let mut node = Node::new(secs(0), Epoch(1), BOUNDS, Start::Fresh);
-    let client = ClientId::new("envoy-1/x").unwrap();
+    let client = ClientRun::only(ClientId::new("envoy-1/x").unwrap());
     let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
     let mut has = Capacity::ZERO;
     let mut gets = |node: &mut Node, now| {
@@ -216,17 +216,17 @@ fn a_drained_client_gives_back_what_it_has_until_the_deadline() {
         has.as_micros() / 1_000_000
     };
     assert_eq!(gets(&mut node, 1), 80, "with headroom");
-    node.handle_drain(secs(1), &client, secs(20)).unwrap();
+    node.handle_drain(secs(1), &client.id, secs(20)).unwrap();
     assert_eq!(gets(&mut node, 2), 0);
     assert_eq!(gets(&mut node, 3), 0);
     let books = node.resource(&resource).unwrap();
     assert_eq!((books.sum_has(), books.sum_wants()), (0, 0), "acknowledged");
     assert_eq!(node.drained(secs(3)).count(), 1);
-    assert_eq!(node.drained_until(secs(3), &client), Some(secs(20)));
+    assert_eq!(node.drained_until(secs(3), &client.id), Some(secs(20)));
     assert_eq!(gets(&mut node, 20), 80, "the deadline has passed");
     assert_eq!(node.drained(secs(20)).count(), 0);
-    node.handle_drain(secs(20), &client, secs(30)).unwrap();
-    node.handle_drain(secs(21), &client, secs(21)).unwrap();
+    node.handle_drain(secs(20), &client.id, secs(30)).unwrap();
+    node.handle_drain(secs(21), &client.id, secs(21)).unwrap();
     assert_eq!(gets(&mut node, 22), 80, "taken back");
 }
 
@@ -234,8 +234,11 @@ fn a_drained_client_gives_back_what_it_has_until_the_deadline() {
 fn a_drained_client_gets_nothing_while_learning_either() {
     let limit = Limit::new(Capacity::from_whole(100));
     let mut world = World::restarted(secs(0), &limit);
-    let client = ClientId::new("a").unwrap();
-    world.node.handle_drain(secs(1), &client, secs(9)).unwrap();
+    let client = ClientRun::only(ClientId::new("a").unwrap());
+    world
+        .node
+        .handle_drain(secs(1), &client.id, secs(9))
+        .unwrap();
     let answer = world.ask(secs(2), "a", lease(50, 0), secs(5));
     assert_eq!(answer.lease.unwrap().capacity, Capacity::ZERO);
 }
@@ -263,7 +266,7 @@ fn drained_clients_are_bounded() {
 fn what_has_no_limit_needs_no_books() {
     let mut node = Node::new(secs(0), Epoch(1), BOUNDS, Start::Fresh);
     refresh(&mut node, secs(1), "tenant/a").unwrap();
-    let client = ClientId::new("envoy-1/x").unwrap();
+    let client = ClientRun::only(ClientId::new("envoy-1/x").unwrap());
     let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
     let limit = Limit::new(Capacity::UNLIMITED);
     let answer = node.handle_unlimited(&client, &resource, &limit);

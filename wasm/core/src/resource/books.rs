@@ -5,15 +5,15 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use super::{ClientKey, Resource};
-use crate::lease::{ClientId, Demand, Unit};
+use crate::lease::{ClientId, ClientRun, Demand, Unit};
 use crate::limit::Limit;
 use crate::units::{Capacity, Instant};
 
 /// All that the books know of one client of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Who.
-    pub client: ClientId,
+    /// The client and its run.
+    pub client: ClientRun,
     /// Of its latest request.
     pub sequence: u64,
     /// What it last wanted, as far as that counts.
@@ -44,7 +44,11 @@ impl Resource {
     pub(crate) fn lines(&self, now: Instant) -> Vec<Line> {
         let clients = self.clients.iter();
         clients
-            .map(|(key, entry)| entry.line(now, &key.id))
+            .map(|(key, entry)| {
+                let id = key.id.clone();
+                let run = key.run(entry);
+                entry.line(now, ClientRun { id, run })
+            })
             .collect()
     }
 
@@ -62,7 +66,7 @@ impl Resource {
             if resource.clients.contains_key(&key) {
                 return Err(key.id);
             }
-            let entry = resource.division.restore(now, key.hash, line);
+            let entry = resource.division.restore(now, key.rank(), line);
             resource.expiries.insert((entry.queued_at, key.clone()));
             resource.clients.insert(key, entry);
         }

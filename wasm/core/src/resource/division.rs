@@ -8,10 +8,10 @@ mod entry;
 mod grant;
 mod restore;
 
-pub(super) use self::entry::Entry;
-use self::entry::{Loan, Rank};
+use self::entry::Loan;
+pub(super) use self::entry::{Entry, Rank};
 use super::RefreshError;
-use crate::lease::{Answer, Ask, Demand, LeaseTerms, NO_BASIS, ResourceId, Unit};
+use crate::lease::{Answer, Ask, Demand, Epoch, LeaseTerms, NO_BASIS, ResourceId, Unit};
 use crate::limit::{Algorithm, Limit, Safe};
 use crate::pool::{Needs, Pool, Seat};
 use crate::share::{Bands, Quantum};
@@ -176,7 +176,7 @@ impl Division {
     pub(super) fn admit(
         &mut self,
         now: Instant,
-        rank: Rank,
+        (rank, term): (Rank, Epoch),
         ask: &Ask,
         pool: Option<&Pool>,
     ) -> Entry {
@@ -199,6 +199,7 @@ impl Division {
         self.replace_sum(Capacity::ZERO, granted.capacity);
         Entry {
             place: self.shares.insert(rank, &ask.demand, each(&self.limit)),
+            term,
             sequence: ask.sequence,
             granted,
             granted_at: now,
@@ -212,22 +213,18 @@ impl Division {
     pub(super) fn refresh(
         &mut self,
         now: Instant,
-        rank: Rank,
+        (rank, term): (Rank, Epoch),
         entry: &mut Entry,
         ask: &Ask,
         pool: Option<&mut Pool>,
     ) -> Result<Answer, RefreshError> {
-        if ask.sequence < entry.sequence {
-            return Err(RefreshError::Stale {
-                asked: ask.sequence,
-                seen: entry.sequence,
-            });
-        }
-        if ask.sequence == entry.sequence {
+        entry.check_is_later(term, ask.sequence)?;
+        if (term, ask.sequence) == (entry.term, entry.sequence) {
             // A transport sent it twice. The first answer may be in use already, so what the
             // request says of `has` is no longer news.
             return Ok(self.repeat(now, entry, pool.as_deref()));
         }
+        entry.term = term;
         self.acknowledge(rank, entry, ask);
         // While learning, the lease in the books may rest on a request that was sent to the master
         // before and arrived late; others may have what it claimed. Only what the client says now

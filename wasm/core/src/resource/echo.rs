@@ -15,7 +15,7 @@
 use core::time::Duration;
 
 use super::{ClientKey, Resource};
-use crate::lease::{Ask, ClientId, Demand};
+use crate::lease::{Ask, ClientRun, Demand};
 use crate::units::{Capacity, Instant};
 
 /// What a client says of its lease in a protocol that has no sequences.
@@ -41,7 +41,7 @@ impl Resource {
     pub(crate) fn ask_of(
         &self,
         now: Instant,
-        client: &ClientId,
+        client: &ClientRun,
         echo: Option<Echo>,
         demand: Demand,
     ) -> Ask {

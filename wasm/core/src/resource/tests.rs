@@ -3,6 +3,7 @@ use core::time::Duration;
 
 mod doorman;
 mod knobs;
+mod runs;
 
 const CAPACITY: u64 = 1000;
 const LEARNED: Instant = Instant::ZERO;
@@ -46,7 +47,7 @@ impl Fleet {
     ) -> Result<Answer, RefreshError> {
         let (has, wants) = (Capacity::from_whole(has), Capacity::from_whole(wants));
         let ask = Ask::new(sequence, has, wants);
-        let client = ClientId::new(client).unwrap();
+        let client = ClientRun::only(ClientId::new(client).unwrap());
         self.resource
             .handle_refresh(self.now, &client, &ask, &self.limit, None, 3)
     }
@@ -218,7 +219,8 @@ fn release_and_expiry_empty_the_books() {
     let mut fleet = Fleet::new(LEARNED);
     fleet.refresh("a", 0, 100);
     fleet.refresh("b", 0, 100);
-    let (a, b) = (ClientId::new("a").unwrap(), ClientId::new("b").unwrap());
+    let a = ClientRun::only(ClientId::new("a").unwrap());
+    let b = ClientId::new("b").unwrap();
     fleet.resource.handle_release(&a, 0, None);
     assert_eq!(
         fleet.resource.client_count(),

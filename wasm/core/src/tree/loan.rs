@@ -39,8 +39,6 @@ pub(super) struct Loan {
     /// Where this loan stands in the queue.
     pub(super) queued_at: Instant,
     failures: u8,
-    /// It has asked again at once because of what the parent had seen of an earlier run.
-    caught_up: bool,
     /// The books have no clients of it.
     idle: bool,
     /// They have some again, and the parent has not answered since.
@@ -104,7 +102,6 @@ impl Loan {
             due: now,
             queued_at: now,
             failures: 0,
-            caught_up: false,
             idle: false,
             returning: false,
         }
@@ -300,20 +297,6 @@ impl Loan {
             self.lent_until = self.lent_until.max(lease.expiry);
         }
         true
-    }
-
-    /// Whether it may ask again at once instead of the request of `sequence`, which was refused for
-    /// its sequence alone: if that is the latest, and neither was any answered nor has it done so.
-    pub(super) fn may_catch_up(&self, sequence: u64) -> bool {
-        let waits = sequence == self.sequence && self.asked_at.is_some();
-        waits && self.said.is_none() && !self.caught_up
-    }
-
-    /// Asks again at once.
-    pub(super) fn catch_up(&mut self, now: Instant) {
-        self.asked_at = None;
-        self.caught_up = true;
-        self.due = now;
     }
 
     /// Notes that the request of `sequence` failed; the next one waits longer.

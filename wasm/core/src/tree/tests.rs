@@ -5,14 +5,12 @@ use std::vec::Vec;
 
 use crate::client::Todo;
 use crate::lease::{
-    Answer, Ask, Band, Claim, ClientId, Demand, Epoch, LeaseTerms, Origin, Priority, ResourceId,
-    Unit,
+    Answer, Ask, Band, Claim, ClientId, ClientRun, Demand, Epoch, LeaseTerms, Origin, Priority,
+    ResourceId, Unit,
 };
 use crate::limit::{Limit, Part, Safe};
 use crate::node::{Bounds, LimitOwner, Node, Start, Terms};
 use crate::units::{Capacity, Instant, Tokens};
-
-mod refusal;
 
 const BOUNDS: Bounds = Bounds {
     max_resources: 3,
@@ -58,7 +56,7 @@ impl Leaf {
     }
 
     fn say(&mut self, client: &str, ask: &Ask) -> Answer {
-        let client = ClientId::new(client).unwrap();
+        let client = ClientRun::only(ClientId::new(client).unwrap());
         let terms = Terms::of(&self.limit);
         let answer = self
             .node
@@ -331,7 +329,7 @@ fn what_nobody_asks_for_is_given_back_and_the_table_is_bounded() {
         ids.push(leaf.id.clone());
         leaf.refresh("a", (0, 100));
         leaf.lend(Capacity::from_whole(60), |_| ());
-        let client = ClientId::new("a").unwrap();
+        let client = ClientRun::only(ClientId::new("a").unwrap());
         leaf.node.handle_release(&client, &leaf.id, u64::MAX);
         leaf.pass(1000);
         let todo = leaf.todo();
@@ -446,7 +444,7 @@ fn who_comes_back_waits_for_the_parent_as_long_as_that_is_there() {
     leaf.lend(Capacity::from_whole(60), |answer| {
         answer.safe = Some(Capacity::from_whole(5));
     });
-    let client = ClientId::new("a").unwrap();
+    let client = ClientRun::only(ClientId::new("a").unwrap());
     leaf.pass(200);
     leaf.node.handle_release(&client, &leaf.id, u64::MAX);
     leaf.pass(2000);

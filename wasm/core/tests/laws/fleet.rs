@@ -1,10 +1,13 @@
 //! Laws 1 and 6 for a coordinator and its clients, over a network that loses, delays and reorders.
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
 use tollgate_core::client::{Draw, Holder, Mode, Policy, Todo};
-use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, Origin, ResourceId, Unit};
+use tollgate_core::lease::{
+    Answer, Ask, ClientId, ClientRun, Epoch, Origin, ResourceId, Run, Unit,
+};
 use tollgate_core::limit::{Limit, Part};
 use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant, Tokens};
@@ -30,7 +33,10 @@ struct Fleet {
     processes: Vec<Process>,
     mail: BTreeMap<(Instant, u64), Mail>,
     sent: u64,
-    /// How many messages of a hundred are lost, and how many ticks of a hundred end in a restart.
+    /// The incarnation of the process that started last.
+    runs: NonZeroU64,
+    /// How many messages of a hundred are lost, and how many ticks of a hundred end in a restart of
+    /// the coordinator, or of a process.
     faults: (u64, u64),
     /// Micro-tokens in all, less the bursts that processes start with.
     admitted: i128,
@@ -39,7 +45,11 @@ struct Fleet {
 }
 
 struct Process {
-    id: ClientId,
+    /// Changes when it starts again; the id does not.
+    run: ClientRun,
+    /// How far its clock is ahead of the world's. That of the next run may be behind, and its
+    /// sequences, which are times, below those of requests that are still on their way.
+    ahead: Duration,
     holder: Holder,
     /// Attempts per second.
     demand: u64,
@@ -49,10 +59,10 @@ struct Process {
 
 #[derive(Clone, Debug)]
 enum Mail {
-    Refresh(usize, Ask),
-    Release(usize, u64),
-    Answer(usize, u64, Epoch, Answer),
-    Failure(usize, u64),
+    Refresh(usize, Run, Ask),
+    Release(usize, Run, u64),
+    Answer(usize, Run, u64, Epoch, Answer),
+    Failure(usize, Run, u64),
 }
 
 // === impl Fleet ===
@@ -73,12 +83,7 @@ impl Fleet {
             ..Policy::default()
         };
         let processes = (0..=random.below(6))
-            .map(|i| Process {
-                id: ClientId::new(&format!("node-{i}/1")).expect("a good id"),
-                holder: Holder::new(START, &policy),
-                demand: 0,
-                leased: false,
-            })
+            .map(|i| Process::new(i, NonZeroU64::MIN, START, Duration::ZERO, &policy))
             .collect();
         Self {
             random,
@@ -91,6 +96,7 @@ impl Fleet {
             processes,
             mail: BTreeMap::new(),
             sent: 0,
+            runs: NonZeroU64::MIN,
             faults: [(0, 0), (15, 2), (40, 5)][(seed / 3) as usize % 3],
             admitted: 0,
             least_ahead: 0,
@@ -135,15 +141,29 @@ impl Fleet {
             self.work(i);
         }
         if self.random.chance(self.faults.1) {
+            let i = self.random.below(self.processes.len() as u64);
+            self.restart(i as usize);
+        }
+        if self.random.chance(self.faults.1) {
             self.epoch = Epoch(self.epoch.0 + 1);
             self.node = Node::new(self.now, self.epoch, BOUNDS, Start::Learning);
         }
         self.check()
     }
 
+    /// A process dies, and starts again under its id, by another clock. What it sent stays on its way.
+    fn restart(&mut self, i: usize) {
+        self.runs = self.runs.saturating_add(1);
+        let ahead = Duration::from_nanos(self.random.below(10_000_000_000));
+        let demand = self.processes[i].demand;
+        let next = Process::new(i as u64, self.runs, self.now, ahead, &self.policy);
+        self.processes[i] = Process { demand, ..next };
+    }
+
     /// One process's tick: requests come in, tokens are drawn, what is due is asked.
     fn work(&mut self, i: usize) {
-        let (now, policy) = (self.now, &self.policy);
+        let policy = &self.policy;
+        let now = self.processes[i].clock(self.now);
         let capacity = self.limit.capacity.as_micros() / 1_000_000;
         let process = &mut self.processes[i];
         if self.random.chance(10) {
@@ -158,39 +178,45 @@ impl Fleet {
             self.admitted += i128::from(tokens.as_micros());
             left = left.saturating_sub(tokens.whole());
         }
+        let run = process.run.run;
         match process.holder.ask(now, policy) {
             Todo::Nothing => {}
             Todo::Refresh(ask) => {
-                let late = Mail::Failure(i, ask.sequence);
-                self.post(Mail::Refresh(i, ask));
+                let late = Mail::Failure(i, run, ask.sequence);
+                self.post(Mail::Refresh(i, run, ask));
                 self.deliver_after(self.policy.call_timeout, late);
             }
-            Todo::Release { sequence } => self.post(Mail::Release(i, sequence)),
+            Todo::Release { sequence } => self.post(Mail::Release(i, run, sequence)),
         }
     }
 
     fn deliver(&mut self, mail: Mail) {
         let (now, policy) = (self.now, &self.policy);
         match mail {
-            Mail::Refresh(i, ask) => {
-                let id = &self.processes[i].id;
+            Mail::Refresh(i, run, ask) => {
+                let id = self.processes[i].run.id.clone();
                 let answer = self.node.handle_refresh(
                     now,
-                    id,
+                    &ClientRun { id, run },
                     &self.resource,
                     &ask,
                     &Terms::of(&self.limit),
                 );
                 if let Ok(answer) = answer {
-                    self.post(Mail::Answer(i, ask.sequence, self.epoch, answer));
+                    self.post(Mail::Answer(i, run, ask.sequence, self.epoch, answer));
                 }
             }
-            Mail::Release(i, sequence) => {
-                let id = &self.processes[i].id;
-                self.node.handle_release(id, &self.resource, sequence);
+            Mail::Release(i, run, sequence) => {
+                let id = self.processes[i].run.id.clone();
+                let client = ClientRun { id, run };
+                self.node.handle_release(&client, &self.resource, sequence);
             }
-            Mail::Answer(i, sequence, epoch, answer) => {
+            Mail::Answer(i, run, sequence, epoch, answer) => {
                 let process = &mut self.processes[i];
+                if process.run.run != run {
+                    return;
+                }
+                let now = process.clock(now);
                 let holder = &mut process.holder;
                 holder.handle_answer(now, policy, sequence, Origin::alone(epoch), &answer);
                 if !process.leased && holder.lease_expiry().is_some() {
@@ -198,9 +224,12 @@ impl Fleet {
                     self.admitted -= i128::from(holder.flow(now, policy).1.as_micros());
                 }
             }
-            Mail::Failure(i, sequence) => {
-                let holder = &mut self.processes[i].holder;
-                holder.handle_failure(now, sequence, sequence);
+            Mail::Failure(i, run, sequence) => {
+                let process = &mut self.processes[i];
+                if process.run.run == run {
+                    let now = process.clock(now);
+                    process.holder.handle_failure(now, sequence, sequence);
+                }
             }
         }
     }
@@ -235,7 +264,7 @@ impl Fleet {
     /// Law 1: in use, and in the books.
     fn check_books(&self) -> Verdict {
         let capacity = u128::from(self.limit.capacity.as_micros());
-        let has = |process: &Process| u128::from(process.holder.has(self.now).as_micros());
+        let has = |process: &Process| u128::from(process.has(self.now).as_micros());
         let used: u128 = self.processes.iter().map(has).sum();
         ensure!(
             used <= capacity,
@@ -268,18 +297,45 @@ impl Fleet {
             .node
             .resource(&self.resource)
             .into_iter()
-            .flat_map(|books| books.clients().map(|client| (client.id, client.has)))
+            .flat_map(|books| books.clients().map(|c| ((c.id, c.run), c.has)))
             .collect();
         for process in &self.processes {
-            let has = process.holder.has(self.now);
-            let booked = known.get(&process.id).copied().unwrap_or_default();
+            let has = process.has(self.now);
+            let ClientRun { id, run } = &process.run;
+            let booked = known.get(&(id, *run)).copied().unwrap_or_default();
             ensure!(
                 has <= booked,
                 "{:?} has {has:?}, booked {booked:?}",
-                process.id
+                process.run
             );
         }
         Ok(())
+    }
+}
+
+// === impl Process ===
+
+impl Process {
+    fn new(i: u64, run: NonZeroU64, now: Instant, ahead: Duration, policy: &Policy) -> Self {
+        Self {
+            run: ClientRun {
+                id: ClientId::new(&format!("node-{i}/1")).expect("a good id"),
+                run: Run::Incarnation(run),
+            },
+            ahead,
+            holder: Holder::new(now.saturating_add(ahead), policy),
+            demand: 0,
+            leased: false,
+        }
+    }
+
+    /// What its clock shows when the world's shows `now`.
+    fn clock(&self, now: Instant) -> Instant {
+        now.saturating_add(self.ahead)
+    }
+
+    fn has(&self, now: Instant) -> Capacity {
+        self.holder.has(self.clock(now))
     }
 }
 

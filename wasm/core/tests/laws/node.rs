@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate_core::lease::{Ask, ClientId, Epoch, ResourceId, Unit};
+use tollgate_core::lease::{Ask, ClientId, ClientRun, Epoch, ResourceId, Unit};
 use tollgate_core::limit::{Limit, Part};
 use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant};
@@ -21,8 +21,8 @@ fn resource() -> ResourceId {
     ResourceId::new("tenant/acme", Unit::Requests).expect("a good id")
 }
 
-fn client(i: usize) -> ClientId {
-    ClientId::new(&format!("node-{i}/1")).expect("a good id")
+fn client(i: usize) -> ClientRun {
+    ClientRun::only(ClientId::new(&format!("node-{i}/1")).expect("a good id"))
 }
 
 /// With stable demand everybody has its max-min share, and nothing is left over.

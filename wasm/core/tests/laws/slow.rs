@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use tollgate_core::client::{Draw, Holder, Policy, Todo};
-use tollgate_core::lease::{ClientId, Epoch, Origin, ResourceId, Unit};
+use tollgate_core::lease::{ClientId, ClientRun, Epoch, Origin, ResourceId, Unit};
 use tollgate_core::limit::{Limit, Part};
 use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant, Tokens};
@@ -90,7 +90,7 @@ impl Tenant {
     fn refresh(&mut self) -> Verdict {
         let (now, policy) = (self.now, Policy::default());
         let id = ResourceId::new("tenant/acme", Unit::Requests).expect("a good id");
-        let client = ClientId::new("node/1").expect("a good id");
+        let client = ClientRun::only(ClientId::new("node/1").expect("a good id"));
         match self.holder.ask(now, &policy) {
             Todo::Nothing => {}
             Todo::Release { sequence } => self.node.handle_release(&client, &id, sequence),

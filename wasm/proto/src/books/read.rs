@@ -3,14 +3,15 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tollgate_core::lease::{Band, ClientId, Demand, Epoch, Priority, ResourceId};
+use tollgate_core::lease::{Band, ClientId, ClientRun, Demand, Epoch, Priority, ResourceId};
 use tollgate_core::limit::{Algorithm, Guaranteed, Limit, Part, Safe};
 use tollgate_core::node::{Books, PoolBooks, ResourceBooks};
 use tollgate_core::resource::{Lent, Line};
 use tollgate_core::units::{Capacity, Tokens};
 
+use super::FORM;
 use crate::field::{FieldError, Rule};
-use crate::request::{client_id, priority};
+use crate::request::{client_id, priority, to_run};
 use crate::{number, v1};
 
 /// What the rest of a message refers to.
@@ -26,6 +27,9 @@ impl TryFrom<v1::Books> for Books {
     type Error = FieldError;
 
     fn try_from(message: v1::Books) -> Result<Self, FieldError> {
+        if message.form != FORM {
+            return Err(FieldError::new("form", Rule::Form(message.form)));
+        }
         let mut lists = Lists {
             clients: each("clients", &message.clients, |id| client_id(id))?,
             limits: each("limits", &message.limits, |limit| limit.try_into())?,
@@ -78,7 +82,10 @@ impl Lists {
             })
         });
         Ok(Line {
-            client: at("client", &self.clients, message.client)?.clone(),
+            client: ClientRun {
+                id: at("client", &self.clients, message.client)?.clone(),
+                run: to_run((message.incarnation, message.term))?,
+            },
             sequence: message.sequence,
             demand: demand(message)?,
             granted: lent(message.capacity, message.remaining_ms)?,

@@ -1,10 +1,12 @@
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
-use tollgate_core::lease::{Ask, Band, ClientId, Demand, Epoch, Priority, ResourceId, Unit};
+use tollgate_core::lease::{
+    Ask, Band, ClientId, ClientRun, Demand, Epoch, Priority, ResourceId, Run, Unit,
+};
 use tollgate_core::limit::{Algorithm, Guaranteed, Limit, Part, Safe};
 use tollgate_core::node::{Bounds, Node, PoolBooks, ResourceBooks, Terms};
 use tollgate_core::resource::{Lent, Line};
@@ -48,12 +50,24 @@ fn demand() -> impl Strategy<Value = Demand> {
     })
 }
 
+fn run() -> impl Strategy<Value = Run> {
+    prop_oneof![
+        Just(Run::Only),
+        any::<NonZeroU64>().prop_map(Run::Incarnation),
+        (1..=u64::MAX).prop_map(|term| Run::Term(Epoch(term))),
+    ]
+}
+
 fn line(client: &str) -> impl Strategy<Value = Line> + use<> {
-    let client = ClientId::new(client).unwrap();
+    let id = ClientId::new(client).unwrap();
     let lents = (lent(), option::of(lent()));
-    (any::<u64>(), demand(), lents, ms(1 << 40), any::<u64>()).prop_map(
-        move |(sequence, demand, (granted, prior), granted_ago, basis)| Line {
-            client: client.clone(),
+    let of = (any::<u64>(), run());
+    (of, demand(), lents, ms(1 << 40), any::<u64>()).prop_map(
+        move |((sequence, run), demand, (granted, prior), granted_ago, basis)| Line {
+            client: ClientRun {
+                id: id.clone(),
+                run,
+            },
             sequence,
             demand,
             granted,
@@ -159,7 +173,7 @@ fn go_on_with(bytes: &[u8]) -> Result<(), TestCaseError> {
         return Ok(());
     };
     let limit = Limit::new(Capacity::from_whole(100));
-    let newcomer = ClientId::new("newcomer").unwrap();
+    let newcomer = ClientRun::only(ClientId::new("newcomer").unwrap());
     for step in 1..30 {
         now = now.saturating_add(Duration::from_secs(1 << step));
         node.handle_timeout(now);
@@ -235,6 +249,7 @@ fn good() -> v1::Books {
     let limit = Limit::new(Capacity::from_whole(100));
     v1::Books {
         epoch: 3,
+        form: FORM,
         clients: vec!["x".to_owned(), "y".to_owned()],
         limits: vec![(&limit).into()],
         pools: vec![v1::PoolBooks {
@@ -340,6 +355,16 @@ fn bad_resources_name_the_field_and_the_rule() {
             "resources[0].clients[0].client: 2 is not in the list, which has 2 entries",
         ),
         (
+            |b| {
+                (
+                    b.resources[0].clients[0].incarnation,
+                    b.resources[0].clients[0].term,
+                ) = (1, 2)
+            },
+            "resources[0].clients[0].term: 2 must be 0 beside an incarnation: only a coordinator says \
+             its term, instead of one",
+        ),
+        (
             |b| b.resources[0].clients[0].remaining_ms = 86_400_001,
             "resources[0].clients[0].remaining_ms: 86400001 ms is more than a day",
         ),
@@ -372,7 +397,10 @@ fn bad_resources_name_the_field_and_the_rule() {
 fn what_occurs_often_is_there_once() {
     let limit = Limit::new(Capacity::from_whole(100));
     let line = |client: &str| Line {
-        client: ClientId::new(client).unwrap(),
+        client: ClientRun {
+            id: ClientId::new(client).unwrap(),
+            run: Run::Incarnation(NonZeroU64::MAX),
+        },
         sequence: 1 << 50,
         demand: Demand::of(Capacity::from_whole(10)),
         granted: Lent {
@@ -400,5 +428,20 @@ fn what_occurs_often_is_there_once() {
     let message = v1::Books::from(&books);
     assert_eq!((message.clients.len(), message.limits.len()), (2, 1));
     let bytes = encode(&books).len();
-    assert!(bytes < 200 * 50, "{bytes}");
+    assert!(bytes < 200 * 60, "{bytes}");
+}
+
+/// Those of an older build do not tell the runs of a client apart: all leases would count twice.
+#[test]
+fn books_of_another_form_are_not_read() {
+    for form in [0, 1, 3] {
+        let message = v1::Books {
+            form,
+            ..v1::Books::default()
+        };
+        let error = decode(&message.encode_to_vec()).unwrap_err();
+        let want =
+            format!("the books cannot be used: form: {form} is not the form that is read here, 2");
+        assert_eq!(error.to_string(), want);
+    }
 }

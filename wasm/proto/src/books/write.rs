@@ -9,6 +9,8 @@ use tollgate_core::limit::{Algorithm, Guaranteed, Limit, Safe};
 use tollgate_core::node::{Books, ResourceBooks};
 use tollgate_core::resource::{Lent, Line};
 
+use super::FORM;
+use crate::request::from_run;
 use crate::{number, v1};
 
 /// What is in a list once, and its index there.
@@ -35,6 +37,7 @@ impl From<&Books> for v1::Books {
             pools: BTreeMap::new(),
             message: Self {
                 epoch: books.epoch.0,
+                form: FORM,
                 learning_for_ms: books.learning_for.map(past_ms),
                 ..Self::default()
             },
@@ -98,8 +101,11 @@ impl<'a> Lists<'a> {
     }
 
     fn line(&mut self, line: &'a Line) -> v1::ClientBooks {
+        let (incarnation, term) = from_run(line.client.run);
         let mut message = v1::ClientBooks {
-            client: self.client(&line.client),
+            client: self.client(&line.client.id),
+            incarnation,
+            term,
             sequence: line.sequence,
             capacity: line.granted.capacity.as_micros(),
             remaining_ms: left_ms(line.granted.remaining),

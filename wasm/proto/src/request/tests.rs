@@ -36,6 +36,8 @@ fn good() -> v1::RefreshRequest {
     v1::RefreshRequest {
         client_id: "envoy-1/f00".to_owned(),
         scopes: vec![scope("tenant/acme"), scope("tenant/umbrella")],
+        incarnation: 0xf00,
+        term: 0,
     }
 }
 
@@ -63,6 +65,14 @@ fn a_bad_refresh_names_the_field_and_the_rule() {
         (
             |r| r.client_id.push('\n'),
             "client_id: has a control character",
+        ),
+        (
+            |r| r.incarnation = 0,
+            "incarnation: is 0: a client chooses a random number when it starts, and says it in every call",
+        ),
+        (
+            |r| r.term = 7,
+            "term: 7 must be 0 beside an incarnation: only a coordinator says its term, instead of one",
         ),
         (|r| r.scopes.clear(), "scopes: has no entries"),
         (
@@ -173,9 +183,19 @@ fn a_bad_release_names_the_field_and_the_rule() {
             unit: v1::Unit::Requests.into(),
             sequence: 9,
         }],
+        incarnation: 0,
+        term: 7,
     };
     type Change = fn(&mut v1::ReleaseRequest);
-    let rows: [(Change, &str); 5] = [
+    let rows: [(Change, &str); 7] = [
+        (
+            |r| r.term = 0,
+            "incarnation: is 0: a client chooses a random number when it starts, and says it in every call",
+        ),
+        (
+            |r| r.incarnation = 7,
+            "term: 7 must be 0 beside an incarnation: only a coordinator says its term, instead of one",
+        ),
         (|r| r.client_id.clear(), "client_id: is empty"),
         (|r| r.resources.clear(), "resources: has no entries"),
         (
@@ -198,6 +218,18 @@ fn a_bad_release_names_the_field_and_the_rule() {
         change(&mut message);
         assert_eq!(Release::try_from(message).unwrap_err().to_string(), want);
     }
+}
+
+/// Doorman's clients have no incarnation, and any node may be asked to take back what they have.
+#[test]
+fn a_release_that_was_passed_on_needs_no_incarnation() {
+    let client = ClientRun::only(ClientId::new("doorman").unwrap());
+    let id = ResourceId::new("tenant/acme", Unit::Requests).unwrap();
+    let resources = vec![(id, u64::MAX)];
+    let release = Release { client, resources };
+    let message = v1::ReleaseRequest::from(&release);
+    assert!(Release::try_from(message.clone()).is_err());
+    assert_eq!(Release::passed_on(message), Ok(release));
 }
 
 prop_compose! {
@@ -235,11 +267,15 @@ prop_compose! {
 prop_compose! {
     fn refresh()(
         client in "[a-z/]{1,256}",
+        run in prop_oneof![
+            any::<NonZeroU64>().prop_map(Run::Incarnation),
+            (1..=u64::MAX).prop_map(|term| Run::Term(Epoch(term))),
+        ],
         scopes in btree_set("[a-zäöü/0-9]{1,40}", 1..20),
         asks in vec(ask(), 20),
     ) -> Refresh {
         Refresh {
-            client: ClientId::new(&client).unwrap(),
+            client: ClientRun { id: ClientId::new(&client).unwrap(), run },
             scopes: scopes
                 .iter()
                 .zip(asks)

@@ -1,5 +1,5 @@
 use super::*;
-use crate::lease::{Ask, ClientId, Epoch, LeaseTerms, ResourceId, Unit};
+use crate::lease::{Ask, ClientId, ClientRun, Epoch, LeaseTerms, ResourceId, Unit};
 use crate::limit::Limit;
 use crate::node::{Bounds, Node, Start, Terms};
 
@@ -242,7 +242,8 @@ fn what_goes_on_without_a_lease_is_not_claimed_and_does_not_stand_in_the_way_of_
     let mut node = Node::new(p.now, Epoch(2), bounds, Start::Fresh);
     let id = ResourceId::new("tenant/acme", Unit::Concurrency).unwrap();
     let limit = Limit::new(Capacity::from_whole(100));
-    let (client, terms) = (ClientId::new("envoy/1").unwrap(), Terms::of(&limit));
+    let client = ClientRun::only(ClientId::new("envoy/1").unwrap());
+    let terms = Terms::of(&limit);
     let answer = node.handle_refresh(p.now, &client, &id, &ask, &terms);
     let gets = answer.unwrap().lease.unwrap().capacity;
     assert!(gets >= ask.demand.wants(), "{gets} of 100");

@@ -3,7 +3,7 @@ use alloc::string::ToString as _;
 use alloc::vec;
 
 use super::*;
-use crate::lease::{Ask, Demand, Unit};
+use crate::lease::{Ask, ClientRun, Demand, Unit};
 use crate::limit::Part;
 use crate::node::{Membership, Terms};
 use crate::resource::Lent;
@@ -22,8 +22,8 @@ fn id(scope: &str) -> ResourceId {
     ResourceId::new(scope, Unit::Requests).unwrap()
 }
 
-fn client(name: &str) -> ClientId {
-    ClientId::new(name).unwrap()
+fn client(name: &str) -> ClientRun {
+    ClientRun::only(ClientId::new(name).unwrap())
 }
 
 fn limit(capacity: u64) -> Limit {
@@ -154,10 +154,10 @@ fn a_master_that_was_still_learning_leaves_the_rest_of_it() {
 #[test]
 fn drains_go_on() {
     let mut node = Node::new(at(0), Epoch(1), BOUNDS, Start::Fresh);
-    node.handle_drain(at(0), &client("x"), at(5000)).unwrap();
+    node.handle_drain(at(0), &client("x").id, at(5000)).unwrap();
     let books = node.hand_over(at(2000));
     let node = Node::take_over(at(0), Epoch(2), BOUNDS, &books).unwrap();
-    assert_eq!(node.drained_until(at(0), &client("x")), Some(at(3000)));
+    assert_eq!(node.drained_until(at(0), &client("x").id), Some(at(3000)));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn books_that_cannot_be_trusted_are_refused() {
         ),
         (
             |b| {
-                let names = (0..=DRAINS_MAX).map(|i| client(&format!("x{i}")));
+                let names = (0..=DRAINS_MAX).map(|i| client(&format!("x{i}")).id);
                 b.drains = names.map(|name| (name, Duration::from_secs(1))).collect();
             },
             "drains: 1001 are more than this coordinator keeps, 1000",
@@ -238,7 +238,7 @@ fn books_may_be_full_to_their_bounds() {
         id: id("tenant/c"),
         ..full.resources[0].clone()
     });
-    let names = (0..DRAINS_MAX).map(|i| client(&format!("x{i}")));
+    let names = (0..DRAINS_MAX).map(|i| client(&format!("x{i}")).id);
     full.drains = names.map(|name| (name, Duration::from_secs(1))).collect();
     let node = Node::take_over(at(0), Epoch(5), BOUNDS, &full).unwrap();
     assert_eq!(node.resource_count(), 3);

@@ -4,14 +4,14 @@
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::num::NonZeroU32;
+use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 use std::format;
 
 use super::super::*;
-use crate::hash::fnv1a;
-use crate::lease::{Band, Priority, Unit};
+use crate::lease::{Band, Priority, Run, Unit};
 use crate::limit::Limit;
+use crate::resource::{ClientBooks, rank_of};
 use crate::share::{Bands, FairShare, Quantum};
 use crate::units::Capacity;
 
@@ -88,21 +88,21 @@ pub(super) struct Fleet {
     /// How much further the master's clock is than the world's.
     offset_ms: u64,
     /// What the present master last granted, when, and to which sequence.
-    granted: BTreeMap<ClientId, (Capacity, u64, u64)>,
+    granted: BTreeMap<ClientRun, (Capacity, u64, u64)>,
     mail: BTreeMap<(u64, u64), Mail>,
     posted: u64,
     random: Random,
     /// So that two fleets with different masters go the same way.
     fates: Random,
     /// What was answered so far, but for the epochs.
-    pub(super) answers: Vec<(u64, ClientId, Result<Answer, RefreshError>)>,
+    pub(super) answers: Vec<(u64, ClientRun, Result<Answer, RefreshError>)>,
 }
 
 #[derive(Clone, Debug)]
 enum Mail {
-    Refresh(ClientId, usize, Ask),
-    Release(ClientId, usize, u64),
-    Answer(ClientId, u64, Epoch, Answer),
+    Refresh(ClientRun, usize, Ask),
+    Release(ClientRun, usize, u64),
+    Answer(ClientRun, u64, Epoch, Answer),
 }
 
 // === impl Faults ===
@@ -140,7 +140,7 @@ impl Fleet {
                 weight: random.weight(),
             })
             .collect();
-        let client = |i: usize| Client::new(&format!("envoy-{i}/0"), i % members.len(), 0);
+        let client = |i: usize| Client::new(&format!("envoy-{i}/0"), 0, i % members.len(), 0);
         let mut fleet = Self {
             now_ms: 0,
             clients: (0..clients).map(client).collect(),
@@ -231,7 +231,7 @@ impl Fleet {
             Mail::Refresh(id, member, ask) => {
                 let known = self
                     .books(member)
-                    .is_some_and(|books| books.clients().any(|c| *c.id == id));
+                    .is_some_and(|books| books.clients().any(|c| is(&c, &id)));
                 let answer = refresh(
                     &mut self.node,
                     now,
@@ -252,7 +252,7 @@ impl Fleet {
             }
             Mail::Answer(id, sequence, epoch, answer) => {
                 // A client that is gone gets no mail.
-                if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
+                if let Some(client) = self.clients.iter_mut().find(|client| client.run == id) {
                     client.handle_answer(self.now_ms, sequence, epoch, &answer);
                 }
             }
@@ -263,7 +263,7 @@ impl Fleet {
     /// twice gets what it got before, if it still has it.
     fn check_answer(
         &mut self,
-        id: &ClientId,
+        id: &ClientRun,
         member: usize,
         known: bool,
         ask: &Ask,
@@ -317,9 +317,14 @@ impl Fleet {
             self.clients[i].ask_at = self.now_ms;
         }
         if self.random.percent(self.faults.crash) {
-            // The new process knows nothing of the old one's lease, and the books still count it.
-            let id = format!("envoy-{i}/{}", self.posted);
-            self.clients[i] = Client::new(&id, self.clients[i].member, self.now_ms);
+            // The new process knows nothing of the old one's lease, and the books still count it. It
+            // has the id of the old one, of which there may be mail on its way, or another.
+            let id = match self.random.percent(50) {
+                true => self.clients[i].run.id.as_str().into(),
+                false => format!("envoy-{i}/{}", self.posted),
+            };
+            let member = self.clients[i].member;
+            self.clients[i] = Client::new(&id, self.posted, member, self.now_ms);
             self.clients[i].wants = Capacity::from_micros(500 * self.scale);
         }
         if self.random.percent(self.faults.restart) {
@@ -399,11 +404,16 @@ impl Source {
     }
 }
 
+/// Whether `books` are of the run `client`.
+fn is(books: &ClientBooks<'_>, client: &ClientRun) -> bool {
+    (books.id, books.run) == (&client.id, client.run)
+}
+
 /// A refresh under the configuration of now.
 fn refresh(
     node: &mut Node,
     now: Instant,
-    client: &ClientId,
+    client: &ClientRun,
     member: &Member,
     pool: Option<&Source>,
     ask: &Ask,

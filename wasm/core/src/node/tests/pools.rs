@@ -9,7 +9,7 @@ use crate::node::{LimitOwner, Membership};
 
 /// One client with one lease of one member, in whole units.
 struct Client {
-    id: ClientId,
+    run: ClientRun,
     member: usize,
     wants: u64,
     has: Capacity,
@@ -54,8 +54,9 @@ impl Group {
     }
 
     fn with(mut self, member: usize, wants: u64) -> Self {
+        let id = ClientId::new(&std::format!("envoy/{}", self.clients.len())).unwrap();
         self.clients.push(Client {
-            id: ClientId::new(&std::format!("envoy/{}", self.clients.len())).unwrap(),
+            run: ClientRun::only(id),
             member,
             wants,
             has: Capacity::ZERO,
@@ -90,7 +91,7 @@ impl Group {
             ..Ask::new(self.now, client.has, Capacity::from_whole(client.wants))
         };
         self.node.handle_timeout(now);
-        let answer = self.node.handle_refresh(now, &client.id, id, &ask, &terms);
+        let answer = self.node.handle_refresh(now, &client.run, id, &ask, &terms);
         let answer = answer.unwrap();
         let lease = answer.lease.unwrap();
         (client.has, client.basis) = (lease.capacity, lease.basis);
@@ -199,7 +200,7 @@ fn empty_pools_are_forgotten() {
     let (id, ..) = &group.members[0];
     group
         .node
-        .handle_release(&group.clients[0].id, id, u64::MAX);
+        .handle_release(&group.clients[0].run, id, u64::MAX);
     assert_eq!(group.lent(), 60);
     assert_eq!(group.node.pools().count(), 1);
     let end = group.node.poll_timeout().unwrap();
@@ -234,7 +235,7 @@ fn a_refused_member_takes_no_seat() {
         }),
     };
     let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(5));
-    let client = &group.clients[0].id;
+    let client = &group.clients[0].run;
     let refused = group.node.handle_refresh(secs(1), client, id, &ask, &terms);
     assert_eq!(refused, Err(RefreshError::TooManyClients { max: 0 }));
     assert_eq!(group.node.pools().count(), 0);
@@ -283,7 +284,7 @@ fn a_pool_learns_as_a_whole() {
         }),
     };
     for (at, lends) in [(59, false), (60, true)] {
-        let client = &group.clients[0].id;
+        let client = &group.clients[0].run;
         let ask = Ask::new(at, Capacity::ZERO, Capacity::from_whole(500));
         let answer = group
             .node

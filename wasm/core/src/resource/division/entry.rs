@@ -1,6 +1,7 @@
 //! One client's line in the books.
 
-use crate::lease::{Ask, Claim};
+use crate::lease::{Ask, Claim, Epoch};
+use crate::resource::RefreshError;
 use crate::share::Place;
 use crate::units::{Capacity, Instant};
 
@@ -8,6 +9,9 @@ use crate::units::{Capacity, Instant};
 #[derive(Debug)]
 pub(in crate::resource) struct Entry {
     pub(super) place: Place<Rank>,
+    /// Of the latest run that has asked, if those of the client have terms.
+    pub(in crate::resource) term: Epoch,
+    /// Of the latest request of that run.
     pub(in crate::resource) sequence: u64,
     pub(super) granted: Loan,
     pub(super) granted_at: Instant,
@@ -19,8 +23,8 @@ pub(in crate::resource) struct Entry {
     pub(in crate::resource) queued_at: Instant,
 }
 
-/// Where a client stands among those who want the same: the hash of its id, so that shares do not
-/// depend on who came first.
+/// Where a client stands among those who want the same: the hash of its id and run, so that shares
+/// do not depend on who came first.
 pub(in crate::resource) type Rank = u64;
 
 /// So much until then.
@@ -52,6 +56,23 @@ impl Entry {
     /// For how many clients it speaks.
     pub(in crate::resource) fn subclients(&self) -> u64 {
         self.place.subclients()
+    }
+
+    /// Refuses a request of `term` and `sequence` that was sent before the latest one.
+    pub(super) fn check_is_later(&self, term: Epoch, sequence: u64) -> Result<(), RefreshError> {
+        if term < self.term {
+            return Err(RefreshError::EarlierTerm {
+                asked: term,
+                seen: self.term,
+            });
+        }
+        if term == self.term && sequence < self.sequence {
+            return Err(RefreshError::Stale {
+                asked: sequence,
+                seen: self.sequence,
+            });
+        }
+        Ok(())
     }
 
     /// What was granted last, and until when.

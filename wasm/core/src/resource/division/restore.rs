@@ -1,7 +1,7 @@
 //! A client's line, written down for the next master and read again.
 
 use super::{Division, Entry, Loan, Rank};
-use crate::lease::{ClientId, Demand, NO_BASIS};
+use crate::lease::{ClientRun, Demand, NO_BASIS};
 use crate::resource::{Lent, Line};
 use crate::units::{Capacity, Instant};
 
@@ -9,12 +9,12 @@ use crate::units::{Capacity, Instant};
 
 impl Entry {
     /// The line of `client` as it is told to the next master.
-    pub(in crate::resource) fn line(&self, now: Instant, client: &ClientId) -> Line {
+    pub(in crate::resource) fn line(&self, now: Instant, client: ClientRun) -> Line {
         let bands: alloc::vec::Vec<_> = self.place.bands().collect();
         // A place has one spot at least, and each priority once.
         let demand = Demand::try_from_bands(&bands);
         Line {
-            client: client.clone(),
+            client,
             sequence: self.sequence,
             demand: demand.unwrap_or(Demand::of(Capacity::ZERO)),
             granted: self.granted.lent(now),
@@ -52,6 +52,7 @@ impl Division {
         let mut entry = Entry {
             // What each may want at most has been heeded when it asked.
             place: self.shares.insert(rank, &line.demand, Capacity::UNLIMITED),
+            term: line.client.run.term(),
             sequence: line.sequence,
             granted,
             granted_at: now.saturating_sub(line.granted_ago),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::lease::{Answer, Unit};
+use crate::lease::{Answer, ClientId, Unit};
 use crate::limit::{Limit, Part};
 
 const LEARNED: Instant = Instant::ZERO;
@@ -26,7 +26,7 @@ impl Fleet {
     /// the lease until the whole second before its end.
     fn get(&mut self, client: &str, echo: Option<Said>, wants: u64) -> (u64, Said) {
         self.now = self.now.saturating_add(Duration::from_secs(1));
-        let client = ClientId::new(client).unwrap();
+        let client = ClientRun::only(ClientId::new(client).unwrap());
         let demand = Demand::of(Capacity::from_whole(wants));
         let echo = echo.map(|said| Echo {
             capacity: said.capacity,

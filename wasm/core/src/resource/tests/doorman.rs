@@ -61,7 +61,7 @@ fn refresh(fleet: &mut Fleet, i: usize, has: Capacity, (wants, subclients): Requ
         demand: Demand::one(band),
         ..Ask::new(fleet.sequence, has, Capacity::ZERO)
     };
-    let client = ClientId::new(&std::format!("c{i}")).unwrap();
+    let client = ClientRun::only(ClientId::new(&std::format!("c{i}")).unwrap());
     let limit = fleet.limit.clone();
     let answer = fleet
         .resource
@@ -305,7 +305,7 @@ fn a_server_asks_for_all_its_bands_at_once() {
         demand,
         ..Ask::new(1, Capacity::ZERO, Capacity::ZERO)
     };
-    let client = ClientId::new("leaf").unwrap();
+    let client = ClientRun::only(ClientId::new("leaf").unwrap());
     let limit = fleet.limit.clone();
     let now = fleet.now;
     let answer = fleet

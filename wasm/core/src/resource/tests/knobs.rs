@@ -23,7 +23,7 @@ fn a_gauge_is_lent_in_whole_units() {
     // Two fifths are wanted as a whole.
     let mut fleet = Fleet::of(Unit::Concurrency, LEARNED);
     fleet.limit.headroom = Part::NONE;
-    let client = ClientId::new("a").unwrap();
+    let client = ClientRun::only(ClientId::new("a").unwrap());
     let ask = Ask::new(1, Capacity::ZERO, Capacity::from_micros(400_000));
     let limit = fleet.limit.clone();
     let answer = fleet

@@ -1,9 +1,10 @@
 //! Who is in a tree: coordinators with parents, and clients.
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 use tollgate_core::client::Todo;
-use tollgate_core::lease::{Answer, Ask, ClientId, Epoch, LeaseTerms, ResourceId};
+use tollgate_core::lease::{Answer, Ask, ClientId, ClientRun, Epoch, LeaseTerms, ResourceId, Run};
 use tollgate_core::limit::Limit;
 use tollgate_core::node::{Bounds, Node, Start};
 use tollgate_core::units::{Capacity, Instant};
@@ -36,6 +37,7 @@ pub(super) struct Client {
     pub(super) id: ClientId,
     pub(super) at: usize,
     pub(super) wants: Capacity,
+    incarnation: NonZeroU64,
     sequence: u64,
     sent_at: Instant,
     pub(super) ask_at: Instant,
@@ -69,9 +71,15 @@ impl Place {
         self.join(now);
     }
 
+    /// The run of it that asks its parent.
+    pub(super) fn run(&self) -> Run {
+        Run::Term(self.epoch)
+    }
+
     fn join(&mut self, now: Instant) {
         if self.parent.is_some() {
-            // Each run counts from below the one before, as on a machine whose clock is behind.
+            // Each run counts from below the one before, as on a machine whose clock is behind: only
+            // the terms tell which is the later one.
             let sequence = (1 << 62) - (self.epoch.0 << 42);
             self.node.borrow_from_parent(now, sequence, CALL_TIMEOUT);
         }
@@ -91,11 +99,30 @@ impl Client {
             id: ClientId::new(&format!("client-{index}/0")).expect("a good id"),
             at,
             wants: Capacity::ZERO,
+            incarnation: NonZeroU64::MIN,
             sequence: 0,
             sent_at: Instant::ZERO,
             ask_at: Instant::ZERO,
             epoch: Epoch(0),
             lease: None,
+        }
+    }
+
+    /// Starts again under its id, and counts its requests from the beginning.
+    pub(super) fn restart(&mut self, index: usize, now: Instant) {
+        let next = Self::new(index, self.at);
+        *self = Self {
+            wants: self.wants,
+            incarnation: self.incarnation.saturating_add(1),
+            ask_at: now,
+            ..next
+        };
+    }
+
+    pub(super) fn run(&self) -> ClientRun {
+        ClientRun {
+            id: self.id.clone(),
+            run: Run::Incarnation(self.incarnation),
         }
     }
 

@@ -4,10 +4,9 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use tollgate_core::client::Todo;
-use tollgate_core::lease::{Answer, Ask, Epoch, Origin, ResourceId, Unit};
+use tollgate_core::lease::{Answer, Ask, ClientRun, Epoch, Origin, ResourceId, Run, Unit};
 use tollgate_core::limit::Limit;
 use tollgate_core::node::Terms;
-use tollgate_core::resource::RefreshError;
 use tollgate_core::units::{Capacity, Instant};
 
 use super::super::random::Random;
@@ -43,19 +42,18 @@ pub(super) struct World {
     before: Vec<(Instant, Capacity)>,
 }
 
+/// Who has sent something, and in which run.
 #[derive(Clone, Copy, Debug)]
 enum Who {
-    Client(usize),
-    Place(usize),
+    Client(usize, Run),
+    Place(usize, Run),
 }
 
 #[derive(Clone, Debug)]
 enum Mail {
     Refresh(Who, usize, Ask),
-    Release(usize, usize, u64),
+    Release(Who, usize, u64),
     Answer(Who, u64, Epoch, Answer),
-    /// That a place's request was refused, because of that of a later sequence.
-    Refusal(usize, u64, u64),
 }
 
 // === impl Faults ===
@@ -173,6 +171,11 @@ impl World {
                 self.places[i].restart(now);
             }
         }
+        for i in 0..self.clients.len() {
+            if self.random.chance(self.faults.restarts) {
+                self.clients[i].restart(i, now);
+            }
+        }
         if self.random.chance(self.faults.lowered) {
             let capacity = Capacity::from_whole(self.random.spread(10_000) + 20);
             let until = now.saturating_add(self.limit.lease + self.faults.hearsay());
@@ -218,16 +221,18 @@ impl World {
         for i in 0..self.clients.len() {
             if self.clients[i].ask_at <= now {
                 let ask = self.clients[i].ask(now);
-                self.post(Mail::Refresh(Who::Client(i), self.clients[i].at, ask));
+                let who = Who::Client(i, self.clients[i].run().run);
+                self.post(Mail::Refresh(who, self.clients[i].at, ask));
             }
         }
         for i in 0..self.places.len() {
             let parent = self.places[i].parent;
             for (_, todo) in self.places[i].todo(now) {
                 let to = parent.expect("who asks has a parent");
+                let who = Who::Place(i, self.places[i].run());
                 self.post(match todo {
-                    Todo::Refresh(ask) => Mail::Refresh(Who::Place(i), to, ask),
-                    Todo::Release { sequence } => Mail::Release(i, to, sequence),
+                    Todo::Refresh(ask) => Mail::Refresh(who, to, ask),
+                    Todo::Release { sequence } => Mail::Release(who, to, sequence),
                     Todo::Nothing => continue,
                 });
             }
@@ -258,43 +263,45 @@ impl World {
         self.places[at].away_until <= self.now
     }
 
+    /// As whom a coordinator counts it.
+    fn client(&self, who: Who) -> ClientRun {
+        let (id, run) = match who {
+            Who::Client(i, run) => (self.clients[i].id.clone(), run),
+            Who::Place(i, run) => (self.places[i].id.clone(), run),
+        };
+        ClientRun { id, run }
+    }
+
     fn deliver(&mut self, mail: Mail) {
         let now = self.now;
         match mail {
             Mail::Refresh(who, to, ask) if self.reaches(to) => {
-                let id = match who {
-                    Who::Client(i) => self.clients[i].id.clone(),
-                    Who::Place(i) => self.places[i].id.clone(),
-                };
+                let client = self.client(who);
                 let place = &mut self.places[to];
                 place.node.handle_timeout(now);
                 let terms = Terms::of(&place.limit);
                 let answer = place
                     .node
-                    .handle_refresh(now, &id, &self.resource, &ask, &terms);
+                    .handle_refresh(now, &client, &self.resource, &ask, &terms);
                 let epoch = place.node.epoch();
-                match (answer, who) {
-                    (Ok(answer), _) => self.post(Mail::Answer(who, ask.sequence, epoch, answer)),
-                    (Err(RefreshError::Stale { asked, seen }), Who::Place(i)) => {
-                        self.post(Mail::Refusal(i, asked, seen));
-                    }
-                    _ => {}
+                if let Ok(answer) = answer {
+                    self.post(Mail::Answer(who, ask.sequence, epoch, answer));
                 }
             }
             Mail::Release(from, to, sequence) if self.reaches(to) => {
-                let id = self.places[from].id.clone();
+                let client = self.client(from);
                 self.places[to]
                     .node
-                    .handle_release(&id, &self.resource, sequence);
+                    .handle_release(&client, &self.resource, sequence);
             }
-            Mail::Answer(Who::Client(i), sequence, epoch, answer) => {
+            Mail::Answer(Who::Client(i, run), sequence, epoch, answer)
+                if self.clients[i].run().run == run =>
+            {
                 self.clients[i].handle_answer(now, (sequence, epoch), &answer);
             }
-            Mail::Refusal(i, sequence, last) if self.reaches(i) => {
-                let node = &mut self.places[i].node;
-                node.handle_parent_refusal(now, &self.resource, sequence, last);
-            }
-            Mail::Answer(Who::Place(i), sequence, epoch, answer) if self.reaches(i) => {
+            Mail::Answer(Who::Place(i, run), sequence, epoch, answer)
+                if self.reaches(i) && self.places[i].run() == run =>
+            {
                 let place = &mut self.places[i];
                 let said = (sequence, Origin::alone(epoch), place.level);
                 place

@@ -1,6 +1,7 @@
 //! What the fleet is held to.
 
 use super::*;
+use crate::hash::fnv1a;
 
 impl Fleet {
     /// Everybody has its share but for one for rounding, and for what the others need not give back
@@ -42,7 +43,7 @@ impl Fleet {
             let places = clients.filter(|(_, client)| client.member == i);
             let places: Vec<_> = places
                 .map(|(at, client)| {
-                    let rank = fnv1a(client.id.as_str().as_bytes());
+                    let rank = rank_of(&client.run);
                     (
                         at,
                         bands.insert(rank, &client.demand(), Capacity::UNLIMITED),
@@ -165,7 +166,7 @@ impl Fleet {
             return;
         }
         for client in self.clients.iter().filter(|c| c.member == member) {
-            let booked = books.clients().find(|books| *books.id == client.id);
+            let booked = books.clients().find(|books| is(books, &client.run));
             let booked = booked.map_or(Capacity::ZERO, |books| books.has);
             let has = client.has(self.now_ms);
             assert!(has <= booked, "{client:?} at {}: {booked:?}", self.now_ms);

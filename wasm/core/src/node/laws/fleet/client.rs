@@ -5,7 +5,7 @@ use super::*;
 /// One process that asks, uses what it has, and forgets it at its expiry.
 #[derive(Debug)]
 pub(super) struct Client {
-    pub(super) id: ClientId,
+    pub(super) run: ClientRun,
     /// The index of its resource.
     pub(super) member: usize,
     pub(super) priority: Priority,
@@ -28,9 +28,12 @@ pub(in super::super) struct Random(pub(super) u64);
 // === impl Client ===
 
 impl Client {
-    pub(super) fn new(id: &str, member: usize, now_ms: u64) -> Self {
+    pub(super) fn new(id: &str, started: u64, member: usize, now_ms: u64) -> Self {
         Self {
-            id: ClientId::new(id).unwrap(),
+            run: ClientRun {
+                id: ClientId::new(id).unwrap(),
+                run: Run::Incarnation(NonZeroU64::MIN.saturating_add(started)),
+            },
             member,
             priority: Priority::LOWEST,
             subclients: NonZeroU32::MIN,
@@ -63,7 +66,7 @@ impl Client {
         self.ask_at = now_ms + CALL_TIMEOUT_MS + random.below(100);
         if self.wants == Capacity::ZERO && random.percent(50) {
             self.lease = None;
-            return Mail::Release(self.id.clone(), self.member, self.latest.0);
+            return Mail::Release(self.run.clone(), self.member, self.latest.0);
         }
         let remaining = |(_, expiry, _): (_, u64, _)| expiry.saturating_sub(now_ms);
         let ask = Ask {
@@ -74,7 +77,7 @@ impl Client {
             claim: crate::lease::Claim::Lease,
             demand: self.demand(),
         };
-        Mail::Refresh(self.id.clone(), self.member, ask)
+        Mail::Refresh(self.run.clone(), self.member, ask)
     }
 
     pub(super) fn handle_answer(

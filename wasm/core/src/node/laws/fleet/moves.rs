@@ -38,7 +38,7 @@ impl Movers {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let id = |scope| ResourceId::new(scope, Unit::Requests).unwrap();
         let client = |i: usize| {
-            let mut client = Client::new(&format!("envoy-{i}/0"), i % 2, 0);
+            let mut client = Client::new(&format!("envoy-{i}/0"), 0, i % 2, 0);
             client.wants = Capacity::from_micros(random.below(1500));
             client
         };
@@ -121,7 +121,7 @@ impl Movers {
                 self.nodes[place].handle_release(&id, &self.ids[member], sequence);
             }
             Mail::Answer(id, sequence, epoch, answer) => {
-                if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
+                if let Some(client) = self.clients.iter_mut().find(|client| client.run == id) {
                     client.handle_answer(self.now_ms, sequence, epoch, &answer);
                 }
             }
