@@ -2,20 +2,25 @@
 //!
 //! What Envoys admit is known within bursts and moments. What these clients may use is known
 //! exactly and at every instant, so that a millionth too much is seen.
+//!
+//! Once they have had what there is, they die now and then and start again under their ids, as a
+//! client may that is not an Envoy. What a dead one has sent is still on its way, and some of it comes
+//! late; and the sequences of the next run may be lower, because they are times of another clock.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, spawn};
-use tokio::time::{self, interval};
+use tokio::time::{self, interval, sleep};
 use tollgate_coordinator::grpc::LeaseServiceClient;
 use tollgate_core::client::{Holder, Policy, Todo};
 use tollgate_core::cluster::ShardId;
-use tollgate_core::lease::{Ask, ClientId, Epoch, Unit};
+use tollgate_core::lease::{Ask, ClientId, ClientRun, Epoch, Run, Unit};
 use tollgate_core::units::{Capacity, Instant, Tokens};
 use tollgate_proto::request::{Refresh, ScopeAsks};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
@@ -32,6 +37,14 @@ const MODELS: usize = 4;
 const TICK: Duration = Duration::from_millis(10);
 /// Attempts of each at each tick: as many as the whole capacity a second.
 const ATTEMPTS: u64 = 2;
+/// Of how many ticks in one somebody starts again.
+const TICKS_OF_RESTART: u64 = 80;
+/// How many requests of a hundred are sent once more, later.
+const STRAYS_PERCENT: u64 = 15;
+/// How much later, at most.
+const STRAYS_LATEST_MS: u64 = 3_000;
+/// How far the clocks of two runs are apart, at most.
+const CLOCKS_APART_MS: u64 = 20_000;
 
 /// Running clients.
 pub(crate) struct Models {
@@ -46,6 +59,10 @@ pub(crate) struct Report {
     pub(crate) answers: u64,
     /// Calls that were not.
     pub(crate) failures: u64,
+    /// How often somebody started again.
+    pub(crate) restarts: u64,
+    /// Requests that reached a coordinator after their run had died.
+    pub(crate) of_dead_runs: u64,
     /// Terms of masters.
     pub(crate) terms: usize,
     /// The most that all had at an instant.
@@ -66,13 +83,19 @@ struct World {
 
 struct Model {
     id: ClientId,
+    incarnation: NonZeroU64,
+    /// How far its clock is ahead of the world's.
+    ahead: Duration,
     holder: Holder,
     doors: Vec<LeaseServiceClient<Channel>>,
 }
 
+/// Which run of which model.
+type Of = (usize, NonZeroU64);
+
 /// How a call ended.
 struct Answered {
-    model: usize,
+    of: Of,
     sequence: u64,
     sent_at: time::Instant,
     answer: Option<ScopeAnswer>,
@@ -95,6 +118,8 @@ impl Models {
             };
             models.push(Model {
                 id: ClientId::new(&format!("model-{index}/x"))?,
+                incarnation: NonZeroU64::MIN,
+                ahead: Duration::ZERO,
                 holder: Holder::new(Instant::ZERO, &policy),
                 doors: doors.iter().map(door).collect::<Result<_>>()?,
             });
@@ -151,11 +176,16 @@ impl World {
     }
 
     fn tick(&mut self) {
+        let had = self.report.most > 0.9 * self.capacity.as_f64();
+        if had && self.random.between(1, TICKS_OF_RESTART) == 1 {
+            self.restart();
+        }
         for index in 0..self.models.len() {
             let now = self.now();
             let Some(model) = self.models.get_mut(index) else {
                 continue;
             };
+            let now = model.clock(now);
             for _ in 0..ATTEMPTS {
                 model.holder.count(now, 1);
                 // Whether it passes is for others to test; here it says that somebody is there.
@@ -163,31 +193,61 @@ impl World {
             }
             if let Todo::Refresh(ask) = model.holder.ask(now, &self.policy) {
                 let door = self.random.between(0, model.doors.len() as u64 - 1) as usize;
-                let (client, id) = (model.doors[door].clone(), model.id.clone());
-                spawn(call(index, client, id, ask, self.answers.clone()));
+                let (client, of) = (model.doors[door].clone(), (index, model.incarnation));
+                let request = model.request(ask.clone());
+                if self.random.chance(STRAYS_PERCENT) {
+                    let late = Duration::from_millis(self.random.between(20, STRAYS_LATEST_MS));
+                    let stray = (client.clone(), request.clone());
+                    spawn(send_late(of, stray, late, self.answers.clone()));
+                }
+                spawn(call(
+                    of,
+                    client,
+                    request,
+                    ask.sequence,
+                    self.answers.clone(),
+                ));
             }
         }
     }
 
+    /// Somebody dies, and starts again under its id.
+    fn restart(&mut self) {
+        let now = self.now();
+        let index = self.random.between(0, self.models.len() as u64 - 1) as usize;
+        let ahead = Duration::from_millis(self.random.between(0, CLOCKS_APART_MS));
+        let model = &mut self.models[index];
+        model.incarnation = model.incarnation.saturating_add(1);
+        model.ahead = ahead;
+        model.holder = Holder::new(model.clock(now), &self.policy);
+        self.report.restarts += 1;
+    }
+
     /// Applies an answer, as the filter does.
     fn take(&mut self, answered: Answered) -> Result<()> {
-        let now = self.now();
         let Answered {
-            model,
+            of: (index, incarnation),
             sequence,
             sent_at,
             answer,
         } = answered;
-        let holder = &mut self.models[model].holder;
+        let model = &mut self.models[index];
+        let now = model.clock(Instant::ZERO.saturating_add(self.started.elapsed()));
+        let lives = model.incarnation == incarnation;
         let Some(answer) = answer else {
             self.report.failures += 1;
-            holder.handle_failure(now, sequence, self.random.next());
+            if lives {
+                let seed = self.random.next();
+                model.holder.handle_failure(now, sequence, seed);
+            }
             return Ok(());
         };
         self.report.answers += 1;
+        self.report.of_dead_runs += u64::from(!lives);
         let origin = answer.origin;
         let units = answer.outcome.into_iter().flatten();
-        for unit in units.filter(|unit| unit.unit == Unit::Requests) {
+        for unit in units.filter(|unit| lives && unit.unit == Unit::Requests) {
+            let holder = &mut model.holder;
             let _ = holder.handle_answer(now, &self.policy, sequence, origin, &unit.answer);
         }
         let of_shard =
@@ -208,7 +268,7 @@ impl World {
     /// Law 1, in what is used.
     fn within_capacity(&mut self) -> Result<()> {
         let now = self.now();
-        let has = |model: &Model| u128::from(model.holder.has(now).as_micros());
+        let has = |model: &Model| u128::from(model.holder.has(model.clock(now)).as_micros());
         let sum: u128 = self.models.iter().map(has).sum();
         let capacity = self.capacity.as_micros();
         ensure!(
@@ -220,32 +280,59 @@ impl World {
     }
 }
 
+// === impl Model ===
+
+impl Model {
+    /// What its clock shows when the world's shows `now`.
+    fn clock(&self, now: Instant) -> Instant {
+        now.saturating_add(self.ahead)
+    }
+
+    fn request(&self, ask: Ask) -> v1::RefreshRequest {
+        let refresh = Refresh {
+            client: ClientRun {
+                id: self.id.clone(),
+                run: Run::Incarnation(self.incarnation),
+            },
+            scopes: vec![ScopeAsks {
+                scope: Arc::from(SCOPE),
+                asks: vec![(Unit::Requests, ask)],
+            }],
+        };
+        v1::RefreshRequest::from(&refresh)
+    }
+}
+
 // === free functions ===
+
+/// A request that something on its way has kept and sends after all, perhaps for a run that is dead.
+/// Its answer is for nobody: a sequence of 0 is none that was asked with.
+async fn send_late(
+    of: Of,
+    (client, request): (LeaseServiceClient<Channel>, v1::RefreshRequest),
+    late: Duration,
+    answers: mpsc::UnboundedSender<Answered>,
+) {
+    sleep(late).await;
+    call(of, client, request, 0, answers).await;
+}
 
 /// One call, as long as a client waits for it.
 async fn call(
-    model: usize,
+    of: Of,
     mut client: LeaseServiceClient<Channel>,
-    id: ClientId,
-    ask: Ask,
+    request: v1::RefreshRequest,
+    sequence: u64,
     answers: mpsc::UnboundedSender<Answered>,
 ) {
-    let sequence = ask.sequence;
-    let refresh = Refresh {
-        client: id,
-        scopes: vec![ScopeAsks {
-            scope: Arc::from(SCOPE),
-            asks: vec![(Unit::Requests, ask)],
-        }],
-    };
-    let mut request = Request::new(v1::RefreshRequest::from(&refresh));
+    let mut request = Request::new(request);
     request.set_timeout(Policy::default().call_timeout);
     let sent_at = time::Instant::now();
     let answer = client.refresh(request).await.ok();
     let answer = answer.and_then(|answer| Refreshed::try_from(answer.into_inner()).ok());
     let answer = answer.and_then(|refreshed| refreshed.scopes.into_iter().next()?.ok());
     let _ = answers.send(Answered {
-        model,
+        of,
         sequence,
         sent_at,
         answer: answer.filter(|answer| answer.outcome.is_ok()),
@@ -256,7 +343,6 @@ async fn call(
 mod tests {
     use std::fs;
 
-    use tokio::time::sleep;
     use tollgate_tests::coordinator::Coordinator;
 
     use super::*;
@@ -284,6 +370,7 @@ mod tests {
         play("too_much_and_two_masters_are_seen", async |scene| {
             let report = said(scene, 1, 200.0).await?;
             ensure!(report.most > 190.0 && report.terms == 1, "{report:?}");
+            ensure!(report.restarts > 0 && report.of_dead_runs > 0, "{report:?}");
             let error = said(scene, 1, 150.0).await.unwrap_err().to_string();
             ensure!(error.starts_with("law 1"), "{error}");
             let error = said(scene, 2, 400.0).await.unwrap_err().to_string();

@@ -279,12 +279,14 @@ impl Seen<'_> {
         );
         Ok(format!(
             "at most {most}; calm: {} refused, {} failed; models: {} answers, {} failures, \
-             {} terms, at most {:.1}/s; fair {:.1} s after the last fault, {refreshes:.1} \
+             {} restarts, {} requests of dead runs, {} terms, at most {:.1}/s; fair {:.1} s after the last fault, {refreshes:.1} \
              refreshes after all leases were known",
             calm.refused,
             calm.failed,
             report.answers,
             report.failures,
+            report.restarts,
+            report.of_dead_runs,
             report.terms,
             report.most,
             self.settled.healing.as_secs_f64(),
