@@ -146,7 +146,6 @@ impl Call {
             error: Some(v1::ScopeError {
                 code,
                 message: "nobody answered".to_owned(),
-                ..v1::ScopeError::default()
             }),
             ..v1::ScopeResponse::default()
         };

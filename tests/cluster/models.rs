@@ -4,8 +4,9 @@
 //! exactly and at every instant, so that a millionth too much is seen.
 //!
 //! Once they have had what there is, they die now and then and start again under their ids, as a
-//! client may that is not an Envoy. What a dead one has sent is still on its way, and some of it comes
-//! late; and the sequences of the next run may be lower, because they are times of another clock.
+//! client may that is not an Envoy. What a dead one has sent is still on its way: some of it comes late,
+//! and its first request always does. The sequences of the next run may be lower than those, because
+//! they are times of another clock.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -88,6 +89,8 @@ struct Model {
     ahead: Duration,
     holder: Holder,
     doors: Vec<LeaseServiceClient<Channel>>,
+    /// The first request of this run, from before it had anything.
+    first: Option<v1::RefreshRequest>,
 }
 
 /// Which run of which model.
@@ -98,6 +101,8 @@ struct Answered {
     of: Of,
     sequence: u64,
     sent_at: time::Instant,
+    /// Whether a coordinator has said anything of it, if only no.
+    heard: bool,
     answer: Option<ScopeAnswer>,
 }
 
@@ -122,6 +127,7 @@ impl Models {
                 ahead: Duration::ZERO,
                 holder: Holder::new(Instant::ZERO, &policy),
                 doors: doors.iter().map(door).collect::<Result<_>>()?,
+                first: None,
             });
         }
         let world = World {
@@ -194,21 +200,31 @@ impl World {
             if let Todo::Refresh(ask) = model.holder.ask(now, &self.policy) {
                 let door = self.random.between(0, model.doors.len() as u64 - 1) as usize;
                 let (client, of) = (model.doors[door].clone(), (index, model.incarnation));
-                let request = model.request(ask.clone());
+                let sequence = ask.sequence;
+                let request = model.request(ask);
+                model.first.get_or_insert_with(|| request.clone());
+                let stray = (client.clone(), request.clone());
+                spawn(call(of, client, request, sequence, self.answers.clone()));
                 if self.random.chance(STRAYS_PERCENT) {
-                    let late = Duration::from_millis(self.random.between(20, STRAYS_LATEST_MS));
-                    let stray = (client.clone(), request.clone());
-                    spawn(send_late(of, stray, late, self.answers.clone()));
+                    self.send_late(of, stray);
                 }
-                spawn(call(
-                    of,
-                    client,
-                    request,
-                    ask.sequence,
-                    self.answers.clone(),
-                ));
             }
         }
+    }
+
+    /// Sends a request that something on its way has kept, perhaps for a run that is dead by then. The
+    /// answer is for nobody: a sequence of 0 is none that was asked with.
+    fn send_late(
+        &mut self,
+        of: Of,
+        (client, request): (LeaseServiceClient<Channel>, v1::RefreshRequest),
+    ) {
+        let late = Duration::from_millis(self.random.between(20, STRAYS_LATEST_MS));
+        let answers = self.answers.clone();
+        spawn(async move {
+            sleep(late).await;
+            call(of, client, request, 0, answers).await;
+        });
     }
 
     /// Somebody dies, and starts again under its id.
@@ -216,11 +232,22 @@ impl World {
         let now = self.now();
         let index = self.random.between(0, self.models.len() as u64 - 1) as usize;
         let ahead = Duration::from_millis(self.random.between(0, CLOCKS_APART_MS));
+        let door = self
+            .random
+            .between(0, self.models[index].doors.len() as u64 - 1) as usize;
         let model = &mut self.models[index];
+        let dead = (index, model.incarnation);
+        let stray = model
+            .first
+            .take()
+            .map(|first| (model.doors[door].clone(), first));
         model.incarnation = model.incarnation.saturating_add(1);
         model.ahead = ahead;
         model.holder = Holder::new(model.clock(now), &self.policy);
         self.report.restarts += 1;
+        if let Some(stray) = stray {
+            self.send_late(dead, stray);
+        }
     }
 
     /// Applies an answer, as the filter does.
@@ -229,11 +256,13 @@ impl World {
             of: (index, incarnation),
             sequence,
             sent_at,
+            heard,
             answer,
         } = answered;
         let model = &mut self.models[index];
         let now = model.clock(Instant::ZERO.saturating_add(self.started.elapsed()));
         let lives = model.incarnation == incarnation;
+        self.report.of_dead_runs += u64::from(heard && !lives);
         let Some(answer) = answer else {
             self.report.failures += 1;
             if lives {
@@ -243,7 +272,6 @@ impl World {
             return Ok(());
         };
         self.report.answers += 1;
-        self.report.of_dead_runs += u64::from(!lives);
         let origin = answer.origin;
         let units = answer.outcome.into_iter().flatten();
         for unit in units.filter(|unit| lives && unit.unit == Unit::Requests) {
@@ -305,18 +333,6 @@ impl Model {
 
 // === free functions ===
 
-/// A request that something on its way has kept and sends after all, perhaps for a run that is dead.
-/// Its answer is for nobody: a sequence of 0 is none that was asked with.
-async fn send_late(
-    of: Of,
-    (client, request): (LeaseServiceClient<Channel>, v1::RefreshRequest),
-    late: Duration,
-    answers: mpsc::UnboundedSender<Answered>,
-) {
-    sleep(late).await;
-    call(of, client, request, 0, answers).await;
-}
-
 /// One call, as long as a client waits for it.
 async fn call(
     of: Of,
@@ -335,6 +351,7 @@ async fn call(
         of,
         sequence,
         sent_at,
+        heard: answer.is_some(),
         answer: answer.filter(|answer| answer.outcome.is_ok()),
     });
 }

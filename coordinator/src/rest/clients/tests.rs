@@ -1,4 +1,6 @@
-use tollgate_core::lease::{Ask, ClientRun, Epoch, Unit};
+use std::num::NonZeroU64;
+
+use tollgate_core::lease::{Ask, ClientRun, Epoch, Run, Unit};
 use tollgate_core::limit::Limit;
 use tollgate_core::node::{Bounds, Start, Terms};
 use tollgate_core::units::Capacity;
@@ -90,4 +92,43 @@ fn a_client_has_its_leases_and_waits_for_those_that_are_too_small() {
     let waiting = show(&node, first).clients;
     let waiting: Vec<usize> = waiting.into_values().map(|one| one.waiting_count).collect();
     assert_eq!(waiting, [0, 1]);
+}
+
+/// What the dead run was lent is still counted, and the client is one.
+#[test]
+fn a_client_that_started_again_is_one_client_with_the_leases_of_both_runs() {
+    let mut node = books(&[("a", &["one"]), ("b", &["two"])]);
+    let id = ResourceId::new("a", Unit::Requests).unwrap();
+    let limit = Limit::new(Capacity::from_whole(10));
+    for number in [7, 8] {
+        let client = ClientRun {
+            id: ClientId::new("two").unwrap(),
+            run: Run::Incarnation(NonZeroU64::new(number).unwrap()),
+        };
+        let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(8));
+        node.handle_refresh(Instant::ZERO, &client, &id, &ask, &Terms::of(&limit))
+            .unwrap();
+    }
+    let first = First {
+        after: String::new(),
+        max: 9,
+        clients: BTreeMap::new(),
+    };
+    let clients = show(&node, first).clients;
+    let two = &clients["two"];
+    assert_eq!((clients.len(), two.resource_count), (2, 2));
+    assert_eq!(two.waiting_count, 1, "of a, where there is too little");
+    let leases = Leases {
+        client: ClientId::new("two").unwrap(),
+        detail: ClientDetail {
+            client: "two".to_owned(),
+            drained_for_ms: None,
+            lease_count: 0,
+            leases: Vec::new(),
+            unanswered: Vec::new(),
+        },
+    };
+    let Leases { detail, .. } = show(&node, leases);
+    let scopes: Vec<&str> = detail.leases.iter().map(|one| &*one.scope).collect();
+    assert_eq!((detail.lease_count, scopes), (3, vec!["a", "a", "b"]));
 }
