@@ -66,7 +66,7 @@ const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 3] = [
 ];
 
 /// The same for trees.
-const REGRESSIONS_OF_TREES: [(u64, &str); 4] = [
+const REGRESSIONS_OF_TREES: [(u64, &str); 3] = [
     (
         58,
         "a parent that knew no limit yet was taken for one without a limit",
@@ -74,10 +74,6 @@ const REGRESSIONS_OF_TREES: [(u64, &str); 4] = [
     (
         65,
         "books that had not aged on their way prolonged leases beyond what was borrowed",
-    ),
-    (
-        159,
-        "a late request of a dead run acknowledged what the next run of the same id had not heard of",
     ),
     (
         229,

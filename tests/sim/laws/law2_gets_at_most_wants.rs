@@ -44,11 +44,11 @@ fn check_settled(unit: Unit, books: &Resource) -> Result<(), String> {
     let wanted = Capacity::from_micros(u64::try_from(books.sum_wants()).unwrap_or(u64::MAX));
     let spare = books.capacity().saturating_sub(wanted);
     let headroom = books.limit().headroom.of(spare);
-    // One in a hundred for what demand measurements differ between two refreshes; what is in flight
+    // Two in a hundred for what demand measurements differ between two refreshes; what is in flight
     // is measured by its peaks, and differs more.
     let (part, more) = match unit.is_gauge() {
         true => (1.1, 3.0),
-        false => (1.01, 1.0),
+        false => (1.02, 1.0),
     };
     for client in books.clients() {
         let most = client.wants.saturating_add(headroom).as_f64() * part + more;

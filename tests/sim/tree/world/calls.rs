@@ -115,7 +115,9 @@ impl World {
             return false;
         };
         let until = self.agenda.now().saturating_add(lease.duration);
-        let again = |known: &Lent| known.until >= until && known.capacity >= lease.capacity;
+        // What is left of a lease was right when its client said it, which is a while ago.
+        let said_at = until.saturating_sub(self.scenario.network.slowest());
+        let again = |known: &Lent| known.until >= said_at && known.capacity >= lease.capacity;
         let lends_safe = loan.is_none() && place.safe().is_some();
         let again = |known: &Lent| again(known) && (known.safe || !lends_safe);
         let safe = match (known.filter(again), loan, place.safe()) {
