@@ -8,6 +8,15 @@ pub struct RefreshRequest {
     /// 1 to 1000 scopes, each at most once.
     #[prost(message, repeated, tag = "2")]
     pub scopes: ::prost::alloc::vec::Vec<ScopeRequest>,
+    /// Which run of the client this is: a random number that it chose when it started, not 0. Each
+    /// incarnation of a client id is counted as a client of its own. 0 only beside a `term`.
+    #[prost(fixed64, tag = "3")]
+    pub incarnation: u64,
+    /// Only of a coordinator that asks its parent, which says this instead of an incarnation: its term
+    /// as a master, which grows from run to run. A run of a higher term takes over what is counted for
+    /// the one before, and whatever is said in a lower term from then on is refused (ABORTED).
+    #[prost(uint64, tag = "4")]
+    pub term: u64,
 }
 /// What a client says of one scope.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -25,9 +34,9 @@ pub struct UnitRequest {
     /// What is counted.
     #[prost(enumeration = "Unit", tag = "1")]
     pub unit: i32,
-    /// Grows with every request of this client for this resource. A request with a lower sequence
-    /// than the last one is refused (ABORTED), and a client applies only the answer to its latest
-    /// request: so both ends agree on which lease counts, whatever is lost, late or out of order.
+    /// Grows with every request of this incarnation for this resource. A request with a lower
+    /// sequence than the last one is refused (ABORTED), and a client applies only the answer to its
+    /// latest request: so both ends agree on which lease counts, whatever is lost, late or out of order.
     #[prost(uint64, tag = "2")]
     pub sequence: u64,
     /// What the client holds now: the capacity of its unexpired lease, else 0. A client with an
@@ -121,10 +130,6 @@ pub struct ScopeError {
     /// For a person to read.
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
-    /// Of a stale request: the sequence of the latest one. Who has only just started, and has no other
-    /// way to know what an earlier run of it said, goes on well above that.
-    #[prost(uint64, optional, tag = "3")]
-    pub last_sequence: ::core::option::Option<u64>,
 }
 /// What a client gets of one resource.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -181,6 +186,13 @@ pub struct ReleaseRequest {
     /// 1 to 1000 resources.
     #[prost(message, repeated, tag = "2")]
     pub resources: ::prost::alloc::vec::Vec<ReleasedResource>,
+    /// The run whose leases these are, as in RefreshRequest: those of others stay as they are. Between
+    /// the nodes of a cluster 0 without a term stands for a client whose protocol has neither.
+    #[prost(fixed64, tag = "3")]
+    pub incarnation: u64,
+    /// As in RefreshRequest.
+    #[prost(uint64, tag = "4")]
+    pub term: u64,
 }
 /// A resource whose lease is given back.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -303,6 +315,10 @@ pub struct Books {
     /// The clients that are drained.
     #[prost(message, repeated, tag = "7")]
     pub drains: ::prost::alloc::vec::Vec<DrainBooks>,
+    /// The form of this message, 2 since the runs of a client are told apart. A master that finds another
+    /// one goes without the books and learns.
+    #[prost(uint32, tag = "8")]
+    pub form: u32,
 }
 /// A limit, as it was last known to the master.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -436,7 +452,8 @@ pub struct ResourceBooks {
     #[prost(message, repeated, tag = "7")]
     pub clients: ::prost::alloc::vec::Vec<ClientBooks>,
 }
-/// What is known of a client of a resource.
+/// What is known of a run of a client of a resource. Without an incarnation and a term it is one
+/// whose protocol does not tell its runs apart, such as Doorman's.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClientBooks {
     /// Who, as an index.
@@ -472,6 +489,12 @@ pub struct ClientBooks {
     /// For how many clients it asks; 0 means itself alone.
     #[prost(uint32, tag = "11")]
     pub subclients: u32,
+    /// Which run of it, see RefreshRequest in lease.proto.
+    #[prost(fixed64, tag = "12")]
+    pub incarnation: u64,
+    /// Of a coordinator that asks its parent, the latest term in which it did; 0 of others.
+    #[prost(uint64, tag = "13")]
+    pub term: u64,
 }
 /// What is wanted at one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
