@@ -25,7 +25,7 @@ mod term;
 
 pub use etcd::Etcd;
 pub use metrics::ElectionMetrics;
-pub use single::Single;
+pub use single::{RunEpoch, RunEpochError, Single};
 pub use term::{Ends, Term};
 
 /// Events that wait. Each shard has at most one under way, and there are at most 64 shards.

@@ -39,6 +39,7 @@ const DURATIONS_S: [f64; 10] = [
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
+    epoch: Gauge<u64, AtomicU64>,
     refresh_calls: Counter,
     refreshes: Counter,
     refresh_errors: Family<Reason, Counter>,
@@ -114,7 +115,7 @@ impl Metrics {
         registry.register("build", "The build", build);
         let term = Gauge::<u64, AtomicU64>::default();
         term.set(epoch.0);
-        registry.register("epoch", "The term of this coordinator", term);
+        registry.register("epoch", "The term of this coordinator", term.clone());
         Self {
             rest: Rest::register(&mut registry),
             kept: Kept::register(&mut registry, limits),
@@ -122,6 +123,7 @@ impl Metrics {
             election: ElectionMetrics::register(&mut registry),
             parent: ParentMetrics::register(&mut registry),
             registry: Arc::new(registry),
+            epoch: term,
             refresh_calls,
             refreshes,
             refresh_errors,
@@ -130,6 +132,11 @@ impl Metrics {
             refresh_duration,
             doorman,
         }
+    }
+
+    /// Shows the epoch of a coordinator that is alone, which its store has a say in.
+    pub fn set_epoch(&self, epoch: Epoch) {
+        self.epoch.set(epoch.0);
     }
 
     /// Those of the doors that speak TLS.

@@ -17,7 +17,7 @@ use crate::channels::Channels;
 use crate::clock::Clock;
 use crate::config::{Config, Listen};
 use crate::doorman::{self, CapacityServer};
-use crate::election::{Election, ElectionError, Etcd, Outcome, Peer, Single, Voice};
+use crate::election::{Election, ElectionError, Etcd, Outcome, Peer, RunEpoch, Single, Voice};
 use crate::grpc::{Service, StrictDecoding};
 use crate::health::Health;
 use crate::keeper::{self, Keeper};
@@ -98,14 +98,15 @@ impl fmt::Debug for Server {
 
 impl Server {
     /// A coordinator that serves `config` on `listeners`, once it runs: in the cluster that `config`
-    /// names, or alone and in the one term `epoch`.
+    /// names, or alone and in one term, whose epoch is as `epoch` and the store say.
     ///
     /// # Errors
-    /// If its store, or the files of a door that is to speak TLS, cannot be used.
+    /// If its store, or the files of a door that is to speak TLS, cannot be used, or if it has no epoch
+    /// that Envoys would accept.
     pub async fn new(
         listeners: Listeners,
         config: Config,
-        epoch: Epoch,
+        epoch: impl Into<RunEpoch>,
         start: Start,
     ) -> Result<Self, ServerError> {
         let listen = listeners.addresses().unwrap_or(config.listen);
@@ -130,9 +131,14 @@ impl Server {
             // Whoever is elected without books does not know that there are none, whatever is said
             // of the first start: the master before may have died.
             let start = Start::Learning;
-            return Self::elected(listeners, config, start, Some(place), election, metrics).await;
+            let store = Box::new(EtcdStore::new(&cluster.etcd, metrics.clone()));
+            let among = (Some(place), store as Box<dyn Store>);
+            return Self::elected(listeners, config, start, among, election, metrics).await;
         }
-        let metrics = Metrics::new(epoch, limits);
+        let metrics = Metrics::new(Epoch::default(), limits);
+        let mut store = open_store(&config, &metrics)?;
+        let epoch = begin(&mut *store, epoch.into()).await?;
+        metrics.set_epoch(epoch);
         let alone = Single {
             peer: Peer {
                 node: String::new(),
@@ -144,7 +150,7 @@ impl Server {
             shards: NonZeroU16::MIN,
             epoch,
         };
-        Self::elected(listeners, config, start, None, alone, metrics).await
+        Self::elected(listeners, config, start, (None, store), alone, metrics).await
     }
 
     /// One that serves the shards for which `election` elects it, and passes on what is for others,
@@ -160,14 +166,26 @@ impl Server {
         election: impl Election,
     ) -> Result<Self, ServerError> {
         let metrics = Metrics::new(Epoch::default(), config.catalog.limits.count());
-        Self::elected(listeners, config, start, Some(place), election, metrics).await
+        let store = match &config.cluster {
+            Some(cluster) => Box::new(EtcdStore::new(&cluster.etcd, metrics.clone())),
+            None => open_store(&config, &metrics)?,
+        };
+        Self::elected(
+            listeners,
+            config,
+            start,
+            (Some(place), store),
+            election,
+            metrics,
+        )
+        .await
     }
 
     async fn elected(
         listeners: Listeners,
         config: Config,
         start: Start,
-        place: Option<Place>,
+        (place, store): (Option<Place>, Box<dyn Store>),
         election: impl Election,
         metrics: Metrics,
     ) -> Result<Self, ServerError> {
@@ -177,7 +195,6 @@ impl Server {
         }
         let lineage = Lineage::new(&name(&config, listeners.addresses().ok()));
         let doors = listeners.start(&config.tls, &metrics)?;
-        let store = open_store(&config, &metrics)?;
         let bounds = config.bounds;
         let credentials = |holder, files: Option<&ClientFiles>| {
             let started = files.map(|files| files.start(holder, metrics.tls()));
@@ -408,7 +425,7 @@ async fn ended(mut parts: Parts) -> Result<(), ServerError> {
 pub async fn serve(
     listeners: Listeners,
     config: Config,
-    epoch: Epoch,
+    epoch: impl Into<RunEpoch>,
     start: Start,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
@@ -416,14 +433,31 @@ pub async fn serve(
     server.run(shutdown).await
 }
 
+/// The store of a node alone.
 fn open_store(config: &Config, metrics: &Metrics) -> Result<Box<dyn Store>, StoreError> {
-    if let Some(cluster) = &config.cluster {
-        return Ok(Box::new(EtcdStore::new(&cluster.etcd, metrics.clone())));
-    }
     let store = match config.store_path() {
         None => return Ok(Box::new(MemoryStore::default())),
         Some((path, true)) => RedbStore::create(path)?,
         Some((path, false)) => RedbStore::open_or_later(path)?,
     };
     Ok(Box::new(store.with_metrics(metrics.clone())))
+}
+
+/// The epoch of this run, which `store` keeps from now on.
+async fn begin(store: &mut dyn Store, wanted: RunEpoch) -> Result<Epoch, ServerError> {
+    let stored = store.epoch().await?;
+    let epoch = wanted.after(stored)?;
+    store.keep_epoch(epoch).await?;
+    if let (RunEpoch::AtLeast(clock), Some(stored)) = (wanted, stored)
+        && clock < epoch
+    {
+        let (clock, stored) = (clock.0, stored.0);
+        tracing::warn!(
+            clock,
+            stored,
+            "the wall clock is behind the epoch of the last run"
+        );
+    }
+    tracing::info!(epoch = epoch.0, "the epoch of this run");
+    Ok(epoch)
 }

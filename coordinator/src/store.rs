@@ -13,6 +13,8 @@
 
 use std::fmt;
 
+use tollgate_core::lease::Epoch;
+
 use crate::config::ConfigErrors;
 
 mod etcd;
@@ -45,6 +47,23 @@ pub trait Store: Send + fmt::Debug {
     /// If they could not be made durable; after a failure of the disk they may be there at the next
     /// start all the same.
     async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError>;
+
+    /// The epoch of the last run that kept one here.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    async fn epoch(&mut self) -> Result<Option<Epoch>, StoreError> {
+        Ok(None)
+    }
+
+    /// Keeps `epoch`, that of this run, for the next one. It is durable when this returns, or, if
+    /// nothing is kept yet, with the first batch.
+    ///
+    /// # Errors
+    /// If it could not be made durable.
+    async fn keep_epoch(&mut self, _: Epoch) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// What was written next, by others or by [`Store::apply`]; never resolves if nobody else can
     /// write. Giving up waiting loses nothing.

@@ -161,6 +161,13 @@ impl Call {
         self.lend_from(capacity, |_| None)
     }
 
+    /// The same from a coordinator without shards, in its term `epoch`.
+    pub(crate) fn lend_in(&self, capacity: f64, epoch: u64) -> Vec<u8> {
+        let answer = self.lend(capacity);
+        let answer = v1::RefreshResponse::decode(&answer[..]).unwrap();
+        v1::RefreshResponse { epoch, ..answer }.encode_to_vec()
+    }
+
     /// The same, where each scope may belong to a shard.
     pub(crate) fn lend_from(
         &self,

@@ -28,6 +28,10 @@ pub(crate) struct Stats {
     pub(crate) wait_full: Counter,
     pub(crate) refreshes: Counter,
     pub(crate) refresh_errors: Counter,
+    /// Answers that were not applied because a later master had answered before.
+    pub(crate) lower_epochs: Counter,
+    /// Answers that were not applied because no real master has their epoch.
+    pub(crate) epoch_jumps: Counter,
     pub(crate) overflow: Counter,
     pub(crate) host_failures: Counter,
     pub(crate) malformed_costs: Counter,
@@ -99,6 +103,8 @@ impl Stats {
             ("wait_full", &mut self.wait_full),
             ("refreshes", &mut self.refreshes),
             ("refresh_errors", &mut self.refresh_errors),
+            ("lower_epochs", &mut self.lower_epochs),
+            ("epoch_jumps", &mut self.epoch_jumps),
             ("overflow", &mut self.overflow),
             ("host_failures", &mut self.host_failures),
             ("malformed_costs", &mut self.malformed_costs),
@@ -160,6 +166,8 @@ impl Stats {
             &mut self.wait_full,
             &mut self.refreshes,
             &mut self.refresh_errors,
+            &mut self.lower_epochs,
+            &mut self.epoch_jumps,
             &mut self.overflow,
             &mut self.host_failures,
             &mut self.malformed_costs,

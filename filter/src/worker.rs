@@ -41,7 +41,7 @@ mod trouble;
 mod turns;
 mod units;
 
-use calls::Calls;
+use calls::{Calls, EpochWarnings};
 use held::Waiting;
 use lines::Lines;
 use pen::Schedule;
@@ -98,6 +98,7 @@ pub(crate) struct Worker<H> {
     /// A warning about the configuration, which one worker of the process gives.
     warning: Option<String>,
     last_complaint: Option<Instant>,
+    epoch_warnings: EpochWarnings,
 }
 
 /// A rule's scopes.
@@ -213,6 +214,7 @@ impl<H: Host> Worker<H> {
             overflow_logged: false,
             warning: None,
             last_complaint: None,
+            epoch_warnings: EpochWarnings::default(),
         }
     }
 

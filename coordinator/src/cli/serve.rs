@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_coordinator::clock::epoch_of_this_start;
 use tollgate_coordinator::config::{Config, Flags, parent_address};
+use tollgate_coordinator::election::RunEpoch;
 use tollgate_coordinator::logging::{self, Format, Options, Otlp};
 use tollgate_coordinator::server::{Listeners, Server};
 use tollgate_core::lease::Epoch;
@@ -47,8 +48,10 @@ pub(crate) struct Serve {
     /// The term of this run; must be higher than that of any earlier one.
     ///
     /// Envoys ignore a lower term than they have seen. The default is the wall clock in
-    /// milliseconds; say it yourself where that clock can be set back between runs.
-    #[arg(long, value_name = "NUMBER")]
+    /// milliseconds, or one more than the term of the last run if the store knows of a higher one. Say
+    /// it yourself where that clock can be set back between runs and there is no store. Of no effect
+    /// in a cluster.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..=Epoch::MAX.0))]
     epoch: Option<u64>,
 
     /// Serve the admin API beyond loopback even without TLS or without a token.
@@ -173,7 +176,8 @@ impl Serve {
                 _ = interrupt.recv() => {}
             }
         };
-        let epoch = self.epoch.map_or_else(epoch_of_this_start, Epoch);
+        let given = self.epoch.map(|epoch| RunEpoch::Exactly(Epoch(epoch)));
+        let epoch = given.unwrap_or_else(|| RunEpoch::AtLeast(epoch_of_this_start()));
         let start = if self.skip_learning {
             Start::Fresh
         } else {
@@ -182,7 +186,7 @@ impl Serve {
         let listeners = Listeners::bind(config.listen).await?;
         let listen = listeners.addresses()?;
         let limits = config.catalog.limits.count();
-        tracing::info!(epoch = epoch.0, ?start, limits, "starting");
+        tracing::info!(?epoch, ?start, limits, "starting");
         let mut shutdown = pin!(shutdown);
         let server = tokio::select! {
             server = Server::new(listeners, config, epoch, start) => server?,

@@ -174,6 +174,11 @@ impl Driver {
                     scope: scope.clone(),
                     unit: unit.unit,
                 };
+                if let Err(error) = self.node.check_parent_origin(&id, origin) {
+                    let scope = id.scope.as_ref();
+                    tracing::warn!(scope, unit = id.unit.name(), %error, "parent: an answer was not applied");
+                    self.metrics.parent().count_epoch_error(error);
+                }
                 let said = (unit.sequence, origin, heard.level);
                 counts |= self.node.handle_parent_answer(now, &id, said, &unit.answer);
                 answered.insert(id);

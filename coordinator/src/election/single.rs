@@ -20,6 +20,64 @@ pub struct Single {
     pub epoch: Epoch,
 }
 
+/// The epoch that a node alone starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEpoch {
+    /// This one, as of the wall clock, or a higher one if the store knows of a run whose epoch was
+    /// not lower.
+    AtLeast(Epoch),
+    /// This one and no other, as an operator says.
+    Exactly(Epoch),
+}
+
+/// Why a node alone has no epoch to start with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunEpochError {
+    /// Envoys that have seen the epoch of the run before would ignore this one.
+    #[error(
+        "--epoch: is {}, and the store has the epoch of the last run, {}: it must be higher",
+        .asked.0, .stored.0
+    )]
+    NotAbove {
+        /// What the operator said.
+        asked: Epoch,
+        /// The epoch of the last run.
+        stored: Epoch,
+    },
+    /// Envoys take no such epoch for a real one.
+    #[error("epoch: {} is above the highest that Envoys accept, {}", .0.0, Epoch::MAX.0)]
+    TooHigh(Epoch),
+}
+
+// === impl RunEpoch ===
+
+impl RunEpoch {
+    /// The epoch of a run that comes after that of `stored`.
+    ///
+    /// # Errors
+    /// If Envoys would ignore it.
+    pub fn after(self, stored: Option<Epoch>) -> Result<Epoch, RunEpochError> {
+        let epoch = match (self, stored) {
+            (Self::AtLeast(epoch), Some(stored)) => epoch.max(Epoch(stored.0.saturating_add(1))),
+            (Self::Exactly(asked), Some(stored)) if asked <= stored => {
+                return Err(RunEpochError::NotAbove { asked, stored });
+            }
+            (Self::AtLeast(epoch) | Self::Exactly(epoch), _) => epoch,
+        };
+        if epoch.is_possible() {
+            Ok(epoch)
+        } else {
+            Err(RunEpochError::TooHigh(epoch))
+        }
+    }
+}
+
+impl From<Epoch> for RunEpoch {
+    fn from(epoch: Epoch) -> Self {
+        Self::AtLeast(epoch)
+    }
+}
+
 // === impl Single ===
 
 impl Election for Single {
@@ -54,6 +112,31 @@ impl Election for Single {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_epoch_is_above_that_of_the_run_before() {
+        let (clock, stored) = (Epoch(1_790_000_000_000), Epoch(1_790_000_000_500));
+        let at_least = |epoch| RunEpoch::AtLeast(epoch);
+        assert_eq!(at_least(clock).after(None), Ok(clock));
+        assert_eq!(at_least(stored).after(Some(clock)), Ok(stored));
+        let next = Epoch(stored.0 + 1);
+        assert_eq!(at_least(clock).after(Some(stored)), Ok(next), "set back");
+        assert_eq!(at_least(stored).after(Some(stored)), Ok(next));
+        let exactly = |epoch| RunEpoch::Exactly(epoch);
+        assert_eq!(exactly(Epoch(5)).after(None), Ok(Epoch(5)));
+        assert_eq!(exactly(stored).after(Some(clock)), Ok(stored));
+        for asked in [clock, stored] {
+            let refused = exactly(asked).after(Some(stored)).unwrap_err();
+            assert_eq!(refused, RunEpochError::NotAbove { asked, stored });
+            let (text, stored) = (refused.to_string(), stored.0.to_string());
+            let both = text.contains(&asked.0.to_string()) && text.contains(&stored);
+            assert!(both, "{text}");
+        }
+        let high = exactly(Epoch(1 << 42)).after(None);
+        assert_eq!(high, Err(RunEpochError::TooHigh(Epoch(1 << 42))));
+        let last = at_least(clock).after(Some(Epoch::MAX));
+        assert!(matches!(last, Err(RunEpochError::TooHigh(_))), "{last:?}");
+    }
 
     #[tokio::test]
     async fn one_node_is_master_of_everything_until_it_stops() {

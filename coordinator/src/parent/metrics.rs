@@ -8,6 +8,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use tollgate_core::lease::EpochError;
+
 use crate::clock::unix_time;
 
 /// The calls to the parent.
@@ -15,6 +17,7 @@ use crate::clock::unix_time;
 pub struct ParentMetrics {
     calls: Family<Called, Counter>,
     scope_errors: Counter,
+    epoch_errors: Family<EpochCause, Counter>,
     answered: Gauge<f64, AtomicU64>,
 }
 
@@ -32,6 +35,11 @@ struct Called {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EpochCause {
+    cause: &'static str,
+}
+
 // === impl ParentMetrics ===
 
 impl ParentMetrics {
@@ -40,6 +48,7 @@ impl ParentMetrics {
         let metrics = Self {
             calls: Family::default(),
             scope_errors: Counter::default(),
+            epoch_errors: Family::default(),
             answered: Gauge::default(),
         };
         for result in [CallResult::Answered, CallResult::Failed, CallResult::Loop] {
@@ -49,6 +58,11 @@ impl ParentMetrics {
         registry.register("parent_calls", help, metrics.calls.clone());
         let help = "Scopes that the parent did not answer for";
         registry.register("parent_scope_errors", help, metrics.scope_errors.clone());
+        for cause in [EpochCause::LOWER, EpochCause::JUMP] {
+            drop(metrics.epoch_errors.get_or_create(&cause));
+        }
+        let help = "Answers of the parent that were not applied because of their epoch";
+        registry.register("parent_epoch_errors", help, metrics.epoch_errors.clone());
         let help = "When the parent last answered, since 1970; 0 if never";
         let answered = metrics.answered.clone();
         registry.register_with_unit("parent_answer_timestamp", help, Unit::Seconds, answered);
@@ -62,9 +76,25 @@ impl ParentMetrics {
         }
     }
 
+    /// Counts an answer that was not applied because of its epoch.
+    pub fn count_epoch_error(&self, error: EpochError) {
+        let cause = match error {
+            EpochError::Lower { .. } => EpochCause::LOWER,
+            EpochError::Jump { .. } => EpochCause::JUMP,
+        };
+        self.epoch_errors.get_or_create(&cause).inc();
+    }
+
     pub(super) fn count_scope_errors(&self, scopes: usize) {
         self.scope_errors.inc_by(scopes as u64);
     }
+}
+
+// === impl EpochCause ===
+
+impl EpochCause {
+    const LOWER: Self = Self { cause: "lower" };
+    const JUMP: Self = Self { cause: "jump" };
 }
 
 // === impl Called ===

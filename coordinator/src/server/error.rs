@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::election::ElectionError;
+use crate::election::{ElectionError, RunEpochError};
 use crate::parent::ParentError;
 use crate::store::StoreError;
 use crate::tls::{Holder, TlsError};
@@ -33,6 +33,9 @@ pub enum ServerError {
     /// What was written through the API cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// There is no epoch to start with.
+    #[error(transparent)]
+    Epoch(#[from] RunEpochError),
     /// The gRPC server failed.
     #[error("the gRPC server failed: {0}")]
     Grpc(#[from] tonic::transport::Error),

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
+use tollgate_core::lease::Epoch;
+
 use self::file::{Detached, PinnedFile};
 use super::{Applied, Batch, FORMAT, Key, News, Store, StoreError, Stored};
 use crate::files::FileReader;
@@ -26,8 +28,11 @@ mod file;
 /// The records by the text of their keys.
 const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("records");
 
-/// Numbers about the whole: `format` and `revision`.
+/// Numbers about the whole: `format`, `revision` and [`EPOCH`].
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
+
+/// The number that is the epoch of the last run.
+const EPOCH: &str = "epoch";
 
 /// redb's cache. Records are read once, at the start; writes touch a few pages.
 const CACHE_BYTES: usize = 8 << 20;
@@ -46,6 +51,8 @@ pub struct RedbStore {
     detached: Option<Detached>,
     files: FileReader,
     metrics: Option<Metrics>,
+    /// That of this run.
+    epoch: Option<Epoch>,
 }
 
 /// Everything that redb returns is one of these.
@@ -90,6 +97,7 @@ impl RedbStore {
             detached: None,
             files: FileReader::default(),
             metrics: None,
+            epoch: None,
         }
     }
 
@@ -149,6 +157,14 @@ impl RedbStore {
         }
     }
 
+    fn check_format(&self, format: u64) -> Result<(), StoreError> {
+        if format <= FORMAT {
+            return Ok(());
+        }
+        let store = self.path.display().to_string();
+        Err(StoreError::Newer { store, format })
+    }
+
     fn failed(&self, cause: impl fmt::Display) -> StoreError {
         StoreError::Failed {
             store: self.path.display().to_string(),
@@ -187,10 +203,7 @@ impl Store for RedbStore {
         let (format, loaded) = self
             .blocking(move || unless_panics(|| load(&database)))
             .await?;
-        if format > FORMAT {
-            let store = self.path.display().to_string();
-            return Err(StoreError::Newer { store, format });
-        }
+        self.check_format(format)?;
         let records = loaded.records.into_iter().map(|(key, record)| {
             let known = Key::parse(&key);
             let known = known.ok_or_else(|| StoreError::Record {
@@ -211,7 +224,9 @@ impl Store for RedbStore {
         self.check_attached().await?;
         let opened = self.open(true)?;
         let database = opened.ok_or_else(|| self.failed("it was not made"))?;
-        self.blocking(move || apply(&database, &batch)).await?;
+        let epoch = self.epoch;
+        self.blocking(move || apply(&database, &batch, epoch))
+            .await?;
         self.check_attached().await?;
         Ok(Applied::Alone)
     }
@@ -225,6 +240,24 @@ impl Store for RedbStore {
             // It is said and shown here; whoever writes next is told as well.
             let _ = self.note(attached.unwrap_or_else(hangs));
         }
+    }
+
+    async fn epoch(&mut self) -> Result<Option<Epoch>, StoreError> {
+        let Some(database) = self.open(false)? else {
+            return Ok(None);
+        };
+        let numbers = move || Ok((number(&database, "format")?, number(&database, EPOCH)?));
+        let (format, epoch) = self.blocking(move || unless_panics(numbers)).await?;
+        self.check_format(format.unwrap_or(FORMAT))?;
+        Ok(epoch.map(Epoch))
+    }
+
+    async fn keep_epoch(&mut self, epoch: Epoch) -> Result<(), StoreError> {
+        self.epoch = Some(epoch);
+        let Some(database) = self.open(false)? else {
+            return Ok(());
+        };
+        self.blocking(move || keep_epoch(&database, epoch)).await
     }
 }
 
@@ -342,12 +375,31 @@ fn load(database: &Database) -> RedbResult<(u64, Loaded)> {
     Ok((format, loaded))
 }
 
-fn apply(database: &Database, batch: &Batch) -> RedbResult<()> {
+/// The number that is called `name`; none if there is none.
+fn number(database: &Database, name: &str) -> RedbResult<Option<u64>> {
+    match database.begin_read()?.open_table(NUMBERS) {
+        Ok(numbers) => Ok(numbers.get(name)?.map(|number| number.value())),
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn keep_epoch(database: &Database, epoch: Epoch) -> RedbResult<()> {
+    let transaction = begin_write(database)?;
+    transaction.open_table(NUMBERS)?.insert(EPOCH, epoch.0)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+fn apply(database: &Database, batch: &Batch, epoch: Option<Epoch>) -> RedbResult<()> {
     let transaction = begin_write(database)?;
     {
         let mut numbers = transaction.open_table(NUMBERS)?;
         numbers.insert("format", FORMAT)?;
         numbers.insert("revision", batch.revision)?;
+        if let Some(epoch) = epoch {
+            numbers.insert(EPOCH, epoch.0)?;
+        }
         let mut records = transaction.open_table(RECORDS)?;
         for (key, record) in &batch.changes {
             let key = key.to_string();

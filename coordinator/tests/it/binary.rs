@@ -237,6 +237,42 @@ async fn the_epoch_grows_with_each_start() {
     assert!(epochs[0] < epochs[1], "{epochs:?}");
 }
 
+/// Of a coordinator whose clock was set back Envoys would ignore every answer.
+#[tokio::test]
+async fn the_epoch_is_above_the_one_in_the_store_whatever_the_clock_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("x.redb");
+    let config = file(&format!("{GOOD}\nstore: {{path: '{}'}}", store.display()));
+    let config = config.path().to_str().unwrap();
+    let ahead = 4_000_000_000_000_u64;
+    let epoch = async |args: &[&str]| {
+        let serve = Serve::start(config, args);
+        let metrics = Answer::get(serve.address("http"), "/metrics").await.body;
+        let (code, log) = serve.end("TERM");
+        assert_eq!(code, 0, "{log}");
+        let mut lines = metrics.lines();
+        let epoch = lines.find_map(|line| line.strip_prefix("tollgate_epoch "));
+        epoch.unwrap().parse::<u64>().unwrap()
+    };
+    assert!(epoch(&[]).await < ahead, "the clock of today");
+    assert_eq!(epoch(&["--epoch", &ahead.to_string()]).await, ahead);
+    assert_eq!(epoch(&[]).await, ahead + 1, "the clock is behind");
+    assert_eq!(epoch(&[]).await, ahead + 2, "and still is");
+    for asked in [7, ahead + 2] {
+        let asked = asked.to_string();
+        let (code, _, err) = run(&["serve", "--config", config, "--epoch", &asked]);
+        assert_eq!(code, 1, "{err}");
+        let both = err.contains(&asked) && err.contains(&(ahead + 2).to_string());
+        assert!(both && err.contains("--epoch"), "{err}");
+    }
+    let (code, _, err) = run(&["serve", "--config", config, "--epoch", "4398046511104"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(
+        err.contains("--epoch") && err.contains("4398046511103"),
+        "{err}"
+    );
+}
+
 #[test]
 fn it_does_not_serve_grpc_in_plain_text_beyond_loopback_by_mistake() {
     let open = GOOD.replace("grpc: '127.0.0.1:0'", "grpc: '0.0.0.0:0'");

@@ -1,5 +1,6 @@
 //! Coordinators below coordinators.
 
+mod epochs;
 mod secured;
 mod slow;
 

@@ -3,12 +3,13 @@
 //! Every holding knows by itself when its request counts as lost, so nothing here is needed for
 //! safety: an answer that comes late, twice or for another request is dropped there.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prost::Message;
 use tollgate_core::client::{Holding, Policy};
-use tollgate_core::lease::{Ask, ResourceId, Unit};
+use tollgate_core::lease::{Ask, EpochError, ResourceId, Unit};
 use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release, ScopeAsks};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
@@ -25,6 +26,10 @@ pub(super) const SCOPES_PER_CALL: usize = 500;
 /// The most calls of one [`Reason`] to one [`Upstream`] whose answers are awaited. What does not fit into
 /// these is asked for when answers have come.
 const CALLS_MAX: usize = 8;
+
+/// How often a worker logs answers that it does not apply because of their epochs, for each cause.
+/// The workers of a process take turns in calling, so that is about as often for the process.
+const EPOCH_WARNING_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Why scopes are asked for. Strangers can make up new scopes without end, so calls for these do not
 /// count where leases are renewed.
@@ -49,6 +54,13 @@ pub(super) struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     refreshes: BTreeMap<u32, Call>,
+}
+
+/// When answers of unusable epochs were last logged, by cause.
+#[derive(Debug, Default)]
+pub(super) struct EpochWarnings {
+    lower: Option<Instant>,
+    jump: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -229,9 +241,11 @@ impl<H: Host> Worker<H> {
         let seed = self.id ^ u64::from(asked.slot);
         let said = self.with_slot(asked.slot, &asked.scope, |holding, policy| {
             let mut counts = units.is_empty();
+            let mut epoch = Ok(());
             for found in units {
                 let (unit, sequence) = (found.unit, found.sequence);
                 let origin = answer.origin;
+                epoch = epoch.and(holding.check_origin(unit, origin));
                 counts |= holding.handle_answer(now, policy, unit, sequence, origin, &found.answer);
             }
             for (unit, ask) in &lacking {
@@ -241,10 +255,16 @@ impl<H: Host> Worker<H> {
             if counts {
                 holding.set_terms(now, policy, &answer.limited, canonical);
             }
-            (holding.due(), holding.state(now))
+            (holding.due(), holding.state(now), epoch)
         });
         match said {
-            Ok((due, state)) => self.reschedule(asked.slot, due, state),
+            Ok((due, state, epoch)) => {
+                self.reschedule(asked.slot, due, state);
+                if let Err(error) = epoch {
+                    self.warn_of_epoch(now, &asked.scope, error);
+                    return Err(error.to_string());
+                }
+            }
             // The slot belongs to another scope meanwhile, which the answer does not concern.
             Err(LedgerError::Gone) => {}
             Err(error) => {
@@ -255,6 +275,24 @@ impl<H: Host> Worker<H> {
             None => Ok(()),
             Some((unit, _)) => Err(format!("the answer lacks {}", unit.name())),
         }
+    }
+
+    /// Counts an answer that is not applied because of its epoch, and logs it if that was not done
+    /// lately.
+    fn warn_of_epoch(&mut self, now: Instant, scope: &str, error: EpochError) {
+        let (counter, last) = match error {
+            EpochError::Lower { .. } => {
+                (&mut self.stats.lower_epochs, &mut self.epoch_warnings.lower)
+            }
+            EpochError::Jump { .. } => (&mut self.stats.epoch_jumps, &mut self.epoch_warnings.jump),
+        };
+        counter.add_one();
+        if last.is_some_and(|last| now.saturating_since(last) < EPOCH_WARNING_INTERVAL) {
+            return;
+        }
+        *last = Some(now);
+        let message = format!("tollgate: an answer for {scope} was not applied: {error}");
+        self.host.log(Level::Warn, &message);
     }
 
     fn refresh_failed(&mut self, now: Instant, asked: &[Asked], why: &str) {

@@ -5,6 +5,7 @@ use super::*;
 use crate::fake::{Fake, Process};
 
 mod clocks;
+mod epochs;
 mod final_cost;
 mod held;
 mod modes;

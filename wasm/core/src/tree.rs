@@ -37,7 +37,7 @@ pub(crate) use self::bound::{Bound, Source};
 use self::loan::Loan;
 pub use self::loan::LoanView;
 use crate::client::Todo;
-use crate::lease::{Answer, Demand, Origin, ResourceId};
+use crate::lease::{Answer, Demand, EpochError, Origin, ResourceId};
 use crate::limit::Limit;
 use crate::pool::Needs;
 use crate::units::{Capacity, Instant};
@@ -196,6 +196,12 @@ impl Tree {
         loan.queued_at = loan.due();
         self.due.insert((loan.queued_at, id.clone()));
         todo
+    }
+
+    /// Checks whether an answer from `origin` for the resource `id` may be applied.
+    pub(crate) fn check_origin(&self, id: &ResourceId, origin: Origin) -> Result<(), EpochError> {
+        let loan = self.loans.get(id);
+        loan.map_or(Ok(()), |loan| loan.check_origin(origin))
     }
 
     /// Takes the parent's answer to the request of `sequence`. True if it counts.

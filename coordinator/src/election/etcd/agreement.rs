@@ -41,13 +41,13 @@ impl Agreement {
             return Ok(proposed);
         };
         match serde_json::from_slice::<Self>(&found) {
-            Ok(agreed) if agreed.shards == shards => Ok(agreed),
-            Ok(agreed) => Err(Failed::ForGood(ElectionError::Shards {
+            Ok(agreed) if agreed.shards == shards && agreed.epoch(0).is_possible() => Ok(agreed),
+            Ok(agreed) if agreed.shards != shards => Err(Failed::ForGood(ElectionError::Shards {
                 ours: shards,
                 theirs: agreed.shards,
                 key,
             })),
-            Err(_) => Err(Failed::ForGood(ElectionError::Agreement {
+            _ => Err(Failed::ForGood(ElectionError::Agreement {
                 key,
                 found: String::from_utf8_lossy(&found).into_owned(),
             })),

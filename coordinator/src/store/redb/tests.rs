@@ -54,6 +54,32 @@ async fn what_was_applied_is_there_after_it_is_opened_again() {
 }
 
 #[tokio::test]
+async fn the_epoch_is_kept_for_the_next_run() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    let mut store = RedbStore::create(path.clone()).unwrap();
+    assert_eq!(store.epoch().await, Ok(None));
+    store.keep_epoch(Epoch(9)).await.unwrap();
+    store.apply(batch(1, &[("a", Some("1"))])).await.unwrap();
+    drop(store);
+    let mut store = RedbStore::open_or_later(path).unwrap();
+    assert_eq!(store.epoch().await, Ok(Some(Epoch(9))));
+    assert_eq!(stored(&mut store).await, (1, vec![record("a", "1")]));
+}
+
+#[tokio::test]
+async fn a_store_that_is_made_later_is_told_the_epoch_with_the_first_write() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    let mut store = RedbStore::open_or_later(path.clone()).unwrap();
+    assert_eq!(store.epoch().await, Ok(None));
+    store.keep_epoch(Epoch(9)).await.unwrap();
+    assert!(!path.exists(), "nobody asked for it");
+    store.apply(batch(1, &[("a", Some("1"))])).await.unwrap();
+    assert_eq!(store.epoch().await, Ok(Some(Epoch(9))));
+}
+
+#[tokio::test]
 async fn a_store_that_nobody_asked_for_is_made_with_the_first_write() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("x.redb");

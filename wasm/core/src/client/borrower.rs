@@ -214,10 +214,10 @@ impl Borrower {
         }
     }
 
-    /// Whether an answer from `origin` to the request of `sequence` counts. One of an earlier term of
-    /// the same shard counts as a failure.
+    /// Whether an answer from `origin` to the request of `sequence` counts. One of an epoch that
+    /// cannot follow counts as a failure, see [`Origin::check_after`].
     pub(super) fn accepts(&mut self, now: Instant, sequence: u64, origin: Origin) -> bool {
-        if origin.is_older_than(self.origin) {
+        if origin.check_after(self.origin).is_err() {
             self.handle_failure(now, sequence, sequence);
             return false;
         }

@@ -14,7 +14,7 @@ use super::gauge::Gauge;
 use super::holder::Holder;
 use super::policy::Policy;
 use crate::cluster::ShardId;
-use crate::lease::{Answer, ID_LEN_MAX, Origin, Unit};
+use crate::lease::{Answer, EpochError, ID_LEN_MAX, Origin, Unit};
 use crate::units::Instant;
 
 /// A unit that is due within this time is asked for together with one that is due now: one call
@@ -122,6 +122,21 @@ impl Holding {
             }
         }
         todos
+    }
+
+    /// Checks whether an answer from `origin` for one unit may be applied; [`Holding::handle_answer`]
+    /// takes one that may not for a failure.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_origin(&self, unit: Unit, origin: Origin) -> Result<(), EpochError> {
+        let borrower = match unit {
+            Unit::Requests => Some(&self.requests.borrower),
+            Unit::RequestBytes => self.request_bytes.as_ref().map(|rate| &rate.borrower),
+            Unit::ResponseBytes => self.response_bytes.as_ref().map(|rate| &rate.borrower),
+            Unit::Concurrency => self.concurrency.as_ref().map(|gauge| &gauge.borrower),
+        };
+        borrower.map_or(Ok(()), |borrower| origin.check_after(borrower.origin))
     }
 
     /// Applies the answer for one unit to the request of `sequence`. False if it was dropped.

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::{Node, Slot};
 use crate::client::Todo;
-use crate::lease::{Answer, Ask, Demand, Origin, ResourceId};
+use crate::lease::{Answer, Ask, Demand, EpochError, Origin, ResourceId};
 use crate::limit::Limit;
 use crate::tree::{Asked, Tree};
 use crate::units::{Capacity, Instant};
@@ -61,6 +61,16 @@ impl Node {
                 learning: now < resource.learning_until(),
             })
         })
+    }
+
+    /// Checks whether an answer of the parent from `origin` for the resource `id` may be applied;
+    /// [`Node::handle_parent_answer`] takes one that may not for a failure.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_parent_origin(&self, id: &ResourceId, origin: Origin) -> Result<(), EpochError> {
+        let tree = self.tree.as_ref();
+        tree.map_or(Ok(()), |tree| tree.check_origin(id, origin))
     }
 
     /// Takes the parent's answer to the request of `sequence` for the resource `id`; `level` says

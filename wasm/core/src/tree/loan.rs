@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::{Asked, Bound, Source};
 use crate::client::Todo;
 use crate::client::backoff::backoff;
-use crate::lease::{Answer, Ask, Band, Claim, NO_BASIS, Origin};
+use crate::lease::{Answer, Ask, Band, Claim, EpochError, NO_BASIS, Origin};
 use crate::limit::{Limit, Safe};
 use crate::pool::Needs;
 use crate::units::{Capacity, Instant, Tokens};
@@ -256,6 +256,11 @@ impl Loan {
         known.then_some(Todo::Release { sequence })
     }
 
+    /// Checks whether an answer from `origin` may be applied, see [`Origin::check_after`].
+    pub(super) fn check_origin(&self, origin: Origin) -> Result<(), EpochError> {
+        origin.check_after(self.origin)
+    }
+
     /// Takes the parent's answer. True if it counts.
     pub(super) fn handle_answer(
         &mut self,
@@ -264,7 +269,7 @@ impl Loan {
         origin: Origin,
         answer: &Answer,
     ) -> bool {
-        if origin.is_older_than(self.origin) {
+        if self.check_origin(origin).is_err() {
             self.handle_failure(now, sequence);
             return false;
         }

@@ -131,6 +131,16 @@ fn decode_reads_what_a_filter_wrote_that_kept_no_earlier_lease() {
     assert_eq!(Holding::decode(&bytes), Some(idle));
 }
 
+/// A filter that took any epoch for true may have left it in shared data.
+#[test]
+fn an_impossible_epoch_that_was_kept_does_not_keep_real_masters_out() {
+    let [_, mut full] = holdings();
+    full.requests.borrower.origin = Origin::alone(Epoch(u64::MAX));
+    let holding = Holding::decode(&encoded(&full)).unwrap();
+    let real = Origin::alone(Epoch(1_790_000_000_000));
+    assert_eq!(holding.check_origin(Unit::Requests, real), Ok(()));
+}
+
 #[test]
 fn decode_refuses_what_it_does_not_know() {
     for bytes in holdings().map(|holding| encoded(&holding)) {

@@ -1,0 +1,97 @@
+//! Answers whose epoch is none that can follow.
+
+use super::*;
+use crate::host::Level;
+
+/// The epoch of an honest coordinator: a wall clock in 2026.
+const CLOCK: u64 = 1_790_000_000_000;
+
+impl Proxy {
+    /// Serves a busy tenant for `seconds`, while every call is answered with 100 in the term
+    /// `epoch`; how many of ten requests in each tick went on.
+    fn serve(&mut self, seconds: u64, epoch: u64) -> usize {
+        let mut admitted = 0;
+        for _ in 0..seconds * 50 {
+            self.tick(TICK);
+            admitted += self.admitted("acme", 10);
+            while let Some((token, call)) = self.host().process.take_call() {
+                if call.method == "Refresh" {
+                    self.worker
+                        .handle_answer(token, &call.lend_in(100.0, epoch));
+                }
+            }
+        }
+        admitted
+    }
+
+    fn metric(&self, name: &str) -> i64 {
+        self.host().process.metric(name)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let logs = self.host().process.logs.borrow();
+        let warnings = logs.iter().filter(|(level, _)| *level == Level::Warn);
+        warnings.map(|(_, message)| message.clone()).collect()
+    }
+}
+
+#[test]
+fn a_second_of_answers_from_an_impossible_epoch_pins_nobody() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    proxy.serve(5, CLOCK);
+    assert_eq!(
+        (proxy.metric("epoch_jumps"), proxy.warnings().len()),
+        (0, 0)
+    );
+    for lie in [u64::MAX, 1 << 42, CLOCK + (1 << 37)] {
+        proxy.serve(1, lie);
+        let before = proxy.metric("refresh_errors");
+        let rate = proxy.serve(20, CLOCK) / 20;
+        assert!((90..=110).contains(&rate), "{rate} per second after {lie}");
+        assert!(proxy.metric("refresh_errors") <= before + 1, "after {lie}");
+    }
+    assert!(proxy.metric("epoch_jumps") >= 3, "each is counted");
+    assert!(proxy.metric("refresh_errors") >= 3, "and is a failure");
+    let warnings = proxy.warnings();
+    let [warning] = &warnings[..] else {
+        panic!("logged once: {warnings:?}");
+    };
+    let both = [u64::MAX, CLOCK].map(|epoch| warning.contains(&epoch.to_string()));
+    assert_eq!(both, [true, true], "{warning}");
+}
+
+#[test]
+fn a_first_answer_from_an_impossible_epoch_is_no_answer() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    proxy.serve(1, u64::MAX);
+    assert!(proxy.metric("epoch_jumps") > 0);
+    let rate = proxy.serve(20, CLOCK) / 20;
+    assert!((80..=110).contains(&rate), "{rate} per second");
+}
+
+#[test]
+fn answers_of_an_earlier_master_are_counted_and_logged_once() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    proxy.serve(5, CLOCK);
+    proxy.serve(5, CLOCK - 1);
+    let counted = proxy.metric("lower_epochs");
+    assert!(counted > 1, "{counted}");
+    assert_eq!(proxy.metric("refresh_errors"), counted);
+    assert_eq!(proxy.metric("epoch_jumps"), 0);
+    let warnings = proxy.warnings();
+    let [warning] = &warnings[..] else {
+        panic!("logged once: {warnings:?}");
+    };
+    let both = [CLOCK, CLOCK - 1].map(|epoch| warning.contains(&epoch.to_string()));
+    assert_eq!(both, [true, true], "{warning}");
+    assert!(warning.contains("tenant/acme"), "{warning}");
+}
+
+#[test]
+fn an_operators_epoch_gives_way_to_a_clock() {
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
+    proxy.serve(5, 5);
+    let rate = proxy.serve(20, CLOCK) / 20;
+    assert!((90..=110).contains(&rate), "{rate} per second");
+    assert_eq!(proxy.metric("epoch_jumps"), 0);
+}
