@@ -28,10 +28,13 @@ use crate::view::{ScopeDetail, ScopePage};
 mod books;
 mod echo;
 mod parent;
+mod tally;
 
 pub use self::echo::{EchoAsk, EchoCall, Granted};
 use self::parent::Upward;
 pub use self::parent::{Batch, Heard, WeakHandle};
+pub use self::tally::LeaseCount;
+use self::tally::Tally;
 
 /// Events that wait for the driver. A bulk call takes about a millisecond, so a full queue is
 /// already later than a client waits.
@@ -85,6 +88,8 @@ pub struct Driver {
     inherited: Option<Vec<u8>>,
     /// Who is drained from the start, each until when.
     drains: Vec<(ClientId, Instant)>,
+    /// Its part of the leases that are bounded together.
+    tally: Tally,
 }
 
 /// Sends events to a [`Driver`].
@@ -155,6 +160,7 @@ impl Driver {
             events,
             inherited: None,
             drains: Vec::new(),
+            tally: Tally::default(),
         };
         let handle = Handle {
             events: sender,
@@ -170,6 +176,13 @@ impl Driver {
         Self { shards, ..self }
     }
 
+    /// The same, whose leases are bounded together with all others that are counted in `all`.
+    #[must_use]
+    pub fn counted_in(self, all: LeaseCount) -> Self {
+        let tally = Tally::new(all);
+        Self { tally, ..self }
+    }
+
     /// The same, which drains those clients, each until then, whatever its books say.
     #[must_use]
     pub fn draining(self, drains: Vec<(ClientId, Instant)>) -> Self {
@@ -179,6 +192,7 @@ impl Driver {
     /// Handles events and expiries until the last handle is gone or the books are handed over.
     pub async fn run(mut self) {
         self.inherit().await;
+        self.count_leases();
         self.drain_all();
         self.borrow();
         let mut timer = self.clock.timer();
@@ -203,8 +217,14 @@ impl Driver {
             if self.node.poll_timeout().is_some_and(|at| at <= now) {
                 self.node.handle_timeout(now);
             }
+            self.count_leases();
             self.tell_parent(now);
         }
+    }
+
+    fn count_leases(&mut self) {
+        let elsewhere = self.tally.count(self.node.lease_count());
+        self.node.set_leases_elsewhere(elsewhere);
     }
 
     fn drain_all(&mut self) {
@@ -223,6 +243,7 @@ impl Driver {
 
     fn handle_event(&mut self, event: Event) {
         let now = self.clock.now();
+        self.count_leases();
         match event {
             Event::Refresh(refresh, reply) if !reply.is_closed() => {
                 let answers = self.refresh(now, &refresh);
@@ -423,6 +444,7 @@ fn fault(error: AskError) -> RefreshFault {
         }
         AskError::Refresh(RefreshError::TooManyClients { .. }) => RefreshFault::TooManyClients,
         AskError::Refresh(RefreshError::TooManyResources { .. }) => RefreshFault::TooManyResources,
+        AskError::Refresh(RefreshError::TooManyLeases { .. }) => RefreshFault::TooManyLeases,
         AskError::Elsewhere { .. } => RefreshFault::Elsewhere,
     }
 }

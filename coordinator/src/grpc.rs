@@ -175,7 +175,9 @@ pub(crate) fn scope_error(error: AskError) -> ScopeError {
             Code::Aborted
         }
         AskError::Refresh(
-            RefreshError::TooManyClients { .. } | RefreshError::TooManyResources { .. },
+            RefreshError::TooManyClients { .. }
+            | RefreshError::TooManyResources { .. }
+            | RefreshError::TooManyLeases { .. },
         ) => Code::ResourceExhausted,
         AskError::Elsewhere { .. } => Code::Unavailable,
     };

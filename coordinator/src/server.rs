@@ -17,6 +17,7 @@ use crate::channels::Channels;
 use crate::clock::Clock;
 use crate::config::{Config, Listen};
 use crate::doorman::{self, CapacityServer};
+use crate::driver::LeaseCount;
 use crate::election::{Election, ElectionError, Etcd, Outcome, Peer, RunEpoch, Single, Voice};
 use crate::grpc::{Service, StrictDecoding};
 use crate::health::Health;
@@ -214,6 +215,7 @@ impl Server {
         let (keeper, catalog) = Keeper::new(store, config, clock, metrics.clone()).await?;
         let (seats, shards) = Seats::new(Plan {
             bounds,
+            leases: LeaseCount::default(),
             catalog: catalog.watch(),
             shards: place.as_ref().map(|place| place.shards),
             start,

@@ -24,7 +24,7 @@ use tollgate_proto::response::ScopeAnswer;
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::drains::Drains;
-use crate::driver::{Driver, DriverError, EchoCall, Echoed, Handle};
+use crate::driver::{Driver, DriverError, EchoCall, Echoed, Handle, LeaseCount};
 use crate::election::{Event, Term};
 use crate::metrics::Metrics;
 use crate::parent::Parent;
@@ -58,8 +58,10 @@ pub struct Seats {
 /// What all drivers are made of.
 #[derive(Debug)]
 pub struct Plan {
-    /// How much each keeps.
+    /// How much each keeps, but for the leases: so many are kept by all together.
     pub bounds: Bounds,
+    /// The leases of all.
+    pub leases: LeaseCount,
     /// What is configured.
     pub catalog: watch::Receiver<Arc<Catalog>>,
     /// Into how many shards the scopes are divided; none of a coordinator that is alone.
@@ -282,7 +284,8 @@ impl Plan {
             self.clock,
             metrics,
         );
-        let (mut driver, handle) = new;
+        let (driver, handle) = new;
+        let mut driver = driver.counted_in(self.leases.clone());
         if let Some(shards) = self.shards {
             driver = driver.among(shards);
         }

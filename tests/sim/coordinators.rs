@@ -12,6 +12,7 @@ use tollgate_proto::books;
 const BOUNDS: Bounds = Bounds {
     max_resources: 10,
     max_clients_per_resource: 100,
+    max_leases: 1_000_000,
 };
 
 /// All shards.

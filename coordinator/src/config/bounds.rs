@@ -11,11 +11,15 @@ use crate::spec::Text;
 /// More than any machine holds; keeps a typing error from meaning "no bound".
 const COUNT_MAX: usize = 1_000_000_000;
 
+/// The most leases by default.
+const LEASES_MAX: usize = 1_000_000;
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawBounds {
     max_resources: Option<Text>,
     max_clients_per_resource: Option<Text>,
+    max_leases: Option<Text>,
     max_groups: Option<Text>,
     max_attachments: Option<Text>,
     max_overrides: Option<Text>,
@@ -28,6 +32,7 @@ pub(super) fn bounds(check: &mut Check, raw: Option<&RawBounds>) -> Bounds {
     let mut bounds = Bounds {
         max_resources: 100_000,
         max_clients_per_resource: 100_000,
+        max_leases: LEASES_MAX,
     };
     let Some(raw) = raw else { return bounds };
     let fields = [
@@ -41,6 +46,7 @@ pub(super) fn bounds(check: &mut Check, raw: Option<&RawBounds>) -> Bounds {
             &raw.max_clients_per_resource,
             &mut bounds.max_clients_per_resource,
         ),
+        ("max_leases", &raw.max_leases, &mut bounds.max_leases),
     ];
     fields.into_iter().for_each(|field| set(check, field));
     bounds

@@ -41,8 +41,10 @@ impl Driver {
             return;
         };
         let (clock, epoch, bounds) = (self.clock, self.origin.epoch, self.node.bounds());
+        let elsewhere = self.tally.count(0);
+        let room = bounds.max_leases.saturating_sub(elsewhere);
         let len = bytes.len();
-        let read = tokio::task::spawn_blocking(move || read(clock, epoch, bounds, &bytes));
+        let read = tokio::task::spawn_blocking(move || read(clock, epoch, (bounds, room), &bytes));
         let read = read.await.map_err(InheritError::from).flatten();
         match read {
             Ok((node, leases)) => {
@@ -83,16 +85,21 @@ impl Handle {
 
 // === free functions ===
 
-/// The master that goes on with the books that `bytes` say, and how many leases they have.
+/// The master that goes on with the books that `bytes` say, and how many leases they have; there is
+/// room for as many.
 fn read(
     clock: Clock,
     epoch: Epoch,
-    bounds: Bounds,
+    (bounds, room): (Bounds, usize),
     bytes: &[u8],
 ) -> Result<(Node, usize), InheritError> {
     let books = books::decode(bytes)?;
+    let (count, max) = (books.lease_count(), room);
+    if count > max {
+        return Err(BooksError::TooManyLeases { count, max }.into());
+    }
     let node = Node::take_over(clock.now(), epoch, bounds, &books)?;
-    Ok((node, books.lease_count()))
+    Ok((node, count))
 }
 
 #[cfg(test)]

@@ -157,6 +157,7 @@ async fn a_published_catalog_holds_for_the_next_call() {
     let bounds = Bounds {
         max_resources: 1,
         max_clients_per_resource: 9,
+        max_leases: 1_000_000,
     };
     let metrics = Metrics::new(Epoch(1), 1);
     let clock = Clock::start();

@@ -14,8 +14,10 @@ pub enum RefreshFault {
     Stale,
     /// The resource is full.
     TooManyClients,
-    /// The books are full.
+    /// The books are full: of resources.
     TooManyResources,
+    /// Of leases.
+    TooManyLeases,
     /// The scope is of another shard here than where the call was split.
     Elsewhere,
     /// Nobody answered for its shard.
@@ -162,12 +164,13 @@ impl Reloaded {
 // === impl RefreshFault ===
 
 impl RefreshFault {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Invalid,
         Self::Busy,
         Self::Stale,
         Self::TooManyClients,
         Self::TooManyResources,
+        Self::TooManyLeases,
         Self::Elsewhere,
         Self::NoMaster,
     ];
@@ -179,6 +182,7 @@ impl RefreshFault {
             Self::Stale => "stale",
             Self::TooManyClients => "too_many_clients",
             Self::TooManyResources => "too_many_resources",
+            Self::TooManyLeases => "too_many_leases",
             Self::Elsewhere => "elsewhere",
             Self::NoMaster => "no_master",
         }

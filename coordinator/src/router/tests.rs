@@ -39,6 +39,7 @@ fn router(catalog: &watch::Receiver<Arc<Catalog>>, count: NonZeroU16) -> Router 
     let metrics = Metrics::new(Epoch(1), 0);
     let (_, shards) = Seats::new(Plan {
         bounds: bounds(),
+        leases: crate::driver::LeaseCount::default(),
         catalog: catalog.clone(),
         shards: Some(count),
         start: Start::Fresh,

@@ -97,6 +97,7 @@ async fn a_new_term_ends_the_one_before_it_on_the_same_node() {
     let (_, catalog) = watch::channel(Arc::new(Catalog::new(config.catalog)));
     let (mut seats, shards) = Seats::new(Plan {
         bounds: config.bounds,
+        leases: LeaseCount::default(),
         catalog,
         shards: NonZeroU16::new(1),
         start: Start::Fresh,

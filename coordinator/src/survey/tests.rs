@@ -8,6 +8,7 @@ use super::*;
 const BOUNDS: Bounds = Bounds {
     max_resources: 10_000,
     max_clients_per_resource: 10_000,
+    max_leases: 1_000_000,
 };
 
 /// Books in which each of `clients` clients of each scope wants what its row says of a capacity.

@@ -54,6 +54,31 @@ async fn a_scope_too_many_is_refused_and_the_others_go_on() {
 }
 
 #[tokio::test]
+async fn a_lease_too_many_is_refused_until_there_is_room() {
+    let yaml = format!("bounds: {{max_leases: 2}}\nlimits:\n{ALL}");
+    let coordinator = Coordinator::with(&yaml, Start::Fresh).await;
+    coordinator.gets("a", "tenant/a", 1, (0.0, 1.0)).await;
+    coordinator.gets("b", "tenant/a", 1, (0.0, 1.0)).await;
+    for (client, scope) in [("c", "tenant/a"), ("a", "tenant/b")] {
+        let answers = coordinator.refresh(client, &[(scope, 1, 0.0, 1.0)]).await;
+        let error = answers[0].outcome.as_ref().unwrap_err();
+        assert_eq!(error.code, Code::ResourceExhausted as u32);
+        assert!(error.message.contains("bounds.max_leases"), "{error:?}");
+    }
+    // Who is known goes on, and room that is given back is given to the next.
+    coordinator.gets("a", "tenant/a", 2, (1.0, 1.0)).await;
+    coordinator.release("b", "tenant/a", 2).await;
+    coordinator.gets("c", "tenant/a", 2, (0.0, 1.0)).await;
+    let metrics = coordinator.get("/metrics").await.body;
+    for line in [
+        "tollgate_refresh_errors_total{reason=\"too_many_leases\"} 2\n",
+        "tollgate_clients{unit=\"requests\"} 2\n",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_too_many_is_refused_and_the_others_go_on() {
     let yaml = format!("bounds: {{max_clients_per_resource: 1}}\nlimits:\n{ALL}");
     let coordinator = Coordinator::with(&yaml, Start::Fresh).await;

@@ -196,6 +196,7 @@ async fn ended() -> SocketAddr {
     let (seats, mut shards) = Seats::new(Plan {
         parent: None,
         bounds: config.bounds,
+        leases: tollgate_coordinator::driver::LeaseCount::default(),
         catalog: catalog.watch(),
         shards: None,
         start: Start::Fresh,

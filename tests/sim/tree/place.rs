@@ -13,6 +13,7 @@ use super::scenario::Seat;
 const BOUNDS: Bounds = Bounds {
     max_resources: 10,
     max_clients_per_resource: 100,
+    max_leases: 1_000_000,
 };
 
 /// A coordinator. Its clock has an epoch of its own.

@@ -122,6 +122,7 @@ mod native {
             let bounds = Bounds {
                 max_resources: 1,
                 max_clients_per_resource: clients,
+                max_leases: 1_000_000,
             };
             let client = |i| Client {
                 run: ClientRun {

@@ -43,6 +43,10 @@ pub struct Node {
     drains: Drains,
     /// What it borrows, if it has a parent.
     tree: Option<Tree>,
+    /// Equals the sum over resources of their clients.
+    leases: usize,
+    /// What others keep of what [`Bounds::max_leases`] bounds.
+    leases_elsewhere: usize,
 }
 
 /// The most clients that are drained at a time: each refresh looks whether its client is.
@@ -55,6 +59,8 @@ pub struct Bounds {
     pub max_resources: usize,
     /// Clients of one resource.
     pub max_clients_per_resource: usize,
+    /// Leases: the clients of all resources together.
+    pub max_leases: usize,
 }
 
 /// What a node that starts knows of the leases that are out.
@@ -89,6 +95,8 @@ impl Node {
             pools: BTreeMap::new(),
             drains: Drains::default(),
             tree: None,
+            leases: 0,
+            leases_elsewhere: 0,
         }
     }
 
@@ -100,6 +108,17 @@ impl Node {
     /// How much it keeps at most.
     pub fn bounds(&self) -> Bounds {
         self.bounds
+    }
+
+    /// How many leases it keeps.
+    pub fn lease_count(&self) -> usize {
+        self.leases
+    }
+
+    /// Says how many leases others keep, such as the nodes of the process's other shards: they all
+    /// share [`Bounds::max_leases`].
+    pub fn set_leases_elsewhere(&mut self, leases: usize) {
+        self.leases_elsewhere = leases;
     }
 
     /// Answers what `client` asks of `resource`, for which `terms` hold now.
@@ -207,16 +226,20 @@ impl Node {
         terms: &Terms<'_>,
     ) -> Result<Answer, RefreshError> {
         let learning_until = self.learning_until(terms);
-        let clients_max = self.bounds.max_clients_per_resource;
+        let free = self.free_leases();
+        let of_resource = self.bounds.max_clients_per_resource;
         if let Some(slot) = self.resources.get_mut(id) {
             slot.bind(now, id, terms.limit, self.tree.as_ref());
             seat(&mut self.pools, id, slot, terms, learning_until);
             let pool = pool_of(&mut self.pools, slot);
+            let known = slot.resource.client_count();
+            let clients_max = of_resource.min(known.saturating_add(free));
             let answer =
                 slot.resource
                     .handle_refresh(now, client, ask, terms.limit, pool, clients_max);
+            recount(&mut self.leases, known, slot);
             requeue(&mut self.timeouts, id, slot);
-            return answer;
+            return self.bounds.named(answer);
         }
         let max = self.bounds.max_resources;
         if self.resources.len() >= max {
@@ -236,9 +259,11 @@ impl Node {
         slot.bind(now, id, terms.limit, self.tree.as_ref());
         seat(&mut self.pools, id, &mut slot, terms, learning_until);
         let pool = pool_of(&mut self.pools, &slot);
+        let clients_max = of_resource.min(free);
         let answer = slot
             .resource
             .handle_refresh(now, client, ask, terms.limit, pool, clients_max);
+        recount(&mut self.leases, 0, &slot);
         match slot.resource.poll_timeout() {
             Some(queued_at) => {
                 slot.queued_at = queued_at;
@@ -247,14 +272,22 @@ impl Node {
             }
             None => unseat(&mut self.pools, &mut slot),
         }
-        answer
+        self.bounds.named(answer)
+    }
+
+    /// For how many more leases there is room.
+    fn free_leases(&self) -> usize {
+        let kept = self.leases.saturating_add(self.leases_elsewhere);
+        self.bounds.max_leases.saturating_sub(kept)
     }
 
     /// Takes back what `client` has of `resource`; ignored if a later request came first.
     pub fn handle_release(&mut self, client: &ClientRun, resource: &ResourceId, sequence: u64) {
         if let Some(slot) = self.resources.get_mut(resource) {
             let pool = pool_of(&mut self.pools, slot);
+            let known = slot.resource.client_count();
             slot.resource.handle_release(client, sequence, pool);
+            recount(&mut self.leases, known, slot);
             requeue(&mut self.timeouts, resource, slot);
         }
         self.collect(resource);
@@ -284,7 +317,9 @@ impl Node {
                 continue;
             };
             let pool = pool_of(&mut self.pools, slot);
+            let known = slot.resource.client_count();
             slot.resource.handle_timeout(now, pool);
+            recount(&mut self.leases, known, slot);
             if let Some(next) = slot.resource.poll_timeout() {
                 slot.queued_at = next;
                 self.timeouts.insert((next, id));
@@ -368,7 +403,29 @@ impl Node {
     }
 }
 
+// === impl Bounds ===
+
+impl Bounds {
+    /// The same `answer`, which names the bound that a new client has met.
+    fn named(&self, answer: Result<Answer, RefreshError>) -> Result<Answer, RefreshError> {
+        match answer {
+            Err(RefreshError::TooManyClients { max }) if max < self.max_clients_per_resource => {
+                Err(RefreshError::TooManyLeases {
+                    max: self.max_leases,
+                })
+            }
+            answer => answer,
+        }
+    }
+}
+
 // === free functions ===
+
+/// Takes over into `leases` how many clients the resource of `slot` has, which had `known`.
+fn recount(leases: &mut usize, known: usize, slot: &Slot) {
+    let others = leases.saturating_sub(known);
+    *leases = others.saturating_add(slot.resource.client_count());
+}
 
 /// How long it takes until no lease is in use that was lent before by somebody else.
 fn time_to_learn(terms: &Terms<'_>) -> Duration {

@@ -19,7 +19,7 @@ use crate::hash::fnv1a;
 use crate::lease::ResourceId;
 use crate::limit::{Limit, Safe};
 use crate::share::{FairShare, Handle, Quantum};
-use crate::units::Capacity;
+use crate::units::{Capacity, Instant};
 
 /// What is shared, what is wanted of it and what is lent of it.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub struct Pool {
     /// Σ of what the seats say, in micro-units.
     sum_has: u128,
     subclients: u64,
+    /// While a member learns: more was claimed lately than there is.
+    crowded_until: Instant,
 }
 
 /// A member's place in a pool, and what the pool counts for it.
@@ -63,6 +65,7 @@ impl Pool {
             members: FairShare::of(Quantum::of(id.unit)),
             sum_has: 0,
             subclients: 0,
+            crowded_until: Instant::ZERO,
         }
     }
 
@@ -130,6 +133,15 @@ impl Pool {
         let spare = self.divided().saturating_sub(Capacity::from_micros(wanted));
         let headroom = self.limit.headroom.of(spare);
         self.members.spare(&seat.handle, headroom)
+    }
+
+    /// Until when members that learn confirm no more than shares: more was claimed than there is.
+    pub(crate) fn crowded_until(&self) -> Instant {
+        self.crowded_until
+    }
+
+    pub(crate) fn set_crowded_until(&mut self, until: Instant) {
+        self.crowded_until = until;
     }
 
     /// What there is to divide: without the reserve.

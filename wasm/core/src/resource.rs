@@ -96,6 +96,12 @@ pub enum RefreshError {
         /// The bound.
         max: usize,
     },
+    /// The coordinator keeps as many leases as it may.
+    #[error("this coordinator keeps {max} leases, the most it may (bounds.max_leases)")]
+    TooManyLeases {
+        /// The bound.
+        max: usize,
+    },
 }
 
 /// A client id behind its hash, so that most comparisons of a look-up touch one word, and the runs

@@ -12,6 +12,7 @@ fn books(scopes: &[(&str, &[&str])]) -> Node {
     let bounds = Bounds {
         max_resources: 100,
         max_clients_per_resource: 100,
+        max_leases: 1_000_000,
     };
     let now = Instant::ZERO;
     let mut node = Node::new(now, Epoch(1), bounds, Start::Fresh);

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-use super::{Bounds, DRAINS_MAX, Node, Slot, Start};
+use super::{Bounds, DRAINS_MAX, Node, Slot, Start, recount};
 use crate::lease::{ClientId, Epoch, ResourceId};
 use crate::limit::Limit;
 use crate::pool::Pool;
@@ -49,6 +49,9 @@ pub struct PoolBooks {
     pub id: ResourceId,
     /// The limit that the last refresh of a member came with.
     pub limit: Limit,
+    /// For how long members that learn still confirm no more than shares: more was claimed than
+    /// there is.
+    pub crowded: Duration,
 }
 
 /// A resource in the books.
@@ -62,6 +65,8 @@ pub struct ResourceBooks {
     pub pool: Option<(ResourceId, NonZeroU32)>,
     /// How long it has still to learn.
     pub learning: Duration,
+    /// For how long it still confirms no more than shares while it learns.
+    pub crowded: Duration,
     /// Its clients.
     pub clients: Vec<Line>,
 }
@@ -100,6 +105,14 @@ pub enum BooksError {
         /// How many there are.
         count: usize,
         /// The bound.
+        max: usize,
+    },
+    /// More leases than this coordinator keeps.
+    #[error("leases: {count} are more than this coordinator has room for, {max}")]
+    TooManyLeases {
+        /// How many there are.
+        count: usize,
+        /// How many there is room for.
         max: usize,
     },
     /// More drained clients than [`DRAINS_MAX`].
@@ -162,6 +175,10 @@ impl Books {
                 max,
             });
         }
+        let (count, max) = (self.lease_count(), bounds.max_leases);
+        if count > max {
+            return Err(BooksError::TooManyLeases { count, max });
+        }
         match self.drains.len() {
             count if count > DRAINS_MAX => Err(BooksError::TooManyDrains { count }),
             _ => Ok(()),
@@ -190,6 +207,7 @@ impl Node {
         let pools = pools.map(|(id, pool)| PoolBooks {
             id: id.clone(),
             limit: pool.limit().clone(),
+            crowded: pool.crowded_until().saturating_since(now),
         });
         let resources = self.resources.iter();
         let drains = self.drains.iter(now);
@@ -221,10 +239,10 @@ impl Node {
         };
         let mut node = Self::new(now, epoch, bounds, start);
         node.started_at = now.saturating_sub(books.learning_for.unwrap_or_default());
-        let limits = books.pools.iter().map(|pool| (&pool.id, &pool.limit));
-        let limits: BTreeMap<_, _> = limits.collect();
+        let pools = books.pools.iter().map(|pool| (&pool.id, pool));
+        let pools: BTreeMap<_, _> = pools.collect();
         for resource in books.resources.iter().filter(|r| !r.clients.is_empty()) {
-            node.restore(now, resource, &limits)?;
+            node.restore(now, resource, &pools)?;
         }
         for (client, time) in &books.drains {
             // There are not too many.
@@ -238,12 +256,13 @@ impl Node {
         &mut self,
         now: Instant,
         books: &ResourceBooks,
-        limits: &BTreeMap<&ResourceId, &Limit>,
+        pools: &BTreeMap<&ResourceId, &PoolBooks>,
     ) -> Result<(), BooksError> {
         let ResourceBooks {
             id,
             limit,
             learning,
+            crowded,
             clients,
             ..
         } = books;
@@ -252,17 +271,19 @@ impl Node {
             resource: id.clone(),
             client,
         })?;
+        resource.set_crowded_until(now.saturating_add(*crowded));
         if self.resources.contains_key(id) {
             return Err(BooksError::ResourceTwice(id.clone()));
         }
         if let Some((pool, weight)) = &books.pool {
-            let limit = limits.get(pool).filter(|_| pool.unit == id.unit);
-            let limit = limit.ok_or_else(|| BooksError::NoPool {
+            let told = pools.get(pool).filter(|_| pool.unit == id.unit);
+            let told = told.ok_or_else(|| BooksError::NoPool {
                 resource: id.clone(),
                 pool: pool.clone(),
             })?;
             let pools = self.pools.entry(pool.clone());
-            let pool = pools.or_insert_with(|| Pool::new(pool, limit));
+            let pool = pools.or_insert_with(|| Pool::new(pool, &told.limit));
+            pool.set_crowded_until(now.saturating_add(told.crowded));
             resource.join(id, pool, *weight);
         }
         let queued_at = resource.poll_timeout().unwrap_or(now);
@@ -271,6 +292,7 @@ impl Node {
             pool: books.pool.as_ref().map(|(pool, _)| pool.clone()),
             queued_at,
         };
+        recount(&mut self.leases, 0, &slot);
         self.timeouts.insert((queued_at, id.clone()));
         self.resources.insert(id.clone(), slot);
         Ok(())
@@ -286,6 +308,7 @@ impl Slot {
             limit: self.resource.limit().clone(),
             pool: self.pool.clone().zip(self.resource.weight()),
             learning: self.resource.learning_until().saturating_since(now),
+            crowded: self.resource.crowded_until().saturating_since(now),
             clients: self.resource.lines(now),
         }
     }

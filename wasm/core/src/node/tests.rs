@@ -11,6 +11,7 @@ use crate::units::{Capacity, Tokens};
 const BOUNDS: Bounds = Bounds {
     max_resources: 2,
     max_clients_per_resource: 10,
+    max_leases: 1_000_000,
 };
 
 fn refresh(node: &mut Node, now: Instant, scope: &str) -> Result<Answer, RefreshError> {
@@ -45,6 +46,59 @@ fn resources_are_bounded_and_collected() {
     node.handle_timeout(secs(12));
     let left: std::vec::Vec<_> = node.resources().map(|(id, _)| id.scope.as_ref()).collect();
     assert_eq!(left, ["tenant/c"]);
+}
+
+#[test]
+fn leases_are_bounded_over_all_resources() {
+    let bounds = Bounds {
+        max_leases: 3,
+        ..BOUNDS
+    };
+    let mut node = Node::new(secs(0), Epoch(1), bounds, Start::Fresh);
+    let limit = Limit::new(Capacity::from_whole(100));
+    let refresh = |node: &mut Node, at: u64, client: &str, scope: &str| {
+        let (client, resource) = (
+            ClientId::new(client).unwrap(),
+            ResourceId::new(scope, Unit::Requests).unwrap(),
+        );
+        let ask = Ask::new(at, Capacity::ZERO, Capacity::from_whole(5));
+        node.handle_refresh(secs(at), &client, &resource, &ask, &Terms::of(&limit))
+    };
+    for (at, client, scope) in [
+        (1, "a", "tenant/a"),
+        (2, "b", "tenant/a"),
+        (3, "a", "tenant/b"),
+    ] {
+        refresh(&mut node, at, client, scope).unwrap();
+    }
+    let refused = Err(RefreshError::TooManyLeases { max: 3 });
+    assert_eq!(refresh(&mut node, 4, "c", "tenant/a"), refused);
+    assert_eq!(refresh(&mut node, 4, "b", "tenant/b"), refused);
+    // Those that are known go on.
+    refresh(&mut node, 5, "a", "tenant/a").unwrap();
+    refresh(&mut node, 5, "a", "tenant/b").unwrap();
+    // b is idle: its lease ends ten seconds after its grant, and there is room again.
+    assert_eq!(refresh(&mut node, 11, "c", "tenant/b"), refused);
+    node.handle_timeout(secs(12));
+    assert_eq!(node.lease_count(), 2);
+    refresh(&mut node, 12, "c", "tenant/b").unwrap();
+    // What other nodes of the process keep counts as well; nobody is put out for it.
+    node.set_leases_elsewhere(2);
+    assert_eq!(refresh(&mut node, 13, "d", "tenant/b"), refused);
+    refresh(&mut node, 13, "a", "tenant/a").unwrap();
+    node.handle_release(
+        &ClientId::new("a").unwrap(),
+        &ResourceId::new("tenant/a", Unit::Requests).unwrap(),
+        99,
+    );
+    assert_eq!((node.lease_count(), node.resource_count()), (2, 1));
+    node.set_leases_elsewhere(0);
+    refresh(&mut node, 14, "d", "tenant/b").unwrap();
+    let count: usize = node
+        .resources()
+        .map(|(_, books)| books.client_count())
+        .sum();
+    assert_eq!((node.lease_count(), count), (3, 3));
 }
 
 #[test]
@@ -194,10 +248,16 @@ fn claims_under_the_limits_of_today_are_prolonged() {
         let limit = Limit::new(Capacity::from_whole(300));
         let mut world = World::restarted(secs(8), &limit);
         let a = world.ask(secs(9), "a", lease(200, basis_of(lent_of)), secs(10));
-        let duration = if prolonged { 10 } else { 1 };
         let a = a.lease.unwrap();
         assert_eq!(a.capacity, Capacity::from_whole(200));
-        assert_eq!(a.duration, Duration::from_secs(duration), "{lent_of}");
+        // Others are waited for at first, but nobody loses its lease meanwhile: for a quarter of the
+        // learning time, and two refresh intervals.
+        let duration = Duration::from_millis(if prolonged { 4500 } else { 1000 });
+        assert_eq!(a.duration, duration, "{lent_of}");
+        if prolonged {
+            let a = world.ask(secs(12), "a", lease(200, a.basis), secs(13));
+            assert_eq!(a.lease.unwrap().duration, Duration::from_secs(10));
+        }
     }
 }
 

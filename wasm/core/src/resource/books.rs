@@ -73,6 +73,15 @@ impl Resource {
         Ok(resource)
     }
 
+    /// Until when no more than shares is confirmed while it learns.
+    pub(crate) fn crowded_until(&self) -> Instant {
+        self.division.crowded_until()
+    }
+
+    pub(crate) fn set_crowded_until(&mut self, until: Instant) {
+        self.division.set_crowded_until(until);
+    }
+
     /// How much it counts in its pool, if it is a member of one.
     pub(crate) fn weight(&self) -> Option<NonZeroU32> {
         self.division.weight()

@@ -6,6 +6,7 @@ use core::time::Duration;
 mod basis;
 mod entry;
 mod grant;
+mod learning;
 mod restore;
 
 use self::entry::Loan;
@@ -26,6 +27,8 @@ pub(super) struct Division {
     unit: Unit,
     limit: Limit,
     learning_until: Instant,
+    /// While learning: more was claimed lately than there is.
+    crowded_until: Instant,
     shares: Bands<Rank>,
     /// Σ [`Entry::has`] over all entries, in micro-units.
     sum_has: u128,
@@ -64,6 +67,7 @@ impl Division {
             unit,
             limit,
             learning_until,
+            crowded_until: Instant::ZERO,
             shares: Bands::new(Quantum::of(unit)),
             sum_has: 0,
             seat: None,
@@ -191,10 +195,7 @@ impl Division {
             let whole = self.bound.map_or(Capacity::UNLIMITED, |bound| bound.whole);
             let free = self.free_of(whole, Capacity::ZERO, pool).keep;
             granted.capacity = self.shares.quantum().floor(ask.has.min(free));
-            // No lease of an earlier run is longer than the time to learn.
-            let longest = lease.max(self.limit.learning);
-            let remaining = ask.remaining.map_or(lease, |left| left.min(longest));
-            granted.expiry = now.saturating_add(remaining);
+            granted.expiry = self.claim_counts_until(now, ask, pool);
         }
         self.replace_sum(Capacity::ZERO, granted.capacity);
         Entry {
@@ -247,16 +248,23 @@ impl Division {
     ) -> Answer {
         // The pool divides by what is wanted now.
         self.report(pool.as_deref_mut());
-        let pool = pool.as_deref();
         let before = entry.has();
         let used = entry.used_by(ask);
-        let grant = self.grant(now, entry, used, ask, pool);
+        let grant = self.grant(now, entry, used, ask, pool.as_deref());
+        if let Some(until) = grant.crowded_until {
+            self.crowded_until = until;
+            if let Some(pool) = pool.as_deref_mut() {
+                pool.set_crowded_until(until);
+            }
+        }
+        let pool = pool.as_deref();
+        let told = grant.told.unwrap_or(grant.loan);
         entry.granted = grant.loan;
         entry.granted_at = now;
         entry.basis = grant.basis;
         entry.prior = used.beyond(entry.granted);
         self.replace_sum(before, entry.has());
-        self.answer(now, entry, grant.refresh_interval, pool)
+        self.answer(now, entry, told, grant.refresh_interval, pool)
     }
 
     /// Drops what of `entry` has expired.
@@ -314,7 +322,7 @@ impl Division {
             .granted_at
             .saturating_add(self.times(now, pool).min_refresh);
         let refresh_interval = next.saturating_since(now).max(Duration::from_millis(1));
-        self.answer(now, entry, refresh_interval, pool)
+        self.answer(now, entry, entry.granted, refresh_interval, pool)
     }
 
     /// What there is to divide: without the reserve, and no more than is borrowed.
@@ -363,10 +371,11 @@ impl Division {
         &self,
         now: Instant,
         entry: &Entry,
+        told: Loan,
         refresh_interval: Duration,
         pool: Option<&Pool>,
     ) -> Answer {
-        let Loan { capacity, expiry } = entry.granted;
+        let Loan { capacity, expiry } = told;
         let mut duration = expiry.saturating_since(now);
         if capacity == Capacity::ZERO && self.entitled(entry, pool) > Capacity::ZERO {
             // Others have not given back yet what is its part. Should nobody answer when it asks

@@ -3,6 +3,7 @@ use core::time::Duration;
 
 mod doorman;
 mod knobs;
+mod learning;
 mod runs;
 
 const CAPACITY: u64 = 1000;
@@ -172,9 +173,10 @@ fn learning_confirms_claims_up_to_the_capacity_and_lends_nothing() {
     assert_eq!(fleet.refresh("b", 0, 500).lease, None, "no claim, no lease");
     assert_eq!(
         gets(&fleet.refresh("c", 400, 500)),
-        300,
-        "no more than the capacity"
+        333,
+        "it keeps its share of what it has"
     );
+    assert_eq!(fleet.sum_has(), 1000, "no more than the capacity counts");
     fleet.now = at(8000);
     assert_eq!(gets(&fleet.refresh("a", 700, 900)), 333, "a third each");
     assert_eq!(

@@ -15,6 +15,7 @@ use crate::units::{Capacity, Instant, Tokens};
 const BOUNDS: Bounds = Bounds {
     max_resources: 3,
     max_clients_per_resource: 10,
+    max_leases: 1_000_000,
 };
 const TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -19,6 +19,7 @@ const START: Instant = Instant::from_nanos(5_000_000_000);
 const BOUNDS: Bounds = Bounds {
     max_resources: 10,
     max_clients_per_resource: 100,
+    max_leases: 1_000_000,
 };
 
 /// Some processes, their coordinator and the messages between them.

@@ -5,6 +5,7 @@ pub(crate) mod bucket;
 pub(crate) mod fair_share;
 pub(crate) mod fleet;
 pub(crate) mod holder;
+pub(crate) mod learning;
 pub(crate) mod line;
 pub(crate) mod node;
 pub(crate) mod random;
@@ -39,6 +40,7 @@ macro_rules! each_law {
             node::learns_what_clients_have,
             holder::falls_back_to_the_safe_capacity,
             holder::ignores_an_earlier_master,
+            learning::a_liar_takes_nobodys_lease,
             slow::little_demand_is_served,
             slow::little_demand_is_not_starved_at_its_limit,
             tree::leaves_never_use_more_than_the_root_has,

@@ -16,6 +16,7 @@ const TICK: Duration = Duration::from_millis(20);
 const BOUNDS: Bounds = Bounds {
     max_resources: 1,
     max_clients_per_resource: 1,
+    max_leases: 1_000_000,
 };
 
 /// A tenant and its coordinator.

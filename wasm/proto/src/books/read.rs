@@ -54,6 +54,7 @@ impl Lists {
         Ok(PoolBooks {
             id: resource_id(&message.scope, message.unit)?,
             limit: at("limit", &self.limits, message.limit)?.clone(),
+            crowded: Duration::from_millis(message.crowded_ms),
         })
     }
 
@@ -69,6 +70,7 @@ impl Lists {
             limit: at("limit", &self.limits, message.limit)?.clone(),
             pool: pool.transpose()?,
             learning: Duration::from_millis(message.learning_ms),
+            crowded: Duration::from_millis(message.crowded_ms),
             clients: each("clients", &message.clients, |line| self.line(line))?,
         })
     }

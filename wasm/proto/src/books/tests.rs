@@ -17,6 +17,7 @@ use super::*;
 const BOUNDS: Bounds = Bounds {
     max_resources: 100,
     max_clients_per_resource: 100,
+    max_leases: 1_000_000,
 };
 
 fn capacity() -> impl Strategy<Value = Capacity> {
@@ -142,6 +143,7 @@ fn books() -> impl Strategy<Value = Books> {
                         limit,
                         pool: weight.map(|weight| (gold.clone(), weight)),
                         learning,
+                        crowded: learning / 8,
                         clients,
                     }
                 };
@@ -153,6 +155,7 @@ fn books() -> impl Strategy<Value = Books> {
                 pools: vec![PoolBooks {
                     id: gold.clone(),
                     limit: pool,
+                    crowded: Duration::from_secs(1),
                 }],
                 resources: resources.into_iter().enumerate().map(resource).collect(),
                 drains: drains.into_iter().enumerate().map(drain).collect(),
@@ -256,6 +259,7 @@ fn good() -> v1::Books {
             scope: "group/gold".to_owned(),
             unit: 1,
             limit: 0,
+            ..v1::PoolBooks::default()
         }],
         resources: vec![v1::ResourceBooks {
             scope: "tenant/a".to_owned(),
@@ -416,6 +420,7 @@ fn what_occurs_often_is_there_once() {
         limit: limit.clone(),
         pool: None,
         learning: Duration::ZERO,
+        crowded: Duration::ZERO,
         clients: vec![
             line("node-1/0123456789abcdef"),
             line("node-2/0123456789abcdef"),

@@ -48,6 +48,7 @@ impl From<&Books> for v1::Books {
                 scope: pool.id.scope.as_ref().to_owned(),
                 unit: number::from_unit(pool.id.unit),
                 limit: lists.limit(&pool.limit),
+                crowded_ms: left_ms(pool.crowded),
             };
             lists.message.pools.push(pool);
         }
@@ -96,6 +97,7 @@ impl<'a> Lists<'a> {
             pool: pool.map(|(id, _)| self.pools.get(id).copied().unwrap_or(u32::MAX)),
             weight: pool.map_or(0, |(_, weight)| weight.get()),
             learning_ms: left_ms(books.learning),
+            crowded_ms: left_ms(books.crowded),
             clients: books.clients.iter().map(|line| self.line(line)).collect(),
         }
     }

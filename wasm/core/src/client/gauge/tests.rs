@@ -238,6 +238,7 @@ fn what_goes_on_without_a_lease_is_not_claimed_and_does_not_stand_in_the_way_of_
     let bounds = Bounds {
         max_resources: 1,
         max_clients_per_resource: 1,
+        max_leases: 1_000_000,
     };
     let mut node = Node::new(p.now, Epoch(2), bounds, Start::Fresh);
     let id = ResourceId::new("tenant/acme", Unit::Concurrency).unwrap();

@@ -12,6 +12,7 @@ use crate::units::Capacity;
 const BOUNDS: Bounds = Bounds {
     max_resources: 3,
     max_clients_per_resource: 2,
+    max_leases: 1_000_000,
 };
 
 fn at(ms: u64) -> Instant {
@@ -73,6 +74,7 @@ fn books() -> Books {
         limit: limit(100),
         pool: None,
         learning: Duration::ZERO,
+        crowded: Duration::ZERO,
         clients: names.iter().map(|name| line(name)).collect(),
     };
     Books {

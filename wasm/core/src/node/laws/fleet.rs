@@ -18,6 +18,7 @@ use crate::units::Capacity;
 const BOUNDS: Bounds = Bounds {
     max_resources: 3,
     max_clients_per_resource: 100,
+    max_leases: 1_000_000,
 };
 
 mod check;

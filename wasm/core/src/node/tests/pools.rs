@@ -32,6 +32,7 @@ impl Group {
         let bounds = Bounds {
             max_resources: own.len(),
             max_clients_per_resource: 10,
+            max_leases: 1_000_000,
         };
         let limit = |capacity| {
             let mut limit = Limit::new(capacity);
@@ -222,6 +223,7 @@ fn a_refused_member_takes_no_seat() {
         Bounds {
             max_resources: 5,
             max_clients_per_resource: 0,
+            max_leases: 1_000_000,
         },
         Start::Fresh,
     );

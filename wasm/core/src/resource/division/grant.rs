@@ -11,7 +11,12 @@ use crate::units::{Capacity, Instant};
 /// What a client gets, and when it should ask again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
+    /// What counts in the books.
     pub(super) loan: Loan,
+    /// What the client is told, if that is something else: that it keeps what it says that it has.
+    pub(super) told: Option<Loan>,
+    /// Claims do not fit; that is to be remembered until then.
+    pub(super) crowded_until: Option<Instant>,
     pub(super) basis: u64,
     pub(super) refresh_interval: Duration,
 }
@@ -47,13 +52,18 @@ impl Division {
             let capacity = Capacity::UNLIMITED;
             return Grant {
                 loan: Loan { capacity, expiry },
+                told: None,
+                crowded_until: None,
                 basis: NO_BASIS,
                 refresh_interval: times.refresh,
             };
         }
         let free = self.free(entry.has(), pool);
         if now < self.learning_until {
-            return self.confirm(now, entry, used, ask, free, pool);
+            return match self.bound {
+                Some(_) => self.confirm_borrowed(now, entry, used, ask, pool),
+                None => self.confirm(now, entry, used, ask, pool),
+            };
         }
         let entitled = self.entitled(entry, pool);
         let wanted = entitled.saturating_add(self.headroom(entry, pool));
@@ -73,6 +83,8 @@ impl Division {
             // its share for that: it keeps what it has of it, but only until that expires anyway.
             return Grant {
                 loan: kept,
+                told: None,
+                crowded_until: None,
                 basis: NO_BASIS,
                 refresh_interval: times.min_refresh,
             };
@@ -83,6 +95,8 @@ impl Division {
                 capacity: gets,
                 expiry,
             },
+            told: None,
+            crowded_until: None,
             basis: self.basis(pool),
             refresh_interval: if settled {
                 times.refresh
@@ -92,45 +106,31 @@ impl Division {
         }
     }
 
-    /// In learning mode: what the client has, as far as it still wants it. The rest may be lent to
-    /// others who have not said so yet.
-    ///
-    /// A claim that was lent under other limits than today's may be part of more than there is, and
-    /// is not prolonged: so the excess ends when it would have ended without a restart. The others
-    /// sum to at most the capacity, as many times as they are confirmed: the latest of them
-    /// was granted from what all others left (see `docs/design.md`, "Learning mode").
-    fn confirm(
+    /// In learning mode of one that borrows what it lends: what the client has, as far as it still
+    /// wants it, and prolonged if it fits into what is borrowed today.
+    fn confirm_borrowed(
         &self,
         now: Instant,
         entry: &Entry,
         used: Loan,
         ask: &Ask,
-        free: Free,
         pool: Option<&Pool>,
     ) -> Grant {
         let times = self.times(now, pool);
-        let basis = ask.basis;
         let claim = used.capacity.min(entry.wants());
-        if self.bound.is_some() && claim > free.keep {
+        if claim > self.free(entry.has(), pool).keep {
             return self.keep(now, entry, used, ask, &times);
         }
-        let gets = claim.min(free.keep);
-        let mut expiry = now.saturating_add(times.lease);
-        // What fits into what is borrowed today is within its limits.
-        let sure = self.bound.is_some() || self.certifies(basis, pool);
-        if gets > Capacity::ZERO && !sure {
-            expiry = expiry.min(used.expiry);
-        }
         let left = self.learning_until.saturating_since(now);
-        let settled =
-            suffices(gets, used.capacity.min(entry.wants())) && suffices(gets, used.capacity);
         Grant {
             loan: Loan {
-                capacity: gets,
-                expiry,
+                capacity: claim,
+                expiry: now.saturating_add(times.lease),
             },
-            basis: if basis == 0 { NO_BASIS } else { basis },
-            refresh_interval: if settled {
+            told: None,
+            crowded_until: None,
+            basis: ask.basis.max(NO_BASIS),
+            refresh_interval: if suffices(claim, used.capacity) {
                 times.refresh.min(left).max(times.min_refresh)
             } else {
                 times.min_refresh
@@ -155,6 +155,8 @@ impl Division {
         };
         Grant {
             loan: Loan { capacity, expiry },
+            told: None,
+            crowded_until: None,
             basis: NO_BASIS,
             refresh_interval: times.min_refresh,
         }
@@ -242,6 +244,6 @@ impl Free {
 /// soon, so that a shift of demand is settled within about one short refresh. But one client whose
 /// demand sways moves the shares of all the others a little, and for a hundredth of them they need
 /// not all hurry at once.
-fn suffices(gets: Capacity, aim: Capacity) -> bool {
+pub(super) fn suffices(gets: Capacity, aim: Capacity) -> bool {
     gets.as_micros() >= aim.as_micros().saturating_sub(aim.as_micros() / 100)
 }

@@ -12,6 +12,7 @@ use tollgate_core::units::{Capacity, Instant};
 pub(super) const BOUNDS: Bounds = Bounds {
     max_resources: 10,
     max_clients_per_resource: 100,
+    max_leases: 1_000_000,
 };
 
 /// When a request to a parent counts as lost.

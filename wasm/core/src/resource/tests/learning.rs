@@ -1,0 +1,194 @@
+//! Claims while learning, true ones and lies.
+
+use super::*;
+use crate::lease::LeaseTerms;
+use crate::units::Tokens;
+
+/// When learning begins, which takes ten seconds; claims are collected for two and a half.
+const BEGIN: u64 = 1000;
+const COLLECTED: u64 = BEGIN + 2500;
+/// Until when, with two refresh intervals, what was only said counts.
+const COUNTED: u64 = COLLECTED + 2000;
+
+/// Clients that come back to a coordinator of 1000 that has lost its books.
+struct Restart {
+    fleet: Fleet,
+    sequence: u64,
+}
+
+/// A client that keeps to the protocol, and uses what it has until that ends.
+struct Honest {
+    name: &'static str,
+    wants: u64,
+    has: u64,
+    until: Instant,
+}
+
+impl Restart {
+    fn new() -> Self {
+        let mut fleet = Fleet::new(at(BEGIN + 10_000));
+        fleet.limit.headroom = crate::limit::Part::NONE;
+        Self { fleet, sequence: 0 }
+    }
+
+    /// The lease that `client` is answered at `ms` when it says that it has `has` for `left_ms`.
+    fn ask(&mut self, ms: u64, client: &str, has: u64, left_ms: u64, wants: u64) -> LeaseTerms {
+        self.sequence += 1;
+        self.fleet.now = at(ms);
+        let ask = Ask {
+            remaining: Some(Duration::from_millis(left_ms)),
+            ..Ask::new(
+                self.sequence,
+                Capacity::from_whole(has),
+                Capacity::from_whole(wants),
+            )
+        };
+        let client = ClientId::new(client).unwrap();
+        let limit = self.fleet.limit.clone();
+        let resource = &mut self.fleet.resource;
+        let answer = resource.handle_refresh(at(ms), &client, &ask, &limit, None, 10);
+        assert!(self.fleet.sum_has() <= CAPACITY, "at {ms}");
+        answer.unwrap().lease.unwrap_or(LeaseTerms {
+            capacity: Capacity::ZERO,
+            burst: Tokens::ZERO,
+            duration: Duration::ZERO,
+            basis: 0,
+        })
+    }
+
+    /// Lets `client` refresh at `ms`; it must have its whole lease still.
+    fn refresh(&mut self, ms: u64, client: &mut Honest) {
+        assert!(
+            client.until > at(ms),
+            "{}: expired before {ms}",
+            client.name
+        );
+        let left = client.until.saturating_since(at(ms)).as_millis() as u64;
+        let lease = self.ask(ms, client.name, client.has, left, client.wants);
+        assert_eq!(
+            lease.capacity,
+            Capacity::from_whole(client.has),
+            "{} at {ms}",
+            client.name
+        );
+        client.until = at(ms).saturating_add(lease.duration);
+    }
+}
+
+fn honest() -> [Honest; 2] {
+    let until = at(BEGIN + 7000);
+    [("a", 100), ("b", 200)].map(|(name, has)| Honest {
+        name,
+        wants: has,
+        has,
+        until,
+    })
+}
+
+#[test]
+fn a_lone_client_with_the_whole_capacity_keeps_it() {
+    for left in [300, 2000, 7000] {
+        let mut restart = Restart::new();
+        let mut client = Honest {
+            name: "a",
+            wants: 1500,
+            has: CAPACITY,
+            until: at(BEGIN + left),
+        };
+        for ms in (BEGIN..BEGIN + 10_000).step_by(200) {
+            restart.refresh(ms, &mut client);
+            let counted = restart.fleet.sum_has();
+            assert_eq!(counted, CAPACITY, "at {ms}");
+        }
+    }
+}
+
+#[test]
+fn who_claims_everything_first_does_not_take_the_leases_of_others() {
+    // How long it says that it has it, whether it comes again, and whether it obeys.
+    for (left, again, obeys) in [
+        (10_000, true, true),
+        (10_000, true, false),
+        (10_000, false, false),
+        (1, true, true),
+        (1, true, false),
+        (1, false, false),
+    ] {
+        let row = std::format!("{left} {again} {obeys}");
+        let mut restart = Restart::new();
+        let mut honest = honest();
+        let huge = 1_000_000_000_000;
+        let mut said = huge;
+        for ms in (BEGIN..BEGIN + 10_000).step_by(500) {
+            if again || ms == BEGIN {
+                let lie = restart.ask(ms, "liar", said, left, huge);
+                let most = if ms < COLLECTED { CAPACITY } else { 700 };
+                assert!(lie.capacity <= Capacity::from_whole(most), "{row} at {ms}");
+                if obeys && ms >= COLLECTED {
+                    said = lie.capacity.as_micros() / 1_000_000;
+                }
+            }
+            for client in &mut honest {
+                restart.refresh(ms + 100, client);
+                // At the latest then its lease is renewed as ever.
+                let renewed =
+                    client.until == at(ms + 100).saturating_add(restart.fleet.limit.lease);
+                assert!(
+                    renewed || ms + 100 < COUNTED,
+                    "{row}: {} at {ms}",
+                    client.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_late_liar_gets_what_others_leave() {
+    let mut restart = Restart::new();
+    let mut honest = honest();
+    for ms in (BEGIN..BEGIN + 10_000).step_by(500) {
+        for client in &mut honest {
+            restart.refresh(ms, client);
+        }
+        if ms > COLLECTED {
+            restart.ask(ms + 10, "liar", 1_000_000, 10_000, 1_000_000);
+        }
+    }
+}
+
+#[test]
+fn claims_that_do_not_fit_are_cut_to_shares_only_when_all_have_been_heard() {
+    let mut restart = Restart::new();
+    let until = at(BEGIN + 9000);
+    let mut busy = Honest {
+        name: "busy",
+        wants: 900,
+        has: 900,
+        until,
+    };
+    for ms in [BEGIN, BEGIN + 1000, BEGIN + 2000] {
+        restart.refresh(ms, &mut busy);
+        restart.ask(ms, "liar", 900, 9000, 900);
+    }
+    // Nobody can tell who of the two lies.
+    let now = COLLECTED + 100;
+    let left = until.saturating_since(at(now)).as_millis() as u64;
+    let got = restart.ask(now, "busy", 900, left, 900).capacity;
+    assert_eq!(got, Capacity::from_whole(500));
+    let got = restart.ask(now + 10, "liar", 900, left, 900).capacity;
+    assert_eq!(got, Capacity::from_whole(500));
+}
+
+#[test]
+fn nothing_that_is_only_said_outlives_the_learning() {
+    let mut restart = Restart::new();
+    let end = BEGIN + 10_000;
+    let lease = restart.ask(end - 100, "liar", CAPACITY, 10_000, 0);
+    assert_eq!(lease.capacity, Capacity::ZERO, "it wants nothing");
+    let lie = restart.ask(end - 50, "other", CAPACITY, 10_000, CAPACITY);
+    assert!(lie.duration <= Duration::from_secs(10));
+    restart.fleet.resource.handle_timeout(at(end), None);
+    let first = restart.ask(end + 100, "a", 0, 0, 100);
+    assert!(first.capacity <= Capacity::from_whole(100));
+}
