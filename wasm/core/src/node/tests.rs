@@ -58,7 +58,7 @@ fn leases_are_bounded_over_all_resources() {
     let limit = Limit::new(Capacity::from_whole(100));
     let refresh = |node: &mut Node, at: u64, client: &str, scope: &str| {
         let (client, resource) = (
-            ClientId::new(client).unwrap(),
+            ClientRun::only(ClientId::new(client).unwrap()),
             ResourceId::new(scope, Unit::Requests).unwrap(),
         );
         let ask = Ask::new(at, Capacity::ZERO, Capacity::from_whole(5));
@@ -87,7 +87,7 @@ fn leases_are_bounded_over_all_resources() {
     assert_eq!(refresh(&mut node, 13, "d", "tenant/b"), refused);
     refresh(&mut node, 13, "a", "tenant/a").unwrap();
     node.handle_release(
-        &ClientId::new("a").unwrap(),
+        &ClientRun::only(ClientId::new("a").unwrap()),
         &ResourceId::new("tenant/a", Unit::Requests).unwrap(),
         99,
     );

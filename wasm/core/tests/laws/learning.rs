@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use tollgate_core::lease::{Ask, ClientId, Epoch, LeaseTerms, ResourceId, Unit};
+use tollgate_core::lease::{Ask, ClientId, ClientRun, Epoch, LeaseTerms, ResourceId, Unit};
 use tollgate_core::limit::{Limit, Part};
 use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant};
@@ -156,7 +156,13 @@ impl Fleet {
         let terms = Terms::of(&self.limit);
         let answer = self
             .node
-            .handle_refresh(now, &client.id, &self.resource, &ask, &terms)
+            .handle_refresh(
+                now,
+                &ClientRun::only(client.id.clone()),
+                &self.resource,
+                &ask,
+                &terms,
+            )
             .map_err(|error| error.to_string())?;
         let lease = answer.lease;
         client.has = lease.map_or(0, |lease| lease.capacity.as_micros());

@@ -426,6 +426,9 @@ pub struct PoolBooks {
     /// Its limit, as an index.
     #[prost(uint32, tag = "3")]
     pub limit: u32,
+    /// How long members that learn still confirm no more than shares.
+    #[prost(uint64, tag = "4")]
+    pub crowded_ms: u64,
 }
 /// A resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -451,6 +454,9 @@ pub struct ResourceBooks {
     /// What is known of its clients, each at most once.
     #[prost(message, repeated, tag = "7")]
     pub clients: ::prost::alloc::vec::Vec<ClientBooks>,
+    /// How long it still confirms no more than shares, because more was claimed than there is.
+    #[prost(uint64, tag = "8")]
+    pub crowded_ms: u64,
 }
 /// What is known of a run of a client of a resource. Without an incarnation and a term it is one
 /// whose protocol does not tell its runs apart, such as Doorman's.

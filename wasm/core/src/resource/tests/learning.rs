@@ -43,7 +43,7 @@ impl Restart {
                 Capacity::from_whole(wants),
             )
         };
-        let client = ClientId::new(client).unwrap();
+        let client = ClientRun::only(ClientId::new(client).unwrap());
         let limit = self.fleet.limit.clone();
         let resource = &mut self.fleet.resource;
         let answer = resource.handle_refresh(at(ms), &client, &ask, &limit, None, 10);
