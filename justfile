@@ -65,7 +65,7 @@ test-wasm-bindgen:
 # Everything that runs in a wasm VM: test-wasip1 and test-wasm-bindgen
 test-wasm: test-wasip1 test-wasm-bindgen
 
-# Fleets on a virtual clock: 1000 seeds, 400 of other units than requests, 300 trees; or SEED alone of each kind
+# Fleets on a virtual clock: 1000 seeds, 400 of other units than requests, 300 trees; or SEED alone of each kind; TOLLGATE_SEEDS=10000 tries as many of each
 sim SEED="":
     TOLLGATE_SEED={{ quote(SEED) }} cargo test {{ native }} --test sim -- {{ if SEED == "" { "" } else { "the_laws_hold --nocapture" } }}
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::node::Start;
+use tollgate_proto::v1;
 use tonic::Code;
 
 use crate::harness::{Coordinator, request, unit, whole};
@@ -76,6 +77,61 @@ async fn a_stale_sequence_is_an_error_of_its_scope_alone() {
     let metrics = coordinator.get("/metrics").await.body;
     let line = "tollgate_refresh_errors_total{reason=\"stale\"} 1\n";
     assert!(metrics.contains(line), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_call_without_an_incarnation_is_refused() {
+    let coordinator = Coordinator::start(ACME).await;
+    let message = v1::RefreshRequest {
+        incarnation: 0,
+        ..request("a", &[("tenant/acme", 1, 0.0, 1.0)])
+    };
+    let status = coordinator.client().refresh(message).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    let said = status.message();
+    assert!(
+        said.starts_with("incarnation: is 0: a client chooses"),
+        "{said}"
+    );
+}
+
+/// Its sequences begin anew, and a request of its dead run comes late.
+#[tokio::test]
+async fn a_client_that_starts_again_under_its_id_is_not_acknowledged_for_by_its_dead_run() {
+    let soon = "- {match: tenant/acme, requests: {rate: 100, headroom: 0, min_refresh: 1ms}}";
+    let coordinator = Coordinator::start(soon).await;
+    let mut client = coordinator.client();
+    let mut ask = async |incarnation, sequence, has| {
+        let message = v1::RefreshRequest {
+            incarnation,
+            ..request("a", &[("tenant/acme", sequence, has, 100.0)])
+        };
+        let answer = client.refresh(message).await.unwrap().into_inner();
+        let lease = answer.scopes[0].units[0].lease;
+        lease.map_or(0.0, |lease| lease.capacity)
+    };
+    let (dead, living) = (1, 2);
+    assert_eq!(ask(living, 1, 0.0).await, 100.0);
+    assert_eq!(ask(dead, 900, 0.0).await, 0.0, "another client");
+    // Its lease is lowered, and it hears nothing of that.
+    let mut sequence = 2;
+    while ask(living, sequence, 100.0).await > 50.0 {
+        sequence += 1;
+    }
+    assert_eq!(ask(dead, 901, 0.0).await, 0.0);
+    let of_dead = v1::ReleaseRequest {
+        client_id: "a".to_owned(),
+        resources: vec![v1::ReleasedResource {
+            scope: "tenant/acme".to_owned(),
+            unit: v1::Unit::Requests.into(),
+            sequence: u64::MAX,
+        }],
+        incarnation: dead,
+        term: 0,
+    };
+    coordinator.client().release(of_dead).await.unwrap();
+    let gets = coordinator.gets("b", "tenant/acme", 1, (0.0, 100.0)).await;
+    assert_eq!(gets, 0.0, "the living run may be using all of it");
 }
 
 #[tokio::test]

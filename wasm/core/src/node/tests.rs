@@ -1,10 +1,11 @@
 mod pools;
 
 use alloc::string::ToString as _;
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::*;
-use crate::lease::Unit;
+use crate::lease::{Run, Unit};
 use crate::limit::{Limit, Part};
 use crate::units::{Capacity, Tokens};
 
@@ -288,6 +289,24 @@ fn a_drained_client_gives_back_what_it_has_until_the_deadline() {
     node.handle_drain(secs(20), &client.id, secs(30)).unwrap();
     node.handle_drain(secs(21), &client.id, secs(21)).unwrap();
     assert_eq!(gets(&mut node, 22), 80, "taken back");
+}
+
+#[test]
+fn a_drain_is_of_all_runs_of_a_client() {
+    let limit = Limit::new(Capacity::from_whole(100));
+    let mut node = Node::new(secs(0), Epoch(1), BOUNDS, Start::Fresh);
+    let id = ClientId::new("envoy-1/x").unwrap();
+    let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
+    node.handle_drain(secs(1), &id, secs(20)).unwrap();
+    for run in [1, 2].map(|number| Run::Incarnation(NonZeroU64::new(number).unwrap())) {
+        let client = ClientRun {
+            id: id.clone(),
+            run,
+        };
+        let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(60));
+        let answer = node.handle_refresh(secs(2), &client, &resource, &ask, &Terms::of(&limit));
+        assert_eq!(answer.unwrap().lease.unwrap().capacity, Capacity::ZERO);
+    }
 }
 
 #[test]
