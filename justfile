@@ -17,7 +17,7 @@ native := "--locked --workspace --exclude bench-empty-filter --exclude bench-hea
 wasip1 := "--locked -p tollgate-core -p tollgate-proto -p tollgate-filter -p bench-empty-filter -p bench-header-filter --target wasm32-wasip1"
 
 # The tests with `test = false`: `--all-targets` leaves them out, and beside it cargo ignores their names.
-apart := "--test sim --test it --test cluster --test compose"
+apart := "--test sim --test it --test cluster --test compose --test attack"
 
 [private]
 default:
@@ -190,6 +190,10 @@ bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build
 bench-coordinator *ARGS: _setup-protoc _setup-etcd
     cargo build {{ native }} --release --bin tollgate --bin bench-coordinator
     {{ target }}/release/bench-coordinator {{ ARGS }}
+
+# Attacks on a coordinator on loopback, and what good clients notice: slow readers, held connections. NAMES pick some
+attack *ARGS: build
+    cargo test {{ native }} --test attack -- {{ ARGS }}
 
 # How long a coordinator takes to start with 10 000 groups and 100 000 attachments, and its memory
 bench-load:

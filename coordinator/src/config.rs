@@ -27,6 +27,7 @@ mod bounds;
 mod check;
 mod client_tls;
 mod cluster;
+mod connections;
 mod doorman;
 mod error;
 mod groups;
@@ -44,6 +45,7 @@ pub use admin::{Admin, Exposed, Public};
 pub use attach::check_attachment;
 pub use client_tls::ClientTlsProblem;
 pub use cluster::{Advertise, ClusterConfig, ClusterProblem, EtcdConfig, Login};
+pub use connections::ConnectionBounds;
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use groups::check_group;
 pub use limits::check_override;
@@ -86,6 +88,8 @@ pub struct Config {
     pub doorman: Scopes,
     /// How much to keep in the books at most.
     pub bounds: Bounds,
+    /// How many connections to serve, and how long to wait for their clients.
+    pub connections: ConnectionBounds,
     /// Limits, groups and attachments.
     pub catalog: Arc<FileCatalog>,
     /// The text of what the nodes of the cluster share, once it is read; it is in the other fields.
@@ -162,6 +166,7 @@ impl Config {
         }
         let store = StoreConfig::check(&mut check, raw.store.as_ref(), raw.cluster.is_some());
         let bounds = bounds::bounds(&mut check, raw.bounds.as_ref());
+        let connections = ConnectionBounds::check(&mut check, raw.connections.as_ref());
         let catalog_bounds = bounds::catalog_bounds(&mut check, raw.bounds.as_ref());
         let shared = if cluster
             .as_ref()
@@ -183,6 +188,7 @@ impl Config {
             store,
             doorman: shared.doorman,
             bounds,
+            connections,
             catalog: Arc::new(shared.catalog),
             shared: None,
         });
@@ -304,6 +310,7 @@ impl Config {
             ("parent", self.parent != new.parent),
             ("store", self.store != new.store),
             ("bounds", self.bounds != new.bounds),
+            ("connections", self.connections != new.connections),
         ];
         let changed = fields.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(field, _)| field).collect()

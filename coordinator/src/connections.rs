@@ -1,156 +1,149 @@
-//! Accepted connections, a bounded number of them.
+//! Accepts connections and serves them: a bounded number, and none that keeps the coordinator
+//! waiting for ever.
 //!
-//! The servers bound the calls on a connection but not the connections; without a bound anyone who
-//! can reach a port can use up the file descriptors that Envoys need. And a place must not be held
-//! by who never speaks: the servers ask only those for signs of life who have said hello.
+//! A bound alone would be a lock: whoever opens that many connections keeps all others out. So a
+//! full listener makes room instead of refusing. It closes the connections that have kept it
+//! waiting longest, first those of the source with the most connections, and never one whose call
+//! is being worked on. Where all are being worked on, a few places more are there for probes.
 //!
-//! With TLS a connection is handed over after its handshake. Handshakes run beside accepting, each
-//! with a deadline and only so many at a time, so who is slow at them keeps nobody else out.
+//! Everything a client has to do has a deadline: the TLS handshake, the header of a request, its
+//! body, reading the answer, and a sign of life. One sweep a quarter of a second looks at all
+//! connections, so none has a timer of its own. The bytes of calls are counted from their arrival
+//! until the answer is sent, see [`CallMemory`].
 
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::serve::Listener;
+use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio_stream::Stream;
+use tokio::time::{Instant, MissedTickBehavior};
 
+mod activity;
+mod body;
+mod call;
+mod memory;
+mod metrics;
+mod serve;
+mod source;
 mod stream;
+mod table;
 mod tls;
 
-pub use stream::Connection;
+pub use memory::CallMemory;
+pub use metrics::ConnectionMetrics;
+pub use table::{ConnectionTable, Limits};
 pub use tls::Tls;
+
+use self::stream::Connection;
+use self::table::Entry;
+use crate::tls::HandshakeFault;
 
 /// How long to wait after a failed accept: the usual reason, no file descriptor left, does not go
 /// away at once, and trying again without a pause would take a core.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Accepts connections while there are fewer than a bound; others wait in the kernel's backlog.
+/// How often deadlines are looked at; the shortest default is twenty times as long.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Accepts the connections of one listener.
 #[derive(Debug)]
 pub struct Acceptor {
     listener: TcpListener,
-    places: Arc<Semaphore>,
+    table: ConnectionTable,
     tls: Option<Tls>,
 }
-
-/// Connections that are ready to be served; the listener is closed when this is dropped.
-#[derive(Debug)]
-pub struct Incoming {
-    ready: mpsc::Receiver<Ready>,
-    address: io::Result<SocketAddr>,
-}
-
-/// A connection, and who made it.
-type Ready = (Connection, SocketAddr);
 
 // === impl Acceptor ===
 
 impl Acceptor {
-    /// Accepts from `listener` at most `max` connections at a time.
-    pub fn new(listener: TcpListener, max: usize) -> Self {
+    /// Accepts from `listener` what `table` has room for, with TLS if `tls` says so.
+    pub fn new(listener: TcpListener, table: ConnectionTable, tls: Option<Tls>) -> Self {
         Self {
             listener,
-            places: Arc::new(Semaphore::new(max)),
-            tls: None,
+            table,
+            tls,
         }
     }
 
-    /// The same, but with TLS.
-    #[must_use]
-    pub fn with_tls(self, tls: Option<Tls>) -> Self {
-        Self { tls, ..self }
-    }
-
-    /// Starts to accept.
-    pub fn start(self) -> Incoming {
-        let (sender, ready) = mpsc::channel(1);
-        let address = self.listener.local_addr();
-        tokio::spawn(self.run(sender));
-        Incoming { ready, address }
-    }
-
-    async fn run(self, ready: mpsc::Sender<Ready>) {
-        let mut handshakes = JoinSet::new();
+    /// Serves `router` until `stop` resolves; then stops accepting, asks all clients to leave, and
+    /// returns when the last call has ended.
+    pub async fn serve(self, router: Router, stop: impl Future<Output = ()>) {
+        let Self {
+            listener,
+            table,
+            tls,
+        } = self;
+        let mut served = JoinSet::new();
+        let mut stop = pin!(stop);
+        let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let (stream, from, place) = tokio::select! {
-                next = self.next() => next,
-                Some(_) = handshakes.join_next() => continue,
-                () = ready.closed() => return,
-            };
-            let Some(tls) = &self.tls else {
-                if ready
-                    .send((Connection::plain(stream, place), from))
-                    .await
-                    .is_err()
-                {
-                    return;
-                }
-                continue;
-            };
-            if let Some(handshake) = tls.handshake(stream, place, handshakes.len()) {
-                let ready = ready.clone();
-                handshakes.spawn(async move {
-                    if let Some(connection) = handshake.await {
-                        // Fails when the server has stopped, and then nobody is to be told.
-                        let _ = ready.send((connection, from)).await;
+            tokio::select! {
+                () = &mut stop => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, from)) => {
+                        if let Some(entry) = table.admit(from, tls.is_some(), Instant::now()) {
+                            let (tls, router) = (tls.clone(), router.clone());
+                            served.spawn(run(stream, entry, tls, router));
+                        }
                     }
+                    Err(error) => not_accepted(&table, &error).await,
+                },
+                Some(_) = served.join_next() => {}
+                _ = sweep.tick() => table.sweep(Instant::now()),
+            }
+        }
+        drop(listener);
+        table.close_all();
+        while !served.is_empty() {
+            tokio::select! {
+                _ = served.join_next() => {}
+                _ = sweep.tick() => table.sweep(Instant::now()),
+            }
+        }
+    }
+}
+
+// === free functions ===
+
+/// Makes room after a failed accept: file descriptors may run out before the table is full.
+async fn not_accepted(table: &ConnectionTable, error: &io::Error) {
+    let closed = table.make_room(Instant::now());
+    tracing::warn!(%error, closed, "listener: cannot accept a connection");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+/// Serves one connection until it ends or its entry says that it is to be cut off.
+async fn run(stream: TcpStream, entry: Entry, tls: Option<Tls>, router: Router) {
+    // Answers are small and awaited. A socket that is gone already says so later.
+    let _ = stream.set_nodelay(true);
+    let activity = Arc::clone(entry.activity());
+    let served = async {
+        let connection = match &tls {
+            None => Connection::plain(stream, Arc::clone(&activity)),
+            Some(tls) => match tls.handshake(stream).await {
+                Some(stream) => Connection::tls(stream, Arc::clone(&activity)),
+                None => return,
+            },
+        };
+        activity.connected(Instant::now());
+        serve::serve(connection, &entry, router).await;
+    };
+    tokio::select! {
+        () = served => {}
+        () = activity.cut_off() => {
+            if let Some(tls) = tls.as_ref().filter(|_| activity.is_in_handshake()) {
+                let times = &entry.table().limits().times;
+                let late = activity.overdue(times, Instant::now()).is_some();
+                tls.count(if late {
+                    HandshakeFault::Timeout
+                } else {
+                    HandshakeFault::Busy
                 });
             }
-        }
-    }
-
-    /// The next stream, as soon as there is a place for it.
-    async fn next(&self) -> (TcpStream, SocketAddr, Option<OwnedSemaphorePermit>) {
-        // The semaphore is never closed, so there is always a place in the end.
-        let place = self.places.clone().acquire_owned().await.ok();
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, from)) => {
-                    // Answers are small and awaited. A socket that is gone already says so later.
-                    let _ = stream.set_nodelay(true);
-                    return (stream, from, place);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-}
-
-// === impl Incoming ===
-
-impl Stream for Incoming {
-    type Item = io::Result<Connection>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let next = self.ready.poll_recv(cx);
-        next.map(|ready| ready.map(|(connection, _)| Ok(connection)))
-    }
-}
-
-impl Listener for Incoming {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> Ready {
-        match self.ready.recv().await {
-            Some(ready) => ready,
-            // The task that accepts ends after this only.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        match &self.address {
-            Ok(address) => Ok(*address),
-            Err(error) => Err(error.kind().into()),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
 use tollgate_core::cluster::{ShardId, shard_of};
 use tollgate_core::lease::{ClientId, ClientRun, Origin, ResourceId};
 use tollgate_core::limit::Limit;
@@ -42,6 +42,13 @@ const QUEUE_LEN: usize = 1024;
 
 /// How long a caller waits for a place in the queue.
 const QUEUE_WAIT: Duration = Duration::from_secs(1);
+
+/// Calls for more scopes than this are bulk calls.
+const BULK_LEN: usize = 64;
+
+/// Bulk calls in the queue at a time. A small call waits for no more of them, whoever sends how
+/// many; the other bulk calls wait before the queue, in order.
+const BULK_CALLS: usize = 8;
 
 /// What the driver can be asked to do.
 #[derive(Debug)]
@@ -96,6 +103,8 @@ pub struct Driver {
 #[derive(Clone, Debug)]
 pub struct Handle {
     events: mpsc::Sender<Event>,
+    /// Places in the queue for bulk calls.
+    bulk: Arc<Semaphore>,
     origin: Origin,
 }
 
@@ -164,6 +173,7 @@ impl Driver {
         };
         let handle = Handle {
             events: sender,
+            bulk: Arc::new(Semaphore::new(BULK_CALLS)),
             origin,
         };
         (driver, handle)
@@ -338,7 +348,18 @@ impl Handle {
     /// # Errors
     /// If the driver cannot be reached.
     pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, DriverError> {
+        let _place = self.bulk_place(refresh.scopes.len()).await?;
         self.call(|reply| Event::Refresh(refresh, reply)).await
+    }
+
+    /// A place in the queue for a call for so many scopes; none is needed for a small one.
+    async fn bulk_place(&self, scopes: usize) -> Result<Option<SemaphorePermit<'_>>, DriverError> {
+        if scopes <= BULK_LEN {
+            return Ok(None);
+        }
+        let place = tokio::time::timeout(QUEUE_WAIT, self.bulk.acquire()).await;
+        let place = place.map_err(|_| DriverError::Busy)?;
+        place.map(Some).map_err(|_| DriverError::Stopped)
     }
 
     /// Answers a client whose protocol has no sequences, each ask in order.

@@ -18,6 +18,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tollgate_core::lease::Epoch;
 
 use self::labels::{Answered, By, DoormanCall, Outcome, Reason, method_name};
+use crate::connections::ConnectionMetrics;
 use crate::election::ElectionMetrics;
 use crate::parent::ParentMetrics;
 use crate::survey::Survey;
@@ -49,6 +50,7 @@ pub struct Metrics {
     rest: Rest,
     kept: Kept,
     tls: TlsMetrics,
+    connections: ConnectionMetrics,
     election: ElectionMetrics,
     parent: ParentMetrics,
     doorman: Family<DoormanCall, Counter>,
@@ -120,6 +122,7 @@ impl Metrics {
             rest: Rest::register(&mut registry),
             kept: Kept::register(&mut registry, limits),
             tls: TlsMetrics::register(&mut registry),
+            connections: ConnectionMetrics::register(&mut registry),
             election: ElectionMetrics::register(&mut registry),
             parent: ParentMetrics::register(&mut registry),
             registry: Arc::new(registry),
@@ -142,6 +145,11 @@ impl Metrics {
     /// Those of the doors that speak TLS.
     pub fn tls(&self) -> &TlsMetrics {
         &self.tls
+    }
+
+    /// Those of connections.
+    pub fn connections(&self) -> &ConnectionMetrics {
+        &self.connections
     }
 
     /// Those of the calls to the parent.

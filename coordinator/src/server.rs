@@ -195,7 +195,7 @@ impl Server {
             tracing::warn!("no admin.tokens: whoever reaches the HTTP port may read and write");
         }
         let lineage = Lineage::new(&name(&config, listeners.addresses().ok()));
-        let doors = listeners.start(&config.tls, &metrics)?;
+        let doors = listeners.prepare(&config, &metrics)?;
         let bounds = config.bounds;
         let credentials = |holder, files: Option<&ClientFiles>| {
             let started = files.map(|files| files.start(holder, metrics.tls()));

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_coordinator::clock::epoch_of_this_start;
 use tollgate_coordinator::config::{Config, Flags, parent_address};
@@ -183,6 +184,7 @@ impl Serve {
         } else {
             Start::Learning
         };
+        raise_file_limit();
         let listeners = Listeners::bind(config.listen).await?;
         let listen = listeners.addresses()?;
         let limits = config.catalog.limits.count();
@@ -231,6 +233,19 @@ impl Log {
 }
 
 // === free functions ===
+
+/// Raises the number of files that the process may have open to the most that the system allows it:
+/// each connection is one, and the usual first limit is 1024.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, now = limit.current, "cannot raise the limit of open files");
+    }
+}
 
 fn parent(text: &str) -> Result<String, String> {
     let address = parent_address(text, text.starts_with("https://"));

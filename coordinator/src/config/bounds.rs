@@ -79,7 +79,7 @@ fn set(check: &mut Check, (name, text, bound): (&str, &Option<Text>, &mut usize)
     }
 }
 
-fn count(text: &str) -> Result<usize, Problem> {
+pub(super) fn count(text: &str) -> Result<usize, Problem> {
     let count = text.parse().ok();
     let count = count.filter(|count| (1..=COUNT_MAX).contains(count));
     count.ok_or_else(|| Problem::Count(text.to_owned()))

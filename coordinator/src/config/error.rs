@@ -110,6 +110,9 @@ pub enum Problem {
         /// What is wrong with it.
         cause: humantime::DurationError,
     },
+    /// A duration that is no deadline for a connection.
+    #[error("{0:?} is not a time from 1ms to 1h")]
+    Timeout(String),
     /// A duration that a client cannot be told, because the protocol counts in milliseconds.
     #[error("{0:?} is not a whole number of milliseconds")]
     SubMillisecond(String),

@@ -10,6 +10,7 @@ use super::admin::RawAdmin;
 use super::attach::RawAttach;
 use super::bounds::RawBounds;
 use super::cluster::RawCluster;
+use super::connections::RawConnections;
 use super::doorman::RawDoorman;
 use super::error::{ConfigErrors, Problem};
 use super::groups::RawGroups;
@@ -43,6 +44,7 @@ pub(super) struct RawConfig {
     pub(super) parent: Option<Placed<RawParent>>,
     pub(super) store: Option<RawStore>,
     pub(super) bounds: Option<RawBounds>,
+    pub(super) connections: Option<RawConnections>,
     pub(super) limits: Option<Placed<Vec<Placed<RawLimit>>>>,
     pub(super) groups: Option<Placed<RawGroups>>,
     pub(super) attach: Option<RawAttach>,

@@ -2,30 +2,22 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::{Connected as _, TcpConnectInfo};
 
-/// A connection on which nothing has been heard for this long is given up. An Envoy that lives is
-/// asked, and answers, more than twice as often.
-pub(super) const SILENCE_MAX: Duration = Duration::from_secs(90);
+use super::activity::Activity;
 
-/// A connection and its place among the others, which it frees when it is dropped.
+/// The bytes of a connection; reading is noted in its activity.
 #[derive(Debug)]
-pub struct Connection {
+pub(super) struct Connection {
     transport: Transport,
-    /// When something was heard last.
-    heard: Instant,
-    /// Ends when it is time to look how long ago that was. Not moved with each read: that would
-    /// cost a busy connection more than looking once too often costs a quiet one.
-    silence: Pin<Box<Sleep>>,
-    _place: Option<OwnedSemaphorePermit>,
+    activity: Arc<Activity>,
 }
 
 #[derive(Debug)]
@@ -47,41 +39,24 @@ macro_rules! either {
 // === impl Connection ===
 
 impl Connection {
-    pub(super) fn plain(stream: TcpStream, place: Option<OwnedSemaphorePermit>) -> Self {
-        Self::new(Transport::Plain(stream), place)
-    }
-
-    pub(super) fn tls(stream: TlsStream<TcpStream>, place: Option<OwnedSemaphorePermit>) -> Self {
-        Self::new(Transport::Tls(Box::new(stream)), place)
-    }
-
-    fn new(transport: Transport, place: Option<OwnedSemaphorePermit>) -> Self {
+    pub(super) fn plain(stream: TcpStream, activity: Arc<Activity>) -> Self {
+        let transport = Transport::Plain(stream);
         Self {
             transport,
-            heard: Instant::now(),
-            silence: Box::pin(tokio::time::sleep(SILENCE_MAX)),
-            _place: place,
+            activity,
         }
     }
 
-    /// Resolves when nothing has been heard for too long.
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        loop {
-            ready!(self.silence.as_mut().poll(cx));
-            let end = self.heard + SILENCE_MAX;
-            if end <= Instant::now() {
-                let text = "nothing was heard for too long";
-                return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, text));
-            }
-            self.silence.as_mut().reset(end);
+    pub(super) fn tls(stream: TlsStream<TcpStream>, activity: Arc<Activity>) -> Self {
+        let transport = Transport::Tls(Box::new(stream));
+        Self {
+            transport,
+            activity,
         }
     }
-}
 
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
+    /// The addresses of both sides, for services that tell them.
+    pub(super) fn addresses(&self) -> TcpConnectInfo {
         match &self.transport {
             Transport::Plain(stream) => stream.connect_info(),
             Transport::Tls(stream) => stream.get_ref().0.connect_info(),
@@ -96,15 +71,12 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        match either!(self, poll_read(cx, buf)) {
-            Poll::Pending => self.poll_silence(cx).map(Err),
-            result => {
-                if buf.filled().len() > before {
-                    self.heard = Instant::now();
-                }
-                result
-            }
+        let result = either!(self, poll_read(cx, buf));
+        let read = buf.filled().len() - before;
+        if read > 0 {
+            self.activity.heard(read, Instant::now());
         }
+        result
     }
 }
 

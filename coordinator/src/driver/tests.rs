@@ -71,6 +71,25 @@ async fn a_lease_that_expires_is_forgotten_without_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_small_call_waits_for_few_bulk_calls() {
+    let (driver, handle) = driver();
+    let mut waiting = tokio::task::JoinSet::new();
+    for client in 0..100 {
+        let handle = handle.clone();
+        let mut bulk = refresh(&client.to_string(), 1);
+        bulk.scopes = vec![bulk.scopes[0].clone(); BULK_LEN + 1];
+        waiting.spawn(async move { handle.refresh(bulk).await });
+    }
+    tokio::task::yield_now().await;
+    waiting.spawn(async move { handle.refresh(refresh("small", 1)).await });
+    tokio::task::yield_now().await;
+    assert_eq!(driver.events.len(), BULK_CALLS + 1);
+    tokio::spawn(driver.run());
+    let answers = waiting.join_all().await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_queue_is_said_after_a_second() {
     let (driver, handle) = driver();
     let mut waiting = tokio::task::JoinSet::new();

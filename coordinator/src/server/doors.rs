@@ -2,28 +2,25 @@
 
 use std::time::Duration;
 
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use tokio::sync::{mpsc, watch};
+use tonic::Status;
+use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::HealthService;
+use tracing::Instrument as _;
 
 use super::ServerError;
-use crate::connections::Incoming;
+use crate::connections::Acceptor;
 use crate::doorman::{self, CapacityServer};
 use crate::grpc::{LeaseServiceServer, Service, StrictDecoding};
 use crate::reload::Reload;
 use crate::trace;
 
-/// Calls at a time on one connection. An Envoy has a few; the rest waits in HTTP/2.
-const CALLS_PER_CONNECTION: usize = 64;
-
 /// How long a call may take before its client hears that it failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// After how much silence a connection is asked whether it lives, and how long it has to say so.
-const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
-
-/// The most bytes of headers in a call; the service reads none of its own.
-const HEADERS_LEN_MAX: u32 = 16 << 10;
 
 /// What is served at the gRPC door.
 pub(super) struct Services {
@@ -36,36 +33,60 @@ pub(super) struct Services {
 
 /// Serves `services` on `connections` until the shutdown.
 pub(super) async fn serve_grpc(
-    connections: Incoming,
+    connections: Acceptor,
     services: Services,
     stopped: watch::Receiver<()>,
 ) -> Result<&'static str, ServerError> {
-    tonic::transport::Server::builder()
-        .concurrency_limit_per_connection(CALLS_PER_CONNECTION)
-        .max_concurrent_streams(CALLS_PER_CONNECTION as u32)
-        .timeout(CALL_TIMEOUT)
-        .http2_keepalive_interval(Some(KEEPALIVE.0))
-        .http2_keepalive_timeout(Some(KEEPALIVE.1))
-        .http2_max_header_list_size(HEADERS_LEN_MAX)
-        .trace_fn(|call| trace::grpc(call.uri().path()))
-        .add_service(services.lease)
+    let router = Routes::new(services.lease)
         .add_service(services.health)
         .add_service(services.doorman)
-        .serve_with_incoming_shutdown(connections, until(stopped))
-        .await?;
+        .into_axum_router()
+        .layer(middleware::from_fn(call));
+    connections
+        .serve(router.with_state(()), until(stopped))
+        .await;
     Ok("gRPC server")
+}
+
+/// Answers a gRPC call in a span of its own and in time.
+async fn call(request: Request, next: Next) -> Response {
+    let span = trace::grpc(request.uri().path());
+    let timeout = request.headers().get("grpc-timeout");
+    let timeout = timeout.and_then(|timeout| client_timeout(timeout.to_str().ok()?));
+    let timeout = timeout.unwrap_or(CALL_TIMEOUT).min(CALL_TIMEOUT);
+    let answer = tokio::time::timeout(timeout, next.run(request));
+    let answer = answer.instrument(span).await;
+    answer.unwrap_or_else(|_| {
+        let text = format!("the call took longer than {timeout:?}");
+        Status::deadline_exceeded(text).into_http()
+    })
+}
+
+/// The time in a `grpc-timeout` header: up to eight digits and a unit.
+fn client_timeout(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u32 = number.parse().ok().filter(|_| number.len() <= 8)?;
+    let number = u64::from(number);
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
 }
 
 /// Serves `router` on `connections` until the shutdown.
 pub(super) async fn serve_http(
-    connections: Incoming,
+    connections: Acceptor,
     router: axum::Router,
     stopped: watch::Receiver<()>,
 ) -> Result<&'static str, ServerError> {
-    axum::serve(connections, router)
-        .with_graceful_shutdown(until(stopped))
-        .await
-        .map_err(ServerError::Http)?;
+    connections
+        .serve(router.with_state(()), until(stopped))
+        .await;
     Ok("HTTP server")
 }
 
@@ -85,4 +106,32 @@ pub(super) async fn follow(
 /// Resolves when the other end is dropped.
 pub(super) async fn until(mut stopped: watch::Receiver<()>) {
     while stopped.changed().await.is_ok() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::client_timeout;
+
+    #[test]
+    fn a_client_says_how_long_it_waits_in_digits_and_a_unit() {
+        let rows = [
+            ("5S", Some(Duration::from_secs(5))),
+            ("2H", Some(Duration::from_secs(7200))),
+            ("3M", Some(Duration::from_secs(180))),
+            ("250m", Some(Duration::from_millis(250))),
+            ("7u", Some(Duration::from_micros(7))),
+            ("99999999n", Some(Duration::from_nanos(99_999_999))),
+            ("100000000n", None),
+            ("5", None),
+            ("S", None),
+            ("", None),
+            ("5ü", None),
+            ("-5S", None),
+        ];
+        for (text, want) in rows {
+            assert_eq!(client_timeout(text), want, "{text}");
+        }
+    }
 }

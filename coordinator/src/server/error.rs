@@ -36,12 +36,6 @@ pub enum ServerError {
     /// There is no epoch to start with.
     #[error(transparent)]
     Epoch(#[from] RunEpochError),
-    /// The gRPC server failed.
-    #[error("the gRPC server failed: {0}")]
-    Grpc(#[from] tonic::transport::Error),
-    /// The HTTP server failed.
-    #[error("the HTTP server failed: {0}")]
-    Http(io::Error),
     /// This node cannot take part in its cluster.
     #[error(transparent)]
     Election(#[from] ElectionError),

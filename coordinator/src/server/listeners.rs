@@ -6,17 +6,10 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
 use super::ServerError;
-use crate::config::{self, Listen};
-use crate::connections::{Acceptor, Incoming, Tls};
+use crate::config::{Config, Listen};
+use crate::connections::{Acceptor, CallMemory, ConnectionTable, Limits, Tls};
 use crate::metrics::Metrics;
 use crate::tls::{Door, Files, Identity};
-
-/// Connections of Envoys at a time: far more than one coordinator serves, and below the usual limit
-/// of file descriptors for a service.
-const GRPC_CONNECTIONS_MAX: usize = 8192;
-
-/// Connections of people and Prometheus at a time.
-const HTTP_CONNECTIONS_MAX: usize = 512;
 
 /// Open sockets, not yet served.
 #[derive(Debug)]
@@ -25,11 +18,11 @@ pub struct Listeners {
     http: TcpListener,
 }
 
-/// The doors, open.
+/// The doors, ready to be opened.
 #[derive(Debug)]
 pub(super) struct Doors {
-    pub(super) grpc: Incoming,
-    pub(super) http: Incoming,
+    pub(super) grpc: Acceptor,
+    pub(super) http: Acceptor,
 }
 
 // === impl Listeners ===
@@ -57,20 +50,23 @@ impl Listeners {
         })
     }
 
-    /// Accepts on both, with TLS where `tls` says so.
-    pub(super) fn start(self, tls: &config::Tls, metrics: &Metrics) -> Result<Doors, ServerError> {
-        let (grpc, http) = (tls.grpc.clone(), tls.http.clone());
-        let (grpc, http) = (
-            door(Door::Grpc, grpc, metrics)?,
-            door(Door::Http, http, metrics)?,
-        );
+    /// Prepares both as `config` says: with TLS, and with bounds.
+    pub(super) fn prepare(self, config: &Config, metrics: &Metrics) -> Result<Doors, ServerError> {
+        let times = config.connections;
+        let memory = CallMemory::new(times.max_call_bytes);
+        let acceptor = |socket, listener, max, files: &Option<Files>| {
+            let limits = Limits {
+                listener,
+                max,
+                times,
+            };
+            let table = ConnectionTable::new(limits, memory.clone(), metrics.connections().clone());
+            let tls = door(listener, files.clone(), metrics)?;
+            Ok::<_, ServerError>(Acceptor::new(socket, table, tls))
+        };
         Ok(Doors {
-            grpc: Acceptor::new(self.grpc, GRPC_CONNECTIONS_MAX)
-                .with_tls(grpc)
-                .start(),
-            http: Acceptor::new(self.http, HTTP_CONNECTIONS_MAX)
-                .with_tls(http)
-                .start(),
+            grpc: acceptor(self.grpc, Door::Grpc, times.max_grpc, &config.tls.grpc)?,
+            http: acceptor(self.http, Door::Http, times.max_http, &config.tls.http)?,
         })
     }
 }

@@ -13,6 +13,7 @@ mod doorman_bytes;
 mod election;
 mod etcd;
 mod harness;
+mod held;
 mod http;
 mod leases;
 mod load;

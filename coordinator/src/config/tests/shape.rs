@@ -15,7 +15,7 @@ fn the_shape_of_the_file_is_checked() {
         (
             "limit: []",
             "1:1: limit: unknown field, expected one of listen, tls, admin, \
-             cluster, parent, store, bounds, limits, groups, attach, doorman",
+             cluster, parent, store, bounds, connections, limits, groups, attach, doorman",
         ),
         (
             "limits:\n- match: a\n  match: b",

@@ -1,0 +1,174 @@
+//! How many connections the coordinator serves, and how long it waits for their clients.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::bounds::count;
+use super::check::Check;
+use super::error::Problem;
+use crate::spec::Text;
+
+/// The longest deadline that can be configured; more would mean none.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// How many connections are open, how much memory their calls hold, and how long a client may take
+/// for its part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionBounds {
+    /// Connections of the gRPC listener.
+    pub max_grpc: usize,
+    /// Connections of the HTTP listener.
+    pub max_http: usize,
+    /// Bytes of requests and of answers not yet sent, over all connections; one may hold an eighth.
+    pub max_call_bytes: usize,
+    /// Time for a TLS handshake.
+    pub handshake_timeout: Duration,
+    /// Time for the header of a request, and again for its body.
+    pub request_timeout: Duration,
+    /// Time in which an answer is read, beside a second for each 256 KiB.
+    pub response_timeout: Duration,
+    /// Time for which a connection may be silent.
+    pub idle_timeout: Duration,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawConnections {
+    max_grpc: Option<Text>,
+    max_http: Option<Text>,
+    max_call_bytes: Option<Text>,
+    handshake_timeout: Option<Text>,
+    request_timeout: Option<Text>,
+    response_timeout: Option<Text>,
+    idle_timeout: Option<Text>,
+}
+
+// === impl ConnectionBounds ===
+
+impl ConnectionBounds {
+    /// Checks the section.
+    pub(super) fn check(check: &mut Check, raw: Option<&RawConnections>) -> Self {
+        let mut bounds = Self::default();
+        let Some(raw) = raw else { return bounds };
+        let counts = [
+            ("max_grpc", &raw.max_grpc, &mut bounds.max_grpc),
+            ("max_http", &raw.max_http, &mut bounds.max_http),
+            (
+                "max_call_bytes",
+                &raw.max_call_bytes,
+                &mut bounds.max_call_bytes,
+            ),
+        ];
+        for (name, text, bound) in counts {
+            let field = format!("connections.{name}");
+            *bound = check.value(text.as_ref(), &field, count).unwrap_or(*bound);
+        }
+        let timeouts = [
+            (
+                "handshake_timeout",
+                &raw.handshake_timeout,
+                &mut bounds.handshake_timeout,
+            ),
+            (
+                "request_timeout",
+                &raw.request_timeout,
+                &mut bounds.request_timeout,
+            ),
+            (
+                "response_timeout",
+                &raw.response_timeout,
+                &mut bounds.response_timeout,
+            ),
+            ("idle_timeout", &raw.idle_timeout, &mut bounds.idle_timeout),
+        ];
+        for (name, text, bound) in timeouts {
+            let field = format!("connections.{name}");
+            *bound = check
+                .value(text.as_ref(), &field, timeout)
+                .unwrap_or(*bound);
+        }
+        bounds
+    }
+}
+
+impl Default for ConnectionBounds {
+    /// Far more Envoys than one coordinator serves, below the usual limit of file descriptors of a
+    /// service; and deadlines that the slowest network keeps.
+    fn default() -> Self {
+        Self {
+            max_grpc: 8192,
+            max_http: 512,
+            max_call_bytes: 64 << 20,
+            handshake_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(5),
+            response_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(90),
+        }
+    }
+}
+
+// === free functions ===
+
+fn timeout(text: &str) -> Result<Duration, Problem> {
+    let time = humantime::parse_duration(text).map_err(|cause| Problem::NotADuration {
+        text: text.to_owned(),
+        cause,
+    })?;
+    let allowed = Duration::from_millis(1)..=TIMEOUT_MAX;
+    let good = allowed.contains(&time);
+    good.then_some(time)
+        .ok_or_else(|| Problem::Timeout(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    const LIMITS: &str = "limits: [{match: '*', requests: {rate: 5}}]";
+
+    #[test]
+    fn connections_are_bounded_as_the_file_says_and_else_by_default() {
+        let bounds = |yaml: &str| {
+            let config = Config::parse(&format!("{yaml}\n{LIMITS}"));
+            config.unwrap().connections
+        };
+        assert_eq!(bounds(""), ConnectionBounds::default());
+        let yaml = "connections: {max_grpc: 5, max_http: 6, max_call_bytes: 7, handshake_timeout: 1s, \
+             request_timeout: 2s, response_timeout: 3s, idle_timeout: 4m}";
+        let want = ConnectionBounds {
+            max_grpc: 5,
+            max_http: 6,
+            max_call_bytes: 7,
+            handshake_timeout: Duration::from_secs(1),
+            request_timeout: Duration::from_secs(2),
+            response_timeout: Duration::from_secs(3),
+            idle_timeout: Duration::from_secs(240),
+        };
+        assert_eq!(bounds(yaml), want);
+    }
+
+    #[test]
+    fn a_bound_that_is_none_is_refused_with_its_field() {
+        let rows = [
+            (
+                "max_grpc: 0",
+                "1:25: connections.max_grpc: \"0\" is not a whole number from 1 to 1000000000",
+            ),
+            (
+                "idle_timeout: 2h",
+                "1:29: connections.idle_timeout: \"2h\" is not a time from 1ms to 1h",
+            ),
+            (
+                "idle_timeout: 5",
+                "1:29: connections.idle_timeout: \"5\" is not a duration like 10s or 100ms: time \
+                 unit needed, for example 5sec or 5ms",
+            ),
+        ];
+        for (field, want) in rows {
+            let yaml = format!("connections: {{{field}}}\n{LIMITS}");
+            assert_eq!(Config::parse(&yaml).unwrap_err().to_string(), want);
+        }
+    }
+}

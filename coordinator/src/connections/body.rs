@@ -1,0 +1,140 @@
+//! The bodies of a call, whose bytes are counted: those of the request as they come, those of the
+//! answer from when they are made until the connection has sent them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::BoxError;
+use hyper::body::{Body, Buf, Bytes, Frame, Incoming, SizeHint};
+use tonic::Status;
+
+use super::call::{Call, Charge};
+
+/// The body of a request.
+#[derive(Debug)]
+pub(super) struct RequestBody {
+    body: Incoming,
+    call: Arc<Call>,
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(super) struct ResponseBody {
+    body: axum::body::Body,
+    /// None for a refusal, which is too small to be counted.
+    call: Option<Arc<Call>>,
+}
+
+/// Bytes of an answer that are not sent yet.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    bytes: Bytes,
+    charge: Option<Charge>,
+}
+
+// === impl RequestBody ===
+
+impl RequestBody {
+    /// Counts what comes in `body` for `call`.
+    pub(super) fn new(body: Incoming, call: Arc<Call>) -> Self {
+        if body.is_end_stream() {
+            call.received();
+        }
+        Self { body, call }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let next = Pin::new(&mut self.body).poll_frame(cx);
+        Poll::Ready(match std::task::ready!(next) {
+            None => {
+                self.call.received();
+                None
+            }
+            Some(Err(error)) => Some(Err(error.into())),
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                // As a status, which gRPC passes on with its code.
+                let counted = self.call.receive(bytes);
+                let counted =
+                    counted.map_err(|refusal| Status::resource_exhausted(refusal.to_string()));
+                if self.body.is_end_stream() {
+                    self.call.received();
+                }
+                Some(counted.map(|()| frame).map_err(BoxError::from))
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+// === impl ResponseBody ===
+
+impl ResponseBody {
+    /// Counts what goes out of `body` for `call`.
+    pub(super) fn new(body: axum::body::Body, call: Option<Arc<Call>>) -> Self {
+        Self { body, call }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Unsent;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Unsent>, axum::Error>>> {
+        let next = Pin::new(&mut self.body).poll_frame(cx);
+        next.map_ok(|frame| {
+            frame.map_data(|bytes| {
+                let charge = self.call.as_ref().map(|call| call.charge(bytes.len()));
+                Unsent { bytes, charge }
+            })
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+// === impl Unsent ===
+
+impl Buf for Unsent {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        if self.bytes.is_empty()
+            && let Some(charge) = &self.charge
+        {
+            charge.sent();
+        }
+    }
+}

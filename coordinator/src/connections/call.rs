@@ -1,0 +1,203 @@
+//! One call: its bytes, and who waits for whom.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::activity::Activity;
+use super::memory::CallMemory;
+use super::metrics::DropReason;
+use super::table::ConnectionTable;
+
+/// An answer has a second more for each so many bytes.
+const BYTES_PER_SECOND: usize = 256 << 10;
+
+/// Why a call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// Its connection holds too much.
+    #[error(
+        "the calls of this connection hold more than {0} bytes: read their answers, or make fewer \
+         calls at a time"
+    )]
+    Connection(usize),
+    /// All connections together do.
+    #[error("the calls of all connections hold more memory than connections.max_call_bytes")]
+    All,
+    /// The connection is only for probes.
+    #[error("too many connections: this one is kept for health checks")]
+    ProbesOnly,
+}
+
+/// A call that is under way. It ends when this is dropped: with the last byte of its answer, or when
+/// its stream or connection does.
+#[derive(Debug)]
+pub(super) struct Call {
+    activity: Arc<Activity>,
+    memory: CallMemory,
+    response_timeout: Duration,
+    /// A probe is answered also when there is no memory for other calls.
+    probe: bool,
+    request: Mutex<Request>,
+}
+
+/// The request of a call, as long as it takes memory.
+#[derive(Debug)]
+struct Request {
+    bytes: usize,
+    step: Step,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The client owes the rest of the body, under this number.
+    Receiving(u64),
+    /// The answer is being made.
+    Working,
+    /// The answer is made.
+    Answered,
+}
+
+/// Bytes of an answer, counted until this is dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    call: Arc<Call>,
+    bytes: usize,
+    owed: u64,
+}
+
+// === impl Call ===
+
+impl Call {
+    /// A call on `activity` whose header has `bytes`.
+    ///
+    /// # Errors
+    /// If there is no memory for it, or no place but for probes, and it is no `probe`.
+    pub(super) fn begin(
+        table: &ConnectionTable,
+        activity: &Arc<Activity>,
+        bytes: usize,
+        probe: bool,
+    ) -> Result<Arc<Self>, Refusal> {
+        let memory = table.memory();
+        if !probe {
+            let max = memory.max_of_connection();
+            if activity.probes_only {
+                return Err(Refusal::ProbesOnly);
+            }
+            let held = activity.held();
+            if held >= max {
+                return Err(Refusal::Connection(max));
+            }
+            if !memory.has_room(held) {
+                return Err(Refusal::All);
+            }
+        }
+        let times = &table.limits().times;
+        let held = activity.take(bytes);
+        memory.take(bytes, held);
+        activity.begin_call();
+        let owed = activity.owe(DropReason::Request, times.request_timeout, Instant::now());
+        Ok(Arc::new(Self {
+            activity: Arc::clone(activity),
+            memory: memory.clone(),
+            response_timeout: times.response_timeout,
+            probe,
+            request: Mutex::new(Request {
+                bytes,
+                step: Step::Receiving(owed),
+            }),
+        }))
+    }
+
+    /// Counts `bytes` of the request's body.
+    ///
+    /// # Errors
+    /// If they are too many.
+    pub(super) fn receive(&self, bytes: usize) -> Result<(), Refusal> {
+        let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
+        if request.step == Step::Answered {
+            return Ok(());
+        }
+        request.bytes += bytes;
+        let held = self.activity.take(bytes);
+        let within = self.memory.take(bytes, held);
+        let max = self.memory.max_of_connection();
+        match () {
+            () if self.probe => Ok(()),
+            () if held > max => Err(Refusal::Connection(max)),
+            () if !within => Err(Refusal::All),
+            () => Ok(()),
+        }
+    }
+
+    /// The request is complete: from now on its client waits for us.
+    pub(super) fn received(&self) {
+        let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Step::Receiving(owed) = request.step {
+            self.activity.paid(owed);
+            self.activity.begin_work();
+            request.step = Step::Working;
+        }
+    }
+
+    /// The answer is made: the request takes no memory any more.
+    pub(super) fn answered(&self) {
+        let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
+        match request.step {
+            Step::Receiving(owed) => self.activity.paid(owed),
+            Step::Working => self.activity.end_work(Instant::now()),
+            Step::Answered => {}
+        }
+        request.step = Step::Answered;
+        let bytes = std::mem::take(&mut request.bytes);
+        self.activity.give_back(bytes);
+        self.memory.give_back(bytes);
+    }
+
+    /// Counts `bytes` of the answer until they are sent, for which they have a deadline.
+    pub(super) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
+        let held = self.activity.take(bytes);
+        self.memory.take(bytes, held);
+        let size = u32::try_from(bytes / BYTES_PER_SECOND).unwrap_or(u32::MAX);
+        let time = self.response_timeout + Duration::from_secs(size.into());
+        let owed = self
+            .activity
+            .owe(DropReason::Response, time, Instant::now());
+        Charge {
+            call: Arc::clone(self),
+            bytes,
+            owed,
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.answered();
+        self.activity.end_call();
+    }
+}
+
+// === impl Charge ===
+
+impl Charge {
+    /// The last of the bytes was sent.
+    pub(super) fn sent(&self) {
+        self.call.activity.answered();
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let Call {
+            activity, memory, ..
+        } = &*self.call;
+        activity.paid(self.owed);
+        activity.give_back(self.bytes);
+        memory.give_back(self.bytes);
+    }
+}

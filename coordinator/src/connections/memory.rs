@@ -1,0 +1,124 @@
+//! The bytes of all calls together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// One connection may hold this part of the whole: an eighth.
+const PARTS: usize = 8;
+
+/// A connection that holds no more than this, in bytes, is small: a client with a few calls.
+const SMALL: usize = 64 << 10;
+
+/// Counts the bytes of requests that are being received or answered and of answers that are not
+/// sent, over all connections; clones share the count.
+///
+/// The last quarter is for small connections, so that those who use up the rest keep only each
+/// other out.
+///
+/// The bytes are those on the wire. A call that is being decoded or answered takes a few times as
+/// much for a moment, and only as many calls as there are threads are at that point.
+#[derive(Clone, Debug)]
+pub struct CallMemory(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    max: usize,
+    bytes: AtomicUsize,
+    /// Whether a call was refused since there was last half of it left.
+    exhausted: AtomicBool,
+}
+
+// === impl CallMemory ===
+
+impl CallMemory {
+    /// At most `max` bytes.
+    pub fn new(max: usize) -> Self {
+        Self(Arc::new(Held {
+            max,
+            bytes: AtomicUsize::new(0),
+            exhausted: AtomicBool::new(false),
+        }))
+    }
+
+    /// The bytes that are held now.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most that one connection may hold.
+    pub(super) fn max_of_connection(&self) -> usize {
+        self.0.max / PARTS
+    }
+
+    /// Whether a connection that holds `held` bytes may begin another call.
+    pub(super) fn has_room(&self, held: usize) -> bool {
+        self.fits(self.bytes().saturating_add(1), held)
+    }
+
+    /// Counts `bytes` more of a connection that now holds `held` and says whether they fit.
+    pub(super) fn take(&self, bytes: usize, held: usize) -> bool {
+        let before = self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.fits(before.saturating_add(bytes), held)
+    }
+
+    /// Counts `bytes` less.
+    pub(super) fn give_back(&self, bytes: usize) {
+        self.0.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// The bytes to be freed by closing connections: what is above half, once a call was refused.
+    pub(super) fn excess(&self) -> usize {
+        if !self.0.exhausted.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let excess = self.bytes().saturating_sub(self.0.max / 2);
+        if excess == 0 {
+            self.0.exhausted.store(false, Ordering::Relaxed);
+        }
+        excess
+    }
+
+    /// Whether `bytes` in all are within the bound of a connection that holds `held` of them.
+    /// If they are not, that is remembered as a sign of exhaustion.
+    fn fits(&self, bytes: usize, held: usize) -> bool {
+        let max = self.0.max;
+        let fits = bytes <= if held <= SMALL { max } else { max / 4 * 3 };
+        if !fits {
+            self.0.exhausted.store(true, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CallMemory, SMALL};
+
+    #[test]
+    fn memory_is_freed_down_to_half_once_a_call_was_refused() {
+        let memory = CallMemory::new(100);
+        assert!(memory.take(100, 1));
+        assert_eq!(memory.excess(), 0, "nothing was refused");
+        assert!(!memory.take(1, 1));
+        memory.give_back(1);
+        assert!(!memory.has_room(1));
+        assert_eq!(memory.excess(), 50);
+        memory.give_back(60);
+        assert_eq!(memory.excess(), 0);
+        assert!(
+            memory.take(30, 1) && memory.excess() == 0,
+            "it was forgotten"
+        );
+        assert_eq!(memory.max_of_connection(), 12);
+    }
+
+    #[test]
+    fn the_last_quarter_is_for_small_connections() {
+        let memory = CallMemory::new(400);
+        assert!(memory.take(300, SMALL + 1));
+        assert!(!memory.has_room(SMALL + 1));
+        assert!(memory.has_room(SMALL));
+        assert!(memory.take(100, 100));
+        assert!(!memory.has_room(0));
+    }
+}

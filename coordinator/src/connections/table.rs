@@ -1,0 +1,355 @@
+//! The open connections of one listener.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::activity::{Activity, Stage};
+use super::memory::CallMemory;
+use super::metrics::{ConnectionMetrics, DropReason};
+use super::source::Source;
+use crate::config::ConnectionBounds;
+use crate::tls::Door;
+
+/// A full listener closes this part of its connections at once, so that under a flood not every new
+/// one costs a look at all: one in 64.
+const BATCH: usize = 64;
+
+/// Places above the bound, for probes while calls are being worked on on all other connections.
+pub(super) const PROBE_PLACES: usize = 128;
+
+/// The time that a connection waits counts so many times before its first answer. So those that
+/// never ask go before idle Envoys, and a newcomer has the time to ask.
+const UNANSWERED_WEIGHT: u32 = 16;
+
+/// How long a client that was asked to leave may take.
+const CLOSING_TIME: Duration = Duration::from_secs(1);
+
+/// A client that owes something for less than this is not to blame for memory that ran out.
+const BLAMELESS_TIME: Duration = Duration::from_secs(1);
+
+/// What holds for the connections of one listener.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Which listener, for metrics, and for what is spoken: HTTP/2 or HTTP/1.1.
+    pub listener: Door,
+    /// How many connections at a time.
+    pub max: usize,
+    /// How long clients may take.
+    pub times: ConnectionBounds,
+}
+
+/// The open connections of one listener; clones share them.
+#[derive(Clone, Debug)]
+pub struct ConnectionTable(Arc<Table>);
+
+#[derive(Debug)]
+struct Table {
+    limits: Limits,
+    memory: CallMemory,
+    metrics: ConnectionMetrics,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    last: u64,
+    connections: BTreeMap<u64, Arc<Activity>>,
+    /// How many of them are for probes only.
+    probes: usize,
+    /// How many connections each source has.
+    sources: HashMap<Source, usize>,
+    /// Clients that were asked to leave, and when; they have no place any more.
+    closing: Vec<(Instant, Arc<Activity>)>,
+}
+
+/// The place of one connection, which is free when this is dropped.
+#[derive(Debug)]
+pub(super) struct Entry {
+    table: ConnectionTable,
+    number: u64,
+    activity: Arc<Activity>,
+}
+
+// === impl ConnectionTable ===
+
+impl ConnectionTable {
+    /// A table without connections, whose calls take of `memory`.
+    pub fn new(limits: Limits, memory: CallMemory, metrics: ConnectionMetrics) -> Self {
+        Self(Arc::new(Table {
+            limits,
+            memory,
+            metrics,
+            open: Mutex::default(),
+        }))
+    }
+
+    /// The limits of the listener.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// The memory of calls.
+    pub(super) fn memory(&self) -> &CallMemory {
+        &self.0.memory
+    }
+
+    /// The metrics of connections.
+    pub(super) fn metrics(&self) -> &ConnectionMetrics {
+        &self.0.metrics
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a connection from `from`, which begins with a handshake if `tls`. If the table is
+    /// full, others make room; if they cannot, the place is for probes, or there is none.
+    pub(super) fn admit(&self, from: SocketAddr, tls: bool, now: Instant) -> Option<Entry> {
+        let Limits { listener, max, .. } = *self.limits();
+        let mut open = self.open();
+        if open.regular() >= max {
+            self.make_room_in(&mut open, now);
+        }
+        let probes_only = open.regular() >= max;
+        if probes_only && !self.has_probe_place(&mut open, now) {
+            return None;
+        }
+        let source = Source::from(from);
+        let stage = if tls {
+            Stage::Handshake
+        } else {
+            Stage::Unanswered
+        };
+        let activity = Activity::new(source, listener, stage, now);
+        let activity = Arc::new(activity.for_probes(probes_only));
+        open.probes += usize::from(probes_only);
+        open.last += 1;
+        let number = open.last;
+        open.connections.insert(number, Arc::clone(&activity));
+        *open.sources.entry(source).or_default() += 1;
+        self.metrics().set_open(listener, open.connections.len());
+        drop(open);
+        Some(Entry {
+            table: self.clone(),
+            number,
+            activity,
+        })
+    }
+
+    /// Whether there is a place for a probe; the one that keeps us waiting longest makes room.
+    fn has_probe_place(&self, open: &mut Open, now: Instant) -> bool {
+        if open.probes >= PROBE_PLACES {
+            let victims = open.longest_waiting(1, true, now);
+            self.close(open, victims, now);
+        }
+        let place = open.probes < PROBE_PLACES;
+        if !place {
+            let listener = self.limits().listener;
+            self.metrics()
+                .count_dropped(listener, DropReason::Refused, 1);
+            tracing::warn!(
+                listener = listener.name(),
+                open = open.connections.len(),
+                "listener: no room for a connection, calls are being worked on on all others"
+            );
+        }
+        place
+    }
+
+    /// Closes the connections that are in the way most, and says how many.
+    pub(super) fn make_room(&self, now: Instant) -> usize {
+        self.make_room_in(&mut self.open(), now)
+    }
+
+    fn make_room_in(&self, open: &mut Open, now: Instant) -> usize {
+        let batch = (self.limits().max / BATCH).max(1);
+        let victims = open.longest_waiting(batch, false, now);
+        self.close(open, victims, now)
+    }
+
+    /// Closes the connections with these numbers for others, and says how many they were.
+    fn close(&self, open: &mut Open, victims: Vec<u64>, now: Instant) -> usize {
+        let Limits { listener, max, .. } = *self.limits();
+        let closed = victims.len();
+        for number in victims {
+            let Some(activity) = open.remove(number) else {
+                continue;
+            };
+            // A client that was answered before hears of it and loses nothing, unless there are
+            // many of them: their sockets are still open.
+            if open.closing.len() < (max / 8).max(1) && activity.close() {
+                open.closing.push((now, activity));
+            } else {
+                activity.cut();
+            }
+        }
+        let count = open.connections.len();
+        self.metrics().set_open(listener, count);
+        self.metrics()
+            .count_dropped(listener, DropReason::Full, closed);
+        if closed > 0 {
+            tracing::warn!(
+                listener = listener.name(),
+                open = count,
+                closed,
+                "listener: full, closed the connections that kept it waiting longest"
+            );
+        }
+        closed
+    }
+
+    /// Cuts off all connections whose clients are late, and those that hold most memory if there is
+    /// none left.
+    pub(super) fn sweep(&self, now: Instant) {
+        let mut open = self.open();
+        open.closing.retain(|(since, activity)| {
+            let stays = *since + CLOSING_TIME > now;
+            if !stays {
+                activity.cut();
+            }
+            stays
+        });
+        let times = &self.limits().times;
+        let overdue = open.connections.iter().filter_map(|(number, activity)| {
+            let reason = activity.overdue(times, now)?;
+            Some((*number, reason))
+        });
+        let mut late: Vec<_> = overdue.collect();
+        late.extend(open.largest(self.memory().excess(), now));
+        for (number, reason) in late {
+            if let Some(activity) = open.remove(number) {
+                self.drop_late(&activity, reason);
+            }
+        }
+        let count = open.connections.len();
+        drop(open);
+        self.metrics().set_open(self.limits().listener, count);
+        self.metrics().set_call_memory(self.memory().bytes());
+    }
+
+    fn drop_late(&self, activity: &Activity, reason: DropReason) {
+        activity.cut();
+        let listener = self.limits().listener;
+        self.metrics().count_dropped(listener, reason, 1);
+        if reason == DropReason::Idle {
+            tracing::debug!(listener = listener.name(), "closed a silent connection");
+            return;
+        }
+        tracing::warn!(
+            listener = listener.name(),
+            reason = reason.name(),
+            source = ?activity.source,
+            "listener: closed a connection whose client was late"
+        );
+    }
+
+    /// Asks the clients of all connections to leave.
+    pub(super) fn close_all(&self) {
+        for activity in self.open().connections.values() {
+            activity.finish();
+        }
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    fn remove(&mut self, number: u64) -> Option<Arc<Activity>> {
+        let activity = self.connections.remove(&number)?;
+        self.probes -= usize::from(activity.probes_only);
+        if let Some(count) = self.sources.get_mut(&activity.source) {
+            *count -= 1;
+            if *count == 0 {
+                self.sources.remove(&activity.source);
+            }
+        }
+        Some(activity)
+    }
+
+    /// The connections that are not for probes only.
+    fn regular(&self) -> usize {
+        self.connections.len() - self.probes
+    }
+
+    /// The numbers of up to `count` connections, for probes or not, that are most in the way: of the sources with the
+    /// most connections, by powers of two; of these the ones whose clients keep them waiting longest.
+    fn longest_waiting(&self, count: usize, probes_only: bool, now: Instant) -> Vec<u64> {
+        let rank = |(number, activity): (&u64, &Arc<Activity>)| {
+            let standing = activity.standing()?;
+            let of_source = self.sources.get(&activity.source).copied();
+            let crowd = of_source.and_then(usize::checked_ilog2);
+            let waited = now.saturating_duration_since(standing.waiting_since);
+            let weight = match standing.stage {
+                Stage::Handshake | Stage::Unanswered => UNANSWERED_WEIGHT,
+                Stage::Answered => 1,
+            };
+            Some((Reverse((crowd, waited * weight)), *number))
+        };
+        let alike = self.connections.iter();
+        let alike = alike.filter(|(_, activity)| activity.probes_only == probes_only);
+        let mut ranked: Vec<_> = alike.filter_map(rank).collect();
+        if ranked.len() > count {
+            ranked.select_nth_unstable(count);
+            ranked.truncate(count);
+        }
+        ranked.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// The connections that hold the most bytes times the time for which their clients owe
+    /// something, until `excess` bytes are found.
+    fn largest(&self, excess: usize, now: Instant) -> Vec<(u64, DropReason)> {
+        if excess == 0 {
+            return Vec::new();
+        }
+        let blamed = self.connections.iter().filter_map(|(number, activity)| {
+            let hold = activity.hold()?;
+            let age = now.saturating_duration_since(hold.since);
+            let score = age.as_millis().saturating_mul(hold.bytes as u128);
+            (age >= BLAMELESS_TIME).then_some((score, hold.bytes, *number))
+        });
+        let mut blamed: Vec<_> = blamed.collect();
+        blamed.sort_unstable_by(|a, b| b.cmp(a));
+        let mut found = 0_usize;
+        blamed
+            .into_iter()
+            .take_while(|(_, bytes, _)| {
+                let short = found < excess;
+                found = found.saturating_add(*bytes);
+                short
+            })
+            .map(|(_, _, number)| (number, DropReason::Memory))
+            .collect()
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// The table.
+    pub(super) fn table(&self) -> &ConnectionTable {
+        &self.table
+    }
+
+    /// The state of the connection.
+    pub(super) fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut open = self.table.open();
+        open.remove(self.number);
+        open.closing
+            .retain(|(_, activity)| !Arc::ptr_eq(activity, &self.activity));
+        let count = open.connections.len();
+        drop(open);
+        let table = &self.table;
+        table.metrics().set_open(table.limits().listener, count);
+    }
+}

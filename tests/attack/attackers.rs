@@ -1,0 +1,237 @@
+//! The attacks.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+use hyper::body::Bytes;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tollgate_proto::v1;
+
+use crate::bodies::SentBody;
+use crate::client::{Targets, refresh_request};
+
+/// One more than the coordinator serves at its HTTP listener, and then some.
+const HTTP_CONNECTIONS: u32 = 600;
+
+/// The same of its gRPC listener.
+const GRPC_CONNECTIONS: u32 = 8300;
+
+/// Half-open TLS handshakes.
+const HANDSHAKES: u32 = 2000;
+
+/// Connections whose answers are not read, and calls on each.
+const UNREAD: (u32, u32) = (60, 64);
+
+/// As many connections at a time as fit into the kernel's queue, and when the next ones follow.
+const BURST: (u32, Duration) = (100, Duration::from_millis(20));
+
+/// How long an attacker waits before it tries again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long it waits after a call that was refused.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// The preface of HTTP/2 and an empty SETTINGS frame.
+const HTTP2_HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+
+/// A way to hurt a coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attack {
+    /// No attack: the figures to compare with.
+    None,
+    /// HTTP connections that say nothing.
+    Silent,
+    /// Headers of HTTP requests that never end.
+    Header,
+    /// Bodies of HTTP requests that never end.
+    Body,
+    /// HTTP connections that were answered once.
+    KeepAlive,
+    /// HTTP connections that ask for the metrics again and again.
+    Metrics,
+    /// gRPC connections without a call.
+    IdleGrpc,
+    /// gRPC connections that say nothing.
+    SilentGrpc,
+    /// TLS handshakes that are never finished.
+    Handshake,
+    /// Answers that are never read.
+    Unread,
+    /// gRPC requests that never end.
+    HalfSent,
+}
+
+// === impl Attack ===
+
+impl Attack {
+    pub(crate) const ALL: [Self; 11] = [
+        Self::None,
+        Self::Silent,
+        Self::Header,
+        Self::Body,
+        Self::KeepAlive,
+        Self::Metrics,
+        Self::IdleGrpc,
+        Self::SilentGrpc,
+        Self::Handshake,
+        Self::Unread,
+        Self::HalfSent,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Silent => "silent HTTP",
+            Self::Header => "slow headers",
+            Self::Body => "slow bodies",
+            Self::KeepAlive => "idle keep-alive",
+            Self::Metrics => "all ask for metrics",
+            Self::IdleGrpc => "idle gRPC",
+            Self::SilentGrpc => "silent gRPC",
+            Self::Handshake => "half-open TLS",
+            Self::Unread => "unread answers",
+            Self::HalfSent => "half-sent calls",
+        }
+    }
+
+    /// Whether the HTTP listener is to speak TLS.
+    pub(crate) fn needs_tls(self) -> bool {
+        self == Self::Handshake
+    }
+
+    /// Starts all attackers.
+    pub(crate) fn start(self, attackers: &mut JoinSet<()>, targets: &Targets) {
+        let (count, to) = match self {
+            Self::None => return,
+            Self::Silent | Self::Header | Self::Body | Self::KeepAlive | Self::Metrics => {
+                (HTTP_CONNECTIONS, targets.http)
+            }
+            Self::Handshake => (HANDSHAKES, targets.http),
+            Self::IdleGrpc | Self::SilentGrpc => (GRPC_CONNECTIONS, targets.grpc),
+            Self::Unread | Self::HalfSent => (UNREAD.0, targets.grpc),
+        };
+        let message = Bytes::from(big_call());
+        for number in 0..count {
+            let message = message.clone();
+            attackers.spawn(async move {
+                sleep(number / BURST.0 * BURST.1).await;
+                loop {
+                    // It ends when the coordinator closes the connection.
+                    let _ = self.hold(to, &message).await;
+                    sleep(PAUSE).await;
+                }
+            });
+        }
+    }
+
+    /// Makes a connection and holds it as long as it lasts.
+    async fn hold(self, to: SocketAddr, message: &Bytes) -> Result<()> {
+        let mut stream = TcpStream::connect(to).await?;
+        match self {
+            Self::None | Self::Silent | Self::SilentGrpc | Self::Handshake => {}
+            Self::Header => {
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nx: ").await?;
+                return drip(stream, Duration::from_secs(4)).await;
+            }
+            Self::Body => {
+                let head = "PUT /v1/overrides/a HTTP/1.1\r\nhost: localhost\r\n\
+                    content-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
+                stream.write_all(head.as_bytes()).await?;
+                return drip(stream, Duration::from_secs(1)).await;
+            }
+            Self::KeepAlive => stream.write_all(&get("/healthz")).await?,
+            Self::Metrics => {
+                let mut answer = vec![0; 64 << 10];
+                loop {
+                    stream.write_all(&get("/metrics")).await?;
+                    if stream.read(&mut answer).await? == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+            Self::IdleGrpc => stream.write_all(HTTP2_HELLO).await?,
+            Self::Unread => return calls(stream, message, true).await,
+            Self::HalfSent => return calls(stream, message, false).await,
+        }
+        until_closed(&mut stream).await
+    }
+}
+
+// === free functions ===
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
+}
+
+async fn until_closed(stream: &mut TcpStream) -> Result<()> {
+    let mut bytes = [0; 256];
+    while stream.read(&mut bytes).await? > 0 {}
+    Ok(())
+}
+
+/// Sends a byte, and again, until the connection is closed.
+async fn drip(mut stream: TcpStream, interval: Duration) -> Result<()> {
+    loop {
+        let closed = tokio::time::timeout(interval, until_closed(&mut stream)).await;
+        if let Ok(closed) = closed {
+            return closed;
+        }
+        stream.write_all(b"x").await?;
+    }
+}
+
+/// A call for a thousand scopes with long ids, with its prefix.
+fn big_call() -> Vec<u8> {
+    let ids = (0..1000).map(|i| format!("tenant/{i:0>180}"));
+    let request: v1::RefreshRequest = refresh_request("attacker/a", ids);
+    let length = u32::try_from(request.encoded_len()).unwrap_or_default();
+    let mut bytes = vec![0];
+    bytes.extend(length.to_be_bytes());
+    bytes.extend(request.encode_to_vec());
+    bytes
+}
+
+/// As many calls as one connection may have, whose answers are never read or whose requests never
+/// end.
+async fn calls(stream: TcpStream, message: &Bytes, ends: bool) -> Result<()> {
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(stream))
+        .await?;
+    let mut streams = JoinSet::new();
+    for _ in 0..UNREAD.1 {
+        let (mut sender, message) = (sender.clone(), message.clone());
+        streams.spawn(async move {
+            loop {
+                let request =
+                    hyper::Request::post("http://localhost/tollgate.v1.LeaseService/Refresh")
+                        .header("content-type", "application/grpc")
+                        .header("te", "trailers")
+                        .body(SentBody::new(message.clone(), ends));
+                let Ok(request) = request else { return };
+                if sender.ready().await.is_err() {
+                    return;
+                }
+                match sender.send_request(request).await {
+                    // Refused, without a body: try again.
+                    Ok(answer) if answer.headers().contains_key("grpc-status") => {}
+                    Ok(answer) => {
+                        let _never_read = answer;
+                        std::future::pending::<()>().await;
+                    }
+                    Err(_) => {}
+                }
+                sleep(REFUSED_PAUSE).await;
+            }
+        });
+    }
+    connection.await?;
+    Ok(())
+}

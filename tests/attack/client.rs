@@ -1,0 +1,170 @@
+//! Good clients, which note how they are served.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate_coordinator::grpc::LeaseServiceClient;
+use tollgate_proto::v1;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::tls::Trust;
+
+/// How often each client comes.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// After how long a client gives up.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A gap between two successes that counts as being locked out.
+const GAP: Duration = Duration::from_secs(1);
+
+/// A coordinator's listeners.
+#[derive(Clone, Debug)]
+pub(crate) struct Targets {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    /// With what the HTTP listener is trusted, if it speaks TLS.
+    pub(crate) trust: Option<Trust>,
+}
+
+/// Clients that are under way.
+pub(crate) struct Watch {
+    stop: watch::Sender<()>,
+    clients: [JoinHandle<Served>; 3],
+}
+
+/// How one client was served.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Served {
+    /// Milliseconds of the attempts that succeeded.
+    pub(crate) latencies_ms: Vec<f64>,
+    /// Attempts that failed.
+    pub(crate) failed: usize,
+    /// Time without a success, in gaps of more than a second.
+    pub(crate) locked_out: Duration,
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// A probe on a new connection each time, an Envoy on a new connection each time, and an Envoy on
+    /// a connection that it keeps.
+    pub(crate) fn start(targets: &Targets) -> Self {
+        let (stop, stopped) = watch::channel(());
+        let (probe, newcomer) = (targets.clone(), targets.grpc);
+        let kept = endpoint(targets.grpc).map(|endpoint| endpoint.connect_lazy());
+        let clients = [
+            tokio::spawn(repeat(stopped.clone(), async move || {
+                probe_health(&probe).await
+            })),
+            tokio::spawn(repeat(stopped.clone(), async move || {
+                refresh(endpoint(newcomer)?.connect().await?).await
+            })),
+            tokio::spawn(repeat(stopped, async move || {
+                refresh(kept.as_ref().ok().context("an address")?.clone()).await
+            })),
+        ];
+        Self { stop, clients }
+    }
+
+    /// Stops them and says how they were served.
+    pub(crate) async fn stop(self) -> Vec<Served> {
+        drop(self.stop);
+        let mut served = Vec::new();
+        for client in self.clients {
+            served.push(client.await.unwrap_or_default());
+        }
+        served
+    }
+}
+
+// === free functions ===
+
+/// A request for `scopes`, one request per second of each.
+pub(crate) fn refresh_request(
+    client: &str,
+    scopes: impl Iterator<Item = String>,
+) -> v1::RefreshRequest {
+    let scope = |scope| v1::ScopeRequest {
+        scope,
+        units: vec![v1::UnitRequest {
+            unit: v1::Unit::Requests.into(),
+            sequence: 1,
+            wants: 1.0,
+            ..v1::UnitRequest::default()
+        }],
+    };
+    v1::RefreshRequest {
+        client_id: client.to_owned(),
+        scopes: scopes.map(scope).collect(),
+    }
+}
+
+async fn repeat(mut stopped: watch::Receiver<()>, attempt: impl AsyncFn() -> Result<()>) -> Served {
+    let mut served = Served::default();
+    let mut last = Instant::now();
+    loop {
+        let begin = Instant::now();
+        let result = tokio::select! {
+            result = timeout(TIMEOUT, attempt()) => result,
+            _ = stopped.changed() => break,
+        };
+        if matches!(result, Ok(Ok(()))) {
+            served
+                .latencies_ms
+                .push(begin.elapsed().as_secs_f64() * 1e3);
+            served.note_gap(last.elapsed());
+            last = Instant::now();
+        } else {
+            served.failed += 1;
+        }
+        sleep(INTERVAL).await;
+    }
+    served.note_gap(last.elapsed());
+    served
+}
+
+// === impl Served ===
+
+impl Served {
+    fn note_gap(&mut self, gap: Duration) {
+        if gap > GAP {
+            self.locked_out += gap;
+        }
+    }
+}
+
+// === free functions of clients ===
+
+fn endpoint(to: SocketAddr) -> Result<Endpoint> {
+    Ok(Endpoint::try_from(format!("http://{to}"))?)
+}
+
+async fn refresh(channel: Channel) -> Result<()> {
+    let request = refresh_request("good/a", std::iter::once("tenant/good".to_owned()));
+    LeaseServiceClient::new(channel).refresh(request).await?;
+    Ok(())
+}
+
+async fn probe_health(targets: &Targets) -> Result<()> {
+    let stream = TcpStream::connect(targets.http).await?;
+    match &targets.trust {
+        Some(trust) => get_health(trust.connect(stream).await?).await,
+        None => get_health(stream).await,
+    }
+}
+
+async fn get_health(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<()> {
+    let request = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await?;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await?;
+    ensure!(&head == b"HTTP/1.1 200", "refused");
+    Ok(())
+}

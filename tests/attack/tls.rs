@@ -1,0 +1,60 @@
+//! A certificate for the coordinator, and a client that trusts it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Trusts one certificate.
+#[derive(Clone, Debug)]
+pub(crate) struct Trust {
+    section: String,
+    config: Arc<ClientConfig>,
+}
+
+// === impl Trust ===
+
+impl Trust {
+    /// Makes a certificate whose files are in `dir`.
+    pub(crate) fn new(dir: &Path) -> Result<Self> {
+        let rcgen::CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
+        let (cert_file, key_file) = (dir.join("tls.crt"), dir.join("tls.key"));
+        fs::write(&cert_file, cert.pem())?;
+        fs::write(&key_file, signing_key.serialize_pem())?;
+        let section = format!(
+            "tls: {{http: {{cert: '{}', key: '{}'}}}}\n",
+            cert_file.display(),
+            key_file.display()
+        );
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(cert))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self {
+            section,
+            config: Arc::new(config),
+        })
+    }
+
+    /// The coordinator's section `tls`.
+    pub(crate) fn section(&self) -> String {
+        self.section.clone()
+    }
+
+    /// Speaks TLS on `stream`.
+    pub(crate) async fn connect(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>> {
+        let name = ServerName::try_from("localhost")?;
+        let connector = TlsConnector::from(Arc::clone(&self.config));
+        Ok(connector.connect(name, stream).await?)
+    }
+}
