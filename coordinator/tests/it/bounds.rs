@@ -72,7 +72,7 @@ async fn a_lease_too_many_is_refused_until_there_is_room() {
     let metrics = coordinator.get("/metrics").await.body;
     for line in [
         "tollgate_refresh_errors_total{reason=\"too_many_leases\"} 2\n",
-        "tollgate_clients{unit=\"requests\"} 2\n",
+        "tollgate_clients{unit=\"requests\"} 2.0\n",
     ] {
         assert!(metrics.contains(line), "{metrics}");
     }

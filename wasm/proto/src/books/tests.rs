@@ -143,7 +143,7 @@ fn books() -> impl Strategy<Value = Books> {
                         limit,
                         pool: weight.map(|weight| (gold.clone(), weight)),
                         learning,
-                        crowded: learning / 8,
+                        crowded: learning,
                         clients,
                     }
                 };
