@@ -83,7 +83,10 @@ impl Division {
             expiry,
         };
         let kept = Loan {
-            capacity: collecting.map_or(said.capacity.min(fair), |_| said.capacity),
+            capacity: match collecting {
+                Some(_) => said.capacity,
+                None => said.capacity.min(fair),
+            },
             expiry: said.ends,
         };
         let lasts = kept.expiry > now.saturating_add(times.min_refresh);
