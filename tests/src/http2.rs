@@ -45,14 +45,6 @@ impl Http2 {
         Ok((Self { sender, authority }, running))
     }
 
-    /// The same connection with requests for `authority`.
-    pub fn with_authority(self, authority: &str) -> Self {
-        Self {
-            authority: authority.to_owned(),
-            ..self
-        }
-    }
-
     /// Sends a GET and waits for its whole answer.
     ///
     /// # Errors

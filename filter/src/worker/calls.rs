@@ -245,7 +245,7 @@ impl<H: Host> Worker<H> {
             for found in units {
                 let (unit, sequence) = (found.unit, found.sequence);
                 let origin = answer.origin;
-                epoch = epoch.and(holding.check_origin(unit, origin));
+                epoch = epoch.and_then(|()| holding.check_origin(unit, origin));
                 counts |= holding.handle_answer(now, policy, unit, sequence, origin, &found.answer);
             }
             for (unit, ask) in &lacking {
