@@ -17,6 +17,7 @@ use kind::Kind;
 mod attach;
 mod check;
 mod completions;
+#[cfg(feature = "etcd")]
 mod config;
 mod connection;
 mod delete;
@@ -96,6 +97,7 @@ enum Command {
     Detach(delete::Detach),
     Drain(drain::Drain),
     Token(token::Token),
+    #[cfg(feature = "etcd")]
     Config(config::Shared),
     Completions(completions::Completions),
 }
@@ -145,6 +147,7 @@ impl Cli {
             }
             Command::Serve(serve) => serve.run(),
             Command::Token(token) => token.run(json),
+            #[cfg(feature = "etcd")]
             Command::Config(shared) => shared.run(),
             Command::Completions(completions) => completions.run(),
             Command::Ready(ready) => ready.run(&client()?),

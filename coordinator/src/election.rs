@@ -18,11 +18,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 
+#[cfg(feature = "etcd")]
 mod etcd;
 mod metrics;
 mod single;
 mod term;
 
+#[cfg(feature = "etcd")]
 pub use etcd::Etcd;
 pub use metrics::ElectionMetrics;
 pub use single::{RunEpoch, RunEpochError, Single};

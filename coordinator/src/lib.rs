@@ -19,6 +19,7 @@ pub mod doorman;
 pub mod drains;
 pub mod driver;
 pub mod election;
+#[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod files;
 pub mod grpc;
@@ -34,6 +35,7 @@ pub mod rest;
 pub mod router;
 pub mod server;
 pub mod shards;
+#[cfg(feature = "etcd")]
 pub mod shared;
 pub mod spec;
 pub mod store;

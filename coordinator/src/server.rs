@@ -15,10 +15,14 @@ use tonic_health::server::HealthService;
 
 use crate::channels::Channels;
 use crate::clock::Clock;
+#[cfg(feature = "etcd")]
+use crate::config::ClusterConfig;
 use crate::config::{Config, Listen};
 use crate::doorman::{self, CapacityServer};
 use crate::driver::LeaseCount;
-use crate::election::{Election, ElectionError, Etcd, Outcome, Peer, RunEpoch, Single, Voice};
+#[cfg(feature = "etcd")]
+use crate::election::Etcd;
+use crate::election::{Election, ElectionError, Outcome, Peer, RunEpoch, Single, Voice};
 use crate::grpc::{Service, StrictDecoding};
 use crate::health::Health;
 use crate::keeper::{self, Keeper};
@@ -28,7 +32,9 @@ use crate::reload::Reload;
 use crate::rest;
 use crate::router::Router;
 use crate::shards::{Plan, Seats, Shards};
-use crate::store::{EtcdStore, MemoryStore, RedbStore, Store, StoreError};
+#[cfg(feature = "etcd")]
+use crate::store::EtcdStore;
+use crate::store::{MemoryStore, RedbStore, Store, StoreError};
 use crate::tls::{ClientFiles, Credentials, Holder, Newest};
 
 mod doors;
@@ -112,29 +118,9 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let listen = listeners.addresses().unwrap_or(config.listen);
         let limits = config.catalog.limits.count();
-        if let Some(cluster) = &config.cluster {
-            let metrics = Metrics::new(Epoch::default(), limits);
-            let place = Place {
-                peer: cluster.peer(listen, &config.tls),
-                shards: cluster.shards,
-                tls: cluster.tls.clone(),
-            };
-            if place.peer.is_on_loopback() {
-                let Peer { grpc, http, .. } = &place.peer;
-                tracing::warn!(
-                    grpc,
-                    http,
-                    "other nodes are told loopback, where only this machine reaches it: set listen or \
-                     cluster.advertise"
-                );
-            }
-            let election = Etcd::new(cluster, place.peer.clone(), metrics.election().clone());
-            // Whoever is elected without books does not know that there are none, whatever is said
-            // of the first start: the master before may have died.
-            let start = Start::Learning;
-            let store = Box::new(EtcdStore::new(&cluster.etcd, metrics.clone()));
-            let among = (Some(place), store as Box<dyn Store>);
-            return Self::elected(listeners, config, start, among, election, metrics).await;
+        #[cfg(feature = "etcd")]
+        if let Some(cluster) = config.cluster.clone() {
+            return Self::elected_through_etcd(listeners, config, cluster).await;
         }
         let metrics = Metrics::new(Epoch::default(), limits);
         let mut store = open_store(&config, &metrics)?;
@@ -154,6 +140,38 @@ impl Server {
         Self::elected(listeners, config, start, (None, store), alone, metrics).await
     }
 
+    /// One that takes part in the elections of `cluster`.
+    #[cfg(feature = "etcd")]
+    async fn elected_through_etcd(
+        listeners: Listeners,
+        config: Config,
+        cluster: ClusterConfig,
+    ) -> Result<Self, ServerError> {
+        let listen = listeners.addresses().unwrap_or(config.listen);
+        let metrics = Metrics::new(Epoch::default(), config.catalog.limits.count());
+        let place = Place {
+            peer: cluster.peer(listen, &config.tls),
+            shards: cluster.shards,
+            tls: cluster.tls.clone(),
+        };
+        if place.peer.is_on_loopback() {
+            let Peer { grpc, http, .. } = &place.peer;
+            tracing::warn!(
+                grpc,
+                http,
+                "other nodes are told loopback, where only this machine reaches it: set listen or \
+                 cluster.advertise"
+            );
+        }
+        let election = Etcd::new(&cluster, place.peer.clone(), metrics.election().clone());
+        // A node that is elected without a snapshot does not know that there are no leases, whatever is
+        // said of the first start: the master before may have died.
+        let start = Start::Learning;
+        let store = open_store(&config, &metrics)?;
+        let among = (Some(place), store);
+        Self::elected(listeners, config, start, among, election, metrics).await
+    }
+
     /// One that serves the shards for which `election` elects it, and passes on what is for others,
     /// from its `place` in a cluster.
     ///
@@ -167,10 +185,7 @@ impl Server {
         election: impl Election,
     ) -> Result<Self, ServerError> {
         let metrics = Metrics::new(Epoch::default(), config.catalog.limits.count());
-        let store = match &config.cluster {
-            Some(cluster) => Box::new(EtcdStore::new(&cluster.etcd, metrics.clone())),
-            None => open_store(&config, &metrics)?,
-        };
+        let store = open_store(&config, &metrics)?;
         Self::elected(
             listeners,
             config,
@@ -435,8 +450,12 @@ pub async fn serve(
     server.run(shutdown).await
 }
 
-/// The store of a node alone.
+/// The store that `config` names.
 fn open_store(config: &Config, metrics: &Metrics) -> Result<Box<dyn Store>, StoreError> {
+    #[cfg(feature = "etcd")]
+    if let Some(cluster) = &config.cluster {
+        return Ok(Box::new(EtcdStore::new(&cluster.etcd, metrics.clone())));
+    }
     let store = match config.store_path() {
         None => return Ok(Box::new(MemoryStore::default())),
         Some((path, true)) => RedbStore::create(path)?,

@@ -17,17 +17,21 @@ use tollgate_core::lease::Epoch;
 
 use crate::config::ConfigErrors;
 
+#[cfg(feature = "etcd")]
 mod etcd;
 mod key;
 mod memory;
 mod record;
 mod redb;
 
+#[cfg(feature = "etcd")]
 pub use self::etcd::EtcdStore;
 pub use self::redb::RedbStore;
 pub use key::{Key, KeyKind};
 pub use memory::MemoryStore;
-pub(crate) use record::{REVISION_MAX, decode, encode};
+#[cfg(feature = "etcd")]
+pub(crate) use record::REVISION_MAX;
+pub(crate) use record::{decode, encode};
 
 /// The format that this version writes, and the highest that it reads.
 pub const FORMAT: u64 = 1;

@@ -113,6 +113,9 @@ pub(super) fn cluster(
     doors: &Tls,
 ) -> Option<ClusterConfig> {
     let raw = raw?;
+    if !cfg!(feature = "etcd") {
+        check.refuse(raw.at, "cluster", ClusterProblem::WithoutEtcd);
+    }
     let node = node(check, raw);
     let mut advertised = |door, listen| advertised(check, raw, node.as_deref(), door, listen);
     let advertise = Advertise {

@@ -10,6 +10,9 @@ use super::etcd::{ENDPOINTS_MAX, PREFIX_LEN_MAX};
 /// What can be wrong with a value of `cluster`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ClusterProblem {
+    /// This build cannot take part in elections.
+    #[error("needs etcd, which this build is without: build it with the feature `etcd`")]
+    WithoutEtcd,
     /// Not a name of a node.
     #[error("{0:?} is not 1 to {NODE_LEN_MAX} letters, digits or any of `.-_`")]
     Node(String),
