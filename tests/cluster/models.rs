@@ -311,7 +311,7 @@ impl World {
 // === impl Model ===
 
 impl Model {
-    /// What its clock shows when the world's shows `now`.
+    /// The time that its clock shows when the world's shows `now`.
     fn clock(&self, now: Instant) -> Instant {
         now.saturating_add(self.ahead)
     }

@@ -16,7 +16,7 @@ use crate::tls::Door;
 /// has sent them speaks HTTP/2; from then on pings say whether it lives.
 const HTTP2_HELLO_LEN: usize = 33;
 
-/// What is going on on one connection.
+/// State of one connection: its calls under way and what it waits for.
 #[derive(Debug)]
 pub(super) struct Activity {
     /// Where it comes from.
@@ -63,7 +63,7 @@ struct State {
     header_since: Option<Instant>,
     /// Bytes of its calls.
     held: usize,
-    /// What its client has to do, by number.
+    /// The steps that its client has to take, by number.
     owed: BTreeMap<u64, Owed>,
     last_owed: u64,
 }
@@ -197,7 +197,7 @@ impl Activity {
         number
     }
 
-    /// What has this number is done.
+    /// Notes that the step of this number is done.
     pub(super) fn paid(&self, number: u64) {
         self.state().owed.remove(&number);
     }
@@ -252,7 +252,7 @@ impl Activity {
         })
     }
 
-    /// What it holds while its client has something to do.
+    /// A step of the client; it is done when this is dropped.
     pub(super) fn hold(&self) -> Option<Hold> {
         let state = self.state();
         let since = state.owed.values().map(|owed| owed.since).min()?;

@@ -1,4 +1,4 @@
-//! What Prometheus sees of connections.
+//! Metrics of connections.
 
 use std::sync::atomic::AtomicU64;
 

@@ -35,10 +35,10 @@ const HEADER_LEN_MAX: u32 = 16 << 10;
 /// The most bytes of the header of an HTTP/1 request, and of what is read ahead of its body.
 const BUFFER_LEN_MAX: usize = 64 << 10;
 
-/// What a line of a header takes beside its text, by the count of HTTP/2.
+/// Bytes that HTTP/2 counts for a header field beside its name and value (RFC 9113, 6.5.2).
 const HEADER_LINE_LEN: usize = 32;
 
-/// What the calls of a connection are answered with.
+/// Answers the calls of one connection.
 #[derive(Clone, Debug)]
 struct Callee {
     router: Router,

@@ -32,7 +32,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(1);
 /// A client that owes something for less than this is not to blame for memory that ran out.
 const BLAMELESS_TIME: Duration = Duration::from_secs(1);
 
-/// What holds for the connections of one listener.
+/// Limits of the connections of one listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Which listener, for metrics, and for what is spoken: HTTP/2 or HTTP/1.1.

@@ -39,7 +39,7 @@ pub enum RunEpochError {
         .asked.0, .stored.0
     )]
     NotAbove {
-        /// What the operator said.
+        /// The epoch that the operator gave.
         asked: Epoch,
         /// The epoch of the last run.
         stored: Epoch,

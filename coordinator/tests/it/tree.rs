@@ -221,7 +221,7 @@ async fn a_leaf_takes_over_from_an_earlier_term_and_nothing_of_that_counts_any_m
         let answer = earlier.refresh(call(tenant)).await.unwrap().into_inner();
         assert!(answer.scopes[0].error.is_none(), "{answer:?}");
     }
-    // What the earlier run was lent would leave too little beside it.
+    // The lease of the earlier run would leave too little beside it.
     let leaf = below("eu", &[&root], "limits: []").await;
     Envoy::new(&leaf, "a/1").until(80.0, 80.0).await;
     let answer = earlier.refresh(call("tenant/acme")).await;

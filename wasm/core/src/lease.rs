@@ -452,7 +452,7 @@ impl ClientRun {
 // === impl Run ===
 
 impl Run {
-    /// What orders the runs of one entry: the term, where there is one.
+    /// Orders the runs of one entry: the term, where there is one.
     pub(crate) const fn term(self) -> Epoch {
         match self {
             Self::Term(term) => term,
@@ -505,7 +505,7 @@ mod tests {
             (0, (1 << 42) - 1, "ok"),
             (0, 1 << 42, "jump"),
             (clock, u64::MAX, "jump"),
-            // What an earlier version believed is not believed any more.
+            // An earlier version may have applied an epoch that is refused now.
             (u64::MAX, clock, "ok"),
             (u64::MAX, u64::MAX, "jump"),
         ];

@@ -45,7 +45,7 @@ pub struct Node {
     tree: Option<Tree>,
     /// Equals the sum over resources of their clients.
     leases: usize,
-    /// What others keep of what [`Bounds::max_leases`] bounds.
+    /// Leases that other shards of the process count against [`Bounds::max_leases`].
     leases_elsewhere: usize,
 }
 

@@ -18,7 +18,7 @@ pub const SCOPES_MAX: usize = 1000;
 /// A refresh whose fields are all good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refresh {
-    /// Who asks, and in which run.
+    /// The client that asks, and its run.
     pub client: ClientRun,
     /// What for; 1 to [`SCOPES_MAX`], each scope once.
     pub scopes: Vec<ScopeAsks>,
@@ -36,7 +36,7 @@ pub struct ScopeAsks {
 /// A release whose fields are all good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Whose leases, of which run.
+    /// The client that releases, and its run.
     pub client: ClientRun,
     /// Which, each with the sequence of the release; 1 to [`SCOPES_MAX`].
     pub resources: Vec<(ResourceId, u64)>,

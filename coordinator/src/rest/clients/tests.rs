@@ -95,7 +95,7 @@ fn a_client_has_its_leases_and_waits_for_those_that_are_too_small() {
     assert_eq!(waiting, [0, 1]);
 }
 
-/// What the dead run was lent is still counted, and the client is one.
+/// The lease of the dead run is still counted, and the client is one.
 #[test]
 fn a_client_that_started_again_is_one_client_with_the_leases_of_both_runs() {
     let mut node = books(&[("a", &["one"]), ("b", &["two"])]);

@@ -115,7 +115,7 @@ impl World {
             return false;
         };
         let until = self.agenda.now().saturating_add(lease.duration);
-        // What is left of a lease was right when its client said it, which is a while ago.
+        // The time left of a lease was right when its client said it, which is a while ago.
         let said_at = until.saturating_sub(self.scenario.network.slowest());
         let again = |known: &Lent| known.until >= said_at && known.capacity >= lease.capacity;
         let lends_safe = loan.is_none() && place.safe().is_some();
@@ -220,7 +220,7 @@ impl World {
 
 // === free functions ===
 
-/// What all runs have in common that one entry of the books is for.
+/// The common part of all runs that share one entry of the lease table.
 fn entry(client: &ClientRun) -> ClientRun {
     let run = match client.run {
         Run::Term(_) => Run::Term(Epoch(0)),

@@ -83,7 +83,7 @@ fn leases_are_bounded_over_all_resources() {
     node.handle_timeout(secs(12));
     assert_eq!(node.lease_count(), 2);
     refresh(&mut node, 12, "c", "tenant/b").unwrap();
-    // What other nodes of the process keep counts as well; nobody is put out for it.
+    // Leases of other shards of the process count as well; no known client is refused for it.
     node.set_leases_elsewhere(2);
     assert_eq!(refresh(&mut node, 13, "d", "tenant/b"), refused);
     refresh(&mut node, 13, "a", "tenant/a").unwrap();

@@ -473,7 +473,7 @@ fn the_limit_that_binds_is_the_parents_where_it_leaves_less() {
     let binding = leaf.node.binding_limit(&leaf.id).unwrap();
     assert_eq!(binding.of, LimitOwner::Parent);
     assert_eq!(binding.at_most, Capacity::from_whole(60));
-    // What is borrowed is enough, so that the whole of what the parent has is the limit.
+    // The borrowed capacity is enough, so that the whole of what the parent has is the limit.
     let mut leaf = Leaf::new();
     leaf.refresh("a", (0, 100));
     leaf.lend(Capacity::from_whole(100), |_| {});

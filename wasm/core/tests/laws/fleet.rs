@@ -330,7 +330,7 @@ impl Process {
         }
     }
 
-    /// What its clock shows when the world's shows `now`.
+    /// The time that its clock shows when the world's shows `now`.
     fn clock(&self, now: Instant) -> Instant {
         now.saturating_add(self.ahead)
     }

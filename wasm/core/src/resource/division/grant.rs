@@ -11,9 +11,9 @@ use crate::units::{Capacity, Instant};
 /// What a client gets, and when it should ask again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
-    /// What counts in the books.
+    /// The part that the lease table counts.
     pub(super) loan: Loan,
-    /// What the client is told, if that is something else: that it keeps what it says that it has.
+    /// The lease that the client is told, if it differs: the one that it says it has.
     pub(super) told: Option<Loan>,
     /// Claims do not fit; that is to be remembered until then.
     pub(super) crowded_until: Option<Instant>,

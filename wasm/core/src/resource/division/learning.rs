@@ -1,4 +1,4 @@
-//! What clients are answered while a coordinator learns what they have.
+//! Answers of a coordinator that is still learning which leases its clients hold.
 //!
 //! A coordinator without books has nothing but the word of its clients, and cannot tell a lie from
 //! the truth. If nobody lies, all claims together are within the capacity. So claims that do not
@@ -28,7 +28,7 @@ const COLLECTING_PART: u32 = 4;
 /// again in time also if one call is lost. As long it is remembered that claims do not fit.
 const SLACK_REFRESHES: u32 = 2;
 
-/// What a client says that it has.
+/// A lease that a client claims to hold.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     /// As far as it wants it, and there is as much.
@@ -65,7 +65,7 @@ impl Division {
         };
         let gets = said.capacity.min(fair).min(room);
         let collecting = self.collecting(now, pool);
-        // What speaks for several leases may be more than is in use, and could be lent on: it is never
+        // A claim of several leases may be more than is in use, and could be lent on: it is never
         // told more than counts here.
         let exact = ask.claim == Claim::Lease;
         let mut expiry = now.saturating_add(times.lease);
@@ -106,7 +106,7 @@ impl Division {
         }
     }
 
-    /// What the client says that it has, as far as it can be true: of an earlier run no lease lasts
+    /// The lease that the client claims, as far as it can be true: of an earlier run no lease lasts
     /// longer than the learning time, nor is there more than there is in all.
     fn said(
         &self,

@@ -25,7 +25,7 @@ impl Fleet {
         fleet
     }
 
-    /// What `client` is answered, one minimum interval after the request before.
+    /// The answer to `client`, one minimum interval after the request before.
     fn say(
         &mut self,
         client: &ClientRun,

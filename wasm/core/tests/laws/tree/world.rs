@@ -42,7 +42,7 @@ pub(super) struct World {
     before: Vec<(Instant, Capacity)>,
 }
 
-/// Who has sent something, and in which run.
+/// The sender of a message, and its run.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Client(usize, Run),
@@ -263,7 +263,7 @@ impl World {
         self.places[at].away_until <= self.now
     }
 
-    /// As whom a coordinator counts it.
+    /// The client id and run under which a coordinator counts it.
     fn client(&self, who: Who) -> ClientRun {
         let (id, run) = match who {
             Who::Client(i, run) => (self.clients[i].id.clone(), run),
