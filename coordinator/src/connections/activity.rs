@@ -252,7 +252,7 @@ impl Activity {
         })
     }
 
-    /// A step of the client; it is done when this is dropped.
+    /// The memory of its calls, and since when its client owes a step; none if it owes nothing.
     pub(super) fn hold(&self) -> Option<Hold> {
         let state = self.state();
         let since = state.owed.values().map(|owed| owed.since).min()?;
