@@ -108,7 +108,7 @@ impl Service {
     ) -> Result<Response<T>, Status> {
         self.metrics.count_doorman(method, result.is_ok());
         if let Err(error) = &result {
-            tracing::debug!(%error, ?method, "refused a call of a Doorman client");
+            tracing::debug!(%error, ?method, "doorman: call refused");
         }
         Ok(Response::new(result?))
     }

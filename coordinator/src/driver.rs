@@ -127,7 +127,7 @@ pub enum AskError {
     Refresh(#[from] RefreshError),
     /// It is not for this master to answer: nodes do not know the same configuration yet, by which
     /// scopes belong to shards.
-    #[error("the scope is of shard {} here, and this is the master of {}", shard.0, ours.0)]
+    #[error("the scope belongs to shard {} here, and this node is master of shard {}", shard.0, ours.0)]
     Elsewhere {
         /// The shard of the scope by the configuration of this node.
         shard: ShardId,

@@ -185,12 +185,12 @@ impl Keeper {
         let next = current.with_shared(text).map_err(WriteError::from);
         let result = match next.and_then(|next| self.enforce(next)) {
             Ok(()) => {
-                tracing::info!("took the changed configuration in etcd");
+                tracing::info!("configuration: applied the change in etcd");
                 Reloaded::Taken
             }
             Err(error) => {
                 tracing::error!(
-                    "the configuration in etcd is refused, and nothing has changed: {error}"
+                    "configuration: refused the change in etcd, the previous one stays: {error}"
                 );
                 Reloaded::Refused
             }
@@ -207,7 +207,7 @@ impl Keeper {
                     .for_each(|(to, outcome)| answer(to, outcome));
             }
             Err(error) => {
-                tracing::error!(%error, "cannot write");
+                tracing::error!(%error, "catalog: write failed");
                 let error = WriteError::Store(error);
                 // Also those that were refused: what refused them may not have been written.
                 writes
@@ -310,9 +310,9 @@ impl Keeper {
             }
         }
         for (group, count) in catalog.missing_groups() {
-            tracing::warn!(%group, count, "attached to a group that is not there any more");
+            tracing::warn!(%group, count, "catalog: attachments name a group that does not exist");
         }
-        tracing::info!(records = count, "read the store");
+        tracing::info!(records = count, "catalog: read the store");
         self.catalog.send_replace(Arc::new(catalog));
         Ok(())
     }
@@ -325,7 +325,7 @@ impl Keeper {
                 catalog.restore(key, object);
             }
             Err(error) => {
-                tracing::error!(%error, "a record was skipped");
+                tracing::error!(%error, "catalog: skipped a record");
                 self.metrics.count_bad_record();
             }
         }

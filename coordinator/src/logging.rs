@@ -103,7 +103,7 @@ impl Logs {
         // Blocks, and what it waits for needs this runtime.
         let flush = move || tracer.end(FLUSH_TIMEOUT);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(flush).await {
-            tracing::warn!(%error, "the last traces were not delivered");
+            tracing::warn!(%error, "traces: last spans were not delivered");
         }
     }
 }

@@ -88,11 +88,11 @@ enum AskError {
     Status(#[from] Status),
     #[error(transparent)]
     Channel(#[from] ChannelError),
-    #[error("an answer that cannot be read: {0}")]
+    #[error("the answer cannot be read: {0}")]
     Answer(#[from] tollgate_proto::FieldError),
     #[error(transparent)]
     Loop(#[from] LoopError),
-    #[error("no whole answer within {0:?}")]
+    #[error("no complete answer within {0:?}")]
     Late(Duration),
 }
 
@@ -210,7 +210,7 @@ impl Link {
                 self.parent.record.answered(self.address());
                 self.parent.metrics.count_scope_errors(errors);
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(parent = self.address(), "the parent answers again");
+                    tracing::info!(parent = self.address(), "parent: answers again");
                 }
                 (heard.level, heard.answers) = (level, answers);
             }
@@ -249,7 +249,7 @@ impl Link {
         self.releases.spawn(async move {
             let released = timeout(limit, stub.release(call)).await;
             if !matches!(released, Ok(Ok(_))) {
-                tracing::debug!(?released, "the parent did not hear what was given back");
+                tracing::debug!(?released, "parent: release failed");
             }
         });
     }
@@ -267,9 +267,9 @@ impl Link {
         let parent = self.address().to_owned();
         self.parent.record.failed(&parent, error);
         if result == CallResult::Loop {
-            tracing::error!(parent, %error, "refused an answer of the parent");
+            tracing::error!(parent, %error, "parent: answer refused");
         } else if !self.failing {
-            tracing::warn!(parent, %error, "the parent does not answer");
+            tracing::warn!(parent, %error, "parent: no answer");
         }
         self.failing = true;
         let next = self.current.saturating_add(1);

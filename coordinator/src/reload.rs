@@ -108,7 +108,7 @@ impl Reload {
         let error = error.to_string();
         if self.said.as_ref() != Some(&error) {
             tracing::error!(
-                "the configuration cannot be read, and what was read last stays in force: {error}"
+                "configuration: cannot be read, the previous one stays: {error}"
             );
             self.said = Some(error);
         }
@@ -118,7 +118,7 @@ impl Reload {
         self.failed = 0;
         if self.said.take().is_some() {
             let file = self.seen.path.display();
-            tracing::info!(%file, "the configuration can be read again");
+            tracing::info!(%file, "configuration: can be read again");
         }
     }
 
@@ -127,7 +127,7 @@ impl Reload {
         let result = match self.reload().await {
             Ok(()) => Reloaded::Taken,
             Err(error) => {
-                tracing::error!("the configuration is refused, and nothing has changed: {error}");
+                tracing::error!("configuration: refused, the previous one stays: {error}");
                 Reloaded::Refused
             }
         };
@@ -144,10 +144,10 @@ impl Reload {
         self.keeper.reload(new).await?;
         if !restart.is_empty() {
             let fields = restart.join(", ");
-            tracing::warn!(fields, "changed, but needs a restart");
+            tracing::warn!(fields, "configuration: changed fields need a restart");
         }
         let limits = self.keeper.catalog().file().limits.count();
-        tracing::info!(limits, "took the changed configuration");
+        tracing::info!(limits, "configuration: applied");
         Ok(())
     }
 

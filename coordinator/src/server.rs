@@ -207,7 +207,7 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let clock = Clock::start();
         if config.admin.tokens.is_empty() {
-            tracing::warn!("no admin.tokens: whoever reaches the HTTP port may read and write");
+            tracing::warn!("admin API: no admin.tokens, so everyone who reaches the HTTP port may read and write");
         }
         let lineage = Lineage::new(&name(&config, listeners.addresses().ok()));
         let doors = listeners.prepare(&config, &metrics)?;
@@ -387,7 +387,7 @@ async fn all_ended(
     tokio::time::timeout(SHUTDOWN_GRACE, all)
         .await
         .unwrap_or_else(|_| {
-            tracing::warn!("some calls did not end in time");
+            tracing::warn!("shutdown: some calls did not end in time");
             Ok(())
         })
 }
@@ -476,7 +476,7 @@ async fn begin(store: &mut dyn Store, wanted: RunEpoch) -> Result<Epoch, ServerE
         tracing::warn!(
             clock,
             stored,
-            "the wall clock is behind the epoch of the last run"
+            "epoch: the wall clock is behind the last run"
         );
     }
     tracing::info!(epoch = epoch.0, "the epoch of this run");

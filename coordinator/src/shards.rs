@@ -358,7 +358,7 @@ impl Seats {
                 Ok(linked) => linked,
                 Err(error) => {
                     // Rather no master than one that lends what it has not borrowed.
-                    tracing::error!(%error, "cannot borrow from the parent");
+                    tracing::error!(%error, "parent: cannot borrow");
                     return;
                 }
             };

@@ -217,7 +217,7 @@ pub enum StoreError {
         format: u64,
     },
     /// A record makes no sense.
-    #[error("the store's record {key:?} is not good: {cause}")]
+    #[error("the store's record {key:?} is invalid: {cause}")]
     Record {
         /// Its key.
         key: String,

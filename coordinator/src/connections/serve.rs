@@ -126,7 +126,7 @@ pub(super) async fn serve(connection: Connection, entry: &Entry, router: Router)
         }
     };
     if let Err(error) = result {
-        tracing::debug!(%error, "a connection failed");
+        tracing::debug!(%error, "listener: connection failed");
     }
 }
 

@@ -155,7 +155,7 @@ impl ConnectionTable {
             tracing::warn!(
                 listener = listener.name(),
                 open = open.connections.len(),
-                "listener: no room for a connection, calls are being worked on on all others"
+                "listener: refused a connection, because all others have calls under way"
             );
         }
         place
@@ -237,7 +237,7 @@ impl ConnectionTable {
         let listener = self.limits().listener;
         self.metrics().count_dropped(listener, reason, 1);
         if reason == DropReason::Idle {
-            tracing::debug!(listener = listener.name(), "closed a silent connection");
+            tracing::debug!(listener = listener.name(), "listener: closed a silent connection");
             return;
         }
         tracing::warn!(

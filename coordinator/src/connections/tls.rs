@@ -25,7 +25,7 @@ impl Tls {
     pub(super) async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let accept = TlsAcceptor::from(self.identity.config()).accept(stream);
         let result = accept.await.inspect_err(|error| {
-            tracing::debug!(door = self.door.name(), %error, "a TLS handshake failed");
+            tracing::debug!(door = self.door.name(), %error, "tls: handshake failed");
             self.count(HandshakeFault::Failed);
         });
         result.ok()

@@ -15,9 +15,9 @@ use crate::clock::Clock;
 enum InheritError {
     #[error(transparent)]
     Read(#[from] books::ReadError),
-    #[error("the books cannot be taken over: {0}")]
+    #[error("the lease table cannot be taken over: {0}")]
     Books(#[from] BooksError),
-    #[error("reading the books was given up: {0}")]
+    #[error("reading the lease table was cancelled: {0}")]
     Task(#[from] tokio::task::JoinError),
 }
 
@@ -48,14 +48,14 @@ impl Driver {
         let read = read.await.map_err(InheritError::from).flatten();
         match read {
             Ok((node, leases)) => {
-                tracing::info!(epoch = epoch.0, leases, bytes = len, "took the books over");
+                tracing::info!(epoch = epoch.0, leases, bytes = len, "hand-over: took over the lease table");
                 self.node = node;
             }
             Err(error) => tracing::warn!(
                 epoch = epoch.0,
                 bytes = len,
                 %error,
-                "starting without the books of the master before"
+                "hand-over: starting without the previous master's lease table"
             ),
         }
     }
@@ -78,7 +78,7 @@ impl Handle {
         });
         let (leases, bytes) = written.await.map_err(|_| DriverError::Stopped)?;
         let (epoch, len) = (self.origin.epoch.0, bytes.len());
-        tracing::info!(epoch, leases, bytes = len, "handed the books over");
+        tracing::info!(epoch, leases, bytes = len, "hand-over: sent the lease table");
         Ok(bytes)
     }
 }

@@ -176,7 +176,7 @@ impl Driver {
                 };
                 if let Err(error) = self.node.check_parent_origin(&id, origin) {
                     let scope = id.scope.as_ref();
-                    tracing::warn!(scope, unit = id.unit.name(), %error, "parent: an answer was not applied");
+                    tracing::warn!(scope, unit = id.unit.name(), %error, "parent: answer not applied");
                     self.metrics.parent().count_epoch_error(error);
                 }
                 let said = (unit.sequence, origin, heard.level);

@@ -52,7 +52,7 @@ pub struct Etcd {
 enum Failed {
     #[error(transparent)]
     Etcd(#[from] EtcdError),
-    #[error("this node does not stand for shard {0} any more")]
+    #[error("this node is no longer a candidate for shard {0}")]
     NotStanding(ShardId),
     #[error("there are {0} keys of masters and members in etcd, too many")]
     TooMany(i64),
@@ -61,7 +61,7 @@ enum Failed {
          lease ends, or another with the same cluster.node"
     )]
     Known(String),
-    #[error("the books were not given back in time")]
+    #[error("the lease table was not returned in time")]
     NoBooks,
     #[error(transparent)]
     ForGood(ElectionError),
@@ -104,7 +104,7 @@ impl Election for Etcd {
                 Err(Failed::ForGood(error)) => return Err(error),
                 Err(error) => {
                     self.metrics.count_error();
-                    tracing::warn!(%error, "cannot take part in the election");
+                    tracing::warn!(%error, "election: cannot take part");
                 }
             }
             tokio::select! {

@@ -158,10 +158,10 @@ fn tell(left_out: &LeftOut<Place>) {
     let from = left_out.place.0.target();
     let level = *left_out.place.0.level();
     if level == Level::ERROR {
-        tracing::error!(target: TARGET, lines, like, from, "left out lines that repeat");
+        tracing::error!(target: TARGET, lines, like, from, "logging: left out repeated lines");
     } else if level == Level::WARN {
-        tracing::warn!(target: TARGET, lines, like, from, "left out lines that repeat");
+        tracing::warn!(target: TARGET, lines, like, from, "logging: left out repeated lines");
     } else {
-        tracing::info!(target: TARGET, lines, like, from, "left out lines that repeat");
+        tracing::info!(target: TARGET, lines, like, from, "logging: left out repeated lines");
     }
 }

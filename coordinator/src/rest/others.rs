@@ -133,10 +133,10 @@ impl Others {
             match answer {
                 Ok((node, Ok(answer))) => all.answers.push((node, answer)),
                 Ok((node, Err(error))) => {
-                    tracing::warn!(node, error, "a node did not answer for its books");
+                    tracing::warn!(node, error, "cluster: node did not answer");
                     all.unanswered.push(node);
                 }
-                Err(error) => tracing::error!(%error, "a question to a node failed"),
+                Err(error) => tracing::error!(%error, "cluster: query of a node failed"),
             }
         }
         all.answers

@@ -57,7 +57,7 @@ pub(super) enum RestError {
     #[error("the body has more than {BODY_LEN_MAX} bytes")]
     TooLarge,
     /// A body that is no JSON.
-    #[error("the body is no JSON: {0}")]
+    #[error("the body is not JSON: {0}")]
     Unreadable(String),
     /// JSON of another shape than is expected, or values that break rules.
     #[error("{}", all(.0))]

@@ -164,7 +164,7 @@ impl Status {
             match serde_json::from_value(answer) {
                 Ok(other) => whole.join(other),
                 Err(error) => {
-                    tracing::warn!(node, %error, "a node answers what this one cannot read");
+                    tracing::warn!(node, %error, "cluster: answer of a node cannot be read");
                     whole.unanswered.push(node);
                 }
             }

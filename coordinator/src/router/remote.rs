@@ -61,7 +61,7 @@ impl Remote {
                 waited: self.patience,
             },
         };
-        tracing::warn!(%error, "what was passed on came to nothing");
+        tracing::warn!(%error, "router: forwarded call failed");
         Err(error)
     }
 

@@ -85,7 +85,7 @@ where
     while let Some(answer) = asked.join_next().await {
         match answer {
             Ok(answer) => answers.push(answer),
-            Err(error) => tracing::error!(%error, "a part of a call failed"),
+            Err(error) => tracing::error!(%error, "router: part of a call failed"),
         }
     }
     answers

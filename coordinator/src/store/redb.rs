@@ -141,7 +141,7 @@ impl RedbStore {
         });
         match &error {
             Some(error) if self.detached != before => tracing::error!("{error}"),
-            None if before.is_some() => tracing::info!(store, "the store is in its place again"),
+            None if before.is_some() => tracing::info!(store, "store: file is back in its place"),
             _ => {}
         }
         error.map_or(Ok(()), Err)

@@ -107,7 +107,7 @@ fn private_key(file: &Path, contents: &Contents) -> Result<PrivateKeyDer<'static
         cause => refuse(file, Reason::Pem(cause)),
     })?;
     if contents.key_is_open {
-        tracing::warn!(key = %file.display(), "everybody on this machine can read the key");
+        tracing::warn!(key = %file.display(), "tls: everyone on this machine can read the key");
     }
     Ok(key)
 }

@@ -122,7 +122,7 @@ impl<S: Source> Renewal<S> {
     }
 
     fn take(&mut self, seen: Seen, loaded: Loaded<S::Made>) {
-        tracing::info!(door = self.holder.name(), "a new certificate is in use");
+        tracing::info!(door = self.holder.name(), "tls: new certificate in use");
         self.metrics.count_taken(self.holder, loaded.expires);
         self.made.send_replace(loaded.made);
         self.settled = seen;
@@ -131,7 +131,7 @@ impl<S: Source> Renewal<S> {
 
     fn refuse(&mut self, seen: Seen, error: &TlsError) {
         let door = self.holder.name();
-        tracing::error!(door, %error, "a new certificate is refused; the old one stays in use");
+        tracing::error!(door, %error, "tls: new certificate refused, the old one stays in use");
         self.metrics.count_refused(self.holder);
         self.settled = seen;
         self.suspect = None;

@@ -38,7 +38,7 @@ fn count(lines: &[String], text: &str) -> usize {
 async fn nothing_that_a_client_sends_can_forge_a_line() {
     for format in ["text", "json"] {
         let lines = log_of_bad_calls(&["--log-format", format], 1).await;
-        assert_eq!(count(&lines, "refused a refresh"), 1, "{lines:#?}");
+        assert_eq!(count(&lines, "refresh refused"), 1, "{lines:#?}");
         for line in lines {
             assert!(!line.contains(char::is_control), "{line:?}");
             let own = line.starts_with(if format == "text" {
@@ -66,13 +66,13 @@ async fn json_lines_are_objects_with_level_target_and_message() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_that_repeats_is_counted_instead_of_written() {
     let lines = log_of_bad_calls(&["--log-repeat", "4"], 30).await;
-    assert_eq!(count(&lines, "refused a refresh error"), 4, "{lines:#?}");
-    let told = "left out lines that repeat lines=26 like=\"refused a refresh\"";
+    assert_eq!(count(&lines, "refresh refused error"), 4, "{lines:#?}");
+    let told = "logging: left out repeated lines lines=26 like=\"refresh refused\"";
     assert_eq!(count(&lines, told), 1, "{lines:#?}");
     assert_eq!(count(&lines, "stopped"), 1, "{lines:#?}");
 
     let all = log_of_bad_calls(&["--log-repeat", "unlimited"], 30).await;
-    assert_eq!(count(&all, "refused a refresh"), 30, "{all:#?}");
+    assert_eq!(count(&all, "refresh refused"), 30, "{all:#?}");
 }
 
 #[test]

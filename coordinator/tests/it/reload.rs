@@ -219,7 +219,7 @@ async fn what_is_looked_at_only_at_the_start_is_said_to_need_a_restart() {
     fs::write(file, format!("{other}{}", requests("50"))).unwrap();
     coordinator.until(1, 0).await;
     let (_, log) = coordinator.serve.end("TERM");
-    let line = log.lines().find(|line| line.contains("needs a restart"));
+    let line = log.lines().find(|line| line.contains("need a restart"));
     let line = line.unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains("listen, bounds"), "{line}");
 }
@@ -246,10 +246,10 @@ async fn a_pipe_in_the_place_of_the_file_is_said_counted_and_recovered_from() {
     assert_eq!(code, 0, "{log}");
     let said = "tollgate.yaml: is a pipe, and only a regular file is read";
     let lines = log.lines().filter(|line| line.contains(said));
-    let looked = lines.filter(|line| line.contains("the configuration cannot be read"));
+    let looked = lines.filter(|line| line.contains("configuration: cannot be read"));
     // Once, however often it was looked at.
     assert_eq!(looked.count(), 1, "{log}");
-    assert!(log.contains("the configuration can be read again"), "{log}");
+    assert!(log.contains("configuration: can be read again"), "{log}");
 }
 
 #[tokio::test]

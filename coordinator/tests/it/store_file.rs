@@ -65,7 +65,7 @@ async fn no_write_is_acknowledged_into_a_store_that_is_gone() {
     let (code, log) = serve.end("TERM");
     assert_eq!(code, 0, "{log}");
     assert!(log.contains(&want), "{log}");
-    assert!(log.contains("the store is in its place again"), "{log}");
+    assert!(log.contains("store: file is back in its place"), "{log}");
 
     let serve = Serve::start(&config, &[]);
     let http = serve.address("http");

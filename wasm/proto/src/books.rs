@@ -18,10 +18,10 @@ pub const FORM: u32 = 2;
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Not a message.
-    #[error("the books cannot be read: {0}")]
+    #[error("the lease table cannot be read: {0}")]
     Wire(#[from] prost::DecodeError),
     /// A field that breaks a rule.
-    #[error("the books cannot be used: {0}")]
+    #[error("the lease table cannot be used: {0}")]
     Field(#[from] FieldError),
 }
 

@@ -110,7 +110,7 @@ impl Office {
         let mut last = vec![TxnOp::delete(self.key(), None)];
         if count > PARTS_MAX {
             let (shard, bytes) = (self.shard.0, count.saturating_mul(PART_LEN));
-            tracing::warn!(shard, bytes, "the books are too large to be handed over");
+            tracing::warn!(shard, bytes, "hand-over: lease table is too large");
         } else if let Some(books) = &books {
             for (number, part) in parts().enumerate() {
                 let key = self.keys.books_part(self.shard, number);
@@ -204,7 +204,7 @@ impl Office {
             let shard = self.shard.0;
             tracing::warn!(
                 shard,
-                "the books that were handed over are not whole: not used"
+                "hand-over: lease table is incomplete and not used"
             );
             return Ok(None);
         }

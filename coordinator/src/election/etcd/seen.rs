@@ -121,7 +121,7 @@ impl Seen {
             .map(Arc::new);
         if peer.is_none() {
             let key = String::from_utf8_lossy(pair.key());
-            tracing::warn!(%key, "no coordinator of this version has written what is in etcd here");
+            tracing::warn!(%key, "election: key in etcd was not written by a coordinator of this version");
         }
         match (keys.parse(pair.key()), peer) {
             (Some(Key::Member(node)), Some(peer)) if peer.node == node => self.members.push(peer),

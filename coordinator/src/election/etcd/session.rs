@@ -120,7 +120,7 @@ impl Session {
     /// Takes part until the lease is gone or `stop` says so.
     pub(super) async fn run(mut self, voice: &Voice, stop: &mut watch::Receiver<()>) -> Ended {
         let node = &self.peer.node;
-        tracing::info!(%node, lease = format!("{:x}", self.lease), "takes part in the election");
+        tracing::info!(%node, lease = format!("{:x}", self.lease), "election: takes part");
         let changed = Arc::new(Notify::new());
         // They end with the session, however that ends.
         let mut tasks = JoinSet::new();
@@ -189,7 +189,7 @@ impl Session {
             Ok(seen) => seen,
             Err(error) => {
                 self.metrics.count_error();
-                tracing::warn!(%error, "cannot see who is master");
+                tracing::warn!(%error, "election: cannot watch the masters");
                 return true;
             }
         };
@@ -281,7 +281,7 @@ impl Session {
             Done::Stood => {}
             Done::Elected(epoch, books) => {
                 let bytes = books.as_ref().map(Bytes::len);
-                tracing::info!(shard = id, epoch = epoch.0, books = ?bytes, "is master");
+                tracing::info!(shard = id, epoch = epoch.0, books = ?bytes, "election: became master");
                 let term = Term::new(epoch, self.ends.clone());
                 self.led.insert(shard, term.clone());
                 self.metrics.count_election();
@@ -290,14 +290,14 @@ impl Session {
                 let _ = voice.events.send(elected).await;
             }
             Done::HandedOver(has_books) => {
-                tracing::info!(shard = id, has_books, "has handed over");
+                tracing::info!(shard = id, has_books, "election: handed over");
                 if has_books {
                     self.metrics.count_hand_over();
                 }
             }
             Done::Failed(error) => {
                 self.metrics.count_error();
-                tracing::warn!(shard = id, %error, "the election does not get on");
+                tracing::warn!(shard = id, %error, "election: step failed");
                 // Not at once again.
                 return false;
             }
@@ -316,7 +316,7 @@ impl Session {
                 client.delete(key, None).await
             });
             if let Err(error) = gone.await {
-                tracing::warn!(%error, "cannot say that this node stops");
+                tracing::warn!(%error, "election: cannot announce that this node stops");
             }
             let led: Vec<_> = self.led.keys().copied().collect();
             for shard in led {
@@ -327,7 +327,7 @@ impl Session {
             }
         };
         if timeout(STOP_LIMIT, all).await.is_err() {
-            tracing::warn!("not all books could be handed over in time");
+            tracing::warn!("hand-over: not all shards were handed over in time");
         }
     }
 
@@ -346,7 +346,7 @@ impl Session {
         term.end();
         self.metrics.set_master(shard, false);
         let epoch = term.epoch().0;
-        tracing::warn!(shard = shard.0, epoch, "is not master any more");
+        tracing::warn!(shard = shard.0, epoch, "election: no longer master");
         let _ = voice.events.send(Event::Lost { shard }).await;
     }
 
@@ -357,7 +357,7 @@ impl Session {
             client.lease_revoke(lease).await
         });
         if let Err(error) = revoked.await {
-            tracing::debug!(%error, "the lease ends by itself");
+            tracing::debug!(%error, "election: cannot revoke the lease in etcd, it expires by itself");
         }
     }
 
@@ -392,7 +392,7 @@ fn say(voice: &Voice, masters: Masters) {
             if before.of(shard) != master {
                 let node = master.map(|master| &*master.peer.node);
                 let epoch = master.map(|master| master.epoch.0);
-                tracing::info!(shard = shard.0, node, epoch, "the master is");
+                tracing::info!(shard = shard.0, node, epoch, "election: master changed");
             }
         }
         let is_news = **before != masters;

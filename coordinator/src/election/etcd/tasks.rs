@@ -67,21 +67,21 @@ pub(super) async fn keep_alive(
             Ok(_) => {
                 ends.extend(pulse.end(sent));
                 if !holds {
-                    tracing::info!("etcd has confirmed this node's terms again");
+                    tracing::info!("election: etcd confirms this node's terms again");
                 }
                 holds = true;
                 sleep(pulse.beat).await;
             }
             Err(error) if is_gone(&error) => {
-                tracing::warn!("etcd has ended this node's lease");
+                tracing::warn!("election: etcd ended this node's lease");
                 return;
             }
             Err(error) => {
                 metrics.count_error();
-                tracing::warn!(%error, left = ?ends.left(), "etcd does not confirm the lease");
+                tracing::warn!(%error, left = ?ends.left(), "election: etcd does not confirm this node's lease");
                 if holds && ends.left().is_zero() {
                     holds = false;
-                    tracing::warn!("this node's terms have ended: it lends nothing");
+                    tracing::warn!("election: terms ended, so this node grants no leases");
                 }
                 sleep(pulse.beat / 4).await;
             }

@@ -111,7 +111,7 @@ impl Follower {
             return Err(Ended::Lost(answer.cancel_reason().to_owned()));
         }
         if self.lost.send_replace(None).is_some() {
-            tracing::info!("follows the configuration in etcd again");
+            tracing::info!("store: follows etcd again");
         }
         for heard in self.reader.heard(&answer) {
             let handed = self.hand_on(heard).await;
@@ -127,7 +127,7 @@ impl Follower {
             news: News::All(stored),
             guard: Some(guard),
         };
-        tracing::info!("read the whole configuration in etcd anew: what had changed was compacted");
+        tracing::info!("store: read the whole configuration in etcd again, because its changes were compacted");
         // Who does not listen any more is seen by the next wait.
         let _ = self.hand_on(heard).await;
         Ok(())

@@ -73,7 +73,7 @@ impl Reader {
                     Ok(loaded) => return Some(loaded),
                     Err(error) => cause = error.to_string(),
                 }
-                tracing::warn!(cause, "cannot read the configuration in etcd yet");
+                tracing::warn!(cause, "store: cannot read the configuration in etcd yet");
                 tokio::time::sleep(wait).await;
             }
             None
@@ -176,7 +176,7 @@ impl Reader {
 
     fn skip(&self, name: &str) {
         let prefix = self.layout.prefix();
-        tracing::error!(prefix, name, "a key in etcd makes no sense and was skipped");
+        tracing::error!(prefix, name, "store: skipped a key in etcd that is not ours");
         self.metrics.count_bad_record();
     }
 }

@@ -170,7 +170,7 @@ async fn a_record_that_makes_no_sense_is_refused_with_its_key() {
             .unwrap_err()
             .to_string();
         assert!(
-            error.starts_with("the store's record \"group/gold\" is not good: "),
+            error.starts_with("the store's record \"group/gold\" is invalid: "),
             "{error}"
         );
         assert!(error.contains(want), "{error}");

@@ -395,7 +395,7 @@ fn a_coordinator_that_waits_for_etcd_ends_when_it_is_told_to() {
     log.find(|line| {
         line.as_ref()
             .unwrap()
-            .contains("cannot read the configuration in etcd yet")
+            .contains("store: cannot read the configuration in etcd yet")
     });
     let killed = Command::new("kill").arg(child.id().to_string()).status();
     assert!(killed.unwrap().success());
