@@ -1,6 +1,7 @@
 //! The state of one connection: who waits for whom, and since when.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ pub(super) struct Activity {
     pub(super) source: Source,
     /// The listener that accepted it.
     listener: Door,
-    /// Whether it was accepted although the table was full, so that only probes are answered.
-    pub(super) probes_only: bool,
+    /// Whether its place is one of those for probes, so that only they are answered.
+    probes_only: AtomicBool,
     phase: watch::Sender<Phase>,
     state: Mutex<State>,
 }
@@ -102,7 +103,7 @@ impl Activity {
         Self {
             source,
             listener,
-            probes_only: false,
+            probes_only: AtomicBool::new(false),
             phase: watch::Sender::new(Phase::Open),
             state: Mutex::new(State {
                 stage,
@@ -119,12 +120,14 @@ impl Activity {
         }
     }
 
-    /// The same, but only for probes if `probes_only`.
-    pub(super) fn for_probes(self, probes_only: bool) -> Self {
-        Self {
-            probes_only,
-            ..self
-        }
+    /// From now on only probes are answered.
+    pub(super) fn keep_for_probes(&self) {
+        self.probes_only.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether only probes are answered.
+    pub(super) fn is_for_probes(&self) -> bool {
+        self.probes_only.load(Ordering::Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -236,6 +239,11 @@ impl Activity {
     /// Whether its TLS handshake has not ended.
     pub(super) fn is_in_handshake(&self) -> bool {
         self.state().stage == Stage::Handshake
+    }
+
+    /// Whether no answer was sent on it yet.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.state().stage < Stage::Answered
     }
 
     /// The bytes that its calls hold.

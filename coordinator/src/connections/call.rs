@@ -85,7 +85,7 @@ impl Call {
         let memory = table.memory();
         if !probe {
             let max = memory.max_of_connection();
-            if activity.probes_only {
+            if activity.is_for_probes() {
                 return Err(Refusal::ProbesOnly);
             }
             let held = activity.held();

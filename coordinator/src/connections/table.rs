@@ -19,7 +19,8 @@ use crate::tls::Door;
 /// one costs a look at all: one in 64.
 const BATCH: usize = 64;
 
-/// Places above the bound, for probes while calls are being worked on on all other connections.
+/// Places above the bound, for probes: of connections that made room before they were answered, and
+/// of those that come while calls are being worked on on all others.
 pub(super) const PROBE_PLACES: usize = 128;
 
 /// The time that a connection waits counts so many times before its first answer. So those that
@@ -125,12 +126,13 @@ impl ConnectionTable {
         } else {
             Stage::Unanswered
         };
-        let activity = Activity::new(source, listener, stage, now);
-        let activity = Arc::new(activity.for_probes(probes_only));
-        open.probes += usize::from(probes_only);
+        let activity = Arc::new(Activity::new(source, listener, stage, now));
         open.last += 1;
         let number = open.last;
         open.connections.insert(number, Arc::clone(&activity));
+        if probes_only {
+            open.keep_for_probes(number);
+        }
         *open.sources.entry(source).or_default() += 1;
         self.metrics().set_open(listener, open.connections.len());
         drop(open);
@@ -143,11 +145,7 @@ impl ConnectionTable {
 
     /// Whether there is a place for a probe; the one that keeps us waiting longest makes room.
     fn has_probe_place(&self, open: &mut Open, now: Instant) -> bool {
-        if open.probes >= PROBE_PLACES {
-            let victims = open.longest_waiting(1, true, now);
-            self.close(open, victims, now);
-        }
-        let place = open.probes < PROBE_PLACES;
+        let place = self.free_probe_places(open, 1, now) > 0;
         if !place {
             let listener = self.limits().listener;
             self.metrics()
@@ -161,15 +159,41 @@ impl ConnectionTable {
         place
     }
 
-    /// Closes the connections that are in the way most, and says how many.
-    pub(super) fn make_room(&self, now: Instant) -> usize {
-        self.make_room_in(&mut self.open(), now)
+    /// How many of `count` more places there are for probes; those that keep us waiting longest there
+    /// make room.
+    fn free_probe_places(&self, open: &mut Open, count: usize, now: Instant) -> usize {
+        let missing = (open.probes + count).saturating_sub(PROBE_PLACES);
+        if missing > 0 {
+            let victims = open.longest_waiting(missing, true, now);
+            self.close(open, victims, now);
+        }
+        count.min(PROBE_PLACES.saturating_sub(open.probes))
     }
 
-    fn make_room_in(&self, open: &mut Open, now: Instant) -> usize {
-        let batch = (self.limits().max / BATCH).max(1);
-        let victims = open.longest_waiting(batch, false, now);
-        self.close(open, victims, now)
+    /// Closes the connections that are in the way most, and says how many.
+    pub(super) fn make_room(&self, now: Instant) -> usize {
+        let mut open = self.open();
+        let victims = open.longest_waiting(self.batch(), false, now);
+        self.close(&mut open, victims, now)
+    }
+
+    /// The same, but those that were never answered go to the places for probes: one of them may be
+    /// about to ask.
+    fn make_room_in(&self, open: &mut Open, now: Instant) {
+        let victims = open.longest_waiting(self.batch(), false, now);
+        let (mut newcomers, mut others): (Vec<_>, Vec<_>) = victims
+            .into_iter()
+            .partition(|number| open.is_unanswered(*number));
+        let places = self.free_probe_places(open, newcomers.len(), now);
+        others.extend(newcomers.split_off(places));
+        for number in newcomers {
+            open.keep_for_probes(number);
+        }
+        self.close(open, others, now);
+    }
+
+    fn batch(&self) -> usize {
+        (self.limits().max / BATCH).max(1)
     }
 
     /// Closes the connections with these numbers for others, and says how many they were.
@@ -261,7 +285,7 @@ impl ConnectionTable {
 impl Open {
     fn remove(&mut self, number: u64) -> Option<Arc<Activity>> {
         let activity = self.connections.remove(&number)?;
-        self.probes -= usize::from(activity.probes_only);
+        self.probes -= usize::from(activity.is_for_probes());
         if let Some(count) = self.sources.get_mut(&activity.source) {
             *count -= 1;
             if *count == 0 {
@@ -271,13 +295,27 @@ impl Open {
         Some(activity)
     }
 
+    fn is_unanswered(&self, number: u64) -> bool {
+        let activity = self.connections.get(&number);
+        activity.is_some_and(|activity| activity.is_unanswered())
+    }
+
+    /// Moves a connection to the places for probes.
+    fn keep_for_probes(&mut self, number: u64) {
+        if let Some(activity) = self.connections.get(&number) {
+            activity.keep_for_probes();
+            self.probes += 1;
+        }
+    }
+
     /// The connections that are not for probes only.
     fn regular(&self) -> usize {
         self.connections.len() - self.probes
     }
 
-    /// The numbers of up to `count` connections, for probes or not, that are most in the way: of the sources with the
-    /// most connections, by powers of two; of these the ones whose clients keep them waiting longest.
+    /// The numbers of up to `count` connections, for probes or not, that are most in the way: of the
+    /// sources with the most connections, by powers of two; of these the ones whose clients keep them
+    /// waiting longest.
     fn longest_waiting(&self, count: usize, probes_only: bool, now: Instant) -> Vec<u64> {
         let rank = |(number, activity): (&u64, &Arc<Activity>)| {
             let standing = activity.standing()?;
@@ -291,7 +329,7 @@ impl Open {
             Some((Reverse((crowd, waited * weight)), *number))
         };
         let alike = self.connections.iter();
-        let alike = alike.filter(|(_, activity)| activity.probes_only == probes_only);
+        let alike = alike.filter(|(_, activity)| activity.is_for_probes() == probes_only);
         let mut ranked: Vec<_> = alike.filter_map(rank).collect();
         if ranked.len() > count {
             ranked.select_nth_unstable(count);
@@ -353,3 +391,6 @@ impl Drop for Entry {
         table.metrics().set_open(table.limits().listener, count);
     }
 }
+
+#[cfg(test)]
+mod tests;
