@@ -26,8 +26,11 @@ const GRPC_CONNECTIONS: u32 = 8300;
 /// Half-open TLS handshakes.
 const HANDSHAKES: u32 = 2000;
 
-/// Connections whose answers are not read, and calls on each.
-const UNREAD: (u32, u32) = (60, 64);
+/// Connections whose answers are not read, and calls at a time on each: as many as hyper would serve.
+const UNREAD: (u32, u32) = (60, 200);
+
+/// The length of each of the thousand ids in a large call: four less than is allowed.
+const ID_LEN: usize = 252;
 
 /// As many connections at a time as fit into the kernel's queue, and when the next ones follow.
 const BURST: (u32, Duration) = (100, Duration::from_millis(20));
@@ -189,7 +192,8 @@ async fn drip(mut stream: TcpStream, interval: Duration) -> Result<()> {
 
 /// A call for a thousand scopes with long ids, with its prefix.
 fn big_call() -> Vec<u8> {
-    let ids = (0..1000).map(|i| format!("tenant/{i:0>180}"));
+    let digits = ID_LEN - "tenant/".len();
+    let ids = (0..1000).map(|i| format!("tenant/{i:0>digits$}"));
     let request: v1::RefreshRequest = refresh_request("attacker/a", ids);
     let length = u32::try_from(request.encoded_len()).unwrap_or_default();
     let mut bytes = vec![0];

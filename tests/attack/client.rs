@@ -102,6 +102,8 @@ pub(crate) fn refresh_request(
     };
     v1::RefreshRequest {
         client_id: client.to_owned(),
+        incarnation: 1,
+        term: 0,
         scopes: scopes.map(scope).collect(),
     }
 }
