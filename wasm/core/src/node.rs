@@ -230,6 +230,7 @@ impl Node {
         let of_resource = self.bounds.max_clients_per_resource;
         if let Some(slot) = self.resources.get_mut(id) {
             slot.bind(now, id, terms.limit, self.tree.as_ref());
+            slot.resource.collect_until(learning_until);
             seat(&mut self.pools, id, slot, terms, learning_until);
             let pool = pool_of(&mut self.pools, slot);
             let known = slot.resource.client_count();
@@ -247,12 +248,15 @@ impl Node {
         }
         // Every lease of a master that has learned is in its books until it is over. So this one was
         // lent by another, from which the resource has moved here; there may be more of them.
+        let learned_at = learning_until;
         let learning_until = match claims(ask) {
             true => learning_until.max(now.saturating_add(time_to_learn(terms))),
             false => learning_until,
         };
+        let mut resource = Resource::new(id.unit, terms.limit.clone(), learning_until);
+        resource.collect_until(learned_at);
         let mut slot = Slot {
-            resource: Resource::new(id.unit, terms.limit.clone(), learning_until),
+            resource,
             pool: None,
             queued_at: now,
         };

@@ -233,6 +233,12 @@ impl Resource {
         self.division.demand(pool)
     }
 
+    /// Collects claims without counting those that do not fit until then, when the whole coordinator
+    /// has learned.
+    pub(crate) fn collect_until(&mut self, until: Instant) {
+        self.division.collect_until(until);
+    }
+
     /// Learns until then at least.
     pub(crate) fn learn_until(&mut self, until: Instant) {
         self.division.learn_until(until);

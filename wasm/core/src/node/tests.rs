@@ -253,7 +253,7 @@ fn claims_under_the_limits_of_today_are_prolonged() {
         assert_eq!(a.capacity, Capacity::from_whole(200));
         // Others are waited for at first, but nobody loses its lease meanwhile: for a quarter of the
         // learning time, and two refresh intervals.
-        let duration = Duration::from_millis(if prolonged { 4500 } else { 1000 });
+        let duration = Duration::from_millis(if prolonged { 3500 } else { 1000 });
         assert_eq!(a.duration, duration, "{lent_of}");
         if prolonged {
             let a = world.ask(secs(12), "a", lease(200, a.basis), secs(13));
@@ -376,4 +376,32 @@ fn resources_are_listed_from_any_id() {
     );
     assert_eq!(after(&node, "tenant/a", Unit::Requests), ["tenant/c"]);
     assert_eq!(after(&node, "tenant/c", Unit::Concurrency), [""; 0]);
+}
+
+/// A resource that moves here from another shard is learned by itself, while the coordinator lends.
+#[test]
+fn a_claim_of_a_resource_that_has_moved_here_counts_until_it_ends() {
+    let mut node = Node::new(secs(0), Epoch(1), BOUNDS, Start::Fresh);
+    let resource = ResourceId::new("tenant/moved", Unit::Requests).unwrap();
+    let limit = Limit::new(Capacity::from_whole(100));
+    let mut ask = |at: u64, client: &str, has: u64, remaining: u64| {
+        let client = ClientRun::only(ClientId::new(client).unwrap());
+        let ask = Ask {
+            remaining: Some(Duration::from_secs(remaining)),
+            ..Ask::new(at, Capacity::from_whole(has), Capacity::from_whole(100))
+        };
+        node.handle_timeout(secs(at));
+        let answer = node.handle_refresh(secs(at), &client, &resource, &ask, &Terms::of(&limit));
+        let lease = answer.unwrap().lease;
+        lease.map_or(Capacity::ZERO, |lease| lease.capacity)
+    };
+    assert_eq!(ask(100, "holder", 60, 10), Capacity::from_whole(60));
+    // The holder is cut off, and uses what it has until 110. Claims of a coordinator that starts
+    // would not count any more from 104.5 on.
+    for at in [105, 106, 109] {
+        assert!(
+            ask(at, "newcomer", 0, 0) <= Capacity::from_whole(40),
+            "at {at}"
+        );
+    }
 }

@@ -61,6 +61,8 @@ impl Resource {
         lines: &[Line],
     ) -> Result<Self, ClientId> {
         let mut resource = Self::new(unit, limit, now.saturating_add(learning));
+        // The first refresh tells until when the coordinator as a whole learns.
+        resource.collect_until(now);
         for line in lines {
             let key = ClientKey::new(&line.client);
             if resource.clients.contains_key(&key) {

@@ -27,6 +27,9 @@ pub(super) struct Division {
     unit: Unit,
     limit: Limit,
     learning_until: Instant,
+    /// When nothing of an earlier run is in use any more. Before that a claim may be kept without being
+    /// counted, because nothing is lent meanwhile.
+    collect_until: Instant,
     /// While learning: more was claimed lately than there is.
     crowded_until: Instant,
     shares: Bands<Rank>,
@@ -67,6 +70,7 @@ impl Division {
             unit,
             limit,
             learning_until,
+            collect_until: learning_until,
             crowded_until: Instant::ZERO,
             shares: Bands::new(Quantum::of(unit)),
             sum_has: 0,
@@ -104,6 +108,12 @@ impl Division {
     /// Lends no more than `bound` from now on.
     pub(super) fn bind(&mut self, bound: Option<Bound>) {
         self.bound = bound;
+    }
+
+    /// Collects claims no longer than `until`, when the whole coordinator has learned: after that the
+    /// capacity of a claim that does not count would be lent.
+    pub(super) fn collect_until(&mut self, until: Instant) {
+        self.collect_until = until;
     }
 
     /// Learns until then at least.

@@ -155,21 +155,26 @@ impl Division {
         let remaining = ask.remaining.map_or(lease, |left| left.min(longest));
         let ends = now.saturating_add(remaining);
         match ask.claim {
+            // What may be kept without counting ends before anything is lent.
+            Claim::Lease if self.bound.is_none() && now < self.collect_until => {
+                ends.min(self.collect_until)
+            }
             Claim::Lease if self.bound.is_none() => ends.min(self.learning_until),
             Claim::Lease | Claim::Several | Claim::AtLeast => ends,
         }
     }
 
     /// While claims are only collected: until when they are confirmed, as far as their clients do
-    /// not say that they last longer.
+    /// not say that they last longer. A resource that learns although its coordinator has learned,
+    /// because it has moved here, collects none: others of its pool are lent what does not count.
     pub(super) fn collecting(&self, now: Instant, pool: Option<&Pool>) -> Option<Instant> {
         let own = self.limit.learning;
         let learning = pool.map_or(own, |pool| own.max(pool.limit().learning));
         let part = learning.checked_div(COLLECTING_PART).unwrap_or_default();
         let rest = learning.saturating_sub(part);
-        let until = self.learning_until.saturating_sub(rest);
+        let until = self.collect_until.saturating_sub(rest);
         let confirmed = until.saturating_add(slack(&self.times(now, pool)));
-        (now < until).then(|| confirmed.min(self.learning_until))
+        (now < until).then(|| confirmed.min(self.collect_until))
     }
 
     /// Until when no more than shares is confirmed, because more was claimed than there is.
