@@ -107,9 +107,7 @@ impl Reload {
         self.metrics.count_reload(Reloaded::Unreadable);
         let error = error.to_string();
         if self.said.as_ref() != Some(&error) {
-            tracing::error!(
-                "configuration: cannot be read, the previous one stays: {error}"
-            );
+            tracing::error!("configuration: cannot be read, the previous one stays: {error}");
             self.said = Some(error);
         }
     }

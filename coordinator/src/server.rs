@@ -207,7 +207,9 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let clock = Clock::start();
         if config.admin.tokens.is_empty() {
-            tracing::warn!("admin API: no admin.tokens, so everyone who reaches the HTTP port may read and write");
+            tracing::warn!(
+                "admin API: no admin.tokens, so everyone who reaches the HTTP port may read and write"
+            );
         }
         let lineage = Lineage::new(&name(&config, listeners.addresses().ok()));
         let doors = listeners.prepare(&config, &metrics)?;

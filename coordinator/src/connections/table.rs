@@ -261,7 +261,10 @@ impl ConnectionTable {
         let listener = self.limits().listener;
         self.metrics().count_dropped(listener, reason, 1);
         if reason == DropReason::Idle {
-            tracing::debug!(listener = listener.name(), "listener: closed a silent connection");
+            tracing::debug!(
+                listener = listener.name(),
+                "listener: closed a silent connection"
+            );
             return;
         }
         tracing::warn!(

@@ -48,7 +48,12 @@ impl Driver {
         let read = read.await.map_err(InheritError::from).flatten();
         match read {
             Ok((node, leases)) => {
-                tracing::info!(epoch = epoch.0, leases, bytes = len, "hand-over: took over the lease table");
+                tracing::info!(
+                    epoch = epoch.0,
+                    leases,
+                    bytes = len,
+                    "hand-over: took over the lease table"
+                );
                 self.node = node;
             }
             Err(error) => tracing::warn!(
@@ -78,7 +83,12 @@ impl Handle {
         });
         let (leases, bytes) = written.await.map_err(|_| DriverError::Stopped)?;
         let (epoch, len) = (self.origin.epoch.0, bytes.len());
-        tracing::info!(epoch, leases, bytes = len, "hand-over: sent the lease table");
+        tracing::info!(
+            epoch,
+            leases,
+            bytes = len,
+            "hand-over: sent the lease table"
+        );
         Ok(bytes)
     }
 }

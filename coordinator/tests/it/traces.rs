@@ -148,6 +148,9 @@ async fn a_collector_that_never_answers_holds_up_neither_calls_nor_the_end() {
         .await
         .unwrap();
     assert_eq!(code, 0, "{log}");
-    assert!(log.contains("traces: last spans were not delivered"), "{log}");
+    assert!(
+        log.contains("traces: last spans were not delivered"),
+        "{log}"
+    );
     drop(silent);
 }

@@ -202,10 +202,7 @@ impl Office {
         }
         if sha256(&books) != head.sha256 {
             let shard = self.shard.0;
-            tracing::warn!(
-                shard,
-                "hand-over: lease table is incomplete and not used"
-            );
+            tracing::warn!(shard, "hand-over: lease table is incomplete and not used");
             return Ok(None);
         }
         Ok(Some(books.into()))

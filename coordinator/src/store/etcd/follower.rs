@@ -127,7 +127,9 @@ impl Follower {
             news: News::All(stored),
             guard: Some(guard),
         };
-        tracing::info!("store: read the whole configuration in etcd again, because its changes were compacted");
+        tracing::info!(
+            "store: read the whole configuration in etcd again, because its changes were compacted"
+        );
         // Who does not listen any more is seen by the next wait.
         let _ = self.hand_on(heard).await;
         Ok(())

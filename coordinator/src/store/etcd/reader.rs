@@ -176,7 +176,11 @@ impl Reader {
 
     fn skip(&self, name: &str) {
         let prefix = self.layout.prefix();
-        tracing::error!(prefix, name, "store: skipped a key in etcd that is not ours");
+        tracing::error!(
+            prefix,
+            name,
+            "store: skipped a key in etcd that is not ours"
+        );
         self.metrics.count_bad_record();
     }
 }

@@ -445,8 +445,9 @@ fn books_of_another_form_are_not_read() {
             ..v1::Books::default()
         };
         let error = decode(&message.encode_to_vec()).unwrap_err();
-        let want =
-            format!("the lease table cannot be used: form: {form} is not the form that is read here, 2");
+        let want = format!(
+            "the lease table cannot be used: form: {form} is not the form that is read here, 2"
+        );
         assert_eq!(error.to_string(), want);
     }
 }
