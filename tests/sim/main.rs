@@ -66,7 +66,7 @@ const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 3] = [
 ];
 
 /// The same for trees.
-const REGRESSIONS_OF_TREES: [(u64, &str); 3] = [
+const REGRESSIONS_OF_TREES: [(u64, &str); 6] = [
     (
         58,
         "a parent that knew no limit yet was taken for one without a limit",
@@ -78,6 +78,18 @@ const REGRESSIONS_OF_TREES: [(u64, &str); 3] = [
     (
         229,
         "who came back was lent safe capacity although the parent was there",
+    ),
+    (
+        933,
+        "what books said that had not aged on their way was claimed of a parent, and lent again",
+    ),
+    (
+        4716,
+        "what a parent had lent beyond its capacity was lent for longer, to one that had several leases",
+    ),
+    (
+        5898,
+        "what a late request claimed of a coordinator that learned was lent again by its parent",
     ),
 ];
 

@@ -229,9 +229,7 @@ fn faults(
             },
             2 => Fault::HandOver {
                 place,
-                // Books do not age on their way, and a coordinator claims of its parent what they say
-                // that it has lent: later than half a lease, that may be over and forgotten there.
-                gap: ms(random.between(0, 2000)).min(places[0].limit.lease / 2),
+                gap: ms(random.between(0, 2000)),
             },
             3..=5 => Fault::CutPlace {
                 place,

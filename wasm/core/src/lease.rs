@@ -135,8 +135,9 @@ pub enum Claim {
     /// What is in use of several leases: of the last one, and of earlier ones that were larger and
     /// have not been given back by those to whom they were lent.
     Several,
-    /// At least so much: a coordinator that has started without books asks its parent before it
-    /// knows all that it has lent. What is counted for it stays counted.
+    /// At least so much, by hearsay: a coordinator that has started without books asks its parent
+    /// before it knows all that it has lent, or has books that did not age on their way to it. What is
+    /// counted for it stays counted, and what it claims is counted, but not lent to it again.
     AtLeast,
 }
 

@@ -43,6 +43,8 @@ pub struct Node {
     drains: Drains,
     /// What it borrows, if it has a parent.
     tree: Option<Tree>,
+    /// When it took books over, if it did.
+    taken_over_at: Option<Instant>,
     /// Equals the sum over resources of their clients.
     leases: usize,
     /// Leases that other shards of the process count against [`Bounds::max_leases`].
@@ -95,6 +97,7 @@ impl Node {
             pools: BTreeMap::new(),
             drains: Drains::default(),
             tree: None,
+            taken_over_at: None,
             leases: 0,
             leases_elsewhere: 0,
         }

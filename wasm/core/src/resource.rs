@@ -313,6 +313,12 @@ impl Resource {
         self.division.learning_until()
     }
 
+    /// Whether anything of what is lent was lent before `at`, and its client has not asked since.
+    pub(crate) fn is_from_before(&self, at: Instant) -> bool {
+        let mut entries = self.clients.values();
+        entries.any(|entry| entry.is_from_before(at))
+    }
+
     /// How many clients have a lease or wait for one.
     pub fn client_count(&self) -> usize {
         self.clients.len()

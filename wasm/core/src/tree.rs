@@ -72,8 +72,9 @@ pub(crate) struct Asked {
     pub(crate) demand: Demand,
     /// The most that they may be using.
     pub(crate) has: Capacity,
-    /// Whether they may be using more than is known.
-    pub(crate) learning: bool,
+    /// Whether that is hearsay: they may be using more than is known, or less than the books say that
+    /// were taken over, for these do not age on their way.
+    pub(crate) hearsay: bool,
 }
 
 // === impl Tree ===

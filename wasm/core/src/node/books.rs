@@ -239,6 +239,7 @@ impl Node {
         };
         let mut node = Self::new(now, epoch, bounds, start);
         node.started_at = now.saturating_sub(books.learning_for.unwrap_or_default());
+        node.taken_over_at = Some(now);
         let pools = books.pools.iter().map(|pool| (&pool.id, pool));
         let pools: BTreeMap<_, _> = pools.collect();
         for resource in books.resources.iter().filter(|r| !r.clients.is_empty()) {

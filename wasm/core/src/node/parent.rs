@@ -48,6 +48,7 @@ impl Node {
     /// What there is to say to the parent now, of at most `max` resources.
     pub fn ask_parent(&mut self, now: Instant, max: usize) -> Vec<(ResourceId, Todo)> {
         let (resources, pools) = (&self.resources, &self.pools);
+        let taken_over_at = self.taken_over_at;
         let Some(tree) = &mut self.tree else {
             return Vec::new();
         };
@@ -58,7 +59,8 @@ impl Node {
             Some(Asked {
                 demand: resource.demand(pool),
                 has: Capacity::from_micros(has),
-                learning: now < resource.learning_until(),
+                hearsay: now < resource.learning_until()
+                    || taken_over_at.is_some_and(|at| resource.is_from_before(at)),
             })
         })
     }

@@ -239,10 +239,12 @@ impl Division {
         self.acknowledge(rank, entry, ask);
         // While learning, the lease in the books may rest on a request that was sent to the master
         // before and arrived late; others may have what it claimed. Only what the client says now
-        // may be confirmed, however early it asks.
+        // may be confirmed, however early it asks. Of what is lent on, such a lease may last longer
+        // than the time to learn, and nothing says that it is borrowed.
         let min_refresh = self.times(now, pool.as_deref()).min_refresh;
         let early = now < entry.granted_at.saturating_add(min_refresh);
-        if early && now >= self.learning_until {
+        let learned = now >= self.learning_until && !self.is_pending();
+        if early && learned {
             return Ok(self.repeat(now, entry, pool.as_deref()));
         }
         Ok(self.settle(now, entry, ask, pool))
@@ -427,6 +429,12 @@ impl Division {
         };
         let borrowed = self.bound.and_then(|bound| bound.burst_for(gets));
         borrowed.map_or(burst, |borrowed| burst.min(borrowed))
+    }
+
+    /// Whether the parent is away, and what is lent is safe capacity: no part of a sum.
+    fn lends_safe(&self) -> bool {
+        self.bound
+            .is_some_and(|bound| matches!(bound.source, Source::Safe(_)))
     }
 
     /// Whether it is not known yet what there is to lend.

@@ -209,7 +209,7 @@ impl Loan {
         };
         let has = borrowed.max(lent);
         let until = lease.map_or(self.lent_until, |lease| lease.expiry.max(self.lent_until));
-        let claim = if asked.learning {
+        let claim = if asked.hearsay {
             Claim::AtLeast
         } else if has > borrowed {
             Claim::Several

@@ -265,7 +265,8 @@ pub enum Claim {
     /// What is in use of several leases: of the last one, and of earlier and larger ones that were lent
     /// on and have not been given back.
     Several = 1,
-    /// At least so much: it has started without books, and does not know yet all that it has lent.
+    /// At least so much, by hearsay: it has started without books, and does not know yet all that it has
+    /// lent, or with books that did not age on their way. As much is counted, and not lent to it again.
     AtLeast = 2,
 }
 impl Claim {

@@ -37,6 +37,14 @@ pub(super) struct Loan {
 // === impl Loan ===
 
 impl Loan {
+    /// Of both the smaller capacity, and the earlier end.
+    pub(super) fn min(self, other: Self) -> Self {
+        Self {
+            capacity: self.capacity.min(other.capacity),
+            expiry: self.expiry.min(other.expiry),
+        }
+    }
+
     /// This loan, if it is larger than `granted` or, as after the lease was shortened, longer.
     pub(super) fn beyond(self, granted: Self) -> Option<Self> {
         let larger = self.capacity > granted.capacity;
@@ -73,6 +81,11 @@ impl Entry {
             });
         }
         Ok(())
+    }
+
+    /// Whether it was granted something before `at` and has not asked since.
+    pub(in crate::resource) fn is_from_before(&self, at: Instant) -> bool {
+        self.granted_at <= at && self.has() > Capacity::ZERO
     }
 
     /// What was granted last, and until when.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{Division, Entry, Loan, Times};
-use crate::lease::{Ask, NO_BASIS};
+use crate::lease::{Ask, Claim, NO_BASIS};
 use crate::limit::Limit;
 use crate::pool::Pool;
 use crate::units::{Capacity, Instant};
@@ -74,10 +74,11 @@ impl Division {
             entitled.min(used.capacity)
         };
         let gets = wanted.min(free.grow).max(sure.min(free.keep));
-        let kept = Loan {
-            capacity: entitled.min(used.capacity),
-            expiry: used.expiry.min(expiry),
+        let most = Loan {
+            capacity: entitled,
+            expiry,
         };
+        let kept = self.lent_so_far(now, entry.granted, used, ask, most);
         if kept.capacity > gets && kept.expiry > now.saturating_add(times.refresh) {
             // The capacity was lowered, and others have not given back yet. Nobody need fall below
             // its share for that: it keeps what it has of it, but only until that expires anyway.
@@ -104,6 +105,26 @@ impl Division {
                 times.min_refresh
             },
         }
+    }
+
+    /// What the client has of `most` by leases of which it is known when they end. Of several it is
+    /// known of the last one; those before it that were larger end no later than is counted, and only
+    /// the client knows when. (What is lent while the parent is away is no part of a sum.) Books that
+    /// were taken over may let a lease last longer than its client does.
+    fn lent_so_far(&self, now: Instant, granted: Loan, used: Loan, ask: &Ask, most: Loan) -> Loan {
+        if self.lends_safe() {
+            return used.min(most);
+        }
+        let loan = match ask.claim {
+            Claim::Lease => used,
+            Claim::Several | Claim::AtLeast => granted.min(used),
+        };
+        let left = ask.remaining.filter(|_| ask.has > Capacity::ZERO);
+        let by_client = left.map_or(most.expiry, |left| now.saturating_add(left));
+        loan.min(Loan {
+            capacity: most.capacity,
+            expiry: most.expiry.min(by_client),
+        })
     }
 
     /// In learning mode of one that borrows what it lends: what the client has, as far as it still
@@ -142,6 +163,9 @@ impl Division {
     /// out than is borrowed, or it is not known yet what is. Books that were taken over may let it
     /// last longer, for they do not age on their way; the client knows. Nor does it last longer than
     /// what is borrowed.
+    ///
+    /// What a coordinator has by the word of its own clients may have been said long ago, and be in use
+    /// no more. It is counted; but it is not lent again to one that would lend it to others.
     fn keep(&self, now: Instant, entry: &Entry, used: Loan, ask: &Ask, times: &Times) -> Grant {
         let capacity = used.capacity.min(entry.wants());
         let longest = now.saturating_add(times.lease);
@@ -153,9 +177,13 @@ impl Division {
         } else {
             longest
         };
+        let nothing = Loan {
+            capacity: Capacity::ZERO,
+            expiry,
+        };
         Grant {
             loan: Loan { capacity, expiry },
-            told: None,
+            told: (ask.claim == Claim::AtLeast && !self.lends_safe()).then_some(nothing),
             crowded_until: None,
             basis: NO_BASIS,
             refresh_interval: times.min_refresh,

@@ -192,3 +192,42 @@ fn nothing_that_is_only_said_outlives_the_learning() {
     let first = restart.ask(end + 100, "a", 0, 0, 100);
     assert!(first.capacity <= Capacity::from_whole(100));
 }
+
+/// A capacity was lowered, and the coordinator has started twice: what was lent before ends when it
+/// would have ended, however late the requests are that speak of it.
+#[test]
+fn a_claim_of_before_a_lowered_capacity_ends_when_its_client_says() {
+    let mut restart = Restart::new();
+    let mut of_before = |ms, sequence, left_ms| {
+        let ask = Ask {
+            remaining: Some(Duration::from_millis(left_ms)),
+            // Twice what there is today.
+            basis: Capacity::from_whole(2 * CAPACITY).as_micros() + 2,
+            ..Ask::new(
+                sequence,
+                Capacity::from_whole(2 * CAPACITY),
+                Capacity::from_whole(2 * CAPACITY),
+            )
+        };
+        let client = ClientRun::only(ClientId::new("a").unwrap());
+        let Fleet {
+            resource, limit, ..
+        } = &mut restart.fleet;
+        let limit = limit.clone();
+        let answer = resource.handle_refresh(at(ms), &client, &ask, &limit, None, 10);
+        answer.unwrap().lease.unwrap().duration
+    };
+    // The first was 290 ms on its way, the others less, so that the books would let it last longer.
+    assert_eq!(
+        of_before(COLLECTED + 290, 1, 1538),
+        Duration::from_millis(1538)
+    );
+    assert_eq!(
+        of_before(COLLECTED + 300, 2, 1238),
+        Duration::from_millis(1238)
+    );
+    assert_eq!(
+        of_before(COLLECTED + 600, 3, 938),
+        Duration::from_millis(938)
+    );
+}
