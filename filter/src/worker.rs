@@ -25,6 +25,7 @@ use crate::upstreams::Upstreams;
 mod calls;
 mod decide;
 mod draw;
+mod failure;
 mod final_cost;
 mod held;
 mod lines;

@@ -15,6 +15,7 @@ use tollgate_proto::request::{Refresh, Release, ScopeAsks};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;
 
+use super::failure::{Failure, grpc_failure};
 use super::room::Room;
 use super::{CANONICAL, Worker};
 use crate::host::{Host, Level};
@@ -132,7 +133,7 @@ impl<H: Host> Worker<H> {
             }
             Err(error) => {
                 let why = self.why_no_call(now, to, &error);
-                self.refresh_failed(now, asked, &why);
+                self.call_failed(now, asked, &why);
             }
         }
     }
@@ -168,7 +169,7 @@ impl<H: Host> Worker<H> {
         let now = self.host.now();
         match decoded(answer) {
             Ok(refreshed) => self.apply(now, &call.asked, refreshed),
-            Err(error) => self.refresh_failed(now, &call.asked, &error),
+            Err(error) => self.call_failed(now, &call.asked, &error),
         }
         self.let_go(now);
     }
@@ -179,7 +180,7 @@ impl<H: Host> Worker<H> {
             return;
         };
         let now = self.host.now();
-        self.refresh_failed(now, &call.asked, &grpc_failure(status));
+        self.call_failed(now, &call.asked, &grpc_failure(status));
         self.let_go(now);
     }
 
@@ -194,7 +195,7 @@ impl<H: Host> Worker<H> {
             .collect();
         for token in lost {
             if let Some(call) = self.calls.refreshes.remove(&token) {
-                self.refresh_failed(now, &call.asked, "no answer and no error");
+                self.call_failed(now, &call.asked, "no answer and no error");
             }
         }
     }
@@ -207,24 +208,23 @@ impl<H: Host> Worker<H> {
                 Some(Ok(answer)) if answer.scope == asked.scope => {
                     self.apply_one(now, asked, &answer)
                 }
-                Some(Ok(_)) => Err("the answer is for another scope".to_owned()),
-                Some(Err(error)) => Err(error.to_string()),
-                None => Err("the answer lacks scopes".to_owned()),
+                Some(Ok(_)) => Err(Failure::unusable("the answer is for another scope")),
+                Some(Err(error)) => Err(Failure::unusable(error)),
+                None => Err(Failure::unusable("the answer lacks scopes")),
             };
-            if let Err(error) = wrong {
-                failed.push((asked.clone(), format!("{}: {error}", asked.scope)));
+            if let Err(mut failure) = wrong {
+                failure.why = format!("{}: {}", asked.scope, failure.why);
+                failed.push((asked.clone(), failure));
             }
         }
-        if failed.len() < asked.len() {
-            self.trouble.note_answer();
-        }
+        self.note_failures(now, asked, &failed);
         let slots: Vec<u32> = asked.iter().map(|asked| asked.slot).collect();
         self.warm(&slots);
         self.hurry_lines(now, &slots);
-        if let Some((_, error)) = failed.first() {
-            let error = error.clone();
+        if let Some((_, failure)) = failed.first() {
+            let why = failure.why.clone();
             let asked: Vec<Asked> = failed.into_iter().map(|(asked, _)| asked).collect();
-            self.refresh_failed(now, &asked, &error);
+            self.scopes_failed(now, &asked, &why);
         }
     }
 
@@ -233,8 +233,8 @@ impl<H: Host> Worker<H> {
         now: Instant,
         asked: &Asked,
         answer: &ScopeAnswer,
-    ) -> Result<(), String> {
-        let units = answer.outcome.as_ref().map_err(ToString::to_string)?;
+    ) -> Result<(), Failure> {
+        let units = answer.outcome.as_ref().map_err(Failure::from)?;
         let lacking = |(unit, _): &&(Unit, Ask)| !units.iter().any(|found| found.unit == *unit);
         let lacking: Vec<_> = asked.asks.iter().filter(lacking).collect();
         let canonical = (answer.canonical != answer.scope).then_some(&answer.canonical);
@@ -262,7 +262,7 @@ impl<H: Host> Worker<H> {
                 self.reschedule(asked.slot, due, state);
                 if let Err(error) = epoch {
                     self.warn_of_epoch(now, &asked.scope, error);
-                    return Err(error.to_string());
+                    return Err(Failure::unusable(error));
                 }
             }
             // The slot belongs to another scope meanwhile, which the answer does not concern.
@@ -273,7 +273,10 @@ impl<H: Host> Worker<H> {
         }
         match lacking.first() {
             None => Ok(()),
-            Some((unit, _)) => Err(format!("the answer lacks {}", unit.name())),
+            Some((unit, _)) => {
+                let why = format!("the answer lacks {}", unit.name());
+                Err(Failure::unusable(why))
+            }
         }
     }
 
@@ -295,33 +298,8 @@ impl<H: Host> Worker<H> {
         self.host.log(Level::Warn, &message);
     }
 
-    fn refresh_failed(&mut self, now: Instant, asked: &[Asked], why: &str) {
-        self.stats.refresh_errors.add_one();
-        let to = asked.first().map(|asked| asked.to).unwrap_or_default();
-        self.trouble.note_failure(now, to, why);
-        let count = asked.len();
-        self.host.log(
-            Level::Debug,
-            &format!("tollgate: a refresh of {count} scopes failed: {why}"),
-        );
-        for asked in asked {
-            let seed = self.id ^ u64::from(asked.slot);
-            let said = self.with_slot(asked.slot, &asked.scope, |holding, _| {
-                for (unit, ask) in &asked.asks {
-                    holding.handle_failure(now, *unit, ask.sequence, seed);
-                }
-                (holding.due(), holding.state(now))
-            });
-            if let Ok((due, state)) = said {
-                self.reschedule(asked.slot, due, state);
-            }
-        }
-        let slots: Vec<u32> = asked.iter().map(|asked| asked.slot).collect();
-        self.warm(&slots);
-    }
-
     /// Lets `change` decide with the holding of `scope` in `slot`.
-    fn with_slot<R>(
+    pub(super) fn with_slot<R>(
         &self,
         slot: u32,
         scope: &str,
@@ -351,31 +329,6 @@ impl<H: Host> Worker<H> {
 }
 
 // === free functions ===
-
-/// A gRPC status in words. Its message is not told: the SDK would trap on one that is not UTF-8.
-fn grpc_failure(status: u32) -> String {
-    let names = [
-        "OK",
-        "CANCELLED",
-        "UNKNOWN",
-        "INVALID_ARGUMENT",
-        "DEADLINE_EXCEEDED",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "PERMISSION_DENIED",
-        "RESOURCE_EXHAUSTED",
-        "FAILED_PRECONDITION",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-        "INTERNAL",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-        "UNAUTHENTICATED",
-    ];
-    let name = usize::try_from(status).ok().and_then(|at| names.get(at));
-    format!("gRPC status {status} ({})", name.unwrap_or(&"unknown"))
-}
 
 fn scope_asks(asked: &Asked) -> ScopeAsks {
     ScopeAsks {

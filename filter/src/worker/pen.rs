@@ -76,7 +76,8 @@ impl Schedule {
         let Some(seen) = self.seen(slot) else { return };
         let old = *seen;
         seen.used = state != State::Idle;
-        seen.without_lease = matches!(state, State::NoLease | State::Cold);
+        // Whose first answer is awaited has not fallen back to anything.
+        seen.without_lease = state == State::NoLease;
         let new = *seen;
         adjust(&mut self.used, old.used, new.used);
         adjust(

@@ -47,14 +47,24 @@ impl Trouble {
         u64::try_from(self.missing.len()).unwrap_or(u64::MAX)
     }
 
-    /// Notes that an answer was applied.
-    pub(super) fn note_answer(&mut self) {
-        self.calls.handle_answer();
+    /// Notes that a call to `to` was answered.
+    pub(super) fn note_answer(&mut self, to: Upstream) {
+        self.calls.handle_answer(to.index());
     }
 
     /// Notes why a call to `to` failed.
     pub(super) fn note_failure(&mut self, now: Instant, to: Upstream, why: &str) {
-        self.calls.handle_failure(now);
+        self.calls.handle_failure(now, to.index());
+        self.keep_failure(to, why);
+    }
+
+    /// Notes why whoever was asked at `to` says that nobody answers for a scope.
+    pub(super) fn note_out_of_reach(&mut self, now: Instant, to: Upstream, why: &str) {
+        self.calls.handle_out_of_reach(now);
+        self.keep_failure(to, why);
+    }
+
+    fn keep_failure(&mut self, to: Upstream, why: &str) {
         let end = why.floor_char_boundary(FAILURE_LEN_MAX);
         let why = why.get(..end).unwrap_or_default();
         self.last_failure = Some((to, why.to_owned()));

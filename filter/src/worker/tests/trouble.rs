@@ -66,6 +66,94 @@ fn safe_mode_is_told_once_by_all_workers_when_it_begins_and_when_it_ends() {
 }
 
 #[test]
+fn a_lost_call_and_new_scopes_at_all_times_are_no_safe_mode() {
+    let process = Process::new();
+    let mut workers = workers(&process, &one_rule(""));
+    serve(&mut workers, TICK, Some(14));
+    for scope in 0..750 {
+        // Its call is answered with the next round.
+        workers[0].of(&format!("new-{scope}"));
+        for worker in &mut workers {
+            worker.tick(Duration::ZERO);
+        }
+        serve(&mut workers, TICK, None);
+    }
+    assert_eq!(lines(&process), []);
+}
+
+/// Lets a worker serve a scope whose calls are answered and another one whose are answered with
+/// nothing but the error `code`.
+fn serve_two(worker: &mut Proxy, duration: Duration, code: u32) {
+    let process = Rc::clone(&worker.host().process);
+    let mut passed = Duration::ZERO;
+    while passed < duration {
+        worker.of("acme");
+        worker.of("bad");
+        worker.tick(TICK);
+        passed += TICK;
+        while let Some((token, call)) = process.take_call() {
+            let is_bad = call.method == "Refresh" && {
+                let scopes = call.refresh().scopes;
+                scopes.iter().all(|scope| scope.scope.ends_with("bad"))
+            };
+            match (call.method.as_str(), is_bad) {
+                ("Refresh", true) => worker.worker.handle_answer(token, &call.refuse(code)),
+                ("Refresh", false) => worker.worker.handle_answer(token, &call.lend(100.0)),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scope_that_is_always_refused_is_no_safe_mode_and_hides_no_outage() {
+    let process = Process::new();
+    let mut workers = workers(&process, &one_rule(""));
+    let worker = &mut workers[0];
+    // Alone, so that its calls are its own from now on.
+    worker.of("bad");
+    worker.tick(Duration::ZERO);
+    let (token, call) = process.take_call().unwrap();
+    worker.worker.handle_answer(token, &call.refuse(8));
+    serve_two(worker, 30 * SECOND, 8);
+    assert_eq!(process.metric("safe_mode"), 1);
+    assert_eq!(lines(&process), []);
+    serve(&mut workers[..1], 30 * SECOND, Some(14));
+    let told = lines(&process);
+    assert!(
+        told.len() == 1 && told[0].1.contains("safe mode on"),
+        "{told:?}"
+    );
+    // It is over although the scope is refused again.
+    serve_two(&mut workers[0], 30 * SECOND, 8);
+    let told = lines(&process);
+    assert!(
+        told.len() == 1 && told[0].1.contains("safe mode off"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_scope_whose_master_nobody_reaches_is_safe_mode_whatever_is_answered_for_others() {
+    let process = Process::new();
+    let mut worker = Proxy::new(&process, 1, &one_rule(""));
+    worker.of("bad");
+    worker.tick(Duration::ZERO);
+    let (token, call) = process.take_call().unwrap();
+    worker.worker.handle_answer(token, &call.refuse(14));
+    serve_two(&mut worker, 30 * SECOND, 14);
+    let told = lines(&process);
+    let [(Level::Warn, line)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    let want = "last_failure=\"tenant/bad: nobody answered (code 14)\"";
+    assert!(
+        line.contains("safe mode on") && line.contains(want),
+        "{line}"
+    );
+}
+
+#[test]
 fn a_worker_that_takes_the_pen_over_tells_nothing_twice() {
     let process = Process::new();
     let mut workers = workers(&process, &one_rule(""));

@@ -5,12 +5,13 @@
 //! worker has seen of its own calls is a [`CallHistory`]; whether the process is in safe mode, and
 //! whether that was told, is a [`SafeMode`], which outlives the worker in the memory that all share.
 
+use alloc::collections::BTreeMap;
 use core::time::Duration;
 
 use crate::units::Instant;
 
-/// How long calls fail before that counts: a single lost call, as while an Envoy or a coordinator
-/// starts, is no trouble.
+/// How long failures follow each other, without an answer between them, before they count: a single
+/// lost call, as while an Envoy or a coordinator starts, is no trouble.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long no call must have failed for the trouble to be over although scopes have no lease, such
 /// as those of a coordinator that learns. Longer than any wait between two calls.
@@ -20,13 +21,23 @@ const QUIET: Duration = Duration::from_secs(10);
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How the calls of one worker went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallHistory {
-    /// The first failure since all was well.
-    failing_since: Option<Instant>,
+    /// The calls that fail, by whom they were made to. An answer says nothing of the others.
+    failing: BTreeMap<usize, Streak>,
+    /// The answers that whoever decides of a scope cannot be reached. Answers for other scopes say
+    /// nothing of it.
+    out_of_reach: Option<Streak>,
     failed_at: Option<Instant>,
     /// Whether the latest call was answered.
     answered: bool,
+}
+
+/// Failures that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Streak {
+    first: Instant,
+    last: Instant,
 }
 
 /// The record of a process's safe mode.
@@ -62,16 +73,28 @@ pub enum SafeModeReport {
 // === impl CallHistory ===
 
 impl CallHistory {
-    /// Notes that a call has failed, or an answer gave nothing for a scope.
-    pub fn handle_failure(&mut self, now: Instant) {
-        self.failing_since.get_or_insert(now);
-        self.failed_at = Some(now);
-        self.answered = false;
+    /// Notes that a call to the cluster of index `to` has failed.
+    pub fn handle_failure(&mut self, now: Instant, to: usize) {
+        let streak = Streak::after(self.failing.get(&to).copied(), now);
+        self.failing.insert(to, streak);
+        self.fail(now);
     }
 
-    /// Notes that an answer was applied.
-    pub fn handle_answer(&mut self) {
+    /// Notes the answer that whoever decides of a scope cannot be reached.
+    pub fn handle_out_of_reach(&mut self, now: Instant) {
+        self.out_of_reach = Some(Streak::after(self.out_of_reach, now));
+        self.fail(now);
+    }
+
+    /// Notes that a call to the cluster of index `to` was answered.
+    pub fn handle_answer(&mut self, to: usize) {
+        self.failing.remove(&to);
         self.answered = true;
+    }
+
+    fn fail(&mut self, now: Instant) {
+        self.failed_at = Some(now);
+        self.answered = false;
     }
 
     /// Forgets failures when all is well: the latest call was answered, and every scope has a lease
@@ -80,15 +103,28 @@ impl CallHistory {
         let quiet = |at| now.saturating_since(at) >= QUIET;
         let well = self.answered && (without_lease == 0 || self.failed_at.is_none_or(quiet));
         if well {
-            self.failing_since = None;
+            self.failing.clear();
+            self.out_of_reach = None;
         }
         well
     }
 
     /// Since when calls fail, if they have for long enough to count.
-    fn failing(&self, now: Instant) -> Option<Instant> {
-        let counts = |since: &Instant| now.saturating_since(*since) >= GRACE;
-        self.failing_since.filter(counts)
+    fn failing(&self) -> Option<Instant> {
+        let streaks = self.failing.values().chain(&self.out_of_reach);
+        let counts = streaks.filter(|streak| streak.last.saturating_since(streak.first) >= GRACE);
+        counts.map(|streak| streak.first).min()
+    }
+}
+
+// === impl Streak ===
+
+impl Streak {
+    /// The streak that a failure at `now` makes longer, or begins if the last one was long ago.
+    fn after(before: Option<Self>, now: Instant) -> Self {
+        let goes_on = |streak: &Self| now.saturating_since(streak.last) < QUIET;
+        let first = before.filter(goes_on).map_or(now, |streak| streak.first);
+        Self { first, last: now }
     }
 }
 
@@ -108,7 +144,7 @@ impl SafeMode {
         without_lease: u64,
     ) -> (Self, Option<SafeModeReport>) {
         let well = calls.settle(now, without_lease);
-        match (self.since, calls.failing(now)) {
+        match (self.since, calls.failing()) {
             (Some(since), _) if well => self.left(now, since),
             (Some(since), _) => self.report(now, since),
             (None, Some(since)) if without_lease > 0 => {

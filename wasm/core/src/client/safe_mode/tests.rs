@@ -27,8 +27,8 @@ impl Process {
         let mut reports = Vec::new();
         for _ in 0..seconds {
             match fails {
-                true => self.calls.handle_failure(self.now()),
-                false => self.calls.handle_answer(),
+                true => self.calls.handle_failure(self.now(), 0),
+                false => self.calls.handle_answer(0),
             }
             reports.extend(self.look(without_lease));
             self.now_s += 1;
@@ -82,13 +82,40 @@ fn it_is_over_too_when_the_coordinators_answer_for_long_without_a_lease_for_all(
 
 #[test]
 fn answers_of_one_shard_do_not_hide_that_another_is_away() {
-    let mut process = Process::default();
-    let mut reports = Vec::new();
-    for _ in 0..100 {
-        reports.extend(process.run(1, true, 2));
-        reports.extend(process.run(2, false, 2));
+    // Its own cluster does not answer, or any coordinator says that the shard's master does not.
+    let failures: [fn(&mut CallHistory, Instant); 2] = [
+        |calls, now| calls.handle_failure(now, 1),
+        CallHistory::handle_out_of_reach,
+    ];
+    for fail in failures {
+        let mut process = Process::default();
+        let mut reports = Vec::new();
+        for _ in 0..100 {
+            let now = process.now();
+            fail(&mut process.calls, now);
+            reports.extend(process.run(3, false, 2));
+        }
+        assert_eq!(reports, [entered(3, 0)]);
     }
-    assert_eq!(reports, [entered(1, 0)]);
+}
+
+#[test]
+fn failures_with_answers_between_them_are_no_outage() {
+    let mut process = Process::default();
+    // A lost call, and new scopes that have no lease at any look.
+    assert_eq!(process.run(1, true, 1), []);
+    assert_eq!(process.run(20, false, 1), []);
+    for _ in 0..20 {
+        assert_eq!(process.run(1, true, 1), []);
+        assert_eq!(process.run(2, false, 1), []);
+    }
+    // Nor are two failures, long after each other, of what is not asked else.
+    process.calls.handle_failure(process.now(), 1);
+    process.calls.handle_out_of_reach(process.now());
+    process.now_s += 11;
+    process.calls.handle_failure(process.now(), 1);
+    process.calls.handle_out_of_reach(process.now());
+    assert_eq!(process.look(1), None);
 }
 
 #[test]
