@@ -249,6 +249,14 @@ impl Capacity {
         Self::from_micros(self.0.saturating_add(other.0))
     }
 
+    /// So much for each of `count`, at most [`Capacity::MAX`]; unlimited if it is.
+    pub const fn saturating_mul(self, count: u64) -> Self {
+        if self.is_unlimited() {
+            return self;
+        }
+        Self::from_micros(self.0.saturating_mul(count))
+    }
+
     /// An equal part for each of `count`, rounded down; all of it if that is nobody or it is
     /// unlimited.
     pub fn divided_by(self, count: u64) -> Self {

@@ -39,7 +39,9 @@ impl Node {
         let limit = resource.limit();
         let own = match limit.algorithm {
             Algorithm::None => Capacity::UNLIMITED,
-            _ => limit.capacity,
+            // It is for each client alone.
+            Algorithm::Static => limit.capacity.saturating_mul(resource.subclients()),
+            Algorithm::ProportionalShare | Algorithm::FairShare => limit.capacity,
         };
         let wants = u64::try_from(resource.sum_wants()).unwrap_or(u64::MAX);
         let wants = Capacity::from_micros(wants).min(own);

@@ -4,7 +4,7 @@ use core::num::NonZeroU32;
 use std::vec::Vec;
 
 use super::*;
-use crate::limit::{Part, Safe};
+use crate::limit::{Algorithm, Part, Safe};
 use crate::node::{LimitOwner, Membership};
 
 /// One client with one lease of one member, in whole units.
@@ -420,6 +420,32 @@ fn the_limit_that_binds_a_member_is_named_with_what_it_leaves() {
         }
         let nobody = ResourceId::new("tenant/nobody", Unit::Requests).unwrap();
         assert_eq!(group.node.binding_limit(&nobody), None);
+    }
+}
+
+#[test]
+fn a_limit_for_each_client_alone_leaves_all_of_them_as_many_times_as_much() {
+    let group = |clients: u64, pool| {
+        let mut group = Group::new(pool, &[Some(100)]);
+        group.members[0].1.algorithm = Algorithm::Static;
+        (0..clients)
+            .fold(group, |group, _| group.with(0, 100))
+            .settled()
+    };
+    for (clients, pool, by_pool, at_most) in [
+        (1, 900, false, 100),
+        (3, 900, false, 300),
+        (3, 250, true, 250),
+    ] {
+        let group = group(clients, pool);
+        let binding = group.node.binding_limit(&group.members[0].0).unwrap();
+        let is_pool = binding.of == LimitOwner::Pool(&group.pool.0);
+        let got = (is_pool, binding.at_most);
+        assert_eq!(
+            got,
+            (by_pool, Capacity::from_whole(at_most)),
+            "{clients} {pool}"
+        );
     }
 }
 
