@@ -192,6 +192,17 @@ impl RedbStore {
         let attached = looked.map_err(|error| self.failed(error))?;
         self.note(attached)
     }
+
+    /// Makes `batch` durable in the file that is open.
+    async fn write(&mut self, batch: Batch) -> Result<(), StoreError> {
+        let opened = self.open(true)?;
+        let database = opened.ok_or_else(|| self.failed("it was not made"))?;
+        let epoch = self.epoch;
+        self.blocking(move || apply(&database, &batch, epoch))
+            .await?;
+        // If the path leads elsewhere now, it is for the operator whether a restart finds this.
+        self.check_attached().await.map_err(unsure)
+    }
 }
 
 #[tonic::async_trait]
@@ -222,12 +233,7 @@ impl Store for RedbStore {
     async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
         // Also before it is opened anew after a failure: at the path there may be another file now.
         self.check_attached().await?;
-        let opened = self.open(true)?;
-        let database = opened.ok_or_else(|| self.failed("it was not made"))?;
-        let epoch = self.epoch;
-        self.blocking(move || apply(&database, &batch, epoch))
-            .await?;
-        self.check_attached().await?;
+        self.write(batch).await?;
         Ok(Applied::Alone)
     }
 
@@ -389,6 +395,17 @@ fn keep_epoch(database: &Database, epoch: Epoch) -> RedbResult<()> {
     transaction.open_table(NUMBERS)?.insert(EPOCH, epoch.0)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// What a failed check of the path says after a write: that is durable, but perhaps not where the path
+/// leads.
+fn unsure(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Detached { store, cause } | StoreError::Failed { store, cause } => {
+            StoreError::Unsure { store, cause }
+        }
+        error => error,
+    }
 }
 
 fn apply(database: &Database, batch: &Batch, epoch: Option<Epoch>) -> RedbResult<()> {

@@ -219,6 +219,34 @@ async fn a_store_that_is_deleted_or_replaced_while_it_is_open_takes_nothing_more
 }
 
 #[tokio::test]
+async fn a_write_into_a_store_that_is_moved_away_meanwhile_is_not_called_undone() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.redb");
+    let away = dir.path().join("away.redb");
+    let mut store = RedbStore::create(path.clone()).unwrap();
+    store.apply(batch(1, &[("a", Some("1"))])).await.unwrap();
+
+    // After the path was looked at, and before the write is durable.
+    fs::rename(&path, &away).unwrap();
+    let error = store.write(batch(2, &[("b", Some("2"))])).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, StoreError::Unsure { .. }), "{error:?}");
+    let want = format!(
+        "the store {} did not say whether it was written: was deleted or moved away while this \
+         coordinator has it open",
+        path.display()
+    );
+    assert_eq!(error.to_string(), want);
+    // From then on nothing is written.
+    let error = refused(&mut store).await;
+    assert!(error.contains("nothing is written any more"), "{error}");
+    drop(store);
+    let mut store = RedbStore::create(away).unwrap();
+    let want = (2, vec![record("a", "1"), record("b", "2")]);
+    assert_eq!(stored(&mut store).await, want);
+}
+
+#[tokio::test]
 async fn an_empty_file_and_what_is_no_file_are_no_store() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("x.redb");
