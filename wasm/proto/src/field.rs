@@ -1,6 +1,6 @@
 //! What is wrong with a message, and where.
 
-use tollgate_core::lease::{DemandError, IdError};
+use tollgate_core::lease::{DemandError, Epoch, IdError};
 use tollgate_core::limit::LimitError;
 use tollgate_core::units::CapacityError;
 
@@ -94,6 +94,9 @@ pub enum Rule {
         "{0} must be 0 beside an incarnation: only a coordinator says its term, instead of one"
     )]
     TermOfIncarnation(u64),
+    /// A term that no coordinator has.
+    #[error("{0} is more than the highest term, {max}", max = Epoch::MAX.0)]
+    Term(u64),
     /// Books of another form than this build reads.
     #[error("{0} is not the form that is read here, {form}", form = crate::books::FORM)]
     Form(u32),

@@ -255,6 +255,7 @@ pub(crate) fn to_run((incarnation, term): (u64, u64)) -> Result<Run, FieldError>
         (Some(_), 1..) => Err(FieldError::new("term", Rule::TermOfIncarnation(term))),
         (Some(incarnation), 0) => Ok(Run::Incarnation(incarnation)),
         (None, 0) => Ok(Run::Only),
+        (None, term) if term > Epoch::MAX.0 => Err(FieldError::new("term", Rule::Term(term))),
         (None, term) => Ok(Run::Term(Epoch(term))),
     }
 }

@@ -55,7 +55,7 @@ fn run() -> impl Strategy<Value = Run> {
     prop_oneof![
         Just(Run::Only),
         any::<NonZeroU64>().prop_map(Run::Incarnation),
-        (1..=u64::MAX).prop_map(|term| Run::Term(Epoch(term))),
+        (1..=Epoch::MAX.0).prop_map(|term| Run::Term(Epoch(term))),
     ]
 }
 

@@ -74,6 +74,10 @@ fn a_bad_refresh_names_the_field_and_the_rule() {
             |r| r.term = 7,
             "term: 7 must be 0 beside an incarnation: only a coordinator says its term, instead of one",
         ),
+        (
+            |r| (r.incarnation, r.term) = (0, Epoch::MAX.0 + 1),
+            "term: 4398046511104 is more than the highest term, 4398046511103",
+        ),
         (|r| r.scopes.clear(), "scopes: has no entries"),
         (
             |r| r.scopes = (0..1001).map(|i| scope(&format!("t/{i}"))).collect(),
@@ -187,7 +191,11 @@ fn a_bad_release_names_the_field_and_the_rule() {
         term: 7,
     };
     type Change = fn(&mut v1::ReleaseRequest);
-    let rows: [(Change, &str); 7] = [
+    let rows: [(Change, &str); 8] = [
+        (
+            |r| r.term = u64::MAX,
+            "term: 18446744073709551615 is more than the highest term, 4398046511103",
+        ),
         (
             |r| r.term = 0,
             "incarnation: is 0: a client chooses a random number when it starts, and says it in every call",
@@ -269,7 +277,7 @@ prop_compose! {
         client in "[a-z/]{1,256}",
         run in prop_oneof![
             any::<NonZeroU64>().prop_map(Run::Incarnation),
-            (1..=u64::MAX).prop_map(|term| Run::Term(Epoch(term))),
+            (1..=Epoch::MAX.0).prop_map(|term| Run::Term(Epoch(term))),
         ],
         scopes in btree_set("[a-zäöü/0-9]{1,40}", 1..20),
         asks in vec(ask(), 20),
