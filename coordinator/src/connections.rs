@@ -3,8 +3,9 @@
 //!
 //! A bound alone would be a lock: whoever opens that many connections keeps all others out. So a
 //! full listener makes room instead of refusing. It closes the connections that have kept it
-//! waiting longest, first those of the source with the most connections, and never one whose call
-//! is being worked on. A few places more are there for probes: for who had to make room before it
+//! waiting longest, first those of the source with the most connections. One whose call is being
+//! worked on goes only for another source, and only if its own has more than a quarter of the
+//! places. A few places more are there for probes: for who had to make room before it
 //! could ask, and for who comes while all others are being worked on.
 //!
 //! Everything a client has to do has a deadline: the TLS handshake, the header of a request, its

@@ -58,6 +58,8 @@ struct State {
     calls: usize,
     /// When the last call stopped being worked on, or when the connection was accepted.
     waiting_since: Instant,
+    /// When the first of the calls began that have been worked on without a pause.
+    working_since: Instant,
     heard_at: Instant,
     heard: usize,
     /// When the header of a request began, as far as that has a deadline.
@@ -82,8 +84,10 @@ struct Owed {
 pub(super) struct Standing {
     /// How far it has come.
     pub(super) stage: Stage,
-    /// Since when its client keeps it waiting.
-    pub(super) waiting_since: Instant,
+    /// Whether one of its calls is being worked on. Else its client keeps it waiting.
+    pub(super) working: bool,
+    /// Since when that is so without a pause.
+    pub(super) since: Instant,
 }
 
 /// Bytes that a connection holds, and since when it owes something.
@@ -110,6 +114,7 @@ impl Activity {
                 working: 0,
                 calls: 0,
                 waiting_since: now,
+                working_since: now,
                 heard_at: now,
                 heard: 0,
                 header_since: Some(now),
@@ -168,8 +173,12 @@ impl Activity {
     }
 
     /// A request is complete, its answer is being made.
-    pub(super) fn begin_work(&self) {
-        self.state().working += 1;
+    pub(super) fn begin_work(&self, now: Instant) {
+        let mut state = self.state();
+        if state.working == 0 {
+            state.working_since = now;
+        }
+        state.working += 1;
     }
 
     /// An answer is made.
@@ -241,23 +250,24 @@ impl Activity {
         self.state().stage == Stage::Handshake
     }
 
-    /// Whether no answer was sent on it yet.
-    pub(super) fn is_unanswered(&self) -> bool {
-        self.state().stage < Stage::Answered
-    }
-
     /// The bytes that its calls hold.
     pub(super) fn held(&self) -> usize {
         self.state().held
     }
 
-    /// How much it is in the way; none while one of its calls is being worked on.
-    pub(super) fn standing(&self) -> Option<Standing> {
+    /// How much it is in the way.
+    pub(super) fn standing(&self) -> Standing {
         let state = self.state();
-        (state.working == 0).then_some(Standing {
+        let working = state.working > 0;
+        Standing {
             stage: state.stage,
-            waiting_since: state.waiting_since,
-        })
+            working,
+            since: if working {
+                state.working_since
+            } else {
+                state.waiting_since
+            },
+        }
     }
 
     /// The memory of its calls, and since when its client owes a step; none if it owes nothing.

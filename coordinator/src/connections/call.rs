@@ -139,7 +139,7 @@ impl Call {
         let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
         if let Step::Receiving(owed) = request.step {
             self.activity.paid(owed);
-            self.activity.begin_work();
+            self.activity.begin_work(Instant::now());
             request.step = Step::Working;
         }
     }

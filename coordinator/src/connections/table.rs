@@ -1,7 +1,5 @@
 //! The open connections of one listener.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +13,10 @@ use super::source::Source;
 use crate::config::ConnectionBounds;
 use crate::tls::Door;
 
+mod open;
+
+use self::open::Open;
+
 /// A full listener closes this part of its connections at once, so that under a flood not every new
 /// one costs a look at all: one in 64.
 const BATCH: usize = 64;
@@ -23,15 +25,8 @@ const BATCH: usize = 64;
 /// of those that come while calls are being worked on on all others.
 pub(super) const PROBE_PLACES: usize = 128;
 
-/// The time that a connection waits counts so many times before its first answer. So those that
-/// never ask go before idle Envoys, and a newcomer has the time to ask.
-const UNANSWERED_WEIGHT: u32 = 16;
-
 /// How long a client that was asked to leave may take.
 const CLOSING_TIME: Duration = Duration::from_secs(1);
-
-/// A client that owes something for less than this is not to blame for memory that ran out.
-const BLAMELESS_TIME: Duration = Duration::from_secs(1);
 
 /// Limits of the connections of one listener.
 #[derive(Clone, Copy, Debug)]
@@ -54,18 +49,6 @@ struct Table {
     memory: CallMemory,
     metrics: ConnectionMetrics,
     open: Mutex<Open>,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    last: u64,
-    connections: BTreeMap<u64, Arc<Activity>>,
-    /// How many of them are for probes only.
-    probes: usize,
-    /// How many connections each source has.
-    sources: HashMap<Source, usize>,
-    /// Clients that were asked to leave, and when; they have no place any more.
-    closing: Vec<(Instant, Arc<Activity>)>,
 }
 
 /// The place of one connection, which is free when this is dropped.
@@ -113,14 +96,14 @@ impl ConnectionTable {
     pub(super) fn admit(&self, from: SocketAddr, tls: bool, now: Instant) -> Option<Entry> {
         let Limits { listener, max, .. } = *self.limits();
         let mut open = self.open();
+        let source = Source::from(from);
         if open.regular() >= max {
-            self.make_room_in(&mut open, now);
+            self.make_room_in(&mut open, source, now);
         }
         let probes_only = open.regular() >= max;
         if probes_only && !self.has_probe_place(&mut open, now) {
             return None;
         }
-        let source = Source::from(from);
         let stage = if tls {
             Stage::Handshake
         } else {
@@ -153,7 +136,7 @@ impl ConnectionTable {
             tracing::warn!(
                 listener = listener.name(),
                 open = open.connections.len(),
-                "listener: refused a connection, because all others have calls under way"
+                "listener: refused a connection, because those that could make room have calls under way"
             );
         }
         place
@@ -164,7 +147,7 @@ impl ConnectionTable {
     fn free_probe_places(&self, open: &mut Open, count: usize, now: Instant) -> usize {
         let missing = (open.probes + count).saturating_sub(PROBE_PLACES);
         if missing > 0 {
-            let victims = open.longest_waiting(missing, true, now);
+            let victims = open.probes_in_the_way(missing, now);
             self.close(open, victims, now);
         }
         count.min(PROBE_PLACES.saturating_sub(open.probes))
@@ -173,17 +156,17 @@ impl ConnectionTable {
     /// Closes the connections that are in the way most, and says how many.
     pub(super) fn make_room(&self, now: Instant) -> usize {
         let mut open = self.open();
-        let victims = open.longest_waiting(self.batch(), false, now);
+        let victims = open.in_the_way(self.batch(), self.limits().max, None, now);
         self.close(&mut open, victims, now)
     }
 
-    /// The same, but those that were never answered go to the places for probes: one of them may be
-    /// about to ask.
-    fn make_room_in(&self, open: &mut Open, now: Instant) {
-        let victims = open.longest_waiting(self.batch(), false, now);
+    /// The same for a newcomer from `source`, but those that were never answered go to the places for
+    /// probes: one of them may be about to ask.
+    fn make_room_in(&self, open: &mut Open, source: Source, now: Instant) {
+        let victims = open.in_the_way(self.batch(), self.limits().max, Some(source), now);
         let (mut newcomers, mut others): (Vec<_>, Vec<_>) = victims
             .into_iter()
-            .partition(|number| open.is_unanswered(*number));
+            .partition(|number| open.is_before_its_first_call(*number));
         let places = self.free_probe_places(open, newcomers.len(), now);
         others.extend(newcomers.split_off(places));
         for number in newcomers {
@@ -280,91 +263,6 @@ impl ConnectionTable {
         for activity in self.open().connections.values() {
             activity.finish();
         }
-    }
-}
-
-// === impl Open ===
-
-impl Open {
-    fn remove(&mut self, number: u64) -> Option<Arc<Activity>> {
-        let activity = self.connections.remove(&number)?;
-        self.probes -= usize::from(activity.is_for_probes());
-        if let Some(count) = self.sources.get_mut(&activity.source) {
-            *count -= 1;
-            if *count == 0 {
-                self.sources.remove(&activity.source);
-            }
-        }
-        Some(activity)
-    }
-
-    fn is_unanswered(&self, number: u64) -> bool {
-        let activity = self.connections.get(&number);
-        activity.is_some_and(|activity| activity.is_unanswered())
-    }
-
-    /// Moves a connection to the places for probes.
-    fn keep_for_probes(&mut self, number: u64) {
-        if let Some(activity) = self.connections.get(&number) {
-            activity.keep_for_probes();
-            self.probes += 1;
-        }
-    }
-
-    /// The connections that are not for probes only.
-    fn regular(&self) -> usize {
-        self.connections.len() - self.probes
-    }
-
-    /// The numbers of up to `count` connections, for probes or not, that are most in the way: of the
-    /// sources with the most connections, by powers of two; of these the ones whose clients keep them
-    /// waiting longest.
-    fn longest_waiting(&self, count: usize, probes_only: bool, now: Instant) -> Vec<u64> {
-        let rank = |(number, activity): (&u64, &Arc<Activity>)| {
-            let standing = activity.standing()?;
-            let of_source = self.sources.get(&activity.source).copied();
-            let crowd = of_source.and_then(usize::checked_ilog2);
-            let waited = now.saturating_duration_since(standing.waiting_since);
-            let weight = match standing.stage {
-                Stage::Handshake | Stage::Unanswered => UNANSWERED_WEIGHT,
-                Stage::Answered => 1,
-            };
-            Some((Reverse((crowd, waited * weight)), *number))
-        };
-        let alike = self.connections.iter();
-        let alike = alike.filter(|(_, activity)| activity.is_for_probes() == probes_only);
-        let mut ranked: Vec<_> = alike.filter_map(rank).collect();
-        if ranked.len() > count {
-            ranked.select_nth_unstable(count);
-            ranked.truncate(count);
-        }
-        ranked.into_iter().map(|(_, number)| number).collect()
-    }
-
-    /// The connections that hold the most bytes times the time for which their clients owe
-    /// something, until `excess` bytes are found.
-    fn largest(&self, excess: usize, now: Instant) -> Vec<(u64, DropReason)> {
-        if excess == 0 {
-            return Vec::new();
-        }
-        let blamed = self.connections.iter().filter_map(|(number, activity)| {
-            let hold = activity.hold()?;
-            let age = now.saturating_duration_since(hold.since);
-            let score = age.as_millis().saturating_mul(hold.bytes as u128);
-            (age >= BLAMELESS_TIME).then_some((score, hold.bytes, *number))
-        });
-        let mut blamed: Vec<_> = blamed.collect();
-        blamed.sort_unstable_by(|a, b| b.cmp(a));
-        let mut found = 0_usize;
-        blamed
-            .into_iter()
-            .take_while(|(_, bytes, _)| {
-                let short = found < excess;
-                found = found.saturating_add(*bytes);
-                short
-            })
-            .map(|(_, _, number)| (number, DropReason::Memory))
-            .collect()
     }
 }
 

@@ -15,7 +15,12 @@ fn table(max: usize) -> ConnectionTable {
 
 /// The next connection, from the one address there is.
 fn admit(table: &ConnectionTable, now: Instant) -> Entry {
-    let from = SocketAddr::from(([127, 0, 0, 1], 1));
+    admit_from(table, 1, now)
+}
+
+/// The next connection, from one of several addresses.
+fn admit_from(table: &ConnectionTable, source: u8, now: Instant) -> Entry {
+    let from = SocketAddr::from(([127, 0, 0, source], 1));
     table.admit(from, false, now).unwrap()
 }
 
@@ -52,7 +57,7 @@ fn the_time_before_the_first_answer_counts_sixteen_times() {
 fn a_connection_that_made_room_before_it_could_ask_is_kept_for_a_probe() {
     let (table, now) = (table(2), Instant::now());
     let working = admit(&table, now);
-    working.activity().begin_work();
+    working.activity().begin_work(now);
     let probe = admit(&table, now);
     let newcomer = admit(&table, now);
     assert!(is_regular(&working) && is_regular(&newcomer));
@@ -75,4 +80,69 @@ fn the_places_for_probes_are_bounded_and_the_longest_waiting_there_go_first() {
     assert_eq!(table.open().probes, PROBE_PLACES);
     drop(entries);
     assert_eq!(table.open().probes, 0);
+}
+
+/// A full table of 64: two idle Envoys, which were answered, and then a source that has the rest of
+/// the places, all being worked on.
+fn crowded(now: Instant) -> (ConnectionTable, Vec<Entry>, Vec<Entry>) {
+    let table = table(64);
+    let envoys: Vec<_> = (2..4).map(|n| admit_from(&table, n, now)).collect();
+    envoys.iter().for_each(|envoy| envoy.activity().answered());
+    let crowd = (2..64).map(|n| {
+        let entry = admit_from(&table, 1, now);
+        entry.activity().answered();
+        entry
+            .activity()
+            .begin_work(now + Duration::from_millis(64 - n));
+        entry
+    });
+    let crowd = crowd.collect();
+    (table, envoys, crowd)
+}
+
+#[test]
+fn a_source_that_crowds_a_table_with_calls_loses_its_own_places_to_others() {
+    let start = Instant::now();
+    let (table, envoys, crowd) = crowded(start);
+    let now = start + Duration::from_secs(60);
+    // One of its connections is not being worked on any more, though only for a moment.
+    crowd[30].activity().end_work(now);
+    let first = admit_from(&table, 4, now);
+    assert!(is_regular(&first));
+    assert!(!has_place(&crowd[30]), "the one without a call goes first");
+    first.activity().answered();
+    let second = admit_from(&table, 5, now);
+    assert!(is_regular(&second) && is_regular(&first));
+    assert!(
+        !has_place(&crowd[61]),
+        "then the one with calls for longest"
+    );
+    assert_eq!(crowd.iter().filter(|entry| has_place(entry)).count(), 60);
+    assert!(envoys.iter().all(is_regular));
+}
+
+#[test]
+fn a_source_that_crowds_a_table_takes_no_place_of_others() {
+    let start = Instant::now();
+    let (table, envoys, crowd) = crowded(start);
+    let now = start + Duration::from_secs(60);
+    let more = admit_from(&table, 1, now);
+    assert!(more.activity().is_for_probes());
+    assert!(crowd.iter().all(is_regular), "nor one of its own calls");
+    crowd[30].activity().end_work(now);
+    let more = admit_from(&table, 1, now);
+    assert!(is_regular(&more) && !has_place(&crowd[30]));
+    assert!(envoys.iter().all(is_regular));
+}
+
+#[test]
+fn a_source_with_a_quarter_of_the_places_keeps_those_that_are_worked_on() {
+    let (table, now) = (table(8), Instant::now());
+    let entries: Vec<_> = (0..8).map(|n| admit_from(&table, 1 + n / 2, now)).collect();
+    for entry in &entries {
+        entry.activity().begin_work(now);
+    }
+    let newcomer = admit_from(&table, 9, now);
+    assert!(newcomer.activity().is_for_probes());
+    assert!(entries.iter().all(is_regular));
 }
