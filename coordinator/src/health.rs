@@ -21,6 +21,9 @@ const WHOLE: [&str; 2] = ["", "tollgate.v1.LeaseService"];
 /// Serves where a shard has its master.
 const MASTER: &str = "master";
 
+/// The longest question: the name of a service. Nobody needs a credential to ask.
+const CHECK_LEN_MAX: usize = 1024;
+
 /// How soon the end of a term is noticed that nobody tells of.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -45,7 +48,8 @@ impl Health {
             router,
             said: BTreeMap::new(),
         };
-        (health, HealthServer::new(service))
+        let service = HealthServer::new(service).max_decoding_message_size(CHECK_LEN_MAX);
+        (health, service)
     }
 
     /// Goes on until `closing` changes or its sender is gone; from then on nothing serves, while

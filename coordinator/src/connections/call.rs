@@ -12,6 +12,10 @@ use super::memory::CallMemory;
 use super::metrics::DropReason;
 use super::table::ConnectionTable;
 
+/// The most bytes that the calls of a connection hold for one of them to be let past the bounds of
+/// memory as a probe, and the most of the request of a probe. An Envoy's has some hundred.
+const PROBE_LEN_MAX: usize = 4 << 10;
+
 /// An answer has a second more for each so many bytes.
 const BYTES_PER_SECOND: usize = 256 << 10;
 
@@ -27,6 +31,9 @@ pub(super) enum Refusal {
     /// All connections together do.
     #[error("the calls of all connections hold more memory than connections.max_call_bytes")]
     All,
+    /// A health check needs no such request.
+    #[error("the request of a health check has more than {PROBE_LEN_MAX} bytes")]
+    Probe,
     /// The connection is only for probes.
     #[error("too many connections: this one is kept for health checks")]
     ProbesOnly,
@@ -39,7 +46,7 @@ pub(super) struct Call {
     activity: Arc<Activity>,
     memory: CallMemory,
     response_timeout: Duration,
-    /// A probe is answered also when there is no memory for other calls.
+    /// A probe is answered also when there is no memory for other calls, as long as it is small.
     probe: bool,
     request: Mutex<Request>,
 }
@@ -83,12 +90,12 @@ impl Call {
         probe: bool,
     ) -> Result<Arc<Self>, Refusal> {
         let memory = table.memory();
-        if !probe {
+        if !probe && activity.is_for_probes() {
+            return Err(Refusal::ProbesOnly);
+        }
+        let held = activity.held();
+        if !probe || held.saturating_add(bytes) > PROBE_LEN_MAX {
             let max = memory.max_of_connection();
-            if activity.is_for_probes() {
-                return Err(Refusal::ProbesOnly);
-            }
-            let held = activity.held();
             if held >= max {
                 return Err(Refusal::Connection(max));
             }
@@ -127,7 +134,8 @@ impl Call {
         let within = self.memory.take(bytes, held);
         let max = self.memory.max_of_connection();
         match () {
-            () if self.probe => Ok(()),
+            () if self.probe && request.bytes > PROBE_LEN_MAX => Err(Refusal::Probe),
+            () if self.probe && held <= PROBE_LEN_MAX => Ok(()),
             () if held > max => Err(Refusal::Connection(max)),
             () if !within => Err(Refusal::All),
             () => Ok(()),

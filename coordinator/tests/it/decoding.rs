@@ -5,6 +5,8 @@ use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 use tonic_prost::ProstCodec;
 
 use crate::harness::Coordinator;
@@ -38,4 +40,17 @@ async fn what_cannot_be_decoded_is_the_callers_fault_in_every_service() {
     // And the connection goes on.
     let gets = coordinator.gets("a", "tenant/a", 1, (0.0, 3.0)).await;
     assert!(gets >= 3.0, "{gets}");
+}
+
+#[tokio::test]
+async fn a_long_health_check_is_refused() {
+    let coordinator = Coordinator::start("- {match: '*', requests: {rate: 5}}").await;
+    let address = format!("http://{}", coordinator.grpc);
+    let channel = Endpoint::try_from(address).unwrap().connect_lazy();
+    for (length, want) in [(1000, Code::NotFound), (1100, Code::OutOfRange)] {
+        let mut client = HealthClient::new(channel.clone());
+        let service = "x".repeat(length);
+        let answer = client.check(HealthCheckRequest { service }).await;
+        assert_eq!(answer.unwrap_err().code(), want);
+    }
 }

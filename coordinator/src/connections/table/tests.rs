@@ -3,13 +3,17 @@ use crate::connections::call::Call;
 
 /// A table for so many connections.
 fn table(max: usize) -> ConnectionTable {
+    let bytes = ConnectionBounds::default().max_call_bytes;
+    table_with(max, CallMemory::new(bytes))
+}
+
+fn table_with(max: usize, memory: CallMemory) -> ConnectionTable {
     let times = ConnectionBounds::default();
     let limits = Limits {
         listener: Door::Http,
         max,
         times,
     };
-    let memory = CallMemory::new(times.max_call_bytes);
     ConnectionTable::new(limits, memory, ConnectionMetrics::default())
 }
 
@@ -145,4 +149,27 @@ fn a_source_with_a_quarter_of_the_places_keeps_those_that_are_worked_on() {
     let newcomer = admit_from(&table, 9, now);
     assert!(newcomer.activity().is_for_probes());
     assert!(entries.iter().all(is_regular));
+}
+
+#[test]
+fn a_probe_is_let_past_the_bounds_of_memory_only_while_it_is_small() {
+    let (memory, now) = (CallMemory::new(100), Instant::now());
+    let table = table_with(8, memory.clone());
+    let entry = admit(&table, now);
+    assert!(memory.take(100, 1));
+    assert!(begin(&entry, false).is_err());
+    let probe = begin(&entry, true).unwrap();
+    probe.receive(4095).unwrap();
+    let refusal = probe.receive(1).unwrap_err().to_string();
+    assert!(refusal.contains("health check"), "{refusal}");
+    drop(probe);
+    // Neither many of them nor one with a large header.
+    let probe = begin(&entry, true).unwrap();
+    probe.receive(4000).unwrap();
+    let second = begin(&entry, true).unwrap();
+    assert!(second.receive(1000).is_err());
+    drop((probe, second));
+    let call = Call::begin(&table, entry.activity(), 5000, true);
+    assert!(call.is_err());
+    assert_eq!(memory.bytes(), 100);
 }
