@@ -70,23 +70,65 @@ async fn a_lease_that_expires_is_forgotten_without_a_call() {
     assert_eq!(clients(&handle).await, Ok(0));
 }
 
+fn bulk(client: &str) -> Refresh {
+    let mut bulk = refresh(client, 1);
+    bulk.scopes = vec![bulk.scopes[0].clone(); BULK_LEN + 1];
+    bulk
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_small_call_waits_for_few_bulk_calls() {
+async fn a_small_call_waits_for_few_bulk_calls_and_few_of_these_wait() {
     let (driver, handle) = driver();
     let mut waiting = tokio::task::JoinSet::new();
-    for client in 0..100 {
+    for client in 0..BULK_CALLS_HELD {
         let handle = handle.clone();
-        let mut bulk = refresh(&client.to_string(), 1);
-        bulk.scopes = vec![bulk.scopes[0].clone(); BULK_LEN + 1];
-        waiting.spawn(async move { handle.refresh(bulk).await });
+        waiting.spawn(async move { handle.refresh(bulk(&client.to_string())).await });
     }
     tokio::task::yield_now().await;
-    waiting.spawn(async move { handle.refresh(refresh("small", 1)).await });
+    waiting.spawn({
+        let handle = handle.clone();
+        async move { handle.refresh(refresh("small", 1)).await }
+    });
     tokio::task::yield_now().await;
     assert_eq!(driver.events.len(), BULK_CALLS + 1);
+    let before = tokio::time::Instant::now();
+    let late = handle.refresh(bulk("late")).await;
+    assert_eq!(late.unwrap_err(), DriverError::Busy);
+    assert_eq!(before.elapsed(), Duration::ZERO, "it does not wait");
     tokio::spawn(driver.run());
     let answers = waiting.join_all().await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert!(handle.refresh(bulk("later")).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn echoes_and_releases_of_many_are_bulk_calls_as_well() {
+    let (driver, handle) = driver();
+    let resource = ResourceId {
+        scope: "tenant/acme".into(),
+        unit: Unit::Requests,
+    };
+    tokio::spawn(driver.run());
+    let _places = handle.bulk_held.try_acquire_many(64).unwrap();
+    for (count, want) in [(BULK_LEN, Ok(())), (BULK_LEN + 1, Err(DriverError::Busy))] {
+        let ask = EchoAsk {
+            resource: resource.clone(),
+            echo: None,
+            demand: Ask::new(1, Capacity::ZERO, Capacity::ZERO).demand,
+        };
+        let call = EchoCall {
+            client: ClientId::new("a").unwrap(),
+            asks: vec![ask; count],
+        };
+        let release = Release {
+            client: ClientRun::only(ClientId::new("a").unwrap()),
+            resources: vec![(resource.clone(), 1); count],
+        };
+        let echoed = handle.echoes(call).await.map(|_| ());
+        assert_eq!(echoed, want, "{count} asks");
+        let released = handle.release(release).await;
+        assert_eq!(released, want, "{count} resources");
+    }
 }
 
 #[tokio::test(start_paused = true)]
