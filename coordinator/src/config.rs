@@ -45,6 +45,7 @@ pub use admin::{Admin, Exposed, Public};
 pub use attach::check_attachment;
 pub use client_tls::ClientTlsProblem;
 pub use cluster::{Advertise, ClusterConfig, ClusterProblem, EtcdConfig, Login};
+pub(crate) use connections::CONNECTION_PARTS;
 pub use connections::ConnectionBounds;
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use groups::check_group;

@@ -3,11 +3,20 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use tollgate_core::units::MICRO;
 
 use super::bounds::count;
 use super::check::Check;
 use super::error::Problem;
+use crate::grpc::CALL_LEN_MAX;
+use crate::quantity::{Counted, parse};
 use crate::spec::Text;
+
+/// The part of the memory of calls that one connection may hold: an eighth.
+pub(crate) const CONNECTION_PARTS: usize = 8;
+
+/// The least memory of calls. With less no connection could make the longest call.
+pub(super) const CALL_BYTES_MIN: usize = CONNECTION_PARTS * CALL_LEN_MAX;
 
 /// The longest deadline that can be configured; more would mean none.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
@@ -54,16 +63,14 @@ impl ConnectionBounds {
         let counts = [
             ("max_grpc", &raw.max_grpc, &mut bounds.max_grpc),
             ("max_http", &raw.max_http, &mut bounds.max_http),
-            (
-                "max_call_bytes",
-                &raw.max_call_bytes,
-                &mut bounds.max_call_bytes,
-            ),
         ];
         for (name, text, bound) in counts {
             let field = format!("connections.{name}");
             *bound = check.value(text.as_ref(), &field, count).unwrap_or(*bound);
         }
+        let (text, field) = (raw.max_call_bytes.as_ref(), "connections.max_call_bytes");
+        let bytes = check.value(text, field, call_bytes);
+        bounds.max_call_bytes = bytes.unwrap_or(bounds.max_call_bytes);
         let timeouts = [
             (
                 "handshake_timeout",
@@ -110,6 +117,14 @@ impl Default for ConnectionBounds {
 
 // === free functions ===
 
+fn call_bytes(text: &str) -> Result<usize, Problem> {
+    let bytes = parse(text, Counted::Bytes)?.as_micros() / MICRO;
+    let bytes = usize::try_from(bytes).ok();
+    bytes
+        .filter(|bytes| *bytes >= CALL_BYTES_MIN)
+        .ok_or_else(|| Problem::CallBytes(text.to_owned()))
+}
+
 fn timeout(text: &str) -> Result<Duration, Problem> {
     let time = humantime::parse_duration(text).map_err(|cause| Problem::NotADuration {
         text: text.to_owned(),
@@ -135,12 +150,12 @@ mod tests {
             config.unwrap().connections
         };
         assert_eq!(bounds(""), ConnectionBounds::default());
-        let yaml = "connections: {max_grpc: 5, max_http: 6, max_call_bytes: 7, handshake_timeout: 1s, \
+        let yaml = "connections: {max_grpc: 5, max_http: 6, max_call_bytes: 8MiB, handshake_timeout: 1s, \
              request_timeout: 2s, response_timeout: 3s, idle_timeout: 4m}";
         let want = ConnectionBounds {
             max_grpc: 5,
             max_http: 6,
-            max_call_bytes: 7,
+            max_call_bytes: 8 << 20,
             handshake_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(3),
@@ -155,6 +170,16 @@ mod tests {
             (
                 "max_grpc: 0",
                 "1:25: connections.max_grpc: \"0\" is not a whole number from 1 to 1000000000",
+            ),
+            (
+                "max_call_bytes: 8388607",
+                "1:31: connections.max_call_bytes: \"8388607\" is less than 8MiB (8388608): one \
+                 connection may hold an eighth, and a call has up to 1 MiB",
+            ),
+            (
+                "max_call_bytes: 64Mb",
+                "1:31: connections.max_call_bytes: \"64Mb\" ends in \"Mb\", which is none of k, M, G, \
+                 T, Ki, Mi, Gi, Ti, each with B after it if you like",
             ),
             (
                 "idle_timeout: 2h",

@@ -10,6 +10,7 @@ use super::FILE_LEN_MAX;
 use super::admin::Exposed;
 use super::client_tls::ClientTlsProblem;
 use super::cluster::ClusterProblem;
+use super::connections::CALL_BYTES_MIN;
 use super::listen::PlainGrpc;
 use super::parent::ParentProblem;
 use crate::auth::TOKENS_MAX;
@@ -110,6 +111,12 @@ pub enum Problem {
         /// What is wrong with it.
         cause: humantime::DurationError,
     },
+    /// So little memory for calls that not even one may be made.
+    #[error(
+        "{0:?} is less than 8MiB ({CALL_BYTES_MIN}): one connection may hold an eighth, and a call \
+         has up to 1 MiB"
+    )]
+    CallBytes(String),
     /// A duration that is no deadline for a connection.
     #[error("{0:?} is not a time from 1ms to 1h")]
     Timeout(String),

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// One connection may hold this part of the whole: an eighth.
-const PARTS: usize = 8;
+use crate::config::CONNECTION_PARTS;
 
 /// A connection that holds no more than this, in bytes, is small: a client with a few calls.
 const SMALL: usize = 64 << 10;
@@ -49,7 +48,7 @@ impl CallMemory {
 
     /// The most that one connection may hold.
     pub(super) fn max_of_connection(&self) -> usize {
-        self.0.max / PARTS
+        self.0.max / CONNECTION_PARTS
     }
 
     /// Whether a connection that holds `held` bytes may begin another call.

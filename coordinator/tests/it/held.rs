@@ -117,7 +117,7 @@ async fn half_open_handshakes_keep_nobody_out() {
 
 #[tokio::test]
 async fn unread_answers_are_bounded_and_given_up() {
-    let bounds = "connections: {max_call_bytes: 4194304, response_timeout: 1s}";
+    let bounds = "connections: {max_call_bytes: 8MiB, response_timeout: 1s}";
     let coordinator = Coordinator::with(&format!("{bounds}\n{LIMITS}"), Start::Fresh).await;
     let endpoint = Endpoint::try_from(format!("http://{}", coordinator.grpc)).unwrap();
     // Not even a byte of an answer may be sent.
