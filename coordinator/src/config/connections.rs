@@ -21,6 +21,10 @@ pub(super) const CALL_BYTES_MIN: usize = CONNECTION_PARTS * CALL_LEN_MAX;
 /// The longest deadline that can be configured; more would mean none.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
+/// The shortest time for which a connection may be silent. An HTTP/2 client is asked for a sign of
+/// life after 30 s, and has 10 s to give it.
+pub(crate) const IDLE_TIMEOUT_MIN: Duration = Duration::from_secs(45);
+
 /// How many connections are open, how much memory their calls hold, and how long a client may take
 /// for its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +91,6 @@ impl ConnectionBounds {
                 &raw.response_timeout,
                 &mut bounds.response_timeout,
             ),
-            ("idle_timeout", &raw.idle_timeout, &mut bounds.idle_timeout),
         ];
         for (name, text, bound) in timeouts {
             let field = format!("connections.{name}");
@@ -95,6 +98,9 @@ impl ConnectionBounds {
                 .value(text.as_ref(), &field, timeout)
                 .unwrap_or(*bound);
         }
+        let (text, field) = (raw.idle_timeout.as_ref(), "connections.idle_timeout");
+        let time = check.value(text, field, idle_timeout);
+        bounds.idle_timeout = time.unwrap_or(bounds.idle_timeout);
         bounds
     }
 }
@@ -134,6 +140,13 @@ fn timeout(text: &str) -> Result<Duration, Problem> {
     let good = allowed.contains(&time);
     good.then_some(time)
         .ok_or_else(|| Problem::Timeout(text.to_owned()))
+}
+
+fn idle_timeout(text: &str) -> Result<Duration, Problem> {
+    let time = timeout(text)?;
+    let good = time >= IDLE_TIMEOUT_MIN;
+    good.then_some(time)
+        .ok_or_else(|| Problem::IdleTimeout(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -184,6 +197,11 @@ mod tests {
             (
                 "idle_timeout: 2h",
                 "1:29: connections.idle_timeout: \"2h\" is not a time from 1ms to 1h",
+            ),
+            (
+                "idle_timeout: 44s",
+                "1:29: connections.idle_timeout: \"44s\" is less than 45s: an HTTP/2 client is asked \
+                 for a sign of life after 30s of silence, and has 10s to give it",
             ),
             (
                 "idle_timeout: 5",

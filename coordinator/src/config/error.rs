@@ -120,6 +120,12 @@ pub enum Problem {
     /// A duration that is no deadline for a connection.
     #[error("{0:?} is not a time from 1ms to 1h")]
     Timeout(String),
+    /// Less time than a client may be silent that lives.
+    #[error(
+        "{0:?} is less than 45s: an HTTP/2 client is asked for a sign of life after 30s of silence, \
+         and has 10s to give it"
+    )]
+    IdleTimeout(String),
     /// A duration that a client cannot be told, because the protocol counts in milliseconds.
     #[error("{0:?} is not a whole number of milliseconds")]
     SubMillisecond(String),

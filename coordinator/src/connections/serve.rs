@@ -21,6 +21,7 @@ use super::body::{RequestBody, ResponseBody};
 use super::call::{Call, Refusal};
 use super::stream::Connection;
 use super::table::{ConnectionTable, Entry};
+use crate::config::IDLE_TIMEOUT_MIN;
 use crate::tls::Door;
 
 /// Calls at a time on one HTTP/2 connection. An Envoy has a few; the rest waits there.
@@ -28,6 +29,9 @@ const STREAMS_MAX: u32 = 64;
 
 /// After how much silence an HTTP/2 client is asked whether it lives, and how long it has to answer.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+
+// Or clients that live would be taken for idle.
+const _: () = assert!(KEEPALIVE.0.as_secs() + KEEPALIVE.1.as_secs() < IDLE_TIMEOUT_MIN.as_secs());
 
 /// The most bytes of the header of a gRPC call; the services read none of their own.
 const HEADER_LEN_MAX: u32 = 16 << 10;

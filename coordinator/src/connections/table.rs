@@ -181,19 +181,13 @@ impl ConnectionTable {
 
     /// Closes the connections with these numbers for others, and says how many they were.
     fn close(&self, open: &mut Open, victims: Vec<u64>, now: Instant) -> usize {
-        let Limits { listener, max, .. } = *self.limits();
+        let listener = self.limits().listener;
         let closed = victims.len();
         for number in victims {
             let Some(activity) = open.remove(number) else {
                 continue;
             };
-            // A client that was answered before hears of it and loses nothing, unless there are
-            // many of them: their sockets are still open.
-            if open.closing.len() < (max / 8).max(1) && activity.close() {
-                open.closing.push((now, activity));
-            } else {
-                activity.cut();
-            }
+            self.see_off(open, activity, now);
         }
         let count = open.connections.len();
         self.metrics().set_open(listener, count);
@@ -210,7 +204,17 @@ impl ConnectionTable {
         closed
     }
 
-    /// Cuts off all connections whose clients are late, and those that hold most memory if there is
+    /// Ends a connection that has no place any more. A client that was answered before hears of it
+    /// and loses nothing, unless there are many of them: their sockets are still open.
+    fn see_off(&self, open: &mut Open, activity: Arc<Activity>, now: Instant) {
+        if open.closing.len() < (self.limits().max / 8).max(1) && activity.close() {
+            open.closing.push((now, activity));
+        } else {
+            activity.cut();
+        }
+    }
+
+    /// Ends all connections whose clients are late or silent, and those that hold most memory if there is
     /// none left.
     pub(super) fn sweep(&self, now: Instant) {
         let mut open = self.open();
@@ -230,7 +234,12 @@ impl ConnectionTable {
         late.extend(open.largest(self.memory().excess(), now));
         for (number, reason) in late {
             if let Some(activity) = open.remove(number) {
-                self.drop_late(&activity, reason);
+                self.count_late(&activity, reason);
+                if reason == DropReason::Idle {
+                    self.see_off(&mut open, activity, now);
+                } else {
+                    activity.cut();
+                }
             }
         }
         let count = open.connections.len();
@@ -239,8 +248,7 @@ impl ConnectionTable {
         self.metrics().set_call_memory(self.memory().bytes());
     }
 
-    fn drop_late(&self, activity: &Activity, reason: DropReason) {
-        activity.cut();
+    fn count_late(&self, activity: &Activity, reason: DropReason) {
         let listener = self.limits().listener;
         self.metrics().count_dropped(listener, reason, 1);
         if reason == DropReason::Idle {

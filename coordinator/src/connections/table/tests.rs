@@ -173,3 +173,20 @@ fn a_probe_is_let_past_the_bounds_of_memory_only_while_it_is_small() {
     assert!(call.is_err());
     assert_eq!(memory.bytes(), 100);
 }
+
+#[tokio::test]
+async fn a_silent_client_is_asked_to_leave_before_it_is_cut_off() {
+    let (table, now) = (table(8), Instant::now());
+    let entry = admit(&table, now);
+    entry.activity().connected(now);
+    entry.activity().begin_call();
+    entry.activity().answered();
+    let later = now + ConnectionBounds::default().idle_timeout;
+    table.sweep(later);
+    assert!(!has_place(&entry));
+    entry.activity().closing().await;
+    let cut = tokio::time::timeout(Duration::ZERO, entry.activity().cut_off()).await;
+    assert!(cut.is_err(), "it may read that it is to leave");
+    table.sweep(later + CLOSING_TIME);
+    entry.activity().cut_off().await;
+}
