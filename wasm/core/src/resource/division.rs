@@ -214,6 +214,7 @@ impl Division {
             sequence: ask.sequence,
             granted,
             granted_at: now,
+            told: None,
             basis: NO_BASIS,
             prior: None,
             queued_at: granted.expiry,
@@ -270,12 +271,13 @@ impl Division {
             }
         }
         let pool = pool.as_deref();
-        let told = grant.told.unwrap_or(grant.loan);
+        entry.told = grant.told;
         entry.granted = grant.loan;
         entry.granted_at = now;
         entry.basis = grant.basis;
         entry.prior = used.beyond(entry.granted);
         self.replace_sum(before, entry.has());
+        let told = entry.told(now);
         self.answer(now, entry, told, grant.refresh_interval, pool)
     }
 
@@ -328,13 +330,13 @@ impl Division {
         self.replace_sum(before, entry.has());
     }
 
-    /// The current lease again, with what is left of its time.
+    /// The lease of the latest answer again, with what is left of its time.
     fn repeat(&self, now: Instant, entry: &Entry, pool: Option<&Pool>) -> Answer {
         let next = entry
             .granted_at
             .saturating_add(self.times(now, pool).min_refresh);
         let refresh_interval = next.saturating_since(now).max(Duration::from_millis(1));
-        self.answer(now, entry, entry.granted, refresh_interval, pool)
+        self.answer(now, entry, entry.told(now), refresh_interval, pool)
     }
 
     /// What there is to divide: without the reserve, and no more than is borrowed.

@@ -15,6 +15,8 @@ pub(in crate::resource) struct Entry {
     pub(in crate::resource) sequence: u64,
     pub(super) granted: Loan,
     pub(super) granted_at: Instant,
+    /// What the client was told to keep instead, in learning mode: more than counts.
+    pub(super) told: Option<Loan>,
     /// What the granted loan rests on, see [`LeaseTerms::basis`](crate::lease::LeaseTerms::basis).
     pub(super) basis: u64,
     /// A larger or longer loan that the client may still be using, for all the books know.
@@ -91,6 +93,12 @@ impl Entry {
     /// What was granted last, and until when.
     pub(in crate::resource) fn current(&self) -> (Capacity, Instant) {
         (self.granted.capacity, self.granted.expiry)
+    }
+
+    /// The lease that the latest answer told of.
+    pub(super) fn told(&self, now: Instant) -> Loan {
+        let lasting = self.told.filter(|told| told.expiry > now);
+        lasting.unwrap_or(self.granted)
     }
 
     /// Whether the client may be using either of two loans at `now`.

@@ -56,6 +56,7 @@ impl Division {
             sequence: line.sequence,
             granted,
             granted_at: now.saturating_sub(line.granted_ago),
+            told: None,
             basis: line.basis.max(NO_BASIS),
             prior: line.prior.map(|prior| Loan::of(now, prior)),
             queued_at: granted.expiry,

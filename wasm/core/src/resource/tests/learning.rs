@@ -181,6 +181,26 @@ fn claims_that_do_not_fit_are_cut_to_shares_only_when_all_have_been_heard() {
 }
 
 #[test]
+fn a_repeated_request_is_told_again_to_keep_a_claim_that_does_not_fit() {
+    let mut restart = Restart::new();
+    restart.ask(BEGIN, "liar", CAPACITY, 9000, CAPACITY);
+    // All is claimed, so what it has is not counted, but used for as long as it lasts.
+    let first = restart.ask(BEGIN + 100, "a", 100, 5000, 100);
+    assert_eq!(first.capacity, Capacity::from_whole(100));
+    assert_eq!(restart.fleet.sum_has(), CAPACITY);
+    for later in [0, 200, 4000] {
+        restart.sequence -= 1;
+        let again = restart.ask(BEGIN + 100 + later, "a", 100, 5000, 100);
+        assert_eq!(again.capacity, first.capacity, "after {later} ms");
+        let left = first.duration - Duration::from_millis(later);
+        assert_eq!(again.duration, left, "after {later} ms");
+    }
+    restart.sequence -= 1;
+    let over = restart.ask(BEGIN + 5100, "a", 100, 5000, 100);
+    assert_eq!(over.capacity, Capacity::ZERO);
+}
+
+#[test]
 fn nothing_that_is_only_said_outlives_the_learning() {
     let mut restart = Restart::new();
     let end = BEGIN + 10_000;
