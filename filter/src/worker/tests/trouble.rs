@@ -1,6 +1,10 @@
 //! Lines for the operator about trouble with the coordinators, of a whole process.
 
+use prost::Message;
+use tollgate_proto::v1;
+
 use super::*;
+use crate::fake::Call;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -81,8 +85,8 @@ fn a_lost_call_and_new_scopes_at_all_times_are_no_safe_mode() {
     assert_eq!(lines(&process), []);
 }
 
-/// Lets a worker serve a scope whose calls are answered and another one whose are answered with
-/// nothing but the error `code`.
+/// Lets a worker serve a scope that gets a lease and another one that gets nothing but the error
+/// `code`.
 fn serve_two(worker: &mut Proxy, duration: Duration, code: u32) {
     let process = Rc::clone(&worker.host().process);
     let mut passed = Duration::ZERO;
@@ -92,17 +96,25 @@ fn serve_two(worker: &mut Proxy, duration: Duration, code: u32) {
         worker.tick(TICK);
         passed += TICK;
         while let Some((token, call)) = process.take_call() {
-            let is_bad = call.method == "Refresh" && {
-                let scopes = call.refresh().scopes;
-                scopes.iter().all(|scope| scope.scope.ends_with("bad"))
-            };
-            match (call.method.as_str(), is_bad) {
-                ("Refresh", true) => worker.worker.handle_answer(token, &call.refuse(code)),
-                ("Refresh", false) => worker.worker.handle_answer(token, &call.lend(100.0)),
-                _ => {}
+            if call.method == "Refresh" {
+                worker
+                    .worker
+                    .handle_answer(token, &answer_of_two(&call, code));
             }
         }
     }
+}
+
+fn answer_of_two(call: &Call, code: u32) -> Vec<u8> {
+    let decoded = |answer: Vec<u8>| v1::RefreshResponse::decode(&answer[..]).unwrap();
+    let mut answer = decoded(call.lend(100.0));
+    let refused = decoded(call.refuse(code));
+    for (scope, refused) in answer.scopes.iter_mut().zip(refused.scopes) {
+        if scope.scope.ends_with("bad") {
+            *scope = refused;
+        }
+    }
+    answer.encode_to_vec()
 }
 
 #[test]
@@ -110,11 +122,6 @@ fn a_scope_that_is_always_refused_is_no_safe_mode_and_hides_no_outage() {
     let process = Process::new();
     let mut workers = workers(&process, &one_rule(""));
     let worker = &mut workers[0];
-    // Alone, so that its calls are its own from now on.
-    worker.of("bad");
-    worker.tick(Duration::ZERO);
-    let (token, call) = process.take_call().unwrap();
-    worker.worker.handle_answer(token, &call.refuse(8));
     serve_two(worker, 30 * SECOND, 8);
     assert_eq!(process.metric("safe_mode"), 1);
     assert_eq!(lines(&process), []);
@@ -137,10 +144,6 @@ fn a_scope_that_is_always_refused_is_no_safe_mode_and_hides_no_outage() {
 fn a_scope_whose_master_nobody_reaches_is_safe_mode_whatever_is_answered_for_others() {
     let process = Process::new();
     let mut worker = Proxy::new(&process, 1, &one_rule(""));
-    worker.of("bad");
-    worker.tick(Duration::ZERO);
-    let (token, call) = process.take_call().unwrap();
-    worker.worker.handle_answer(token, &call.refuse(14));
     serve_two(&mut worker, 30 * SECOND, 14);
     let told = lines(&process);
     let [(Level::Warn, line)] = &told[..] else {
