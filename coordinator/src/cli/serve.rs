@@ -46,13 +46,13 @@ pub(crate) struct Serve {
     #[arg(long)]
     skip_learning: bool,
 
-    /// The term of this run; must be higher than that of any earlier one.
+    /// The term of this run, at least 1; must be higher than that of any earlier one.
     ///
     /// Envoys ignore a lower term than they have seen. The default is the wall clock in
     /// milliseconds, or one more than the term of the last run if the store knows of a higher one. Say
     /// it yourself where that clock can be set back between runs and there is no store. Of no effect
     /// in a cluster.
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..=Epoch::MAX.0))]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=Epoch::MAX.0))]
     epoch: Option<u64>,
 
     /// Serve the admin API beyond loopback even without TLS or without a token.

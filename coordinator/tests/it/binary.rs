@@ -265,12 +265,15 @@ async fn the_epoch_is_above_the_one_in_the_store_whatever_the_clock_says() {
         let both = err.contains(&asked) && err.contains(&(ahead + 2).to_string());
         assert!(both && err.contains("--epoch"), "{err}");
     }
-    let (code, _, err) = run(&["serve", "--config", config, "--epoch", "4398046511104"]);
-    assert_eq!(code, 2, "{err}");
-    assert!(
-        err.contains("--epoch") && err.contains("4398046511103"),
-        "{err}"
-    );
+    // A parent takes 0 for no term at all, and Envoys accept none above the highest.
+    for asked in ["0", "4398046511104"] {
+        let (code, _, err) = run(&["serve", "--config", config, "--epoch", asked]);
+        assert_eq!(code, 2, "{err}");
+        assert!(
+            err.contains("--epoch") && err.contains("1..=4398046511103"),
+            "{err}"
+        );
+    }
 }
 
 #[test]
