@@ -34,7 +34,7 @@ const SEEDS_OF_OTHER_UNITS: Range<u64> = 0..400;
 const SEEDS_OF_TREES: Range<u64> = 0..300;
 
 /// Seeds that once found a bug, with what it was; each stays.
-const REGRESSIONS: [(u64, &str); 3] = [
+const REGRESSIONS: [(u64, &str); 4] = [
     (
         82,
         "an average over a handful of attempts swayed below what was wanted",
@@ -46,6 +46,10 @@ const REGRESSIONS: [(u64, &str); 3] = [
     (
         641,
         "a late request of a dead run acknowledged what the next run of the same id had not heard of",
+    ),
+    (
+        9521,
+        "law 7 expected a fraction of a request, and requests are admitted whole",
     ),
 ];
 

@@ -72,6 +72,8 @@ impl Alone {
         // second time.
         let part = if p.unit().is_gauge() { 0.45 } else { 0.9 };
         let expected = passes * busy * part - self.owed - 3.0 * work.largest() as f64;
+        // Requests are admitted whole.
+        let expected = expected.floor();
         let admitted = (p.admitted_total - self.admitted) as f64;
         if admitted < expected {
             let id = p.id.as_str();
