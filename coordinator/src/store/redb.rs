@@ -397,7 +397,7 @@ fn keep_epoch(database: &Database, epoch: Epoch) -> RedbResult<()> {
     Ok(())
 }
 
-/// What a failed check of the path says after a write: that is durable, but perhaps not where the path
+/// The error of a failed check of the path after a write, which is durable, but perhaps not where the path
 /// leads.
 fn unsure(error: StoreError) -> StoreError {
     match error {

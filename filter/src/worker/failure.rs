@@ -20,16 +20,16 @@ pub(super) struct Failure {
 enum FailureKind {
     /// The coordinator refuses it, such as beyond one of its bounds.
     Refused,
-    /// Whoever decides of the scope does not answer the coordinator either.
+    /// The master of the scope does not answer the coordinator either.
     OutOfReach,
-    /// What was answered makes no sense here.
+    /// The answer cannot be used.
     Unusable,
 }
 
 // === impl Failure ===
 
 impl Failure {
-    /// What came for the scope makes no sense here.
+    /// The answer for the scope cannot be used.
     pub(super) fn unusable(why: impl ToString) -> Self {
         Self {
             kind: FailureKind::Unusable,

@@ -76,7 +76,7 @@ impl Schedule {
         let Some(seen) = self.seen(slot) else { return };
         let old = *seen;
         seen.used = state != State::Idle;
-        // Whose first answer is awaited has not fallen back to anything.
+        // A scope whose first answer is awaited has not fallen back to anything.
         seen.without_lease = state == State::NoLease;
         let new = *seen;
         adjust(&mut self.used, old.used, new.used);

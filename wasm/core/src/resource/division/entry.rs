@@ -15,7 +15,7 @@ pub(in crate::resource) struct Entry {
     pub(in crate::resource) sequence: u64,
     pub(super) granted: Loan,
     pub(super) granted_at: Instant,
-    /// What the client was told to keep instead, in learning mode: more than counts.
+    /// In learning mode the lease that the client was told to keep instead: more than counts.
     pub(super) told: Option<Loan>,
     /// What the granted loan rests on, see [`LeaseTerms::basis`](crate::lease::LeaseTerms::basis).
     pub(super) basis: u64,

@@ -107,7 +107,7 @@ impl Division {
         }
     }
 
-    /// What the client has of `most` by leases of which it is known when they end. Of several it is
+    /// The part of `most` that the client has by leases of which it is known when they end. Of several it is
     /// known of the last one; those before it that were larger end no later than is counted, and only
     /// the client knows when. (What is lent while the parent is away is no part of a sum.) Books that
     /// were taken over may let a lease last longer than its client does.
@@ -164,7 +164,7 @@ impl Division {
     /// last longer, for they do not age on their way; the client knows. Nor does it last longer than
     /// what is borrowed.
     ///
-    /// What a coordinator has by the word of its own clients may have been said long ago, and be in use
+    /// Capacity that a coordinator has by the word of its own clients may have been said long ago, and be in use
     /// no more. It is counted; but it is not lent again to one that would lend it to others.
     fn keep(&self, now: Instant, entry: &Entry, used: Loan, ask: &Ask, times: &Times) -> Grant {
         let capacity = used.capacity.min(entry.wants());

@@ -155,7 +155,7 @@ impl Division {
         let remaining = ask.remaining.map_or(lease, |left| left.min(longest));
         let ends = now.saturating_add(remaining);
         match ask.claim {
-            // What may be kept without counting ends before anything is lent.
+            // A lease that may be kept without counting ends before anything is lent.
             Claim::Lease if self.bound.is_none() && now < self.collect_until => {
                 ends.min(self.collect_until)
             }
