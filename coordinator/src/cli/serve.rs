@@ -188,7 +188,7 @@ impl Serve {
         let listeners = Listeners::bind(config.listen).await?;
         let listen = listeners.addresses()?;
         let limits = config.catalog.limits.count();
-        tracing::info!(?epoch, ?start, limits, "starting");
+        tracing::info!(?start, limits, "starting");
         let mut shutdown = pin!(shutdown);
         let server = tokio::select! {
             server = Server::new(listeners, config, epoch, start) => server?,
