@@ -12,7 +12,7 @@ pub struct Lease {
     #[prost(double, required, tag = "3")]
     pub capacity: f64,
 }
-/// What a client says of one resource.
+/// Request of a client for one resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResourceRequest {
     /// Which; may be empty.
@@ -24,21 +24,21 @@ pub struct ResourceRequest {
     /// The lease that the client holds, if any.
     #[prost(message, optional, tag = "3")]
     pub has: ::core::option::Option<Lease>,
-    /// What it would use if nothing held it back.
+    /// Capacity that it would use if nothing held it back.
     #[prost(double, required, tag = "4")]
     pub wants: f64,
 }
 /// One call of one client for many resources.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetCapacityRequest {
-    /// Who asks.
+    /// Client that asks.
     #[prost(string, required, tag = "1")]
     pub client_id: ::prost::alloc::string::String,
-    /// What for; the same resource may be named twice.
+    /// Resources; the same one may be named twice.
     #[prost(message, repeated, tag = "2")]
     pub resource: ::prost::alloc::vec::Vec<ResourceRequest>,
 }
-/// What a client gets of one resource.
+/// Answer for one resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResourceResponse {
     /// Which.
@@ -47,11 +47,11 @@ pub struct ResourceResponse {
     /// The lease.
     #[prost(message, required, tag = "2")]
     pub gets: Lease,
-    /// What to use when the lease has expired.
+    /// Capacity to use when the lease has expired.
     #[prost(double, optional, tag = "3")]
     pub safe_capacity: ::core::option::Option<f64>,
 }
-/// Whom to ask instead: present in an answer of a server that is not master.
+/// Server to ask instead: present in an answer of a server that is not master.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Mastership {
     /// Where the master is; absent if that is not known.
@@ -68,7 +68,7 @@ pub struct GetCapacityResponse {
     #[prost(message, optional, tag = "2")]
     pub mastership: ::core::option::Option<Mastership>,
 }
-/// What the clients of a server want together at one priority.
+/// Demand of all clients of a server at one priority.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct PriorityBandAggregate {
     /// The priority.
@@ -81,7 +81,7 @@ pub struct PriorityBandAggregate {
     #[prost(double, required, tag = "3")]
     pub wants: f64,
 }
-/// What a server says of one resource.
+/// Request of a server for one resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ServerCapacityResourceRequest {
     /// Which.
@@ -90,21 +90,21 @@ pub struct ServerCapacityResourceRequest {
     /// The lease that the server holds, if any.
     #[prost(message, optional, tag = "2")]
     pub has: ::core::option::Option<Lease>,
-    /// What its clients want.
+    /// Demand of its clients.
     #[prost(message, repeated, tag = "3")]
     pub wants: ::prost::alloc::vec::Vec<PriorityBandAggregate>,
 }
 /// One call of one server for many resources.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetServerCapacityRequest {
-    /// Who asks.
+    /// Server that asks.
     #[prost(string, required, tag = "1")]
     pub server_id: ::prost::alloc::string::String,
-    /// What for.
+    /// Resources.
     #[prost(message, repeated, tag = "2")]
     pub resource: ::prost::alloc::vec::Vec<ServerCapacityResourceRequest>,
 }
-/// What a server gets of one resource.
+/// Answer to a server for one resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ServerCapacityResourceResponse {
     /// Which.
@@ -116,7 +116,7 @@ pub struct ServerCapacityResourceResponse {
     /// How to lend it on.
     #[prost(message, optional, tag = "3")]
     pub algorithm: ::core::option::Option<Algorithm>,
-    /// What clients use when their leases have expired.
+    /// Safe capacity of its clients when their leases have expired.
     #[prost(double, optional, tag = "4")]
     pub safe_capacity: ::core::option::Option<f64>,
 }
@@ -133,7 +133,7 @@ pub struct GetServerCapacityResponse {
 /// Leases that a client gives back.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReleaseCapacityRequest {
-    /// Whose.
+    /// Client that releases.
     #[prost(string, required, tag = "1")]
     pub client_id: ::prost::alloc::string::String,
     /// Which resources; empty names are sent and mean nothing.

@@ -18,20 +18,20 @@ pub struct RefreshRequest {
     #[prost(uint64, tag = "4")]
     pub term: u64,
 }
-/// What a client says of one scope.
+/// Request of a client for one scope.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ScopeRequest {
-    /// Whom the limit is for, such as `tenant/acme`: 1 to 256 bytes, no control characters.
+    /// Scope of the limit, such as `tenant/acme`: 1 to 256 bytes, no control characters.
     #[prost(string, tag = "1")]
     pub scope: ::prost::alloc::string::String,
     /// One entry for each unit asked for, each unit at most once.
     #[prost(message, repeated, tag = "2")]
     pub units: ::prost::alloc::vec::Vec<UnitRequest>,
 }
-/// What a client says of one resource.
+/// Request of a client for one resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UnitRequest {
-    /// What is counted.
+    /// Unit that is counted.
     #[prost(enumeration = "Unit", tag = "1")]
     pub unit: i32,
     /// Grows with every request of this incarnation for this resource. A request with a lower
@@ -39,11 +39,11 @@ pub struct UnitRequest {
     /// latest request: so both ends agree on which lease counts, whatever is lost, late or out of order.
     #[prost(uint64, tag = "2")]
     pub sequence: u64,
-    /// What the client holds now: the capacity of its unexpired lease, else 0. A client with an
+    /// Capacity that the client holds now: the capacity of its unexpired lease, else 0. A client with an
     /// unlimited lease says 1e12.
     #[prost(double, tag = "3")]
     pub has: f64,
-    /// What the client would use if nothing held it back, at most 1e12.
+    /// Capacity that the client would use if nothing held it back, at most 1e12.
     #[prost(double, tag = "4")]
     pub wants: f64,
     /// How important that is, 0 to 15. Of what is scarce, higher priorities are filled first.
@@ -56,18 +56,18 @@ pub struct UnitRequest {
     /// How long what the client holds still lasts, at most a day; absent if it does not say.
     #[prost(uint64, optional, tag = "7")]
     pub has_remaining_ms: ::core::option::Option<u64>,
-    /// What was said of the lease that the client holds, see Lease; 0 if it does not say.
+    /// Basis of the lease that the client holds, see Lease; 0 if it does not say.
     #[prost(fixed64, tag = "8")]
     pub has_basis: u64,
-    /// What is wanted of several priorities, each at most once: as of a coordinator that asks its
+    /// Demand at several priorities, each at most once: as of a coordinator that asks its
     /// parent. If not empty it counts instead of `wants`, `priority` and `subclients`.
     #[prost(message, repeated, tag = "9")]
     pub bands: ::prost::alloc::vec::Vec<BandRequest>,
-    /// What stands behind `has`.
+    /// Kind of claim that `has` is.
     #[prost(enumeration = "Claim", tag = "10")]
     pub has_claim: i32,
 }
-/// What a client wants at one priority.
+/// Demand of a client at one priority.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct BandRequest {
     /// How important it is, 0 to 15.
@@ -90,7 +90,7 @@ pub struct RefreshResponse {
     #[prost(message, repeated, tag = "2")]
     pub scopes: ::prost::alloc::vec::Vec<ScopeResponse>,
 }
-/// What a client gets of one scope, or why it gets nothing.
+/// Answer for one scope: its leases, or the reason why there is none.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ScopeResponse {
     /// The scope that was asked for.
@@ -131,10 +131,10 @@ pub struct ScopeError {
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
 }
-/// What a client gets of one resource.
+/// Answer for one resource.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct UnitResponse {
-    /// What is counted.
+    /// Unit that is counted.
     #[prost(enumeration = "Unit", tag = "1")]
     pub unit: i32,
     /// The sequence of the request that this answers.
@@ -147,7 +147,7 @@ pub struct UnitResponse {
     /// When to ask again, from 1 ms to a day.
     #[prost(uint64, tag = "4")]
     pub refresh_interval_ms: u64,
-    /// What to fall back to when the lease has expired; absent leaves it to the client.
+    /// Capacity to fall back to when the lease has expired; absent leaves it to the client.
     #[prost(double, optional, tag = "5")]
     pub safe_capacity: ::core::option::Option<f64>,
     /// The capacity of the whole resource, for the client's own clients to read.
@@ -160,7 +160,7 @@ pub struct UnitResponse {
 /// Capacity lent for a time.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Lease {
-    /// What the client gets. 0 blocks.
+    /// Capacity that the client gets. 0 blocks.
     #[prost(double, tag = "1")]
     pub capacity: f64,
     /// How long the lease lasts, from 1 ms to a day. The client counts from when it sent its request.
@@ -197,10 +197,10 @@ pub struct ReleaseRequest {
 /// A resource whose lease is given back.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReleasedResource {
-    /// Whom the limit is for.
+    /// Scope of the limit.
     #[prost(string, tag = "1")]
     pub scope: ::prost::alloc::string::String,
-    /// What is counted.
+    /// Unit that is counted.
     #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
     /// A sequence as in UnitRequest: a release that is overtaken by a refresh is ignored.
@@ -214,7 +214,7 @@ pub struct ReleaseResponse {
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
 }
-/// What is counted.
+/// Quantity that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Unit {
@@ -255,14 +255,14 @@ impl Unit {
         }
     }
 }
-/// What stands behind what a client says that it has. One that lends on may have more than one lease
+/// Kind of claim that a client makes in `has`. One that lends on may have more than one lease
 /// in use; an Envoy never has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Claim {
     /// The lease that it applied last.
     Lease = 0,
-    /// What is in use of several leases: of the last one, and of earlier and larger ones that were lent
+    /// Capacity in use of several leases: of the last one, and of earlier and larger ones that were lent
     /// on and have not been given back.
     Several = 1,
     /// At least so much, by hearsay: it has started without books, and does not know yet all that it has
@@ -324,16 +324,16 @@ pub struct Books {
 /// A limit, as it was last known to the master.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LimitBooks {
-    /// What the whole fleet may use.
+    /// Capacity of the whole fleet.
     #[prost(uint64, tag = "1")]
     pub capacity: u64,
-    /// What it may use at once, in millionths of a token.
+    /// Burst, in millionths of a token.
     #[prost(uint64, tag = "2")]
     pub burst: u64,
     /// How it is divided.
     #[prost(enumeration = "limit_books::Algorithm", tag = "3")]
     pub algorithm: i32,
-    /// What each client falls back to without a lease, if that is a number.
+    /// Safe capacity of each client without a lease, if that is a number.
     #[prost(uint64, optional, tag = "4")]
     pub safe: ::core::option::Option<u64>,
     /// It is the capacity divided by the clients that are known.
@@ -357,7 +357,7 @@ pub struct LimitBooks {
     /// The part that is kept for clients that have nothing yet, in millionths.
     #[prost(uint32, tag = "11")]
     pub reserve: u32,
-    /// What the priorities from 0 on get first; those that are not here get nothing first.
+    /// Capacity that the priorities from 0 on get first; those that are not here get nothing first.
     #[prost(uint64, repeated, tag = "12")]
     pub guaranteed: ::prost::alloc::vec::Vec<u64>,
 }
@@ -434,10 +434,10 @@ pub struct PoolBooks {
 /// A resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResourceBooks {
-    /// Whom the limit is for.
+    /// Scope of the limit.
     #[prost(string, tag = "1")]
     pub scope: ::prost::alloc::string::String,
-    /// What is counted.
+    /// Unit that is counted.
     #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
     /// Its limit, as an index.
@@ -452,24 +452,24 @@ pub struct ResourceBooks {
     /// How long it has still to learn.
     #[prost(uint64, tag = "6")]
     pub learning_ms: u64,
-    /// What is known of its clients, each at most once.
+    /// Its clients, each at most once.
     #[prost(message, repeated, tag = "7")]
     pub clients: ::prost::alloc::vec::Vec<ClientBooks>,
     /// How long it still confirms no more than shares, because more was claimed than there is.
     #[prost(uint64, tag = "8")]
     pub crowded_ms: u64,
 }
-/// What is known of a run of a client of a resource. Without an incarnation and a term it is one
+/// State of one run of a client of a resource. Without an incarnation and a term it is one
 /// whose protocol does not tell its runs apart, such as Doorman's.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClientBooks {
-    /// Who, as an index.
+    /// Client, as an index.
     #[prost(uint32, tag = "1")]
     pub client: u32,
     /// Of its latest request.
     #[prost(uint64, tag = "2")]
     pub sequence: u64,
-    /// What it was granted last; all absent numbers are 0.
+    /// Lease that it was granted last; all absent numbers are 0.
     #[prost(uint64, tag = "3")]
     pub capacity: u64,
     /// How long that lasts.
@@ -484,10 +484,10 @@ pub struct ClientBooks {
     /// A larger or longer lease that it may still be using instead.
     #[prost(message, optional, tag = "7")]
     pub prior: ::core::option::Option<LentBooks>,
-    /// What it wants, if that is of several priorities.
+    /// Demand, if that is of several priorities.
     #[prost(message, repeated, tag = "8")]
     pub bands: ::prost::alloc::vec::Vec<BandBooks>,
-    /// What it wants, if `bands` is empty.
+    /// Demand, if `bands` is empty.
     #[prost(uint64, tag = "9")]
     pub wants: u64,
     /// How important that is, 0 to 15.
@@ -503,7 +503,7 @@ pub struct ClientBooks {
     #[prost(uint64, tag = "13")]
     pub term: u64,
 }
-/// What is wanted at one priority.
+/// Demand at one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BandBooks {
     /// How important it is, 0 to 15.
@@ -529,7 +529,7 @@ pub struct LentBooks {
 /// A client that is drained.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DrainBooks {
-    /// Who, as an index.
+    /// Client, as an index.
     #[prost(uint32, tag = "1")]
     pub client: u32,
     /// How long still.
