@@ -3,7 +3,7 @@
 //! A [`Catalog`] is one state of all that is configured, the file's part and what was written
 //! through the API. It never changes; whoever changes something makes the next one, which shares
 //! everything else with it (the maps are persistent trees), so a change costs O(log n) and readers
-//! keep a whole and unchanging state without a lock. The [`keeper`](crate::keeper) makes them, the
+//! keep a whole and unchanging state without a lock. The [`keeper`] makes them, the
 //! driver and the doors read them.
 //!
 //! What the file says wins: an object of the same name that was written through the API before
@@ -15,15 +15,22 @@ use std::sync::Arc;
 
 use rpds::RedBlackTreeMapSync;
 
-use crate::limits::UnitLimits;
-use crate::spec::{AttachmentSpec, LimitsSpec, Placed, Scalar};
+use crate::catalog::limits::UnitLimits;
+use crate::catalog::spec::{AttachmentSpec, LimitsSpec, Placed, Scalar};
 
 mod file;
 mod group;
+pub mod keeper;
+pub mod limits;
 mod merge;
 pub mod name;
+pub mod quantity;
 mod resolve;
 mod resolver;
+#[cfg(feature = "etcd")]
+pub mod shared;
+pub mod spec;
+pub mod store;
 mod write;
 
 pub use file::FileCatalog;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use serde::Deserialize;
 use serde_json::Value;
-use tollgate_coordinator::tls::ClientFiles;
+use tollgate_coordinator::net::tls::ClientFiles;
 use ureq::http::{Request, StatusCode, Uri, header};
 use ureq::tls::TlsConfig;
 use ureq::{Agent, AsSendBody};

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use serde_saphyr::Location;
 use tollgate_core::node::Bounds;
 
+use crate::api::doorman::Scopes;
 use crate::catalog::FileCatalog;
-use crate::doorman::Scopes;
-use crate::files;
-use crate::tls::{Holder, TlsError};
+use crate::net::files;
+use crate::net::tls::{Holder, TlsError};
 
 mod admin;
 mod attach;
@@ -35,6 +35,7 @@ mod limits;
 mod listen;
 mod parent;
 mod raw;
+pub mod reload;
 mod shape;
 mod shared;
 mod store;

@@ -13,29 +13,30 @@ use tollgate_core::node::Start;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::HealthService;
 
-use crate::channels::Channels;
+use crate::api::doorman;
+use crate::api::grpc::{Service, StrictDecoding};
+use crate::api::health::Health;
+use crate::api::rest;
+use crate::catalog::keeper::{self, Keeper};
+#[cfg(feature = "etcd")]
+use crate::catalog::store::EtcdStore;
+use crate::catalog::store::{MemoryStore, RedbStore, Store, StoreError};
 use crate::clock::Clock;
 #[cfg(feature = "etcd")]
+use crate::cluster::election::Etcd;
+use crate::cluster::election::{Election, ElectionError, Outcome, Peer, RunEpoch, Single, Voice};
+#[cfg(feature = "etcd")]
 use crate::config::ClusterConfig;
+use crate::config::reload::Reload;
 use crate::config::{Config, Listen};
-use crate::doorman::{self, CapacityServer};
-use crate::driver::LeaseCount;
-#[cfg(feature = "etcd")]
-use crate::election::Etcd;
-use crate::election::{Election, ElectionError, Outcome, Peer, RunEpoch, Single, Voice};
-use crate::grpc::{Service, StrictDecoding};
-use crate::health::Health;
-use crate::keeper::{self, Keeper};
-use crate::metrics::Metrics;
-use crate::parent::{Lineage, Parent};
-use crate::reload::Reload;
-use crate::rest;
-use crate::router::Router;
-use crate::shards::{Plan, Seats, Shards};
-#[cfg(feature = "etcd")]
-use crate::store::EtcdStore;
-use crate::store::{MemoryStore, RedbStore, Store, StoreError};
-use crate::tls::{ClientFiles, Credentials, Holder, Newest};
+use crate::leases::driver::LeaseCount;
+use crate::leases::parent::{Lineage, Parent};
+use crate::leases::router::Router;
+use crate::leases::shards::{Plan, Seats, Shards};
+use crate::net::channels::Channels;
+use crate::net::tls::{ClientFiles, Credentials, Holder, Newest};
+use crate::observe::metrics::Metrics;
+use crate::wire::CapacityServer;
 
 mod doors;
 mod error;

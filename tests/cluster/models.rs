@@ -18,7 +18,7 @@ use anyhow::{Result, ensure};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, spawn};
 use tokio::time::{self, interval, sleep};
-use tollgate_coordinator::grpc::LeaseServiceClient;
+use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::client::{Holder, Policy, Todo};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{Ask, ClientId, ClientRun, Epoch, Run, Unit};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
 use anyhow::{Context, Result, ensure};
-use tollgate_coordinator::grpc::LeaseServiceClient;
+use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::cluster::shard_of;
 use tollgate_proto::v1;
 use tollgate_tests::cluster::{Cluster, Shape};

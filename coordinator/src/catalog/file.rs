@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Attachment, CatalogBounds, Group, Kind};
-use crate::limits::Limits;
+use crate::catalog::limits::Limits;
 
 /// What the configuration file says of limits, groups and attachments.
 #[derive(Debug, Default)]

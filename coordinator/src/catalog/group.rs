@@ -7,8 +7,8 @@ use tollgate_core::limit::{Guaranteed, Limit, Part};
 use tollgate_core::units::Capacity;
 
 use super::written;
-use crate::limits::UnitLimits;
-use crate::spec::GroupSpec;
+use crate::catalog::limits::UnitLimits;
+use crate::catalog::spec::GroupSpec;
 
 /// A named set of limits that all who are attached to it share.
 #[derive(Clone, Debug, PartialEq, Eq)]

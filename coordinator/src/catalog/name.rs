@@ -5,7 +5,7 @@
 use tollgate_core::lease::{ID_LEN_MAX, IdError, ResourceId, Unit};
 
 use super::Kind;
-use crate::limits::GLOB_CHARACTERS;
+use crate::catalog::limits::GLOB_CHARACTERS;
 
 /// Why a text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

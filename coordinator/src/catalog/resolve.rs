@@ -9,7 +9,7 @@ use tollgate_core::limit::Limit;
 use tollgate_core::node::{Membership, Terms};
 
 use super::{Attachment, Catalog, FairBetween, Group, Kind};
-use crate::limits::UnitLimits;
+use crate::catalog::limits::UnitLimits;
 
 /// What holds for one scope.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl Catalog {
     /// What the file or an override says of `scope`: its exact id in the file, else an override,
     /// else the file's globs.
     fn own_limits(&self, scope: &str) -> Option<OwnLimits> {
-        let of_file = |matched: &crate::limits::Matched| OwnLimits {
+        let of_file = |matched: &crate::catalog::limits::Matched| OwnLimits {
             source: Source::File(matched.pattern.clone()),
             limits: matched.limits.clone(),
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     Attachment, Catalog, CatalogBounds, FileCatalog, Group, Kept, Kind, Override, Revised,
 };
-use crate::store::{Key, KeyKind};
+use crate::catalog::store::{Key, KeyKind};
 
 /// What can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]

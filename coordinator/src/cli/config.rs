@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
+use tollgate_coordinator::catalog::shared::{self, SharedError, TEXT_LEN_MAX};
 use tollgate_coordinator::config::{Config, Flags};
-use tollgate_coordinator::shared::{self, SharedError, TEXT_LEN_MAX};
 
 use super::check::load;
 use super::{Failure, say};

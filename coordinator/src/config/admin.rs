@@ -9,8 +9,8 @@ use serde_saphyr::Location;
 use super::check::Check;
 use super::error::Problem;
 use super::listen::is_loopback;
-use crate::auth::{Role, TOKENS_MAX, Token, TokenHash, Tokens};
-use crate::spec::{Placed, Text};
+use crate::api::auth::{Role, TOKENS_MAX, Token, TokenHash, Tokens};
+use crate::catalog::spec::{Placed, Text};
 
 /// The longest name of a token, in bytes; it stands in log lines.
 const NAME_LEN_MAX: usize = 64;

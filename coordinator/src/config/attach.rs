@@ -9,8 +9,8 @@ use serde::Deserialize;
 use super::ENTRIES_MAX;
 use super::check::{Check, join};
 use super::error::{ConfigErrors, Problem};
+use crate::catalog::spec::{AttachmentSpec, Placed, Text};
 use crate::catalog::{Attachment, Group, Kind, name};
-use crate::spec::{AttachmentSpec, Placed, Text};
 
 type RawEntries = Placed<BTreeMap<Text, Placed<AttachmentSpec>>>;
 

@@ -6,7 +6,7 @@ use tollgate_core::node::Bounds;
 use super::check::Check;
 use super::error::Problem;
 use crate::catalog::CatalogBounds;
-use crate::spec::Text;
+use crate::catalog::spec::Text;
 
 /// More than any machine holds; keeps a typing error from meaning "no bound".
 const COUNT_MAX: usize = 1_000_000_000;

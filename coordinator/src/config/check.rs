@@ -3,7 +3,7 @@
 use serde_saphyr::Location;
 
 use super::error::{ConfigError, ConfigErrors, Problem};
-use crate::spec::Text;
+use crate::catalog::spec::Text;
 
 /// What has been found wrong so far.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::check::Check;
 use super::error::Problem;
-use crate::spec::{Placed, Text};
-use crate::tls::ClientFiles;
+use crate::catalog::spec::{Placed, Text};
+use crate::net::tls::ClientFiles;
 
 /// What can be wrong with such a section.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

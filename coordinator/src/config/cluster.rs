@@ -12,9 +12,9 @@ use super::check::Check;
 use super::client_tls::{RawClientTls, client_tls};
 use super::listen::Listen;
 use super::tls::Tls;
-use crate::election::Peer;
-use crate::spec::{Placed, Text};
-use crate::tls::{ClientFiles, Door, Files, Holder};
+use crate::catalog::spec::{Placed, Text};
+use crate::cluster::election::Peer;
+use crate::net::tls::{ClientFiles, Door, Files, Holder};
 
 mod etcd;
 mod problem;

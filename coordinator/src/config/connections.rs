@@ -8,9 +8,9 @@ use tollgate_core::units::MICRO;
 use super::bounds::count;
 use super::check::Check;
 use super::error::Problem;
-use crate::grpc::CALL_LEN_MAX;
-use crate::quantity::{Counted, parse};
-use crate::spec::Text;
+use crate::catalog::quantity::{Counted, parse};
+use crate::catalog::spec::Text;
+use crate::wire::CALL_LEN_MAX;
 
 /// The part of the memory of calls that one connection may hold: an eighth.
 pub(crate) const CONNECTION_PARTS: usize = 8;

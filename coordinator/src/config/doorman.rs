@@ -8,8 +8,8 @@ use tollgate_core::lease::{ResourceId, Unit};
 use super::ENTRIES_MAX;
 use super::check::Check;
 use super::error::Problem;
-use crate::doorman::Scopes;
-use crate::spec::{Placed, Text};
+use crate::api::doorman::Scopes;
+use crate::catalog::spec::{Placed, Text};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -13,10 +13,10 @@ use super::cluster::ClusterProblem;
 use super::connections::CALL_BYTES_MIN;
 use super::listen::PlainGrpc;
 use super::parent::ParentProblem;
-use crate::auth::TOKENS_MAX;
+use crate::api::auth::TOKENS_MAX;
+use crate::catalog::limits::{CHOICES_MAX, GLOB_CHOICES_MAX};
 use crate::catalog::name::NameError;
-use crate::limits::{CHOICES_MAX, GLOB_CHOICES_MAX};
-use crate::quantity::QuantityError;
+use crate::catalog::quantity::QuantityError;
 
 /// Everything that is wrong with a configuration; never empty.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,8 +7,8 @@ use super::ENTRIES_MAX;
 use super::check::{Check, join};
 use super::error::{ConfigErrors, Problem};
 use super::unit::unit_limits;
+use crate::catalog::spec::{GroupSpec, Placed, Text};
 use crate::catalog::{FairBetween, Group, name};
-use crate::spec::{GroupSpec, Placed, Text};
 
 pub(super) type RawGroups = BTreeMap<Text, Placed<GroupSpec>>;
 

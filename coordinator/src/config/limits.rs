@@ -11,12 +11,12 @@ use super::ENTRIES_MAX;
 use super::check::Check;
 use super::error::{ConfigErrors, Problem};
 use super::unit::unit_limits;
-use crate::catalog::{Group, Override, name};
-use crate::limits::{
+use crate::catalog::limits::{
     CHOICES_MAX, GLOB_CHARACTERS, GLOB_CHOICES_MAX, Limits, LimitsBuilder, Pattern, UnitLimits,
     choices,
 };
-use crate::spec::{GaugeSpec, LimitsSpec, Placed, RateSpec, Text, units};
+use crate::catalog::spec::{GaugeSpec, LimitsSpec, Placed, RateSpec, Text, units};
+use crate::catalog::{Group, Override, name};
 
 /// A `match` and the form of [`LimitsSpec`], which cannot be flattened into it: places would be
 /// lost.
@@ -107,7 +107,7 @@ fn some_units(
     check: &mut Check,
     path: &str,
     at: Location,
-    units: crate::spec::Units<'_>,
+    units: crate::catalog::spec::Units<'_>,
 ) -> Option<UnitLimits> {
     if units.is_empty() {
         check.refuse(at, path, Problem::NoUnit);
@@ -194,7 +194,7 @@ fn rest_is_last(check: &mut Check, limits: &[Placed<RawLimit>]) {
 // === impl RawLimit ===
 
 impl RawLimit {
-    fn units(&self) -> crate::spec::Units<'_> {
+    fn units(&self) -> crate::catalog::spec::Units<'_> {
         let rates = [
             (Unit::Requests, &self.requests),
             (Unit::RequestBytes, &self.request_bytes),

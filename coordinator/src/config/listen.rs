@@ -8,7 +8,7 @@ use serde_saphyr::Location;
 use super::admin::yes_or_no;
 use super::check::Check;
 use super::error::Problem;
-use crate::spec::Text;
+use crate::catalog::spec::Text;
 
 /// Where the coordinator listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

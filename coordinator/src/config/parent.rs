@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::check::Check;
 use super::client_tls::{RawClientTls, client_tls};
 use super::error::Problem;
-use crate::spec::{Placed, Text};
-use crate::tls::ClientFiles;
+use crate::catalog::spec::{Placed, Text};
+use crate::net::tls::ClientFiles;
 
 /// The most addresses of a parent.
 const ADDRESSES_MAX: usize = 16;

@@ -22,7 +22,7 @@ use super::shared::RawShared;
 use super::store::RawStore;
 use super::tls::RawTls;
 use super::{ENTRIES_MAX, FILE_LEN_MAX};
-use crate::spec::Placed;
+use crate::catalog::spec::Placed;
 
 /// The most scalars, lists and mappings in a file, also those that aliases stand for.
 pub(super) const NODES_MAX: usize = 50 * ENTRIES_MAX;

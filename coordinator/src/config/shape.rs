@@ -15,7 +15,7 @@ use serde_saphyr::{DuplicateKeyPolicy, Error, Location, NonFiniteFloatPolicy, Op
 use super::check::join;
 use super::error::{ConfigError, Problem};
 use super::raw::{ALIAS_DEPTH_MAX, NODES_MAX};
-use crate::spec::Placed;
+use crate::catalog::spec::Placed;
 
 /// The longest value that is quoted, in characters.
 const QUOTED_MAX: usize = 40;

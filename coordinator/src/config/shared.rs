@@ -10,9 +10,9 @@ use super::doorman::{RawDoorman, doorman};
 use super::error::Problem;
 use super::groups::{RawGroups, groups};
 use super::limits::{RawLimit, limits};
+use crate::api::doorman::Scopes;
+use crate::catalog::spec::Placed;
 use crate::catalog::{CatalogBounds, FileCatalog, Kind};
-use crate::doorman::Scopes;
-use crate::spec::Placed;
 
 /// The sections that can be shared.
 #[derive(Debug, Default, Deserialize)]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::check::Check;
 use super::error::Problem;
-use crate::spec::Text;
+use crate::catalog::spec::Text;
 
 /// Where what is written through the API is kept by a node without a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

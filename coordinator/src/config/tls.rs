@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::check::Check;
 use super::error::Problem;
-use crate::spec::{Placed, Text};
-use crate::tls::{Door, Files};
+use crate::catalog::spec::{Placed, Text};
+use crate::net::tls::{Door, Files};
 
 /// The doors that speak TLS; one without files is in plain text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

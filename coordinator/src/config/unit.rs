@@ -9,9 +9,9 @@ use tollgate_core::units::{Capacity, Tokens};
 
 use super::check::{Check, join};
 use super::error::Problem;
-use crate::limits::UnitLimits;
-use crate::quantity::{Counted, QuantityError, parse};
-use crate::spec::{Text, UnitSpec, Units};
+use crate::catalog::limits::UnitLimits;
+use crate::catalog::quantity::{Counted, QuantityError, parse};
+use crate::catalog::spec::{Text, UnitSpec, Units};
 
 /// The fields of a unit, whichever it is.
 struct Fields<'a> {

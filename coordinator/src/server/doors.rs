@@ -13,11 +13,13 @@ use tonic_health::server::HealthService;
 use tracing::Instrument as _;
 
 use super::ServerError;
-use crate::connections::Acceptor;
-use crate::doorman::{self, CapacityServer};
-use crate::grpc::{LeaseServiceServer, Service, StrictDecoding};
-use crate::reload::Reload;
-use crate::trace;
+use crate::api::doorman;
+use crate::api::grpc::{Service, StrictDecoding};
+use crate::config::reload::Reload;
+use crate::net::connections::Acceptor;
+use crate::observe::trace;
+use crate::wire::CapacityServer;
+use crate::wire::LeaseServiceServer;
 
 /// How long a call may take before its client hears that it failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);

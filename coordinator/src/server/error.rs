@@ -3,10 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::election::{ElectionError, RunEpochError};
-use crate::parent::ParentError;
-use crate::store::StoreError;
-use crate::tls::{Holder, TlsError};
+use crate::catalog::store::StoreError;
+use crate::cluster::election::{ElectionError, RunEpochError};
+use crate::leases::parent::ParentError;
+use crate::net::tls::{Holder, TlsError};
 
 /// Why the coordinator ended without being asked to.
 #[derive(Debug, thiserror::Error)]

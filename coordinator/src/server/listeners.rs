@@ -7,9 +7,9 @@ use tokio::net::TcpListener;
 
 use super::ServerError;
 use crate::config::{Config, Listen};
-use crate::connections::{Acceptor, CallMemory, ConnectionTable, Limits, Tls};
-use crate::metrics::Metrics;
-use crate::tls::{Door, Files, Identity};
+use crate::net::connections::{Acceptor, CallMemory, ConnectionTable, Limits, Tls};
+use crate::net::tls::{Door, Files, Identity};
+use crate::observe::metrics::Metrics;
 
 /// Open sockets, not yet served.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tollgate_coordinator::grpc::LeaseServiceClient;
+use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::node::Start;
 use tonic::Code;
 use tonic::transport::Endpoint;

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::time::Instant;
+use tollgate_coordinator::catalog::keeper::Keeper;
+use tollgate_coordinator::catalog::store::{Batch, Key, KeyKind, RedbStore, Store as _};
 use tollgate_coordinator::catalog::{Kind, Resolver};
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
-use tollgate_coordinator::keeper::Keeper;
-use tollgate_coordinator::metrics::Metrics;
-use tollgate_coordinator::store::{Batch, Key, KeyKind, RedbStore, Store as _};
+use tollgate_coordinator::observe::metrics::Metrics;
 use tollgate_core::lease::Epoch;
 
 use crate::binary::Serve;

@@ -1,6 +1,6 @@
 //! What the real binary writes to standard error.
 
-use tollgate_coordinator::grpc::LeaseServiceClient;
+use tollgate_coordinator::wire::LeaseServiceClient;
 
 use crate::binary::{GOOD, Serve, file, run};
 use crate::harness::request;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tollgate_coordinator::auth::NewToken;
+use tollgate_coordinator::api::auth::NewToken;
+use tollgate_coordinator::api::rest;
+use tollgate_coordinator::catalog::keeper::Keeper;
+use tollgate_coordinator::catalog::store::MemoryStore;
 use tollgate_coordinator::clock::Clock;
+use tollgate_coordinator::cluster::election::{Event, Term};
 use tollgate_coordinator::config::Config;
-use tollgate_coordinator::election::{Event, Term};
-use tollgate_coordinator::keeper::Keeper;
-use tollgate_coordinator::metrics::Metrics;
-use tollgate_coordinator::rest;
-use tollgate_coordinator::shards::{Plan, Seats};
-use tollgate_coordinator::store::MemoryStore;
+use tollgate_coordinator::leases::shards::{Plan, Seats};
+use tollgate_coordinator::observe::metrics::Metrics;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tollgate_core::node::{DRAINS_MAX, Start};
@@ -196,7 +196,7 @@ async fn ended() -> SocketAddr {
     let (seats, mut shards) = Seats::new(Plan {
         parent: None,
         bounds: config.bounds,
-        leases: tollgate_coordinator::driver::LeaseCount::default(),
+        leases: tollgate_coordinator::leases::driver::LeaseCount::default(),
         catalog: catalog.watch(),
         shards: None,
         start: Start::Fresh,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
-use tollgate_coordinator::grpc::LeaseServiceClient;
-use tollgate_coordinator::tls::{Door, Files};
+use tollgate_coordinator::net::tls::{Door, Files};
+use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::node::Start;
 use tonic::transport::Channel;
 

@@ -2,9 +2,9 @@ use tollgate_core::units::Capacity;
 
 use super::*;
 use crate::catalog::Expect;
+use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
+use crate::catalog::store::{Key, KeyKind};
 use crate::config::{Config, check_attachment, check_group, check_override};
-use crate::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
-use crate::store::{Key, KeyKind};
 
 const FILE: &str = "
 limits:

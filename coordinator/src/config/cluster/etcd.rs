@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_saphyr::Location;
 
 use super::{ClusterProblem, place};
+use crate::catalog::spec::{Placed, Text};
 use crate::config::check::Check;
 use crate::config::client_tls::{RawClientTls, client_tls};
 use crate::config::error::Problem;
-use crate::spec::{Placed, Text};
-use crate::tls::ClientFiles;
+use crate::net::tls::ClientFiles;
 
 /// The most endpoints: more members than any etcd cluster has.
 pub(super) const ENDPOINTS_MAX: usize = 16;

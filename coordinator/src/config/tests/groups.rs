@@ -1,6 +1,6 @@
 use super::*;
 use crate::catalog::FairBetween;
-use crate::spec::GroupSpec;
+use crate::catalog::spec::GroupSpec;
 
 #[test]
 fn groups_and_attachments_are_checked() {

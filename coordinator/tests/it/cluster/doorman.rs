@@ -1,6 +1,6 @@
 //! Clients of Doorman's in a cluster.
 
-use tollgate_coordinator::doorman::CapacityClient;
+use tollgate_coordinator::wire::CapacityClient;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tollgate_proto::doorman as wire;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tollgate_coordinator::cluster::election::Etcd as Election;
 use tollgate_coordinator::config::Config;
-use tollgate_coordinator::election::Etcd as Election;
-use tollgate_coordinator::metrics::Metrics;
+use tollgate_coordinator::observe::metrics::Metrics;
 use tollgate_coordinator::server::{Listeners, Place, Server};
 use tollgate_core::lease::Epoch;
 use tollgate_core::node::Start;

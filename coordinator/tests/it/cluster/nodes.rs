@@ -9,14 +9,14 @@ use std::time::Duration;
 use axum::body::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tollgate_coordinator::channels::Channels;
-use tollgate_coordinator::config::Config;
-use tollgate_coordinator::election::{
+use tollgate_coordinator::cluster::election::{
     Election, ElectionError, Ends, Event, Master, Masters, Peer, Term, Voice,
 };
-use tollgate_coordinator::grpc::LeaseServiceClient;
+use tollgate_coordinator::config::Config;
+use tollgate_coordinator::net::channels::Channels;
+use tollgate_coordinator::net::tls::{ClientFiles, Holder, TlsMetrics};
 use tollgate_coordinator::server::{Listeners, Place, Server, ServerError};
-use tollgate_coordinator::tls::{ClientFiles, Holder, TlsMetrics};
+use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::cluster::{ShardId, shard_of};
 use tollgate_core::lease::{Epoch, ResourceId, Unit};
 use tollgate_core::node::Start;

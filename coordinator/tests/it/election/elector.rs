@@ -8,10 +8,10 @@ use anyhow::{Result, ensure};
 use axum::body::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tollgate_coordinator::config::{ClusterConfig, Config, Tls};
-use tollgate_coordinator::election::{
+use tollgate_coordinator::cluster::election::{
     Election as _, ElectionError, ElectionMetrics, Etcd, Event, Masters, Term, Voice,
 };
+use tollgate_coordinator::config::{ClusterConfig, Config, Tls};
 use tollgate_core::cluster::ShardId;
 use tollgate_tests::wait;
 

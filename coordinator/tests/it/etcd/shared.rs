@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tollgate_coordinator::catalog::WriteError as Refusal;
+use tollgate_coordinator::catalog::shared::{SharedError, get, put};
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::server::{Listeners, serve};
-use tollgate_coordinator::shared::{SharedError, get, put};
 use tollgate_core::lease::Epoch;
 use tollgate_core::node::Start;
 

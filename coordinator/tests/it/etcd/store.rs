@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use etcd_client::Client;
 use tokio::task::JoinSet;
+use tollgate_coordinator::catalog::keeper::{Handle, Keeper, WriteError};
+use tollgate_coordinator::catalog::spec::{AttachmentSpec, GroupSpec};
+use tollgate_coordinator::catalog::store::{EtcdStore, StoreError};
 use tollgate_coordinator::catalog::{Catalog, Expect, Kind, WriteError as Refusal};
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
-use tollgate_coordinator::keeper::{Handle, Keeper, WriteError};
-use tollgate_coordinator::metrics::Metrics;
-use tollgate_coordinator::spec::{AttachmentSpec, GroupSpec};
-use tollgate_coordinator::store::{EtcdStore, StoreError};
+use tollgate_coordinator::observe::metrics::Metrics;
 use tollgate_core::lease::Epoch;
 use tollgate_core::node::Start;
 

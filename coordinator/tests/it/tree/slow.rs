@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_stream::wrappers::TcpListenerStream;
-use tollgate_coordinator::grpc::{LeaseService, LeaseServiceClient, LeaseServiceServer};
+use tollgate_coordinator::wire::{LeaseService, LeaseServiceClient, LeaseServiceServer};
 use tollgate_core::node::Start;
 use tollgate_proto::v1;
 use tonic::transport::{Channel, Server};

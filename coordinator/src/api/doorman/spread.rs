@@ -1,0 +1,122 @@
+//! A call of a Doorman client for resources of several shards.
+
+use std::time::Duration;
+
+use tollgate_core::lease::ClientId;
+
+use super::answer::Answered;
+use super::ask::Asked;
+use crate::leases::driver::{AskError, EchoCall};
+use crate::leases::router::{Remote, Router, Unanswered, Way, each};
+use crate::leases::shards::Held;
+use crate::observe::trace;
+
+/// Who asks, and how.
+#[derive(Debug)]
+pub(super) struct Spread<'a> {
+    router: &'a Router,
+    client: ClientId,
+    arrival: Duration,
+    way: Way,
+}
+
+// === impl Spread ===
+
+impl<'a> Spread<'a> {
+    /// A call of `client` that arrived `arrival` after 1970.
+    pub(super) fn new(router: &'a Router, client: ClientId, arrival: Duration, way: Way) -> Self {
+        Self {
+            router,
+            client,
+            arrival,
+            way,
+        }
+    }
+
+    /// What the books of the cluster say to `entries`, each as it came over the wire and as it was
+    /// read: of this node's shards as `answer` says it, of the others' as `pass_on` gets it.
+    ///
+    /// Nothing is said of a resource for which nobody answered, so that its client keeps what it
+    /// has: Doorman has no word for "ask again", and no capacity would be a lease.
+    ///
+    /// # Errors
+    /// If nobody answered for any.
+    pub(super) async fn ask<Q, A, F>(
+        &self,
+        entries: Vec<(Q, Asked)>,
+        answer: fn(Answered) -> A,
+        pass_on: impl Fn(Remote, Vec<Q>) -> F,
+    ) -> Result<Vec<A>, Unanswered>
+    where
+        A: Send + 'static,
+        F: Future<Output = Result<Vec<A>, Unanswered>> + Send + 'static,
+    {
+        trace::record_call(self.client.as_str(), entries.len());
+        let arrival = self.arrival;
+        let books = |held: Held, asked: Vec<Asked>| {
+            let client = self.client.clone();
+            async move {
+                let answered = of_books(&held, client, asked, arrival).await?;
+                Ok(answered.into_iter().map(answer).collect())
+            }
+        };
+        if let Some(hop) = self.way.hop {
+            let asked = entries.into_iter().map(|(_, asked)| asked).collect();
+            return books(self.router.own(hop)?, asked).await;
+        }
+        let parts = self
+            .router
+            .split(entries, |(_, asked)| &asked.ask.resource.scope);
+        let answers = each(parts, |shard, entries| {
+            let (wire, asked): (Vec<Q>, Vec<Asked>) = entries.into_iter().unzip();
+            let here = self.router.shards.get(shard).map(|held| books(held, asked));
+            let there = match here {
+                Some(_) => None,
+                None => Some(self.router.remote(shard, self.way.patience)),
+            };
+            let there = there.map(|remote| remote.map(|remote| pass_on(remote, wire)));
+            async move {
+                match (here, there) {
+                    (Some(here), _) => here.await,
+                    (None, Some(there)) => there?.await,
+                    (None, None) => Err(Unanswered::NoMaster(shard)),
+                }
+            }
+        });
+        let mut all = Vec::new();
+        let mut reason = None;
+        let mut answered = false;
+        for (_, answers) in answers.await {
+            match answers {
+                Ok(answers) => {
+                    all.extend(answers);
+                    answered = true;
+                }
+                Err(error) => reason = Some(error),
+            }
+        }
+        match reason {
+            Some(error) if !answered => Err(error),
+            _ => Ok(all),
+        }
+    }
+}
+
+// === free functions ===
+
+/// What the books of one shard say, each with what was asked.
+async fn of_books(
+    held: &Held,
+    client: ClientId,
+    asked: Vec<Asked>,
+    arrival: Duration,
+) -> Result<Vec<Answered>, Unanswered> {
+    let asks = asked.iter().map(|asked| asked.ask.clone()).collect();
+    let granted = held.echoes(EchoCall { client, asks }).await?;
+    let answered = asked.into_iter().zip(granted);
+    let answered = answered.filter_map(|(asked, granted)| match granted {
+        Err(AskError::Elsewhere { .. }) => None,
+        granted => Some(Answered::new(asked, granted.ok().as_ref(), arrival)),
+    });
+    Ok(answered.collect())
+}

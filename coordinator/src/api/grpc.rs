@@ -1,0 +1,172 @@
+//! The door for Envoys: `tollgate.v1.LeaseService`.
+//!
+//! Only translates: checks the fields of a call, hands it to the router, and says what came back.
+
+use std::time::Duration;
+
+use tollgate_core::resource::RefreshError;
+use tollgate_proto::request::{Refresh, Release};
+use tollgate_proto::response::ScopeError;
+use tollgate_proto::{FieldError, v1};
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use crate::clock::Clock;
+use crate::leases::driver::{AskError, DriverError};
+use crate::leases::router::{Router, Unanswered, Way};
+use crate::leases::shards::HeldError;
+use crate::observe::metrics::{Metrics, RefreshFault};
+use crate::observe::trace;
+use crate::wire::{CALL_LEN_MAX, LeaseService, LeaseServiceServer};
+
+mod decoding;
+
+pub use decoding::StrictDecoding;
+
+/// When a client is told to try again for which there was no master: about as soon as there can be
+/// a new one.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// Answers Envoys from the books of the cluster.
+#[derive(Clone, Debug)]
+pub struct Service {
+    router: Router,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+/// Why a whole call was refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CallError {
+    /// A field breaks a rule.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// Nobody answered.
+    #[error(transparent)]
+    Unanswered(#[from] Unanswered),
+}
+
+// === impl Service ===
+
+impl Service {
+    /// The service that answers through `router`.
+    pub fn new(router: Router, clock: Clock, metrics: Metrics) -> LeaseServiceServer<Self> {
+        let service = Self {
+            router,
+            clock,
+            metrics,
+        };
+        LeaseServiceServer::new(service).max_decoding_message_size(CALL_LEN_MAX)
+    }
+
+    async fn answer(
+        &self,
+        request: v1::RefreshRequest,
+        way: Way,
+    ) -> Result<v1::RefreshResponse, CallError> {
+        let refresh = Refresh::try_from(request)?;
+        trace::record_call(refresh.client.id.as_str(), refresh.scopes.len());
+        let answers = self.router.refresh(refresh, way).await?;
+        Ok(v1::RefreshResponse::new(&answers))
+    }
+
+    async fn take_back(
+        &self,
+        request: v1::ReleaseRequest,
+        way: Way,
+    ) -> Result<v1::ReleaseResponse, CallError> {
+        let release = match way.hop {
+            None => Release::try_from(request)?,
+            Some(_) => Release::passed_on(request)?,
+        };
+        let count = release.resources.len();
+        trace::record_call(release.client.id.as_str(), count);
+        let epoch = self.router.release(release, way).await?.0;
+        self.metrics.count_releases(count);
+        Ok(v1::ReleaseResponse { epoch })
+    }
+}
+
+#[tonic::async_trait]
+impl LeaseService for Service {
+    async fn refresh(
+        &self,
+        request: Request<v1::RefreshRequest>,
+    ) -> Result<Response<v1::RefreshResponse>, Status> {
+        let arrival = self.clock.now();
+        let way = Way::read(request.metadata())?;
+        let result = self.answer(request.into_inner(), way).await;
+        let scopes = result.as_ref().map_or(0, |answer| answer.scopes.len());
+        let duration = self.clock.now().saturating_since(arrival);
+        self.metrics.count_refresh(scopes, duration);
+        if let Err(error) = &result {
+            tracing::debug!(%error, "refresh refused");
+            trace::record_error(&error.to_string());
+            self.metrics.count_fault(error.fault());
+        }
+        let mut response = Response::new(result?);
+        if way.from_child {
+            // What was passed on has brought who is above.
+            self.router.lineage.sign(response.metadata_mut());
+        }
+        Ok(response)
+    }
+
+    async fn release(
+        &self,
+        request: Request<v1::ReleaseRequest>,
+    ) -> Result<Response<v1::ReleaseResponse>, Status> {
+        let way = Way::read(request.metadata())?;
+        let answer = self.take_back(request.into_inner(), way).await?;
+        Ok(Response::new(answer))
+    }
+}
+
+// === impl CallError ===
+
+impl CallError {
+    fn fault(&self) -> RefreshFault {
+        match self {
+            Self::Field(_) => RefreshFault::Invalid,
+            Self::Unanswered(Unanswered::Held(HeldError::Driver(DriverError::Busy))) => {
+                RefreshFault::Busy
+            }
+            Self::Unanswered(_) => RefreshFault::NoMaster,
+        }
+    }
+}
+
+// === impl Status ===
+
+impl From<CallError> for Status {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Field(_) => Self::new(Code::InvalidArgument, error.to_string()),
+            CallError::Unanswered(_) => {
+                let retry = ErrorDetails::with_retry_info(Some(RETRY_AFTER));
+                Self::with_error_details(Code::Unavailable, error.to_string(), retry)
+            }
+        }
+    }
+}
+
+// === free functions ===
+
+/// What a client is told about a scope without an answer.
+pub(crate) fn scope_error(error: AskError) -> ScopeError {
+    let code = match error {
+        AskError::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
+            Code::Aborted
+        }
+        AskError::Refresh(
+            RefreshError::TooManyClients { .. }
+            | RefreshError::TooManyResources { .. }
+            | RefreshError::TooManyLeases { .. },
+        ) => Code::ResourceExhausted,
+        AskError::Elsewhere { .. } => Code::Unavailable,
+    };
+    ScopeError {
+        code: code as u32,
+        message: error.to_string(),
+    }
+}

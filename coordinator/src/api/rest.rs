@@ -1,0 +1,174 @@
+//! The door for people and Prometheus: health, metrics, the books, and what is configured.
+//!
+//! The paths are in the README of this crate, and in the OpenAPI description that is made from the
+//! routes below. Errors are `application/problem+json` (RFC 9457).
+
+#![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::http::Uri;
+use axum::{Router, middleware};
+use serde_json::Value;
+use tokio::sync::watch;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::count::count;
+use self::guard::{Gate, guard};
+use self::problem::RestError;
+use self::rate::RefreshRate;
+use crate::catalog::keeper;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::leases::parent::Parent;
+use crate::leases::shards::Shards;
+use crate::leases::survey::{Named, Survey};
+use crate::observe::metrics::Metrics;
+use crate::observe::trace;
+
+mod agents;
+mod attachments;
+mod body;
+mod clients;
+mod count;
+mod extract;
+mod gather;
+mod groups;
+mod guard;
+mod health;
+mod limits;
+mod openapi;
+mod others;
+mod overrides;
+mod page;
+mod problem;
+mod rate;
+mod revision;
+mod scopes;
+mod status;
+mod stored;
+
+pub use self::others::Others;
+
+/// What the handlers work with.
+#[derive(Clone, Debug)]
+struct App {
+    shards: Shards,
+    others: Option<Others>,
+    parent: Option<Parent>,
+    metrics: Metrics,
+    clock: Clock,
+    keeper: keeper::Handle,
+    rate: RefreshRate,
+    /// One survey at a time: the driver has others to answer.
+    surveys: Arc<tokio::sync::Mutex<()>>,
+    openapi: Arc<Value>,
+}
+
+// === impl App ===
+
+impl App {
+    /// Looks at all books; see [`Survey::of`].
+    async fn survey(&self, busiest_max: usize) -> Result<Survey, RestError> {
+        let _one = self.surveys.lock().await;
+        let named = Named::of(&self.keeper.catalog());
+        let survey = Survey::of(&self.shards, named, busiest_max);
+        Ok(survey.await?)
+    }
+}
+
+/// What the API is made of.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The way to the books.
+    pub shards: Shards,
+    /// The other nodes of the cluster, if there is one.
+    pub others: Option<Others>,
+    /// The coordinator above, if there is one.
+    pub parent: Option<Parent>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// When it is.
+    pub clock: Clock,
+    /// The way to what is configured.
+    pub keeper: keeper::Handle,
+    /// The configuration, newest first: who may enter.
+    pub config: watch::Receiver<Arc<Config>>,
+}
+
+/// Serves what the doors to the coordinator are for.
+pub fn router(parts: Parts) -> Router {
+    let Parts {
+        shards,
+        others,
+        parent,
+        metrics,
+        clock,
+        keeper,
+        config,
+    } = parts;
+    let (router, api) = routes().split_for_parts();
+    let gate = Gate {
+        config,
+        metrics: metrics.clone(),
+    };
+    let app = App {
+        shards,
+        others,
+        parent,
+        metrics: metrics.clone(),
+        clock,
+        keeper,
+        rate: RefreshRate::of(&metrics, clock),
+        surveys: Arc::default(),
+        openapi: Arc::new(openapi::document(api)),
+    };
+    router
+        .fallback(async |uri: Uri| RestError::NoPath(uri.path().to_owned()))
+        .method_not_allowed_fallback(async || RestError::NoMethod)
+        .layer(DefaultBodyLimit::max(body::BODY_LEN_MAX))
+        .layer(middleware::from_fn_with_state(gate, guard))
+        .layer(middleware::from_fn_with_state(metrics, count))
+        .layer(middleware::from_fn(trace::http))
+        .with_state(app)
+}
+
+/// All routes, each with what OpenAPI says of it.
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(openapi::frame())
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(openapi::get))
+        .routes(routes!(page::get))
+        .routes(routes!(status::get))
+        .routes(routes!(scopes::list))
+        .routes(routes!(scopes::get))
+        .routes(routes!(clients::list))
+        .routes(routes!(clients::get))
+        .routes(routes!(clients::drain, clients::undrain))
+        .routes(routes!(limits::list))
+        .routes(routes!(limits::get))
+        .routes(routes!(groups::list))
+        .routes(routes!(groups::get, groups::put_one, groups::delete))
+        .routes(routes!(attachments::list_tenants))
+        .routes(routes!(
+            attachments::get_tenant,
+            attachments::put_tenant,
+            attachments::delete_tenant
+        ))
+        .routes(routes!(attachments::list_namespaces))
+        .routes(routes!(
+            attachments::get_namespace,
+            attachments::put_namespace,
+            attachments::delete_namespace
+        ))
+        .routes(routes!(overrides::list))
+        .routes(routes!(
+            overrides::get,
+            overrides::put_one,
+            overrides::delete
+        ))
+}

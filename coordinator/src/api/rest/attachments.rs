@@ -1,0 +1,293 @@
+//! Attachments: which tenant or namespace shares which group.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::App;
+use super::body::Body;
+use super::extract::{PageQuery, Path, Query};
+use super::openapi::{BadRequest, BadWrite, Conflict, Missing, Read, Stale, Unchanged, Write};
+use super::problem::RestError;
+use super::revision::Tags;
+use super::stored::{DefinedBy, not_deleted, page, put, refused, writable};
+use crate::catalog::spec::AttachmentSpec;
+use crate::catalog::{Attachment, Entry, Kind, name};
+
+/// Which group a tenant or a namespace is attached to.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Attachment)]
+pub(super) struct AttachmentView {
+    /// The tenant, or `tenant/namespace`.
+    name: String,
+    /// Where it is defined.
+    defined_by: DefinedBy,
+    /// Its revision, if it was written here; the entity tag is the same.
+    revision: Option<u64>,
+    /// The group and the weight in it.
+    spec: AttachmentSpec,
+}
+
+/// Some attachments, by name.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct AttachmentPage {
+    /// The attachments.
+    attachments: Vec<AttachmentView>,
+    /// What to pass as `after` for those that follow; none if these were the last.
+    next: Option<String>,
+}
+
+/// Tenants that are attached to a group, by name.
+#[utoipa::path(
+    get, path = "/v1/attachments/tenants", operation_id = "listTenants", tag = "attachments",
+    params(PageQuery),
+    responses((status = 200, description = "A page", body = AttachmentPage), Read, BadRequest)
+)]
+pub(super) async fn list_tenants(
+    State(app): State<App>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<AttachmentPage>, RestError> {
+    list(&app, Kind::Tenant, query)
+}
+
+/// Namespaces that are attached to a group themselves, by name.
+#[utoipa::path(
+    get, path = "/v1/attachments/namespaces", operation_id = "listNamespaces",
+    tag = "attachments", params(PageQuery),
+    responses((status = 200, description = "A page", body = AttachmentPage), Read, BadRequest)
+)]
+pub(super) async fn list_namespaces(
+    State(app): State<App>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<AttachmentPage>, RestError> {
+    list(&app, Kind::Namespace, query)
+}
+
+/// What a tenant is attached to.
+#[utoipa::path(
+    get, path = "/v1/attachments/tenants/{tenant}", operation_id = "getTenant",
+    tag = "attachments",
+    params(("tenant" = String, Path, description = "Its name", min_length = 1, max_length = 249)),
+    responses(
+        (
+            status = 200, description = "Its attachment", body = AttachmentView,
+            headers(("etag" = String, description = "Its revision, if it was written here"))
+        ),
+        Read, BadRequest, Missing, Unchanged
+    )
+)]
+pub(super) async fn get_tenant(
+    State(app): State<App>,
+    Path(tenant): Path<String>,
+    tags: Tags,
+) -> Result<Response, RestError> {
+    get(&app, Kind::Tenant, &tenant, &tags)
+}
+
+/// What a namespace is attached to itself, not through its tenant.
+#[utoipa::path(
+    get, path = "/v1/attachments/namespaces/{tenant}/{namespace}", operation_id = "getNamespace",
+    tag = "attachments",
+    params(
+        ("tenant" = String, Path, description = "Its tenant", min_length = 1, max_length = 244),
+        ("namespace" = String, Path, description = "Its name", min_length = 1, max_length = 244)
+    ),
+    responses(
+        (
+            status = 200, description = "Its attachment", body = AttachmentView,
+            headers(("etag" = String, description = "Its revision, if it was written here"))
+        ),
+        Read, BadRequest, Missing, Unchanged
+    )
+)]
+pub(super) async fn get_namespace(
+    State(app): State<App>,
+    Path((tenant, namespace)): Path<(String, String)>,
+    tags: Tags,
+) -> Result<Response, RestError> {
+    get(&app, Kind::Namespace, &join(&tenant, &namespace), &tags)
+}
+
+/// Attaches a tenant to a group, whatever it was attached to.
+#[utoipa::path(
+    put, path = "/v1/attachments/tenants/{tenant}", operation_id = "putTenant",
+    tag = "attachments",
+    params(
+        ("tenant" = String, Path, description = "Its name", min_length = 1, max_length = 249),
+        Tags
+    ),
+    request_body = AttachmentSpec,
+    responses(
+        (
+            status = 200, description = "Attached anew", body = AttachmentView,
+            headers(("etag" = String, description = "Its new revision"))
+        ),
+        (
+            status = 201, description = "Attached", body = AttachmentView,
+            headers(("etag" = String, description = "Its revision"))
+        ),
+        Write, BadWrite, Conflict, Stale
+    )
+)]
+pub(super) async fn put_tenant(
+    State(app): State<App>,
+    Path(tenant): Path<String>,
+    tags: Tags,
+    body: Body<AttachmentSpec>,
+) -> Result<Response, RestError> {
+    put_one(&app, Kind::Tenant, tenant, &tags, body).await
+}
+
+/// Attaches a namespace to a group, whatever it or its tenant was attached to.
+#[utoipa::path(
+    put, path = "/v1/attachments/namespaces/{tenant}/{namespace}", operation_id = "putNamespace",
+    tag = "attachments",
+    params(
+        ("tenant" = String, Path, description = "Its tenant", min_length = 1, max_length = 244),
+        ("namespace" = String, Path, description = "Its name", min_length = 1, max_length = 244),
+        Tags
+    ),
+    request_body = AttachmentSpec,
+    responses(
+        (
+            status = 200, description = "Attached anew", body = AttachmentView,
+            headers(("etag" = String, description = "Its new revision"))
+        ),
+        (
+            status = 201, description = "Attached", body = AttachmentView,
+            headers(("etag" = String, description = "Its revision"))
+        ),
+        Write, BadWrite, Conflict, Stale
+    )
+)]
+pub(super) async fn put_namespace(
+    State(app): State<App>,
+    Path((tenant, namespace)): Path<(String, String)>,
+    tags: Tags,
+    body: Body<AttachmentSpec>,
+) -> Result<Response, RestError> {
+    let name = join(&tenant, &namespace);
+    put_one(&app, Kind::Namespace, name, &tags, body).await
+}
+
+/// Detaches a tenant from its group.
+#[utoipa::path(
+    delete, path = "/v1/attachments/tenants/{tenant}", operation_id = "deleteTenant",
+    tag = "attachments",
+    params(
+        ("tenant" = String, Path, description = "Its name", min_length = 1, max_length = 249),
+        Tags
+    ),
+    responses(
+        (status = 204, description = "Detached"),
+        Write, BadRequest, Missing, Conflict, Stale
+    )
+)]
+pub(super) async fn delete_tenant(
+    State(app): State<App>,
+    Path(tenant): Path<String>,
+    tags: Tags,
+) -> Result<StatusCode, RestError> {
+    delete(&app, Kind::Tenant, &tenant, &tags).await
+}
+
+/// Detaches a namespace from its group; it then uses what its tenant is attached to.
+#[utoipa::path(
+    delete, path = "/v1/attachments/namespaces/{tenant}/{namespace}",
+    operation_id = "deleteNamespace", tag = "attachments",
+    params(
+        ("tenant" = String, Path, description = "Its tenant", min_length = 1, max_length = 244),
+        ("namespace" = String, Path, description = "Its name", min_length = 1, max_length = 244),
+        Tags
+    ),
+    responses(
+        (status = 204, description = "Detached"),
+        Write, BadRequest, Missing, Conflict, Stale
+    )
+)]
+pub(super) async fn delete_namespace(
+    State(app): State<App>,
+    Path((tenant, namespace)): Path<(String, String)>,
+    tags: Tags,
+) -> Result<StatusCode, RestError> {
+    delete(&app, Kind::Namespace, &join(&tenant, &namespace), &tags).await
+}
+
+// === free functions ===
+
+fn join(tenant: &str, namespace: &str) -> String {
+    format!("{tenant}/{namespace}")
+}
+
+fn list(app: &App, kind: Kind, query: PageQuery) -> Result<Json<AttachmentPage>, RestError> {
+    let (limit, after) = query.checked()?;
+    let catalog = app.keeper.catalog();
+    let attachments = catalog.attachments(kind, &after).map(AttachmentView::from);
+    let (attachments, next) = page(limit, attachments, |attachment| &attachment.name);
+    Ok(Json(AttachmentPage { attachments, next }))
+}
+
+fn get(app: &App, kind: Kind, name: &str, tags: &Tags) -> Result<Response, RestError> {
+    let entry = app.keeper.catalog().attachment(kind, name);
+    let missing = || {
+        let kind = kind.name();
+        RestError::NotFound(format!("no {kind} {name:?} is attached to a group"))
+    };
+    let entry = entry.ok_or_else(missing)?;
+    let revision = entry.revision;
+    Ok(tags.answer(revision, Json(AttachmentView::from(entry))))
+}
+
+async fn put_one(
+    app: &App,
+    kind: Kind,
+    name: String,
+    tags: &Tags,
+    body: Body<AttachmentSpec>,
+) -> Result<Response, RestError> {
+    writable("name", &name, name::check_one(&name))?;
+    let (spec, faults) = body.parts();
+    let expect = tags.expect(found(app, kind, &name))?;
+    let keeper = &app.keeper;
+    let written = keeper
+        .put_attachment(kind, &name, spec.clone(), expect)
+        .await;
+    let written = written.map_err(|error| refused(error, faults))?;
+    let revision = Some(written.revision);
+    let view = AttachmentView {
+        name,
+        defined_by: DefinedBy::of(revision),
+        revision,
+        spec,
+    };
+    Ok(put(written, view))
+}
+
+async fn delete(app: &App, kind: Kind, name: &str, tags: &Tags) -> Result<StatusCode, RestError> {
+    let expect = tags.expect(found(app, kind, name))?;
+    let deleted = app.keeper.delete_attachment(kind, name, expect).await;
+    deleted.map_err(not_deleted)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The revision of what is there.
+fn found(app: &App, kind: Kind, name: &str) -> Option<u64> {
+    let entry = app.keeper.catalog().attachment(kind, name);
+    entry.and_then(|entry| entry.revision)
+}
+
+// === impl AttachmentView ===
+
+impl From<Entry<Attachment>> for AttachmentView {
+    fn from(entry: Entry<Attachment>) -> Self {
+        Self {
+            name: entry.name.as_ref().to_owned(),
+            defined_by: DefinedBy::of(entry.revision),
+            revision: entry.revision,
+            spec: entry.value.spec(),
+        }
+    }
+}

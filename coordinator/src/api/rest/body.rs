@@ -1,0 +1,290 @@
+//! What comes in the body of a request.
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::problem::{FieldFault, RestError};
+use crate::config::{ConfigErrors, Problem as ConfigProblem};
+
+/// The largest body, in bytes: many times what all fields take.
+pub(super) const BODY_LEN_MAX: usize = 64 << 10;
+
+/// The longest value that a rule quotes, in characters.
+const QUOTED_MAX: usize = 40;
+
+/// A body in JSON, and what it says.
+#[derive(Debug)]
+pub(super) struct Body<T> {
+    /// What it says.
+    pub(super) says: T,
+    /// As it was written, for errors that quote it.
+    written: Value,
+}
+
+// === impl Body ===
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = RestError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, RestError> {
+        if !is_json(request.headers()) {
+            return Err(RestError::MediaType);
+        }
+        let bytes = Bytes::from_request(request, state).await;
+        let bytes = bytes.map_err(|rejection: BytesRejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => RestError::TooLarge,
+            _ => RestError::Unreadable(rejection.body_text()),
+        })?;
+        let written = serde_json::from_slice(&bytes);
+        let written = written.map_err(|error| RestError::Unreadable(error.to_string()))?;
+        // From the bytes, not from the value, which forgets what is there twice.
+        let mut reader = serde_json::Deserializer::from_slice(&bytes);
+        match serde_path_to_error::deserialize(&mut reader) {
+            Ok(says) => Ok(Self { says, written }),
+            Err(error) => Err(RestError::Invalid(vec![shape(&written, &error)])),
+        }
+    }
+}
+
+impl<T> Body<T> {
+    /// What the body says, and how to say what is wrong with it.
+    pub(super) fn parts(self) -> (T, impl Fn(&ConfigErrors) -> Vec<FieldFault>) {
+        let written = self.written;
+        (self.says, move |errors: &ConfigErrors| {
+            let errors = errors.0.iter();
+            errors
+                .map(|error| fault(&written, &error.field, &error.problem))
+                .collect()
+        })
+    }
+}
+
+// === free functions ===
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let (kind, _parameters) = kind.split_once(';').unwrap_or((kind, ""));
+    kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// What is wrong with the shape of what is `written`.
+fn shape(written: &Value, error: &serde_path_to_error::Error<serde_json::Error>) -> FieldFault {
+    if written.is_array() {
+        // The path would lead into it.
+        let rule = "the body is a list, not an object".to_owned();
+        return at(written, String::new(), rule);
+    }
+    let text = error.inner().to_string();
+    let text = text.split(" at line ").next().unwrap_or_default();
+    let path = match error.path() {
+        whole if whole.iter().len() == 0 => String::new(),
+        path => path.to_string(),
+    };
+    // Keys with a place are not in the path, see `Placed`.
+    let (mut field, below) = match path.split_once(".?") {
+        Some((known, _)) => (known.to_owned(), true),
+        None => (path, false),
+    };
+    for (kind, rule) in [
+        ("unknown field `", "unknown field"),
+        ("duplicate field `", "is here twice"),
+    ] {
+        let named = text
+            .strip_prefix(kind)
+            .and_then(|text| text.split_once('`'));
+        let Some((name, expected)) = named else {
+            continue;
+        };
+        // Of some shapes the path ends before the name.
+        if field.rsplit('.').next() != Some(name) {
+            field = if field.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{field}.{name}")
+            };
+        }
+        let rule = format!("{rule}{}", expected.replace('`', ""));
+        return at(written, field, rule);
+    }
+    let rule = match (value(written, &field), text.split_once(", expected ")) {
+        (Some(value), Some((kind, expected))) if kind.starts_with("invalid ") && !below => {
+            let mut value = value.to_string();
+            if value.chars().count() > QUOTED_MAX {
+                value = value.chars().take(QUOTED_MAX).chain(['…']).collect();
+            }
+            format!("{value} is not {expected}")
+        }
+        _ => text.to_owned(),
+    };
+    at(written, field, rule)
+}
+
+/// `problem` of the field `path` with the value that stands there in `written`.
+fn fault(written: &Value, path: &str, problem: &ConfigProblem) -> FieldFault {
+    let text = problem.to_string();
+    // These say themselves which of the fields below `path` is at fault.
+    let (field, rule) = match (problem, text.split_once(": ")) {
+        (ConfigProblem::Limit(_), Some((below, rule))) => (format!("{path}.{below}"), rule),
+        _ => (path.to_owned(), text.as_str()),
+    };
+    at(written, field, rule.to_owned())
+}
+
+/// `rule` of `field`, with the value that stands there in `written`.
+fn at(written: &Value, field: String, rule: String) -> FieldFault {
+    let value = value(written, &field);
+    FieldFault {
+        value: value.map(|value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }),
+        rule,
+        field,
+    }
+}
+
+fn value<'a>(written: &'a Value, field: &str) -> Option<&'a Value> {
+    let mut steps = field.split('.').filter(|step| !step.is_empty());
+    steps.try_fold(written, |value, step| value.get(step))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::catalog::spec::GroupSpec;
+    use crate::config::check_group;
+
+    /// Field, value and rule of everything that is wrong with a group.
+    fn faults(written: &Value) -> Vec<(String, Option<String>, String)> {
+        let spec: GroupSpec = serde_json::from_str(&written.to_string()).unwrap();
+        let errors = check_group("gold", spec).unwrap_err();
+        let faults = errors.0.iter();
+        faults
+            .map(|error| fault(written, &error.field, &error.problem))
+            .map(|fault| (fault.field, fault.value, fault.rule))
+            .collect()
+    }
+
+    #[test]
+    fn a_fault_names_field_value_and_rule() {
+        let rows = [
+            (
+                json!({"requests": {"rate": -5}}),
+                ("requests.rate", Some("-5"), "-5 is negative"),
+            ),
+            (
+                json!({"requests": {"rate": 5, "safe": 6}}),
+                ("requests.safe", Some("6"), "6 is more than the capacity, 5"),
+            ),
+            (
+                json!({"requests": {}}),
+                ("requests.rate", None, "is missing"),
+            ),
+            (
+                json!({"fair_between": "all"}),
+                (
+                    "fair_between",
+                    Some("all"),
+                    "\"all\" is none of members, clients",
+                ),
+            ),
+        ];
+        for (written, (field, value, rule)) in rows {
+            let want = (field.to_owned(), value.map(str::to_owned), rule.to_owned());
+            assert_eq!(faults(&written), [want], "{written}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_shape_names_field_value_and_rule() {
+        let units = "request_bytes, response_bytes, concurrency, fair_between";
+        let unknown = format!("unknown field, expected one of requests, {units}");
+        let rows = [
+            (
+                "5",
+                "",
+                Some("5"),
+                "5 is not an object like {\"requests\": {\"rate\": 1000}}",
+            ),
+            ("[5]", "", Some("[5]"), "the body is a list, not an object"),
+            ("{\"request\": {}}", "request", Some("{}"), &unknown),
+            (
+                "{\"requests\": 5}",
+                "requests",
+                Some("5"),
+                "5 is not an object like {\"rate\": 1000}",
+            ),
+            (
+                "{\"requests\": [5]}",
+                "requests",
+                Some("[5]"),
+                "[5] is not an object like {\"rate\": 1000}",
+            ),
+            (
+                "{\"concurrency\": \"5\"}",
+                "concurrency",
+                Some("5"),
+                "\"5\" is not an object like {\"max\": 64}",
+            ),
+            (
+                "{\"concurrency\": {\"rate\": 5}}",
+                "concurrency.rate",
+                Some("5"),
+                "unknown field, expected one of max, safe, lease, refresh, min_refresh, learning, \
+                 headroom, reserve, algorithm, guaranteed",
+            ),
+            (
+                "{\"requests\": {\"rate\": 1, \"rate\": 2}}",
+                "requests.rate",
+                Some("2"),
+                "is here twice",
+            ),
+            (
+                "{\"requests\": {\"rate\": [1]}}",
+                "requests.rate",
+                Some("[1]"),
+                "[1] is not a number or a text",
+            ),
+            (
+                "{\"requests\": {\"rate\": 9, \"guaranteed\": {\"5\": null}}}",
+                "requests.guaranteed",
+                Some("{\"5\":null}"),
+                "invalid type: null, expected a number or a text",
+            ),
+        ];
+        for (body, field, value, rule) in rows {
+            let written = serde_json::from_str(body).unwrap();
+            let mut reader = serde_json::Deserializer::from_str(body);
+            let error = serde_path_to_error::deserialize::<_, GroupSpec>(&mut reader).unwrap_err();
+            let want = FieldFault {
+                field: field.to_owned(),
+                value: value.map(str::to_owned),
+                rule: rule.to_owned(),
+            };
+            assert_eq!(shape(&written, &error), want, "{body}");
+        }
+    }
+
+    #[test]
+    fn only_json_is_read_as_json() {
+        let is = |kind: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, kind.parse().unwrap());
+            is_json(&headers)
+        };
+        for good in ["application/json", "Application/JSON; charset=utf-8"] {
+            assert!(is(good), "{good}");
+        }
+        for bad in ["text/plain", "application/jsonp", "application/yaml", ""] {
+            assert!(!is(bad), "{bad}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,358 @@
+//! Clients: which there are, and what each has.
+//!
+//! The books are kept by resource, so both answers come out of a walk through all of them, in steps
+//! between which clients are answered.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tollgate_core::lease::{ClientId, ResourceId};
+use tollgate_core::node::Node;
+use tollgate_core::resource::{ClientBooks, Resource};
+use tollgate_core::units::Instant;
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::extract::{ENTRIES_MAX, PageQuery, Path, Query};
+use super::gather::{Gathered, join_counts, join_leases};
+use super::openapi::{BadRequest, Conflict, Missing, ReadBooks, Write};
+use super::others::Asked;
+use super::problem::RestError;
+use crate::leases::survey::Walk;
+use crate::leases::view::{Amount, ms};
+
+/// How long a client is drained if nobody says; long enough to take it out of service.
+const DRAIN_DEFAULT: Duration = Duration::from_secs(600);
+
+/// The longest drain. It is for going out of service, not for a client that is to get nothing.
+const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A client in a list.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct ClientSummary {
+    /// Its id, `<node id>/<random>`.
+    client: String,
+    /// The resources that it has or wants a lease of.
+    resource_count: usize,
+    /// Those of them of which it has less than it wants.
+    waiting_count: usize,
+}
+
+/// Some clients, by id.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct ClientPage {
+    /// The clients.
+    clients: Vec<ClientSummary>,
+    /// What to pass as `after` for those that follow; none if these were the last.
+    next: Option<String>,
+    /// The nodes of the cluster that did not answer for their books.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    unanswered: Vec<String>,
+}
+
+/// A client with its leases.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct ClientDetail {
+    /// Its id.
+    client: String,
+    /// For how long from now it is given nothing, if it is being drained.
+    drained_for_ms: Option<u64>,
+    /// How many leases it has or wants.
+    lease_count: usize,
+    /// The first thousand of them, by scope and unit. One that has started again under its id has
+    /// what its earlier run was lent as well, until that expires.
+    leases: Vec<LeaseView>,
+    /// The nodes of the cluster that did not answer for their books.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    unanswered: Vec<String>,
+}
+
+/// What a client has of a resource.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct LeaseView {
+    /// The scope.
+    scope: String,
+    /// The unit.
+    unit: &'static str,
+    /// What it last wanted.
+    wants: Amount,
+    /// The most that it may be using.
+    has: Amount,
+    /// When that ends, from now, unless it refreshes.
+    expires_in_ms: u64,
+}
+
+/// For how long a client is drained.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DrainQuery {
+    /// For how long, such as `90s` or `2h`; 10 minutes if absent, a day at most.
+    #[serde(rename = "for")]
+    #[param(rename = "for", pattern = "^[1-9][0-9]{0,6}(ms|s|m)$")]
+    time: Option<String>,
+}
+
+/// The clients that come first after an id.
+#[derive(Debug)]
+struct First {
+    after: String,
+    /// One more than the page has, which tells whether there is a next one.
+    max: usize,
+    clients: BTreeMap<String, ClientSummary>,
+}
+
+/// The leases of one client.
+#[derive(Debug)]
+struct Leases {
+    client: ClientId,
+    detail: ClientDetail,
+}
+
+/// Clients, by id.
+#[utoipa::path(
+    get, path = "/v1/clients", operation_id = "listClients", tag = "books", params(PageQuery),
+    responses((status = 200, description = "A page", body = ClientPage), ReadBooks, BadRequest)
+)]
+pub(super) async fn list(
+    State(app): State<App>,
+    Query(query): Query<PageQuery>,
+    asked: Asked,
+) -> Result<Json<Value>, RestError> {
+    let (limit, after) = query.checked()?;
+    let first = First {
+        after,
+        max: limit + 1,
+        clients: BTreeMap::new(),
+    };
+    let First { clients, .. } = {
+        let _one = app.surveys.lock().await;
+        app.shards.walk(first).await?
+    };
+    let mut clients: Vec<ClientSummary> = clients.into_values().collect();
+    let more = clients.len() > limit;
+    clients.truncate(limit);
+    let last = clients.last().map(|last| last.client.clone());
+    let own = ClientPage {
+        clients,
+        next: last.filter(|_| more),
+        unanswered: Vec::new(),
+    };
+    let pages = Gathered::of(&app, &asked, vec![own]).await?;
+    Ok(Json(pages.page(("clients", "client"), limit, join_counts)))
+}
+
+/// One client with its leases.
+#[utoipa::path(
+    get, path = "/v1/clients/{id}", operation_id = "getClient", tag = "books",
+    params(("id" = String, Path, description = "Its id, with `/` as %2F", min_length = 1)),
+    responses(
+        (status = 200, description = "What it has", body = ClientDetail),
+        ReadBooks, BadRequest, Missing
+    )
+)]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    asked: Asked,
+) -> Result<Json<Value>, RestError> {
+    let client = client_id(&id)?;
+    let found = everywhere(&app, &client, &asked).await?;
+    found.map(Json).ok_or_else(|| missing(&client))
+}
+
+/// Gives a client nothing for a time, so that its leases go to the others.
+///
+/// They shrink to nothing at its next refreshes, and it then refuses what it is asked for; take it
+/// out of service first.
+#[utoipa::path(
+    post, path = "/v1/clients/{id}/drain", operation_id = "drainClient", tag = "books",
+    params(("id" = String, Path, description = "Its id, with `/` as %2F", min_length = 1), DrainQuery),
+    responses(
+        (status = 200, description = "What it still has", body = ClientDetail),
+        Write, BadRequest, Missing, Conflict
+    )
+)]
+pub(super) async fn drain(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Query(query): Query<DrainQuery>,
+    asked: Asked,
+) -> Result<Json<Value>, RestError> {
+    let client = client_id(&id)?;
+    let time = query.time()?;
+    if !asked.is_passed_on {
+        // Whoever drains a name with a slip in it is to hear of that.
+        let found = everywhere(&app, &client, &asked.of_parent()).await?;
+        found.ok_or_else(|| missing(&client))?;
+    }
+    // Also where it has nothing yet.
+    app.shards.drain(&client, time).await??;
+    let found = everywhere(&app, &client, &asked).await?;
+    found.map(Json).ok_or_else(|| missing(&client))
+}
+
+/// Lets a client that is being drained serve again.
+#[utoipa::path(
+    delete, path = "/v1/clients/{id}/drain", operation_id = "undrainClient", tag = "books",
+    params(("id" = String, Path, description = "Its id, with `/` as %2F", min_length = 1)),
+    responses((status = 204, description = "It is not drained"), Write, BadRequest)
+)]
+pub(super) async fn undrain(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    asked: Asked,
+) -> Result<StatusCode, RestError> {
+    app.shards.drain(&client_id(&id)?, Duration::ZERO).await??;
+    let others = Gathered::of::<()>(&app, &asked, Vec::new()).await?;
+    others.whole()?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+// === impl DrainQuery ===
+
+impl DrainQuery {
+    fn time(&self) -> Result<Duration, RestError> {
+        let Some(text) = &self.time else {
+            return Ok(DRAIN_DEFAULT);
+        };
+        let wrong = |rule: String| RestError::parameter("for", text, rule);
+        let time = humantime::parse_duration(text);
+        let time =
+            time.map_err(|cause| wrong(format!("{text:?} is not a duration like 10m: {cause}")))?;
+        if time.is_zero() || time > DRAIN_MAX {
+            return Err(wrong(format!("{text:?} is not between 1ms and a day")));
+        }
+        Ok(time)
+    }
+}
+
+// === free functions ===
+
+fn client_id(id: &str) -> Result<ClientId, RestError> {
+    ClientId::new(id).map_err(|error| RestError::parameter("id", id, error))
+}
+
+/// What `client` has in the books of this node; none if that is nothing.
+async fn detail(app: &App, client: &ClientId) -> Result<Option<ClientDetail>, RestError> {
+    let leases = Leases {
+        detail: ClientDetail {
+            client: client.as_str().to_owned(),
+            drained_for_ms: None,
+            lease_count: 0,
+            leases: Vec::new(),
+            unanswered: Vec::new(),
+        },
+        client: client.clone(),
+    };
+    let _one = app.surveys.lock().await;
+    let Leases { mut detail, client } = app.shards.walk(leases).await?;
+    if detail.lease_count == 0 {
+        return Ok(None);
+    }
+    let drained = move |node: &Node, now: Instant| {
+        let until = node.drained_until(now, &client)?;
+        Some(ms(until.saturating_since(now)))
+    };
+    let drained = app.shards.view(drained).await?;
+    detail.drained_for_ms = drained.into_iter().flatten().max();
+    Ok(Some(detail))
+}
+
+/// What `client` has here and where others answer to `asked`; none if that is nothing.
+async fn everywhere(
+    app: &App,
+    client: &ClientId,
+    asked: &Asked,
+) -> Result<Option<Value>, RestError> {
+    let own = detail(app, client).await?;
+    let details = Gathered::of(app, asked, own.into_iter().collect()).await?;
+    Ok(details.one(join_leases))
+}
+
+fn missing(client: &ClientId) -> RestError {
+    RestError::NotFound(format!("{:?} has and wants no lease", client.as_str()))
+}
+
+// === impl First ===
+
+impl Walk for First {
+    fn add(&mut self, _: &Node, _: &ResourceId, resource: &Resource, _: Instant) {
+        let mut books = resource.clients().peekable();
+        while let Some(client) = books.next() {
+            let waits = |books: &ClientBooks<'_>| books.has < books.wants;
+            let mut waiting = waits(&client);
+            // Of one that has started again there is more than one run.
+            while let Some(run) = books.next_if(|run| run.id == client.id) {
+                waiting |= waits(&run);
+            }
+            self.count(client.id.as_str(), waiting);
+        }
+    }
+}
+
+impl First {
+    /// Counts a resource of the client `id`.
+    fn count(&mut self, id: &str, waiting: bool) {
+        if id <= self.after.as_str() {
+            return;
+        }
+        if !self.clients.contains_key(id) {
+            let last = self.clients.last_key_value();
+            let full = self.clients.len() >= self.max;
+            if full && last.is_some_and(|(last, _)| last.as_str() < id) {
+                return;
+            }
+            self.clients.insert(id.to_owned(), ClientSummary::new(id));
+            if full {
+                self.clients.pop_last();
+            }
+        }
+        if let Some(summary) = self.clients.get_mut(id) {
+            summary.resource_count += 1;
+            summary.waiting_count += usize::from(waiting);
+        }
+    }
+}
+
+// === impl ClientSummary ===
+
+impl ClientSummary {
+    fn new(client: &str) -> Self {
+        Self {
+            client: client.to_owned(),
+            resource_count: 0,
+            waiting_count: 0,
+        }
+    }
+}
+
+// === impl Leases ===
+
+impl Walk for Leases {
+    fn add(&mut self, _: &Node, id: &ResourceId, resource: &Resource, now: Instant) {
+        let runs = resource.clients().filter(|books| *books.id == self.client);
+        for books in runs {
+            self.detail.lease_count += 1;
+            if self.detail.leases.len() < ENTRIES_MAX {
+                self.detail.leases.push(LeaseView {
+                    scope: id.scope.as_ref().to_owned(),
+                    unit: id.unit.name(),
+                    wants: books.wants.into(),
+                    has: books.has.into(),
+                    expires_in_ms: ms(books.expiry.saturating_since(now)),
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

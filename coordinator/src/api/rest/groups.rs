@@ -1,0 +1,176 @@
+//! Groups: limits that those who are attached share.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::App;
+use super::body::Body;
+use super::extract::{PageQuery, Path, Query};
+use super::openapi::{BadRequest, BadWrite, Conflict, Missing, Read, Stale, Unchanged, Write};
+use super::problem::RestError;
+use super::revision::Tags;
+use super::stored::{DefinedBy, not_deleted, page, put, refused, writable};
+use crate::catalog::spec::GroupSpec;
+use crate::catalog::{Entry, Group, name};
+
+/// A group.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Group)]
+pub(super) struct GroupView {
+    /// Its name; its scope is `group/<name>`.
+    name: String,
+    /// Where it is defined.
+    defined_by: DefinedBy,
+    /// Its revision, if it was written here; the entity tag is the same.
+    revision: Option<u64>,
+    /// What it says.
+    spec: GroupSpec,
+}
+
+/// A group with who uses it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct GroupDetail {
+    /// The group.
+    #[serde(flatten)]
+    group: GroupView,
+    /// How many tenants and namespaces are attached to it.
+    attached_count: usize,
+}
+
+/// Some groups, by name.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct GroupPage {
+    /// The groups.
+    groups: Vec<GroupView>,
+    /// What to pass as `after` for the groups that follow; none if these were the last.
+    next: Option<String>,
+}
+
+/// Groups, by name.
+#[utoipa::path(
+    get, path = "/v1/groups", operation_id = "listGroups", tag = "groups", params(PageQuery),
+    responses((status = 200, description = "A page", body = GroupPage), Read, BadRequest)
+)]
+pub(super) async fn list(
+    State(app): State<App>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<GroupPage>, RestError> {
+    let (limit, after) = query.checked()?;
+    let catalog = app.keeper.catalog();
+    let groups = catalog.groups(&after).map(GroupView::from);
+    let (groups, next) = page(limit, groups, |group| &group.name);
+    Ok(Json(GroupPage { groups, next }))
+}
+
+/// One group.
+#[utoipa::path(
+    get, path = "/v1/groups/{name}", operation_id = "getGroup", tag = "groups",
+    params(("name" = String, Path, description = "Its name", min_length = 1, max_length = 250)),
+    responses(
+        (
+            status = 200, description = "The group", body = GroupDetail,
+            headers(("etag" = String, description = "Its revision, if it was written here"))
+        ),
+        Read, BadRequest, Missing, Unchanged
+    )
+)]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    tags: Tags,
+) -> Result<Response, RestError> {
+    let catalog = app.keeper.catalog();
+    let missing = || RestError::NotFound(format!("no group is called {name:?}"));
+    let entry = catalog.group(&name).ok_or_else(missing)?;
+    let revision = entry.revision;
+    let detail = GroupDetail {
+        attached_count: catalog.attached_count(&name),
+        group: entry.into(),
+    };
+    Ok(tags.answer(revision, Json(detail)))
+}
+
+/// Creates a group, or replaces it as a whole.
+///
+/// A unit that is absent or null has no limit.
+#[utoipa::path(
+    put, path = "/v1/groups/{name}", operation_id = "putGroup", tag = "groups",
+    params(
+        ("name" = String, Path, description = "Its name", min_length = 1, max_length = 250), Tags
+    ),
+    request_body = GroupSpec,
+    responses(
+        (
+            status = 200, description = "Replaced", body = GroupView,
+            headers(("etag" = String, description = "Its new revision"))
+        ),
+        (
+            status = 201, description = "Created", body = GroupView,
+            headers(("etag" = String, description = "Its revision"))
+        ),
+        Write, BadWrite, Conflict, Stale
+    )
+)]
+pub(super) async fn put_one(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    tags: Tags,
+    body: Body<GroupSpec>,
+) -> Result<Response, RestError> {
+    writable("name", &name, name::check_one(&name))?;
+    let (spec, faults) = body.parts();
+    let found = app.keeper.catalog().group(&name);
+    let expect = tags.expect(found.and_then(|entry| entry.revision))?;
+    let written = app.keeper.put_group(&name, spec.clone(), expect).await;
+    let written = written.map_err(|error| refused(error, faults))?;
+    let revision = Some(written.revision);
+    let view = GroupView {
+        name,
+        defined_by: DefinedBy::of(revision),
+        revision,
+        spec,
+    };
+    Ok(put(written, view))
+}
+
+/// Deletes a group that nothing is attached to.
+#[utoipa::path(
+    delete, path = "/v1/groups/{name}", operation_id = "deleteGroup", tag = "groups",
+    params(
+        ("name" = String, Path, description = "Its name", min_length = 1, max_length = 250), Tags
+    ),
+    responses(
+        (status = 204, description = "Deleted"),
+        Write, BadRequest, Missing, Conflict, Stale
+    )
+)]
+pub(super) async fn delete(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    tags: Tags,
+) -> Result<StatusCode, RestError> {
+    let found = app.keeper.catalog().group(&name);
+    let expect = tags.expect(found.and_then(|entry| entry.revision))?;
+    let deleted = app.keeper.delete_group(&name, expect).await;
+    deleted.map_err(not_deleted)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+// === impl GroupView ===
+
+impl From<Entry<Arc<Group>>> for GroupView {
+    fn from(entry: Entry<Arc<Group>>) -> Self {
+        Self {
+            name: entry.name.as_ref().to_owned(),
+            defined_by: DefinedBy::of(entry.revision),
+            revision: entry.revision,
+            spec: entry.value.spec(),
+        }
+    }
+}

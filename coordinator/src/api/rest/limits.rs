@@ -1,0 +1,305 @@
+//! Limits: what holds for a scope, and where that comes from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use tollgate_core::lease::{Priority, ResourceId, Unit};
+use tollgate_core::limit::{Algorithm, Limit, Part, Safe};
+use tollgate_core::units::{Capacity, Tokens};
+use utoipa::ToSchema;
+
+use super::App;
+use super::extract::{PageQuery, Path, Query};
+use super::openapi::{BadRequest, Read};
+use super::problem::RestError;
+use super::stored::page;
+use crate::catalog::limits::{Matched, UnitLimits};
+use crate::catalog::{FairBetween, Member, OwnLimits, Resolved, Source};
+use crate::leases::view::{Amount, ms};
+
+/// What holds for a scope.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct ScopeLimits {
+    /// The scope.
+    scope: String,
+    /// A scope whose capacity the requests of this one use as well; the same if there is none.
+    canonical: String,
+    /// The units that have a limit, of its own or its group's.
+    limited: Vec<&'static str>,
+    /// Its own limits; none if nothing says anything of it.
+    own: Option<OwnView>,
+    /// The group that it is a member of.
+    group: Option<MemberView>,
+}
+
+/// The own limits of a scope.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct OwnView {
+    /// Where they come from.
+    source: SourceView,
+    /// What stands there, by unit.
+    units: BTreeMap<&'static str, LimitView>,
+}
+
+/// Where the limits of a scope come from.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub(super) enum SourceView {
+    /// The file.
+    File {
+        /// The `match` that they stand under.
+        r#match: String,
+    },
+    /// An override.
+    Override {
+        /// Its revision.
+        revision: u64,
+    },
+    /// It is the scope of a group.
+    Group,
+}
+
+/// A place in a group that is divided between its members.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct MemberView {
+    /// The group's name.
+    name: String,
+    /// What the member's part is in proportion to.
+    weight: u32,
+    /// Between whom the group is divided first.
+    fair_between: &'static str,
+    /// What all members share, by unit.
+    units: BTreeMap<&'static str, LimitView>,
+}
+
+/// A limit. Amounts are per second, but for `concurrency`.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Limit)]
+pub(super) struct LimitView {
+    /// What the whole fleet may use.
+    capacity: Amount,
+    /// What it may use at once after a pause.
+    burst: Amount,
+    /// What each client falls back to: an amount, `dynamic`, or null for its own setting.
+    #[schema(value_type = Option<SafeView>)]
+    safe: Option<SafeView>,
+    /// How the capacity is divided between clients.
+    algorithm: &'static str,
+    /// How long a lease lasts.
+    lease_ms: u64,
+    /// How often a client asks again.
+    refresh_ms: u64,
+    /// The soonest it may.
+    min_refresh_ms: u64,
+    /// How long a coordinator that starts only confirms what clients have.
+    learning_ms: u64,
+    /// The part of what nobody wants that is lent all the same.
+    #[schema(minimum = 0, maximum = 1)]
+    headroom: f64,
+    /// The part of the capacity that is kept for newcomers.
+    #[schema(minimum = 0, maximum = 1)]
+    reserve: f64,
+    /// What priority bands get first, by priority.
+    guaranteed: BTreeMap<String, Amount>,
+}
+
+/// What a client falls back to.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum SafeView {
+    /// So much.
+    Amount(f64),
+    /// The capacity divided by the known clients.
+    Dynamic(DynamicWord),
+}
+
+/// `dynamic`.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum DynamicWord {
+    /// The capacity divided by the known clients.
+    Dynamic,
+}
+
+/// Limits of the file.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct LimitPage {
+    /// The limits.
+    limits: Vec<MatchView>,
+    /// What to pass as `after` for those that follow; none if these were the last.
+    next: Option<String>,
+}
+
+/// One limit of the file.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct MatchView {
+    /// The scopes that it matches.
+    r#match: String,
+    /// What it says, by unit.
+    units: BTreeMap<&'static str, LimitView>,
+}
+
+/// The limits of the file: exact ids by name, then globs in order, then `*`.
+#[utoipa::path(
+    get, path = "/v1/limits", operation_id = "listLimits", tag = "limits", params(PageQuery),
+    responses((status = 200, description = "A page", body = LimitPage), Read, BadRequest)
+)]
+pub(super) async fn list(
+    State(app): State<App>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<LimitPage>, RestError> {
+    let (limit, after) = query.checked()?;
+    let catalog = app.keeper.catalog();
+    let all = catalog.file().limits.in_order();
+    let seen = all.iter().position(|matched| *matched.pattern == *after);
+    let rest = match seen {
+        Some(seen) => all.get(seen + 1..).unwrap_or_default(),
+        None if after.is_empty() => &all[..],
+        None => {
+            let rule = "is the `match` of no limit, perhaps not any more";
+            return Err(RestError::parameter("after", &after, rule));
+        }
+    };
+    let limits = rest.iter().map(|matched| MatchView::from(*matched));
+    let (limits, next) = page(limit, limits, |one| &one.r#match);
+    Ok(Json(LimitPage { limits, next }))
+}
+
+/// What holds for a scope, whether anybody uses it or not.
+#[utoipa::path(
+    get, path = "/v1/limits/{*scope}", operation_id = "getLimits", tag = "limits",
+    params((
+        "scope" = String, Path, description = "The scope; `/` may stand as it is",
+        min_length = 1, max_length = 256
+    )),
+    responses((status = 200, description = "What holds", body = ScopeLimits), Read, BadRequest)
+)]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path(scope): Path<String>,
+) -> Result<Json<ScopeLimits>, RestError> {
+    let id = ResourceId::new(&scope, Unit::Requests);
+    let id = id.map_err(|error| RestError::parameter("scope", &scope, error))?;
+    Ok(Json(app.keeper.catalog().resolve(&id.scope).into()))
+}
+
+// === impl ScopeLimits ===
+
+impl From<Resolved> for ScopeLimits {
+    fn from(resolved: Resolved) -> Self {
+        let limited = resolved.limited.into_iter();
+        Self {
+            scope: resolved.scope.as_ref().to_owned(),
+            canonical: resolved.canonical.as_ref().to_owned(),
+            limited: limited.map(Unit::name).collect(),
+            own: resolved.own.map(OwnView::from),
+            group: resolved.member.map(MemberView::from),
+        }
+    }
+}
+
+// === impl OwnView ===
+
+impl From<OwnLimits> for OwnView {
+    fn from(own: OwnLimits) -> Self {
+        let text = |text: Arc<str>| text.as_ref().to_owned();
+        Self {
+            source: match own.source {
+                Source::File(pattern) => SourceView::File {
+                    r#match: text(pattern),
+                },
+                Source::Override(revision) => SourceView::Override { revision },
+                Source::Group => SourceView::Group,
+            },
+            units: units(&own.limits),
+        }
+    }
+}
+
+// === impl MemberView ===
+
+impl From<Member> for MemberView {
+    fn from(member: Member) -> Self {
+        let Member { group, weight } = member;
+        Self {
+            name: group.name().as_ref().to_owned(),
+            weight: weight.get(),
+            fair_between: FairBetween::name(group.fair_between()),
+            units: units(group.limits()),
+        }
+    }
+}
+
+// === impl MatchView ===
+
+impl From<&Matched> for MatchView {
+    fn from(matched: &Matched) -> Self {
+        Self {
+            r#match: matched.pattern.as_ref().to_owned(),
+            units: units(&matched.limits),
+        }
+    }
+}
+
+// === impl LimitView ===
+
+impl From<&Limit> for LimitView {
+    fn from(limit: &Limit) -> Self {
+        let millis = |duration: Duration| ms(duration);
+        let bands =
+            (0..Priority::COUNT).filter_map(|level| Priority::new(u8::try_from(level).ok()?));
+        let guaranteed = bands.map(|band| (band, limit.guaranteed.of(band)));
+        let guaranteed = guaranteed.filter(|(_, capacity)| capacity.as_micros() > 0);
+        Self {
+            capacity: limit.capacity.into(),
+            burst: burst(limit.burst),
+            safe: match limit.safe {
+                Safe::Client => None,
+                Safe::Fixed(capacity) => Some(SafeView::Amount(capacity.as_f64())),
+                Safe::Dynamic => Some(SafeView::Dynamic(DynamicWord::Dynamic)),
+            },
+            algorithm: algorithm(limit.algorithm),
+            lease_ms: millis(limit.lease),
+            refresh_ms: millis(limit.refresh),
+            min_refresh_ms: millis(limit.min_refresh),
+            learning_ms: millis(limit.learning),
+            headroom: part(limit.headroom),
+            reserve: part(limit.reserve),
+            guaranteed: guaranteed
+                .map(|(band, capacity)| (band.level().to_string(), capacity.into()))
+                .collect(),
+        }
+    }
+}
+
+// === free functions ===
+
+fn units(limits: &UnitLimits) -> BTreeMap<&'static str, LimitView> {
+    let limits = limits.iter();
+    limits
+        .map(|(unit, limit)| (unit.name(), limit.into()))
+        .collect()
+}
+
+/// Tokens of a burst; that of no limit is none.
+fn burst(tokens: Tokens) -> Amount {
+    Capacity::from_micros(tokens.as_micros()).into()
+}
+
+fn part(part: Part) -> f64 {
+    part.of(Capacity::from_whole(1)).as_f64()
+}
+
+/// The word for it in configurations.
+fn algorithm(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::None => "none",
+        Algorithm::Static => "static",
+        Algorithm::ProportionalShare => "proportional_share",
+        Algorithm::FairShare => "fair_share",
+    }
+}

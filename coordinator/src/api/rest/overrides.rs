@@ -1,0 +1,175 @@
+//! Overrides: limits of one scope in the place of what the file's globs say of it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::App;
+use super::body::Body;
+use super::extract::{PageQuery, Path, Query};
+use super::openapi::{BadRequest, BadWrite, Conflict, Missing, Read, Stale, Unchanged, Write};
+use super::problem::RestError;
+use super::revision::Tags;
+use super::stored::{not_deleted, page, put, refused, writable};
+use crate::catalog::spec::LimitsSpec;
+use crate::catalog::{Entry, Override, name};
+
+/// The limits of one scope.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Override)]
+pub(super) struct OverrideView {
+    /// The scope.
+    scope: String,
+    /// Its revision; the entity tag is the same.
+    revision: Option<u64>,
+    /// What it says.
+    spec: LimitsSpec,
+}
+
+/// Some overrides, by scope.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct OverridePage {
+    /// The overrides.
+    overrides: Vec<OverrideView>,
+    /// What to pass as `after` for those that follow; none if these were the last.
+    next: Option<String>,
+}
+
+/// Overrides, by scope.
+#[utoipa::path(
+    get, path = "/v1/overrides", operation_id = "listOverrides", tag = "overrides",
+    params(PageQuery),
+    responses((status = 200, description = "A page", body = OverridePage), Read, BadRequest)
+)]
+pub(super) async fn list(
+    State(app): State<App>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<OverridePage>, RestError> {
+    let (limit, after) = query.checked()?;
+    let catalog = app.keeper.catalog();
+    let overrides = catalog.overrides(&after).map(OverrideView::from);
+    let (overrides, next) = page(limit, overrides, |one| &one.scope);
+    Ok(Json(OverridePage { overrides, next }))
+}
+
+/// The override of a scope.
+#[utoipa::path(
+    get, path = "/v1/overrides/{*scope}", operation_id = "getOverride", tag = "overrides",
+    params((
+        "scope" = String, Path, description = "The scope; `/` may stand as it is",
+        min_length = 1, max_length = 256
+    )),
+    responses(
+        (
+            status = 200, description = "The override", body = OverrideView,
+            headers(("etag" = String, description = "Its revision"))
+        ),
+        Read, BadRequest, Missing, Unchanged
+    )
+)]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path(scope): Path<String>,
+    tags: Tags,
+) -> Result<Response, RestError> {
+    let entry = app.keeper.catalog().overridden(&scope);
+    let missing = || RestError::NotFound(format!("the limits of {scope:?} are not overridden"));
+    let entry = entry.ok_or_else(missing)?;
+    let revision = entry.revision;
+    Ok(tags.answer(revision, Json(OverrideView::from(entry))))
+}
+
+/// Overrides what the file's globs say of a scope, all of it.
+///
+/// A unit that is absent or null has no limit.
+#[utoipa::path(
+    put, path = "/v1/overrides/{*scope}", operation_id = "putOverride", tag = "overrides",
+    params(
+        (
+            "scope" = String, Path, description = "The scope; `/` may stand as it is",
+            min_length = 1, max_length = 256
+        ),
+        Tags
+    ),
+    request_body = LimitsSpec,
+    responses(
+        (
+            status = 200, description = "Replaced", body = OverrideView,
+            headers(("etag" = String, description = "Its new revision"))
+        ),
+        (
+            status = 201, description = "Created", body = OverrideView,
+            headers(("etag" = String, description = "Its revision"))
+        ),
+        Write, BadWrite, Conflict, Stale
+    )
+)]
+pub(super) async fn put_one(
+    State(app): State<App>,
+    Path(scope): Path<String>,
+    tags: Tags,
+    body: Body<LimitsSpec>,
+) -> Result<Response, RestError> {
+    writable("scope", &scope, name::check_one_scope(&scope))?;
+    let (spec, faults) = body.parts();
+    let expect = tags.expect(found(&app, &scope))?;
+    let written = app.keeper.put_override(&scope, spec.clone(), expect).await;
+    let written = written.map_err(|error| refused(error, faults))?;
+    let view = OverrideView {
+        scope,
+        revision: Some(written.revision),
+        spec,
+    };
+    Ok(put(written, view))
+}
+
+/// Gives a scope back the limits that the file's globs say.
+#[utoipa::path(
+    delete, path = "/v1/overrides/{*scope}", operation_id = "deleteOverride", tag = "overrides",
+    params(
+        (
+            "scope" = String, Path, description = "The scope; `/` may stand as it is",
+            min_length = 1, max_length = 256
+        ),
+        Tags
+    ),
+    responses(
+        (status = 204, description = "Deleted"),
+        Write, BadRequest, Missing, Conflict, Stale
+    )
+)]
+pub(super) async fn delete(
+    State(app): State<App>,
+    Path(scope): Path<String>,
+    tags: Tags,
+) -> Result<StatusCode, RestError> {
+    let expect = tags.expect(found(&app, &scope))?;
+    let deleted = app.keeper.delete_override(&scope, expect).await;
+    deleted.map_err(not_deleted)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+// === free functions ===
+
+/// The revision of what is there.
+fn found(app: &App, scope: &str) -> Option<u64> {
+    let entry = app.keeper.catalog().overridden(scope);
+    entry.and_then(|entry| entry.revision)
+}
+
+// === impl OverrideView ===
+
+impl From<Entry<Arc<Override>>> for OverrideView {
+    fn from(entry: Entry<Arc<Override>>) -> Self {
+        Self {
+            scope: entry.name.as_ref().to_owned(),
+            revision: entry.revision,
+            spec: entry.value.spec(),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! What is said when a request cannot be done: `application/problem+json` (RFC 9457).
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use tollgate_core::node::DrainError;
+use utoipa::ToSchema;
+
+use super::body::BODY_LEN_MAX;
+use crate::api::auth::Role;
+use crate::catalog::WriteError as Refusal;
+use crate::catalog::store::StoreError;
+use crate::leases::driver::DriverError;
+
+/// When a write is to be tried again that the store did not take: etcd elects within about that.
+const RETRY_AFTER_S: u32 = 2;
+
+/// Why a request has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum RestError {
+    /// Nothing has this path.
+    #[error("nothing is served at {0}")]
+    NoPath(String),
+    /// Something has this path, but not this method.
+    #[error("the method is not one of those in the header `allow`")]
+    NoMethod,
+    /// The thing that the path names is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// A part of the path or of the query breaks a rule.
+    #[error("{0}")]
+    Parameter(FieldFault),
+    /// The query cannot be read.
+    #[error("{0}")]
+    Query(String),
+    /// No token, or one that nobody has.
+    #[error("{0}")]
+    Unauthenticated(&'static str),
+    /// A token that does not allow this.
+    #[error("this needs a token of role {}; that of {name:?} is {}", needs.name(), has.name())]
+    Role {
+        /// Whose token it is.
+        name: String,
+        /// Its role.
+        has: Role,
+        /// The role that it would need.
+        needs: Role,
+    },
+    /// A request that a web page elsewhere may have made a browser send.
+    #[error("{0}")]
+    Foreign(String),
+    /// A body that is not said to be JSON.
+    #[error("the body must be JSON, with `content-type: application/json`")]
+    MediaType,
+    /// A body that is too large.
+    #[error("the body has more than {BODY_LEN_MAX} bytes")]
+    TooLarge,
+    /// A body that is no JSON.
+    #[error("the body is not JSON: {0}")]
+    Unreadable(String),
+    /// JSON of another shape than is expected, or values that break rules.
+    #[error("{}", all(.0))]
+    Invalid(Vec<FieldFault>),
+    /// What is to be written does not go with what is there.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// What is there is not what the caller expects.
+    #[error("{}", Refusal::Mismatch { found: *found })]
+    Mismatch {
+        /// The revision of what is there.
+        found: Option<u64>,
+    },
+    /// A client cannot be drained.
+    #[error(transparent)]
+    Drain(#[from] DrainError),
+    /// The books did not answer.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// Nodes of the cluster did not do it.
+    #[error("these nodes did not answer: {}", .0.join(", "))]
+    Unanswered(Vec<String>),
+    /// A write could not be made durable.
+    #[error("{}", not_durable(.0))]
+    Store(StoreError),
+    /// Nobody is left to make a write.
+    #[error("the coordinator is shutting down")]
+    Stopped,
+    /// A bug.
+    #[error("{0} cannot be written as text")]
+    Text(&'static str),
+}
+
+/// A field that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema, thiserror::Error)]
+#[error("{}", said(.field, .rule))]
+pub(super) struct FieldFault {
+    /// The way to the field.
+    #[schema(example = "requests.rate")]
+    pub(super) field: String,
+    /// What stands there, as text; absent if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) value: Option<String>,
+    /// The rule that it breaks.
+    #[schema(example = "-5 is negative")]
+    pub(super) rule: String,
+}
+
+/// Why a request was refused (RFC 9457).
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Problem {
+    /// What kind of problem this is: `about:blank` where the status says everything.
+    #[schema(format = "uri-reference")]
+    r#type: &'static str,
+    /// The status in words.
+    title: &'static str,
+    /// The status of the answer.
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// What is wrong with this request.
+    detail: String,
+    /// The first field that breaks a rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    /// What stands in that field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    /// The rule that it breaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    /// All fields that break a rule, if that is what is wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    errors: Vec<FieldFault>,
+}
+
+// === impl RestError ===
+
+impl RestError {
+    /// The part `field` of a path or a query, which is `value`, breaks `rule`.
+    pub(super) fn parameter(field: &str, value: &str, rule: impl ToString) -> Self {
+        Self::Parameter(FieldFault {
+            field: field.to_owned(),
+            value: Some(value.to_owned()),
+            rule: rule.to_string(),
+        })
+    }
+
+    /// The one place where errors become statuses.
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NoPath(_) | Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Parameter(_) | Self::Query(_) | Self::Unreadable(_) => StatusCode::BAD_REQUEST,
+            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Refused(_) | Self::Drain(_) => StatusCode::CONFLICT,
+            Self::Mismatch { .. } => StatusCode::PRECONDITION_FAILED,
+            Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
+            Self::Role { .. } | Self::Foreign(_) => StatusCode::FORBIDDEN,
+            Self::Driver(_) | Self::Unanswered(_) | Self::Store(_) | Self::Stopped => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::Text(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Tells conflicts apart, which have one status; for the others the status says everything.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Refused(Refusal::DefinedInFile { .. }) => "urn:tollgate:problem:defined-in-file",
+            Self::Refused(Refusal::Attached { .. }) => "urn:tollgate:problem:attached",
+            Self::Refused(Refusal::Bound { .. }) | Self::Drain(_) => {
+                "urn:tollgate:problem:bound-reached"
+            }
+            _ => "about:blank",
+        }
+    }
+
+    fn faults(&self) -> Vec<FieldFault> {
+        match self {
+            Self::Parameter(fault) => vec![fault.clone()],
+            Self::Invalid(faults) => faults.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What RFC 6750 wants said of the token.
+    fn challenge(&self) -> Option<String> {
+        let error = match self {
+            Self::Unauthenticated(NO_TOKEN) => String::new(),
+            Self::Unauthenticated(_) => ", error=\"invalid_token\"".to_owned(),
+            Self::Role { needs, .. } => {
+                format!(", error=\"insufficient_scope\", scope=\"{}\"", needs.name())
+            }
+            _ => return None,
+        };
+        Some(format!("Bearer realm=\"tollgate\"{error}"))
+    }
+}
+
+// === impl From ===
+
+impl From<Refusal> for RestError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound { .. } => Self::NotFound(refusal.to_string()),
+            Refusal::Mismatch { found } => Self::Mismatch { found },
+            Refusal::NoGroup(ref group) => Self::Invalid(vec![FieldFault {
+                field: "group".to_owned(),
+                value: Some(group.as_ref().to_owned()),
+                rule: refusal.to_string(),
+            }]),
+            other => Self::Refused(other),
+        }
+    }
+}
+
+/// What is said to who shows no token.
+pub(super) const NO_TOKEN: &str = "this needs a token: `authorization: Bearer TOKEN`";
+
+impl From<&RestError> for Problem {
+    fn from(error: &RestError) -> Self {
+        let status = error.status();
+        let errors = error.faults();
+        let first = errors.first();
+        Self {
+            r#type: error.kind(),
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            detail: error.to_string(),
+            field: first.map(|fault| fault.field.clone()),
+            value: first.and_then(|fault| fault.value.clone()),
+            rule: first.map(|fault| fault.rule.clone()),
+            errors,
+        }
+    }
+}
+
+impl IntoResponse for RestError {
+    fn into_response(self) -> Response {
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        let mut response = (self.status(), kind, Json(Problem::from(&self))).into_response();
+        if let Self::Store(_) = self {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        }
+        // Only names of roles, so it is always a good value.
+        if let Some(Ok(value)) = self.challenge().map(HeaderValue::try_from) {
+            response
+                .headers_mut()
+                .append(header::WWW_AUTHENTICATE, value);
+        }
+        response
+    }
+}
+
+// === free functions ===
+
+fn not_durable(error: &StoreError) -> String {
+    match error {
+        StoreError::Unsure { .. } => format!("{error}; look before you try again"),
+        StoreError::Unseen => error.to_string(),
+        _ => format!("it could not be made durable, so nothing has changed: {error}"),
+    }
+}
+
+fn all(faults: &[FieldFault]) -> String {
+    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    faults.join("; ")
+}
+
+fn said(field: &str, rule: &str) -> String {
+    if field.is_empty() {
+        return rule.to_owned();
+    }
+    format!("{field}: {rule}")
+}

@@ -1,0 +1,318 @@
+//! How the coordinator is doing, and its cluster, for people and for `tollgate status`.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use tollgate_core::lease::ResourceId;
+use tollgate_core::node::Node;
+use tollgate_core::units::Instant;
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::extract::{Query, count};
+use super::openapi::{BadRequest, ReadBooks};
+use super::others::Asked;
+use super::problem::RestError;
+use crate::leases::survey::{Figures, Survey};
+use crate::leases::view::{Amount, BusyResource, ms};
+
+mod cluster;
+mod group;
+mod parent;
+
+pub(super) use self::cluster::{ClusterStatus, NodeStatus};
+pub(super) use self::group::GroupStatus;
+#[cfg(test)]
+pub(super) use self::group::GroupUnit;
+pub(super) use self::parent::ParentStatus;
+
+/// The most resources that are shown, and clients of each.
+const RESOURCES_MAX: usize = 200;
+const CLIENTS_MAX: usize = 50;
+
+/// What is shown if nobody says.
+pub(super) const DEFAULT: Shown = Shown {
+    resources: 50,
+    clients: 12,
+};
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) resources: usize,
+    pub(super) clients: usize,
+}
+
+/// How the coordinator is doing; in a cluster, with the books of all nodes that answer.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub(super) struct Status {
+    /// The version of the program that answers.
+    pub(super) version: String,
+    /// The term of this run; in a cluster, the highest of all masters.
+    pub(super) epoch: u64,
+    /// How long the coordinator that answers has been running.
+    pub(super) uptime_ms: u64,
+    /// Scopes refreshed per second, the mean of the last ten seconds; one that a node has passed on
+    /// to another counts in both.
+    #[schema(minimum = 0)]
+    pub(super) refreshes_per_second: f64,
+    /// Sums by unit, over all resources with clients.
+    pub(super) units: BTreeMap<String, UnitStatus>,
+    /// How many groups there are.
+    pub(super) group_count: usize,
+    /// The first of them by name, as many as resources are asked for.
+    pub(super) groups: Vec<GroupStatus>,
+    /// The cluster, if this coordinator is a node of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(super) cluster: Option<ClusterStatus>,
+    /// The coordinator above, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(super) parent: Option<ParentStatus>,
+    /// The busiest resources: first by how much of the capacity is wanted, then by how much is.
+    pub(super) busiest: Vec<BusyResource>,
+    /// The nodes of the cluster that did not answer for their books.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(super) unanswered: Vec<String>,
+}
+
+/// Sums over all resources of a unit.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, ToSchema)]
+pub(super) struct UnitStatus {
+    /// Resources with clients.
+    pub(super) resource_count: usize,
+    /// Those of them that nothing limits: no limit of their own, no group and no parent.
+    pub(super) unlimited_count: usize,
+    /// Their clients; a client of two resources counts twice.
+    pub(super) client_count: usize,
+    /// Clients that have less than they want.
+    pub(super) waiting_count: usize,
+    /// Resources in learning mode.
+    pub(super) learning_count: usize,
+    /// The capacity of those with a limit.
+    #[schema(minimum = 0)]
+    pub(super) capacity: f64,
+    /// What the clients of those may be using.
+    #[schema(minimum = 0)]
+    pub(super) sum_has: f64,
+    /// What all clients want.
+    #[schema(minimum = 0)]
+    pub(super) sum_wants: f64,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct StatusQuery {
+    /// How many of the busiest resources.
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    resources: Option<usize>,
+    /// How many clients of each.
+    #[param(minimum = 1, maximum = 50, default = 12)]
+    clients: Option<usize>,
+}
+
+/// How the coordinator is doing, with its busiest resources; in a cluster, those of all nodes.
+#[utoipa::path(
+    get, path = "/v1/status", operation_id = "getStatus", tag = "books", params(StatusQuery),
+    responses((status = 200, description = "Now", body = Status), ReadBooks, BadRequest)
+)]
+pub(super) async fn get(
+    State(app): State<App>,
+    Query(query): Query<StatusQuery>,
+    asked: Asked,
+) -> Result<Json<Status>, RestError> {
+    let shown = Shown {
+        resources: count(
+            "resources",
+            query.resources.unwrap_or(DEFAULT.resources),
+            RESOURCES_MAX,
+        )?,
+        clients: count(
+            "clients",
+            query.clients.unwrap_or(DEFAULT.clients),
+            CLIENTS_MAX,
+        )?,
+    };
+    Ok(Json(Status::everywhere(&app, &asked, shown).await?))
+}
+
+// === impl Status ===
+
+impl Status {
+    /// How the coordinator of `app` is doing, and the other nodes that answer to `asked`.
+    ///
+    /// # Errors
+    /// If its own books cannot be reached.
+    pub(super) async fn everywhere(
+        app: &App,
+        asked: &Asked,
+        shown: Shown,
+    ) -> Result<Self, RestError> {
+        let Some(others) = &app.others else {
+            return Self::of(app, shown).await;
+        };
+        let (own, said) = tokio::join!(Self::of(app, shown), others.ask(asked));
+        let mut whole = own?;
+        whole.unanswered = said.unanswered;
+        for (node, answer) in said.answers {
+            match serde_json::from_value(answer) {
+                Ok(other) => whole.join(other),
+                Err(error) => {
+                    tracing::warn!(node, %error, "cluster: answer of a node cannot be read");
+                    whole.unanswered.push(node);
+                }
+            }
+        }
+        whole.busiest.sort_by_cached_key(pressure);
+        whole.busiest.truncate(shown.resources);
+        Ok(whole)
+    }
+
+    /// Adds what another node says.
+    fn join(&mut self, other: Self) {
+        self.epoch = self.epoch.max(other.epoch);
+        self.refreshes_per_second += other.refreshes_per_second;
+        for (unit, more) in other.units {
+            self.units.entry(unit).or_default().add(&more);
+        }
+        group::join(&mut self.groups, other.groups);
+        if let (Some(cluster), Some(other)) = (&mut self.cluster, other.cluster) {
+            cluster.join(other);
+        }
+        match (&mut self.parent, other.parent) {
+            (Some(parent), Some(other)) => parent.join(other),
+            (parent, other) => *parent = parent.take().or(other),
+        }
+        self.busiest.extend(other.busiest);
+    }
+
+    /// How the coordinator of `app` is doing by itself.
+    async fn of(app: &App, shown: Shown) -> Result<Self, RestError> {
+        let Survey {
+            units: sums,
+            busiest,
+            learning,
+            borrowed,
+            ..
+        } = app.survey(shown.resources).await?;
+        let catalog = app.keeper.catalog();
+        let groups: Vec<_> = catalog.groups("").take(shown.resources).collect();
+        let attached = groups
+            .iter()
+            .map(|group| catalog.attached_count(&group.name));
+        let attached: Vec<usize> = attached.collect();
+        let look = {
+            let busiest = busiest.clone();
+            move |node: &Node, now: Instant| {
+                let find = |id: &ResourceId| {
+                    let busy = BusyResource::find(node, now, id, shown.clients)?;
+                    Some((id.clone(), busy))
+                };
+                let busiest: Vec<_> = busiest.iter().filter_map(find).collect();
+                let groups = groups.iter().zip(&attached);
+                let groups =
+                    groups.map(|(group, count)| GroupStatus::new(node, &group.value, *count));
+                (busiest, groups.collect::<Vec<_>>())
+            }
+        };
+        let seen = app.shards.view(look).await?;
+        let (mut found, mut groups) = (BTreeMap::new(), Vec::new());
+        for (busy, of_shard) in seen {
+            found.extend(busy);
+            group::join(&mut groups, of_shard);
+        }
+        let now = app.clock.now();
+        let uptime_ms = ms(now.saturating_since(Instant::ZERO));
+        let refreshes_per_second = app.rate.look(now, app.metrics.refreshes());
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let me = |node: &mut NodeStatus| {
+            node.alive = true;
+            node.version = Some(version.clone());
+            node.uptime_ms = Some(uptime_ms);
+            node.refreshes_per_second = Some(refreshes_per_second);
+        };
+        let others = app.others.as_ref();
+        let parent = app.parent.as_ref();
+        Ok(Self {
+            epoch: app.shards.epoch().0,
+            uptime_ms,
+            refreshes_per_second,
+            units: sums
+                .into_iter()
+                .map(|(unit, figures)| (unit.name().to_owned(), figures.into()))
+                .collect(),
+            group_count: catalog.groups("").count(),
+            groups,
+            cluster: others.map(|others| ClusterStatus::of(others, &app.shards, &learning, me)),
+            parent: parent.map(|parent| ParentStatus::of(parent, &borrowed)),
+            busiest: busiest.iter().filter_map(|id| found.remove(id)).collect(),
+            unanswered: Vec::new(),
+            version,
+        })
+    }
+}
+
+// === impl UnitStatus ===
+
+impl UnitStatus {
+    fn add(&mut self, more: &Self) {
+        self.resource_count += more.resource_count;
+        self.unlimited_count += more.unlimited_count;
+        self.client_count += more.client_count;
+        self.waiting_count += more.waiting_count;
+        self.learning_count += more.learning_count;
+        self.capacity += more.capacity;
+        self.sum_has += more.sum_has;
+        self.sum_wants += more.sum_wants;
+    }
+}
+
+impl From<Figures> for UnitStatus {
+    fn from(figures: Figures) -> Self {
+        Self {
+            resource_count: figures.resources,
+            unlimited_count: figures.unlimited,
+            client_count: figures.clients,
+            waiting_count: figures.waiting,
+            learning_count: figures.learning,
+            capacity: figures.capacity,
+            sum_has: figures.has,
+            sum_wants: figures.wants,
+        }
+    }
+}
+
+// === free functions ===
+
+/// What the busiest have least of, as in the surveys of single nodes: first by the part of the
+/// capacity that is wanted, then by how much is.
+fn pressure(busy: &BusyResource) -> (Reverse<u64>, Reverse<u64>, String, String) {
+    let number = |amount| match amount {
+        Amount::Number(units) => units,
+        Amount::Unlimited => f64::INFINITY,
+    };
+    let wants = number(busy.summary.sum_wants);
+    let part = match busy.summary.at_most() {
+        Amount::Unlimited => 0.0,
+        // A scope that is blocked and wanted is as busy as can be.
+        Amount::Number(capacity) if wants > 0.0 => wants / capacity,
+        Amount::Number(_) => 0.0,
+    };
+    // In thousandths; a float that is too large is the largest number.
+    let milli = |units: f64| Reverse((units * 1000.0) as u64);
+    (
+        milli(part),
+        milli(wants),
+        busy.scope.clone(),
+        busy.unit.clone(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

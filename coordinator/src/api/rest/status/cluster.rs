@@ -1,0 +1,193 @@
+//! The nodes of a cluster, and who is master of what.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tollgate_core::cluster::ShardId;
+use utoipa::ToSchema;
+
+use crate::api::rest::Others;
+use crate::cluster::election::{Master, Peer};
+use crate::leases::shards::Shards;
+use crate::leases::view::ms;
+
+/// A cluster as the node that answers knows it, with what the others say of themselves.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub(in crate::api::rest) struct ClusterStatus {
+    /// The node that answers.
+    pub(in crate::api::rest) node: String,
+    /// The nodes that have a lease in etcd, by name; one that dies loses it.
+    pub(in crate::api::rest) nodes: Vec<NodeStatus>,
+    /// The shards, in order.
+    pub(in crate::api::rest) shards: Vec<ShardStatus>,
+}
+
+/// A node of a cluster.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub(in crate::api::rest) struct NodeStatus {
+    /// Its name.
+    pub(in crate::api::rest) node: String,
+    /// Its gRPC port, as others reach it.
+    pub(in crate::api::rest) grpc: String,
+    /// Its HTTP port, as others reach it.
+    pub(in crate::api::rest) http: String,
+    /// Whether it has answered just now.
+    pub(in crate::api::rest) alive: bool,
+    /// The version of its program; null if it has not answered, as what follows.
+    pub(in crate::api::rest) version: Option<String>,
+    /// How long it has been running.
+    pub(in crate::api::rest) uptime_ms: Option<u64>,
+    /// Scopes that it has refreshed per second, the mean of the last ten seconds.
+    #[schema(minimum = 0)]
+    pub(in crate::api::rest) refreshes_per_second: Option<f64>,
+}
+
+/// A shard of a cluster.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub(in crate::api::rest) struct ShardStatus {
+    /// Its number, from 0.
+    pub(in crate::api::rest) shard: u16,
+    /// The node that is its master, if there is one.
+    pub(in crate::api::rest) master: Option<String>,
+    /// The term of that.
+    pub(in crate::api::rest) epoch: Option<u64>,
+    /// How long that still lasts unless etcd confirms it; null if its master has not answered.
+    pub(in crate::api::rest) term_left_ms: Option<u64>,
+    /// How many of its resources are in learning mode; null if its master has not answered.
+    pub(in crate::api::rest) learning_count: Option<usize>,
+}
+
+// === impl ClusterStatus ===
+
+impl ClusterStatus {
+    /// What a node knows by itself: of its own shards all, of the others who leads them. `learning`
+    /// has how many resources of each of its shards are in learning mode, and `me` what it says of
+    /// itself.
+    pub(super) fn of(
+        others: &Others,
+        shards: &Shards,
+        learning: &BTreeMap<ShardId, usize>,
+        me: impl Fn(&mut NodeStatus),
+    ) -> Self {
+        let masters = others.masters();
+        let node = |peer: &Arc<Peer>| {
+            let mut node = NodeStatus::of(peer);
+            if peer.node == others.me().node {
+                me(&mut node);
+            }
+            node
+        };
+        let shard = |(shard, master): (ShardId, Option<&Master>)| {
+            let held = shards.get(shard);
+            let epoch = held.as_ref().map(|held| held.epoch().0);
+            let own = held.as_ref().map(|_| others.me().node.clone());
+            ShardStatus {
+                shard: shard.0,
+                master: own.or_else(|| master.map(|master| master.peer.node.clone())),
+                epoch: epoch.or_else(|| master.map(|master| master.epoch.0)),
+                term_left_ms: held.as_ref().and_then(|held| held.left().map(ms)),
+                learning_count: held.map(|_| learning.get(&shard).copied().unwrap_or(0)),
+            }
+        };
+        Self {
+            node: others.me().node.clone(),
+            nodes: masters.members.iter().map(node).collect(),
+            shards: masters.iter().map(shard).collect(),
+        }
+    }
+
+    /// Adds what the node of `other` says of itself and of the shards that it leads.
+    pub(super) fn join(&mut self, other: Self) {
+        let said = other.nodes.into_iter().find(|node| node.node == other.node);
+        let node = self.nodes.iter_mut().find(|node| node.node == other.node);
+        if let (Some(node), Some(said)) = (node, said) {
+            *node = said;
+        }
+        for shard in other.shards {
+            let leads = shard.master.as_deref() == Some(&*other.node);
+            let known = self.shards.iter_mut();
+            let mut known = known.filter(|known| known.shard == shard.shard);
+            if let Some(known) = known.next().filter(|known| known.epoch <= shard.epoch)
+                && leads
+                && shard.learning_count.is_some()
+            {
+                *known = shard;
+            }
+        }
+    }
+}
+
+// === impl NodeStatus ===
+
+impl NodeStatus {
+    /// One that has not answered.
+    fn of(peer: &Peer) -> Self {
+        Self {
+            node: peer.node.clone(),
+            grpc: peer.grpc.clone(),
+            http: peer.http.clone(),
+            alive: false,
+            version: None,
+            uptime_ms: None,
+            refreshes_per_second: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(master: &str, epoch: u64, learning_count: Option<usize>) -> ShardStatus {
+        ShardStatus {
+            shard: 0,
+            master: Some(master.to_owned()),
+            epoch: Some(epoch),
+            term_left_ms: learning_count.map(|_| 2000),
+            learning_count,
+        }
+    }
+
+    fn status(node: &str, shard: ShardStatus) -> ClusterStatus {
+        ClusterStatus {
+            node: node.to_owned(),
+            nodes: Vec::new(),
+            shards: vec![shard],
+        }
+    }
+
+    #[test]
+    fn of_a_shard_its_master_in_the_latest_term_is_believed() {
+        let rows = [
+            (
+                shard("b", 7, None),
+                shard("b", 7, Some(3)),
+                ("b", 7, Some(3)),
+            ),
+            (
+                shard("a", 7, Some(1)),
+                shard("b", 6, Some(3)),
+                ("a", 7, Some(1)),
+            ),
+            (
+                shard("a", 7, Some(1)),
+                shard("b", 8, Some(0)),
+                ("b", 8, Some(0)),
+            ),
+            // Of a shard that it does not lead it has only heard.
+            (
+                shard("a", 7, Some(1)),
+                shard("c", 8, None),
+                ("a", 7, Some(1)),
+            ),
+        ];
+        for (own, other, (master, epoch, learning)) in rows {
+            let mut whole = status("a", own);
+            whole.join(status("b", other));
+            let [one] = &whole.shards[..] else { panic!() };
+            let said = (one.master.as_deref(), one.epoch, one.learning_count);
+            assert_eq!(said, (Some(master), Some(epoch), learning));
+        }
+    }
+}

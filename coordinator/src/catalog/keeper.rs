@@ -1,0 +1,352 @@
+//! The one task that changes the catalog.
+//!
+//! A write is checked against the newest state, made durable, and only then published, so that
+//! nothing is ever in force that a restart would forget. It is answered last: by then the driver
+//! has the new state, and the next refresh of any client follows it. Writes that wait together are
+//! made durable together, so many callers at a time cost one flush of the disk.
+//!
+//! Where several coordinators write to one store, the newest state is what the store says: each of
+//! them takes all writes, its own among them, in the store's order. A batch that was checked
+//! against an older state is refused by the store as a whole, and checked again against the newer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::catalog::store::{Applied, Batch, Key, News, Place, Store, StoreError, decode};
+use crate::catalog::{Catalog, WriteError as Refusal, Written};
+use crate::clock::Clock;
+use crate::config::{Config, ConfigErrors};
+use crate::observe::metrics::{Metrics, Reloaded};
+
+use draft::{Draft, Write};
+
+mod draft;
+mod handle;
+
+pub use handle::Handle;
+
+/// Writes that wait for the keeper.
+const QUEUE_LEN: usize = 1024;
+
+/// Writes that are made durable together, at most: so many that a flush is cheap for each, and so
+/// few that the first does not wait long for the last, and that etcd takes them in one transaction
+/// (it has at most 128 operations).
+const BATCH_MAX: usize = 100;
+
+/// Bytes of them: etcd takes at most 1.5 MiB in a request.
+const BATCH_LEN_MAX: usize = 1 << 20;
+
+/// How long writes are tried again when others were faster, before their callers hear of it.
+const OVERTAKEN_FOR: Duration = Duration::from_secs(3);
+
+/// How long news that must come are waited for.
+const NEWS_WAIT: Duration = Duration::from_secs(2);
+
+/// Changes the catalog until the last [`Handle`] is gone.
+#[derive(Debug)]
+pub struct Keeper {
+    store: Box<dyn Store>,
+    clock: Clock,
+    metrics: Metrics,
+    revision: u64,
+    /// How far the news of the store have been taken.
+    place: Place,
+    catalog: watch::Sender<Arc<Catalog>>,
+    /// The file, and what the nodes of the cluster share.
+    config: watch::Sender<Arc<Config>>,
+    commands: mpsc::Receiver<Command>,
+}
+
+/// Why something was not written.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum WriteError {
+    /// What is to be written is wrong in itself.
+    #[error(transparent)]
+    Invalid(#[from] ConfigErrors),
+    /// It does not go with what is there.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It could not be made durable.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The keeper has ended.
+    #[error("the coordinator is shutting down")]
+    Stopped,
+}
+
+/// Hears what came of a write.
+type Reply = oneshot::Sender<Result<Written, WriteError>>;
+
+#[derive(Debug)]
+enum Command {
+    Write(Write, Reply),
+    Reload(Box<Config>, oneshot::Sender<Result<(), WriteError>>),
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    /// A keeper of what `store` has and `config` says, and the way to reach it.
+    ///
+    /// # Errors
+    /// If the store cannot be read, or has nothing good of what the nodes of a cluster share.
+    pub async fn new(
+        mut store: Box<dyn Store>,
+        config: Config,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Result<(Self, Handle), StoreError> {
+        let stored = store.load().await?;
+        let config = match store.shared_key().filter(|_| config.shares()) {
+            Some(key) => shared(key, &config, stored.shared.as_deref())?,
+            None => config,
+        };
+        metrics.set_limits(config.catalog.limits.count());
+        let (commands, queue) = mpsc::channel(QUEUE_LEN);
+        let (catalog, newest) = watch::channel(Arc::new(Catalog::new(config.catalog.clone())));
+        let (config, newest_config) = watch::channel(Arc::new(config));
+        let mut keeper = Self {
+            store,
+            clock,
+            metrics,
+            revision: stored.revision,
+            place: stored.place,
+            catalog,
+            config,
+            commands: queue,
+        };
+        keeper.restore_all(stored.records)?;
+        let handle = Handle {
+            commands,
+            catalog: newest,
+            config: newest_config,
+        };
+        Ok((keeper, handle))
+    }
+
+    /// Writes until the last handle is gone.
+    pub async fn run(mut self) {
+        let mut commands = Vec::with_capacity(BATCH_MAX);
+        loop {
+            tokio::select! {
+                count = self.commands.recv_many(&mut commands, BATCH_MAX) => {
+                    if count == 0 {
+                        return;
+                    }
+                    self.handle(&mut commands).await;
+                }
+                news = self.store.news() => self.take(news),
+            }
+        }
+    }
+
+    async fn handle(&mut self, commands: &mut Vec<Command>) {
+        let (mut writes, mut len) = (Vec::new(), 0);
+        for command in commands.drain(..) {
+            match command {
+                Command::Reload(config, reply) => answer(reply, self.reload(*config)),
+                Command::Write(write, reply) => {
+                    if !writes.is_empty() && len + write.len() > BATCH_LEN_MAX {
+                        self.write(std::mem::take(&mut writes)).await;
+                        len = 0;
+                    }
+                    len += write.len();
+                    writes.push((write, reply));
+                }
+            }
+        }
+        if !writes.is_empty() {
+            self.write(writes).await;
+        }
+    }
+
+    fn reload(&self, config: Config) -> Result<(), WriteError> {
+        let current = self.config.borrow().clone();
+        self.enforce(config.instead_of(&current)?)
+    }
+
+    /// Puts `config` in force.
+    fn enforce(&self, config: Config) -> Result<(), WriteError> {
+        let next = self.catalog.borrow().with_file(config.catalog.clone())?;
+        self.metrics.set_limits(config.catalog.limits.count());
+        self.catalog.send_replace(Arc::new(next));
+        self.config.send_replace(Arc::new(config));
+        Ok(())
+    }
+
+    /// Puts `text` in force, which is what the nodes share, or says what is wrong with it.
+    fn take_shared(&self, text: &[u8]) {
+        let current = self.config.borrow().clone();
+        if !current.shares() || current.shared.as_deref() == Some(text) {
+            return;
+        }
+        let next = current.with_shared(text).map_err(WriteError::from);
+        let result = match next.and_then(|next| self.enforce(next)) {
+            Ok(()) => {
+                tracing::info!("configuration: applied the change in etcd");
+                Reloaded::Taken
+            }
+            Err(error) => {
+                tracing::error!(
+                    "configuration: refused the change in etcd, the previous one stays: {error}"
+                );
+                Reloaded::Refused
+            }
+        };
+        self.metrics.count_reload(result);
+    }
+
+    async fn write(&mut self, writes: Vec<(Write, Reply)>) {
+        match self.outcomes(&writes).await {
+            Ok(outcomes) => {
+                let replies = writes.into_iter().map(|(_, reply)| reply);
+                replies
+                    .zip(outcomes)
+                    .for_each(|(to, outcome)| answer(to, outcome));
+            }
+            Err(error) => {
+                tracing::error!(%error, "catalog: write failed");
+                let error = WriteError::Store(error);
+                // Also those that were refused: what refused them may not have been written.
+                writes
+                    .into_iter()
+                    .for_each(|(_, to)| answer(to, Err(error.clone())));
+            }
+        }
+    }
+
+    /// Makes `writes`, and what each is told; by then they are in force.
+    async fn outcomes(
+        &mut self,
+        writes: &[(Write, Reply)],
+    ) -> Result<Vec<Result<Written, WriteError>>, StoreError> {
+        let until = self.clock.now().saturating_add(OVERTAKEN_FOR);
+        loop {
+            let catalog = self.catalog.borrow().clone();
+            let writes = writes.iter().map(|(write, _)| write);
+            let mut draft = Draft::new(writes, &catalog, self.revision);
+            if !draft.changes() && !self.store.is_shared() {
+                return Ok(draft.outcomes);
+            }
+            let revision = draft.batch.revision;
+            match self.apply(std::mem::take(&mut draft.batch)).await? {
+                Applied::Alone => {
+                    self.revision = revision;
+                    self.catalog.send_replace(Arc::new(draft.catalog));
+                    return Ok(draft.outcomes);
+                }
+                Applied::Shared(place) => {
+                    let seen = self.follow(place).await;
+                    return seen.then_some(draft.outcomes).ok_or(StoreError::Unseen);
+                }
+                Applied::Overtaken(place) => {
+                    if !self.follow(place).await || self.clock.now() > until {
+                        return Err(StoreError::Overtaken);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
+        let start = self.clock.now();
+        let applied = self.store.apply(batch).await;
+        let duration = self.clock.now().saturating_since(start);
+        self.metrics.count_store_write(duration, applied.is_ok());
+        applied
+    }
+
+    /// Takes the news up to `place`; whether they came.
+    async fn follow(&mut self, place: Place) -> bool {
+        while self.place < place {
+            let Ok(news) = tokio::time::timeout(NEWS_WAIT, self.store.news()).await else {
+                return false;
+            };
+            self.take(news);
+        }
+        true
+    }
+
+    fn take(&mut self, news: News) {
+        match news {
+            News::Changes(batch, place) => {
+                if let Some(text) = &batch.shared {
+                    self.take_shared(text);
+                }
+                let mut catalog = Catalog::clone(&self.catalog.borrow());
+                for (key, record) in batch.changes {
+                    match record {
+                        None => catalog.forget(&key),
+                        Some(record) => self.restore_or_skip(&mut catalog, &key, &record),
+                    }
+                }
+                self.revision = self.revision.max(batch.revision);
+                self.place = place;
+                self.catalog.send_replace(Arc::new(catalog));
+            }
+            News::All(stored) => {
+                self.revision = self.revision.max(stored.revision);
+                self.place = stored.place;
+                // It skips what it cannot read: there are only news of stores that are shared.
+                let _ = self.restore_all(stored.records);
+                if let Some(text) = &stored.shared {
+                    self.take_shared(text);
+                }
+            }
+        }
+    }
+
+    /// Puts everything that is kept beside the file's part.
+    fn restore_all(&mut self, records: Vec<(Key, Vec<u8>)>) -> Result<(), StoreError> {
+        let mut catalog = self.catalog.borrow().without_kept();
+        let count = records.len();
+        for (key, record) in records {
+            if self.store.is_shared() {
+                self.restore_or_skip(&mut catalog, &key, &record);
+            } else {
+                catalog.restore(&key, decode(&key, &record)?);
+            }
+        }
+        for (group, count) in catalog.missing_groups() {
+            tracing::warn!(%group, count, "catalog: attachments name a group that does not exist");
+        }
+        tracing::info!(records = count, "catalog: read the store");
+        self.catalog.send_replace(Arc::new(catalog));
+        Ok(())
+    }
+
+    /// Puts what a record says into `catalog`. One that cannot be read changes nothing.
+    fn restore_or_skip(&mut self, catalog: &mut Catalog, key: &Key, record: &[u8]) {
+        match decode(key, record) {
+            Ok(object) => {
+                self.revision = self.revision.max(object.revision);
+                catalog.restore(key, object);
+            }
+            Err(error) => {
+                tracing::error!(%error, "catalog: skipped a record");
+                self.metrics.count_bad_record();
+            }
+        }
+    }
+}
+
+// === free functions ===
+
+/// `config` with what its cluster shares, of which `text` is kept as `key`.
+fn shared(key: String, config: &Config, text: Option<&[u8]>) -> Result<Config, StoreError> {
+    let Some(text) = text else {
+        return Err(StoreError::NothingShared { key });
+    };
+    let shared = config.with_shared(text);
+    shared.map_err(|errors| StoreError::Shared { key, errors })
+}
+
+/// Says how it went to whoever still waits for it.
+fn answer<T>(to: oneshot::Sender<T>, outcome: T) {
+    let _ = to.send(outcome);
+}
+
+#[cfg(test)]
+mod tests;

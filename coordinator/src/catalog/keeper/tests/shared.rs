@@ -1,0 +1,282 @@
+//! Several keepers on one store.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::catalog::store::Applied;
+
+/// A store that is shared by all that were made of one log.
+#[derive(Clone, Debug)]
+struct Shared {
+    log: watch::Sender<Vec<Batch>>,
+    taken: usize,
+    /// News do not come while this is held.
+    held: watch::Sender<bool>,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            log: watch::Sender::new(Vec::new()),
+            taken: 0,
+            held: watch::Sender::new(false),
+        }
+    }
+
+    /// Another that writes to the same log.
+    fn another(&self) -> Self {
+        Self {
+            held: watch::Sender::new(false),
+            ..self.clone()
+        }
+    }
+
+    /// Writes what no coordinator would.
+    fn write(&self, key: Key, record: Option<&str>) {
+        self.log.send_modify(|log| {
+            let record = record.map(|record| record.as_bytes().to_vec());
+            log.push(Batch {
+                changes: vec![(key, record)],
+                ..Batch::default()
+            });
+        });
+    }
+}
+
+#[tonic::async_trait]
+impl Store for Shared {
+    async fn load(&mut self) -> Result<Stored, StoreError> {
+        Ok(Stored::default())
+    }
+
+    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
+        let mut applied = None;
+        self.log.send_if_modified(|log| {
+            if log.len() > self.taken {
+                applied = Some(Applied::Overtaken(Place(log.len() as u64)));
+                return false;
+            }
+            let changes = !batch.changes.is_empty();
+            if changes {
+                log.push(batch);
+            }
+            applied = Some(Applied::Shared(Place(log.len() as u64)));
+            changes
+        });
+        // As over a network: the others come in between.
+        tokio::task::yield_now().await;
+        Ok(applied.unwrap())
+    }
+
+    async fn news(&mut self) -> News {
+        let mut held = self.held.subscribe();
+        held.wait_for(|held| !held).await.unwrap();
+        let mut log = self.log.subscribe();
+        let log = log.wait_for(|log| log.len() > self.taken).await.unwrap();
+        let batch = log[self.taken].clone();
+        self.taken += 1;
+        News::Changes(batch, Place(self.taken as u64))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+async fn pair() -> (Shared, Handle, Handle) {
+    let store = Shared::new();
+    let a = keeper_of(store.another(), FILE).await;
+    let b = keeper_of(store.another(), FILE).await;
+    (store, a, b)
+}
+
+/// Waits until `keeper` has a catalog that is `as_wanted`.
+async fn until(keeper: &Handle, as_wanted: impl FnMut(&Arc<Catalog>) -> bool) -> Arc<Catalog> {
+    let mut newest = keeper.watch();
+    newest.wait_for(as_wanted).await.unwrap().clone()
+}
+
+#[tokio::test]
+async fn what_one_writes_the_other_has() {
+    let (_, a, b) = pair().await;
+    let first = a.put_group("gold", group(5), ANY).await.unwrap();
+    let seen = until(&b, |catalog| catalog.group("gold").is_some()).await;
+    assert_eq!(seen.group("gold").unwrap().revision, Some(first.revision));
+    // And is followed by what the other writes on top of it.
+    let expect = Expect::Revision(first.revision);
+    let second = b.put_group("gold", group(6), expect).await.unwrap();
+    assert!(!second.created && second.revision > first.revision);
+    let other = Some(second.revision);
+    until(&a, |catalog| {
+        catalog.group("gold").unwrap().revision == other
+    })
+    .await;
+    b.delete_group("gold", ANY).await.unwrap();
+    until(&a, |catalog| catalog.group("gold").is_none()).await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_by_one_is_known_to_the_other_when_it_writes() {
+    let store = Shared::new();
+    let a = keeper_of(store.another(), FILE).await;
+    let late = store.another();
+    let held = late.held.clone();
+    let b = keeper_of(late, FILE).await;
+    for round in 0..3 {
+        // It hears of nothing until it has to.
+        held.send_replace(true);
+        a.put_group("gold", group(round), ANY).await.unwrap();
+        let release = async {
+            tokio::task::yield_now().await;
+            held.send_replace(false);
+        };
+        let (attached, ()) = tokio::join!(
+            b.put_attachment(TENANT, "acme", attach("gold"), ANY),
+            release
+        );
+        attached.unwrap();
+        held.send_replace(true);
+        let deleted = a.delete_group("gold", ANY).await;
+        assert!(said(deleted).contains("attached to this group"), "{round}");
+        a.delete_attachment(TENANT, "acme", ANY).await.unwrap();
+        a.delete_group("gold", ANY).await.unwrap();
+        held.send_replace(false);
+    }
+}
+
+#[tokio::test]
+async fn one_of_many_writers_on_two_keepers_wins() {
+    let (_, a, b) = pair().await;
+    let first = a.put_group("gold", group(1), ANY).await.unwrap().revision;
+    let mut writers = JoinSet::new();
+    for rate in 0..40 {
+        let keeper = if rate % 2 == 0 { &a } else { &b }.clone();
+        let expect = Expect::Revision(first);
+        writers.spawn(async move { keeper.put_group("gold", group(rate), expect).await });
+    }
+    let (won, lost): (Vec<_>, Vec<_>) = writers
+        .join_all()
+        .await
+        .into_iter()
+        .partition(Result::is_ok);
+    assert_eq!(won.len(), 1);
+    let found = Some(won[0].clone().unwrap().revision);
+    for refused in lost {
+        assert_eq!(refused, Err(Refusal::Mismatch { found }.into()));
+    }
+}
+
+#[tokio::test]
+async fn what_holds_between_objects_holds_whoever_writes() {
+    let (store, a, b) = pair().await;
+    let mut writers = JoinSet::new();
+    for writer in 0..6_u32 {
+        let keeper = if writer % 2 == 0 { &a } else { &b }.clone();
+        writers.spawn(async move {
+            for step in 0..40_u32 {
+                // All fight for the same few things; most are refused, for every reason there is.
+                let name = ["x", "y", "z"][(writer + step) as usize % 3];
+                let _ = match (writer * 7 + step * 5) % 4 {
+                    0 => keeper.put_group(name, group(step), ANY).await.map(drop),
+                    1 => keeper.delete_group(name, ANY).await.map(drop),
+                    2 => {
+                        let put = keeper.put_attachment(TENANT, "acme", attach(name), ANY);
+                        put.await.map(drop)
+                    }
+                    _ => keeper
+                        .delete_attachment(TENANT, "acme", ANY)
+                        .await
+                        .map(drop),
+                };
+            }
+        });
+    }
+    writers.join_all().await;
+    let written = store.log.borrow().clone();
+    assert!(written.len() > 20, "{}", written.len());
+    // After every one of the writes, in their order.
+    let mut catalog = a.catalog().without_kept();
+    let (mut last, mut missing) = (0, 0);
+    for batch in written {
+        assert!(batch.revision > last, "{batch:?}");
+        last = batch.revision;
+        for (key, record) in batch.changes {
+            match record {
+                Some(record) => catalog.restore(&key, decode(&key, &record).unwrap()),
+                None => catalog.forget(&key),
+            }
+        }
+        missing += catalog.missing_groups().count();
+        assert!(catalog.groups("").count() <= 3, "two, and the file's");
+    }
+    assert_eq!(missing, 0);
+    for keeper in [a, b] {
+        let same = |seen: &Arc<Catalog>| {
+            seen.groups("").eq(catalog.groups(""))
+                && seen
+                    .attachments(TENANT, "")
+                    .eq(catalog.attachments(TENANT, ""))
+        };
+        until(&keeper, same).await;
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_makes_no_sense_is_skipped_and_the_rest_goes_on() {
+    let (store, a, _) = pair().await;
+    a.put_group("gold", group(5), ANY).await.unwrap();
+    let key = |name| Key::new(KeyKind::Group, name);
+    store.write(
+        key("gold"),
+        Some("{\"revision\": 9, \"spec\": {\"requests\": \"no\"}}"),
+    );
+    store.write(key("other"), Some("\u{0}"));
+    store.write(key("plain"), Some("{\"revision\": 9, \"spec\": {}}"));
+    let seen = until(&a, |catalog| catalog.group("plain").is_some()).await;
+    assert_eq!(seen.group("gold").unwrap().value.spec(), group(5));
+    assert!(seen.group("other").is_none());
+    // Whatever uses it: who writes past the API has to know.
+    let attached = a.put_attachment(TENANT, "acme", attach("plain"), ANY).await;
+    attached.unwrap();
+    store.write(key("plain"), None);
+    let seen = until(&a, |catalog| catalog.group("plain").is_none()).await;
+    assert_eq!(seen.missing_groups().count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_come_back_is_not_acknowledged() {
+    let store = Shared::new();
+    let deaf = store.another();
+    let held = deaf.held.clone();
+    let keeper = keeper_of(deaf, FILE).await;
+    held.send_replace(true);
+    let start = tokio::time::Instant::now();
+    let unseen = keeper.put_group("gold", group(1), ANY).await;
+    assert_eq!(unseen, Err(StoreError::Unseen.into()));
+    assert!(start.elapsed() <= Duration::from_secs(5), "{start:?}");
+    assert!(keeper.catalog().group("gold").is_none());
+    // It was written all the same, and is in force once it comes.
+    held.send_replace(false);
+    until(&keeper, |catalog| catalog.group("gold").is_some()).await;
+}
+
+#[tokio::test]
+async fn a_file_is_taken_while_the_store_is_away() {
+    let store = Fragile::default();
+    store
+        .broken
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    let keeper = keeper_of(store, FILE).await;
+    let file = "limits: []\ngroups: {file: {}, more: {}}\n";
+    let file = Config::parse(file).unwrap();
+    let (write, reload) =
+        tokio::join!(keeper.put_group("gold", group(1), ANY), keeper.reload(file));
+    assert!(write.is_err());
+    reload.unwrap();
+    assert!(keeper.catalog().group("more").is_some());
+}

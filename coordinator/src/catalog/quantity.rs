@@ -1,0 +1,185 @@
+//! Quantities as people write them: `250`, `1.5k`, `20M`, `50MiB`.
+//!
+//! A number, and after it a decimal suffix (`k`, `M`, `G`, `T`) or a binary one (`Ki`, `Mi`, `Gi`,
+//! `Ti`). `B` after that says bytes, and is taken only where bytes are counted: `50MiB` as a number
+//! of requests is a mistake that should not pass for 52 million.
+
+use tollgate_core::units::{Capacity, CapacityError};
+
+/// The suffixes and what they multiply by. There is no `m`: it could mean a million or a thousandth.
+const SUFFIXES: [(&str, f64); 9] = [
+    ("k", 1e3),
+    ("K", 1e3),
+    ("M", 1e6),
+    ("G", 1e9),
+    ("T", 1e12),
+    ("Ki", 1024.0),
+    ("Mi", 1_048_576.0),
+    ("Gi", 1_073_741_824.0),
+    ("Ti", 1_099_511_627_776.0),
+];
+
+/// What a quantity is a number of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Requests, tokens of them, or requests in flight.
+    Requests,
+    /// Bytes.
+    Bytes,
+}
+
+/// Why a text is not a quantity.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum QuantityError {
+    /// No number in front.
+    #[error("{0:?} is not a number")]
+    NotANumber(String),
+    /// Something unknown behind the number.
+    #[error("{text:?} ends in {suffix:?}, which is none of k, M, G, T, Ki, Mi, Gi, Ti{bytes}")]
+    Suffix {
+        /// The whole text.
+        text: String,
+        /// What is behind the number.
+        suffix: String,
+        /// That `B` may follow, where it may.
+        bytes: &'static str,
+    },
+    /// Bytes where requests are counted.
+    #[error("{0:?} is a number of bytes, but requests are counted here")]
+    BytesHere(String),
+    /// A number that is no capacity.
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
+}
+
+/// The quantity that `text` says.
+///
+/// ```
+/// use tollgate_coordinator::catalog::quantity::{Counted, parse};
+/// use tollgate_core::units::Capacity;
+/// assert_eq!(parse("1.5k", Counted::Requests), Ok(Capacity::from_whole(1500)));
+/// assert_eq!(parse("50MiB", Counted::Bytes), Ok(Capacity::from_whole(50 << 20)));
+/// assert!(parse("50MiB", Counted::Requests).is_err());
+/// ```
+///
+/// # Errors
+/// Which rule `text` breaks.
+pub fn parse(text: &str, counted: Counted) -> Result<Capacity, QuantityError> {
+    // Also `nan` and `inf`: numbers to Rust, and the capacity says what is wrong with them.
+    if let Ok(number) = text.parse() {
+        return Ok(Capacity::try_from_f64(number)?);
+    }
+    let not_a_number = || QuantityError::NotANumber(text.to_owned());
+    let number = text.trim_end_matches(|c: char| c.is_alphabetic());
+    let suffix = text.get(number.len()..).unwrap_or_default();
+    let number = number.strip_suffix(' ').unwrap_or(number);
+    let number: f64 = number.parse().map_err(|_| not_a_number())?;
+    Ok(Capacity::try_from_f64(
+        number * factor(text, suffix, counted)?,
+    )?)
+}
+
+// === free functions ===
+
+/// What `suffix`, which stands behind the number in `text`, multiplies by.
+fn factor(text: &str, suffix: &str, counted: Counted) -> Result<f64, QuantityError> {
+    let prefix = suffix.strip_suffix('B');
+    let known = |name: &str| {
+        let known = SUFFIXES.iter().find(|(suffix, _)| *suffix == name);
+        known.map(|(_, factor)| *factor)
+    };
+    let factor = match prefix {
+        Some("") => Some(1.0),
+        Some(prefix) => known(prefix),
+        None => known(suffix),
+    };
+    match factor {
+        Some(_) if prefix.is_some() && counted != Counted::Bytes => {
+            Err(QuantityError::BytesHere(text.to_owned()))
+        }
+        Some(factor) => Ok(factor),
+        None => Err(QuantityError::Suffix {
+            text: text.to_owned(),
+            suffix: suffix.to_owned(),
+            bytes: match counted {
+                Counted::Requests => "",
+                Counted::Bytes => ", each with B after it if you like",
+            },
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNKNOWN: &str = "which is none of k, M, G, T, Ki, Mi, Gi, Ti";
+
+    #[test]
+    fn what_people_write_is_understood() {
+        let rows = [
+            ("0", 0.0),
+            ("-0", 0.0),
+            ("0.25", 0.25),
+            ("1e3", 1e3),
+            ("1.5k", 1500.0),
+            ("1.5K", 1500.0),
+            ("1.1k", 1100.0),
+            ("20k", 20e3),
+            ("3M", 3e6),
+            ("0.5G", 5e8),
+            ("1T", 1e12),
+            ("2Ki", 2048.0),
+            ("2 Mi", 2.0 * 1024.0 * 1024.0),
+        ];
+        for (text, want) in rows {
+            let want = Capacity::try_from_f64(want).unwrap();
+            assert_eq!(parse(text, Counted::Requests), Ok(want), "{text}");
+            assert_eq!(parse(text, Counted::Bytes), Ok(want), "{text}");
+        }
+        let rows = [
+            ("512B", 512),
+            ("50MiB", 50 << 20),
+            ("50 MiB", 50 << 20),
+            ("50MB", 50_000_000),
+            ("1.5kB", 1500),
+            ("0.5GiB", 1 << 29),
+        ];
+        for (text, want) in rows {
+            let want = Capacity::from_whole(want);
+            assert_eq!(parse(text, Counted::Bytes), Ok(want), "{text}");
+            let refused = QuantityError::BytesHere(text.to_owned());
+            assert_eq!(parse(text, Counted::Requests), Err(refused), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_its_reason() {
+        let rows = [
+            ("", "\"\" is not a number".to_owned()),
+            ("k", "\"k\" is not a number".to_owned()),
+            ("MiB", "\"MiB\" is not a number".to_owned()),
+            ("1,5k", "\"1,5k\" is not a number".to_owned()),
+            ("0x10", "\"0x10\" is not a number".to_owned()),
+            ("1  k", "\"1  k\" is not a number".to_owned()),
+            ("1k ", "\"1k \" is not a number".to_owned()),
+            ("5m", format!("\"5m\" ends in \"m\", {UNKNOWN}")),
+            ("5ki", format!("\"5ki\" ends in \"ki\", {UNKNOWN}")),
+            ("5KIB", format!("\"5KIB\" ends in \"KIB\", {UNKNOWN}")),
+            ("5µ", format!("\"5µ\" ends in \"µ\", {UNKNOWN}")),
+            ("nan", "NaN is not a finite number".to_owned()),
+            ("-inf", "-inf is not a finite number".to_owned()),
+            ("-5k", "-5000 is negative".to_owned()),
+            (
+                "2T",
+                "2000000000000 is more than the largest capacity, 1e12".to_owned(),
+            ),
+        ];
+        for (text, want) in rows {
+            let error = parse(text, Counted::Requests).unwrap_err();
+            assert_eq!(error.to_string(), want, "{text}");
+        }
+        let error = parse("5x", Counted::Bytes).unwrap_err().to_string();
+        assert!(error.ends_with("Ti, each with B after it if you like"));
+    }
+}

@@ -1,0 +1,96 @@
+//! What the nodes of a cluster share of their configuration, from outside: read, and replaced.
+//!
+//! It is replaced like everything else in the store: only on top of a state that it was checked
+//! against, so that no group goes that something is attached to.
+
+use std::sync::Arc;
+
+use tollgate_core::lease::Epoch;
+
+use crate::catalog::store::{Applied, Batch, EtcdStore, Store as _, StoreError, Stored, decode};
+use crate::catalog::{Catalog, WriteError as Refusal};
+use crate::config::{Config, ConfigErrors};
+use crate::observe::metrics::Metrics;
+
+/// The largest text, in bytes: etcd takes at most 1.5 MiB in a request. More is kept better through
+/// the API.
+pub const TEXT_LEN_MAX: usize = 1 << 20;
+
+/// How often it is tried when coordinators write at the same time.
+const TRIES_MAX: usize = 20;
+
+/// Why what is shared was not read or replaced.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SharedError {
+    /// The node's own configuration says that nothing is shared.
+    #[error("the configuration does not say `cluster: {{shared_config: true}}`")]
+    NotShared,
+    /// It is too large.
+    #[error("has {0} bytes, more than {TEXT_LEN_MAX}: write groups and attachments with the API")]
+    TooLarge(usize),
+    /// It is wrong in itself.
+    #[error(transparent)]
+    Wrong(#[from] ConfigErrors),
+    /// It does not go with what was written through the API.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store did not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The text that the cluster of `node` shares; none if there is none yet.
+///
+/// # Errors
+/// If it cannot be read, or the cluster shares nothing.
+pub async fn get(node: &Config) -> Result<Option<Vec<u8>>, SharedError> {
+    let mut store = open(node)?;
+    Ok(store.load().await?.shared)
+}
+
+/// Makes `text` what the cluster of `node` shares.
+///
+/// # Errors
+/// Why not; nothing has changed then, unless the store is not sure.
+pub async fn put(node: &Config, text: &[u8]) -> Result<(), SharedError> {
+    if text.len() > TEXT_LEN_MAX {
+        return Err(SharedError::TooLarge(text.len()));
+    }
+    let next = node.with_shared(text)?;
+    let mut store = open(node)?;
+    for _ in 0..TRIES_MAX {
+        let stored = store.load().await?;
+        let batch = Batch {
+            revision: stored.revision + 1,
+            shared: Some(text.to_vec()),
+            ..Batch::default()
+        };
+        catalog(node, stored).with_file(next.catalog.clone())?;
+        if let Applied::Shared(_) = store.apply(batch).await? {
+            return Ok(());
+        }
+    }
+    Err(StoreError::Overtaken.into())
+}
+
+// === free functions ===
+
+fn open(node: &Config) -> Result<EtcdStore, SharedError> {
+    let cluster = node.cluster.as_ref().filter(|_| node.shares());
+    let cluster = cluster.ok_or(SharedError::NotShared)?;
+    let metrics = Metrics::new(Epoch(0), 0);
+    Ok(EtcdStore::new(&cluster.etcd, metrics))
+}
+
+/// What is in force in a node that has read `stored`.
+fn catalog(node: &Config, stored: Stored) -> Catalog {
+    let shared = stored.shared.and_then(|text| node.with_shared(&text).ok());
+    let file = shared.map_or_else(Arc::default, |shared| shared.catalog);
+    let mut catalog = Catalog::new(file);
+    for (key, record) in stored.records {
+        if let Ok(object) = decode(&key, &record) {
+            catalog.restore(&key, object);
+        }
+    }
+    catalog
+}

@@ -1,0 +1,162 @@
+//! Where what stands in etcd.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::catalog::store::{FORMAT, Key, REVISION_MAX};
+
+/// The name of the guard below the prefix; no record can have it, because those have a `/`.
+const GUARD: &str = "revision";
+
+/// The name of the text that all nodes share; as it is, not as a record.
+const SHARED: &str = "file";
+
+/// The keys of one cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    /// What all of them begin with, `/tollgate/config/`.
+    prefix: String,
+}
+
+/// What a key is of.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    Guard,
+    Shared,
+    Record(Key),
+    /// Nothing that this version knows, as it is called below the prefix.
+    Unknown(String),
+}
+
+/// What the guard says. It is replaced in every transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Guard {
+    /// The format of the whole.
+    pub(super) format: u64,
+    /// The highest revision that was given to a write.
+    pub(super) revision: u64,
+}
+
+// === impl Layout ===
+
+impl Layout {
+    /// The keys of the cluster whose keys begin with `prefix`, `/tollgate`.
+    pub(super) fn new(prefix: &str) -> Self {
+        let prefix = format!("{}/config/", prefix.trim_end_matches('/'));
+        Self { prefix }
+    }
+
+    /// What all keys begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(super) fn guard(&self) -> String {
+        format!("{}{GUARD}", self.prefix)
+    }
+
+    pub(super) fn shared(&self) -> String {
+        format!("{}{SHARED}", self.prefix)
+    }
+
+    pub(super) fn record(&self, key: &Key) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    /// What `key` is of.
+    pub(super) fn name(&self, key: &[u8]) -> Named {
+        let text = String::from_utf8_lossy(key);
+        let below = text.strip_prefix(&self.prefix).unwrap_or(&text);
+        match below {
+            GUARD => return Named::Guard,
+            SHARED => return Named::Shared,
+            _ => {}
+        }
+        let known = std::str::from_utf8(key)
+            .ok()
+            .and_then(|_| Key::parse(below));
+        known.map_or_else(|| Named::Unknown(below.to_owned()), Named::Record)
+    }
+}
+
+// === impl Guard ===
+
+impl Guard {
+    /// What the guard says; none if it says nothing that makes sense.
+    pub(super) fn parse(value: &[u8]) -> Option<Self> {
+        let guard: Option<Self> = serde_json::from_slice(value).ok();
+        guard.filter(|guard| guard.revision <= REVISION_MAX)
+    }
+}
+
+impl fmt::Display for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { format, revision } = self;
+        write!(f, "{{\"format\":{format},\"revision\":{revision}}}")
+    }
+}
+
+impl Default for Guard {
+    /// As if nothing was ever written.
+    fn default() -> Self {
+        Self {
+            format: FORMAT,
+            revision: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Kind;
+    use crate::catalog::store::KeyKind;
+
+    #[test]
+    fn every_key_is_found_again_and_no_other() {
+        for prefix in ["/tollgate", "/tollgate/", "t"] {
+            let layout = Layout::new(prefix);
+            let record = Key::new(KeyKind::Attachment(Kind::Namespace), "acme/orders");
+            let keys = [
+                (layout.guard(), Named::Guard),
+                (layout.shared(), Named::Shared),
+                (layout.record(&record), Named::Record(record)),
+            ];
+            for (key, want) in keys {
+                assert!(key.starts_with(layout.prefix()), "{key}");
+                assert_eq!(layout.name(key.as_bytes()), want, "{key}");
+            }
+        }
+        let layout = Layout::new("/tollgate");
+        assert_eq!(layout.prefix(), "/tollgate/config/");
+        for unknown in ["x", "x/y", "group", ""] {
+            let key = format!("/tollgate/config/{unknown}");
+            let want = Named::Unknown(unknown.to_owned());
+            assert_eq!(layout.name(key.as_bytes()), want, "{unknown}");
+        }
+        let not_text = layout.name(b"/tollgate/config/group/\xff");
+        assert!(matches!(not_text, Named::Unknown(_)), "{not_text:?}");
+    }
+
+    #[test]
+    fn a_guard_survives_being_written_and_more_fields() {
+        let guard = Guard {
+            format: 3,
+            revision: 17,
+        };
+        assert_eq!(Guard::parse(guard.to_string().as_bytes()), Some(guard));
+        let more = br#"{"format": 1, "revision": 2, "by": "x"}"#;
+        assert_eq!(Guard::parse(more).unwrap().revision, 2);
+        for bad in [
+            "",
+            "7",
+            "{}",
+            "{\"format\": 1}",
+            "{\"format\": -1, \"revision\": 2}",
+            "{\"format\": 1, \"revision\": 18446744073709551615}",
+        ] {
+            assert_eq!(Guard::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Reads the keys of one cluster: all of them at one revision, and each change after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{EventType, GetOptions, KeyValue, WatchOptions, WatchResponse, WatchStream};
+use tokio::sync::watch;
+
+use super::layout::{Guard, Layout, Named};
+use crate::catalog::store::{Batch, Key, News, Place, Stored};
+use crate::cluster::etcd::{EtcdError, Link};
+use crate::observe::metrics::Metrics;
+
+/// Keys that are read at once: of the largest records, some ten megabytes.
+const PAGE_LEN: i64 = 500;
+
+/// The largest answer that is taken. etcd puts up to a thousand revisions into one when a watch
+/// has fallen behind.
+const ANSWER_LEN_MAX: usize = 256 << 20;
+
+/// How long one call may take, which is a few milliseconds when all is well.
+pub(super) const CALL_LIMIT: Duration = Duration::from_secs(2);
+
+/// The first wait after a failure, and the longest.
+const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// Reads the keys of one cluster.
+#[derive(Clone)]
+pub(super) struct Reader {
+    layout: Layout,
+    link: Arc<Link>,
+    metrics: Metrics,
+}
+
+/// News, and what they say of the guard.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) news: News,
+    /// None if it is as it was.
+    pub(super) guard: Option<Seen>,
+}
+
+/// The guard, as it was seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// etcd's revision of its last change; 0 if there is none.
+    pub(super) changed: i64,
+    pub(super) guard: Guard,
+}
+
+// === impl Reader ===
+
+impl Reader {
+    pub(super) fn new(layout: Layout, link: Arc<Link>, metrics: Metrics) -> Self {
+        Self {
+            layout,
+            link,
+            metrics,
+        }
+    }
+
+    /// Changes when another of etcd's endpoints is used.
+    pub(super) fn turns(&self) -> watch::Receiver<usize> {
+        self.link.turns()
+    }
+
+    /// As [`Reader::load`], again and again until it succeeds or `limit` has passed; then the reason.
+    pub(super) async fn load_within(&self, limit: Duration) -> Result<(Stored, Seen), String> {
+        let mut cause = "it does not answer".to_owned();
+        let loaded = tokio::time::timeout(limit, async {
+            for wait in waits() {
+                match self.load().await {
+                    Ok(loaded) => return Some(loaded),
+                    Err(error) => cause = error.to_string(),
+                }
+                tracing::warn!(cause, "store: cannot read the configuration in etcd yet");
+                tokio::time::sleep(wait).await;
+            }
+            None
+        });
+        let loaded = loaded.await.ok().flatten();
+        loaded.ok_or(cause)
+    }
+
+    /// Everything that is there, at one revision.
+    pub(super) async fn load(&self) -> Result<(Stored, Seen), EtcdError> {
+        let end = after_prefix(self.layout.prefix());
+        let mut from = self.layout.prefix().as_bytes().to_vec();
+        let (mut stored, mut guard) = (Stored::default(), Seen::default());
+        let mut at = 0;
+        loop {
+            let options = GetOptions::new()
+                .with_range(end.clone())
+                .with_limit(PAGE_LEN)
+                .with_revision(at);
+            let page = self.link.call(CALL_LIMIT, async |client| {
+                let kv = client.kv_client();
+                let mut kv = kv.max_decoding_message_size(ANSWER_LEN_MAX);
+                kv.get(from, Some(options)).await
+            });
+            let mut page = page.await?;
+            if at == 0 {
+                at = page.header().map_or(0, |header| header.revision());
+            }
+            for pair in page.kvs() {
+                match self.layout.name(pair.key()) {
+                    Named::Guard => guard = self.seen(pair),
+                    Named::Shared => stored.shared = Some(pair.value().to_vec()),
+                    Named::Record(key) => stored.records.push((key, pair.value().to_vec())),
+                    Named::Unknown(name) => self.skip(&name),
+                }
+            }
+            let last = page.take_kvs().pop().filter(|_| page.more());
+            let Some(last) = last else { break };
+            // The least key that comes after it.
+            from = [last.key(), &[0]].concat();
+        }
+        stored.revision = guard.guard.revision;
+        stored.place = place(at);
+        Ok((stored, guard))
+    }
+
+    /// Every change after the one at `at`.
+    pub(super) async fn watch(&self, at: Place) -> Result<WatchStream, EtcdError> {
+        let from = i64::try_from(at.0).unwrap_or(i64::MAX).saturating_add(1);
+        let options = WatchOptions::new().with_prefix().with_start_revision(from);
+        let prefix = self.layout.prefix();
+        let watched = self.link.call(CALL_LIMIT, async |client| {
+            let watch = client.watch_client();
+            let mut watch = watch.max_decoding_message_size(ANSWER_LEN_MAX);
+            watch.watch(prefix, Some(options)).await
+        });
+        watched.await
+    }
+
+    /// What an answer to a watch says. A change of what is shared begins news of its own, so that
+    /// it is taken on top of just what came before it, by every node alike.
+    pub(super) fn heard(&self, answer: &WatchResponse) -> Vec<Heard> {
+        let mut all = Vec::new();
+        let mut batch = Batch::default();
+        let (mut guard, mut last) = (None, None);
+        for event in answer.events() {
+            let Some(pair) = event.kv() else { continue };
+            last = Some(pair.mod_revision());
+            let deleted = event.event_type() == EventType::Delete;
+            match self.layout.name(pair.key()) {
+                Named::Guard if deleted => guard = Some(Seen::default()),
+                Named::Guard => guard = Some(self.seen(pair)),
+                Named::Shared => {
+                    // What is left of its own transaction comes after it.
+                    let before = place(pair.mod_revision().saturating_sub(1));
+                    let earlier = std::mem::take(&mut batch);
+                    all.push(Heard::changes(earlier, guard.take(), before));
+                    batch.shared = Some(pair.value().to_vec());
+                }
+                Named::Record(key) => batch.changes.push(change(key, pair, deleted)),
+                Named::Unknown(_) if deleted => {}
+                Named::Unknown(name) => self.skip(&name),
+            }
+        }
+        all.extend(last.map(|last| Heard::changes(batch, guard, place(last))));
+        all
+    }
+
+    /// The guard. One that makes no sense counts as new: the next write replaces it.
+    fn seen(&self, pair: &KeyValue) -> Seen {
+        let guard = Guard::parse(pair.value());
+        if guard.is_none() {
+            self.skip("revision");
+        }
+        Seen {
+            changed: pair.mod_revision(),
+            guard: guard.unwrap_or_default(),
+        }
+    }
+
+    fn skip(&self, name: &str) {
+        let prefix = self.layout.prefix();
+        tracing::error!(
+            prefix,
+            name,
+            "store: skipped a key in etcd that is not ours"
+        );
+        self.metrics.count_bad_record();
+    }
+}
+
+// === impl Heard ===
+
+impl Heard {
+    fn changes(batch: Batch, guard: Option<Seen>, at: Place) -> Self {
+        let revision = guard.map_or(0, |seen: Seen| seen.guard.revision);
+        let batch = Batch { revision, ..batch };
+        Self {
+            news: News::Changes(batch, at),
+            guard,
+        }
+    }
+}
+
+// === free functions ===
+
+fn change(key: Key, pair: &KeyValue, deleted: bool) -> (Key, Option<Vec<u8>>) {
+    let record = (!deleted).then(|| pair.value().to_vec());
+    (key, record)
+}
+
+pub(super) fn place(revision: i64) -> Place {
+    Place(u64::try_from(revision).unwrap_or(0))
+}
+
+/// The least key after all that begin with `prefix`, which ends with a slash.
+fn after_prefix(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    if let Some(last) = end.last_mut() {
+        *last = last.saturating_add(1);
+    }
+    end
+}
+
+/// How long to wait before each new attempt: it doubles up to the longest.
+pub(super) fn waits() -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(WAITS.0), |wait| Some((*wait * 2).min(WAITS.1)))
+}

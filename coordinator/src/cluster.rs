@@ -1,0 +1,5 @@
+//! Membership in a cluster of coordinators: the election of masters, and the connection to etcd.
+
+pub mod election;
+#[cfg(feature = "etcd")]
+pub mod etcd;

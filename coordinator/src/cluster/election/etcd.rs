@@ -1,0 +1,117 @@
+//! An election through etcd.
+//!
+//! A node takes a lease and writes two kinds of keys under it: that it is alive, and for which
+//! shards it stands. What it does next follows from all these keys as [`tollgate_core::cluster`]
+//! says; here that is only carried out. Who stands longest for a shard is its master, and the
+//! revision of etcd at which it began to stand is its epoch.
+//!
+//! This is etcd's own recipe for elections, with one look at all shards in place of a call and a
+//! stream for each. A look is made when etcd tells of a change, and several times in a lease anyhow,
+//! so that a stream which has died unnoticed delays nothing by much.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tollgate_core::cluster::ShardId;
+
+use super::{Election, ElectionError, ElectionMetrics, Peer, Voice};
+use crate::cluster::etcd::{EtcdError, Link};
+use crate::config::{ClusterConfig, EtcdConfig};
+use keys::Keys;
+use session::{Ended, Session};
+
+mod agreement;
+mod keys;
+mod office;
+mod seen;
+mod session;
+mod tasks;
+
+/// How long a small call may take: far longer than it does, and several fit into the time for which
+/// a client waits for a new master.
+const CALL_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long a call may take that carries a part of the books.
+const BOOKS_CALL_LIMIT: Duration = Duration::from_secs(4);
+
+/// How long it takes to try again: at first, and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// One node's part in an election through etcd.
+#[derive(Debug)]
+pub struct Etcd {
+    peer: Peer,
+    shards: NonZeroU16,
+    config: EtcdConfig,
+    metrics: ElectionMetrics,
+}
+
+/// Why something did not work; most of it may the next time.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
+    #[error("this node is no longer a candidate for shard {0}")]
+    NotStanding(ShardId),
+    #[error("there are {0} keys of masters and members in etcd, too many")]
+    TooMany(i64),
+    #[error(
+        "etcd knows a node {0:?} already: an earlier run of this one, which is forgotten when its \
+         lease ends, or another with the same cluster.node"
+    )]
+    Known(String),
+    #[error("the lease table was not returned in time")]
+    NoBooks,
+    #[error(transparent)]
+    ForGood(ElectionError),
+}
+
+// === impl Etcd ===
+
+impl Etcd {
+    /// The part of the node that `peer` describes in the election of `config`'s cluster.
+    pub fn new(config: &ClusterConfig, peer: Peer, metrics: ElectionMetrics) -> Self {
+        Self {
+            peer,
+            shards: config.shards,
+            config: config.etcd.clone(),
+            metrics,
+        }
+    }
+}
+
+impl Election for Etcd {
+    async fn run(self, voice: Voice, mut stop: watch::Receiver<()>) -> Result<(), ElectionError> {
+        let link = std::sync::Arc::new(Link::new(self.config.clone()));
+        let keys = Keys::new(&self.config.prefix);
+        for shard in ShardId::all(self.shards) {
+            self.metrics.set_master(shard, false);
+        }
+        let mut wait = RETRY.0;
+        loop {
+            let session = tokio::select! {
+                session = Session::join(&self, link.clone(), keys.clone()) => session,
+                _ = stop.changed() => return Ok(()),
+            };
+            match session {
+                Ok(session) => {
+                    wait = RETRY.0;
+                    if let Ended::Stopped = session.run(&voice, &mut stop).await {
+                        return Ok(());
+                    }
+                }
+                Err(Failed::ForGood(error)) => return Err(error),
+                Err(error) => {
+                    self.metrics.count_error();
+                    tracing::warn!(%error, "election: cannot take part");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = stop.changed() => return Ok(()),
+            }
+            wait = wait.saturating_mul(2).min(RETRY.1);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What all nodes of a cluster have agreed on: the first writes it, the others keep to it.
+
+use std::num::NonZeroU16;
+
+use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
+use serde::{Deserialize, Serialize};
+use tollgate_core::lease::Epoch;
+
+use super::keys::Keys;
+use super::{CALL_LIMIT, Failed};
+use crate::clock::epoch_of_this_start;
+use crate::cluster::election::ElectionError;
+use crate::cluster::etcd::Link;
+
+/// What all nodes have agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) struct Agreement {
+    /// Between how many shards the scopes are divided.
+    shards: NonZeroU16,
+    /// What epochs are counted from: revisions of etcd start at 1, and a node that was alone before
+    /// has used much higher ones, as has a cluster whose etcd was lost.
+    origin: u64,
+}
+
+// === impl Agreement ===
+
+impl Agreement {
+    /// Agrees on `shards` shards with those who were here before.
+    pub(super) async fn reach(
+        link: &Link,
+        keys: &Keys,
+        shards: NonZeroU16,
+    ) -> Result<Self, Failed> {
+        let proposed = Self {
+            shards,
+            origin: epoch_of_this_start().0,
+        };
+        let key = keys.agreement();
+        let found = propose(link, &key, &proposed).await?;
+        let Some(found) = found else {
+            return Ok(proposed);
+        };
+        match serde_json::from_slice::<Self>(&found) {
+            Ok(agreed) if agreed.shards == shards && agreed.epoch(0).is_possible() => Ok(agreed),
+            Ok(agreed) if agreed.shards != shards => Err(Failed::ForGood(ElectionError::Shards {
+                ours: shards,
+                theirs: agreed.shards,
+                key,
+            })),
+            _ => Err(Failed::ForGood(ElectionError::Agreement {
+                key,
+                found: String::from_utf8_lossy(&found).into_owned(),
+            })),
+        }
+    }
+
+    /// The epoch of who stands since `revision`.
+    pub(super) fn epoch(self, revision: i64) -> Epoch {
+        let revision = u64::try_from(revision).unwrap_or_default();
+        Epoch(self.origin.saturating_add(revision))
+    }
+
+    /// The revision since which one stands whose epoch is `epoch`.
+    pub(super) fn revision(self, epoch: Epoch) -> i64 {
+        let revision = epoch.0.saturating_sub(self.origin);
+        i64::try_from(revision).unwrap_or(i64::MAX)
+    }
+}
+
+/// Writes what is `proposed` if nothing is there; else what is.
+async fn propose(link: &Link, key: &str, proposed: &Agreement) -> Result<Option<Vec<u8>>, Failed> {
+    let value = serde_json::to_vec(proposed).unwrap_or_default();
+    let txn = Txn::new()
+        .when([Compare::version(key, CompareOp::Equal, 0)])
+        .and_then([TxnOp::put(key, value, None)])
+        .or_else([TxnOp::get(key, None)]);
+    let answer = link.call(CALL_LIMIT, async |mut client| client.txn(txn).await);
+    let answer = answer.await?;
+    if answer.succeeded() {
+        return Ok(None);
+    }
+    let found = answer
+        .op_responses()
+        .into_iter()
+        .find_map(|found| match found {
+            TxnOpResponse::Get(found) => Some(found.kvs().first()?.value().to_owned()),
+            _ => None,
+        });
+    Ok(Some(found.unwrap_or_default()))
+}

@@ -1,0 +1,404 @@
+//! One lease of a node: from joining until the lease is gone or the node stops.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tollgate_core::cluster::{ShardId, Step};
+use tollgate_core::lease::Epoch;
+
+use super::agreement::Agreement;
+use super::keys::Keys;
+use super::office::Office;
+use super::seen::Seen;
+use super::tasks::{Pulse, keep_alive, watch_others};
+use super::{CALL_LIMIT, Etcd, Failed};
+use crate::clock::boot_time;
+use crate::cluster::election::{ElectionMetrics, Ends, Event, Masters, Peer, Term, Voice};
+use crate::cluster::etcd::Link;
+
+/// How long a driver has to give its books back.
+const BOOKS_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long the end of a node may take; whatever has not passed by then has to be learned.
+const STOP_LIMIT: Duration = Duration::from_secs(4);
+
+/// A node that takes part.
+#[derive(Debug)]
+pub(super) struct Session {
+    link: Arc<Link>,
+    keys: Keys,
+    peer: Arc<Peer>,
+    shards: NonZeroU16,
+    metrics: ElectionMetrics,
+    agreement: Agreement,
+    lease: i64,
+    pulse: Pulse,
+    ends: Ends,
+    led: BTreeMap<ShardId, Term>,
+    /// Candidacies that are over for this node, though etcd may not know yet.
+    spent: BTreeMap<ShardId, Epoch>,
+    work: JoinSet<(ShardId, Done)>,
+    /// The shards about which something is under way.
+    busy: BTreeSet<ShardId>,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// In order, because the node stops.
+    Stopped,
+    /// Its lease is gone.
+    Lost,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+enum Done {
+    Stood,
+    Elected(Epoch, Option<Bytes>),
+    /// Whether the next master has the books.
+    HandedOver(bool),
+    Failed(Failed),
+}
+
+/// A term that is being handed over: it ends with the hand-over, however far that gets.
+struct Leaving(Term);
+
+// === impl Leaving ===
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    /// Takes a lease and writes that the node is alive.
+    pub(super) async fn join(node: &Etcd, link: Arc<Link>, keys: Keys) -> Result<Self, Failed> {
+        let agreement = Agreement::reach(&link, &keys, node.shards).await?;
+        let lease = node.config.lease;
+        let seconds = i64::try_from(lease.as_secs()).unwrap_or(i64::MAX);
+        let sent = boot_time();
+        let granted = link.call(CALL_LIMIT, async |mut client| {
+            client.lease_grant(seconds, None).await
+        });
+        let granted = granted.await?;
+        let pulse = Pulse::new(lease);
+        let session = Self {
+            link,
+            keys,
+            peer: Arc::new(node.peer.clone()),
+            shards: node.shards,
+            metrics: node.metrics.clone(),
+            agreement,
+            lease: granted.id(),
+            pulse,
+            ends: Ends::at(pulse.end(sent)),
+            led: BTreeMap::new(),
+            spent: BTreeMap::new(),
+            work: JoinSet::new(),
+            busy: BTreeSet::new(),
+        };
+        match session.register().await {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                session.revoke().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes part until the lease is gone or `stop` says so.
+    pub(super) async fn run(mut self, voice: &Voice, stop: &mut watch::Receiver<()>) -> Ended {
+        let node = &self.peer.node;
+        tracing::info!(%node, lease = format!("{:x}", self.lease), "election: takes part");
+        let changed = Arc::new(Notify::new());
+        // They end with the session, however that ends.
+        let mut tasks = JoinSet::new();
+        let (link, metrics) = (self.link.clone(), self.metrics.clone());
+        let alive = keep_alive(
+            link.clone(),
+            self.lease,
+            self.pulse,
+            self.ends.clone(),
+            metrics,
+        );
+        let alive = tasks.spawn(alive);
+        let mut watching = JoinSet::new();
+        watching.spawn(watch_others(
+            link,
+            self.keys.clone(),
+            self.pulse,
+            changed.clone(),
+        ));
+        let mut tick = tokio::time::interval(self.pulse.beat);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let ended = loop {
+            let look = tokio::select! {
+                _ = stop.changed() => break Ended::Stopped,
+                _ = tasks.join_next() => break Ended::Lost,
+                _ = tick.tick() => true,
+                () = changed.notified() => true,
+                Some(done) = self.work.join_next() => self.take_in(voice, done).await,
+            };
+            if look && !self.look(voice).await {
+                break Ended::Lost;
+            }
+        };
+        if ended == Ended::Stopped {
+            self.stop(voice).await;
+        }
+        alive.abort();
+        self.lose_all(voice).await;
+        self.revoke().await;
+        ended
+    }
+
+    /// Writes that the node is alive, unless one of its name is.
+    async fn register(&self) -> Result<(), Failed> {
+        let key = self.keys.member(&self.peer.node);
+        let value = serde_json::to_vec(&*self.peer).unwrap_or_default();
+        let options = PutOptions::new().with_lease(self.lease);
+        let txn = Txn::new()
+            .when([Compare::version(key.clone(), CompareOp::Equal, 0)])
+            .and_then([TxnOp::put(key, value, Some(options))]);
+        let answer = self
+            .link
+            .call(CALL_LIMIT, async |mut client| client.txn(txn).await);
+        match answer.await?.succeeded() {
+            true => Ok(()),
+            false => Err(Failed::Known(self.peer.node.clone())),
+        }
+    }
+
+    /// Looks at the others, says who is master, and begins what is to be done; false if the others
+    /// do not see this node any more.
+    async fn look(&mut self, voice: &Voice) -> bool {
+        self.metrics.set_term(self.ends.left());
+        let seen = Seen::look(&self.link, &self.keys, self.shards, self.agreement).await;
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(error) => {
+                self.metrics.count_error();
+                tracing::warn!(%error, "election: cannot watch the masters");
+                return true;
+            }
+        };
+        if !seen.has(&self.peer.node) {
+            return false;
+        }
+        say(voice, seen.masters());
+        let led = self.led.iter().map(|(shard, term)| (*shard, term.epoch()));
+        let led: Vec<_> = led.collect();
+        for step in seen.steps(&self.peer.node, &led) {
+            self.begin(voice, step).await;
+        }
+        true
+    }
+
+    async fn begin(&mut self, voice: &Voice, step: Step) {
+        let (Step::Stand(shard)
+        | Step::Withdraw(shard, _)
+        | Step::Lead(shard, _)
+        | Step::HandOver(shard, _)
+        | Step::Lose(shard, _)) = step;
+        if self.busy.contains(&shard) {
+            return;
+        }
+        let (office, link) = (self.office(shard), self.link.clone());
+        match step {
+            Step::Stand(_) => {
+                let peer = self.peer.clone();
+                self.spawn(shard, async move {
+                    office.stand(&link, &peer).await.map(|()| Done::Stood)
+                });
+            }
+            Step::Lead(_, epoch) if self.spent.get(&shard) != Some(&epoch) => {
+                self.spawn(shard, async move {
+                    let books = office.take(&link, epoch).await?;
+                    Ok(Done::Elected(epoch, books))
+                });
+            }
+            Step::Withdraw(_, epoch) | Step::Lead(_, epoch) => {
+                self.spawn(shard, async move {
+                    office.withdraw(&link, epoch).await.map(|()| Done::Stood)
+                });
+            }
+            Step::HandOver(..) => self.hand_over(voice, shard).await,
+            Step::Lose(..) => self.lose(voice, shard).await,
+        }
+    }
+
+    /// Takes the books of `shard` back and leaves them to the next master.
+    async fn hand_over(&mut self, voice: &Voice, shard: ShardId) {
+        let Some(term) = self.led.remove(&shard) else {
+            return;
+        };
+        self.spent.insert(shard, term.epoch());
+        self.metrics.set_master(shard, false);
+        let (reply, books) = oneshot::channel();
+        let asked = voice.events.send(Event::StepDown { shard, reply }).await;
+        let (office, link) = (self.office(shard), self.link.clone());
+        let epoch = term.epoch();
+        let leaving = Leaving(term);
+        self.spawn(shard, async move {
+            let books = match asked {
+                Ok(()) => timeout(BOOKS_LIMIT, books).await,
+                Err(_) => return Err(Failed::NoBooks),
+            };
+            // Whatever the driver does: from here on it lends nothing.
+            drop(leaving);
+            let Ok(Ok(books)) = books else {
+                return Err(Failed::NoBooks);
+            };
+            let has_books = books.is_some();
+            office.leave(&link, epoch, books).await?;
+            Ok(Done::HandedOver(has_books))
+        });
+    }
+
+    /// Takes in what came of a step; true if there may be something to do now.
+    async fn take_in(
+        &mut self,
+        voice: &Voice,
+        done: Result<(ShardId, Done), tokio::task::JoinError>,
+    ) -> bool {
+        let Ok((shard, done)) = done else {
+            return false;
+        };
+        self.busy.remove(&shard);
+        let id = shard.0;
+        match done {
+            Done::Stood => {}
+            Done::Elected(epoch, books) => {
+                let bytes = books.as_ref().map(Bytes::len);
+                tracing::info!(shard = id, epoch = epoch.0, books = ?bytes, "election: became master");
+                let term = Term::new(epoch, self.ends.clone());
+                self.led.insert(shard, term.clone());
+                self.metrics.count_election();
+                self.metrics.set_master(shard, true);
+                let elected = Event::Elected { shard, term, books };
+                let _ = voice.events.send(elected).await;
+            }
+            Done::HandedOver(has_books) => {
+                tracing::info!(shard = id, has_books, "election: handed over");
+                if has_books {
+                    self.metrics.count_hand_over();
+                }
+            }
+            Done::Failed(error) => {
+                self.metrics.count_error();
+                tracing::warn!(shard = id, %error, "election: step failed");
+                // Not at once again.
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Hands everything over, and lets the others take this node's place at once.
+    async fn stop(&mut self, voice: &Voice) {
+        let all = async {
+            while let Some(done) = self.work.join_next().await {
+                self.take_in(voice, done).await;
+            }
+            let key = self.keys.member(&self.peer.node);
+            let gone = self.link.call(CALL_LIMIT, async |mut client| {
+                client.delete(key, None).await
+            });
+            if let Err(error) = gone.await {
+                tracing::warn!(%error, "election: cannot announce that this node stops");
+            }
+            let led: Vec<_> = self.led.keys().copied().collect();
+            for shard in led {
+                self.hand_over(voice, shard).await;
+            }
+            while let Some(done) = self.work.join_next().await {
+                self.take_in(voice, done).await;
+            }
+        };
+        if timeout(STOP_LIMIT, all).await.is_err() {
+            tracing::warn!("hand-over: not all shards were handed over in time");
+        }
+    }
+
+    async fn lose_all(&mut self, voice: &Voice) {
+        self.work.shutdown().await;
+        let led: Vec<_> = self.led.keys().copied().collect();
+        for shard in led {
+            self.lose(voice, shard).await;
+        }
+    }
+
+    async fn lose(&mut self, voice: &Voice, shard: ShardId) {
+        let Some(term) = self.led.remove(&shard) else {
+            return;
+        };
+        term.end();
+        self.metrics.set_master(shard, false);
+        let epoch = term.epoch().0;
+        tracing::warn!(shard = shard.0, epoch, "election: no longer master");
+        let _ = voice.events.send(Event::Lost { shard }).await;
+    }
+
+    /// Ends the lease, so that nobody has to wait for that.
+    async fn revoke(&self) {
+        let lease = self.lease;
+        let revoked = self.link.call(CALL_LIMIT, async |mut client| {
+            client.lease_revoke(lease).await
+        });
+        if let Err(error) = revoked.await {
+            tracing::debug!(%error, "election: cannot revoke the lease in etcd, it expires by itself");
+        }
+    }
+
+    fn office(&self, shard: ShardId) -> Office {
+        Office {
+            keys: self.keys.clone(),
+            agreement: self.agreement,
+            shard,
+            lease: self.lease,
+        }
+    }
+
+    fn spawn(
+        &mut self,
+        shard: ShardId,
+        step: impl Future<Output = Result<Done, Failed>> + Send + 'static,
+    ) {
+        self.busy.insert(shard);
+        self.work.spawn(async move {
+            let done = step.await.unwrap_or_else(Done::Failed);
+            (shard, done)
+        });
+    }
+}
+
+// === free functions ===
+
+/// Says who is master now, if that is news.
+fn say(voice: &Voice, masters: Masters) {
+    voice.masters.send_if_modified(|before| {
+        for (shard, master) in masters.iter() {
+            if before.of(shard) != master {
+                let node = master.map(|master| &*master.peer.node);
+                let epoch = master.map(|master| master.epoch.0);
+                tracing::info!(shard = shard.0, node, epoch, "election: master changed");
+            }
+        }
+        let is_news = **before != masters;
+        if is_news {
+            *before = Arc::new(masters);
+        }
+        is_news
+    });
+}

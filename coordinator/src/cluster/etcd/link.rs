@@ -1,0 +1,95 @@
+//! Calls that go to one of etcd's endpoints, and to the next after one of them failed.
+
+use std::time::Duration;
+
+use tokio::sync::{Mutex, watch};
+
+use super::{Client, EtcdError, connect, within};
+use crate::config::EtcdConfig;
+use crate::net::files::FileReader;
+
+/// A way to etcd that keeps to one endpoint for as long as that answers in time.
+///
+/// A balanced client would go on trying an endpoint that hangs; who has to be heard within a lease
+/// cannot afford that more than once.
+#[derive(Debug)]
+pub struct Link {
+    config: EtcdConfig,
+    files: FileReader,
+    /// How many endpoints have been given up so far; the one in use follows from it.
+    turns: watch::Sender<usize>,
+    slot: Mutex<Option<(usize, Connected)>>,
+}
+
+/// A client, which says nothing of itself.
+struct Connected(Client);
+
+// === impl Link ===
+
+impl Link {
+    /// A way to the etcd of `config`; connects when it is used.
+    pub fn new(config: EtcdConfig) -> Self {
+        Self {
+            config,
+            files: FileReader::default(),
+            turns: watch::Sender::new(0),
+            slot: Mutex::default(),
+        }
+    }
+
+    /// What `call` gives, if it gives it within `limit`. After an error the next call goes to
+    /// another endpoint.
+    ///
+    /// # Errors
+    /// Those of [`connect`] and of `call`, and [`EtcdError::Timeout`].
+    pub async fn call<T>(
+        &self,
+        limit: Duration,
+        call: impl AsyncFnOnce(Client) -> Result<T, etcd_client::Error>,
+    ) -> Result<T, EtcdError> {
+        let turn = *self.turns.borrow();
+        let result = within(limit, async {
+            let client = self.client(turn).await?;
+            Ok::<_, EtcdError>(call(client).await?)
+        });
+        let result = result.await;
+        if result.is_err() {
+            // Whoever else failed at the same endpoint has left it already.
+            self.turns.send_if_modified(|now| {
+                let is_first = *now == turn;
+                *now = now.wrapping_add(usize::from(is_first));
+                is_first
+            });
+        }
+        result
+    }
+
+    /// Changes when another endpoint is used.
+    pub fn turns(&self) -> watch::Receiver<usize> {
+        self.turns.subscribe()
+    }
+
+    async fn client(&self, turn: usize) -> Result<Client, EtcdError> {
+        let mut slot = self.slot.lock().await;
+        if let Some((of, Connected(client))) = &*slot
+            && *of == turn
+        {
+            return Ok(client.clone());
+        }
+        let endpoints = &self.config.endpoints;
+        let index = turn.checked_rem(endpoints.len()).unwrap_or(0);
+        let endpoint = endpoints.get(index..).unwrap_or_default();
+        let endpoint = endpoint.get(..1).unwrap_or_default();
+        let client = connect(&self.config, &self.files, endpoint).await?;
+        *slot = Some((turn, Connected(client.clone())));
+        Ok(client)
+    }
+}
+
+// === impl Connected ===
+
+impl std::fmt::Debug for Connected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connected")
+    }
+}

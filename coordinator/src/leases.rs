@@ -1,0 +1,10 @@
+//! Leases as one node serves them: the tasks that own the lease tables, routing to the master of a
+//! shard, leases from a parent, drains, and statistics.
+
+pub mod drains;
+pub mod driver;
+pub mod parent;
+pub mod router;
+pub mod shards;
+pub mod survey;
+pub mod view;

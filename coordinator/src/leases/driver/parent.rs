@@ -1,0 +1,240 @@
+//! What a driver below another coordinator says to it and hears from it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tollgate_core::client::Todo;
+use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::units::Instant;
+use tollgate_proto::request::{SCOPES_MAX, ScopeAsks};
+use tollgate_proto::response::ScopeAnswer;
+
+use super::{Driver, Event, Handle};
+use crate::catalog::Resolved;
+
+/// What there is to say to the parent.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// What to ask for.
+    pub scopes: Vec<ScopeAsks>,
+    /// What to give back, each with its sequence.
+    pub releases: Vec<(ResourceId, u64)>,
+}
+
+/// What came of what was asked.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// All that was asked: scope, unit and sequence.
+    pub asked: Vec<(Arc<str>, Unit, u64)>,
+    /// How many coordinators are above.
+    pub level: u32,
+    /// What was answered of that, or why it was not.
+    pub answers: Vec<ScopeAnswer>,
+}
+
+/// Reaches a driver without keeping it.
+#[derive(Clone, Debug)]
+pub struct WeakHandle(mpsc::WeakSender<Event>);
+
+/// The driver's side of a parent.
+#[derive(Debug)]
+pub(super) struct Upward {
+    /// From where on its requests are counted.
+    sequence: u64,
+    /// After how long a call is lost.
+    timeout: Duration,
+    /// Who is told when there is something to say.
+    waiting: Option<oneshot::Sender<Batch>>,
+    /// What the parent said of scopes, beside leases; no more than are borrowed for.
+    said: HashMap<Arc<str>, Said>,
+}
+
+/// What a parent said of a scope.
+#[derive(Debug)]
+struct Said {
+    canonical: Arc<str>,
+    limited: Vec<Unit>,
+}
+
+// === impl Handle ===
+
+impl Handle {
+    /// Reaches the driver as long as others keep it.
+    pub fn downgrade(&self) -> WeakHandle {
+        WeakHandle(self.events.downgrade())
+    }
+}
+
+// === impl WeakHandle ===
+
+impl WeakHandle {
+    /// What there is to say, as soon as there is something; none when the driver has ended.
+    pub async fn batch(&self) -> Option<Batch> {
+        self.call(Event::Batch).await
+    }
+
+    /// Says what was heard; none when the driver has ended.
+    pub async fn heard(&self, heard: Heard) -> Option<()> {
+        self.call(|reply| Event::Heard(heard, reply)).await
+    }
+
+    async fn call<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.0.upgrade()?.send(event(reply)).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+// === impl Driver ===
+
+impl Driver {
+    /// The same, below a parent: lends only what a [`Link`](crate::leases::parent::Link) borrows for it.
+    /// Its requests are counted from `sequence` on, and a call is lost after `timeout`.
+    #[must_use]
+    pub fn below(self, sequence: u64, timeout: Duration) -> Self {
+        Self {
+            upward: Some(Upward {
+                sequence,
+                timeout,
+                waiting: None,
+                said: HashMap::new(),
+            }),
+            ..self
+        }
+    }
+
+    /// Lets the books, also those that were taken over, lend only what is borrowed.
+    pub(super) fn borrow(&mut self) {
+        if let Some(upward) = &self.upward {
+            let now = self.clock.now();
+            let Upward {
+                sequence, timeout, ..
+            } = *upward;
+            self.node.borrow_from_parent(now, sequence, timeout);
+        }
+    }
+
+    pub(super) fn await_batch(&mut self, reply: oneshot::Sender<Batch>) {
+        if let Some(upward) = &mut self.upward {
+            upward.waiting = Some(reply);
+        }
+    }
+
+    /// When there is something to say to the parent, if somebody waits for it.
+    pub(super) fn poll_parent(&self) -> Option<Instant> {
+        self.upward.as_ref()?.waiting.as_ref()?;
+        self.node.poll_parent()
+    }
+
+    /// Tells who waits what there is to say.
+    pub(super) fn tell_parent(&mut self, now: Instant) {
+        if self.poll_parent().is_none_or(|at| at > now) {
+            return;
+        }
+        let todo = self.node.ask_parent(now, SCOPES_MAX);
+        let Some(upward) = self.upward.as_mut().filter(|_| !todo.is_empty()) else {
+            return;
+        };
+        let batch = Batch::new(todo);
+        let tree = self.node.tree();
+        for (id, _) in &batch.releases {
+            // What is borrowed of the scope's other units still needs what was said of it.
+            let other = |unit: &Unit| {
+                let scope = id.scope.clone();
+                let loan = tree.and_then(|tree| tree.loan(now, &ResourceId { scope, unit: *unit }));
+                loan.is_some_and(|loan| loan.capacity.is_some())
+            };
+            if !Unit::ALL.iter().any(other) {
+                upward.said.remove(&id.scope);
+            }
+        }
+        if let Some(reply) = upward.waiting.take() {
+            let _ = reply.send(batch);
+        }
+    }
+
+    pub(super) fn hear(&mut self, now: Instant, heard: Heard) {
+        let mut answered = BTreeSet::new();
+        for ScopeAnswer {
+            scope,
+            canonical,
+            limited,
+            origin,
+            outcome,
+        } in heard.answers
+        {
+            let Ok(units) = outcome else {
+                continue;
+            };
+            let mut counts = false;
+            for unit in units {
+                let id = ResourceId {
+                    scope: scope.clone(),
+                    unit: unit.unit,
+                };
+                if let Err(error) = self.node.check_parent_origin(&id, origin) {
+                    let scope = id.scope.as_ref();
+                    tracing::warn!(scope, unit = id.unit.name(), %error, "parent: answer not applied");
+                    self.metrics.parent().count_epoch_error(error);
+                }
+                let said = (unit.sequence, origin, heard.level);
+                counts |= self.node.handle_parent_answer(now, &id, said, &unit.answer);
+                answered.insert(id);
+            }
+            // What is older than what is known, or of a lower epoch, says nothing about the scope either.
+            if counts && let Some(upward) = &mut self.upward {
+                upward.said.insert(scope, Said { canonical, limited });
+            }
+        }
+        for (scope, unit, sequence) in heard.asked {
+            let id = ResourceId { scope, unit };
+            if !answered.contains(&id) {
+                self.node.handle_parent_failure(now, &id, sequence);
+            }
+        }
+    }
+}
+
+// === impl Upward ===
+
+impl Upward {
+    /// The canonical scope and the limited units of what is `resolved` here, with what the parent
+    /// says of it: what is limited at any level is, and a canonical scope of this one's own counts.
+    pub(super) fn merged(&self, resolved: &Resolved) -> (Arc<str>, Vec<Unit>) {
+        let Some(said) = self.said.get(&resolved.scope) else {
+            return (resolved.canonical.clone(), resolved.limited.clone());
+        };
+        let canonical = if resolved.canonical == resolved.scope {
+            said.canonical.clone()
+        } else {
+            resolved.canonical.clone()
+        };
+        let limited = |unit: &Unit| resolved.limited.contains(unit) || said.limited.contains(unit);
+        (canonical, Unit::ALL.into_iter().filter(limited).collect())
+    }
+}
+
+// === impl Batch ===
+
+impl Batch {
+    fn new(todo: Vec<(ResourceId, Todo)>) -> Self {
+        let mut releases = Vec::new();
+        let mut scopes: BTreeMap<Arc<str>, Vec<_>> = BTreeMap::new();
+        for (id, todo) in todo {
+            match todo {
+                Todo::Refresh(ask) => scopes.entry(id.scope).or_default().push((id.unit, ask)),
+                Todo::Release { sequence } => releases.push((id, sequence)),
+                Todo::Nothing => {}
+            }
+        }
+        let scopes = scopes.into_iter();
+        Self {
+            scopes: scopes
+                .map(|(scope, asks)| ScopeAsks { scope, asks })
+                .collect(),
+            releases,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The master of a shard that is another node.
+
+use std::time::Duration;
+
+use tollgate_core::cluster::ShardId;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use super::{Hop, Unanswered};
+use crate::cluster::election::Master;
+use crate::net::channels::cause;
+
+/// Where the calls for one shard go.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    pub(super) shard: ShardId,
+    pub(super) master: Master,
+    pub(super) channel: Channel,
+    pub(super) patience: Duration,
+}
+
+// === impl Remote ===
+
+impl Remote {
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    /// `message` as a call that the master answers itself or not at all.
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        let (shard, epoch) = (self.shard, self.master.epoch);
+        Hop { shard, epoch }.write(request.metadata_mut());
+        // So that nobody works for an answer that nobody waits for.
+        request.set_timeout(self.patience);
+        request
+    }
+
+    /// What the master answers to a call that was made with [`Remote::request`].
+    ///
+    /// # Errors
+    /// If it does not in time, or refuses.
+    pub(crate) async fn answer<R>(
+        &self,
+        call: impl Future<Output = Result<Response<R>, Status>>,
+    ) -> Result<R, Unanswered> {
+        self.respond(call).await.map(Response::into_inner)
+    }
+
+    /// The same with its metadata.
+    pub(super) async fn respond<R>(
+        &self,
+        call: impl Future<Output = Result<Response<R>, Status>>,
+    ) -> Result<Response<R>, Unanswered> {
+        let error = match tokio::time::timeout(self.patience, call).await {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(status)) => self.refused(&cause(&status)),
+            Err(_) => Unanswered::Late {
+                shard: self.shard,
+                node: self.master.peer.node.clone(),
+                waited: self.patience,
+            },
+        };
+        tracing::warn!(%error, "router: forwarded call failed");
+        Err(error)
+    }
+
+    /// The master will not, because of `cause`.
+    pub(super) fn refused(&self, cause: &impl ToString) -> Unanswered {
+        Unanswered::Peer {
+            shard: self.shard,
+            node: self.master.peer.node.clone(),
+            cause: cause.to_string(),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+use tollgate_core::lease::{Ask, ClientId, ClientRun, Unit};
+use tollgate_core::node::Start;
+use tollgate_core::units::Capacity;
+
+use super::*;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::leases::driver::{Driver, Handle};
+use crate::leases::shards::{Plan, Seats};
+
+/// Tenants and namespaces with limits of their own, in groups of either kind, and in none.
+const CONFIG: &str = "
+limits: [{match: 'tenant/*', requests: {rate: 100}}]
+groups:
+  gold: {requests: {rate: 1000}}
+  silver: {requests: {rate: 500}, concurrency: {max: 9}}
+  pool: {requests: {rate: 500}, fair_between: clients}
+  none: {}
+attach:
+  tenants: {t0: gold, t1: gold, t2: {group: silver, weight: 3}, t3: pool, t4: none, t5: silver}
+  namespaces: {t0/a: silver, t1/a: pool, t3/a: gold, t9/a: none}
+";
+
+fn scopes() -> Vec<Arc<str>> {
+    let tenants = (0..10).map(|i| format!("tenant/t{i}"));
+    let namespaces = (0..10).flat_map(|i| ["a", "b"].map(|name| format!("namespace/t{i}/{name}")));
+    let groups = ["gold", "silver", "pool", "none"].map(|name| format!("group/{name}"));
+    let others = ["route/x", "doorman/x", "tenant/t0/a", "tenant/", ""].map(str::to_owned);
+    let all = tenants.chain(namespaces).chain(groups).chain(others);
+    all.map(Arc::from).collect()
+}
+
+fn bounds() -> tollgate_core::node::Bounds {
+    Config::parse("limits: []").unwrap().bounds
+}
+
+/// A router of `count` shards, which has none itself.
+fn router(catalog: &watch::Receiver<Arc<Catalog>>, count: NonZeroU16) -> Router {
+    let metrics = Metrics::new(Epoch(1), 0);
+    let (_, shards) = Seats::new(Plan {
+        bounds: bounds(),
+        leases: crate::leases::driver::LeaseCount::default(),
+        catalog: catalog.clone(),
+        shards: Some(count),
+        start: Start::Fresh,
+        clock: Clock::start(),
+        metrics: metrics.clone(),
+        parent: None,
+    });
+    let (_, masters) = watch::channel(Arc::new(Masters::none(count)));
+    Router {
+        me: None,
+        shards,
+        masters,
+        catalog: catalog.clone(),
+        count,
+        peers: Channels::new(Duration::from_secs(1), None),
+        lineage: Lineage::new("a"),
+        metrics,
+    }
+}
+
+/// The books of `shard`, one of `count`.
+fn books(catalog: &watch::Receiver<Arc<Catalog>>, shard: ShardId, count: NonZeroU16) -> Handle {
+    let origin = Origin {
+        shard: Some(shard),
+        epoch: Epoch(1),
+    };
+    let (driver, handle) = Driver::new(
+        bounds(),
+        catalog.clone(),
+        origin,
+        Start::Fresh,
+        Clock::start(),
+        Metrics::new(Epoch(1), 0),
+    );
+    tokio::spawn(driver.among(count).run());
+    handle
+}
+
+/// A call for each of `scopes`.
+fn call(scopes: Vec<Arc<str>>) -> Refresh {
+    let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(1));
+    let asks = |scope| ScopeAsks {
+        scope,
+        asks: vec![(Unit::Requests, ask.clone())],
+    };
+    Refresh {
+        client: ClientRun::only(ClientId::new("envoy/x").unwrap()),
+        scopes: scopes.into_iter().map(asks).collect(),
+    }
+}
+
+/// A scope that the router brought elsewhere would be refused for ever, and one that two drivers
+/// took for theirs would have its capacity twice.
+#[tokio::test]
+async fn of_all_drivers_only_the_one_that_is_asked_takes_a_scope_for_its_own() {
+    let config = Config::parse(CONFIG).unwrap();
+    let (_, catalog) = watch::channel(Arc::new(Catalog::new(config.catalog)));
+    for count in [1, 2, 3, 5, 16, 64].map(|count| NonZeroU16::new(count).unwrap()) {
+        let router = router(&catalog, count);
+        let parts = router.split(scopes(), |scope| scope);
+        let homes: Vec<(ShardId, Vec<Arc<str>>)> = parts
+            .into_iter()
+            .map(|(shard, part)| (shard, part.entries))
+            .collect();
+        for shard in ShardId::all(count) {
+            let books = books(&catalog, shard, count);
+            for (home, scopes) in &homes {
+                for answer in books.refresh(call(scopes.clone())).await.unwrap() {
+                    let taken = answer.outcome.is_ok();
+                    let scope = &answer.scope;
+                    assert_eq!(taken, *home == shard, "{scope:?} at {shard} of {count}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn members_that_share_a_pool_are_in_one_shard_and_others_are_spread() {
+    let config = Config::parse(CONFIG).unwrap();
+    let catalog = Catalog::new(config.catalog);
+    let many = NonZeroU16::new(64).unwrap();
+    let shard = |scope: &str| shard_of(&catalog.home(scope), many);
+    for member in ["tenant/t0", "tenant/t1", "namespace/t3/a"] {
+        assert_eq!(shard(member), shard("group/gold"), "{member}");
+    }
+    let seen: std::collections::BTreeSet<_> =
+        (10..200).map(|i| shard(&format!("tenant/t{i}"))).collect();
+    assert!(seen.len() > 50, "{}", seen.len());
+}

@@ -1,0 +1,394 @@
+//! The shards whose master this node is: a driver for each, from its election to the end of its
+//! term.
+//!
+//! The one rule that everything here serves: nothing is answered in a term that may be over. A
+//! process can be stopped between any two instructions, so the term is looked at before the books
+//! are asked, and again when they have answered; what they said in between is dropped. It stays in
+//! the books, which can only make them count too much.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tollgate_core::cluster::ShardId;
+use tollgate_core::lease::{ClientId, Epoch, Origin};
+use tollgate_core::node::{Bounds, DrainError, Node, Start};
+use tollgate_core::units::Instant;
+use tollgate_proto::request::{Refresh, Release};
+use tollgate_proto::response::ScopeAnswer;
+
+use crate::catalog::Catalog;
+use crate::clock::Clock;
+use crate::cluster::election::{Event, Term};
+use crate::leases::drains::Drains;
+use crate::leases::driver::{Driver, DriverError, EchoCall, Echoed, Handle, LeaseCount};
+use crate::leases::parent::Parent;
+use crate::leases::survey::{Walk, walk};
+use crate::leases::view::{ScopeDetail, ScopePage};
+use crate::observe::metrics::Metrics;
+
+/// A shard and the books of its master.
+#[derive(Clone, Debug)]
+pub struct Held {
+    shard: ShardId,
+    term: Term,
+    driver: Handle,
+}
+
+/// The shards of this node, as they are now; clones see the same.
+#[derive(Clone, Debug)]
+pub struct Shards {
+    held: watch::Receiver<Arc<BTreeMap<ShardId, Held>>>,
+    drains: Drains,
+}
+
+/// Makes and ends drivers as the election says.
+#[derive(Debug)]
+pub struct Seats {
+    plan: Plan,
+    held: watch::Sender<Arc<BTreeMap<ShardId, Held>>>,
+    drains: Drains,
+    drivers: JoinSet<()>,
+}
+
+/// What all drivers are made of.
+#[derive(Debug)]
+pub struct Plan {
+    /// How much each keeps, but for the leases: so many are kept by all together.
+    pub bounds: Bounds,
+    /// The leases of all.
+    pub leases: LeaseCount,
+    /// What is configured.
+    pub catalog: watch::Receiver<Arc<Catalog>>,
+    /// Into how many shards the scopes are divided; none of a coordinator that is alone.
+    pub shards: Option<NonZeroU16>,
+    /// What a master without books of its predecessor knows.
+    pub start: Start,
+    /// The clock of the books.
+    pub clock: Clock,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// From whom all borrow; none for a root.
+    pub parent: Option<Parent>,
+}
+
+/// Why the master of a shard did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeldError {
+    /// Its term is over, or may be.
+    #[error("this node is not the master of shard {0} any more")]
+    Over(ShardId),
+    /// Its driver did not answer.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+// === impl Held ===
+
+impl Held {
+    /// Which.
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// Its term.
+    pub fn epoch(&self) -> Epoch {
+        self.driver.origin().epoch
+    }
+
+    /// Whether its term is not over.
+    pub fn holds(&self) -> bool {
+        self.term.holds()
+    }
+
+    /// How long its term still holds; none if that ends only when it is ended.
+    pub fn left(&self) -> Option<Duration> {
+        self.term.left()
+    }
+
+    /// Answers a client, one answer for each scope in order.
+    ///
+    /// # Errors
+    /// If the term is over or the driver cannot be reached.
+    pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, HeldError> {
+        self.within_term(self.driver.refresh(refresh)).await
+    }
+
+    /// Answers a client whose protocol has no sequences, each ask in order.
+    ///
+    /// # Errors
+    /// If the term is over or the driver cannot be reached.
+    pub async fn echoes(&self, call: EchoCall) -> Result<Echoed, HeldError> {
+        self.within_term(self.driver.echoes(call)).await
+    }
+
+    /// Takes leases back.
+    ///
+    /// # Errors
+    /// If the term is over or the driver cannot be reached.
+    pub async fn release(&self, release: Release) -> Result<(), HeldError> {
+        self.within_term(self.driver.release(release)).await
+    }
+
+    /// Ends the term, and gives the books to whoever goes on.
+    async fn hand_over(self, reply: oneshot::Sender<Option<Bytes>>) {
+        let books = self.driver.hand_over().await;
+        self.term.end();
+        // Without books the next master learns.
+        let _ = reply.send(books.ok().map(Bytes::from));
+    }
+
+    async fn within_term<T>(
+        &self,
+        answer: impl Future<Output = Result<T, DriverError>>,
+    ) -> Result<T, HeldError> {
+        if !self.term.holds() {
+            return Err(HeldError::Over(self.shard));
+        }
+        let answer = answer.await?;
+        if !self.term.holds() {
+            return Err(HeldError::Over(self.shard));
+        }
+        Ok(answer)
+    }
+}
+
+// === impl Shards ===
+
+impl Shards {
+    /// The books of `shard`, if this node is its master.
+    pub fn get(&self, shard: ShardId) -> Option<Held> {
+        let held = self.held.borrow().get(&shard).cloned();
+        held.filter(Held::holds)
+    }
+
+    /// All shards whose master this node is, in order.
+    pub fn all(&self) -> Vec<Held> {
+        let held = self.held.borrow().clone();
+        held.values().filter(|held| held.holds()).cloned().collect()
+    }
+
+    /// The highest term of this node; zero if it is master of nothing.
+    pub fn epoch(&self) -> Epoch {
+        let epochs = self.all().into_iter().map(|held| held.epoch());
+        epochs.max().unwrap_or_default()
+    }
+
+    /// Resolves when this node has become master of more or of less.
+    pub async fn changed(&mut self) {
+        if self.held.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Resolves once this node is master of `count` shards, or never will be.
+    pub async fn are(&mut self, count: usize) {
+        // An error says that nobody is left to make it master of anything.
+        let _ = self.held.wait_for(|held| held.len() >= count).await;
+    }
+
+    /// The first `limit` scopes whose ids come after `after`, of each shard of this node.
+    ///
+    /// # Errors
+    /// If a driver cannot be reached.
+    pub async fn scopes(&self, after: &str, limit: usize) -> Result<Vec<ScopePage>, DriverError> {
+        let mut pages = Vec::new();
+        for held in self.all() {
+            pages.push(held.driver.scopes(after.to_owned(), limit).await?);
+        }
+        Ok(pages)
+    }
+
+    /// The books of one scope with at most `clients` of its clients, of each shard of this node that
+    /// has any: two for a scope that has just moved from one to the other.
+    ///
+    /// # Errors
+    /// If a driver cannot be reached.
+    pub async fn scope(
+        &self,
+        scope: &str,
+        clients: usize,
+    ) -> Result<Vec<ScopeDetail>, DriverError> {
+        let mut details = Vec::new();
+        for held in self.all() {
+            details.extend(held.driver.scope(scope.to_owned(), clients).await?);
+        }
+        Ok(details)
+    }
+
+    /// Gives `client` nothing for `time`, in all shards of this node and in those of which it becomes
+    /// the master meanwhile.
+    ///
+    /// # Errors
+    /// If a driver cannot be reached; within, if too many clients are drained already.
+    pub async fn drain(
+        &self,
+        client: &ClientId,
+        time: Duration,
+    ) -> Result<Result<(), DrainError>, DriverError> {
+        if let Err(error) = self.drains.set(client, time) {
+            return Ok(Err(error));
+        }
+        for held in self.all() {
+            if let Err(error) = held.driver.drain(client.clone(), time).await? {
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// What `look` sees in the books of each shard of this node, in order; see [`Handle::view`].
+    ///
+    /// # Errors
+    /// If a driver cannot be reached.
+    pub async fn view<T: Send + 'static>(
+        &self,
+        look: impl Fn(&Node, Instant) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, DriverError> {
+        let mut seen = Vec::new();
+        for held in self.all() {
+            seen.push(held.driver.view(look.clone()).await?);
+        }
+        Ok(seen)
+    }
+
+    /// Shows `walk` all books of this node, and returns it.
+    ///
+    /// # Errors
+    /// If a driver cannot be reached.
+    pub async fn walk<W: Walk>(&self, mut walker: W) -> Result<W, DriverError> {
+        for held in self.all() {
+            walker.enter(held.shard);
+            walker = walk(&held.driver, walker).await?;
+        }
+        Ok(walker)
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// A driver of `origin`, and the way to reach it: one that goes on from `books`, or else one
+    /// that knows what the plan says.
+    fn driver(&self, origin: Origin, books: Option<Bytes>) -> (Driver, Handle) {
+        let (catalog, metrics) = (self.catalog.clone(), self.metrics.clone());
+        let new = Driver::new(
+            self.bounds,
+            catalog,
+            origin,
+            self.start,
+            self.clock,
+            metrics,
+        );
+        let (driver, handle) = new;
+        let mut driver = driver.counted_in(self.leases.clone());
+        if let Some(shards) = self.shards {
+            driver = driver.among(shards);
+        }
+        if let Some(books) = books {
+            driver = driver.with_books(books.into());
+        }
+        (driver, handle)
+    }
+}
+
+// === impl Seats ===
+
+impl Seats {
+    /// No seats yet, and how others see what comes of that.
+    pub fn new(plan: Plan) -> (Self, Shards) {
+        let (sender, held) = watch::channel(Arc::default());
+        let drains = Drains::new(plan.clock);
+        let seats = Self {
+            plan,
+            held: sender,
+            drains: drains.clone(),
+            drivers: JoinSet::new(),
+        };
+        (seats, Shards { held, drains })
+    }
+
+    /// Does what the election says, until nobody is left to say anything.
+    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        loop {
+            tokio::select! {
+                event = events.recv() => match event {
+                    Some(event) => self.handle(event),
+                    None => break,
+                },
+                Some(_) = self.drivers.join_next() => {}
+            }
+        }
+        // Calls that are under way may still be answered.
+        drop(self.held);
+        while self.drivers.join_next().await.is_some() {}
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Elected { shard, term, books } => self.take(shard, term, books),
+            Event::StepDown { shard, reply } => {
+                let left = self.leave(shard);
+                // Where nobody is to go on, calls under way may still be answered.
+                if let Some(held) = left.filter(|_| !reply.is_closed()) {
+                    self.drivers.spawn(held.hand_over(reply));
+                }
+            }
+            Event::Lost { shard } => {
+                if let Some(held) = self.leave(shard) {
+                    held.term.end();
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, shard: ShardId, term: Term, books: Option<Bytes>) {
+        let origin = Origin {
+            shard: self.plan.shards.map(|_| shard),
+            epoch: term.epoch(),
+        };
+        let (driver, handle) = self.plan.driver(origin, books);
+        let mut driver = driver.draining(self.drains.all());
+        if let Some(parent) = &self.plan.parent {
+            let (below, link) = match parent.link(driver, &handle, origin.shard) {
+                Ok(linked) => linked,
+                Err(error) => {
+                    // Rather no master than one that lends what it has not borrowed.
+                    tracing::error!(%error, "parent: cannot borrow");
+                    return;
+                }
+            };
+            driver = below;
+            self.drivers.spawn(link.run());
+        }
+        self.drivers.spawn(driver.run());
+        let held = Held {
+            shard,
+            term,
+            driver: handle,
+        };
+        let mut before = None;
+        self.held.send_modify(|all| {
+            before = Arc::make_mut(all).insert(shard, held);
+        });
+        // Whoever still holds on to it is not to answer in a term that another has followed.
+        if let Some(before) = before {
+            before.term.end();
+        }
+    }
+
+    fn leave(&self, shard: ShardId) -> Option<Held> {
+        let mut left = None;
+        self.held.send_modify(|all| {
+            left = Arc::make_mut(all).remove(&shard);
+        });
+        left
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,359 @@
+//! A walk through all books: the sums that an operator asks about, and the busiest resources.
+//!
+//! The books can be large and the driver answers no client while somebody looks at them. So the
+//! walk goes in steps, and clients are answered between them. A survey is therefore not one state
+//! of the books: what changes meanwhile may be in it or not.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::cluster::ShardId;
+use tollgate_core::lease::{Demand, ResourceId, Unit};
+use tollgate_core::node::Node;
+use tollgate_core::pool::Pool;
+use tollgate_core::resource::Resource;
+use tollgate_core::tree::LoanView;
+use tollgate_core::units::{Capacity, Instant};
+
+use crate::catalog::Catalog;
+use crate::leases::driver::{DriverError, Handle};
+use crate::leases::shards::Shards;
+use crate::leases::view::{units, waiting};
+
+/// The most scopes whose figures are told one by one.
+pub const NAMED_MAX: usize = 200;
+
+/// Resources and clients that are looked at before clients are answered again: well under a
+/// millisecond. A resource is looked at as a whole.
+const STEP: usize = 4_000;
+
+/// The scopes whose figures are told one by one, because somebody has named them in the file or
+/// through the API; requests can add none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named(Arc<BTreeSet<Arc<str>>>);
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Sums over all resources of a unit.
+    pub units: BTreeMap<Unit, Figures>,
+    /// The resources of named scopes.
+    pub named: BTreeMap<ResourceId, Figures>,
+    /// What the named ones leave of the sums.
+    pub other: BTreeMap<Unit, Figures>,
+    /// The busiest resources, the busiest first.
+    pub busiest: Vec<ResourceId>,
+    /// How many resources are in learning mode, by shard of this node.
+    pub learning: BTreeMap<ShardId, usize>,
+    /// What is borrowed of a parent.
+    pub borrowed: BTreeMap<Unit, Borrowed>,
+}
+
+/// Sums of what is borrowed of a parent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Borrowed {
+    /// What it lends now, in units, of those resources that it limits.
+    pub capacity: f64,
+    /// The resources that it does not limit.
+    pub unlimited: usize,
+    /// What is wanted, in units, by priority.
+    pub wants: BTreeMap<u8, f64>,
+}
+
+/// The figures of one resource, or the sums over several.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Resources with clients.
+    pub resources: usize,
+    /// Their clients; a client of two resources counts twice.
+    pub clients: usize,
+    /// The clients that have less than they want.
+    pub waiting: usize,
+    /// Resources in learning mode.
+    pub learning: usize,
+    /// The capacity of limited resources, in units.
+    pub capacity: f64,
+    /// What clients of limited resources may be using, in units.
+    pub has: f64,
+    /// What clients want, in units.
+    pub wants: f64,
+    /// Resources that nothing limits: no limit of their own, no group and no parent.
+    pub unlimited: usize,
+}
+
+/// How busy a resource is: first those that are asked for more than they have, then by how much of
+/// their capacity is wanted, then by how much is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pressure {
+    /// The part of what the limit that binds leaves that is wanted, in thousandths; 0 without a limit.
+    wanted_milli: u64,
+    wants: u128,
+    /// Makes it the same order each time.
+    id: Reverse<ResourceId>,
+}
+
+/// What looks at the resources of the books, one after the other.
+pub trait Walk: Send + 'static {
+    /// What follows is in the books of `shard`.
+    fn enter(&mut self, shard: ShardId) {
+        let _ = shard;
+    }
+
+    /// Looks at `resource`, which is called `id`, in the books of `node`.
+    fn add(&mut self, node: &Node, id: &ResourceId, resource: &Resource, now: Instant);
+}
+
+/// A survey that is not over.
+#[derive(Debug)]
+struct Surveyor {
+    survey: Survey,
+    shard: ShardId,
+    named: Named,
+    busiest: BinaryHeap<Reverse<Pressure>>,
+    busiest_max: usize,
+}
+
+// === impl Named ===
+
+impl Named {
+    /// The scopes that `catalog` names: by exact ids in the file, of groups, of overrides.
+    pub fn of(catalog: &Catalog) -> Self {
+        let mut exact: Vec<Arc<str>> = catalog
+            .file()
+            .limits
+            .exact_scopes()
+            .map(Arc::from)
+            .collect();
+        exact.sort_unstable();
+        let groups = catalog.groups("").map(|entry| entry.value.scope().clone());
+        let overrides = catalog.overrides("").map(|entry| entry.name);
+        Self::new(exact.into_iter().chain(groups).chain(overrides))
+    }
+
+    /// The pools of named groups.
+    fn pools(&self, node: &Node) -> Vec<(ResourceId, Figures)> {
+        let ids = self.0.iter().flat_map(|scope| {
+            let id = |unit| ResourceId {
+                scope: scope.clone(),
+                unit,
+            };
+            Unit::ALL.map(id)
+        });
+        let pool = |id: ResourceId| Some((id.clone(), Figures::of_pool(node.pool(&id)?)));
+        ids.filter_map(pool).collect()
+    }
+
+    /// `scopes`, or as many of them as may be.
+    pub fn new(scopes: impl IntoIterator<Item = Arc<str>>) -> Self {
+        Self(Arc::new(scopes.into_iter().take(NAMED_MAX).collect()))
+    }
+}
+
+// === impl Survey ===
+
+impl Survey {
+    /// Walks through the books of `shards`, and remembers the `busiest_max` busiest resources.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn of(
+        shards: &Shards,
+        named: Named,
+        busiest_max: usize,
+    ) -> Result<Self, DriverError> {
+        let surveyor = Surveyor::new(named.clone(), busiest_max);
+        let mut survey = shards.walk(surveyor).await?.end();
+        let pools = move |node: &Node, _: Instant| named.pools(node);
+        // A pool is no resource: its figures are those of its members, which are in the sums.
+        let pools = shards.view(pools).await?.into_iter().flatten();
+        survey.named.extend(pools);
+        Ok(survey)
+    }
+}
+
+// === impl Surveyor ===
+
+impl Surveyor {
+    fn new(named: Named, busiest_max: usize) -> Self {
+        Self {
+            survey: Survey::default(),
+            shard: ShardId::default(),
+            named,
+            busiest: BinaryHeap::new(),
+            busiest_max,
+        }
+    }
+
+    fn end(mut self) -> Survey {
+        let busiest = self.busiest.into_sorted_vec().into_iter();
+        let id = |Reverse(pressure): Reverse<Pressure>| pressure.id.0;
+        self.survey.busiest = busiest.map(id).collect();
+        self.survey
+    }
+}
+
+impl Walk for Surveyor {
+    fn enter(&mut self, shard: ShardId) {
+        self.shard = shard;
+        self.survey.learning.insert(shard, 0);
+    }
+
+    fn add(&mut self, node: &Node, id: &ResourceId, resource: &Resource, now: Instant) {
+        let at_most = node.binding_limit(id).map(|binding| binding.at_most);
+        let at_most = at_most.unwrap_or(Capacity::UNLIMITED);
+        let figures = Figures::of(resource, now, at_most);
+        let Survey {
+            units,
+            named,
+            other,
+            ..
+        } = &mut self.survey;
+        units.entry(id.unit).or_default().add(&figures);
+        if self.named.0.contains(&id.scope) {
+            named.insert(id.clone(), figures);
+        } else {
+            other.entry(id.unit).or_default().add(&figures);
+        }
+        let learning = self.survey.learning.entry(self.shard).or_default();
+        *learning += figures.learning;
+        if let Some(loan) = node.tree().and_then(|tree| tree.loan(now, id)) {
+            let borrowed = self.survey.borrowed.entry(id.unit).or_default();
+            borrowed.add(loan, node.demand(id).as_ref());
+        }
+        self.busiest
+            .push(Reverse(Pressure::of(id, resource, at_most)));
+        if self.busiest.len() > self.busiest_max {
+            self.busiest.pop();
+        }
+    }
+}
+
+// === impl Borrowed ===
+
+impl Borrowed {
+    fn add(&mut self, loan: LoanView, demand: Option<&Demand>) {
+        match loan.capacity {
+            Some(capacity) if capacity.is_unlimited() => self.unlimited += 1,
+            capacity => self.capacity += capacity.map_or(0.0, Capacity::as_f64),
+        }
+        for band in demand.map(Demand::bands).unwrap_or_default() {
+            *self.wants.entry(band.priority.level()).or_default() += band.wants.as_f64();
+        }
+    }
+}
+
+// === impl Figures ===
+
+impl Figures {
+    fn of(resource: &Resource, now: Instant, at_most: Capacity) -> Self {
+        let learning = resource.learning_until().saturating_since(now) > Duration::ZERO;
+        let limited = !resource.capacity().is_unlimited();
+        let of_limited = |amount: f64| if limited { amount } else { 0.0 };
+        Self {
+            resources: 1,
+            clients: resource.client_count(),
+            waiting: waiting(resource),
+            learning: usize::from(learning),
+            capacity: of_limited(resource.capacity().as_f64()),
+            has: of_limited(units(resource.sum_has())),
+            wants: units(resource.sum_wants()),
+            unlimited: usize::from(at_most.is_unlimited()),
+        }
+    }
+
+    /// Those that a pool has of its own; clients are its members'.
+    fn of_pool(pool: &Pool) -> Self {
+        let limited = !pool.limit().capacity.is_unlimited();
+        Self {
+            resources: 1,
+            capacity: pool.limit().capacity.as_f64(),
+            has: units(pool.sum_has()),
+            wants: units(pool.sum_wants()),
+            unlimited: usize::from(!limited),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.resources += more.resources;
+        self.clients += more.clients;
+        self.waiting += more.waiting;
+        self.learning += more.learning;
+        self.capacity += more.capacity;
+        self.has += more.has;
+        self.wants += more.wants;
+        self.unlimited += more.unlimited;
+    }
+}
+
+// === impl Pressure ===
+
+impl Pressure {
+    fn of(id: &ResourceId, resource: &Resource, at_most: Capacity) -> Self {
+        let wants = resource.sum_wants();
+        let capacity = u128::from(at_most.as_micros());
+        let wanted = wants.saturating_mul(1000);
+        // A scope that is blocked and wanted is as busy as can be.
+        let wanted_milli = match wanted.checked_div(capacity) {
+            _ if at_most.is_unlimited() => 0,
+            Some(part) => u64::try_from(part).unwrap_or(u64::MAX),
+            None if wants > 0 => u64::MAX,
+            None => 0,
+        };
+        Self {
+            wanted_milli,
+            wants,
+            id: Reverse(id.clone()),
+        }
+    }
+}
+
+// === free functions ===
+
+/// Shows `walk` all books behind `driver`, and returns it.
+///
+/// # Errors
+/// If the driver cannot be reached.
+pub async fn walk<W: Walk>(driver: &Handle, mut walk: W) -> Result<W, DriverError> {
+    let mut after = Some(start());
+    while let Some(from) = after.take() {
+        let look = move |node: &Node, now| {
+            let after = step(&mut walk, node, now, &from, STEP);
+            (after, walk)
+        };
+        (after, walk) = driver.view(look).await?;
+    }
+    Ok(walk)
+}
+
+/// What comes before all resources.
+fn start() -> ResourceId {
+    let [unit, ..] = Unit::ALL;
+    let scope = "".into();
+    ResourceId { scope, unit }
+}
+
+/// Shows `walk` the resources that come after `after`, until these and their clients are `at_most`;
+/// the last of them, unless it was the last of all.
+fn step(
+    walk: &mut impl Walk,
+    node: &Node,
+    now: Instant,
+    after: &ResourceId,
+    at_most: usize,
+) -> Option<ResourceId> {
+    let mut looked = 0;
+    for (id, resource) in node.resources_after(after) {
+        walk.add(node, id, resource, now);
+        looked += 1 + resource.client_count();
+        if looked >= at_most {
+            return Some(id.clone());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

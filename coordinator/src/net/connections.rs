@@ -1,0 +1,154 @@
+//! Accepts connections and serves them: a bounded number, and none that keeps the coordinator
+//! waiting for ever.
+//!
+//! A bound alone would be a lock: whoever opens that many connections keeps all others out. So a
+//! full listener makes room instead of refusing. It closes the connections that have kept it
+//! waiting longest, first those of the source with the most connections. One whose call is being
+//! worked on goes only for another source, and only if its own has more than a quarter of the
+//! places. A few places more are there for probes: for who had to make room before it
+//! could ask, and for who comes while all others are being worked on.
+//!
+//! Everything a client has to do has a deadline: the TLS handshake, the header of a request, its
+//! body, reading the answer, and a sign of life. One sweep a quarter of a second looks at all
+//! connections, so none has a timer of its own. The bytes of calls are counted from their arrival
+//! until the answer is sent, see [`CallMemory`].
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+mod activity;
+mod body;
+mod call;
+mod memory;
+mod metrics;
+mod serve;
+mod source;
+mod stream;
+mod table;
+mod tls;
+
+pub use memory::CallMemory;
+pub use metrics::ConnectionMetrics;
+pub use table::{ConnectionTable, Limits};
+pub use tls::Tls;
+
+use self::stream::Connection;
+use self::table::Entry;
+use crate::net::tls::HandshakeFault;
+
+/// How long to wait after a failed accept: the usual reason, no file descriptor left, does not go
+/// away at once, and trying again without a pause would take a core.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often deadlines are looked at; the shortest default is twenty times as long.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Accepts the connections of one listener.
+#[derive(Debug)]
+pub struct Acceptor {
+    listener: TcpListener,
+    table: ConnectionTable,
+    tls: Option<Tls>,
+}
+
+// === impl Acceptor ===
+
+impl Acceptor {
+    /// Accepts from `listener` what `table` has room for, with TLS if `tls` says so.
+    pub fn new(listener: TcpListener, table: ConnectionTable, tls: Option<Tls>) -> Self {
+        Self {
+            listener,
+            table,
+            tls,
+        }
+    }
+
+    /// Serves `router` until `stop` resolves; then stops accepting, asks all clients to leave, and
+    /// returns when the last call has ended.
+    pub async fn serve(self, router: Router, stop: impl Future<Output = ()>) {
+        let Self {
+            listener,
+            table,
+            tls,
+        } = self;
+        let mut served = JoinSet::new();
+        let mut stop = pin!(stop);
+        let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, from)) => {
+                        if let Some(entry) = table.admit(from, tls.is_some(), Instant::now()) {
+                            let (tls, router) = (tls.clone(), router.clone());
+                            served.spawn(run(stream, entry, tls, router));
+                        }
+                    }
+                    Err(error) => not_accepted(&table, &error).await,
+                },
+                Some(_) = served.join_next() => {}
+                _ = sweep.tick() => table.sweep(Instant::now()),
+            }
+        }
+        drop(listener);
+        table.close_all();
+        while !served.is_empty() {
+            tokio::select! {
+                _ = served.join_next() => {}
+                _ = sweep.tick() => table.sweep(Instant::now()),
+            }
+        }
+    }
+}
+
+// === free functions ===
+
+/// Makes room after a failed accept: file descriptors may run out before the table is full.
+async fn not_accepted(table: &ConnectionTable, error: &io::Error) {
+    let closed = table.make_room(Instant::now());
+    tracing::warn!(%error, closed, "listener: cannot accept a connection");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+/// Serves one connection until it ends or its entry says that it is to be cut off.
+async fn run(stream: TcpStream, entry: Entry, tls: Option<Tls>, router: Router) {
+    // Answers are small and awaited. A socket that is gone already says so later.
+    let _ = stream.set_nodelay(true);
+    let activity = Arc::clone(entry.activity());
+    let served = async {
+        let connection = match &tls {
+            None => Connection::plain(stream, Arc::clone(&activity)),
+            Some(tls) => match tls.handshake(stream).await {
+                Some(stream) => Connection::tls(stream, Arc::clone(&activity)),
+                None => return,
+            },
+        };
+        activity.connected(Instant::now());
+        serve::serve(connection, &entry, router).await;
+    };
+    tokio::select! {
+        () = served => {}
+        () = activity.cut_off() => {
+            if let Some(tls) = tls.as_ref().filter(|_| activity.is_in_handshake()) {
+                let times = &entry.table().limits().times;
+                let late = activity.overdue(times, Instant::now()).is_some();
+                tls.count(if late {
+                    HandshakeFault::Timeout
+                } else {
+                    HandshakeFault::Busy
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

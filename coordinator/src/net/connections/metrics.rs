@@ -1,0 +1,133 @@
+//! Metrics of connections.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::net::tls::Door;
+
+/// The metrics of connections; clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionMetrics {
+    open: Family<OfListener, Gauge<u64, AtomicU64>>,
+    dropped: Family<Dropped, Counter>,
+    refused_calls: Family<OfListener, Counter>,
+    call_memory: Gauge<u64, AtomicU64>,
+}
+
+/// Why the coordinator closed a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum DropReason {
+    /// It kept the coordinator waiting longest when another came to a full listener.
+    Full,
+    /// It was not accepted: calls were being worked on on all others.
+    Refused,
+    /// Its TLS handshake took too long.
+    Handshake,
+    /// The header or the body of a request took too long.
+    Request,
+    /// An answer was not read in time.
+    Response,
+    /// Nothing was heard for too long.
+    Idle,
+    /// It held the most of the memory of calls when that ran out.
+    Memory,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfListener {
+    listener: Door,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Dropped {
+    listener: Door,
+    reason: DropReason,
+}
+
+// === impl ConnectionMetrics ===
+
+impl ConnectionMetrics {
+    /// Shown in `registry`, all at zero.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let help = "Open connections";
+        registry.register("connections", help, metrics.open.clone());
+        let help = "Connections that the coordinator closed";
+        registry.register("connections_dropped", help, metrics.dropped.clone());
+        let help = "Calls that were refused for want of memory, or on a connection for probes";
+        registry.register("refused_calls", help, metrics.refused_calls.clone());
+        let help = "Bytes of requests under way and of answers not yet sent";
+        let memory = metrics.call_memory.clone();
+        registry.register_with_unit("call_memory", help, Unit::Bytes, memory);
+        for listener in [Door::Grpc, Door::Http] {
+            drop(metrics.open.get_or_create(&OfListener { listener }));
+            drop(
+                metrics
+                    .refused_calls
+                    .get_or_create(&OfListener { listener }),
+            );
+            for reason in DropReason::ALL {
+                drop(metrics.dropped.get_or_create(&Dropped { listener, reason }));
+            }
+        }
+        metrics
+    }
+
+    pub(super) fn set_open(&self, listener: Door, count: usize) {
+        let open = self.open.get_or_create(&OfListener { listener });
+        open.set(count as u64);
+    }
+
+    pub(super) fn set_call_memory(&self, bytes: usize) {
+        self.call_memory.set(bytes as u64);
+    }
+
+    pub(super) fn count_dropped(&self, listener: Door, reason: DropReason, count: usize) {
+        let dropped = self.dropped.get_or_create(&Dropped { listener, reason });
+        dropped.inc_by(count as u64);
+    }
+
+    pub(super) fn count_refused_call(&self, listener: Door) {
+        self.refused_calls
+            .get_or_create(&OfListener { listener })
+            .inc();
+    }
+}
+
+// === impl DropReason ===
+
+impl DropReason {
+    const ALL: [Self; 7] = [
+        Self::Full,
+        Self::Refused,
+        Self::Handshake,
+        Self::Request,
+        Self::Response,
+        Self::Idle,
+        Self::Memory,
+    ];
+
+    /// The name in labels and logs.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Refused => "refused",
+            Self::Handshake => "handshake",
+            Self::Request => "request",
+            Self::Response => "response",
+            Self::Idle => "idle",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+impl EncodeLabelValue for DropReason {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        self.name().encode(encoder)
+    }
+}

@@ -1,0 +1,5 @@
+//! Metrics, logs and traces.
+
+pub mod logging;
+pub mod metrics;
+pub mod trace;
