@@ -35,7 +35,7 @@ build: _setup-protoc
 # Two real Envoys, a coordinator and three tenants for 20 seconds, with a live table
 demo *ARGS: _setup-system _setup-targets _setup-envoy
     # Only the parts that it runs, without the clients of etcd and of trace collectors.
-    cargo build --locked -p tollgate-coordinator -p tollgate-prune -p tollgate-tests --no-default-features --bin tollgate --bin tollgate-prune --bin demo
+    cargo build --locked -p tollgate-cli -p tollgate-prune -p tollgate-tests --no-default-features --bin tollgate --bin tollgate-prune --bin demo
     cargo build --locked -p tollgate-filter --target wasm32-wasip1 --profile filter
     {{ target }}/debug/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
     {{ target }}/debug/demo {{ ARGS }}
@@ -197,4 +197,4 @@ attack *ARGS: build
 
 # How long a coordinator takes to start with 10 000 groups and 100 000 attachments, and its memory
 bench-load:
-    cargo test {{ native }} --release --test service -- --nocapture load::
+    cargo test {{ native }} --release --test command -- --nocapture load::

@@ -1,12 +1,9 @@
-//! The coordinator from outside: real sockets, a real gRPC client, the real binary.
+//! The coordinator from outside: real sockets and a real gRPC client.
 
 mod auth;
-mod binary;
 mod bounds;
 mod certificates;
-mod cli;
 mod cluster;
-mod crash;
 mod decoding;
 mod doorman;
 mod doorman_bytes;
@@ -16,14 +13,9 @@ mod harness;
 mod held;
 mod http;
 mod leases;
-mod load;
-mod logs;
 mod openapi;
 mod openapi_statuses;
-mod reload;
 mod status;
-mod store_file;
 mod tls;
-mod traces;
 mod tree;
 mod writes;

@@ -5,7 +5,6 @@ use tollgate_core::cluster::ShardId;
 
 use super::nodes::Cluster;
 use super::{LIMITS, tenants};
-use crate::cli::say;
 use crate::harness::Ask;
 
 /// The SHA-256 hash of `open sesame`.
@@ -69,9 +68,6 @@ async fn every_node_shows_the_sums_and_the_busiest_of_all() {
 async fn a_node_that_does_not_answer_is_named() {
     let mut cluster = Cluster::of_three(LIMITS).await;
     cluster.nodes[0].refresh("envoy-a/x", &tenants(), 1.0).await;
-    let url = format!("http://{}", cluster.nodes[0].http);
-    let said = say(&["status", "--server", &url], "").done();
-    assert_eq!(said.matches(" alive ").count(), 2, "{said}");
     cluster.nodes.remove(1).stop().await;
     // To the others it is one of them until etcd forgets its lease.
     let status = cluster.nodes[0].get("/v1/status").await.json();
@@ -91,12 +87,6 @@ async fn a_node_that_does_not_answer_is_named() {
         .as_u64()
         .unwrap();
     assert!(there > 0 && there < 30, "{there}");
-    let said = say(&["status", "--server", &url], "").done();
-    assert!(said.contains("no answer from b\n"), "{said}");
-    let row = said.lines().find(|line| line.starts_with("b ")).unwrap();
-    assert!(row.contains("no answer"), "{said}");
-    let said = say(&["top", "--once", "--server", &url], "").done();
-    assert!(said.contains("no answer from b\n"), "{said}");
 }
 
 /// A browser sends the token as a password, which is taken for the page alone.

@@ -11,7 +11,6 @@ use tollgate_core::lease::Epoch;
 use tollgate_core::node::Start;
 
 use super::Etcd;
-use crate::binary::{file, run};
 use crate::harness::{Ask, Coordinator};
 
 fn yaml(node: &str, etcd: SocketAddr) -> String {
@@ -127,42 +126,4 @@ async fn a_group_that_is_used_stays_whoever_is_faster() {
             others => panic!("{round}: {others:?}"),
         }
     }
-}
-
-#[tokio::test]
-async fn the_command_line_puts_and_gets() {
-    let etcd = Etcd::start().await;
-    let node = file(&yaml("a", etcd.address()));
-    let node = node.path().to_str().unwrap().to_owned();
-    let text = limit(5);
-    let good = file(&text);
-    let good = good.path().to_str().unwrap().to_owned();
-    let told = tokio::task::spawn_blocking(move || {
-        let (code, out, _) = run(&["check", &node]);
-        assert_eq!(
-            (code, out),
-            (0, format!("{node}: good, with limits in etcd\n"))
-        );
-        let bad = file("limits: []\nlisten: {}\n");
-        let bad = bad.path().to_str().unwrap();
-        [
-            run(&["config", "get", "--config", &node]),
-            run(&["config", "put", bad, "--config", &node]),
-            run(&["config", "put", &good, "--config", &node]),
-            run(&["config", "get", "--config", &node]),
-            run(&["config", "get", "--config", &good]),
-        ]
-    });
-    let [none, bad, put, got, alone] = told.await.unwrap();
-    assert_eq!((none.0, none.1.as_str()), (3, ""), "{}", none.2);
-    assert_eq!(bad.0, 2, "{}", bad.2);
-    assert!(bad.2.contains("2:1: listen: unknown field"), "{}", bad.2);
-    assert_eq!(put.0, 0, "{}", put.2);
-    assert_eq!((got.0, got.1), (0, text), "{}", got.2);
-    assert_eq!(alone.0, 2);
-    assert!(
-        alone.2.contains("cluster: {shared_config: true}"),
-        "{}",
-        alone.2
-    );
 }

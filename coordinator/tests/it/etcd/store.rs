@@ -1,9 +1,7 @@
 //! The store in etcd, under several keepers.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +18,6 @@ use tollgate_core::lease::Epoch;
 use tollgate_core::node::Start;
 
 use super::{Etcd, Link};
-use crate::binary::{GOOD, file, tollgate};
 use crate::harness::{Ask, Coordinator};
 
 const PREFIX: &str = "/test";
@@ -378,28 +375,4 @@ async fn an_endpoint_that_hangs_is_left_for_the_next() {
         tokio::task::yield_now().await;
     }
     assert_eq!(a.catalog().group("gold").unwrap().value.spec(), group(3));
-}
-
-#[test]
-fn a_coordinator_that_waits_for_etcd_ends_when_it_is_told_to() {
-    // Nobody listens there.
-    let etcd = "{endpoints: ['http://127.0.0.1:1'], prefix: /test}";
-    let config = file(&format!("{GOOD}\ncluster: {{node: a, etcd: {etcd}}}\n"));
-    let path = config.path().to_str().unwrap();
-    let mut child = tollgate(&["serve", "--config", path])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-    log.find(|line| {
-        line.as_ref()
-            .unwrap()
-            .contains("store: cannot read the configuration in etcd yet")
-    });
-    let killed = Command::new("kill").arg(child.id().to_string()).status();
-    assert!(killed.unwrap().success());
-    let ended = child.wait_with_output().unwrap();
-    assert!(ended.status.success(), "{ended:?}");
-    assert!(ended.stdout.is_empty(), "{ended:?}");
 }

@@ -1,0 +1,59 @@
+//! `tollgate attach`: a tenant or a namespace to a group.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::client::{Call, Client};
+use crate::failure::Failure;
+use crate::kind::{Kind, Member};
+use crate::print;
+use crate::put::Condition;
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate attach tenant acme gold
+  tollgate attach tenant acme gold --weight 3
+      When the group is short, acme gets three times what a member of weight 1 gets.
+  tollgate attach namespace acme/orders silver
+      Only this namespace; acme's others go with the tenant.";
+
+/// Attach a tenant or a namespace to a group, whatever it was attached to.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Attach {
+    /// What.
+    kind: Member,
+
+    /// Its name.
+    name: String,
+
+    /// The group.
+    group: String,
+
+    /// What its part of the group is in proportion to; 1 if you do not say.
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    weight: Option<String>,
+
+    #[command(flatten)]
+    condition: Condition,
+}
+
+// === impl Attach ===
+
+impl Attach {
+    pub(crate) fn run(self, client: &Client, as_json: bool) -> Result<(), Failure> {
+        let kind = Kind::from(self.kind);
+        let mut body = json!({ "group": self.group });
+        if let Some(weight) = self.weight {
+            body["weight"] = weight.into();
+        }
+        let call = Call::put(kind.one(&self.name)?, body);
+        let reply = client.send(self.condition.apply(call));
+        let reply = reply.map_err(|failure| failure.about(kind, &self.name))?;
+        if as_json {
+            return print::json(&reply.body);
+        }
+        let (name, group) = (print::plain(&self.name), print::plain(&self.group));
+        print::lines(&format!("{} {name} attached to {group}", kind.name()))
+    }
+}

@@ -1,0 +1,203 @@
+//! Arguments of the command line, and the commands that they select.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tollgate_coordinator::config::Flags;
+
+#[cfg(feature = "etcd")]
+use crate::config;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::{
+    attach, check, completions, delete, drain, get, list, print, put, ready, serve, status, token,
+    top,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate check tollgate.yaml
+      Says what is wrong with a configuration, all of it, with line, field and rule.
+  tollgate serve --config tollgate.yaml
+      Leases what the file says; listens on loopback unless the file says otherwise.
+  tollgate top
+      Who wants how much of what, live.
+  tollgate put group gold --requests 20k && tollgate attach tenant acme gold
+      Lets acme share 20000 requests per second with whoever else is attached to gold.
+
+Exit codes:
+  0  done
+  1  failed: no answer, or the coordinator could not
+  2  wrong usage, configuration or input
+  3  not found
+  4  refused: no good token, or one whose role does not allow it
+  5  conflict: changed meanwhile, still in use, or defined in the configuration file";
+
+/// Leases the capacity of services to the Envoys in front of them.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lease capacity to Envoys until SIGTERM or SIGINT.
+    ///
+    /// When both ports are open one line goes to standard output, `tollgate ready grpc=<address>
+    /// http=<address>`; logs go to standard error.
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(serve::Serve),
+    /// Check a configuration file and say everything that is wrong with it.
+    #[command(after_help = check::EXAMPLES)]
+    Check {
+        /// The configuration, YAML.
+        file: PathBuf,
+
+        /// The admin API may be served beyond loopback even without TLS or without a token.
+        #[arg(long)]
+        insecure_admin: bool,
+
+        /// gRPC may be served beyond loopback even without TLS.
+        #[arg(long)]
+        insecure_grpc: bool,
+    },
+    Status(status::Status),
+    Ready(ready::Ready),
+    Top(top::Top),
+    Get(get::Get),
+    List(list::List),
+    Put(put::Put),
+    Delete(delete::Delete),
+    Attach(attach::Attach),
+    Detach(delete::Detach),
+    Drain(drain::Drain),
+    Token(token::Token),
+    #[cfg(feature = "etcd")]
+    Config(config::Shared),
+    Completions(completions::Completions),
+}
+
+// === impl Cli ===
+
+impl Cli {
+    pub(crate) fn run(self) -> ExitCode {
+        let Err(failure) = self.execute() else {
+            return ExitCode::SUCCESS;
+        };
+        let (error, code) = failure.into_parts();
+        print::note(&format!("{error:#}"));
+        ExitCode::from(code)
+    }
+
+    fn execute(self) -> Result<(), Failure> {
+        let json = self.connection.json;
+        let client = || self.connection.client();
+        match self.command {
+            Command::Check {
+                file,
+                insecure_admin,
+                insecure_grpc,
+            } => {
+                let flags = Flags {
+                    insecure_admin,
+                    insecure_grpc,
+                    ..Flags::default()
+                };
+                check::check(&file, flags)
+            }
+            Command::Serve(serve) => serve.run(),
+            Command::Token(token) => token.run(json),
+            #[cfg(feature = "etcd")]
+            Command::Config(shared) => shared.run(),
+            Command::Completions(completions) => completions.run(),
+            Command::Ready(ready) => ready.run(&client()?),
+            Command::Status(status) => status.run(&client()?, json),
+            Command::Top(top) => top.run(client()?, json),
+            Command::Get(get) => get.run(&client()?, json),
+            Command::List(list) => list.run(&client()?, json),
+            Command::Put(put) => put.run(&client()?, json),
+            Command::Delete(delete) => delete.run(&client()?, json),
+            Command::Attach(attach) => attach.run(&client()?, json),
+            Command::Detach(detach) => detach.run(&client()?, json),
+            Command::Drain(drain) => drain.run(&client()?, json),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// The command lines of tollgate in `text`, one a line, without what a shell makes of the rest.
+    fn lines(text: &str) -> impl Iterator<Item = &str> {
+        let lines = text.split(['\n', '|', ';', '&']).map(str::trim);
+        let lines = lines.filter(|line| line.starts_with("tollgate "));
+        lines.map(|line| line.split(['>', '#']).next().unwrap_or(line).trim())
+    }
+
+    #[track_caller]
+    fn parses(line: &str) {
+        if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
+            panic!("{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_example_can_be_typed() {
+        Cli::command().debug_assert();
+        let mut examples = 0;
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().unwrap().to_string();
+            for line in lines(&help) {
+                parses(line);
+                examples += 1;
+            }
+        }
+        assert!(examples > 25, "{examples}");
+    }
+
+    #[test]
+    fn every_command_line_of_the_page_can_be_typed() {
+        let page = include_str!("../../../docs/cli.md");
+        let blocks = page.split("```sh").skip(1);
+        let typed = blocks.filter_map(|block| block.split("```").next());
+        let lines: Vec<&str> = typed.flat_map(lines).collect();
+        assert!(lines.len() > 5, "{lines:?}");
+        lines.into_iter().for_each(parses);
+    }
+
+    #[test]
+    fn the_page_has_every_command_and_every_exit_code() {
+        let page = include_str!("../../../docs/cli.md");
+        let client = |name: &&str| !["serve", "help"].contains(name);
+        let commands = Cli::command();
+        for name in commands
+            .get_subcommands()
+            .map(|command| command.get_name())
+            .filter(client)
+        {
+            assert!(page.contains(&format!("\n| `{name}")), "{name}");
+        }
+        let codes = EXAMPLES.split("Exit codes:\n").nth(1).unwrap().lines();
+        let codes: Vec<_> = codes
+            .map(|line| line.trim().split_once("  ").unwrap())
+            .collect();
+        assert_eq!(codes.len(), 6);
+        for (code, meaning) in codes {
+            let meaning = meaning.split(':').next().unwrap();
+            let meaning = meaning.split(',').next().unwrap();
+            assert!(
+                page.contains(&format!("| {code} | {meaning}")),
+                "{code} {meaning}"
+            );
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! How the command line talks to the admin API.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use serde::Deserialize;
+use serde_json::Value;
+use tollgate_coordinator::net::tls::ClientFiles;
+use ureq::http::{Request, StatusCode, Uri, header};
+use ureq::tls::TlsConfig;
+use ureq::{Agent, AsSendBody};
+
+use crate::failure::Failure;
+
+/// How long a connection may take to be there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an answer may take as a whole.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The largest answer, in bytes: what a page of a thousand scopes with long names takes, and more.
+const ANSWER_LEN_MAX: u64 = 64 << 20;
+
+/// What a [`Client`] is made of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options<'a> {
+    /// The URL of the admin API.
+    pub(crate) server: &'a str,
+    /// What lets us in.
+    pub(crate) token: Option<&'a str>,
+    /// Whom to believe about certificates.
+    pub(crate) ca: Option<&'a Path>,
+    /// Our own certificate and its key.
+    pub(crate) identity: Option<(&'a Path, &'a Path)>,
+}
+
+/// Sends requests to one coordinator.
+#[derive(Debug)]
+pub(crate) struct Client {
+    agent: Agent,
+    server: String,
+    authorization: Option<String>,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    method: &'static str,
+    path: String,
+    condition: Option<(header::HeaderName, String)>,
+    body: Option<Value>,
+}
+
+/// What was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    /// The status, which is a good one.
+    pub(crate) status: StatusCode,
+    /// The JSON, or null.
+    pub(crate) body: Value,
+}
+
+/// Why the coordinator refused (RFC 9457).
+#[derive(Debug, Deserialize)]
+struct Problem {
+    detail: String,
+    #[serde(default)]
+    errors: Vec<Fault>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Fault {
+    field: String,
+    rule: String,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client that has not connected yet.
+    ///
+    /// # Errors
+    /// If an option cannot be used.
+    pub(crate) fn new(options: Options<'_>) -> Result<Self, Failure> {
+        Self::try_new(options).map_err(Failure::usage)
+    }
+
+    fn try_new(options: Options<'_>) -> anyhow::Result<Self> {
+        let server = base(options.server)?;
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            // Where the token goes is where it was said to go.
+            .max_redirects(0)
+            .proxy(None)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_global(Some(TIMEOUT))
+            .user_agent(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
+        if server.starts_with("https:") {
+            config = config.tls_config(tls(options)?);
+        }
+        let authorization = options.token.map(bearer).transpose()?;
+        Ok(Self {
+            agent: config.build().new_agent(),
+            server,
+            authorization,
+        })
+    }
+
+    /// The URL of the coordinator.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// What comes of `call`.
+    ///
+    /// # Errors
+    /// If there is no answer, or it is no good one.
+    pub(crate) fn send(&self, call: Call) -> Result<Reply, Failure> {
+        let url = format!("{}{}", self.server, call.path);
+        let (status, text) = self.answer(call)?;
+        let body = json(&text, &url)?;
+        Ok(Reply { status, body })
+    }
+
+    /// The status and the text of a good answer to `call`.
+    ///
+    /// # Errors
+    /// If there is no answer, or it is no good one.
+    pub(crate) fn answer(&self, call: Call) -> Result<(StatusCode, String), Failure> {
+        let url = format!("{}{}", self.server, call.path);
+        let mut request = Request::builder().method(call.method).uri(&url);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        if let Some((name, value)) = call.condition {
+            request = request.header(name, value);
+        }
+        match call.body {
+            None => self.run(request.body(()), &url),
+            Some(body) => {
+                let request = request.header(header::CONTENT_TYPE, "application/json");
+                self.run(request.body(body.to_string()), &url)
+            }
+        }
+    }
+
+    fn run(
+        &self,
+        request: Result<Request<impl AsSendBody>, ureq::http::Error>,
+        url: &str,
+    ) -> Result<(StatusCode, String), Failure> {
+        let request = request.map_err(Failure::usage)?;
+        let answer = self.agent.run(request);
+        let mut answer = answer.map_err(|error| unreachable(url, &error))?;
+        let body = answer.body_mut().with_config().limit(ANSWER_LEN_MAX);
+        let body = body.read_to_string();
+        let body = body.map_err(|error| unreachable(url, &error))?;
+        let status = answer.status();
+        if !status.is_success() {
+            return Err(refusal(status, &body, url));
+        }
+        Ok((status, body))
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Reads `path`.
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self::new("GET", path.into())
+    }
+
+    /// Replaces `path` by `body`.
+    pub(crate) fn put(path: impl Into<String>, body: Value) -> Self {
+        let body = Some(body);
+        Self {
+            body,
+            ..Self::new("PUT", path.into())
+        }
+    }
+
+    /// Makes `path` happen.
+    pub(crate) fn post(path: impl Into<String>) -> Self {
+        Self::new("POST", path.into())
+    }
+
+    /// Deletes `path`.
+    pub(crate) fn delete(path: impl Into<String>) -> Self {
+        Self::new("DELETE", path.into())
+    }
+
+    /// Only if what is there has `revision`; with `*` only if there is something.
+    pub(crate) fn if_match(mut self, revision: Option<&str>) -> Self {
+        self.condition = revision.map(|revision| (header::IF_MATCH, tag(revision)));
+        self
+    }
+
+    /// Only if nothing is there.
+    pub(crate) fn if_absent(mut self) -> Self {
+        self.condition = Some((header::IF_NONE_MATCH, "*".to_owned()));
+        self
+    }
+
+    fn new(method: &'static str, path: String) -> Self {
+        Self {
+            method,
+            path,
+            condition: None,
+            body: None,
+        }
+    }
+}
+
+// === free functions ===
+
+/// `server` without a slash at its end.
+fn base(server: &str) -> anyhow::Result<String> {
+    let bad = |rule: &str| anyhow!("--server: {server:?} {rule}");
+    let uri: Uri = server.parse().map_err(|_| bad("is no URL"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(bad("begins neither with http:// nor with https://"));
+    }
+    if uri.query().is_some() {
+        return Err(bad("has a query"));
+    }
+    if uri
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+    {
+        return Err(bad("has a user; say --token instead"));
+    }
+    Ok(server.trim_end_matches('/').to_owned())
+}
+
+fn bearer(token: &str) -> anyhow::Result<String> {
+    // Without the token: it is a secret.
+    anyhow::ensure!(!token.is_empty(), "the token is empty");
+    let printable = token.bytes().all(|byte| byte.is_ascii_graphic());
+    anyhow::ensure!(printable, "the token has a character that no token has");
+    Ok(format!("Bearer {token}"))
+}
+
+fn tls(options: Options<'_>) -> anyhow::Result<TlsConfig> {
+    let ca = options.ca.context(
+        "an https:// server needs --ca FILE, the authority that its certificate is from, such as \
+         /etc/ssl/certs/ca-certificates.crt",
+    )?;
+    let owned = |path: &Path| path.to_owned();
+    let files = ClientFiles {
+        ca: owned(ca),
+        identity: options
+            .identity
+            .map(|(cert, key)| (owned(cert), owned(key))),
+        server_name: None,
+    };
+    Ok(files.load()?.ureq()?)
+}
+
+/// The entity tag of `revision`, which may be written as one already.
+fn tag(revision: &str) -> String {
+    if revision == "*" || revision.ends_with('"') {
+        return revision.to_owned();
+    }
+    format!("\"{revision}\"")
+}
+
+fn unreachable(url: &str, error: &ureq::Error) -> Failure {
+    Failure::runtime(anyhow!("no answer from {url}: {error}"))
+}
+
+fn json(body: &str, url: &str) -> Result<Value, Failure> {
+    if body.is_empty() {
+        return Ok(Value::Null);
+    }
+    let body = serde_json::from_str(body);
+    let context = || format!("the answer of {url} is no JSON: is this a coordinator?");
+    body.with_context(context).map_err(Failure::runtime)
+}
+
+/// The one place where statuses become exit codes.
+fn refusal(status: StatusCode, body: &str, url: &str) -> Failure {
+    let error = match serde_json::from_str::<Problem>(body) {
+        Ok(problem) => anyhow!(told(&problem)),
+        Err(_) => anyhow!("{url} answered {status}"),
+    };
+    match status.as_u16() {
+        400 | 413 | 415 | 422 => Failure::usage(error),
+        401 | 403 => Failure::Refused(error),
+        404 => Failure::Missing(error),
+        409 | 412 => Failure::Conflict(error),
+        _ => Failure::runtime(error),
+    }
+}
+
+/// The detail, and each field's rule unless the detail says it.
+fn told(problem: &Problem) -> String {
+    let mut text = problem.detail.clone();
+    for Fault { field, rule } in &problem.errors {
+        if !(problem.detail.contains(field) && problem.detail.contains(rule)) {
+            text.push_str(&format!("\n  {field}: {rule}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_a_url_of_http() {
+        assert_eq!(base("http://h:1/").unwrap(), "http://h:1");
+        assert_eq!(base("https://h/tollgate/").unwrap(), "https://h/tollgate");
+        let rows = [
+            ("", "is no URL"),
+            ("localhost:7711", "begins neither"),
+            ("/v1", "begins neither"),
+            ("ftp://h", "begins neither"),
+            ("http://h/?a", "has a query"),
+            ("http://me:secret@h", "has a user"),
+        ];
+        for (server, want) in rows {
+            let error = base(server).unwrap_err().to_string();
+            assert!(
+                error.contains(want) && error.contains("--server"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_tag_is_quoted_once() {
+        for (revision, want) in [("*", "*"), ("7", "\"7\""), ("\"7\"", "\"7\"")] {
+            assert_eq!(tag(revision), want);
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_its_detail_and_what_that_leaves_out() {
+        let body = r#"{"detail": "2 fields are wrong", "errors": [
+            {"field": "a", "rule": "-1 is negative"}, {"field": "b", "rule": "is missing"}]}"#;
+        let problem: Problem = serde_json::from_str(body).unwrap();
+        let want = "2 fields are wrong\n  a: -1 is negative\n  b: is missing";
+        assert_eq!(told(&problem), want);
+        let body =
+            r#"{"detail": "a: is missing", "errors": [{"field": "a", "rule": "is missing"}]}"#;
+        let problem: Problem = serde_json::from_str(body).unwrap();
+        assert_eq!(told(&problem), "a: is missing");
+    }
+}

@@ -1,0 +1,101 @@
+//! `tollgate config`: what the nodes of a cluster share of their configuration.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::{Args, Subcommand};
+use tollgate_coordinator::catalog::shared::{self, SharedError, TEXT_LEN_MAX};
+use tollgate_coordinator::config::{Config, Flags};
+
+use crate::check::load;
+use crate::failure::Failure;
+use crate::print;
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate config put limits.yaml --config tollgate.yaml
+      Checks the file, and makes it what all nodes lease by. They take it at once.
+  tollgate config get --config tollgate.yaml > limits.yaml
+      What they lease by now.";
+
+/// Read or replace what the nodes of a cluster share: limits, groups, attach and doorman.
+///
+/// For clusters with `shared_config: true`. Speaks to etcd, as a node's configuration says, so it
+/// needs no coordinator.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Shared {
+    #[command(subcommand)]
+    what: What,
+
+    /// The configuration of a node, which says where etcd is.
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        default_value = "tollgate.yaml"
+    )]
+    config: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Replace it, unless something is wrong with it.
+    Put {
+        /// YAML with the sections limits, groups, attach and doorman.
+        file: PathBuf,
+    },
+    /// Print it.
+    Get,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Runtime::new().map_err(Failure::runtime)?;
+        let flags = Flags {
+            insecure_admin: true,
+            insecure_grpc: true,
+            ..Flags::default()
+        };
+        let node = load(&self.config, flags)?;
+        match self.what {
+            What::Put { file } => {
+                let put = runtime.block_on(put(&node, &file));
+                put.map_err(|error| failure(&file, error))?;
+                let line = format!("{}: good, and in etcd now", file.display());
+                print::lines(&line)
+            }
+            What::Get => {
+                let text = runtime.block_on(shared::get(&node));
+                let text = text.map_err(|error| failure(&self.config, error))?;
+                let missing = || Failure::Missing(anyhow!("there is none in etcd yet"));
+                let mut out = std::io::stdout().lock();
+                let written = out.write_all(&text.ok_or_else(missing)?);
+                written.and_then(|()| out.flush()).map_err(Failure::runtime)
+            }
+        }
+    }
+}
+
+// === free functions ===
+
+async fn put(node: &Config, file: &Path) -> Result<(), anyhow::Error> {
+    let mut text = Vec::new();
+    let most = TEXT_LEN_MAX as u64 + 1;
+    File::open(file)?.take(most).read_to_end(&mut text)?;
+    Ok(shared::put(node, &text).await?)
+}
+
+fn failure(file: &Path, error: impl Into<anyhow::Error>) -> Failure {
+    let error = error.into();
+    let kind = match error.downcast_ref::<SharedError>() {
+        Some(SharedError::Store(_)) => Failure::Runtime,
+        Some(SharedError::Refused(_)) => Failure::Conflict,
+        _ => Failure::Usage,
+    };
+    kind(error.context(file.display().to_string()))
+}

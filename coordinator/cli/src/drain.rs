@@ -1,0 +1,59 @@
+//! `tollgate drain`: takes an Envoy's leases back in order.
+
+use clap::Args;
+
+use crate::client::{Call, Client};
+use crate::failure::Failure;
+use crate::kind::{Kind, segment};
+use crate::print;
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate list clients
+  tollgate drain edge-7/5f3a9c01
+      Once no requests come to it any more, so that the others have what it had at once.
+  tollgate get client edge-7/5f3a9c01
+      What it still has.
+  tollgate drain edge-7/5f3a9c01 --undo";
+
+/// Give an Envoy nothing for a time, so that its leases go to the others.
+///
+/// They shrink to nothing at its next refreshes, and then it refuses what it is asked for: take it
+/// out of service first.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Drain {
+    /// The client, `<node id>/<random>`.
+    client: String,
+
+    /// For how long, such as `90s`; a day at most.
+    #[arg(long = "for", value_name = "TIME", default_value = "10m")]
+    time: String,
+
+    /// Let it serve again.
+    #[arg(long, conflicts_with = "time")]
+    undo: bool,
+}
+
+// === impl Drain ===
+
+impl Drain {
+    pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
+        let path = format!("{}/drain", Kind::Client.one(&self.client)?);
+        let call = if self.undo {
+            Call::delete(path)
+        } else {
+            Call::post(format!("{path}?for={}", segment(&self.time)))
+        };
+        let reply = client.send(call);
+        let reply = reply.map_err(|failure| failure.about(Kind::Client, &self.client))?;
+        if json {
+            return print::json(&reply.body);
+        }
+        let done = match reply.body["drained_for_ms"].as_u64() {
+            Some(ms) => format!("is drained for {}", print::duration(ms)),
+            None => "is not drained".to_owned(),
+        };
+        print::lines(&format!("client {} {done}", print::plain(&self.client)))
+    }
+}

@@ -1,0 +1,204 @@
+//! What can be asked for, and where the API has it.
+
+use anyhow::anyhow;
+use clap::ValueEnum;
+
+use crate::failure::Failure;
+
+/// What can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// A named set of limits that tenants and namespaces share.
+    #[value(alias = "groups")]
+    Group,
+    /// A tenant's attachment to a group.
+    #[value(alias = "tenants")]
+    Tenant,
+    /// A namespace's attachment to a group, `tenant/namespace`.
+    #[value(alias = "namespaces")]
+    Namespace,
+    /// Limits of one scope, instead of those of the configuration's patterns.
+    #[value(alias = "overrides")]
+    Override,
+    /// A scope that clients have or want leases of, such as `tenant/acme`.
+    #[value(alias = "scopes")]
+    Scope,
+    /// An Envoy, `<node id>/<random>`.
+    #[value(alias = "clients")]
+    Client,
+    /// What limits a scope, and where that comes from.
+    #[value(alias = "limits")]
+    Limit,
+}
+
+/// What can be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stored {
+    /// A group that nothing is attached to.
+    #[value(alias = "groups")]
+    Group,
+    /// A tenant's attachment to a group.
+    #[value(alias = "tenants")]
+    Tenant,
+    /// A namespace's attachment to a group, `tenant/namespace`.
+    #[value(alias = "namespaces")]
+    Namespace,
+    /// Limits of one scope.
+    #[value(alias = "overrides")]
+    Override,
+}
+
+/// What has limits of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Limited {
+    /// A named set of limits that tenants and namespaces share.
+    #[value(alias = "groups")]
+    Group,
+    /// Limits of one scope, instead of those of the configuration's patterns.
+    #[value(alias = "overrides")]
+    Override,
+}
+
+/// What can be attached to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Member {
+    /// A tenant.
+    #[value(alias = "tenants")]
+    Tenant,
+    /// A namespace of a tenant, `tenant/namespace`.
+    #[value(alias = "namespaces")]
+    Namespace,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// The word for one.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Group => "group",
+            Self::Tenant => "tenant",
+            Self::Namespace => "namespace",
+            Self::Override => "override",
+            Self::Scope => "scope",
+            Self::Client => "client",
+            Self::Limit => "limit",
+        }
+    }
+
+    /// Where all of them are.
+    pub(crate) fn all(self) -> &'static str {
+        match self {
+            Self::Group => "/v1/groups",
+            Self::Tenant => "/v1/attachments/tenants",
+            Self::Namespace => "/v1/attachments/namespaces",
+            Self::Override => "/v1/overrides",
+            Self::Scope => "/v1/scopes",
+            Self::Client => "/v1/clients",
+            Self::Limit => "/v1/limits",
+        }
+    }
+
+    /// Where the one called `name` is.
+    pub(crate) fn one(self, name: &str) -> Result<String, Failure> {
+        if name.is_empty() {
+            return Err(Failure::usage(anyhow!(
+                "the name of a {} is empty",
+                self.name()
+            )));
+        }
+        let name = match self {
+            Self::Group | Self::Tenant | Self::Client => segment(name),
+            Self::Override | Self::Scope | Self::Limit => path(name),
+            Self::Namespace => {
+                let parts = name.split_once('/');
+                let rule = || anyhow!("{name:?} is no namespace: say TENANT/NAMESPACE");
+                let (tenant, namespace) = parts.ok_or_else(|| Failure::usage(rule()))?;
+                format!("{}/{}", segment(tenant), segment(namespace))
+            }
+        };
+        Ok(format!("{}/{name}", self.all()))
+    }
+}
+
+impl From<Stored> for Kind {
+    fn from(kind: Stored) -> Self {
+        match kind {
+            Stored::Group => Self::Group,
+            Stored::Tenant => Self::Tenant,
+            Stored::Namespace => Self::Namespace,
+            Stored::Override => Self::Override,
+        }
+    }
+}
+
+impl From<Limited> for Kind {
+    fn from(kind: Limited) -> Self {
+        match kind {
+            Limited::Group => Self::Group,
+            Limited::Override => Self::Override,
+        }
+    }
+}
+
+impl From<Member> for Kind {
+    fn from(kind: Member) -> Self {
+        match kind {
+            Member::Tenant => Self::Tenant,
+            Member::Namespace => Self::Namespace,
+        }
+    }
+}
+
+// === free functions ===
+
+/// `name` as one segment of a path, or the value of a query.
+pub(crate) fn segment(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// `name` as the rest of a path: its slashes are the path's.
+fn path(name: &str) -> String {
+    let segments: Vec<String> = name.split('/').map(segment).collect();
+    segments.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded_once_and_where_they_must_be() {
+        let rows = [
+            (Kind::Group, "gold", "/v1/groups/gold"),
+            (
+                Kind::Tenant,
+                "a/b%c ü",
+                "/v1/attachments/tenants/a%2Fb%25c%20%C3%BC",
+            ),
+            (Kind::Namespace, "a/b", "/v1/attachments/namespaces/a/b"),
+            (
+                Kind::Namespace,
+                "a/b/c",
+                "/v1/attachments/namespaces/a/b%2Fc",
+            ),
+            (Kind::Override, "tenant/a?b", "/v1/overrides/tenant/a%3Fb"),
+            (Kind::Scope, "namespace/a/b", "/v1/scopes/namespace/a/b"),
+            (Kind::Client, "node/12ab", "/v1/clients/node%2F12ab"),
+            (Kind::Limit, "route/x#y", "/v1/limits/route/x%23y"),
+        ];
+        for (kind, name, want) in rows {
+            assert_eq!(kind.one(name).unwrap(), want);
+        }
+        assert!(Kind::Group.one("").is_err());
+        assert!(Kind::Namespace.one("a").is_err());
+    }
+}

@@ -1,0 +1,170 @@
+//! `tollgate top`: the busiest resources, live.
+
+use std::io::{self, IsTerminal as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use serde_json::Value;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior};
+
+use self::terminal::Terminal;
+use crate::client::{Call, Client};
+use crate::failure::Failure;
+use crate::print;
+
+mod screen;
+mod terminal;
+
+/// The shortest interval: each look walks through all books.
+const INTERVAL_MIN: Duration = Duration::from_millis(200);
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate top
+      Every two seconds; q quits.
+  tollgate top --once --rows 5
+      Once, also without a terminal.
+  tollgate top --once --json | jq '.busiest[0]'";
+
+/// Show the resources that are most in demand, live; in a cluster, those of all nodes.
+///
+/// First those of whose capacity the largest part is wanted. The bar shows what clients have (█)
+/// and want (▒) of what the limit that binds leaves them; `!` says that more than all of it is wanted.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Top {
+    /// How often to look, such as `500ms` or `5s`.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
+    interval: Duration,
+
+    /// Look once and end.
+    #[arg(long)]
+    once: bool,
+
+    /// How many resources at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=200))]
+    rows: u8,
+}
+
+/// What wakes the display.
+struct Wakes {
+    ticks: Interval,
+    keys: mpsc::Receiver<u8>,
+    signals: [Signal; 4],
+}
+
+/// What to do next.
+enum Next {
+    Look,
+    Quit,
+}
+
+// === impl Top ===
+
+impl Top {
+    pub(crate) fn run(self, client: Client, json: bool) -> Result<(), Failure> {
+        if self.once {
+            let status = self.look(&client)?;
+            if json {
+                return print::json(&status);
+            }
+            return print::lines(&screen::text(client.server(), &status, None));
+        }
+        if json || !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+            let text = "live only on a terminal and without --json: say --once";
+            return Err(Failure::usage(anyhow!(text)));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        runtime
+            .map_err(Failure::runtime)?
+            .block_on(self.watch(Arc::new(client)))
+    }
+
+    fn look(&self, client: &Client) -> Result<Value, Failure> {
+        let path = format!("/v1/status?resources={}&clients=1", self.rows);
+        Ok(client.send(Call::get(path))?.body)
+    }
+
+    /// Draws until somebody quits. A coordinator that is away does not end it.
+    async fn watch(self, client: Arc<Client>) -> Result<(), Failure> {
+        let mut wakes = Wakes::new(self.interval).map_err(Failure::runtime)?;
+        let top = Arc::new(self);
+        // The first look without the terminal: what is wrong with the options is said as ever.
+        let mut status = top.look(&client)?;
+        let terminal = Terminal::enter().map_err(Failure::runtime)?;
+        loop {
+            let size = terminal.size();
+            let text = screen::text(client.server(), &status, Some(size));
+            terminal.draw(&text).map_err(Failure::runtime)?;
+            if let Next::Quit = wakes.next().await {
+                return Ok(());
+            }
+            let (again, its) = (top.clone(), client.clone());
+            let look = tokio::task::spawn_blocking(move || again.look(&its));
+            status = match look.await.map_err(Failure::runtime)? {
+                Ok(status) => status,
+                Err(failure) => {
+                    let (error, _) = failure.into_parts();
+                    Value::String(format!("{error:#}"))
+                }
+            };
+        }
+    }
+}
+
+// === impl Wakes ===
+
+impl Wakes {
+    fn new(interval: Duration) -> io::Result<Self> {
+        let mut ticks = tokio::time::interval(interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.reset();
+        let kinds = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::quit(),
+        ];
+        let [interrupt, terminate, hangup, quit] = kinds.map(signal);
+        Ok(Self {
+            ticks,
+            keys: terminal::keys(),
+            signals: [interrupt?, terminate?, hangup?, quit?],
+        })
+    }
+
+    async fn next(&mut self) -> Next {
+        let [interrupt, terminate, hangup, quit] = &mut self.signals;
+        loop {
+            tokio::select! {
+                _ = self.ticks.tick() => return Next::Look,
+                key = self.keys.recv() => match key {
+                    None | Some(b'q' | b'Q') => return Next::Quit,
+                    Some(b' ' | b'r') => return Next::Look,
+                    Some(_) => {}
+                },
+                _ = interrupt.recv() => return Next::Quit,
+                _ = terminate.recv() => return Next::Quit,
+                _ = hangup.recv() => return Next::Quit,
+                _ = quit.recv() => return Next::Quit,
+            }
+        }
+    }
+}
+
+// === free functions ===
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if interval < INTERVAL_MIN {
+        return Err("is less than 200ms".to_owned());
+    }
+    Ok(interval)
+}
