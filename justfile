@@ -34,11 +34,11 @@ build: _setup-protoc
 
 # Two real Envoys, a coordinator and three tenants for 20 seconds, with a live table
 demo *ARGS: _setup-system _setup-targets _setup-envoy
-    # Only the parts that it runs, without the clients of etcd and of trace collectors.
-    cargo build --locked -p tollgate-cli -p tollgate-prune -p tollgate-tests --no-default-features --bin tollgate --bin tollgate-prune --bin demo
+    # Only the parts that it runs, without the clients of etcd and of trace collectors, in a profile that compiles fast.
+    cargo build --locked --profile demo -p tollgate-cli -p tollgate-prune -p tollgate-tests --no-default-features --bin tollgate --bin tollgate-prune --bin demo
     cargo build --locked -p tollgate-filter --target wasm32-wasip1 --profile filter
-    {{ target }}/debug/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
-    {{ target }}/debug/demo {{ ARGS }}
+    {{ target }}/demo/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
+    {{ target }}/demo/demo {{ ARGS }}
 
 # Everything that CI checks, changing nothing; the last line sums up
 [no-exit-message]
