@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_saphyr::Location;
-use tollgate_core::node::Bounds;
+use tollgate_core::lease_server::Bounds;
 
 use crate::api::doorman::Scopes;
 use crate::catalog::FileCatalog;

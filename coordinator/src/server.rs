@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tollgate_core::lease::Epoch;
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::HealthService;
 

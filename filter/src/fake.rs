@@ -182,7 +182,7 @@ impl Call {
                 duration_ms: 10_000,
                 burst: capacity,
                 unlimited: false,
-                basis: 1,
+                fingerprint: 1,
             }),
             refresh_interval_ms: 1000,
             safe_capacity: None,

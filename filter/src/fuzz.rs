@@ -219,11 +219,11 @@ pub fn records(bytes: &[u8]) {
 
 /// What is read from a slot is what is written again.
 fn decoded(bytes: &[u8]) {
-    let Some((scope, holding)) = record::decode_slot(bytes) else {
+    let Some((scope, scope_state)) = record::decode_slot(bytes) else {
         return;
     };
-    let written = record::encode_slot(scope, &holding);
-    assert_eq!(record::decode_slot(&written), Some((scope, holding)));
+    let written = record::encode_slot(scope, &scope_state);
+    assert_eq!(record::decode_slot(&written), Some((scope, scope_state)));
 }
 
 /// Answers of a coordinator: any bytes, or an answer to what was asked with any numbers in it.
@@ -277,7 +277,7 @@ fn answer(asked: &v1::RefreshRequest, input: &mut Input<'_>) -> v1::RefreshRespo
                 duration_ms: duration_ms(input),
                 burst: float(input),
                 unlimited: input.byte() == 1,
-                basis: input.word(),
+                fingerprint: input.word(),
             }),
             refresh_interval_ms: duration_ms(input),
             safe_capacity: (input.byte() == 1).then(|| float(input)),

@@ -13,7 +13,7 @@ use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU64;
 
-use tollgate_core::client::{Holding, Policy};
+use tollgate_core::client::{Policy, ScopeState};
 use tollgate_core::lease::{ClientId, ClientRun, IdError, Run};
 use tollgate_core::units::Instant;
 
@@ -141,10 +141,10 @@ impl Ledger {
         host: &H,
         slot: u32,
         scope: &str,
-        mut change: impl FnMut(&mut Holding) -> R,
+        mut change: impl FnMut(&mut ScopeState) -> R,
     ) -> Result<R, LedgerError> {
-        self.update_any(host, slot, |owner, holding| {
-            (owner == scope).then(|| change(holding))
+        self.update_any(host, slot, |owner, scope_state| {
+            (owner == scope).then(|| change(scope_state))
         })?
         .ok_or(LedgerError::Gone)
     }
@@ -154,14 +154,14 @@ impl Ledger {
         &self,
         host: &H,
         slot: u32,
-        mut change: impl FnMut(&str, &mut Holding) -> R,
+        mut change: impl FnMut(&str, &mut ScopeState) -> R,
     ) -> Result<R, LedgerError> {
         let key = self.key(slot);
         for _ in 0..TRIES {
             let (bytes, cas) = read(host, &key)?;
-            let (scope, mut holding) = record::decode_slot(&bytes).ok_or(LedgerError::Gone)?;
-            let result = change(scope, &mut holding);
-            let changed = record::encode_slot(scope, &holding);
+            let (scope, mut scope_state) = record::decode_slot(&bytes).ok_or(LedgerError::Gone)?;
+            let result = change(scope, &mut scope_state);
+            let changed = record::encode_slot(scope, &scope_state);
             if changed == bytes || host.shared_set(&key, &changed, cas)? == Written::Stored {
                 return Ok(result);
             }
@@ -190,9 +190,9 @@ impl Ledger {
         &self,
         host: &H,
         slot: u32,
-    ) -> Result<Option<(String, Holding)>, HostError> {
+    ) -> Result<Option<(String, ScopeState)>, HostError> {
         let (bytes, _) = read(host, &self.key(slot))?;
-        Ok(record::decode_slot(&bytes).map(|(scope, holding)| (scope.to_owned(), holding)))
+        Ok(record::decode_slot(&bytes).map(|(scope, scope_state)| (scope.to_owned(), scope_state)))
     }
 
     /// Lets `change` decide on one of the small records and writes what it returns, if anything.
@@ -231,7 +231,7 @@ impl Ledger {
                 return Ok(slot);
             }
             let Place { slot, cas } = free.ok_or(LedgerError::Full)?;
-            let record = record::encode_slot(scope, &Holding::new(now, policy));
+            let record = record::encode_slot(scope, &ScopeState::new(now, policy));
             if host.shared_set(&self.key(slot), &record, cas)? == Written::Stored {
                 return self.confirm(host, scope, slot, base, len);
             }
@@ -253,7 +253,7 @@ impl Ledger {
             let (bytes, cas) = read(host, &self.key(slot))?;
             match record::decode_slot(&bytes) {
                 Some((owner, _)) if owner == scope => return Ok((Some(slot), None)),
-                Some((_, holding)) if !holding.is_reusable(now) => continue,
+                Some((_, scope_state)) if !scope_state.is_reusable(now) => continue,
                 _ => {}
             }
             free.get_or_insert(Place { slot, cas });

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use tollgate_core::client::{Holding, Policy, Usage};
+use tollgate_core::client::{Policy, ScopeState, WorkerUsage};
 use tollgate_core::lease::Unit;
-use tollgate_core::slab::Slab;
+use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::{Instant, Tokens};
 
 use crate::scopes::Denial;
@@ -27,7 +27,7 @@ pub(crate) struct Meters {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     /// Bytes that the worker may let pass.
-    pub(crate) slab: Slab,
+    pub(crate) cache: TokenCache,
     /// Bytes that have passed and that no slab has paid.
     pub(crate) owed: Tokens,
     /// Bytes that have passed or would have, and that the ledger does not know of.
@@ -58,7 +58,7 @@ pub(crate) struct Permits {
 #[derive(Debug)]
 pub(crate) struct Rest {
     bytes: [Bytes; 2],
-    usage: Option<Usage>,
+    usage: Option<WorkerUsage>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,7 +96,7 @@ impl Meters {
         if let Some(meter) = self.meter(unit) {
             meter.refuse();
         }
-        let permits = self.permits.as_mut().filter(|_| unit.is_gauge());
+        let permits = self.permits.as_mut().filter(|_| unit.is_concurrency());
         permits.into_iter().for_each(Permits::refuse);
     }
 
@@ -143,19 +143,19 @@ impl Meters {
 
 impl Rest {
     /// Brings it into the books.
-    pub(crate) fn settle(&self, holding: &mut Holding, now: Instant, policy: &Policy) {
+    pub(crate) fn settle(&self, scope_state: &mut ScopeState, now: Instant, policy: &Policy) {
         for (unit, bytes) in [Unit::RequestBytes, Unit::ResponseBytes]
             .into_iter()
             .zip(self.bytes)
         {
-            if let Some(rate) = holding.rate_mut(unit) {
+            if let Some(rate) = scope_state.rate_mut(unit) {
                 rate.pay(now, policy, bytes.attempts, bytes.owed);
                 if bytes.unspent > Tokens::ZERO {
                     rate.give_back(now, policy, bytes.unspent);
                 }
             }
         }
-        if let (Some(gauge), Some(usage)) = (&mut holding.concurrency, &self.usage) {
+        if let (Some(gauge), Some(usage)) = (&mut scope_state.concurrency, &self.usage) {
             gauge.report(now, usage);
         }
     }
@@ -168,8 +168,8 @@ impl Meter {
     pub(crate) fn charge(&mut self, bytes: u64) -> bool {
         self.attempts = self.attempts.saturating_add(bytes);
         let bytes = Tokens::from_whole(bytes);
-        let paid = self.slab.left().min(bytes);
-        self.slab.take(paid);
+        let paid = self.cache.left().min(bytes);
+        self.cache.take(paid);
         self.owed = self.owed.saturating_add(bytes.saturating_sub(paid));
         self.owed > self.step
     }
@@ -186,13 +186,13 @@ impl Meter {
 
     /// Whether a request may go on without asking the ledger.
     pub(crate) fn is_ready(&self) -> bool {
-        self.owed == Tokens::ZERO && self.slab.left() > Tokens::ZERO
+        self.owed == Tokens::ZERO && self.cache.left() > Tokens::ZERO
     }
 
     fn rest(&self) -> Bytes {
         let idle = self.attempts == 0 && self.owed == Tokens::ZERO;
         let unspent = match idle {
-            true => self.slab.left(),
+            true => self.cache.left(),
             false => Tokens::ZERO,
         };
         Bytes {
@@ -204,13 +204,13 @@ impl Meter {
 
     fn settled(&mut self) {
         if self.attempts == 0 && self.owed == Tokens::ZERO {
-            self.slab.drain();
+            self.cache.drain();
         }
         (self.attempts, self.owed) = (0, Tokens::ZERO);
     }
 
     fn is_settled(&self) -> bool {
-        self.attempts == 0 && self.owed == Tokens::ZERO && self.slab.left() == Tokens::ZERO
+        self.attempts == 0 && self.owed == Tokens::ZERO && self.cache.left() == Tokens::ZERO
     }
 }
 
@@ -251,8 +251,8 @@ impl Permits {
     }
 
     /// What `worker` has to say of its use.
-    pub(crate) fn usage(&self, worker: u64) -> Usage {
-        Usage {
+    pub(crate) fn usage(&self, worker: u64) -> WorkerUsage {
+        WorkerUsage {
             worker,
             in_use: self.in_use,
             peak: self.peak,

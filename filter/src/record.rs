@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_core::client::Holding;
+use tollgate_core::client::ScopeState;
 use tollgate_core::lease::ID_LEN_MAX;
 use tollgate_core::units::Instant;
 
@@ -69,21 +69,21 @@ pub(crate) struct MissingClusters {
 // === free functions ===
 
 /// The record of a slot that belongs to `scope`.
-pub(crate) fn encode_slot(scope: &str, holding: &Holding) -> Vec<u8> {
+pub(crate) fn encode_slot(scope: &str, scope_state: &ScopeState) -> Vec<u8> {
     debug_assert!(scope.len() <= ID_LEN_MAX);
-    let room = Holding::ENCODED_LEN_USUAL.saturating_add(3);
+    let room = ScopeState::ENCODED_LEN_USUAL.saturating_add(3);
     let mut bytes = Vec::with_capacity(scope.len().saturating_add(room));
     bytes.push(SLOT_VERSION);
     bytes.extend_from_slice(&(scope.len() as u16).to_le_bytes());
     bytes.extend_from_slice(scope.as_bytes());
-    holding.encode(&mut bytes);
+    scope_state.encode(&mut bytes);
     bytes
 }
 
 /// The scope of a slot and its holding; none if the slot is empty or cannot be read.
-pub(crate) fn decode_slot(bytes: &[u8]) -> Option<(&str, Holding)> {
-    let (scope, holding) = split_slot(bytes)?;
-    Some((scope, Holding::decode(holding)?))
+pub(crate) fn decode_slot(bytes: &[u8]) -> Option<(&str, ScopeState)> {
+    let (scope, scope_state) = split_slot(bytes)?;
+    Some((scope, ScopeState::decode(scope_state)?))
 }
 
 /// The scope of a slot and its encoded holding.
@@ -94,8 +94,8 @@ pub(crate) fn split_slot(bytes: &[u8]) -> Option<(&str, &[u8])> {
     if *version != SLOT_VERSION || len == 0 || len > ID_LEN_MAX {
         return None;
     }
-    let (scope, holding) = rest.split_at_checked(len)?;
-    Some((core::str::from_utf8(scope).ok()?, holding))
+    let (scope, scope_state) = rest.split_at_checked(len)?;
+    Some((core::str::from_utf8(scope).ok()?, scope_state))
 }
 
 impl Process {
@@ -234,24 +234,27 @@ mod tests {
     use tollgate_core::client::Policy;
     use tollgate_core::units::Tokens;
 
-    fn holding() -> Holding {
+    fn scope_state() -> ScopeState {
         let now = Instant::from_nanos(5);
-        let mut holding = Holding::new(now, &Policy::default());
-        let requests = &mut holding.requests;
+        let mut scope_state = ScopeState::new(now, &Policy::default());
+        let requests = &mut scope_state.requests;
         requests.count(now, 3);
         requests.draw(now, &Policy::default(), Tokens::ONE, 2);
-        holding
+        scope_state
     }
 
     #[test]
     fn a_slot_decodes_to_what_was_encoded() {
-        let bytes = encode_slot("tenant/b\u{fc}cher", &holding());
-        assert_eq!(decode_slot(&bytes), Some(("tenant/b\u{fc}cher", holding())));
+        let bytes = encode_slot("tenant/b\u{fc}cher", &scope_state());
+        assert_eq!(
+            decode_slot(&bytes),
+            Some(("tenant/b\u{fc}cher", scope_state()))
+        );
     }
 
     #[test]
     fn a_broken_slot_is_empty_and_never_a_trap() {
-        let bytes = encode_slot("tenant/acme", &holding());
+        let bytes = encode_slot("tenant/acme", &scope_state());
         for len in 0..bytes.len() {
             assert_eq!(decode_slot(&bytes[..len]), None, "cut to {len}");
         }
@@ -282,17 +285,17 @@ mod tests {
 
     /// Whatever decodes can be used at any time without a panic.
     fn exercise(bytes: &[u8]) {
-        let Some((_, mut holding)) = decode_slot(bytes) else {
+        let Some((_, mut scope_state)) = decode_slot(bytes) else {
             return;
         };
         let policy = Policy::default();
         for now in [0, 1, 1 << 40, u64::MAX].map(Instant::from_nanos) {
-            holding.requests.count(now, 7);
-            holding.requests.draw(now, &policy, Tokens::ONE, 4);
-            holding.ask(now, &policy);
-            holding.handle_failure(now, tollgate_core::lease::Unit::Requests, 1, 1);
-            holding.requests.give_back(now, &policy, Tokens::ONE);
-            holding.is_reusable(now);
+            scope_state.requests.count(now, 7);
+            scope_state.requests.draw(now, &policy, Tokens::ONE, 4);
+            scope_state.ask(now, &policy);
+            scope_state.handle_failure(now, tollgate_core::lease::Unit::Requests, 1, 1);
+            scope_state.requests.give_back(now, &policy, Tokens::ONE);
+            scope_state.is_reusable(now);
         }
     }
 

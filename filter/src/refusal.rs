@@ -246,7 +246,7 @@ fn why(denial: &Denial, pause: Option<Duration>) -> String {
             let ms = rounded_up(pause, MILLI);
             format!("too many {what}, the next request passes in {ms} ms")
         }
-        (_, None) if denial.limit > 0 && denial.unit.is_gauge() => format!("too many {what}"),
+        (_, None) if denial.limit > 0 && denial.unit.is_concurrency() => format!("too many {what}"),
         _ => "no requests pass at present".to_owned(),
     }
 }
@@ -334,7 +334,7 @@ fn unit_parameter(unit: Unit) -> &'static str {
 pub(crate) fn policy(limit: u64, unit: Unit) -> Option<(u64, String)> {
     match limit {
         0 | u64::MAX => None,
-        limit if unit.is_gauge() => Some((limit / MICRO, String::new())),
+        limit if unit.is_concurrency() => Some((limit / MICRO, String::new())),
         limit @ MICRO.. => Some((limit / MICRO, ";w=1".to_owned())),
         slow => Some((1, format!(";w={}", MICRO.div_ceil(slow)))),
     }

@@ -9,7 +9,7 @@ use foldhash::fast::SeedableRandomState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
 use tollgate_core::lease::Unit;
-use tollgate_core::slab::Slab;
+use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::{Instant, Rate, Tokens};
 
 use crate::meters::Meters;
@@ -23,7 +23,7 @@ const EVICTION_SCAN: usize = 16;
 pub(crate) struct Entry {
     key: Box<[u8]>,
     /// Tokens that the worker may spend.
-    pub(crate) slab: Slab,
+    pub(crate) cache: TokenCache,
     /// Attempts that the ledger does not know of yet.
     pub(crate) attempts: u32,
     /// Whether the entry waits in the worker's queue for its attempts to be counted.
@@ -109,7 +109,7 @@ impl Entry {
     fn new(key: &[u8], slot: Option<u32>, now: Instant) -> Self {
         Self {
             key: key.into(),
-            slab: Slab::default(),
+            cache: TokenCache::default(),
             attempts: 0,
             queued: false,
             slot,
@@ -140,7 +140,7 @@ impl Entry {
     pub(crate) fn is_unsettled(&self) -> bool {
         let meters = self.meters.as_ref();
         self.attempts > 0
-            || self.slab.left() > Tokens::ZERO
+            || self.cache.left() > Tokens::ZERO
             || meters.is_some_and(|meters| meters.is_unsettled())
     }
 }
@@ -289,7 +289,7 @@ mod tests {
             .map(|n| scopes.insert(&[n], None, at(u64::from(n))))
             .collect();
         scopes.get_mut(index[0]).unwrap().attempts = 1;
-        scopes.get_mut(index[1]).unwrap().slab.add(Tokens::ONE);
+        scopes.get_mut(index[1]).unwrap().cache.add(Tokens::ONE);
         scopes.get_mut(index[2]).unwrap().queued = true;
         scopes.get_mut(index[4]).unwrap().streams = 1;
         assert_eq!(scopes.evict(at(9)), 1);

@@ -19,11 +19,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, spawn};
 use tokio::time::{self, interval, sleep};
 use tollgate_coordinator::wire::LeaseServiceClient;
-use tollgate_core::client::{Holder, Policy, Todo};
+use tollgate_core::client::{LeaseMessage, Policy, RateLimiter};
 use tollgate_core::cluster::ShardId;
-use tollgate_core::lease::{Ask, ClientId, ClientRun, Epoch, Run, Unit};
+use tollgate_core::lease::{ClientId, ClientRun, Epoch, LeaseRequest, Run, Unit};
 use tollgate_core::units::{Capacity, Instant, Tokens};
-use tollgate_proto::request::{Refresh, ScopeAsks};
+use tollgate_proto::request::{Refresh, ScopeRefresh};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;
 use tonic::Request;
@@ -87,7 +87,7 @@ struct Model {
     incarnation: NonZeroU64,
     /// How far its clock is ahead of the world's.
     ahead: Duration,
-    holder: Holder,
+    limiter: RateLimiter,
     doors: Vec<LeaseServiceClient<Channel>>,
     /// The first request of this run, from before it had anything.
     first: Option<v1::RefreshRequest>,
@@ -125,7 +125,7 @@ impl Models {
                 id: ClientId::new(&format!("model-{index}/x"))?,
                 incarnation: NonZeroU64::MIN,
                 ahead: Duration::ZERO,
-                holder: Holder::new(Instant::ZERO, &policy),
+                limiter: RateLimiter::new(Instant::ZERO, &policy),
                 doors: doors.iter().map(door).collect::<Result<_>>()?,
                 first: None,
             });
@@ -193,11 +193,11 @@ impl World {
             };
             let now = model.clock(now);
             for _ in 0..ATTEMPTS {
-                model.holder.count(now, 1);
+                model.limiter.count(now, 1);
                 // Whether it passes is for others to test; here it says that somebody is there.
-                let _ = model.holder.draw(now, &self.policy, Tokens::ONE, 1);
+                let _ = model.limiter.draw(now, &self.policy, Tokens::ONE, 1);
             }
-            if let Todo::Refresh(ask) = model.holder.ask(now, &self.policy) {
+            if let LeaseMessage::Refresh(ask) = model.limiter.ask(now, &self.policy) {
                 let door = self.random.between(0, model.doors.len() as u64 - 1) as usize;
                 let (client, of) = (model.doors[door].clone(), (index, model.incarnation));
                 let sequence = ask.sequence;
@@ -243,7 +243,7 @@ impl World {
             .map(|first| (model.doors[door].clone(), first));
         model.incarnation = model.incarnation.saturating_add(1);
         model.ahead = ahead;
-        model.holder = Holder::new(model.clock(now), &self.policy);
+        model.limiter = RateLimiter::new(model.clock(now), &self.policy);
         self.report.restarts += 1;
         if let Some(stray) = stray {
             self.send_late(dead, stray);
@@ -267,7 +267,7 @@ impl World {
             self.report.failures += 1;
             if lives {
                 let seed = self.random.next();
-                model.holder.handle_failure(now, sequence, seed);
+                model.limiter.handle_failure(now, sequence, seed);
             }
             return Ok(());
         };
@@ -275,8 +275,8 @@ impl World {
         let origin = answer.origin;
         let units = answer.outcome.into_iter().flatten();
         for unit in units.filter(|unit| lives && unit.unit == Unit::Requests) {
-            let holder = &mut model.holder;
-            let _ = holder.handle_answer(now, &self.policy, sequence, origin, &unit.answer);
+            let limiter = &mut model.limiter;
+            let _ = limiter.handle_answer(now, &self.policy, sequence, origin, &unit.answer);
         }
         let of_shard =
             |((shard, _), _): &(&(Option<ShardId>, Epoch), &time::Instant)| *shard == origin.shard;
@@ -296,7 +296,7 @@ impl World {
     /// Law 1, in what is used.
     fn within_capacity(&mut self) -> Result<()> {
         let now = self.now();
-        let has = |model: &Model| u128::from(model.holder.has(model.clock(now)).as_micros());
+        let has = |model: &Model| u128::from(model.limiter.has(model.clock(now)).as_micros());
         let sum: u128 = self.models.iter().map(has).sum();
         let capacity = self.capacity.as_micros();
         ensure!(
@@ -316,13 +316,13 @@ impl Model {
         now.saturating_add(self.ahead)
     }
 
-    fn request(&self, ask: Ask) -> v1::RefreshRequest {
+    fn request(&self, ask: LeaseRequest) -> v1::RefreshRequest {
         let refresh = Refresh {
             client: ClientRun {
                 id: self.id.clone(),
                 run: Run::Incarnation(self.incarnation),
             },
-            scopes: vec![ScopeAsks {
+            scopes: vec![ScopeRefresh {
                 scope: Arc::from(SCOPE),
                 asks: vec![(Unit::Requests, ask)],
             }],

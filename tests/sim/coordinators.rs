@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{Epoch, Origin};
-use tollgate_core::node::{Bounds, Node, Start};
+use tollgate_core::lease_server::{Bounds, LeaseServer, Start};
 use tollgate_core::units::Instant;
-use tollgate_proto::books;
+use tollgate_proto::snapshot;
 
 const BOUNDS: Bounds = Bounds {
     max_resources: 10,
@@ -27,7 +27,7 @@ pub(crate) struct Coordinators {
 struct Shard {
     id: ShardId,
     epoch: Epoch,
-    master: Option<Node>,
+    master: Option<LeaseServer>,
     past: Option<PastMaster>,
 }
 
@@ -35,7 +35,7 @@ struct Shard {
 /// elected after that.
 #[derive(Debug)]
 struct PastMaster {
-    node: Node,
+    node: LeaseServer,
     term_ends: Instant,
     /// Until when its process is stopped; calls wait in its sockets.
     wakes: Instant,
@@ -63,7 +63,7 @@ pub(crate) enum Reached<'a> {
     /// Whoever has it is master no more, and says so.
     NotMaster,
     /// This one answers.
-    Master(&'a mut Node, Origin),
+    Master(&'a mut LeaseServer, Origin),
 }
 
 // === impl Coordinators ===
@@ -74,7 +74,7 @@ impl Coordinators {
         let shard = |id| Shard {
             id,
             epoch: Epoch(1),
-            master: Some(Node::new(now, Epoch(1), BOUNDS, Start::Fresh)),
+            master: Some(LeaseServer::new(now, Epoch(1), BOUNDS, Start::Fresh)),
             past: None,
         };
         Self {
@@ -93,7 +93,7 @@ impl Coordinators {
     }
 
     /// The books that count of `shard`: its master's, and until there is one those of the past one.
-    pub(crate) fn node(&self, shard: ShardId) -> Option<&Node> {
+    pub(crate) fn node(&self, shard: ShardId) -> Option<&LeaseServer> {
         let shard = &self.shards[shard.index()];
         let past = shard.past.as_ref().map(|past| &past.node);
         shard.master.as_ref().or(past)
@@ -111,7 +111,7 @@ impl Coordinators {
         let terms = self.terms;
         let shard = &mut self.shards[shard.index()];
         let id = shard.id;
-        let origin = |node: &Node| Origin {
+        let origin = |node: &LeaseServer| Origin {
             shard: Some(id),
             epoch: node.epoch(),
         };
@@ -151,7 +151,7 @@ impl Coordinators {
     /// The books of the master of `shard`, which ends with them.
     pub(crate) fn hand_over(&mut self, now: Instant, shard: usize) -> Option<Vec<u8>> {
         let master = self.shard(shard).master.take()?;
-        Some(books::encode(&master.hand_over(now)))
+        Some(snapshot::encode(&master.hand_over(now)))
     }
 
     /// Cuts the master of `shard` off; whether there was one.
@@ -179,10 +179,10 @@ impl Coordinators {
         shard.epoch = Epoch(shard.epoch.0 + 1);
         let epoch = shard.epoch;
         shard.master = Some(match left {
-            None => Node::new(now, epoch, BOUNDS, Start::Learning),
+            None => LeaseServer::new(now, epoch, BOUNDS, Start::Learning),
             Some(left) => {
-                let books = books::decode(left).expect("what was written can be read");
-                Node::take_over(now, epoch, BOUNDS, &books).expect("good books")
+                let books = snapshot::decode(left).expect("what was written can be read");
+                LeaseServer::take_over(now, epoch, BOUNDS, &books).expect("good books")
             }
         });
     }

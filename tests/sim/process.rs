@@ -4,7 +4,9 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use tollgate_core::client::{Gauge, Holder, Holding, Policy, State, Todo};
+use tollgate_core::client::{
+    ConcurrencyLimiter, LeaseMessage, LeaseState, Policy, RateLimiter, ScopeState,
+};
 use tollgate_core::lease::{Answer, ClientId, ClientRun, Origin, Run, Unit};
 use tollgate_core::units::{Capacity, Instant, MICRO};
 
@@ -38,7 +40,7 @@ pub(crate) struct Process {
     /// Tokens that were owed and need not be paid, since the last look of a law.
     pub(crate) forgiven: f64,
     work: Work,
-    holding: Holding,
+    scope_state: ScopeState,
     crew: Crew,
     clock_offset: Duration,
     attempts_due: u64,
@@ -58,8 +60,8 @@ impl Process {
     ) -> Self {
         let clock_offset = Duration::from_nanos(random.next() >> 8);
         let started_at = now.saturating_add(clock_offset);
-        let mut holding = Holding::new(started_at, policy);
-        holding.set_terms(started_at, policy, &[work.unit()], None);
+        let mut scope_state = ScopeState::new(started_at, policy);
+        scope_state.set_terms(started_at, policy, &[work.unit()], None);
         Self {
             id: ClientId::new(&format!("envoy/{name}")).expect("a valid id"),
             policy: policy.clone(),
@@ -73,7 +75,7 @@ impl Process {
             broken: None,
             forgiven: 0.0,
             work,
-            holding,
+            scope_state,
             crew: Crew::new(work, workers),
             clock_offset,
             attempts_due: 0,
@@ -95,7 +97,12 @@ impl Process {
     }
 
     /// The requests of one tick, then what there is to say to the coordinator.
-    pub(crate) fn tick(&mut self, now: Instant, random: &mut Random, tick: Duration) -> Todo {
+    pub(crate) fn tick(
+        &mut self,
+        now: Instant,
+        random: &mut Random,
+        tick: Duration,
+    ) -> LeaseMessage {
         let now = self.clock(now);
         // Micro-attempts, so that slow demand arrives too.
         self.attempts_due += self.demand * tick.as_micros() as u64;
@@ -104,8 +111,8 @@ impl Process {
         let admitted = self.at_work(now, |crew, desk| crew.work(desk, random, attempts));
         self.admitted += admitted;
         self.admitted_total += admitted;
-        let todo = self.holding.ask(now, &self.policy).pop();
-        todo.map_or(Todo::Nothing, |(_, todo)| todo)
+        let todo = self.scope_state.ask(now, &self.policy).pop();
+        todo.map_or(LeaseMessage::Nothing, |(_, todo)| todo)
     }
 
     /// A worker's VM traps: what it knew is gone, and a new one takes its place.
@@ -143,7 +150,7 @@ impl Process {
         let (now, unit) = (self.clock(now), self.unit());
         let policy = &self.policy;
         let applied = self
-            .holding
+            .scope_state
             .handle_answer(now, policy, unit, sequence, origin, answer);
         if applied {
             self.safe_sent = answer.safe;
@@ -154,7 +161,7 @@ impl Process {
 
     pub(crate) fn fail(&mut self, now: Instant, sequence: u64, seed: u64) {
         let (now, unit) = (self.clock(now), self.unit());
-        self.holding.handle_failure(now, unit, sequence, seed);
+        self.scope_state.handle_failure(now, unit, sequence, seed);
     }
 
     // What the laws look at; `now` is the world's.
@@ -172,8 +179,8 @@ impl Process {
         let now = self.clock(now);
         match self.rate() {
             Some(rate) => rate.has(now),
-            None if self.gauge().state(now) == State::Leased => {
-                Capacity::from_whole(self.gauge().limit(now, &self.policy).into())
+            None if self.limiter().state(now) == LeaseState::Leased => {
+                Capacity::from_whole(self.limiter().limit(now, &self.policy).into())
             }
             None => Capacity::ZERO,
         }
@@ -183,7 +190,7 @@ impl Process {
     pub(crate) fn claims(&self, now: Instant) -> Capacity {
         match self.rate() {
             Some(_) => self.has(now),
-            None => self.gauge().has(self.clock(now)),
+            None => self.limiter().has(self.clock(now)),
         }
     }
 
@@ -196,23 +203,23 @@ impl Process {
     /// What it wants, unless it has only just begun to ask.
     pub(crate) fn wants(&self, now: Instant) -> f64 {
         match self.state(now) {
-            State::Idle | State::Cold => 0.0,
-            State::Leased | State::NoLease => self.wanted().as_f64(),
+            LeaseState::Idle | LeaseState::Pending => 0.0,
+            LeaseState::Leased | LeaseState::NoLease => self.wanted().as_f64(),
         }
     }
 
     pub(crate) fn wanted(&self) -> Capacity {
         match self.rate() {
             Some(rate) => rate.wants(),
-            None => Capacity::from_whole(self.gauge().wants().into()),
+            None => Capacity::from_whole(self.limiter().wants().into()),
         }
     }
 
-    pub(crate) fn state(&self, now: Instant) -> State {
+    pub(crate) fn state(&self, now: Instant) -> LeaseState {
         let now = self.clock(now);
         match self.rate() {
             Some(rate) => rate.state(now),
-            None => self.gauge().state(now),
+            None => self.limiter().state(now),
         }
     }
 
@@ -225,7 +232,7 @@ impl Process {
                 (rate.as_micros(), burst.as_micros())
             }
             None => {
-                let limit = self.gauge().limit(now, &self.policy);
+                let limit = self.limiter().limit(now, &self.policy);
                 (u64::from(limit).saturating_mul(MICRO), 0)
             }
         }
@@ -235,13 +242,13 @@ impl Process {
     pub(crate) fn has_lease(&self, now: Instant) -> bool {
         match self.rate() {
             Some(rate) => rate.lease_expiry().is_some(),
-            None => self.state(now) == State::Leased,
+            None => self.state(now) == LeaseState::Leased,
         }
     }
 
     /// Whether permits of a worker that has trapped may be missing.
     pub(crate) fn misses_permits(&self, now: Instant) -> bool {
-        self.unit().is_gauge() && self.crew.misses(self.clock(now))
+        self.unit().is_concurrency() && self.crew.misses(self.clock(now))
     }
 
     pub(crate) fn workers(&self) -> u64 {
@@ -255,8 +262,8 @@ impl Process {
 
     /// Whether what workers hold and what the process counts agree.
     pub(crate) fn check_books(&self, now: Instant) -> Result<(), String> {
-        let gauge = self.holding.concurrency.as_ref();
-        self.crew.check(self.clock(now), gauge)
+        let limiter = self.scope_state.concurrency.as_ref();
+        self.crew.check(self.clock(now), limiter)
     }
 
     /// How many tokens it is asked for, per second.
@@ -271,17 +278,17 @@ impl Process {
         self.rate().map_or(0.0, |rate| (-balance(rate)).max(0.0))
     }
 
-    fn rate(&self) -> Option<&Holder> {
+    fn rate(&self) -> Option<&RateLimiter> {
         match self.unit() {
-            Unit::Requests => Some(&self.holding.requests),
-            Unit::RequestBytes => self.holding.request_bytes.as_ref(),
-            Unit::ResponseBytes => self.holding.response_bytes.as_ref(),
+            Unit::Requests => Some(&self.scope_state.requests),
+            Unit::RequestBytes => self.scope_state.request_bytes.as_ref(),
+            Unit::ResponseBytes => self.scope_state.response_bytes.as_ref(),
             Unit::Concurrency => None,
         }
     }
 
-    fn gauge(&self) -> &Gauge {
-        self.holding
+    fn limiter(&self) -> &ConcurrencyLimiter {
+        self.scope_state
             .concurrency
             .as_ref()
             .expect("it was told of it")
@@ -293,7 +300,7 @@ impl Process {
             policy: &self.policy,
             unit: self.work.unit(),
             workers: self.crew.count() as u32,
-            holding: &mut self.holding,
+            scope_state: &mut self.scope_state,
             broken: &mut self.broken,
             forgiven: &mut self.forgiven,
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_core::client::{Mode, Policy};
 use tollgate_core::lease::{Priority, Unit};
-use tollgate_core::limit::{Algorithm, Limit, Part, Safe};
+use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
 
 use crate::coordinators::CutOff;
@@ -169,7 +169,7 @@ impl Scenario {
         for limit in limits.chain([&mut self.limit]) {
             limit.capacity = more(limit.capacity);
             limit.burst = Tokens::from_micros(limit.burst.as_micros() * times);
-            if let Safe::Fixed(safe) = &mut limit.safe {
+            if let SafeCapacity::Fixed(safe) = &mut limit.safe {
                 *safe = more(*safe);
             }
         }
@@ -197,7 +197,7 @@ pub(crate) fn limit(random: &mut Random, capacity: u64) -> Limit {
     limit.min_refresh = Duration::from_millis(random.between(20, 100));
     limit.headroom = random.pick(&[Part::NONE, Part::HALF, Part::ALL]);
     if random.chance(50) {
-        limit.safe = Safe::Fixed(Capacity::from_whole(random.between(0, capacity.min(20))));
+        limit.safe = SafeCapacity::Fixed(Capacity::from_whole(random.between(0, capacity.min(20))));
     }
     limit
 }
@@ -224,7 +224,7 @@ pub(crate) fn priority(random: &mut Random) -> Priority {
 fn pooled(random: &mut Random, limit: &Limit, faults: &mut Vec<(Duration, Fault)>) -> Pooled {
     let mut like = |most: u64| Limit {
         capacity: Capacity::from_whole(random.between(10, most)),
-        safe: Safe::Client,
+        safe: SafeCapacity::Client,
         ..limit.clone()
     };
     let (pool, second) = (like(800), like(600));

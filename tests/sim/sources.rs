@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tollgate_core::cluster::{ShardId, shard_of};
 use tollgate_core::lease::{ResourceId, Unit};
-use tollgate_core::limit::{Limit, Safe};
-use tollgate_core::node::{Membership, Terms};
+use tollgate_core::lease_server::{PoolTerms, Terms};
+use tollgate_core::limit::{Limit, SafeCapacity};
 use tollgate_core::units::{Capacity, Instant};
 
 use crate::scenario::Scenario;
@@ -67,10 +67,10 @@ impl Sources {
     }
 
     /// Whether what is counted is in flight.
-    pub(crate) fn is_gauge(&self) -> bool {
+    pub(crate) fn is_concurrency(&self) -> bool {
         self.members
             .iter()
-            .all(|member| member.own.id.unit.is_gauge())
+            .all(|member| member.own.id.unit.is_concurrency())
     }
 
     /// The index of the member whose capacity a process uses.
@@ -83,7 +83,7 @@ impl Sources {
         let pool = self.pool.as_ref().filter(|_| member.attached);
         Terms {
             limit: &member.own.limit,
-            pool: pool.map(|pool| Membership {
+            pool: pool.map(|pool| PoolTerms {
                 pool: &pool.id,
                 limit: &pool.limit,
                 weight: member.weight,
@@ -197,7 +197,7 @@ impl Source {
 /// What an operator changes; no safe capacity is above the capacity.
 pub(crate) fn set_capacity(limit: &mut Limit, capacity: Capacity) {
     limit.capacity = capacity;
-    if let Safe::Fixed(safe) = &mut limit.safe {
+    if let SafeCapacity::Fixed(safe) = &mut limit.safe {
         *safe = (*safe).min(capacity);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::client::{Policy, Todo};
-use tollgate_core::lease::{Answer, Ask, ClientRun, Epoch, Origin};
+use tollgate_core::client::{LeaseMessage, Policy};
+use tollgate_core::lease::{Answer, ClientRun, Epoch, LeaseRequest, Origin};
 use tollgate_core::pool::Pool;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
@@ -63,7 +63,7 @@ enum Event {
         process: usize,
         incarnation: u64,
         client: ClientRun,
-        ask: Ask,
+        ask: LeaseRequest,
     },
     Release {
         process: usize,
@@ -331,8 +331,8 @@ impl World {
             },
         );
         match todo {
-            Todo::Nothing => {}
-            Todo::Release { sequence } => self.send(
+            LeaseMessage::Nothing => {}
+            LeaseMessage::Release { sequence } => self.send(
                 process,
                 Event::Release {
                     process,
@@ -340,7 +340,7 @@ impl World {
                     sequence,
                 },
             ),
-            Todo::Refresh(ask) => {
+            LeaseMessage::Refresh(ask) => {
                 // Sometimes the transport tells that a call failed, sometimes nobody does.
                 if self.random.chance(50) {
                     let sequence = ask.sequence;

@@ -15,7 +15,7 @@ use tollgate_coordinator::config::{Config, Flags, Listen, parent_address};
 use tollgate_coordinator::observe::logging::{self, Format, Options, Otlp};
 use tollgate_coordinator::server::{Listeners, Server};
 use tollgate_core::lease::Epoch;
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 
 use crate::check::load;
 use crate::failure::Failure;

@@ -10,7 +10,7 @@
 //! one, and passes on what is of other nodes' shards, as it does for Envoys.
 //!
 //! What the word of such a client is worth, whose protocol has no sequences, is decided in the core:
-//! see [`Echo`](tollgate_core::resource::Echo). Times are whole seconds of the wall clock: an expiry
+//! see [`Echo`](tollgate_core::resource::RepeatedLease). Times are whole seconds of the wall clock: an expiry
 //! is rounded down from when the request arrived, so that no lease is longer on the wire than in the
 //! books.
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::lease::{ResourceId, Unit};
-use tollgate_core::limit::{Guaranteed, Limit, Part};
+use tollgate_core::limit::{Guarantees, Limit, Part};
 use tollgate_core::units::Capacity;
 
 use super::written;
@@ -113,7 +113,7 @@ impl Pool {
             member: Limit {
                 capacity: Capacity::UNLIMITED,
                 reserve: Part::NONE,
-                guaranteed: Guaranteed::default(),
+                guaranteed: Guarantees::default(),
                 ..limit.clone()
             },
         }

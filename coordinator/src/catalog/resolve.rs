@@ -5,8 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tollgate_core::lease::Unit;
+use tollgate_core::lease_server::{PoolTerms, Terms};
 use tollgate_core::limit::Limit;
-use tollgate_core::node::{Membership, Terms};
 
 use super::{Attachment, Catalog, FairBetween, Group, Kind};
 use crate::catalog::limits::UnitLimits;
@@ -226,10 +226,10 @@ impl Resolved {
     }
 
     /// The pool that `unit` is lent from, and the limit of a member that has none of its own.
-    fn pool(&self, unit: Unit) -> Option<(Membership<'_>, &Limit)> {
+    fn pool(&self, unit: Unit) -> Option<(PoolTerms<'_>, &Limit)> {
         let Member { group, weight } = self.member.as_ref()?;
         let pool = group.pool(unit)?;
-        let membership = Membership {
+        let membership = PoolTerms {
             pool: &pool.id,
             limit: group.limits().get(unit)?,
             weight: *weight,

@@ -1,7 +1,7 @@
 //! How much the coordinator keeps at most.
 
 use serde::Deserialize;
-use tollgate_core::node::Bounds;
+use tollgate_core::lease_server::Bounds;
 
 use super::check::Check;
 use super::error::Problem;

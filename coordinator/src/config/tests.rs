@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use tollgate_core::lease::{Priority, Unit};
-use tollgate_core::limit::{Algorithm, Limit, Part, Safe};
+use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::*;
@@ -396,7 +396,7 @@ limits:
     let acme = Limit {
         capacity: Capacity::from_whole(1500),
         burst: Tokens::from_whole(200),
-        safe: Safe::Fixed(Capacity::from_micros(500_000)),
+        safe: SafeCapacity::Fixed(Capacity::from_micros(500_000)),
         lease: Duration::from_secs(60),
         refresh: Duration::from_secs(5),
         min_refresh: Duration::from_millis(250),
@@ -435,7 +435,7 @@ limits:
     let get = |unit| matched.limits.get(unit).unwrap();
     let requests = get(Unit::Requests);
     assert_eq!(requests.capacity, Capacity::from_whole(1500));
-    assert_eq!(requests.safe, Safe::Dynamic);
+    assert_eq!(requests.safe, SafeCapacity::Dynamic);
     assert_eq!(Some(requests.reserve), Part::try_from_f64(0.1));
     assert_eq!(requests.algorithm, Algorithm::ProportionalShare);
     let guaranteed = |priority| requests.guaranteed.of(priority);
@@ -448,7 +448,10 @@ limits:
     assert_eq!(bytes.capacity, Capacity::from_whole(2_000_000_000));
     let concurrency = get(Unit::Concurrency);
     assert_eq!(concurrency.capacity, Capacity::from_whole(64));
-    assert_eq!(concurrency.safe, Safe::Fixed(Capacity::from_whole(2)));
+    assert_eq!(
+        concurrency.safe,
+        SafeCapacity::Fixed(Capacity::from_whole(2))
+    );
     let units: Vec<_> = matched.limits.iter().map(|(unit, _)| unit).collect();
     assert_eq!(units, Unit::ALL);
 }

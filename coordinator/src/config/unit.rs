@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::lease::{Priority, Unit};
-use tollgate_core::limit::{Algorithm, Limit, LimitError, Part, Safe};
+use tollgate_core::limit::{Algorithm, Limit, LimitError, Part, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::check::{Check, join};
@@ -33,7 +33,7 @@ struct Fields<'a> {
 struct Values {
     capacity: Option<Capacity>,
     burst: Option<Capacity>,
-    safe: Option<Safe>,
+    safe: Option<SafeCapacity>,
     lease: Option<Duration>,
     refresh: Option<Duration>,
     min_refresh: Option<Duration>,
@@ -185,12 +185,12 @@ fn amount(text: &str, counted: Counted) -> Result<Capacity, Problem> {
 }
 
 /// What each client falls back to without a lease.
-fn safe(text: &str, counted: Counted) -> Result<Safe, Problem> {
+fn safe(text: &str, counted: Counted) -> Result<SafeCapacity, Problem> {
     if text == "dynamic" {
-        return Ok(Safe::Dynamic);
+        return Ok(SafeCapacity::Dynamic);
     }
     match parse(text, counted) {
-        Ok(capacity) => Ok(Safe::Fixed(capacity)),
+        Ok(capacity) => Ok(SafeCapacity::Fixed(capacity)),
         Err(QuantityError::NotANumber(text)) => Err(Problem::NotSafe(text)),
         Err(error) => Err(error.into()),
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::lease::ClientId;
-use tollgate_core::node::{DRAINS_MAX, DrainError};
+use tollgate_core::lease_server::{DRAINS_MAX, DrainError};
 use tollgate_core::units::Instant;
 
 use crate::clock::Clock;

@@ -1,6 +1,6 @@
 //! The one task that owns the books.
 //!
-//! Whoever wants something of the [`Node`] sends an event through a [`Handle`] and awaits the
+//! Whoever wants something of the [`LeaseServer`] sends an event through a [`Handle`] and awaits the
 //! answer. The queue is bounded; when it stays full the caller is told so, and an event whose
 //! caller has gone is skipped rather than answered into the void.
 
@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
 use tollgate_core::cluster::{ShardId, shard_of};
 use tollgate_core::lease::{ClientId, ClientRun, Origin, ResourceId};
+use tollgate_core::lease_server::{Bounds, DrainError, LeaseServer, Start, Terms};
 use tollgate_core::limit::Limit;
-use tollgate_core::node::{Bounds, DrainError, Node, Start, Terms};
 use tollgate_core::resource::RefreshError;
 use tollgate_core::units::{Capacity, Instant};
-use tollgate_proto::request::{Refresh, Release, ScopeAsks};
+use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
 use crate::api::grpc::scope_error;
@@ -75,15 +75,15 @@ pub type Echoed = Vec<Result<Granted, AskError>>;
 /// A question about the books: takes a look and sends what it saw.
 struct View(Box<Look>);
 
-type Look = dyn FnOnce(&Node, Instant) + Send;
+type Look = dyn FnOnce(&LeaseServer, Instant) + Send;
 
 /// The books of a driver that has ended, and when.
-type Frozen = Box<(Node, Instant)>;
+type Frozen = Box<(LeaseServer, Instant)>;
 
 /// Owns the books until the last [`Handle`] is gone, or until it has handed them over.
 #[derive(Debug)]
 pub struct Driver {
-    node: Node,
+    node: LeaseServer,
     origin: Origin,
     /// Into how many shards the scopes are divided.
     shards: NonZeroU16,
@@ -171,7 +171,7 @@ impl Driver {
     ) -> (Self, Handle) {
         let (sender, events) = mpsc::channel(QUEUE_LEN);
         let driver = Self {
-            node: Node::new(clock.now(), origin.epoch, bounds, start),
+            node: LeaseServer::new(clock.now(), origin.epoch, bounds, start),
             origin,
             shards: NonZeroU16::MIN,
             resolver: Resolver::new(catalog, bounds.max_resources),
@@ -303,7 +303,12 @@ impl Driver {
             .collect()
     }
 
-    fn refresh_scope(&mut self, now: Instant, client: &ClientRun, asks: &ScopeAsks) -> ScopeAnswer {
+    fn refresh_scope(
+        &mut self,
+        now: Instant,
+        client: &ClientRun,
+        asks: &ScopeRefresh,
+    ) -> ScopeAnswer {
         let resolved = self.resolver.resolve(&asks.scope);
         let home = at_home(self.origin, self.shards, resolved);
         let (node, upward) = (&mut self.node, self.upward.as_ref());
@@ -440,7 +445,7 @@ impl Handle {
     /// If the driver cannot be reached.
     pub async fn view<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Node, Instant) -> T + Send + 'static,
+        look: impl FnOnce(&LeaseServer, Instant) -> T + Send + 'static,
     ) -> Result<T, DriverError> {
         let event = |reply: oneshot::Sender<T>| {
             Event::View(View(Box::new(move |node, now| {

@@ -194,7 +194,8 @@ impl Link {
 
     async fn heard(&mut self, refresh: Refresh) -> Heard {
         let asked = refresh.scopes.iter().flat_map(|scope| {
-            let sequence = |(unit, ask): &(_, tollgate_core::lease::Ask)| (*unit, ask.sequence);
+            let sequence =
+                |(unit, ask): &(_, tollgate_core::lease::LeaseRequest)| (*unit, ask.sequence);
             let units = scope.asks.iter().map(sequence);
             units.map(|(unit, sequence)| (scope.scope.clone(), unit, sequence))
         });

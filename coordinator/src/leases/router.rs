@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tollgate_core::cluster::{ShardId, shard_of};
 use tollgate_core::lease::{Epoch, Origin};
-use tollgate_proto::request::{Refresh, Release, ScopeAsks};
+use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 use tollgate_proto::response::{Refreshed, ScopeAnswer, ScopeError};
 use tollgate_proto::v1;
 use tonic::metadata::MetadataMap;
@@ -314,7 +314,11 @@ impl Router {
 // === free functions ===
 
 /// What a master answered to `asks`, if it is an answer to that and of `shard`.
-fn checked(shard: ShardId, asks: &ScopeAsks, answer: Result<ScopeAnswer, String>) -> ScopeAnswer {
+fn checked(
+    shard: ShardId,
+    asks: &ScopeRefresh,
+    answer: Result<ScopeAnswer, String>,
+) -> ScopeAnswer {
     let wrong = match answer {
         Ok(answer) if answer.scope != asks.scope => "the answer is for another scope".to_owned(),
         Ok(answer) if answer.outcome.is_ok() && answer.origin.shard != Some(shard) => {

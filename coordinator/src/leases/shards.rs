@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{ClientId, Epoch, Origin};
-use tollgate_core::node::{Bounds, DrainError, Node, Start};
+use tollgate_core::lease_server::{Bounds, DrainError, LeaseServer, Start};
 use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
@@ -247,7 +247,7 @@ impl Shards {
     /// If a driver cannot be reached.
     pub async fn view<T: Send + 'static>(
         &self,
-        look: impl Fn(&Node, Instant) -> T + Clone + Send + 'static,
+        look: impl Fn(&LeaseServer, Instant) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, DriverError> {
         let mut seen = Vec::new();
         for held in self.all() {

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{Demand, ResourceId, Unit};
-use tollgate_core::node::Node;
+use tollgate_core::lease_server::LeaseServer;
 use tollgate_core::pool::Pool;
 use tollgate_core::resource::Resource;
-use tollgate_core::tree::LoanView;
+use tollgate_core::tree::ParentLeaseView;
 use tollgate_core::units::{Capacity, Instant};
 
 use crate::catalog::Catalog;
@@ -102,7 +102,7 @@ pub trait Walk: Send + 'static {
     }
 
     /// Looks at `resource`, which is called `id`, in the books of `node`.
-    fn add(&mut self, node: &Node, id: &ResourceId, resource: &Resource, now: Instant);
+    fn add(&mut self, node: &LeaseServer, id: &ResourceId, resource: &Resource, now: Instant);
 }
 
 /// A survey that is not over.
@@ -133,7 +133,7 @@ impl Named {
     }
 
     /// The pools of named groups.
-    fn pools(&self, node: &Node) -> Vec<(ResourceId, Figures)> {
+    fn pools(&self, node: &LeaseServer) -> Vec<(ResourceId, Figures)> {
         let ids = self.0.iter().flat_map(|scope| {
             let id = |unit| ResourceId {
                 scope: scope.clone(),
@@ -165,7 +165,7 @@ impl Survey {
     ) -> Result<Self, DriverError> {
         let surveyor = Surveyor::new(named.clone(), busiest_max);
         let mut survey = shards.walk(surveyor).await?.end();
-        let pools = move |node: &Node, _: Instant| named.pools(node);
+        let pools = move |node: &LeaseServer, _: Instant| named.pools(node);
         // A pool is no resource: its figures are those of its members, which are in the sums.
         let pools = shards.view(pools).await?.into_iter().flatten();
         survey.named.extend(pools);
@@ -200,7 +200,7 @@ impl Walk for Surveyor {
         self.survey.learning.insert(shard, 0);
     }
 
-    fn add(&mut self, node: &Node, id: &ResourceId, resource: &Resource, now: Instant) {
+    fn add(&mut self, node: &LeaseServer, id: &ResourceId, resource: &Resource, now: Instant) {
         let at_most = node.binding_limit(id).map(|binding| binding.at_most);
         let at_most = at_most.unwrap_or(Capacity::UNLIMITED);
         let figures = Figures::of(resource, now, at_most);
@@ -218,7 +218,7 @@ impl Walk for Surveyor {
         }
         let learning = self.survey.learning.entry(self.shard).or_default();
         *learning += figures.learning;
-        if let Some(loan) = node.tree().and_then(|tree| tree.loan(now, id)) {
+        if let Some(loan) = node.parent_leases().and_then(|tree| tree.view(now, id)) {
             let borrowed = self.survey.borrowed.entry(id.unit).or_default();
             borrowed.add(loan, node.demand(id).as_ref());
         }
@@ -233,7 +233,7 @@ impl Walk for Surveyor {
 // === impl Borrowed ===
 
 impl Borrowed {
-    fn add(&mut self, loan: LoanView, demand: Option<&Demand>) {
+    fn add(&mut self, loan: ParentLeaseView, demand: Option<&Demand>) {
         match loan.capacity {
             Some(capacity) if capacity.is_unlimited() => self.unlimited += 1,
             capacity => self.capacity += capacity.map_or(0.0, Capacity::as_f64),
@@ -319,7 +319,7 @@ impl Pressure {
 pub async fn walk<W: Walk>(driver: &Handle, mut walk: W) -> Result<W, DriverError> {
     let mut after = Some(start());
     while let Some(from) = after.take() {
-        let look = move |node: &Node, now| {
+        let look = move |node: &LeaseServer, now| {
             let after = step(&mut walk, node, now, &from, STEP);
             (after, walk)
         };
@@ -339,7 +339,7 @@ fn start() -> ResourceId {
 /// the last of them, unless it was the last of all.
 fn step(
     walk: &mut impl Walk,
-    node: &Node,
+    node: &LeaseServer,
     now: Instant,
     after: &ResourceId,
     at_most: usize,

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tollgate_core::lease::{ResourceId, Unit};
-use tollgate_core::node::{BindingLimit, LimitOwner, Node};
-use tollgate_core::resource::{ClientBooks, Resource};
+use tollgate_core::lease_server::{BindingLimit, LeaseServer, LimitOwner};
+use tollgate_core::resource::{ClientRecord, Resource};
 use tollgate_core::units::{Capacity, Instant, MICRO};
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -138,7 +138,7 @@ pub enum Amount {
 
 impl ScopePage {
     /// The first `limit` scopes whose ids come after `after`.
-    pub(crate) fn new(node: &Node, now: Instant, after: &str, limit: usize) -> Self {
+    pub(crate) fn new(node: &LeaseServer, now: Instant, after: &str, limit: usize) -> Self {
         let mut scopes: Vec<ScopeSummary> = Vec::new();
         let mut next = None;
         let [.., last_unit] = Unit::ALL;
@@ -175,7 +175,12 @@ impl ScopePage {
 
 impl ScopeDetail {
     /// The scope called `scope`, if it is in the books, with at most `clients` of its clients.
-    pub(crate) fn find(node: &Node, now: Instant, scope: &str, clients: usize) -> Option<Self> {
+    pub(crate) fn find(
+        node: &LeaseServer,
+        now: Instant,
+        scope: &str,
+        clients: usize,
+    ) -> Option<Self> {
         let mut units = BTreeMap::new();
         for unit in Unit::ALL {
             let id = ResourceId::new(scope, unit).ok()?;
@@ -199,7 +204,7 @@ impl ScopeDetail {
 // === impl UnitSummary ===
 
 impl UnitSummary {
-    fn new(node: &Node, now: Instant, id: &ResourceId, resource: &Resource) -> Self {
+    fn new(node: &LeaseServer, now: Instant, id: &ResourceId, resource: &Resource) -> Self {
         Self {
             capacity: resource.capacity().into(),
             safe: resource.safe().map(Into::into),
@@ -238,9 +243,14 @@ impl From<BindingLimit<'_>> for LimitedBy {
 
 impl BusyResource {
     /// The resource called `id`, if it is in the books, with at most `clients` of its clients.
-    pub(crate) fn find(node: &Node, now: Instant, id: &ResourceId, clients: usize) -> Option<Self> {
+    pub(crate) fn find(
+        node: &LeaseServer,
+        now: Instant,
+        id: &ResourceId,
+        clients: usize,
+    ) -> Option<Self> {
         let resource = node.resource(id)?;
-        let mut most: Vec<ClientBooks<'_>> = resource.clients().take(LOOKED_AT).collect();
+        let mut most: Vec<ClientRecord<'_>> = resource.clients().take(LOOKED_AT).collect();
         most.sort_by_key(|client| (Reverse(client.has), Reverse(client.wants)));
         most.truncate(clients);
         Some(Self {
@@ -274,7 +284,7 @@ impl UnitDetail {
 // === impl ClientView ===
 
 impl ClientView {
-    fn new(now: Instant, client: &ClientBooks<'_>) -> Self {
+    fn new(now: Instant, client: &ClientRecord<'_>) -> Self {
         Self {
             client: client.id.as_str().to_owned(),
             wants: client.wants.into(),

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use tollgate_coordinator::api::auth::NewToken;
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 use tollgate_tests::http2::Http2;
 
 use crate::harness::{Ask, Coordinator};

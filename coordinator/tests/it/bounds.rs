@@ -1,6 +1,6 @@
 //! Everything that grows has a bound, and reaching one hurts only who reaches it.
 
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 use tonic::Code;
 
 use crate::harness::{Coordinator, request, unit};

@@ -12,7 +12,7 @@ use tollgate_coordinator::config::Config;
 use tollgate_coordinator::server::{Listeners, ServerError, serve};
 use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::lease::{ClientId, ClientRun, Epoch, Origin, ResourceId, Run, Unit};
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 use tollgate_core::units::Capacity;
 use tollgate_proto::request::Release;
 use tollgate_proto::response::{Refreshed, ScopeAnswer, UnitAnswer};

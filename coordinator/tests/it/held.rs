@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tollgate_coordinator::wire::LeaseServiceClient;
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 use tonic::Code;
 use tonic::transport::Endpoint;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 
 use crate::certificates::{Client, Folder, Issuer};
 use crate::harness::{Answer, Coordinator, EPOCH};

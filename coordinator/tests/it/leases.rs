@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 use tollgate_proto::v1;
 use tonic::Code;
 

@@ -17,7 +17,7 @@ use tollgate_coordinator::leases::shards::{Plan, Seats};
 use tollgate_coordinator::observe::metrics::Metrics;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
-use tollgate_core::node::{DRAINS_MAX, Start};
+use tollgate_core::lease_server::{DRAINS_MAX, Start};
 
 use crate::harness::{Answer, Ask, Coordinator};
 

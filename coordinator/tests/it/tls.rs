@@ -7,7 +7,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tollgate_coordinator::net::tls::{Door, Files};
 use tollgate_coordinator::wire::LeaseServiceClient;
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 use tonic::transport::Channel;
 
 use crate::certificates::{Client, Folder, Issuer, Pair};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 use tollgate_core::lease::{Epoch, Unit};
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 use tollgate_proto::response::{Refreshed, UnitAnswer};
 use tollgate_proto::v1;
 use tollgate_tests::ports;

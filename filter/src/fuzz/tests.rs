@@ -2,7 +2,7 @@
 
 use super::*;
 use core::time::Duration;
-use tollgate_core::client::{Holding, Pen, Policy, Usage};
+use tollgate_core::client::{LeaderLock, Policy, ScopeState, WorkerUsage};
 use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin};
 use tollgate_core::units::{Capacity, Instant, Tokens};
 
@@ -117,14 +117,14 @@ fn any_request_has_a_printable_key_of_bounded_length_or_none() {
 
 #[test]
 fn any_record_in_shared_data_is_borne() {
-    let slot = part(4, &record::encode_slot("tenant/acme", &holding()));
+    let slot = part(4, &record::encode_slot("tenant/acme", &scope_state()));
     let gauge = part(5, SLOT_V1);
     let process = record::Process {
         random: 3,
         slots: 4,
     };
     let at = Instant::from_nanos(3_600_000_000_000);
-    let pen = Pen {
+    let pen = LeaderLock {
         owner: 9,
         heartbeat: at,
     };
@@ -164,7 +164,7 @@ fn any_answer_of_a_coordinator_is_borne() {
 #[test]
 fn a_slot_of_version_1_is_read() {
     let slot = record::decode_slot(SLOT_V1);
-    assert_eq!(slot, Some(("tenant/acme", holding())));
+    assert_eq!(slot, Some(("tenant/acme", scope_state())));
 }
 
 /// A record for [`records`], with its place, its length, and what happens after it.
@@ -174,24 +174,28 @@ fn part(place: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// What a process holds in mid-lease, with a state for each unit.
-fn holding() -> Holding {
+fn scope_state() -> ScopeState {
     let now = Instant::from_nanos(3_600_000_000_000);
     let policy = Policy::default();
-    let mut holding = Holding::new(now, &policy);
+    let mut scope_state = ScopeState::new(now, &policy);
     let group = "group/gold".into();
-    holding.set_terms(now, &policy, &Unit::ALL, Some(&group));
-    holding.requests.count(now, 3);
-    holding.requests.draw(now, &policy, Tokens::ONE, 2);
-    let usage = Usage {
+    scope_state.set_terms(now, &policy, &Unit::ALL, Some(&group));
+    scope_state.requests.count(now, 3);
+    scope_state.requests.draw(now, &policy, Tokens::ONE, 2);
+    let usage = WorkerUsage {
         worker: 7,
         in_use: 2,
         peak: 3,
         admitted: 5,
         refused: 1,
     };
-    holding.concurrency.as_mut().unwrap().report(now, &usage);
-    for (unit, todo) in holding.ask(now, &policy) {
-        let tollgate_core::client::Todo::Refresh(ask) = todo else {
+    scope_state
+        .concurrency
+        .as_mut()
+        .unwrap()
+        .report(now, &usage);
+    for (unit, todo) in scope_state.ask(now, &policy) {
+        let tollgate_core::client::LeaseMessage::Refresh(ask) = todo else {
             continue;
         };
         let capacity = Capacity::from_whole(100);
@@ -200,13 +204,13 @@ fn holding() -> Holding {
                 capacity,
                 duration: Duration::from_secs(10),
                 burst: Tokens::from_whole(20),
-                basis: 77,
+                fingerprint: 77,
             }),
             refresh_interval: Duration::from_secs(1),
             safe: Some(Capacity::from_whole(5)),
             capacity,
         };
-        holding.handle_answer(
+        scope_state.handle_answer(
             now,
             &policy,
             unit,
@@ -215,5 +219,5 @@ fn holding() -> Holding {
             &answer,
         );
     }
-    holding
+    scope_state
 }

@@ -39,9 +39,9 @@ impl Setup {
     fn locate_and_wake(&self, scope: &str) -> Result<u32, LedgerError> {
         let slot = self.locate(scope)?;
         let now = self.host.now();
-        self.ledger.update(&self.host, slot, scope, |holding| {
-            holding.requests.count(now, 1);
-            holding.requests.draw(now, &self.policy, Tokens::ONE, 1);
+        self.ledger.update(&self.host, slot, scope, |scope_state| {
+            scope_state.requests.count(now, 1);
+            scope_state.requests.draw(now, &self.policy, Tokens::ONE, 1);
         })?;
         Ok(slot)
     }
@@ -159,17 +159,17 @@ fn a_change_that_another_worker_overtakes_is_made_on_what_that_one_wrote() {
     let key = format!("tollgate.c.slot.{slot}");
     *setup.process.intruder.borrow_mut() = Some(Box::new(move |process| {
         let bytes = process.get(&key).unwrap();
-        let (scope, mut holding) = record::decode_slot(&bytes).unwrap();
-        holding.requests.count(now, 7);
-        process.set(&key, &record::encode_slot(scope, &holding), 0);
+        let (scope, mut scope_state) = record::decode_slot(&bytes).unwrap();
+        scope_state.requests.count(now, 7);
+        process.set(&key, &record::encode_slot(scope, &scope_state), 0);
     }));
     let mut runs = 0;
     let wants = setup
         .ledger
-        .update(&setup.host, slot, "tenant/a", |holding| {
+        .update(&setup.host, slot, "tenant/a", |scope_state| {
             runs += 1;
-            holding.requests.count(now, 3);
-            holding.requests.wants()
+            scope_state.requests.count(now, 3);
+            scope_state.requests.wants()
         });
     // One attempt from waking, seven from the other, three from this one; ten windows a second.
     assert_eq!(wants.unwrap().as_micros(), 110_000_000);
@@ -183,10 +183,10 @@ fn a_worker_that_is_always_overtaken_gives_up() {
     let key = format!("tollgate.c.slot.{slot}");
     let outcome = setup
         .ledger
-        .update(&setup.host, slot, "tenant/a", |holding| {
+        .update(&setup.host, slot, "tenant/a", |scope_state| {
             let bytes = setup.process.get(&key).unwrap();
             setup.process.set(&key, &bytes, 0);
-            holding.requests.count(setup.host.now(), 1);
+            scope_state.requests.count(setup.host.now(), 1);
         });
     assert_eq!(outcome, Err(LedgerError::Contention("slot")));
 }
@@ -199,7 +199,10 @@ fn a_second_slot_of_a_scope_is_given_up() {
     let window: Vec<u32> = setup.ledger.window("tenant/a", 0, 100).collect();
     assert_eq!(window[0], slot);
     let second = window[3];
-    let record = record::encode_slot("tenant/a", &Holding::new(setup.host.now(), &setup.policy));
+    let record = record::encode_slot(
+        "tenant/a",
+        &ScopeState::new(setup.host.now(), &setup.policy),
+    );
     setup
         .process
         .set(&format!("tollgate.c.slot.{second}"), &record, 0);

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prost::Message;
-use tollgate_core::client::{Holding, Policy};
-use tollgate_core::lease::{Ask, EpochError, ResourceId, Unit};
+use tollgate_core::client::{Policy, ScopeState};
+use tollgate_core::lease::{EpochError, LeaseRequest, ResourceId, Unit};
 use tollgate_core::units::Instant;
-use tollgate_proto::request::{Refresh, Release, ScopeAsks};
+use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;
 
@@ -48,7 +48,7 @@ pub(super) struct Asked {
     pub(super) slot: u32,
     pub(super) to: Upstream,
     pub(super) scope: Arc<str>,
-    pub(super) asks: Vec<(Unit, Ask)>,
+    pub(super) asks: Vec<(Unit, LeaseRequest)>,
 }
 
 /// The calls whose answers are awaited, by token.
@@ -235,27 +235,29 @@ impl<H: Host> Worker<H> {
         answer: &ScopeAnswer,
     ) -> Result<(), Failure> {
         let units = answer.outcome.as_ref().map_err(Failure::from)?;
-        let lacking = |(unit, _): &&(Unit, Ask)| !units.iter().any(|found| found.unit == *unit);
+        let lacking =
+            |(unit, _): &&(Unit, LeaseRequest)| !units.iter().any(|found| found.unit == *unit);
         let lacking: Vec<_> = asked.asks.iter().filter(lacking).collect();
         let canonical = (answer.canonical != answer.scope).then_some(&answer.canonical);
         let seed = self.id ^ u64::from(asked.slot);
-        let said = self.with_slot(asked.slot, &asked.scope, |holding, policy| {
+        let said = self.with_slot(asked.slot, &asked.scope, |scope_state, policy| {
             let mut counts = units.is_empty();
             let mut epoch = Ok(());
             for found in units {
                 let (unit, sequence) = (found.unit, found.sequence);
                 let origin = answer.origin;
-                epoch = epoch.and_then(|()| holding.check_origin(unit, origin));
-                counts |= holding.handle_answer(now, policy, unit, sequence, origin, &found.answer);
+                epoch = epoch.and_then(|()| scope_state.check_origin(unit, origin));
+                counts |=
+                    scope_state.handle_answer(now, policy, unit, sequence, origin, &found.answer);
             }
             for (unit, ask) in &lacking {
-                holding.handle_failure(now, *unit, ask.sequence, seed);
+                scope_state.handle_failure(now, *unit, ask.sequence, seed);
             }
             // What is older than what is known, or of a lower epoch, says nothing about the scope either.
             if counts {
-                holding.set_terms(now, policy, &answer.limited, canonical);
+                scope_state.set_terms(now, policy, &answer.limited, canonical);
             }
-            (holding.due(), holding.state(now), epoch)
+            (scope_state.due(), scope_state.state(now), epoch)
         });
         match said {
             Ok((due, state, epoch)) => {
@@ -303,11 +305,13 @@ impl<H: Host> Worker<H> {
         &self,
         slot: u32,
         scope: &str,
-        mut change: impl FnMut(&mut Holding, &Policy) -> R,
+        mut change: impl FnMut(&mut ScopeState, &Policy) -> R,
     ) -> Result<R, LedgerError> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
         let policy = self.policy_of(scope);
-        ledger.update(&self.host, slot, scope, |holding| change(holding, &policy))
+        ledger.update(&self.host, slot, scope, |scope_state| {
+            change(scope_state, &policy)
+        })
     }
 
     /// The policy of the rule that `scope` belongs to; the default one if no rule has that name
@@ -330,8 +334,8 @@ impl<H: Host> Worker<H> {
 
 // === free functions ===
 
-fn scope_asks(asked: &Asked) -> ScopeAsks {
-    ScopeAsks {
+fn scope_asks(asked: &Asked) -> ScopeRefresh {
+    ScopeRefresh {
         scope: asked.scope.clone(),
         asks: asked.asks.clone(),
     }

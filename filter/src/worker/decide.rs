@@ -51,7 +51,7 @@ impl<H: Host> Worker<H> {
         while let Some(target) = targets.as_slice().get(index) {
             let usual = entry(&mut self.tables, *target);
             let usual = usual.filter(|entry| entry.meters.is_none());
-            if usual.is_none_or(|entry| entry.slab.left() < targets.cost) {
+            if usual.is_none_or(|entry| entry.cache.left() < targets.cost) {
                 self.prepare(targets, index, attempt, &mut outcome)?;
             }
             index = index.saturating_add(1);
@@ -70,7 +70,7 @@ impl<H: Host> Worker<H> {
         }
         for target in targets.as_slice() {
             if let Some(entry) = entry(&mut self.tables, *target) {
-                entry.slab.take(targets.cost);
+                entry.cache.take(targets.cost);
             }
         }
         if targets.gauged {

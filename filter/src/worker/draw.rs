@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{Draw, Fill, Holder, Holding, Policy, State};
+use tollgate_core::client::{BucketLevel, DrawResult, LeaseState, Policy, RateLimiter, ScopeState};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Rate, Tokens};
 
@@ -45,14 +45,14 @@ struct Needs {
 
 /// What a holding said.
 struct Drawn {
-    draw: Draw,
+    draw: DrawResult,
     due_changed: bool,
     expiry: Option<Instant>,
     limit: u64,
     rate: Rate,
     prospect: Option<Rate>,
-    state: State,
-    fill: Fill,
+    state: LeaseState,
+    fill: BucketLevel,
 }
 
 // === impl Drawn ===
@@ -141,7 +141,7 @@ impl<H: Host> Worker<H> {
         may_hold: bool,
     ) -> Option<Step> {
         let entry = entry(&mut self.tables, target)?;
-        if entry.slab.left() >= cost {
+        if entry.cache.left() >= cost {
             return Some(Step::Ready);
         }
         if may_hold && entry.cold_until.is_some_and(|until| now < until) {
@@ -167,12 +167,12 @@ impl<H: Host> Worker<H> {
         let needs = Needs {
             now,
             attempts: u64::from(known.attempts),
-            tokens: cost.saturating_sub(known.slab.left()),
+            tokens: cost.saturating_sub(known.cache.left()),
             workers: self.workers,
             may_hold,
         };
-        let (drawn, slot) = self.with_holding(target, now, |holding, policy| {
-            drawn(holding, policy, &needs)
+        let (drawn, slot) = self.with_scope_state(target, now, |scope_state, policy| {
+            drawn(scope_state, policy, &needs)
         })?;
         if drawn.due_changed {
             self.notes.add(slot);
@@ -188,11 +188,11 @@ impl<H: Host> Worker<H> {
         entry.standing = told.then(|| Box::new(drawn.standing()));
         entry.denial = None;
         Ok(match drawn.draw {
-            Draw::Slab(tokens) => {
-                if drawn.state != State::Cold {
+            DrawResult::Tokens(tokens) => {
+                if drawn.state != LeaseState::Pending {
                     entry.cold_until = None;
                 }
-                entry.slab.add(tokens);
+                entry.cache.add(tokens);
                 // A held request's entry has left the queue; its slab must go back one day.
                 if !core::mem::replace(&mut entry.queued, true) {
                     self.queue.push_back((target, self.rounds));
@@ -203,15 +203,15 @@ impl<H: Host> Worker<H> {
                 }
                 Step::Ready
             }
-            Draw::Cold { until } => {
+            DrawResult::Pending { until } => {
                 if entry.cold_until.replace(until).is_none() {
                     self.waiting.ask_soon(target, slot, until);
                 }
                 Step::Cold
             }
-            Draw::Denied { .. } | Draw::ExceedsBurst { .. } => {
+            DrawResult::Denied { .. } | DrawResult::ExceedsBurst { .. } => {
                 let (retry_at, never) = match drawn.draw {
-                    Draw::Denied { retry_at } => (retry_at, false),
+                    DrawResult::Denied { retry_at } => (retry_at, false),
                     _ => (None, true),
                 };
                 let soon = now.saturating_add(tick);
@@ -219,7 +219,7 @@ impl<H: Host> Worker<H> {
                     until: retry_at.map_or(soon, |at| at.min(soon)),
                     retry_at,
                     limit: drawn.limit,
-                    without_lease: drawn.state != State::Leased,
+                    without_lease: drawn.state != LeaseState::Leased,
                     unit: Unit::Requests,
                     need: cost,
                     rate: drawn.rate,
@@ -233,11 +233,11 @@ impl<H: Host> Worker<H> {
     }
 
     /// Lets `change` decide with the holding of `target`, found or claimed, and says its slot.
-    pub(super) fn with_holding<R>(
+    pub(super) fn with_scope_state<R>(
         &mut self,
         target: Target,
         now: Instant,
-        mut change: impl FnMut(&mut Holding, &Policy) -> R,
+        mut change: impl FnMut(&mut ScopeState, &Policy) -> R,
     ) -> Result<(R, u32), LedgerError> {
         self.open()?;
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
@@ -252,9 +252,9 @@ impl<H: Host> Worker<H> {
         let known = entry.meters.as_ref();
         let known = known.and_then(|meters| meters.canonical.clone());
         let mut update = |slot| {
-            ledger.update(&self.host, slot, &scope, |holding| {
-                let result = change(holding, policy);
-                (result, Outline::of(holding, known.as_ref()))
+            ledger.update(&self.host, slot, &scope, |scope_state| {
+                let result = change(scope_state, policy);
+                (result, Outline::of(scope_state, known.as_ref()))
             })
         };
         for _ in 0..CLAIMS_MAX {
@@ -366,22 +366,26 @@ fn is_overflow(entry: &Entry) -> bool {
 }
 
 /// Counts and draws with a holding.
-fn drawn(holding: &mut Holding, policy: &Policy, needs: &Needs) -> Drawn {
-    let due = holding.due();
+fn drawn(scope_state: &mut ScopeState, policy: &Policy, needs: &Needs) -> Drawn {
+    let due = scope_state.due();
     let (now, tokens, workers) = (needs.now, needs.tokens, needs.workers);
-    let holder = &mut holding.requests;
-    holder.count(now, needs.attempts);
+    let limiter = &mut scope_state.requests;
+    limiter.count(now, needs.attempts);
     let draw = match needs.may_hold {
-        true => holder.draw(now, policy, tokens, workers),
-        false => holder.draw_at_once(now, policy, tokens, workers),
+        true => limiter.draw(now, policy, tokens, workers),
+        false => limiter.draw_at_once(now, policy, tokens, workers),
     };
-    let limit = told_limit(holder, now, policy);
-    let (rate, _) = holder.flow(now, policy);
-    let prospect = holder.prospect(now);
-    let (expiry, state, fill) = (holder.lease_expiry(), holder.state(now), holder.fill(now));
+    let limit = told_limit(limiter, now, policy);
+    let (rate, _) = limiter.flow(now, policy);
+    let prospect = limiter.expected_rate(now);
+    let (expiry, state, fill) = (
+        limiter.lease_expiry(),
+        limiter.state(now),
+        limiter.level(now),
+    );
     Drawn {
         draw,
-        due_changed: holding.due() != due,
+        due_changed: scope_state.due() != due,
         expiry,
         limit,
         rate,
@@ -392,9 +396,9 @@ fn drawn(holding: &mut Holding, policy: &Policy, needs: &Needs) -> Drawn {
 }
 
 /// The limit to tell: of the whole resource if it is known, else what passes.
-pub(super) fn told_limit(holder: &Holder, now: Instant, policy: &Policy) -> u64 {
-    let (rate, _) = holder.flow(now, policy);
-    let whole = holder.capacity();
+pub(super) fn told_limit(limiter: &RateLimiter, now: Instant, policy: &Policy) -> u64 {
+    let (rate, _) = limiter.flow(now, policy);
+    let whole = limiter.capacity();
     let whole = whole.filter(|capacity| !capacity.is_unlimited());
     whole
         .map_or(rate, |capacity| capacity.as_rate())

@@ -93,11 +93,11 @@ impl<H: Host> Worker<H> {
         );
         for asked in asked {
             let seed = self.id ^ u64::from(asked.slot);
-            let said = self.with_slot(asked.slot, &asked.scope, |holding, _| {
+            let said = self.with_slot(asked.slot, &asked.scope, |scope_state, _| {
                 for (unit, ask) in &asked.asks {
-                    holding.handle_failure(now, *unit, ask.sequence, seed);
+                    scope_state.handle_failure(now, *unit, ask.sequence, seed);
                 }
-                (holding.due(), holding.state(now))
+                (scope_state.due(), scope_state.state(now))
             });
             if let Ok((due, state)) = said {
                 self.reschedule(asked.slot, due, state);

@@ -51,8 +51,8 @@ impl<H: Host> Worker<H> {
         entry.usual_cost = saturated(smoothed(entry.usual_cost.into(), cost.whole()));
         let more = cost.saturating_sub(paid);
         // The worker's own tokens first: what is left of them would pass while there is a debt.
-        let from_slab = entry.slab.left().min(more);
-        entry.slab.take(from_slab);
+        let from_slab = entry.cache.left().min(more);
+        entry.cache.take(from_slab);
         self.count_attempts_of(target, saturated(more.whole()));
         let owed = more.saturating_sub(from_slab);
         if owed > Tokens::ZERO
@@ -83,10 +83,10 @@ impl<H: Host> Worker<H> {
     fn owe(&mut self, target: Target, owed: Tokens) -> Result<(), LedgerError> {
         let now = self.host.now();
         let attempts = entry(&mut self.tables, target).map_or(0, |entry| entry.attempts);
-        let (due_changed, slot) = self.with_holding(target, now, |holding, policy| {
-            let due = holding.due();
-            holding.requests.pay(now, policy, attempts.into(), owed);
-            holding.due() != due
+        let (due_changed, slot) = self.with_scope_state(target, now, |scope_state, policy| {
+            let due = scope_state.due();
+            scope_state.requests.pay(now, policy, attempts.into(), owed);
+            scope_state.due() != due
         })?;
         if due_changed {
             self.notes.add(slot);

@@ -8,7 +8,7 @@
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 
-use tollgate_core::client::{State, Todo};
+use tollgate_core::client::{LeaseMessage, LeaseState};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
@@ -279,15 +279,15 @@ impl<H: Host> Worker<H> {
     }
 
     /// What there is to say of a scope that turned up.
-    fn ask_cold(&mut self, now: Instant, cold: &mut Cold) -> Vec<(Unit, Todo)> {
+    fn ask_cold(&mut self, now: Instant, cold: &mut Cold) -> Vec<(Unit, LeaseMessage)> {
         cold.asked = true;
         let me = self.id;
         let usage = self.permits(cold.target).map(|permits| permits.usage(me));
-        let said = self.with_holding(cold.target, now, |holding, policy| {
-            if let (Some(gauge), Some(usage)) = (&mut holding.concurrency, &usage) {
+        let said = self.with_scope_state(cold.target, now, |scope_state, policy| {
+            if let (Some(gauge), Some(usage)) = (&mut scope_state.concurrency, &usage) {
                 gauge.report(now, usage);
             }
-            (holding.ask(now, policy), holding.due())
+            (scope_state.ask(now, policy), scope_state.due())
         });
         if let Some(permits) = self.permits(cold.target).filter(|_| said.is_ok()) {
             permits.settled(permits.in_use);
@@ -295,7 +295,7 @@ impl<H: Host> Worker<H> {
         match said {
             Ok(((todos, due), slot)) if !todos.is_empty() => {
                 cold.slot = slot;
-                self.reschedule(slot, due, State::Cold);
+                self.reschedule(slot, due, LeaseState::Pending);
                 todos
             }
             Ok(_) => Vec::new(),
@@ -401,13 +401,13 @@ impl<H: Host> Worker<H> {
     fn look_again(&mut self, cold: &Cold, now: Instant) {
         let Some(ledger) = &self.ledger else { return };
         let state = match ledger.look(&self.host, cold.slot) {
-            Ok(Some((_, holding))) => match &holding.concurrency {
-                Some(gauge) if gauge.state(now) == State::Cold => State::Cold,
-                _ => holding.requests.state(now),
+            Ok(Some((_, scope_state))) => match &scope_state.concurrency {
+                Some(gauge) if gauge.state(now) == LeaseState::Pending => LeaseState::Pending,
+                _ => scope_state.requests.state(now),
             },
-            _ => State::NoLease,
+            _ => LeaseState::NoLease,
         };
-        if state != State::Cold
+        if state != LeaseState::Pending
             && let Some(entry) = entry(&mut self.tables, cold.target)
         {
             entry.cold_until = None;

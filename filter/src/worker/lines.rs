@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_core::client::{Line, Shortage, Waiter};
+use tollgate_core::client::{Shortage, WaitQueue, Waiter};
 use tollgate_core::units::{Instant, Tokens};
 
 use super::held::Arrival;
@@ -30,7 +30,7 @@ pub(super) struct Lines {
 /// A line, and what its bucket said last.
 #[derive(Debug)]
 struct Queue {
-    line: Line,
+    line: WaitQueue,
     target: Target,
     denial: Denial,
     due: Instant,
@@ -142,7 +142,7 @@ impl Lines {
         let place = waiting.target.place();
         let fresh = !self.lines.contains_key(&place);
         let queue = self.lines.entry(place).or_insert_with(|| Queue {
-            line: Line::new(now, shortage(&denial)),
+            line: WaitQueue::new(now, shortage(&denial)),
             target: waiting.target,
             denial,
             due: now,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::client::Holding;
+use tollgate_core::client::ScopeState;
 use tollgate_core::lease::Unit;
 
 use crate::scopes::Entry;
@@ -20,12 +20,12 @@ pub(super) struct Outline {
 // === impl Outline ===
 
 impl Outline {
-    pub(super) fn of(holding: &Holding, known: Option<&Arc<str>>) -> Self {
-        let canonical = holding.canonical();
+    pub(super) fn of(scope_state: &ScopeState, known: Option<&Arc<str>>) -> Self {
+        let canonical = scope_state.canonical();
         Self {
-            request_bytes: holding.has(Unit::RequestBytes),
-            response_bytes: holding.has(Unit::ResponseBytes),
-            concurrency: holding.has(Unit::Concurrency),
+            request_bytes: scope_state.has(Unit::RequestBytes),
+            response_bytes: scope_state.has(Unit::ResponseBytes),
+            concurrency: scope_state.has(Unit::Concurrency),
             canonical: (canonical != known).then(|| canonical.cloned()),
         }
     }

@@ -8,8 +8,8 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tollgate_core::client::{Pen, State, Todo, Turn};
-use tollgate_core::lease::{Ask, ResourceId, Unit};
+use tollgate_core::client::{LeaderLock, LeaderRole, LeaseMessage, LeaseState};
+use tollgate_core::lease::{LeaseRequest, ResourceId, Unit};
 use tollgate_core::units::Instant;
 
 use super::Worker;
@@ -53,9 +53,9 @@ struct Seen {
 struct Due {
     to: Upstream,
     scope: Arc<str>,
-    todos: Vec<(Unit, Todo)>,
+    todos: Vec<(Unit, LeaseMessage)>,
     due: Option<Instant>,
-    state: State,
+    state: LeaseState,
 }
 
 // === impl Schedule ===
@@ -72,12 +72,12 @@ impl Schedule {
         }
     }
 
-    fn set_state(&mut self, slot: u32, state: State) {
+    fn set_state(&mut self, slot: u32, state: LeaseState) {
         let Some(seen) = self.seen(slot) else { return };
         let old = *seen;
-        seen.used = state != State::Idle;
+        seen.used = state != LeaseState::Idle;
         // A scope whose first answer is awaited has not fallen back to anything.
-        seen.without_lease = state == State::NoLease;
+        seen.without_lease = state == LeaseState::NoLease;
         let new = *seen;
         adjust(&mut self.used, old.used, new.used);
         adjust(
@@ -155,7 +155,7 @@ impl<H: Host> Worker<H> {
 
     /// Says when `slot` is due next, and how it stands: to the own schedule, or to whoever holds the
     /// pen, which looks at the slot again.
-    pub(super) fn reschedule(&mut self, slot: u32, due: Option<Instant>, state: State) {
+    pub(super) fn reschedule(&mut self, slot: u32, due: Option<Instant>, state: LeaseState) {
         match &mut self.schedule {
             Some(schedule) => {
                 schedule.set_due(slot, due);
@@ -169,10 +169,10 @@ impl<H: Host> Worker<H> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
         let me = self.id;
         let held = ledger.update_record(&self.host, "pen", |bytes| {
-            match Pen::decide(Pen::decode(bytes), now, me) {
-                Turn::Hold => (true, None),
-                Turn::Write(pen) => (true, Some(pen.encode().to_vec())),
-                Turn::Leave => (false, None),
+            match LeaderLock::decide(LeaderLock::decode(bytes), now, me) {
+                LeaderRole::Hold => (true, None),
+                LeaderRole::Write(pen) => (true, Some(pen.encode().to_vec())),
+                LeaderRole::Leave => (false, None),
             }
         });
         match held {
@@ -222,9 +222,9 @@ impl<H: Host> Worker<H> {
         while schedule.scan < end {
             let slot = schedule.scan;
             schedule.scan = slot.saturating_add(1);
-            if let Some((_, holding)) = ledger.look(&self.host, slot)? {
-                schedule.set_due(slot, holding.due());
-                schedule.set_state(slot, holding.state(now));
+            if let Some((_, scope_state)) = ledger.look(&self.host, slot)? {
+                schedule.set_due(slot, scope_state.due());
+                schedule.set_state(slot, scope_state.state(now));
             }
         }
         Ok(())
@@ -271,21 +271,24 @@ impl<H: Host> Worker<H> {
 
     fn note_vacant(&mut self, slot: u32) {
         if let Some(schedule) = &mut self.schedule {
-            schedule.set_state(slot, State::Idle);
+            schedule.set_state(slot, LeaseState::Idle);
         }
     }
 
     /// What there is to say of a slot, if there is room for it.
     fn ask_slot(&self, now: Instant, slot: u32, room: &Room) -> Result<Due, LedgerError> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        ledger.update_any(&self.host, slot, |scope, holding| {
-            if let Some(gauge) = &mut holding.concurrency {
+        ledger.update_any(&self.host, slot, |scope, scope_state| {
+            if let Some(gauge) = &mut scope_state.concurrency {
                 let living = self.living.iter().map(|other| other.worker);
                 gauge.sweep(now, &living.collect::<Vec<_>>());
             }
-            let to = self.upstreams.of(holding.shard());
+            let to = self.upstreams.of(scope_state.shard());
             let (todos, due) = match room.has(to) {
-                true => (holding.ask(now, &self.policy_of(scope)), holding.due()),
+                true => (
+                    scope_state.ask(now, &self.policy_of(scope)),
+                    scope_state.due(),
+                ),
                 false => (Vec::new(), Some(now.saturating_add(LOOK_AGAIN))),
             };
             Due {
@@ -293,7 +296,7 @@ impl<H: Host> Worker<H> {
                 scope: scope.into(),
                 todos,
                 due,
-                state: holding.state(now),
+                state: scope_state.state(now),
             }
         })
     }
@@ -318,15 +321,15 @@ impl<H: Host> Worker<H> {
 pub(super) fn asked(
     (slot, to): (u32, Upstream),
     scope: &Arc<str>,
-    todos: Vec<(Unit, Todo)>,
+    todos: Vec<(Unit, LeaseMessage)>,
     releases: &mut Vec<(ResourceId, u64)>,
 ) -> Option<Asked> {
-    let mut asks: Vec<(Unit, Ask)> = Vec::with_capacity(todos.len());
+    let mut asks: Vec<(Unit, LeaseRequest)> = Vec::with_capacity(todos.len());
     for (unit, todo) in todos {
         match todo {
-            Todo::Nothing => {}
-            Todo::Refresh(ask) => asks.push((unit, ask)),
-            Todo::Release { sequence } => {
+            LeaseMessage::Nothing => {}
+            LeaseMessage::Refresh(ask) => asks.push((unit, ask)),
+            LeaseMessage::Release { sequence } => {
                 let scope = scope.clone();
                 releases.push((ResourceId { scope, unit }, sequence));
             }

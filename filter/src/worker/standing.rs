@@ -40,7 +40,7 @@ impl<H: Host> Worker<H> {
         let entry = entry(&mut self.tables, target)?;
         let drawn = entry.standing.as_deref()?;
         Some(Standing {
-            left: drawn.left.saturating_add(entry.slab.left()),
+            left: drawn.left.saturating_add(entry.cache.left()),
             ..*drawn
         })
     }

@@ -177,7 +177,7 @@ impl<H: Host> Worker<H> {
         let recent = now.saturating_since(known.seen) < tick.saturating_mul(2);
         let stale = attempts == 0 && !recent || known.expiry.is_some_and(|at| at <= now);
         let unspent = match stale {
-            true => known.slab.left(),
+            true => known.cache.left(),
             false => Tokens::ZERO,
         };
         let rest = known.meters.as_ref().map(|meters| meters.rest(me));
@@ -186,16 +186,16 @@ impl<H: Host> Worker<H> {
             return Ok(());
         }
         let counted = match self.may_search(target) {
-            true => self.with_holding(target, now, |holding, policy| {
-                let due = holding.due();
-                holding.requests.count(now, u64::from(attempts));
+            true => self.with_scope_state(target, now, |scope_state, policy| {
+                let due = scope_state.due();
+                scope_state.requests.count(now, u64::from(attempts));
                 if unspent > Tokens::ZERO {
-                    holding.requests.give_back(now, policy, unspent);
+                    scope_state.requests.give_back(now, policy, unspent);
                 }
                 if let Some(rest) = &rest {
-                    rest.settle(holding, now, policy);
+                    rest.settle(scope_state, now, policy);
                 }
-                holding.due() != due
+                scope_state.due() != due
             }),
             false => Err(LedgerError::Full),
         };
@@ -234,7 +234,7 @@ impl<H: Host> Worker<H> {
             entry.seen = now;
         }
         entry.attempts = entry.attempts.saturating_sub(attempts);
-        entry.slab.take(unspent);
+        entry.cache.take(unspent);
         if let Some(meters) = entry.meters.as_mut().filter(|_| rest) {
             meters.settled();
         }

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{Draw, Gauge, Permits, State};
+use tollgate_core::client::{ConcurrencyLimiter, DrawResult, LeaseState, PermitResult};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Rate, Tokens};
 
@@ -25,7 +25,7 @@ const NO_PERMIT_FOR: Duration = Duration::from_millis(5);
 
 /// What a holding said of bytes.
 struct Advanced {
-    draw: Draw,
+    draw: DrawResult,
     due_changed: bool,
     limit: u64,
     prospect: Option<Rate>,
@@ -35,7 +35,7 @@ struct Advanced {
 
 /// What a holding said of permits.
 struct Drawn {
-    permits: Permits,
+    permits: PermitResult,
     due_changed: bool,
     limit: u64,
     without_lease: bool,
@@ -61,7 +61,7 @@ impl<H: Host> Worker<H> {
         let filled = entry(&mut self.tables, *place);
         if let Some(denial) = line {
             self.note_step(outcome, *place, Step::Denied(denial));
-        } else if filled.is_none_or(|entry| entry.slab.left() < targets.cost) {
+        } else if filled.is_none_or(|entry| entry.cache.left() < targets.cost) {
             let may_hold = attempt == Attempt::New && !self.is_shadow(place.rule);
             let step = self.draw(place, targets.cost, may_hold)?;
             self.note_step(outcome, *place, step);
@@ -162,12 +162,12 @@ impl<H: Host> Worker<H> {
         let Some(usage) = self.permits(target).map(|permits| permits.usage(me)) else {
             return Ok(());
         };
-        let (due_changed, slot) = self.with_holding(target, now, |holding, _| {
-            let due = holding.due();
-            if let Some(gauge) = &mut holding.concurrency {
-                gauge.report(now, &usage);
+        let (due_changed, slot) = self.with_scope_state(target, now, |scope_state, _| {
+            let due = scope_state.due();
+            if let Some(limiter) = &mut scope_state.concurrency {
+                limiter.report(now, &usage);
             }
-            holding.due() != due
+            scope_state.due() != due
         })?;
         if due_changed {
             self.notes.add(slot);
@@ -219,12 +219,12 @@ impl<H: Host> Worker<H> {
         (meter.attempts, meter.owed) = (0, Tokens::ZERO);
         (meter.step, meter.denial) = (said.step, None);
         let retry_at = match said.draw {
-            Draw::Slab(tokens) => {
-                meter.slab.add(tokens);
+            DrawResult::Tokens(tokens) => {
+                meter.cache.add(tokens);
                 return Ok(Step::Ready);
             }
-            Draw::Denied { retry_at } => retry_at,
-            Draw::Cold { .. } | Draw::ExceedsBurst { .. } => None,
+            DrawResult::Denied { retry_at } => retry_at,
+            DrawResult::Pending { .. } | DrawResult::ExceedsBurst { .. } => None,
         };
         let denial = Denial {
             until: retry_at.map_or(soon, |at| at.min(soon)),
@@ -254,18 +254,18 @@ impl<H: Host> Worker<H> {
             return Ok(None);
         };
         let (attempts, owed, workers) = (meter.attempts, meter.owed, self.workers);
-        let (said, slot) = self.with_holding(target, now, |holding, policy| {
-            let due = holding.due();
-            let rate = holding.rate_mut(unit)?;
+        let (said, slot) = self.with_scope_state(target, now, |scope_state, policy| {
+            let due = scope_state.due();
+            let rate = scope_state.rate_mut(unit)?;
             rate.pay(now, policy, attempts, owed);
             let draw = rate.advance(now, policy, workers);
             Some(Advanced {
                 draw,
                 limit: told_limit(rate, now, policy),
-                prospect: rate.prospect(now),
-                without_lease: rate.state(now) != State::Leased,
-                step: rate.step(workers),
-                due_changed: holding.due() != due,
+                prospect: rate.expected_rate(now),
+                without_lease: rate.state(now) != LeaseState::Leased,
+                step: rate.owed_max(workers),
+                due_changed: scope_state.due() != due,
             })
         })?;
         if said.as_ref().is_some_and(|said| said.due_changed) {
@@ -281,12 +281,12 @@ impl<H: Host> Worker<H> {
             return Ok(());
         };
         let (attempts, owed) = (meter.attempts, meter.owed);
-        let (said, slot) = self.with_holding(target, now, |holding, policy| {
-            let due = holding.due();
-            let rate = holding.rate_mut(unit)?;
+        let (said, slot) = self.with_scope_state(target, now, |scope_state, policy| {
+            let due = scope_state.due();
+            let rate = scope_state.rate_mut(unit)?;
             rate.pay(now, policy, attempts, owed);
-            let step = rate.step(workers);
-            Some((step, holding.due() != due))
+            let step = rate.owed_max(workers);
+            Some((step, scope_state.due() != due))
         })?;
         if let (Some(meter), Some((step, _))) = (self.meter(target, unit), said) {
             (meter.attempts, meter.owed, meter.step) = (0, Tokens::ZERO, step);
@@ -327,15 +327,15 @@ impl<H: Host> Worker<H> {
         if self.last_heartbeat.is_none() {
             self.heartbeat(now)?;
         }
-        let (said, slot) = self.with_holding(target, now, |holding, policy| {
-            let due = holding.due();
-            let gauge = holding.concurrency.as_mut()?;
-            let permits = gauge.draw(now, policy, &usage, workers, may_hold);
+        let (said, slot) = self.with_scope_state(target, now, |scope_state, policy| {
+            let due = scope_state.due();
+            let limiter = scope_state.concurrency.as_mut()?;
+            let permits = limiter.draw(now, policy, &usage, workers, may_hold);
             Some(Drawn {
                 permits,
-                limit: told_most(gauge, gauge.limit(now, policy)),
-                without_lease: gauge.state(now) != State::Leased,
-                due_changed: holding.due() != due,
+                limit: told_most(limiter, limiter.limit(now, policy)),
+                without_lease: limiter.state(now) != LeaseState::Leased,
+                due_changed: scope_state.due() != due,
             })
         })?;
         Ok(match said {
@@ -363,12 +363,12 @@ impl<H: Host> Worker<H> {
         };
         permits.denial = None;
         match said.permits {
-            Permits::Held { held, spare } => {
+            PermitResult::Held { held, spare } => {
                 permits.settled(held);
                 permits.spare = spare;
                 Step::Ready
             }
-            Permits::Cold { until } => {
+            PermitResult::Pending { until } => {
                 permits.settled(permits.in_use);
                 let entry = entry(&mut self.tables, target);
                 if entry.is_some_and(|entry| entry.cold_until.replace(until).is_none()) {
@@ -376,7 +376,7 @@ impl<H: Host> Worker<H> {
                 }
                 Step::Cold
             }
-            Permits::Denied => {
+            PermitResult::Denied => {
                 permits.settled(permits.in_use);
                 let denial = Denial {
                     until: now.saturating_add(NO_PERMIT_FOR),
@@ -434,8 +434,8 @@ impl<H: Host> Worker<H> {
 // === free functions ===
 
 /// The limit to tell, in millionths: of the whole resource if it is known, else what passes.
-fn told_most(gauge: &Gauge, limit: u32) -> u64 {
-    let whole = gauge.capacity();
+fn told_most(limiter: &ConcurrencyLimiter, limit: u32) -> u64 {
+    let whole = limiter.capacity();
     let whole = whole.filter(|capacity| !capacity.is_unlimited());
     let limit = Tokens::from_whole(limit.into());
     whole.map_or(limit.as_micros(), |capacity| capacity.as_micros())

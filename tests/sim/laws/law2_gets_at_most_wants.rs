@@ -46,7 +46,7 @@ fn check_settled(unit: Unit, books: &Resource) -> Result<(), String> {
     let headroom = books.limit().headroom.of(spare);
     // Two in a hundred for what demand measurements differ between two refreshes; what is in flight
     // is measured by its peaks, and differs more.
-    let (part, more) = match unit.is_gauge() {
+    let (part, more) = match unit.is_concurrency() {
         true => (1.1, 3.0),
         false => (1.02, 1.0),
     };

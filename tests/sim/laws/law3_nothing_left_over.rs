@@ -26,7 +26,7 @@ impl Law for Law3 {
     }
 
     fn check(&mut self, world: &World) -> Result<(), String> {
-        if world.left() <= 2 * BRIEFLY && world.sources().is_gauge() {
+        if world.left() <= 2 * BRIEFLY && world.sources().is_concurrency() {
             let now = world.now();
             let wanting = unsatisfied(world);
             self.wanting
@@ -43,7 +43,7 @@ impl Law for Law3 {
         let long = |p: &&Process| {
             let since = self.wanting.get(&p.incarnation);
             let briefly = |since: &Instant| now.saturating_since(*since) < BRIEFLY;
-            !world.sources().is_gauge() || since.is_some_and(|since| !briefly(since))
+            !world.sources().is_concurrency() || since.is_some_and(|since| !briefly(since))
         };
         match unsatisfied(world).into_iter().find(long) {
             Some(p) => Err(format!(
@@ -70,7 +70,7 @@ fn unsatisfied(world: &World) -> Vec<&Process> {
         .filter(|(_, m)| m.attached);
     let pooled: f64 = attached.map(|(i, _)| used(i)).sum();
     // Less than one permit for each of five cannot be lent.
-    let whole = if sources.is_gauge() { 5.0 } else { 0.1 };
+    let whole = if sources.is_concurrency() { 5.0 } else { 0.1 };
     let spent = |used: f64, capacity: f64| used >= capacity * 0.99 - whole;
     let pool_spent = sources
         .pool

@@ -36,7 +36,7 @@ impl Law for Law4 {
     fn check(&mut self, world: &World) -> Result<(), String> {
         let now = world.now();
         let due = now.saturating_since(self.looked_at) >= LOOK_EVERY;
-        if due && world.left() <= 2 * BRIEFLY && world.sources().is_gauge() {
+        if due && world.left() <= 2 * BRIEFLY && world.sources().is_concurrency() {
             self.looked_at = now;
             let short = short(world);
             self.short
@@ -53,7 +53,7 @@ impl Law for Law4 {
         let long = |p: &Process| {
             let since = self.short.get(&p.incarnation);
             let long = |since: &Instant| now.saturating_since(*since) >= BRIEFLY;
-            !world.sources().is_gauge() || since.is_some_and(long)
+            !world.sources().is_concurrency() || since.is_some_and(long)
         };
         match short(world).into_iter().find(|(p, _)| long(p)) {
             Some((p, share)) => Err(format!(

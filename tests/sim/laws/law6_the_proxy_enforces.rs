@@ -26,7 +26,7 @@ struct Level {
     /// The largest burst so far.
     burst: f64,
     /// The largest slab so far.
-    slab: f64,
+    cache: f64,
 }
 
 impl<W: Fleet> Law<W> for Law6 {
@@ -46,7 +46,7 @@ impl Law6 {
             if let Some(broken) = &p.broken {
                 return Err(format!("{}: {broken}", p.id.as_str()));
             }
-            if !p.unit().is_gauge() {
+            if !p.unit().is_concurrency() {
                 self.rise(now, p)?;
             }
         }
@@ -62,7 +62,7 @@ impl Law6 {
             at: now,
             rate,
             burst,
-            slab: 1.0,
+            cache: 1.0,
         });
         // A change of the rate may have come at any time since the last event.
         let fastest = level.rate.max(rate);
@@ -75,11 +75,11 @@ impl Law6 {
         level.at = now;
         level.rate = rate;
         level.burst = level.burst.max(burst);
-        level.slab = level.slab.max(rate * 0.005);
+        level.cache = level.cache.max(rate * 0.005);
         // What is drawn for bytes, what may be owed before it is paid, and the body that is.
         let each = match usual > 1.0 {
-            true => 2.0 * level.slab + p.work().largest() as f64,
-            false => level.slab,
+            true => 2.0 * level.cache + p.work().largest() as f64,
+            false => level.cache,
         };
         let most = level.burst + p.workers() as f64 * each;
         if level.level > most + 1e-3 {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::client::{Mode, State};
+use tollgate_core::client::{LeaseState, Mode};
 use tollgate_core::units::{Instant, MICRO};
 
 use super::{Fleet, Law};
@@ -39,7 +39,7 @@ impl Law7 {
     /// After every event.
     fn look(&mut self, now: Instant, processes: &[Process]) -> Result<(), String> {
         for p in processes {
-            if p.state(now) != State::NoLease || p.misses_permits(now) {
+            if p.state(now) != LeaseState::NoLease || p.misses_permits(now) {
                 self.alone.remove(&p.incarnation);
                 continue;
             }
@@ -70,7 +70,7 @@ impl Alone {
         let passes = work.throughput(self.flow).min(self.demand);
         // Requests of equal length that come at equal intervals may find the only place taken each
         // second time.
-        let part = if p.unit().is_gauge() { 0.45 } else { 0.9 };
+        let part = if p.unit().is_concurrency() { 0.45 } else { 0.9 };
         let expected = passes * busy * part - self.owed - 3.0 * work.largest() as f64;
         // Requests are admitted whole.
         let expected = expected.floor();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate_core::client::State;
+use tollgate_core::client::LeaseState;
 use tollgate_core::units::{Instant, MICRO};
 
 use super::{Fleet, Law};
@@ -52,13 +52,13 @@ impl CanBeUsed {
     fn watch(&mut self, now: Instant, processes: &[Process]) {
         for p in processes {
             let work = p.work();
-            if p.state(now) != State::Leased {
+            if p.state(now) != LeaseState::Leased {
                 self.seen.remove(&p.incarnation);
                 continue;
             }
             let (has, (_, burst)) = (p.has(now).as_f64(), p.flow(now));
             let room = 2.0 * work.largest() as f64 + has * TICKS.as_secs_f64();
-            if !p.unit().is_gauge() && (burst as f64) < room * MICRO as f64 {
+            if !p.unit().is_concurrency() && (burst as f64) < room * MICRO as f64 {
                 continue;
             }
             let seen = self.seen.entry(p.incarnation).or_insert_with(|| Seen {
@@ -81,7 +81,11 @@ impl CanBeUsed {
             let seconds = now.saturating_since(seen.since).as_secs_f64();
             let busy = seconds - 1.0 - work.lingers().as_secs_f64();
             let most = work.throughput(seen.has).min(p.asked_for());
-            let part = if p.unit().is_gauge() { 0.45 } else { 0.95 };
+            let part = if p.unit().is_concurrency() {
+                0.45
+            } else {
+                0.95
+            };
             let expected = most * busy * part - seen.owed - 2.0 * work.largest() as f64;
             let admitted = (p.admitted_total - seen.admitted) as f64;
             if admitted < expected {

@@ -1,7 +1,7 @@
 //! A worker that counts the bytes of bodies: known only when they have passed, and paid after.
 
-use tollgate_core::client::{Draw, State};
-use tollgate_core::slab::Slab;
+use tollgate_core::client::{DrawResult, LeaseState};
+use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::Tokens;
 
 use super::work::{Desk, Tally, Worker, balance};
@@ -13,7 +13,7 @@ pub(super) struct Meter {
     usual: u64,
     /// Whether some bodies are large.
     bulky: bool,
-    slab: Slab,
+    cache: TokenCache,
     owed: Tokens,
     /// Bytes that the holder has not counted as wanted.
     attempts: u64,
@@ -32,7 +32,7 @@ impl Meter {
         Self {
             usual,
             bulky: true,
-            slab: Slab::default(),
+            cache: TokenCache::default(),
             owed: Tokens::ZERO,
             attempts: 0,
             step: Tokens::ZERO,
@@ -42,16 +42,16 @@ impl Meter {
 
     /// Whether a request may begin: none does while bytes are owed.
     fn advance(&mut self, desk: &mut Desk<'_>) -> bool {
-        if self.owed == Tokens::ZERO && self.slab.left() > Tokens::ZERO {
+        if self.owed == Tokens::ZERO && self.cache.left() > Tokens::ZERO {
             return true;
         }
         self.pay(desk);
         let (now, policy, workers) = (desk.now, desk.policy, desk.workers);
         let draw = desk.rate().advance(now, policy, workers);
-        if let Draw::Slab(tokens) = draw {
-            self.slab.add(tokens);
+        if let DrawResult::Tokens(tokens) = draw {
+            self.cache.add(tokens);
         }
-        matches!(draw, Draw::Slab(_))
+        matches!(draw, DrawResult::Tokens(_))
     }
 
     /// Pays what is owed, of which no more becomes a debt than the policy allows.
@@ -62,12 +62,12 @@ impl Meter {
         let before = balance(holder, now, policy);
         holder.pay(now, policy, attempts, owed);
         let after = balance(holder, now, policy);
-        self.step = holder.step(workers);
+        self.step = holder.owed_max(workers);
         let (rate, _) = holder.flow(now, policy);
         let most = rate.tokens_in(policy.max_debt).as_micros() as f64 / 1e6;
         let forgiven = after - (before - owed.as_micros() as f64 / 1e6);
         // A token for what the bucket's answers are rounded to.
-        let old = holder.state(now) == State::Cold || attempts == 0;
+        let old = holder.state(now) == LeaseState::Pending || attempts == 0;
         desk.ensure(old || after >= -most - 1.0, || {
             format!("{after} of at most {most} owed")
         });
@@ -93,8 +93,8 @@ impl Worker for Meter {
         let bytes = self.usual * times;
         let all = Tokens::from_whole(bytes);
         self.attempts += bytes;
-        let paid = self.slab.left().min(all);
-        self.slab.take(paid);
+        let paid = self.cache.left().min(all);
+        self.cache.take(paid);
         self.owed = self.owed.saturating_add(all.saturating_sub(paid));
         if self.owed > self.step {
             self.pay(desk);
@@ -106,7 +106,7 @@ impl Worker for Meter {
         if tidy {
             if self.attempts == 0 && self.owed == Tokens::ZERO {
                 let (now, policy) = (desk.now, desk.policy);
-                desk.rate().give_back(now, policy, self.slab.drain());
+                desk.rate().give_back(now, policy, self.cache.drain());
             }
             self.pay(desk);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tollgate_core::client::{Permits as Drawn, Usage};
+use tollgate_core::client::{PermitResult as Drawn, WorkerUsage};
 use tollgate_core::units::Instant;
 
 use super::work::{Desk, Worker};
@@ -45,8 +45,8 @@ impl Permits {
         self.streams.len() as u32
     }
 
-    fn usage(&self) -> Usage {
-        Usage {
+    fn usage(&self) -> WorkerUsage {
+        WorkerUsage {
             worker: self.id,
             in_use: self.in_use(),
             peak: self.peak,
@@ -65,16 +65,16 @@ impl Permits {
     fn report(&mut self, desk: &mut Desk<'_>) {
         let now = desk.now;
         let usage = self.usage();
-        desk.gauge().report(now, &usage);
+        desk.limiter().report(now, &usage);
         self.settled(self.in_use());
     }
 
     fn draw(&mut self, desk: &mut Desk<'_>) {
         let (now, policy, workers) = (desk.now, desk.policy, desk.workers);
         let usage = self.usage();
-        let gauge = desk.gauge();
-        let drawn = gauge.draw(now, policy, &usage, workers, true);
-        let (held, limit) = (gauge.held(), gauge.limit(now, policy));
+        let limiter = desk.limiter();
+        let drawn = limiter.draw(now, policy, &usage, workers, true);
+        let (held, limit) = (limiter.held(), limiter.limit(now, policy));
         match drawn {
             Drawn::Held { held: mine, spare } => {
                 self.settled(mine);
@@ -83,7 +83,7 @@ impl Permits {
                     format!("{held} permits are held of {limit}")
                 });
             }
-            Drawn::Cold { .. } | Drawn::Denied => self.settled(self.in_use()),
+            Drawn::Pending { .. } | Drawn::Denied => self.settled(self.in_use()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A worker that counts requests, and refuses those beyond the limit.
 
-use tollgate_core::client::Draw;
-use tollgate_core::slab::Slab;
+use tollgate_core::client::DrawResult;
+use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::Tokens;
 
 use super::work::{Desk, Worker};
@@ -9,7 +9,7 @@ use crate::random::Random;
 
 /// Its slab.
 #[derive(Default)]
-pub(super) struct Counter(Slab);
+pub(super) struct Counter(TokenCache);
 
 // === impl Counter ===
 
@@ -33,15 +33,15 @@ impl Worker for Counter {
 // === free functions ===
 
 /// Takes one token from the slab, which it fills if need be, or says what the holder said.
-pub(super) fn take(slab: &mut Slab, desk: &mut Desk<'_>) -> Result<(), Draw> {
-    if slab.take(Tokens::ONE) {
+pub(super) fn take(cache: &mut TokenCache, desk: &mut Desk<'_>) -> Result<(), DrawResult> {
+    if cache.take(Tokens::ONE) {
         return Ok(());
     }
     let (now, policy, workers) = (desk.now, desk.policy, desk.workers);
     match desk.rate().draw(now, policy, Tokens::ONE, workers) {
-        Draw::Slab(tokens) => {
-            slab.add(tokens);
-            assert!(slab.take(Tokens::ONE), "a draw gives what was needed");
+        DrawResult::Tokens(tokens) => {
+            cache.add(tokens);
+            assert!(cache.take(Tokens::ONE), "a draw gives what was needed");
             Ok(())
         }
         draw => Err(draw),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate_core::client::{Draw, Line, Shortage, Waiter};
-use tollgate_core::slab::Slab;
+use tollgate_core::client::{DrawResult, Shortage, WaitQueue, Waiter};
+use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::{Instant, Tokens};
 
 use super::requests::take;
@@ -22,8 +22,8 @@ const LATE: Duration = Duration::from_millis(10);
 pub(super) struct Queue {
     max_wait: Duration,
     members: u64,
-    slab: Slab,
-    line: Option<Line>,
+    cache: TokenCache,
+    line: Option<WaitQueue>,
     /// When the bucket is asked again.
     due: Instant,
     /// By arrival.
@@ -46,7 +46,7 @@ impl Queue {
         Self {
             max_wait,
             members,
-            slab: Slab::default(),
+            cache: TokenCache::default(),
             line: None,
             due: Instant::ZERO,
             waiting: BTreeMap::new(),
@@ -81,10 +81,10 @@ impl Queue {
     fn run(&mut self, desk: &mut Desk<'_>) -> u64 {
         let mut gone = 0;
         while let Some(first) = self.line.as_ref().and_then(|line| line.turns().first()) {
-            match take(&mut self.slab, desk) {
+            match take(&mut self.cache, desk) {
                 Ok(()) => {
                     gone += 1;
-                    let turn = self.line.as_mut().and_then(Line::let_go);
+                    let turn = self.line.as_mut().and_then(WaitQueue::let_go);
                     desk.ensure(turn == Some(first), || {
                         format!("{first:?} goes, not {turn:?}")
                     });
@@ -140,11 +140,11 @@ impl Worker for Queue {
             self.join(now, member, line.estimate(member, Tokens::ONE));
             return 0;
         }
-        match take(&mut self.slab, desk) {
+        match take(&mut self.cache, desk) {
             Ok(()) => 1,
             Err(said) => {
                 if let Some(short) = shortage(desk, said) {
-                    let line = Line::new(now, short);
+                    let line = WaitQueue::new(now, short);
                     self.due = line.look_at().min(now.saturating_add(LOOK_LATEST));
                     self.line = Some(line);
                     self.join(now, member, short.retry_at);
@@ -158,7 +158,7 @@ impl Worker for Queue {
         let now = desk.now;
         if tidy && self.line.is_none() {
             let policy = desk.policy;
-            desk.rate().give_back(now, policy, self.slab.drain());
+            desk.rate().give_back(now, policy, self.cache.drain());
         }
         if !self.waiting.is_empty() && random.chance(2) {
             let index = random.between(0, self.waiting.len() as u64 - 1) as usize;
@@ -199,7 +199,7 @@ impl Worker for Queue {
 
     /// Whether the line knows whom the worker knows, and nobody waits for longer than it may.
     fn check(&self, now: Instant) -> Result<(), String> {
-        let turns = self.line.as_ref().map(Line::turns);
+        let turns = self.line.as_ref().map(WaitQueue::turns);
         let (len, cost) = turns.map_or((0, Tokens::ZERO), |turns| (turns.len(), turns.cost()));
         let waiting = self.waiting.len();
         if len != waiting || cost != Tokens::from_whole(waiting as u64) {
@@ -216,11 +216,11 @@ impl Worker for Queue {
 // === free functions ===
 
 /// What the bucket said; none while the first answer is awaited.
-fn shortage(desk: &mut Desk<'_>, said: Draw) -> Option<Shortage> {
+fn shortage(desk: &mut Desk<'_>, said: DrawResult) -> Option<Shortage> {
     let retry_at = match said {
-        Draw::Denied { retry_at } => retry_at,
-        Draw::ExceedsBurst { .. } => None,
-        Draw::Slab(_) | Draw::Cold { .. } => return None,
+        DrawResult::Denied { retry_at } => retry_at,
+        DrawResult::ExceedsBurst { .. } => None,
+        DrawResult::Tokens(_) | DrawResult::Pending { .. } => return None,
     };
     let (now, policy) = (desk.now, desk.policy);
     let (rate, _) = desk.rate().flow(now, policy);

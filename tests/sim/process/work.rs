@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::client::{Draw, Gauge, Holder, Holding, Policy};
+use tollgate_core::client::{ConcurrencyLimiter, DrawResult, Policy, RateLimiter, ScopeState};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
@@ -75,7 +75,7 @@ pub(super) struct Desk<'a> {
     pub(super) policy: &'a Policy,
     pub(super) unit: Unit,
     pub(super) workers: u32,
-    pub(super) holding: &'a mut Holding,
+    pub(super) scope_state: &'a mut ScopeState,
     pub(super) broken: &'a mut Option<String>,
     /// Tokens that were owed and need not be paid.
     pub(super) forgiven: &'a mut f64,
@@ -171,10 +171,10 @@ impl Crew {
         for worker in &mut self.workers {
             spent += worker.tick(desk, random, tidy);
         }
-        if let Some(gauge) = &mut desk.holding.concurrency {
+        if let Some(limiter) = &mut desk.scope_state.concurrency {
             let workers = self.workers.iter().filter_map(|worker| worker.permits());
             let living: Vec<u64> = workers.map(|(id, _)| id).collect();
-            gauge.sweep(desk.now, &living);
+            limiter.sweep(desk.now, &living);
         }
         spent
     }
@@ -220,7 +220,11 @@ impl Crew {
     }
 
     /// Whether nobody and nothing is forgotten or counted twice.
-    pub(super) fn check(&self, now: Instant, gauge: Option<&Gauge>) -> Result<(), String> {
+    pub(super) fn check(
+        &self,
+        now: Instant,
+        limiter: Option<&ConcurrencyLimiter>,
+    ) -> Result<(), String> {
         self.workers
             .iter()
             .try_for_each(|worker| worker.check(now))?;
@@ -231,7 +235,7 @@ impl Crew {
         }
         let permits = self.workers.iter().filter_map(|worker| worker.permits());
         let held: u32 = permits.map(|(_, held)| held).sum();
-        let counted = gauge.map_or(0, Gauge::held);
+        let counted = limiter.map_or(0, ConcurrencyLimiter::held);
         if counted < held || !self.misses(now) && counted > held {
             return Err(format!(
                 "workers hold {held} permits, {counted} are counted"
@@ -244,12 +248,14 @@ impl Crew {
 // === impl Desk ===
 
 impl Desk<'_> {
-    pub(super) fn rate(&mut self) -> &mut Holder {
-        self.holding.rate_mut(self.unit).expect("a unit per second")
+    pub(super) fn rate(&mut self) -> &mut RateLimiter {
+        self.scope_state
+            .rate_mut(self.unit)
+            .expect("a unit per second")
     }
 
-    pub(super) fn gauge(&mut self) -> &mut Gauge {
-        self.holding.concurrency.as_mut().expect("a gauge")
+    pub(super) fn limiter(&mut self) -> &mut ConcurrencyLimiter {
+        self.scope_state.concurrency.as_mut().expect("a limiter")
     }
 
     /// Notes what must not be; the first stays.
@@ -303,14 +309,14 @@ fn worker(work: Work, id: u64) -> Box<dyn Worker> {
 }
 
 /// What is in the bucket of `holder`, in tokens; less than nothing while some are owed.
-pub(super) fn balance(holder: &Holder, now: Instant, policy: &Policy) -> f64 {
-    let mut holder = holder.clone();
-    let draw = holder.draw_at_once(now, policy, Tokens::ONE, 1);
-    let (rate, _) = holder.flow(now, policy);
-    let left = holder.fill(now).left;
+pub(super) fn balance(limiter: &RateLimiter, now: Instant, policy: &Policy) -> f64 {
+    let mut limiter = limiter.clone();
+    let draw = limiter.draw_at_once(now, policy, Tokens::ONE, 1);
+    let (rate, _) = limiter.flow(now, policy);
+    let left = limiter.level(now).left;
     match draw {
-        Draw::Slab(drawn) => left.saturating_add(drawn).as_micros() as f64 / 1e6,
-        Draw::Denied { retry_at: Some(at) } => {
+        DrawResult::Tokens(drawn) => left.saturating_add(drawn).as_micros() as f64 / 1e6,
+        DrawResult::Denied { retry_at: Some(at) } => {
             1.0 - at.saturating_since(now).as_secs_f64() * rate.as_micros() as f64 / 1e6
         }
         _ => left.as_micros() as f64 / 1e6,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate_core::client::Todo;
+use tollgate_core::client::LeaseMessage;
 use tollgate_core::lease::{Answer, ClientId, ClientRun, Epoch, Origin, ResourceId, Run};
-use tollgate_core::node::{Bounds, Node, Start};
+use tollgate_core::lease_server::{Bounds, LeaseServer, Start};
 use tollgate_core::units::{Capacity, Instant};
-use tollgate_proto::books;
+use tollgate_proto::snapshot;
 
 use super::scenario::Seat;
 
@@ -21,7 +21,7 @@ pub(crate) struct Place {
     pub(crate) id: ClientId,
     pub(crate) seat: Seat,
     /// None while it is away.
-    pub(crate) node: Option<Node>,
+    pub(crate) node: Option<LeaseServer>,
     pub(crate) epoch: Epoch,
     /// Until when it learns, if it has started without books.
     pub(crate) learning_until: Instant,
@@ -89,10 +89,10 @@ impl Place {
         self.epoch = Epoch(self.epoch.0 + 1);
         let clock = self.clock(now);
         let mut node = match left {
-            None => Node::new(clock, self.epoch, BOUNDS, start),
+            None => LeaseServer::new(clock, self.epoch, BOUNDS, start),
             Some(left) => {
-                let books = books::decode(left).expect("what was written can be read");
-                Node::take_over(clock, self.epoch, BOUNDS, &books).expect("good books")
+                let books = snapshot::decode(left).expect("what was written can be read");
+                LeaseServer::take_over(clock, self.epoch, BOUNDS, &books).expect("good books")
             }
         };
         if start == Start::Learning && left.is_none() {
@@ -109,7 +109,7 @@ impl Place {
     /// Ends, with its books.
     pub(crate) fn hand_over(&mut self, now: Instant) -> Option<Vec<u8>> {
         let clock = self.clock(now);
-        Some(books::encode(&self.node.take()?.hand_over(clock)))
+        Some(snapshot::encode(&self.node.take()?.hand_over(clock)))
     }
 
     pub(crate) fn clock(&self, now: Instant) -> Instant {
@@ -140,7 +140,7 @@ impl Place {
     }
 
     /// What there is to say to the parent.
-    pub(crate) fn ask(&mut self, now: Instant) -> Vec<(ResourceId, Todo)> {
+    pub(crate) fn ask(&mut self, now: Instant) -> Vec<(ResourceId, LeaseMessage)> {
         let clock = self.clock(now);
         let node = self.node.as_mut();
         node.map_or_else(Vec::new, |node| node.ask_parent(clock, 100))
@@ -148,19 +148,19 @@ impl Place {
 
     /// What it was lent and may lend on at `now`; none if it has no lease. The root has all.
     pub(crate) fn loan(&self, now: Instant, id: &ResourceId) -> Option<Capacity> {
-        let tree = self.node.as_ref()?.tree();
+        let tree = self.node.as_ref()?.parent_leases();
         let Some(tree) = tree else {
             return Some(self.seat.limit.capacity);
         };
-        tree.loan(self.clock(now), id)?.capacity
+        tree.view(self.clock(now), id)?.capacity
     }
 
     /// What each of its clients may have of it while its parent is away, if anybody has said.
     pub(crate) fn safe(&self) -> Option<Capacity> {
-        use tollgate_core::limit::Safe;
+        use tollgate_core::limit::SafeCapacity;
         match (self.said_safe.flatten(), self.seat.limit.safe) {
-            (Some(safe), _) | (None, Safe::Fixed(safe)) => Some(safe),
-            (None, Safe::Client | Safe::Dynamic) => None,
+            (Some(safe), _) | (None, SafeCapacity::Fixed(safe)) => Some(safe),
+            (None, SafeCapacity::Client | SafeCapacity::Dynamic) => None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::client::Policy;
 use tollgate_core::lease::Priority;
-use tollgate_core::limit::{Limit, Safe};
+use tollgate_core::limit::{Limit, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
 
 use crate::network::Quality;
@@ -94,7 +94,7 @@ impl Scenario {
         policy.safe_bytes = times(policy.safe, scale);
         limit.capacity = times(limit.capacity, scale);
         limit.burst = Tokens::from_micros(limit.burst.as_micros() * scale);
-        if let Safe::Fixed(safe) = &mut limit.safe {
+        if let SafeCapacity::Fixed(safe) = &mut limit.safe {
             *safe = times(*safe, scale);
         }
         let places = places(random, &limit, scale);
@@ -165,7 +165,7 @@ fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<Seat> {
                     own.burst = Limit::new(own.capacity).burst;
                 }
                 let safe = Capacity::from_whole(random.between(0, 15) * scale);
-                own.safe = random.pick(&[Safe::Client, Safe::Fixed(safe)]);
+                own.safe = random.pick(&[SafeCapacity::Client, SafeCapacity::Fixed(safe)]);
                 places.push(Seat {
                     parent: Some(parent),
                     level,

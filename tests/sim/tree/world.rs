@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::client::Policy;
-use tollgate_core::lease::{Answer, Ask, ClientRun, Epoch, Origin, ResourceId};
-use tollgate_core::node::Start;
+use tollgate_core::lease::{Answer, ClientRun, Epoch, LeaseRequest, Origin, ResourceId};
+use tollgate_core::lease_server::Start;
 use tollgate_core::units::{Capacity, Instant};
 
 use super::laws;
@@ -74,7 +74,7 @@ enum Event {
         who: Who,
         client: ClientRun,
         sent_at: Instant,
-        ask: Ask,
+        ask: LeaseRequest,
     },
     Release {
         who: Who,

@@ -1,6 +1,6 @@
 //! Calls: how they are carried, to whom they come, and what of the answers is applied.
 
-use tollgate_core::lease::{Answer, Ask, ClientRun, Epoch, Origin};
+use tollgate_core::lease::{Answer, ClientRun, Epoch, LeaseRequest, Origin};
 use tollgate_core::units::Capacity;
 
 use super::{Event, World};
@@ -56,9 +56,9 @@ impl World {
         process: usize,
         incarnation: u64,
         client: &ClientRun,
-        ask: &Ask,
+        ask: &LeaseRequest,
     ) {
-        let Ask { sequence, has, .. } = *ask;
+        let LeaseRequest { sequence, has, .. } = *ask;
         let living = &self.processes[process];
         let of_dead = living.incarnation != incarnation && living.id == client.id;
         self.reached.of_dead_runs += u64::from(of_dead);

@@ -19,11 +19,11 @@ mod native {
 
     use criterion::{BenchmarkId, Criterion};
     use tollgate_core::bucket::TokenBucket;
-    use tollgate_core::lease::{Ask, ClientId, ClientRun, Epoch, ResourceId, Run, Unit};
+    use tollgate_core::lease::{ClientId, ClientRun, Epoch, LeaseRequest, ResourceId, Run, Unit};
+    use tollgate_core::lease_server::{Bounds, LeaseServer, Start, Terms};
     use tollgate_core::limit::Limit;
-    use tollgate_core::node::{Bounds, Node, Start, Terms};
     use tollgate_core::share::FairShare;
-    use tollgate_core::slab::Slab;
+    use tollgate_core::token_cache::TokenCache;
     use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
 
     const CLIENTS: [usize; 4] = [10, 1_000, 10_000, 100_000];
@@ -34,7 +34,7 @@ mod native {
             .measurement_time(Duration::from_secs(2))
             .configure_from_args();
         bucket(&mut criterion);
-        slab(&mut criterion);
+        cache_size(&mut criterion);
         fair_share(&mut criterion);
         node(&mut criterion);
     }
@@ -61,10 +61,10 @@ mod native {
         group.finish();
     }
 
-    fn slab(criterion: &mut Criterion) {
-        let mut slab = Slab::new(Tokens::from_micros(u64::MAX));
-        criterion.bench_function("slab/take", |bencher| {
-            bencher.iter(|| black_box(&mut slab).take(black_box(Tokens::ONE)));
+    fn cache_size(criterion: &mut Criterion) {
+        let mut cache = TokenCache::new(Tokens::from_micros(u64::MAX));
+        criterion.bench_function("cache/take", |bencher| {
+            bencher.iter(|| black_box(&mut cache).take(black_box(Tokens::ONE)));
         });
     }
 
@@ -109,7 +109,7 @@ mod native {
 
     /// A node with one over-demanded resource, whose clients refresh one after the other.
     struct Busy {
-        node: Node,
+        node: LeaseServer,
         resource: ResourceId,
         limit: Limit,
         clients: Vec<Client>,
@@ -132,7 +132,7 @@ mod native {
                 has: Capacity::ZERO,
             };
             Self {
-                node: Node::new(Instant::ZERO, Epoch(1), bounds, Start::Fresh),
+                node: LeaseServer::new(Instant::ZERO, Epoch(1), bounds, Start::Fresh),
                 resource: ResourceId::new("tenant/acme", Unit::Requests).expect("a good id"),
                 limit: Limit::new(capacity(clients)),
                 clients: (0..clients).map(client).collect(),
@@ -153,11 +153,11 @@ mod native {
                 return;
             };
             let wants = wants(i, (self.at / count) as u64);
-            let ask = Ask::new(self.at as u64, client.has, wants);
+            let request = LeaseRequest::new(self.at as u64, client.has, wants);
             let terms = Terms::of(&self.limit);
             let answer =
                 self.node
-                    .handle_refresh(self.now, &client.run, &self.resource, &ask, &terms);
+                    .handle_refresh(self.now, &client.run, &self.resource, &request, &terms);
             let lease = answer.expect("every refresh is answered").lease;
             client.has = lease.map_or(Capacity::ZERO, |lease| lease.capacity);
         }

@@ -21,7 +21,7 @@ use core::time::Duration;
 
 use crate::units::{Instant, MICRO, Rate, Tokens, mul_div};
 
-/// Parts into which a micro-token divides: with a rate per second, one per nanosecond.
+/// BucketState into which a micro-token divides: with a rate per second, one per nanosecond.
 const FINE: u64 = 1_000_000_000;
 const FINE_WIDE: u128 = FINE as u128;
 
@@ -33,20 +33,20 @@ const FINE_WIDE: u128 = FINE as u128;
 ///
 /// ```
 /// use core::time::Duration;
-/// use tollgate_core::{bucket::{Denied, TokenBucket}, units::{Instant, Rate, Tokens}};
+/// use tollgate_core::{bucket::{TakeError, TokenBucket}, units::{Instant, Rate, Tokens}};
 /// let now = Instant::ZERO;
 /// let mut bucket = TokenBucket::new(now, Rate::from_whole(10), Tokens::from_whole(2));
 /// assert_eq!(bucket.take(now, Tokens::from_whole(2)), Ok(()));
 /// let retry_at = now.saturating_add(Duration::from_millis(100));
-/// assert_eq!(bucket.take(now, Tokens::ONE), Err(Denied::Short { retry_at: Some(retry_at) }));
+/// assert_eq!(bucket.take(now, Tokens::ONE), Err(TakeError::Short { retry_at: Some(retry_at) }));
 /// assert_eq!(bucket.take(retry_at, Tokens::ONE), Ok(()));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TokenBucket(Parts);
+pub struct TokenBucket(BucketState);
 
 /// The plain state of a [`TokenBucket`], for records in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct BucketState {
     /// Micro-tokens at `last`; below zero is debt. At most `burst`.
     pub balance: i64,
     /// When `balance` was true.
@@ -61,7 +61,7 @@ pub struct Parts {
 
 /// Why a bucket gave no tokens. It costs none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum TakeError {
     /// There are not enough tokens yet.
     #[error("not enough tokens yet")]
     Short {
@@ -79,9 +79,9 @@ pub enum Denied {
     },
 }
 
-// === impl Denied ===
+// === impl TakeError ===
 
-impl Denied {
+impl TakeError {
     /// The first instant at which the same take passes; `None` if it never does.
     pub const fn retry_at(self) -> Option<Instant> {
         match self {
@@ -96,7 +96,7 @@ impl Denied {
 impl TokenBucket {
     /// A full bucket.
     pub fn new(now: Instant, rate: Rate, burst: Tokens) -> Self {
-        Self::from_parts(Parts {
+        Self::from_parts(BucketState {
             balance: i64::MAX,
             ..Self::empty(now, rate, burst).0
         })
@@ -104,7 +104,7 @@ impl TokenBucket {
 
     /// A bucket without a token.
     pub fn empty(now: Instant, rate: Rate, burst: Tokens) -> Self {
-        Self::from_parts(Parts {
+        Self::from_parts(BucketState {
             balance: 0,
             last: now,
             remainder: 0,
@@ -114,11 +114,11 @@ impl TokenBucket {
     }
 
     /// The bucket whose state is `parts`; parts out of their range are brought into it.
-    pub fn from_parts(parts: Parts) -> Self {
+    pub fn from_parts(parts: BucketState) -> Self {
         let burst = parts
             .burst
             .min(Tokens::from_micros(i64::MAX.unsigned_abs()));
-        let mut bucket = Self(Parts {
+        let mut bucket = Self(BucketState {
             burst,
             remainder: parts.remainder.min(999_999_999),
             ..parts
@@ -128,7 +128,7 @@ impl TokenBucket {
     }
 
     /// The state, such that [`TokenBucket::from_parts`] gives the same bucket.
-    pub const fn to_parts(self) -> Parts {
+    pub const fn to_parts(self) -> BucketState {
         self.0
     }
 
@@ -147,7 +147,7 @@ impl TokenBucket {
     /// # Errors
     /// If there are too few tokens, or could never be enough.
     #[inline]
-    pub fn take(&mut self, now: Instant, need: Tokens) -> Result<(), Denied> {
+    pub fn take(&mut self, now: Instant, need: Tokens) -> Result<(), TakeError> {
         self.refill(now);
         if self.0.rate.is_unlimited() {
             return Ok(());
@@ -171,7 +171,7 @@ impl TokenBucket {
         now: Instant,
         need: Tokens,
         want: Tokens,
-    ) -> Result<Tokens, Denied> {
+    ) -> Result<Tokens, TakeError> {
         self.refill(now);
         if self.0.rate.is_unlimited() {
             return Ok(want.max(need));
@@ -271,14 +271,14 @@ impl TokenBucket {
 
     /// Why `need` is refused. To be called with a refilled bucket that has less than `need`.
     #[cold]
-    fn denied(&self, need: Tokens) -> Denied {
+    fn denied(&self, need: Tokens) -> TakeError {
         if need > self.0.burst {
-            return Denied::ExceedsBurst {
+            return TakeError::ExceedsBurst {
                 burst: self.0.burst,
                 asked: need,
             };
         }
-        Denied::Short {
+        TakeError::Short {
             retry_at: self.instant_of(need),
         }
     }

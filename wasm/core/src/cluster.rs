@@ -13,7 +13,7 @@ use crate::hash::fnv1a;
 
 mod election;
 
-pub use election::{Candidate, Election, Step};
+pub use election::{Candidate, Election, ElectionStep};
 
 /// The most shards of a cluster. Each costs every node a place in its tables and a hop to whoever
 /// asks; more than there are nodes gain nothing.

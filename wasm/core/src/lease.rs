@@ -15,8 +15,8 @@ use crate::units::{Capacity, Tokens};
 /// The longest scope or client id, in bytes.
 pub const ID_LEN_MAX: usize = 256;
 
-/// The [`LeaseTerms::basis`] of a lease that says nothing certain of the limits it was lent under.
-pub(crate) const NO_BASIS: u64 = 1;
+/// The [`LeaseTerms::fingerprint`] of a lease that says nothing certain of the limits it was lent under.
+pub(crate) const NO_FINGERPRINT: u64 = 1;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,7 +54,7 @@ pub struct ClientRun {
     pub run: Run,
 }
 
-/// The run of a client that a request is of; [`Ask::sequence`] counts within it.
+/// The run of a client that a request is of; [`LeaseRequest::sequence`] counts within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Run {
     /// All runs are one: the protocol of the client does not tell them apart, such as Doorman's.
@@ -110,7 +110,7 @@ pub struct Priority(u8);
 
 /// What a client says of one resource when it refreshes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct LeaseRequest {
     /// Grows with every request of this run of the client for this resource. The client applies only
     /// the answer to its latest one, so a higher sequence tells that no earlier answer will be used.
     pub sequence: u64,
@@ -118,15 +118,15 @@ pub struct Ask {
     pub has: Capacity,
     /// How long what it has still lasts; none if it does not say.
     pub remaining: Option<Duration>,
-    /// [`LeaseTerms::basis`] of what it has; 0 if it does not say.
-    pub basis: u64,
+    /// [`LeaseTerms::fingerprint`] of what it has; 0 if it does not say.
+    pub fingerprint: u64,
     /// What stands behind `has`.
     pub claim: Claim,
     /// What the client would use if nothing held it back.
     pub demand: Demand,
 }
 
-/// What stands behind [`Ask::has`]. Only a coordinator that lends on has more than one lease in use.
+/// What stands behind [`LeaseRequest::has`]. Only a coordinator that lends on has more than one lease in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Claim {
     /// One lease: the one that was applied last.
@@ -143,10 +143,10 @@ pub enum Claim {
 
 /// What a client wants, by priority: one band, or several for one that speaks for others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demand(Bands);
+pub struct Demand(DemandBands);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Bands {
+enum DemandBands {
     One(Band),
     /// At least two, the highest priority first, each once.
     Several(Box<[Band]>),
@@ -198,9 +198,9 @@ pub struct LeaseTerms {
     /// How long the lease lasts, counted by the client from when it sent its request.
     pub duration: Duration,
     /// Tells a coordinator under which limits it lent this; to the client it means nothing. The
-    /// client says it again in [`Ask::basis`], so that a coordinator without books knows whether a
+    /// client says it again in [`LeaseRequest::fingerprint`], so that a coordinator without books knows whether a
     /// claim was lent under the limits of today. Never 0.
-    pub basis: u64,
+    pub fingerprint: u64,
 }
 
 /// Why a string is not an id.
@@ -245,7 +245,7 @@ impl Unit {
 
     /// Whether it counts what is in use at a time, rather than what passes in a second. A gauge has
     /// no burst, and is lent in whole units: two fifths of a place serve nobody.
-    pub const fn is_gauge(self) -> bool {
+    pub const fn is_concurrency(self) -> bool {
         matches!(self, Self::Concurrency)
     }
 }
@@ -339,9 +339,9 @@ impl Origin {
     }
 }
 
-// === impl Ask ===
+// === impl LeaseRequest ===
 
-impl Ask {
+impl LeaseRequest {
     /// What a client says that speaks for itself alone and claims nothing: one band of the lowest
     /// priority.
     pub fn new(sequence: u64, has: Capacity, wants: Capacity) -> Self {
@@ -349,7 +349,7 @@ impl Ask {
             sequence,
             has,
             remaining: None,
-            basis: 0,
+            fingerprint: 0,
             claim: Claim::Lease,
             demand: Demand::of(wants),
         }
@@ -370,7 +370,7 @@ impl Demand {
 
     /// The demand of one band.
     pub const fn one(band: Band) -> Self {
-        Self(Bands::One(band))
+        Self(DemandBands::One(band))
     }
 
     /// The demand of several bands, as of a coordinator that asks its parent.
@@ -390,15 +390,15 @@ impl Demand {
         match *sorted {
             [] => Err(DemandError::Empty),
             [band] => Ok(Self::one(band)),
-            _ => Ok(Self(Bands::Several(sorted))),
+            _ => Ok(Self(DemandBands::Several(sorted))),
         }
     }
 
     /// The bands, the highest priority first; at least one, each priority once.
     pub fn bands(&self) -> &[Band] {
         match &self.0 {
-            Bands::One(band) => core::slice::from_ref(band),
-            Bands::Several(bands) => bands,
+            DemandBands::One(band) => core::slice::from_ref(band),
+            DemandBands::Several(bands) => bands,
         }
     }
 

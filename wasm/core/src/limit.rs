@@ -23,7 +23,7 @@ pub struct Limit {
     /// How the capacity is divided between clients.
     pub algorithm: Algorithm,
     /// What each client falls back to without a lease.
-    pub safe: Safe,
+    pub safe: SafeCapacity,
     /// How long a lease lasts.
     pub lease: Duration,
     /// How often a client asks again.
@@ -37,7 +37,7 @@ pub struct Limit {
     /// The part of the capacity that is kept for clients that have nothing yet.
     pub reserve: Part,
     /// What each priority band gets before higher ones are filled, as far as it is wanted.
-    pub guaranteed: Guaranteed,
+    pub guaranteed: Guarantees,
 }
 
 /// How a capacity is divided between the clients that want it.
@@ -57,7 +57,7 @@ pub enum Algorithm {
 
 /// What a client falls back to without a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Safe {
+pub enum SafeCapacity {
     /// Its own setting.
     #[default]
     Client,
@@ -69,7 +69,7 @@ pub enum Safe {
 
 /// A minimum for each priority band; none by default. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Guaranteed(Option<Arc<[Capacity; Priority::COUNT]>>);
+pub struct Guarantees(Option<Arc<[Capacity; Priority::COUNT]>>);
 
 /// A part of a whole, in millionths: 0 to 1 000 000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,14 +151,14 @@ impl Limit {
             capacity,
             burst: Tokens::from_micros(capacity.as_micros().max(MICRO)),
             algorithm: Algorithm::FairShare,
-            safe: Safe::Client,
+            safe: SafeCapacity::Client,
             lease: Duration::from_secs(10),
             refresh: Duration::from_secs(1),
             min_refresh: Duration::from_millis(100),
             learning: Duration::from_secs(10),
             headroom: Part::HALF,
             reserve: Part::NONE,
-            guaranteed: Guaranteed::default(),
+            guaranteed: Guarantees::default(),
         }
     }
 
@@ -178,7 +178,7 @@ impl Limit {
             faults.push(LimitError::BurstBelowOne { burst });
         }
         let capacity = self.capacity;
-        if let Safe::Fixed(safe) = self.safe
+        if let SafeCapacity::Fixed(safe) = self.safe
             && safe > capacity
         {
             faults.push(LimitError::SafeAboveCapacity { safe, capacity });
@@ -259,9 +259,9 @@ impl Algorithm {
     }
 }
 
-// === impl Guaranteed ===
+// === impl Guarantees ===
 
-impl Guaranteed {
+impl Guarantees {
     /// At least `capacity` for the band `priority`, as far as it wants it.
     #[must_use]
     pub fn with(self, priority: Priority, capacity: Capacity) -> Self {
@@ -345,12 +345,12 @@ mod tests {
                 "burst: 0.000005 is less than one token",
             ),
             (
-                |l| l.safe = Safe::Fixed(Capacity::from_whole(200)),
+                |l| l.safe = SafeCapacity::Fixed(Capacity::from_whole(200)),
                 "safe: 200 is more than the capacity, 100",
             ),
             (
                 |l| {
-                    let bands = Guaranteed::default();
+                    let bands = Guarantees::default();
                     let bands = bands.with(Priority::HIGHEST, Capacity::from_whole(60));
                     l.guaranteed = bands.with(Priority::LOWEST, Capacity::from_whole(41));
                 },
@@ -396,7 +396,7 @@ mod tests {
     fn all_rules_that_are_broken_are_said() {
         let mut limit = Limit::new(Capacity::from_whole(100));
         limit.burst = Tokens::ZERO;
-        limit.safe = Safe::Fixed(Capacity::from_whole(200));
+        limit.safe = SafeCapacity::Fixed(Capacity::from_whole(200));
         limit.refresh = limit.lease;
         limit.min_refresh = Duration::ZERO;
         limit.learning = Duration::ZERO;

@@ -17,7 +17,7 @@ use core::num::NonZeroU32;
 
 use crate::hash::fnv1a;
 use crate::lease::ResourceId;
-use crate::limit::{Limit, Safe};
+use crate::limit::{Limit, SafeCapacity};
 use crate::share::{FairShare, Handle, Quantum};
 use crate::units::{Capacity, Instant};
 
@@ -25,9 +25,9 @@ use crate::units::{Capacity, Instant};
 #[derive(Debug)]
 pub struct Pool {
     limit: Limit,
-    /// Of the id, so that a basis tells pools of equal capacity apart.
+    /// Of the id, so that a fingerprint tells pools of equal capacity apart.
     hash: u64,
-    members: FairShare<Rank>,
+    members: FairShare<TieBreak>,
     /// Σ of what the seats say, in micro-units.
     sum_has: u128,
     subclients: u64,
@@ -37,23 +37,23 @@ pub struct Pool {
 
 /// A member's place in a pool, and what the pool counts for it.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    handle: Handle<Rank>,
+pub(crate) struct PoolMembership {
+    handle: Handle<TieBreak>,
     weight: NonZeroU32,
     has: u128,
     subclients: u64,
 }
 
-/// What a member needs of the pool's sums.
+/// What a member totals of the pool's sums.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Needs {
+pub(crate) struct ResourceTotals {
     pub(crate) wants: Capacity,
     pub(crate) has: u128,
     pub(crate) subclients: u64,
 }
 
 /// Where a member stands among those who want the same: the hash of its id.
-type Rank = u64;
+type TieBreak = u64;
 
 // === impl Pool ===
 
@@ -95,44 +95,44 @@ impl Pool {
         }
     }
 
-    pub(crate) fn join(&mut self, member: &ResourceId, weight: NonZeroU32) -> Seat {
-        let rank = fnv1a(member.scope.as_bytes());
-        Seat {
-            handle: self.members.insert(rank, Capacity::ZERO, weight),
+    pub(crate) fn join(&mut self, member: &ResourceId, weight: NonZeroU32) -> PoolMembership {
+        let tie_break = fnv1a(member.scope.as_bytes());
+        PoolMembership {
+            handle: self.members.insert(tie_break, Capacity::ZERO, weight),
             weight,
             has: 0,
             subclients: 0,
         }
     }
 
-    pub(crate) fn leave(&mut self, mut seat: Seat) {
-        self.tell(&mut seat, Needs::default());
-        self.members.remove(seat.handle);
+    pub(crate) fn leave(&mut self, mut membership: PoolMembership) {
+        self.tell(&mut membership, ResourceTotals::default());
+        self.members.remove(membership.handle);
     }
 
     /// Takes what has become of a member. O(log n) if it wants something else.
-    pub(crate) fn tell(&mut self, seat: &mut Seat, needs: Needs) {
+    pub(crate) fn tell(&mut self, membership: &mut PoolMembership, totals: ResourceTotals) {
         self.members
-            .update(&mut seat.handle, needs.wants, seat.weight);
-        let rest = self.sum_has.saturating_sub(seat.has);
-        self.sum_has = rest.saturating_add(needs.has);
-        let rest = self.subclients.saturating_sub(seat.subclients);
-        self.subclients = rest.saturating_add(needs.subclients);
-        seat.has = needs.has;
-        seat.subclients = needs.subclients;
+            .update(&mut membership.handle, totals.wants, membership.weight);
+        let rest = self.sum_has.saturating_sub(membership.has);
+        self.sum_has = rest.saturating_add(totals.has);
+        let rest = self.subclients.saturating_sub(membership.subclients);
+        self.subclients = rest.saturating_add(totals.subclients);
+        membership.has = totals.has;
+        membership.subclients = totals.subclients;
     }
 
     /// What the member's clients may divide between them.
-    pub(crate) fn allotted(&self, seat: &Seat) -> Capacity {
-        self.members.share(&seat.handle, self.divided())
+    pub(crate) fn allotted(&self, membership: &PoolMembership) -> Capacity {
+        self.members.share(&membership.handle, self.divided())
     }
 
     /// The member's part of what nobody wants and is lent all the same.
-    pub(crate) fn spare(&self, seat: &Seat) -> Capacity {
+    pub(crate) fn spare(&self, membership: &PoolMembership) -> Capacity {
         let wanted = u64::try_from(self.sum_wants()).unwrap_or(u64::MAX);
         let spare = self.divided().saturating_sub(Capacity::from_micros(wanted));
         let headroom = self.limit.headroom.of(spare);
-        self.members.spare(&seat.handle, headroom)
+        self.members.spare(&membership.handle, headroom)
     }
 
     /// Until when members that learn confirm no more than shares: more was claimed than there is.
@@ -152,22 +152,22 @@ impl Pool {
     /// What each client of a member falls back to, if that is for the pool to say.
     pub(crate) fn safe(&self) -> Option<Capacity> {
         match self.limit.safe {
-            Safe::Client => None,
-            Safe::Fixed(safe) => Some(safe),
-            Safe::Dynamic => Some(self.limit.capacity.divided_by(self.subclients)),
+            SafeCapacity::Client => None,
+            SafeCapacity::Fixed(safe) => Some(safe),
+            SafeCapacity::Dynamic => Some(self.limit.capacity.divided_by(self.subclients)),
         }
     }
 
     /// Tells this pool with its capacity from others and from itself with another capacity.
-    pub(crate) fn basis(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         let capacity = self.limit.capacity.as_micros();
         fnv1a(&(self.hash ^ capacity.rotate_left(32)).to_le_bytes())
     }
 }
 
-// === impl Seat ===
+// === impl PoolMembership ===
 
-impl Seat {
+impl PoolMembership {
     /// How much the member counts beside the others.
     pub(crate) fn weight(&self) -> NonZeroU32 {
         self.weight

@@ -5,7 +5,7 @@
 //! with the larger lease until that expires; counting only the smaller one would lend the
 //! difference twice. So an entry keeps the larger capacity as `prior` until the client's next
 //! request reports that it has no more than the smaller one. The client's half of the bargain is in
-//! [`Ask::sequence`]: it applies only the answer to its latest request, so nothing that was granted
+//! [`LeaseRequest::sequence`]: it applies only the answer to its latest request, so nothing that was granted
 //! earlier and is still on its way can come into use later.
 //!
 //! That bargain is with one [run](Run) of a client. A request of a run that is dead may still be on
@@ -16,24 +16,26 @@
 //! request of before the lowered lease acknowledged it. The terms of a coordinator that borrows are
 //! ordered instead, and share an entry: the pair of term and sequence is what grows.
 //!
-//! Every number a grant needs is kept as a running sum or comes out of the [`FairShare`](crate::share::FairShare) tree, so
+//! Every number a grant totals is kept as a running sum or comes out of the [`FairShare`](crate::share::FairShare) tree, so
 //! a refresh costs O(log n) in the number of clients.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::num::{NonZeroU32, NonZeroU64};
 
-mod books;
-mod division;
-mod echo;
+mod allocation;
+mod repeated_lease;
+mod snapshot;
 
-pub use self::books::{Lent, Line};
-use self::division::{Division, Entry, Rank};
-pub use self::echo::Echo;
+use self::allocation::{Allocation, ClientEntry, TieBreak};
+pub use self::repeated_lease::RepeatedLease;
+pub use self::snapshot::{ClientSnapshot, LeaseSnapshot};
 use crate::hash::fnv1a;
-use crate::lease::{Answer, Ask, ClientId, ClientRun, Demand, Epoch, ResourceId, Run, Unit};
+use crate::lease::{
+    Answer, ClientId, ClientRun, Demand, Epoch, LeaseRequest, ResourceId, Run, Unit,
+};
 use crate::limit::Limit;
-use crate::pool::{Needs, Pool};
-use crate::tree::Bound;
+use crate::pool::{Pool, ResourceTotals};
+use crate::tree::LendableCapacity;
 use crate::units::{Capacity, Instant};
 
 /// One resource's clients and sums; see the module.
@@ -42,15 +44,15 @@ use crate::units::{Capacity, Instant};
 /// something, for what is said here must be said there as well.
 #[derive(Debug)]
 pub struct Resource {
-    division: Division,
-    clients: BTreeMap<ClientKey, Entry>,
+    allocation: Allocation,
+    clients: BTreeMap<ClientKey, ClientEntry>,
     /// For each entry one instant, not after the next one at which what it has falls.
     expiries: BTreeSet<(Instant, ClientKey)>,
 }
 
 /// What the books say of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientBooks<'a> {
+pub struct ClientRecord<'a> {
     /// Who.
     pub id: &'a ClientId,
     /// Which run of it.
@@ -131,7 +133,7 @@ impl Resource {
     /// claim.
     pub fn new(unit: Unit, limit: Limit, learning_until: Instant) -> Self {
         Self {
-            division: Division::new(unit, limit, learning_until),
+            allocation: Allocation::new(unit, limit, learning_until),
             clients: BTreeMap::new(),
             expiries: BTreeSet::new(),
         }
@@ -146,15 +148,15 @@ impl Resource {
         &mut self,
         now: Instant,
         client: &ClientRun,
-        ask: &Ask,
+        request: &LeaseRequest,
         limit: &Limit,
         mut pool: Option<&mut Pool>,
         clients_max: usize,
     ) -> Result<Answer, RefreshError> {
-        self.division.set_limit(limit);
+        self.allocation.set_limit(limit);
         self.expire(now);
-        let answer = self.answer(now, client, ask, pool.as_deref_mut(), clients_max);
-        self.division.report(pool);
+        let answer = self.answer(now, client, request, pool.as_deref_mut(), clients_max);
+        self.allocation.report(pool);
         answer
     }
 
@@ -162,23 +164,23 @@ impl Resource {
         &mut self,
         now: Instant,
         client: &ClientRun,
-        ask: &Ask,
+        request: &LeaseRequest,
         pool: Option<&mut Pool>,
         clients_max: usize,
     ) -> Result<Answer, RefreshError> {
         let key = ClientKey::new(client);
-        let by = (key.rank(), client.run.term());
+        let by = (key.tie_break(), client.run.term());
         let known = self.clients.len();
         if let Some(entry) = self.clients.get_mut(&key) {
-            let answer = self.division.refresh(now, by, entry, ask, pool)?;
+            let answer = self.allocation.refresh(now, by, entry, request, pool)?;
             requeue(&mut self.expiries, &key, entry);
             return Ok(answer);
         }
         if known >= clients_max {
             return Err(RefreshError::TooManyClients { max: clients_max });
         }
-        let mut entry = self.division.admit(now, by, ask, pool.as_deref());
-        let answer = self.division.settle(now, &mut entry, ask, pool);
+        let mut entry = self.allocation.admit(now, by, request, pool.as_deref());
+        let answer = self.allocation.settle(now, &mut entry, request, pool);
         entry.queued_at = entry.next_expiry();
         self.expiries.insert((entry.queued_at, key.clone()));
         self.clients.insert(key, entry);
@@ -196,52 +198,52 @@ impl Resource {
             && let Some(entry) = self.clients.remove(&key)
         {
             self.expiries.remove(&(entry.queued_at, key));
-            self.division.forget(entry);
-            self.division.report(pool);
+            self.allocation.forget(entry);
+            self.allocation.report(pool);
         }
     }
 
     /// Takes back what has expired.
     pub fn handle_timeout(&mut self, now: Instant, pool: Option<&mut Pool>) {
         self.expire(now);
-        self.division.report(pool);
+        self.allocation.report(pool);
     }
 
     /// Becomes the member `id` of `pool`, or one of another weight. Its leases count there from now
     /// on.
     pub(crate) fn join(&mut self, id: &ResourceId, pool: &mut Pool, weight: NonZeroU32) {
-        self.division.join(id, pool, weight);
+        self.allocation.join(id, pool, weight);
     }
 
     /// Is no longer a member of `pool`.
     pub(crate) fn leave(&mut self, pool: &mut Pool) {
-        self.division.leave(pool);
+        self.allocation.leave(pool);
     }
 
     /// Lends no more than `bound` from now on.
-    pub(crate) fn bind(&mut self, bound: Option<Bound>) {
-        self.division.bind(bound);
+    pub(crate) fn set_lendable(&mut self, lendable: Option<LendableCapacity>) {
+        self.allocation.set_lendable(lendable);
     }
 
     /// What the clients want of a parent.
-    pub(crate) fn needs(&self, pool: Option<&Pool>) -> Needs {
-        self.division.needs(pool)
+    pub(crate) fn totals(&self, pool: Option<&Pool>) -> ResourceTotals {
+        self.allocation.totals(pool)
     }
 
     /// The same by priority.
     pub(crate) fn demand(&self, pool: Option<&Pool>) -> Demand {
-        self.division.demand(pool)
+        self.allocation.demand(pool)
     }
 
     /// Collects claims without counting those that do not fit until then, when the whole coordinator
     /// has learned.
     pub(crate) fn collect_until(&mut self, until: Instant) {
-        self.division.collect_until(until);
+        self.allocation.collect_until(until);
     }
 
     /// Learns until then at least.
     pub(crate) fn learn_until(&mut self, until: Instant) {
-        self.division.learn_until(until);
+        self.allocation.learn_until(until);
     }
 
     fn expire(&mut self, now: Instant) {
@@ -252,12 +254,12 @@ impl Resource {
             let Some(entry) = self.clients.get_mut(&key) else {
                 continue;
             };
-            self.division.expire(now, entry);
+            self.allocation.expire(now, entry);
             if entry.last_expiry() > now {
                 entry.queued_at = entry.next_expiry();
                 self.expiries.insert((entry.queued_at, key));
             } else if let Some(entry) = self.clients.remove(&key) {
-                self.division.forget(entry);
+                self.allocation.forget(entry);
             }
         }
     }
@@ -269,48 +271,51 @@ impl Resource {
 
     /// The limit that the last refresh came with.
     pub fn limit(&self) -> &Limit {
-        self.division.limit()
+        self.allocation.limit()
     }
 
     /// The capacity divided here: of a coordinator with a parent no more than it has borrowed.
     pub fn capacity(&self) -> Capacity {
-        self.division.limit().capacity.min(self.division.lendable())
+        self.allocation
+            .limit()
+            .capacity
+            .min(self.allocation.lendable())
     }
 
     /// The part that `pool` allots to it, if it is a member.
     pub(crate) fn allotted(&self, pool: &Pool) -> Option<Capacity> {
-        self.division.allotted(pool)
+        self.allocation.allotted(pool)
     }
 
     /// The part of a parent's capacity that can be lent now, and the whole of it; none without a parent.
     pub(crate) fn borrowed(&self) -> Option<(Capacity, Capacity)> {
-        self.division.borrowed()
+        self.allocation.borrowed()
     }
 
     /// What each client falls back to without a lease, if that is for the resource's own limit to
     /// say.
     pub fn safe(&self) -> Option<Capacity> {
-        self.division.safe(None)
+        self.allocation.safe(None)
     }
 
     /// All clients and those for whom they speak.
     pub fn subclients(&self) -> u64 {
-        self.division.subclients()
+        self.allocation.subclients()
     }
 
     /// Equals the sum over clients of the most that each may be using, in micro-units.
     pub fn sum_has(&self) -> u128 {
-        self.division.sum_has()
+        self.allocation.sum_has()
     }
 
     /// Equals the sum of what clients want, in micro-units.
     pub fn sum_wants(&self) -> u128 {
-        self.division.sum_wants()
+        self.allocation.sum_wants()
     }
 
     /// When learning mode ends, or ended.
     pub fn learning_until(&self) -> Instant {
-        self.division.learning_until()
+        self.allocation.learning_until()
     }
 
     /// Whether anything of what is lent was lent before `at`, and its client has not asked since.
@@ -326,8 +331,8 @@ impl Resource {
 
     /// The runs of clients, in an order that depends on these alone; those of one client follow each
     /// other.
-    pub fn clients(&self) -> impl Iterator<Item = ClientBooks<'_>> {
-        self.clients.iter().map(|(key, entry)| ClientBooks {
+    pub fn clients(&self) -> impl Iterator<Item = ClientRecord<'_>> {
+        self.clients.iter().map(|(key, entry)| ClientRecord {
             id: &key.id,
             run: key.run(entry),
             wants: entry.wants(),
@@ -354,7 +359,7 @@ impl ClientKey {
     }
 
     /// Where it stands among those who want the same.
-    fn rank(&self) -> Rank {
+    fn tie_break(&self) -> TieBreak {
         match self.runs {
             Runs::Incarnation(number) => self.hash ^ number.get(),
             Runs::Only | Runs::Terms => self.hash,
@@ -362,7 +367,7 @@ impl ClientKey {
     }
 
     /// The run whose request `entry` has seen last.
-    fn run(&self, entry: &Entry) -> Run {
+    fn run(&self, entry: &ClientEntry) -> Run {
         match self.runs {
             Runs::Only => Run::Only,
             Runs::Incarnation(number) => Run::Incarnation(number),
@@ -375,7 +380,11 @@ impl ClientKey {
 
 /// Sees to it that the next expiry of `entry` is looked at in time. An instant that has become too
 /// early stays where it is: looking once too often costs less than moving it at each refresh.
-fn requeue(expiries: &mut BTreeSet<(Instant, ClientKey)>, key: &ClientKey, entry: &mut Entry) {
+fn requeue(
+    expiries: &mut BTreeSet<(Instant, ClientKey)>,
+    key: &ClientKey,
+    entry: &mut ClientEntry,
+) {
     let next = entry.next_expiry();
     if next < entry.queued_at
         && let Some((_, key)) = expiries.take(&(entry.queued_at, key.clone()))
@@ -387,8 +396,8 @@ fn requeue(expiries: &mut BTreeSet<(Instant, ClientKey)>, key: &ClientKey, entry
 
 /// Where `client` stands among those who want the same.
 #[cfg(test)]
-pub(crate) fn rank_of(client: &ClientRun) -> u64 {
-    ClientKey::new(client).rank()
+pub(crate) fn tie_break_of(client: &ClientRun) -> u64 {
+    ClientKey::new(client).tie_break()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! - **What it has** is the most that its clients may be using, not what it was last lent. When the
 //!   parent lowers a lease, the difference stays in use until the clients have given it back, and
 //!   until then it is said to the parent, which goes on counting it. So the acknowledgement that a
-//!   lowered lease needs (see [`resource`](crate::resource)) comes from the leaves.
+//!   lowered lease totals (see [`resource`](crate::resource)) comes from the leaves.
 //! - **How long**: nothing is lent for longer than it is borrowed. So when the parent counts a lease
 //!   as expired, nobody below uses any of it.
 //! - **What it does not know** it does not free: one that has started without books says that what
@@ -30,16 +30,16 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-mod bound;
-mod loan;
+mod lendable;
+mod parent_lease;
 
-pub(crate) use self::bound::{Bound, Source};
-use self::loan::Loan;
-pub use self::loan::LoanView;
-use crate::client::Todo;
+pub(crate) use self::lendable::{LendableCapacity, LendableSource};
+use self::parent_lease::ParentLease;
+pub use self::parent_lease::ParentLeaseView;
+use crate::client::LeaseMessage;
 use crate::lease::{Answer, Demand, EpochError, Origin, ResourceId};
 use crate::limit::Limit;
-use crate::pool::Needs;
+use crate::pool::ResourceTotals;
 use crate::units::{Capacity, Instant};
 
 /// How long what the parent said of a resource is remembered without clients: as long as a lease
@@ -51,8 +51,8 @@ const TOGETHER: Duration = Duration::from_millis(20);
 
 /// What a coordinator borrows of its parent, by resource.
 #[derive(Debug)]
-pub struct Tree {
-    loans: BTreeMap<ResourceId, Loan>,
+pub struct ParentLeases {
+    parent_leases: BTreeMap<ResourceId, ParentLease>,
     /// For each loan one instant, not after its next request.
     due: BTreeSet<(Instant, ResourceId)>,
     /// Of the last request, whatever it was for.
@@ -67,7 +67,7 @@ pub struct Tree {
 
 /// What the books say of a resource at the time of a request.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ParentRequest {
     /// What its clients want.
     pub(crate) demand: Demand,
     /// The most that they may be using.
@@ -77,14 +77,14 @@ pub(crate) struct Asked {
     pub(crate) hearsay: bool,
 }
 
-// === impl Tree ===
+// === impl ParentLeases ===
 
-impl Tree {
+impl ParentLeases {
     /// Nothing borrowed. Requests are counted from `sequence` on; one without an answer after
     /// `call_timeout` is lost.
     pub fn new(sequence: u64, call_timeout: Duration, idle_max: usize) -> Self {
         Self {
-            loans: BTreeMap::new(),
+            parent_leases: BTreeMap::new(),
             due: BTreeSet::new(),
             sequence,
             level: 1,
@@ -95,10 +95,15 @@ impl Tree {
     }
 
     /// What may be lent now of the resource `id` under `limit`, its own.
-    pub(crate) fn bound(&self, now: Instant, id: &ResourceId, limit: &Limit) -> Bound {
-        match self.loans.get(id) {
-            Some(loan) => loan.bound(now, limit, self.level),
-            None => Bound::pending(self.level),
+    pub(crate) fn lendable(
+        &self,
+        now: Instant,
+        id: &ResourceId,
+        limit: &Limit,
+    ) -> LendableCapacity {
+        match self.parent_leases.get(id) {
+            Some(parent_lease) => parent_lease.lendable(now, limit, self.level),
+            None => LendableCapacity::pending(self.level),
         }
     }
 
@@ -115,22 +120,23 @@ impl Tree {
         now: Instant,
         id: &ResourceId,
         lent_until: Instant,
-        needs: &Needs,
+        totals: &ResourceTotals,
     ) {
-        if let Some(loan) = self.loans.get_mut(id) {
-            if loan.is_idle() {
+        if let Some(parent_lease) = self.parent_leases.get_mut(id) {
+            if parent_lease.is_idle() {
                 self.idle = self.idle.saturating_sub(1);
             }
-            if loan.note(now, lent_until, needs) {
-                requeue(&mut self.due, id, loan);
+            if parent_lease.note(now, lent_until, totals) {
+                requeue(&mut self.due, id, parent_lease);
             }
             return;
         }
         self.due.insert((now, id.clone()));
-        self.loans.insert(id.clone(), Loan::new(now, lent_until));
+        self.parent_leases
+            .insert(id.clone(), ParentLease::new(now, lent_until));
     }
 
-    /// When [`Tree::ask`] next has something to say.
+    /// When [`ParentLeases::ask`] next has something to say.
     pub(crate) fn poll_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
@@ -141,23 +147,23 @@ impl Tree {
         &mut self,
         now: Instant,
         max: usize,
-        mut look: impl FnMut(&ResourceId) -> Option<Asked>,
-    ) -> Vec<(ResourceId, Todo)> {
-        let mut todo = Vec::new();
+        mut look: impl FnMut(&ResourceId) -> Option<ParentRequest>,
+    ) -> Vec<(ResourceId, LeaseMessage)> {
+        let mut message = Vec::new();
         if self.due.first().is_none_or(|(at, _)| *at > now) {
-            return todo;
+            return message;
         }
         let horizon = now.saturating_add(TOGETHER);
-        while todo.len() < max && self.due.first().is_some_and(|(at, _)| *at <= horizon) {
+        while message.len() < max && self.due.first().is_some_and(|(at, _)| *at <= horizon) {
             let Some((_, id)) = self.due.pop_first() else {
                 break;
             };
             let asked = look(&id);
             if let Some(say) = self.ask_one(now, horizon, &id, asked) {
-                todo.push((id, say));
+                message.push((id, say));
             }
         }
-        todo
+        message
     }
 
     /// What there is to say of one resource, of which the queue has been relieved.
@@ -166,43 +172,43 @@ impl Tree {
         now: Instant,
         horizon: Instant,
         id: &ResourceId,
-        asked: Option<Asked>,
-    ) -> Option<Todo> {
-        let loan = self.loans.get_mut(id)?;
-        let waits = loan.is_waiting() && loan.due() > now;
-        if loan.due() > horizon || waits {
+        asked: Option<ParentRequest>,
+    ) -> Option<LeaseMessage> {
+        let parent_lease = self.parent_leases.get_mut(id)?;
+        let waits = parent_lease.is_waiting() && parent_lease.due() > now;
+        if parent_lease.due() > horizon || waits {
             // It was put off after it had been queued.
-            loan.queued_at = loan.due();
-            self.due.insert((loan.queued_at, id.clone()));
+            parent_lease.queued_at = parent_lease.due();
+            self.due.insert((parent_lease.queued_at, id.clone()));
             return None;
         }
         self.sequence = self.sequence.saturating_add(1);
-        let todo = match asked {
-            Some(asked) => Some(loan.ask(now, self.sequence, self.call_timeout, asked)),
-            None if loan.is_idle() => {
+        let message = match asked {
+            Some(asked) => Some(parent_lease.ask(now, self.sequence, self.call_timeout, asked)),
+            None if parent_lease.is_idle() => {
                 self.idle = self.idle.saturating_sub(1);
-                self.loans.remove(id);
+                self.parent_leases.remove(id);
                 return None;
             }
             None => {
-                let released = loan.release(now, self.sequence, LINGER);
+                let released = parent_lease.release(now, self.sequence, LINGER);
                 if self.idle >= self.idle_max {
-                    self.loans.remove(id);
+                    self.parent_leases.remove(id);
                     return released;
                 }
                 self.idle = self.idle.saturating_add(1);
                 released
             }
         };
-        loan.queued_at = loan.due();
-        self.due.insert((loan.queued_at, id.clone()));
-        todo
+        parent_lease.queued_at = parent_lease.due();
+        self.due.insert((parent_lease.queued_at, id.clone()));
+        message
     }
 
     /// Checks whether an answer from `origin` for the resource `id` may be applied.
     pub(crate) fn check_origin(&self, id: &ResourceId, origin: Origin) -> Result<(), EpochError> {
-        let loan = self.loans.get(id);
-        loan.map_or(Ok(()), |loan| loan.check_origin(origin))
+        let parent_lease = self.parent_leases.get(id);
+        parent_lease.map_or(Ok(()), |parent_lease| parent_lease.check_origin(origin))
     }
 
     /// Takes the parent's answer to the request of `sequence`. True if it counts.
@@ -214,45 +220,51 @@ impl Tree {
         origin: Origin,
         answer: &Answer,
     ) -> bool {
-        let Some(loan) = self.loans.get_mut(id) else {
+        let Some(parent_lease) = self.parent_leases.get_mut(id) else {
             return false;
         };
-        let counts = loan.handle_answer(now, sequence, origin, answer);
-        requeue(&mut self.due, id, loan);
+        let counts = parent_lease.handle_answer(now, sequence, origin, answer);
+        requeue(&mut self.due, id, parent_lease);
         counts
     }
 
     /// Notes that the request of `sequence` failed.
     pub(crate) fn handle_failure(&mut self, now: Instant, id: &ResourceId, sequence: u64) {
-        if let Some(loan) = self.loans.get_mut(id) {
-            loan.handle_failure(now, sequence);
-            requeue(&mut self.due, id, loan);
+        if let Some(parent_lease) = self.parent_leases.get_mut(id) {
+            parent_lease.handle_failure(now, sequence);
+            requeue(&mut self.due, id, parent_lease);
         }
     }
 
     /// All that is borrowed, by resource.
-    pub fn loans(&self, now: Instant) -> impl Iterator<Item = (&ResourceId, LoanView)> {
-        self.loans
+    pub fn views(&self, now: Instant) -> impl Iterator<Item = (&ResourceId, ParentLeaseView)> {
+        self.parent_leases
             .iter()
-            .map(move |(id, loan)| (id, loan.view(now)))
+            .map(move |(id, parent_lease)| (id, parent_lease.view(now)))
     }
 
     /// What is borrowed of the resource `id`, if it was ever asked for.
-    pub fn loan(&self, now: Instant, id: &ResourceId) -> Option<LoanView> {
-        self.loans.get(id).map(|loan| loan.view(now))
+    pub fn view(&self, now: Instant, id: &ResourceId) -> Option<ParentLeaseView> {
+        self.parent_leases
+            .get(id)
+            .map(|parent_lease| parent_lease.view(now))
     }
 }
 
 // === free functions ===
 
 /// Sees to it that the next request is looked at in time; an instant that is too early stays.
-fn requeue(due: &mut BTreeSet<(Instant, ResourceId)>, id: &ResourceId, loan: &mut Loan) {
-    let next = loan.due();
-    if next < loan.queued_at
-        && let Some((_, id)) = due.take(&(loan.queued_at, id.clone()))
+fn requeue(
+    due: &mut BTreeSet<(Instant, ResourceId)>,
+    id: &ResourceId,
+    parent_lease: &mut ParentLease,
+) {
+    let next = parent_lease.due();
+    if next < parent_lease.queued_at
+        && let Some((_, id)) = due.take(&(parent_lease.queued_at, id.clone()))
     {
         due.insert((next, id));
-        loan.queued_at = next;
+        parent_lease.queued_at = next;
     }
 }
 

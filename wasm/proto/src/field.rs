@@ -97,8 +97,8 @@ pub enum Rule {
     /// A term that no coordinator has.
     #[error("{0} is more than the highest term, {max}", max = Epoch::MAX.0)]
     Term(u64),
-    /// Books of another form than this build reads.
-    #[error("{0} is not the form that is read here, {form}", form = crate::books::FORM)]
+    /// Snapshot of another form than this build reads.
+    #[error("{0} is not the form that is read here, {form}", form = crate::snapshot::FORM)]
     Form(u32),
     /// A band that speaks for nobody.
     #[error("must be at least 1")]

@@ -17,11 +17,11 @@
     )
 )]
 
-pub mod books;
 pub mod field;
 pub mod number;
 pub mod request;
 pub mod response;
+pub mod snapshot;
 
 pub use field::{FieldError, Rule};
 

@@ -4,7 +4,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use tollgate_core::lease::{
-    Ask, Band, Claim, ClientId, ClientRun, Demand, Epoch, IdError, Priority, ResourceId, Run, Unit,
+    Band, Claim, ClientId, ClientRun, Demand, Epoch, IdError, LeaseRequest, Priority, ResourceId,
+    Run, Unit,
 };
 use tollgate_core::units::Capacity;
 
@@ -21,16 +22,16 @@ pub struct Refresh {
     /// The client that asks, and its run.
     pub client: ClientRun,
     /// What for; 1 to [`SCOPES_MAX`], each scope once.
-    pub scopes: Vec<ScopeAsks>,
+    pub scopes: Vec<ScopeRefresh>,
 }
 
 /// What a client asks of one scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScopeAsks {
+pub struct ScopeRefresh {
     /// Whom the limit is for.
     pub scope: Arc<str>,
     /// At least one; each unit once.
-    pub asks: Vec<(Unit, Ask)>,
+    pub asks: Vec<(Unit, LeaseRequest)>,
 }
 
 /// A release whose fields are all good.
@@ -53,7 +54,7 @@ impl TryFrom<v1::RefreshRequest> for Refresh {
         check_len("scopes", message.scopes.len())?;
         let scopes = message.scopes.iter().enumerate();
         let scopes = scopes
-            .map(|(i, scope)| ScopeAsks::try_from(scope).map_err(|e| e.within("scopes", i)))
+            .map(|(i, scope)| ScopeRefresh::try_from(scope).map_err(|e| e.within("scopes", i)))
             .collect::<Result<Vec<_>, _>>()?;
         match repeated(scopes.iter().map(|scope| &scope.scope)) {
             Some((of, i)) => {
@@ -76,9 +77,9 @@ impl From<&Refresh> for v1::RefreshRequest {
     }
 }
 
-// === impl ScopeAsks ===
+// === impl ScopeRefresh ===
 
-impl TryFrom<&v1::ScopeRequest> for ScopeAsks {
+impl TryFrom<&v1::ScopeRequest> for ScopeRefresh {
     type Error = FieldError;
 
     fn try_from(message: &v1::ScopeRequest) -> Result<Self, FieldError> {
@@ -99,8 +100,8 @@ impl TryFrom<&v1::ScopeRequest> for ScopeAsks {
     }
 }
 
-impl From<&ScopeAsks> for v1::ScopeRequest {
-    fn from(asks: &ScopeAsks) -> Self {
+impl From<&ScopeRefresh> for v1::ScopeRequest {
+    fn from(asks: &ScopeRefresh) -> Self {
         Self {
             scope: asks.scope.as_ref().to_owned(),
             units: asks.asks.iter().map(Into::into).collect(),
@@ -108,16 +109,16 @@ impl From<&ScopeAsks> for v1::ScopeRequest {
     }
 }
 
-// === impl Ask ===
+// === impl LeaseRequest ===
 
-impl From<&(Unit, Ask)> for v1::UnitRequest {
-    fn from((unit, ask): &(Unit, Ask)) -> Self {
+impl From<&(Unit, LeaseRequest)> for v1::UnitRequest {
+    fn from((unit, ask): &(Unit, LeaseRequest)) -> Self {
         let mut message = Self {
             unit: number::from_unit(*unit),
             sequence: ask.sequence,
             has: number::from_capacity(ask.has),
             has_remaining_ms: ask.remaining.map(number::from_duration),
-            has_basis: ask.basis,
+            has_fingerprint: ask.fingerprint,
             has_claim: from_claim(ask.claim),
             ..Self::default()
         };
@@ -137,7 +138,7 @@ impl From<&(Unit, Ask)> for v1::UnitRequest {
     }
 }
 
-impl TryFrom<&v1::UnitRequest> for Ask {
+impl TryFrom<&v1::UnitRequest> for LeaseRequest {
     type Error = FieldError;
 
     fn try_from(message: &v1::UnitRequest) -> Result<Self, FieldError> {
@@ -147,7 +148,7 @@ impl TryFrom<&v1::UnitRequest> for Ask {
             sequence: message.sequence,
             has: capacity("has", message.has)?,
             remaining: remaining.map_err(|rule| FieldError::new("has_remaining_ms", rule))?,
-            basis: message.has_basis,
+            fingerprint: message.has_fingerprint,
             claim: to_claim(message.has_claim),
             demand: demand(message)?,
         })
@@ -278,7 +279,7 @@ pub(crate) fn check_len(list: &str, count: usize) -> Result<(), FieldError> {
     }
 }
 
-fn unit_ask(message: &v1::UnitRequest) -> Result<(Unit, Ask), FieldError> {
+fn unit_ask(message: &v1::UnitRequest) -> Result<(Unit, LeaseRequest), FieldError> {
     let unit = number::to_unit(message.unit).map_err(|rule| FieldError::new("unit", rule))?;
     Ok((unit, message.try_into()?))
 }

@@ -232,7 +232,7 @@ impl From<LeaseTerms> for v1::Lease {
             duration_ms: number::from_duration(terms.duration),
             burst: number::from_tokens(terms.burst),
             unlimited,
-            basis: terms.basis,
+            fingerprint: terms.fingerprint,
         }
     }
 }
@@ -247,7 +247,7 @@ fn lease_terms(message: &v1::Lease) -> Result<LeaseTerms, FieldError> {
             .map_err(|error| FieldError::new("lease.burst", error))?,
         duration: number::to_duration(message.duration_ms)
             .map_err(|rule| FieldError::new("lease.duration_ms", rule))?,
-        basis: message.basis,
+        fingerprint: message.fingerprint,
     })
 }
 

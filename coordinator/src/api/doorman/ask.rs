@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tollgate_core::lease::{Band, ClientId, Demand, IdError, Priority, ResourceId};
-use tollgate_core::resource::Echo;
+use tollgate_core::resource::RepeatedLease;
 use tollgate_proto::request::SCOPES_MAX;
 use tollgate_proto::{FieldError, Rule, doorman as wire, number};
 
@@ -93,9 +93,9 @@ pub(super) fn released(ids: &[String], scopes: &Scopes) -> Result<Vec<ResourceId
 }
 
 /// What a client says of its lease at `now`, which is the wall clock's.
-fn echo(lease: &wire::Lease, now: Duration) -> Result<Echo, FieldError> {
+fn echo(lease: &wire::Lease, now: Duration) -> Result<RepeatedLease, FieldError> {
     let expiry = Duration::from_secs(u64::try_from(lease.expiry_time).unwrap_or(0));
-    Ok(Echo {
+    Ok(RepeatedLease {
         capacity: field("has.capacity", number::to_capacity(lease.capacity))?,
         remaining: expiry.saturating_sub(now),
     })

@@ -12,8 +12,8 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tollgate_core::lease::{ClientId, ResourceId};
-use tollgate_core::node::Node;
-use tollgate_core::resource::{ClientBooks, Resource};
+use tollgate_core::lease_server::LeaseServer;
+use tollgate_core::resource::{ClientRecord, Resource};
 use tollgate_core::units::Instant;
 use utoipa::{IntoParams, ToSchema};
 
@@ -257,7 +257,7 @@ async fn detail(app: &App, client: &ClientId) -> Result<Option<ClientDetail>, Re
     if detail.lease_count == 0 {
         return Ok(None);
     }
-    let drained = move |node: &Node, now: Instant| {
+    let drained = move |node: &LeaseServer, now: Instant| {
         let until = node.drained_until(now, &client)?;
         Some(ms(until.saturating_since(now)))
     };
@@ -284,10 +284,10 @@ fn missing(client: &ClientId) -> RestError {
 // === impl First ===
 
 impl Walk for First {
-    fn add(&mut self, _: &Node, _: &ResourceId, resource: &Resource, _: Instant) {
+    fn add(&mut self, _: &LeaseServer, _: &ResourceId, resource: &Resource, _: Instant) {
         let mut books = resource.clients().peekable();
         while let Some(client) = books.next() {
-            let waits = |books: &ClientBooks<'_>| books.has < books.wants;
+            let waits = |books: &ClientRecord<'_>| books.has < books.wants;
             let mut waiting = waits(&client);
             // Of one that has started again there is more than one run.
             while let Some(run) = books.next_if(|run| run.id == client.id) {
@@ -337,7 +337,7 @@ impl ClientSummary {
 // === impl Leases ===
 
 impl Walk for Leases {
-    fn add(&mut self, _: &Node, id: &ResourceId, resource: &Resource, now: Instant) {
+    fn add(&mut self, _: &LeaseServer, id: &ResourceId, resource: &Resource, now: Instant) {
         let runs = resource.clients().filter(|books| *books.id == self.client);
         for books in runs {
             self.detail.lease_count += 1;

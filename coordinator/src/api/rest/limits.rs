@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use tollgate_core::lease::{Priority, ResourceId, Unit};
-use tollgate_core::limit::{Algorithm, Limit, Part, Safe};
+use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
 use utoipa::ToSchema;
 
@@ -258,9 +258,9 @@ impl From<&Limit> for LimitView {
             capacity: limit.capacity.into(),
             burst: burst(limit.burst),
             safe: match limit.safe {
-                Safe::Client => None,
-                Safe::Fixed(capacity) => Some(SafeView::Amount(capacity.as_f64())),
-                Safe::Dynamic => Some(SafeView::Dynamic(DynamicWord::Dynamic)),
+                SafeCapacity::Client => None,
+                SafeCapacity::Fixed(capacity) => Some(SafeView::Amount(capacity.as_f64())),
+                SafeCapacity::Dynamic => Some(SafeView::Dynamic(DynamicWord::Dynamic)),
             },
             algorithm: algorithm(limit.algorithm),
             lease_ms: millis(limit.lease),

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tollgate_core::node::DrainError;
+use tollgate_core::lease_server::DrainError;
 use utoipa::ToSchema;
 
 use super::body::BODY_LEN_MAX;

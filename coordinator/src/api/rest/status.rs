@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use tollgate_core::lease::ResourceId;
-use tollgate_core::node::Node;
+use tollgate_core::lease_server::LeaseServer;
 use tollgate_core::units::Instant;
 use utoipa::{IntoParams, ToSchema};
 
@@ -209,7 +209,7 @@ impl Status {
         let attached: Vec<usize> = attached.collect();
         let look = {
             let busiest = busiest.clone();
-            move |node: &Node, now: Instant| {
+            move |node: &LeaseServer, now: Instant| {
                 let find = |id: &ResourceId| {
                     let busy = BusyResource::find(node, now, id, shown.clients)?;
                     Some((id.clone(), busy))

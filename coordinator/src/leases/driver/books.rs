@@ -4,8 +4,8 @@
 //! hands over ends at once and gives its whole state away, and one that begins lets the events wait.
 
 use tollgate_core::lease::Epoch;
-use tollgate_core::node::{BooksError, Bounds, Node};
-use tollgate_proto::books;
+use tollgate_core::lease_server::{Bounds, LeaseServer, SnapshotError};
+use tollgate_proto::snapshot;
 
 use super::{Driver, DriverError, Event, Handle};
 use crate::clock::Clock;
@@ -14,9 +14,9 @@ use crate::clock::Clock;
 #[derive(Debug, thiserror::Error)]
 enum InheritError {
     #[error(transparent)]
-    Read(#[from] books::ReadError),
+    Read(#[from] snapshot::ReadError),
     #[error("the lease table cannot be taken over: {0}")]
-    Books(#[from] BooksError),
+    Books(#[from] SnapshotError),
     #[error("reading the lease table was cancelled: {0}")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -79,7 +79,7 @@ impl Handle {
         let written = tokio::task::spawn_blocking(move || {
             let (node, now) = *frozen;
             let books = node.hand_over(now);
-            (books.lease_count(), books::encode(&books))
+            (books.lease_count(), snapshot::encode(&books))
         });
         let (leases, bytes) = written.await.map_err(|_| DriverError::Stopped)?;
         let (epoch, len) = (self.origin.epoch.0, bytes.len());
@@ -102,13 +102,13 @@ fn read(
     epoch: Epoch,
     (bounds, room): (Bounds, usize),
     bytes: &[u8],
-) -> Result<(Node, usize), InheritError> {
-    let books = books::decode(bytes)?;
+) -> Result<(LeaseServer, usize), InheritError> {
+    let books = snapshot::decode(bytes)?;
     let (count, max) = (books.lease_count(), room);
     if count > max {
-        return Err(BooksError::TooManyLeases { count, max }.into());
+        return Err(SnapshotError::TooManyLeases { count, max }.into());
     }
-    let node = Node::take_over(clock.now(), epoch, bounds, &books)?;
+    let node = LeaseServer::take_over(clock.now(), epoch, bounds, &books)?;
     Ok((node, count))
 }
 

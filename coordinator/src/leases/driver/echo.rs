@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tollgate_core::lease::{Answer, ClientId, ClientRun, Demand, ResourceId};
+use tollgate_core::lease_server::Terms;
 use tollgate_core::limit::Limit;
-use tollgate_core::node::Terms;
-use tollgate_core::resource::Echo;
+use tollgate_core::resource::RepeatedLease;
 use tollgate_core::units::Instant;
 
 use super::{AskError, Driver, Echoed, at_home, fault};
@@ -36,7 +36,7 @@ pub struct EchoAsk {
     /// Which.
     pub resource: ResourceId,
     /// The lease that the client says it has.
-    pub echo: Option<Echo>,
+    pub echo: Option<RepeatedLease>,
     /// What it wants.
     pub demand: Demand,
 }
@@ -84,7 +84,7 @@ impl Driver {
         let asked = (echo, demand);
         let answer = self
             .node
-            .handle_echo(now, client, &resource, asked, &terms)?;
+            .handle_repeated_lease(now, client, &resource, asked, &terms)?;
         let books = self.node.resource(&resource);
         Ok(Granted {
             answer,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tollgate_core::client::Todo;
+use tollgate_core::client::LeaseMessage;
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::units::Instant;
-use tollgate_proto::request::{SCOPES_MAX, ScopeAsks};
+use tollgate_proto::request::{SCOPES_MAX, ScopeRefresh};
 use tollgate_proto::response::ScopeAnswer;
 
 use super::{Driver, Event, Handle};
@@ -18,7 +18,7 @@ use crate::catalog::Resolved;
 #[derive(Debug, Default)]
 pub struct Batch {
     /// What to ask for.
-    pub scopes: Vec<ScopeAsks>,
+    pub scopes: Vec<ScopeRefresh>,
     /// What to give back, each with its sequence.
     pub releases: Vec<(ResourceId, u64)>,
 }
@@ -138,12 +138,12 @@ impl Driver {
             return;
         };
         let batch = Batch::new(todo);
-        let tree = self.node.tree();
+        let tree = self.node.parent_leases();
         for (id, _) in &batch.releases {
             // What is borrowed of the scope's other units still needs what was said of it.
             let other = |unit: &Unit| {
                 let scope = id.scope.clone();
-                let loan = tree.and_then(|tree| tree.loan(now, &ResourceId { scope, unit: *unit }));
+                let loan = tree.and_then(|tree| tree.view(now, &ResourceId { scope, unit: *unit }));
                 loan.is_some_and(|loan| loan.capacity.is_some())
             };
             if !Unit::ALL.iter().any(other) {
@@ -219,20 +219,22 @@ impl Upward {
 // === impl Batch ===
 
 impl Batch {
-    fn new(todo: Vec<(ResourceId, Todo)>) -> Self {
+    fn new(todo: Vec<(ResourceId, LeaseMessage)>) -> Self {
         let mut releases = Vec::new();
         let mut scopes: BTreeMap<Arc<str>, Vec<_>> = BTreeMap::new();
         for (id, todo) in todo {
             match todo {
-                Todo::Refresh(ask) => scopes.entry(id.scope).or_default().push((id.unit, ask)),
-                Todo::Release { sequence } => releases.push((id, sequence)),
-                Todo::Nothing => {}
+                LeaseMessage::Refresh(ask) => {
+                    scopes.entry(id.scope).or_default().push((id.unit, ask))
+                }
+                LeaseMessage::Release { sequence } => releases.push((id, sequence)),
+                LeaseMessage::Nothing => {}
             }
         }
         let scopes = scopes.into_iter();
         Self {
             scopes: scopes
-                .map(|(scope, asks)| ScopeAsks { scope, asks })
+                .map(|(scope, asks)| ScopeRefresh { scope, asks })
                 .collect(),
             releases,
         }

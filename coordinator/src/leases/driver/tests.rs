@@ -1,4 +1,4 @@
-use tollgate_core::lease::{Ask, Epoch, Unit};
+use tollgate_core::lease::{Epoch, LeaseRequest, Unit};
 use tollgate_core::units::Capacity;
 
 use super::*;
@@ -30,10 +30,10 @@ pub(super) fn driver_of_term(config: &str, epoch: Epoch) -> (Driver, Handle) {
 }
 
 fn refresh(client: &str, sequence: u64) -> Refresh {
-    let ask = Ask::new(sequence, Capacity::ZERO, Capacity::from_whole(500));
+    let ask = LeaseRequest::new(sequence, Capacity::ZERO, Capacity::from_whole(500));
     Refresh {
         client: ClientRun::only(ClientId::new(client).unwrap()),
-        scopes: vec![ScopeAsks {
+        scopes: vec![ScopeRefresh {
             scope: "tenant/acme".into(),
             asks: vec![(Unit::Requests, ask)],
         }],
@@ -48,7 +48,7 @@ pub(super) async fn gets(handle: &Handle, client: &str, sequence: u64) -> Capaci
 
 /// How many clients all books have together.
 pub(super) async fn clients(handle: &Handle) -> Result<usize, DriverError> {
-    let count = |node: &Node, _| {
+    let count = |node: &LeaseServer, _| {
         node.resources()
             .map(|(_, books)| books.client_count())
             .sum()
@@ -114,7 +114,7 @@ async fn echoes_and_releases_of_many_are_bulk_calls_as_well() {
         let ask = EchoAsk {
             resource: resource.clone(),
             echo: None,
-            demand: Ask::new(1, Capacity::ZERO, Capacity::ZERO).demand,
+            demand: LeaseRequest::new(1, Capacity::ZERO, Capacity::ZERO).demand,
         };
         let call = EchoCall {
             client: ClientId::new("a").unwrap(),
@@ -240,7 +240,7 @@ async fn settled(handle: &Handle, asks: &[(&str, &str, u64)]) -> Vec<f64> {
     let mut has = vec![Capacity::ZERO; asks.len()];
     for sequence in 1..20 {
         for (has, (client, scope, wants)) in has.iter_mut().zip(asks) {
-            let ask = Ask::new(sequence, *has, Capacity::from_whole(*wants));
+            let ask = LeaseRequest::new(sequence, *has, Capacity::from_whole(*wants));
             let mut refresh = refresh(client, sequence);
             refresh.scopes[0].scope = (*scope).into();
             refresh.scopes[0].asks = vec![(Unit::Requests, ask)];

@@ -1,5 +1,5 @@
-use tollgate_core::lease::{Ask, ClientId, ClientRun, Unit};
-use tollgate_core::node::Start;
+use tollgate_core::lease::{ClientId, ClientRun, LeaseRequest, Unit};
+use tollgate_core::lease_server::Start;
 use tollgate_core::units::Capacity;
 
 use super::*;
@@ -30,7 +30,7 @@ fn scopes() -> Vec<Arc<str>> {
     all.map(Arc::from).collect()
 }
 
-fn bounds() -> tollgate_core::node::Bounds {
+fn bounds() -> tollgate_core::lease_server::Bounds {
     Config::parse("limits: []").unwrap().bounds
 }
 
@@ -80,8 +80,8 @@ fn books(catalog: &watch::Receiver<Arc<Catalog>>, shard: ShardId, count: NonZero
 
 /// A call for each of `scopes`.
 fn call(scopes: Vec<Arc<str>>) -> Refresh {
-    let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(1));
-    let asks = |scope| ScopeAsks {
+    let ask = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(1));
+    let asks = |scope| ScopeRefresh {
         scope,
         asks: vec![(Unit::Requests, ask.clone())],
     };

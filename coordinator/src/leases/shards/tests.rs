@@ -1,6 +1,6 @@
-use tollgate_core::lease::{Ask, ClientRun, Unit};
+use tollgate_core::lease::{ClientRun, LeaseRequest, Unit};
 use tollgate_core::units::Capacity;
-use tollgate_proto::request::ScopeAsks;
+use tollgate_proto::request::ScopeRefresh;
 
 use super::*;
 use crate::config::Config;
@@ -28,10 +28,10 @@ fn held(term: Term) -> (Held, Driver) {
 }
 
 fn asks() -> Refresh {
-    let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(60));
+    let ask = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(60));
     Refresh {
         client: ClientRun::only(ClientId::new("envoy/x").unwrap()),
-        scopes: vec![ScopeAsks {
+        scopes: vec![ScopeRefresh {
             scope: "tenant/acme".into(),
             asks: vec![(Unit::Requests, ask)],
         }],
@@ -39,7 +39,7 @@ fn asks() -> Refresh {
 }
 
 async fn sum_has(held: &Held) -> u128 {
-    let sum = |node: &Node, _| node.resources().map(|(_, books)| books.sum_has()).sum();
+    let sum = |node: &LeaseServer, _| node.resources().map(|(_, books)| books.sum_has()).sum();
     held.driver.view(sum).await.unwrap()
 }
 

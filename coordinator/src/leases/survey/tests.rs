@@ -1,6 +1,6 @@
-use tollgate_core::lease::{Ask, ClientId, ClientRun, Epoch};
+use tollgate_core::lease::{ClientId, ClientRun, Epoch, LeaseRequest};
+use tollgate_core::lease_server::{Bounds, Start, Terms};
 use tollgate_core::limit::Limit;
-use tollgate_core::node::{Bounds, Start, Terms};
 use tollgate_core::units::Capacity;
 
 use super::*;
@@ -12,15 +12,15 @@ const BOUNDS: Bounds = Bounds {
 };
 
 /// Books in which each of `clients` clients of each scope wants what its row says of a capacity.
-fn books(rows: &[(&str, Capacity, u64)], clients: usize) -> Node {
+fn books(rows: &[(&str, Capacity, u64)], clients: usize) -> LeaseServer {
     let now = Instant::ZERO;
-    let mut node = Node::new(now, Epoch(1), BOUNDS, Start::Fresh);
+    let mut node = LeaseServer::new(now, Epoch(1), BOUNDS, Start::Fresh);
     for (scope, capacity, wants) in rows {
         let id = ResourceId::new(scope, Unit::Requests).unwrap();
         let limit = Limit::new(*capacity);
         for client in 0..clients {
             let client = ClientRun::only(ClientId::new(&format!("envoy-{client}")).unwrap());
-            let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(*wants));
+            let ask = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(*wants));
             let terms = Terms::of(&limit);
             node.handle_refresh(now, &client, &id, &ask, &terms)
                 .unwrap();
@@ -30,7 +30,7 @@ fn books(rows: &[(&str, Capacity, u64)], clients: usize) -> Node {
 }
 
 /// What a walk in steps of `step` finds, and how many steps it took.
-fn walk(node: &Node, named: &[&str], busiest: usize, step: usize) -> (Survey, usize) {
+fn walk(node: &LeaseServer, named: &[&str], busiest: usize, step: usize) -> (Survey, usize) {
     let named = Named::new(named.iter().map(|scope| Arc::from(*scope)));
     let mut surveyor = Surveyor::new(named, busiest);
     let (mut steps, mut after) = (0, Some(start()));

@@ -8,7 +8,7 @@ use tollgate_coordinator::config::Config;
 use tollgate_coordinator::observe::metrics::Metrics;
 use tollgate_coordinator::server::{Listeners, Place, Server};
 use tollgate_core::lease::Epoch;
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 
 use super::nodes::{Node, asked_again};
 use super::tenants;

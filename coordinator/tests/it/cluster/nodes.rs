@@ -19,7 +19,7 @@ use tollgate_coordinator::server::{Listeners, Place, Server, ServerError};
 use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::cluster::{ShardId, shard_of};
 use tollgate_core::lease::{Epoch, ResourceId, Unit};
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 use tollgate_proto::request::Release;
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;

@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio::time::{Duration, Instant, sleep};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 
 use super::nodes::Cluster;
 use crate::harness::{Coordinator, request};

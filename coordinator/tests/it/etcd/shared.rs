@@ -8,7 +8,7 @@ use tollgate_coordinator::catalog::shared::{SharedError, get, put};
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::server::{Listeners, serve};
 use tollgate_core::lease::Epoch;
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 
 use super::Etcd;
 use crate::harness::{Ask, Coordinator};

@@ -15,7 +15,7 @@ use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::observe::metrics::Metrics;
 use tollgate_core::lease::Epoch;
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 
 use super::{Etcd, Link};
 use crate::harness::{Ask, Coordinator};

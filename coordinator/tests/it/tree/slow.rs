@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_stream::wrappers::TcpListenerStream;
 use tollgate_coordinator::wire::{LeaseService, LeaseServiceClient, LeaseServiceServer};
-use tollgate_core::node::Start;
+use tollgate_core::lease_server::Start;
 use tollgate_proto::v1;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status};

@@ -99,8 +99,8 @@ pub(super) fn in_flight(proxy: &Proxy) -> u32 {
     let ledger = proxy.worker.ledger.as_ref().unwrap();
     let mut held = 0;
     for slot in 0..ledger.slots_in_all() {
-        if let Some((_, holding)) = ledger.look(proxy.host(), slot).unwrap() {
-            held += holding.concurrency.map_or(0, |gauge| gauge.held());
+        if let Some((_, scope_state)) = ledger.look(proxy.host(), slot).unwrap() {
+            held += scope_state.concurrency.map_or(0, |gauge| gauge.held());
         }
     }
     held

@@ -40,7 +40,7 @@ fn a_slab_that_is_not_used_goes_back() {
             .scopes
             .get(entry)
             .unwrap()
-            .slab
+            .cache
             .left(),
         Tokens::ZERO
     );
@@ -246,7 +246,7 @@ fn after_a_failure_of_the_ledger_attempts_are_counted_and_slabs_go_back() {
     }
     let index = proxy.worker.tables[0].scopes.find(b"acme").unwrap();
     let entry = proxy.worker.tables[0].scopes.get(index).unwrap();
-    assert_eq!((entry.slab.left(), entry.queued), (Tokens::ZERO, false));
+    assert_eq!((entry.cache.left(), entry.queued), (Tokens::ZERO, false));
 }
 
 #[test]
@@ -287,7 +287,11 @@ fn the_pen_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
         for proxy in &mut proxies {
             proxy.tick(Duration::from_millis(33));
             let pen = process.get("tollgate.c.pen").unwrap();
-            owners.insert(tollgate_core::client::Pen::decode(&pen).unwrap().owner);
+            owners.insert(
+                tollgate_core::client::LeaderLock::decode(&pen)
+                    .unwrap()
+                    .owner,
+            );
         }
     }
     assert_eq!(owners.len(), 1, "{owners:?}");
@@ -305,7 +309,7 @@ fn what_the_ledger_does_not_take_is_kept_for_the_next_round() {
         .scopes
         .get(index)
         .unwrap()
-        .slab
+        .cache
         .left();
     assert!(spare > Tokens::ZERO);
     // Its lease has ended, so that the slab is to go back with the attempts.
@@ -316,11 +320,11 @@ fn what_the_ledger_does_not_take_is_kept_for_the_next_round() {
     assert!(before > 0);
     assert!(proxy.worker.settle(target, now).is_err());
     let entry = proxy.worker.tables[0].scopes.get(index).unwrap();
-    assert_eq!((entry.attempts, entry.slab.left()), (before, spare));
+    assert_eq!((entry.attempts, entry.cache.left()), (before, spare));
     proxy.host().shared_data_fails.set(false);
     proxy.worker.settle(target, now).unwrap();
     let entry = proxy.worker.tables[0].scopes.get(index).unwrap();
-    assert_eq!((entry.attempts, entry.slab.left()), (0, Tokens::ZERO));
+    assert_eq!((entry.attempts, entry.cache.left()), (0, Tokens::ZERO));
 }
 
 #[test]
@@ -339,7 +343,7 @@ fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_over
     // Others take all slots over while the first worker has attempts to tell of.
     let (now, policy) = (first.host().now(), Policy::default());
     for slot in 0..200 {
-        let mut busy = tollgate_core::client::Holding::new(now, &policy);
+        let mut busy = tollgate_core::client::ScopeState::new(now, &policy);
         busy.requests.count(now, 1);
         busy.requests.draw(now, &policy, Tokens::ONE, 1);
         let record = crate::record::encode_slot(&format!("other/{slot}"), &busy);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::client::State;
+use tollgate_core::client::LeaseState;
 
 use crate::laws::{Fleet as _, Law};
 use crate::tree::World;
@@ -53,7 +53,7 @@ fn alive(world: &World, i: usize, place: &Place, count: u64) -> Result<(), Strin
     let safe = place.safe().unwrap_or_default().min(each);
     for (p, _) in world.processes_at(i) {
         let cut = p.deaf_until.max(p.mute_until).saturating_add(NOTICED);
-        let known = p.state(now) == State::Leased && now >= cut;
+        let known = p.state(now) == LeaseState::Leased && now >= cut;
         let due = p.wants(now).min(safe.as_f64());
         let has = p.has(now).as_f64();
         if known && has < due * 0.9 - 2.0 * p.work().usual() as f64 {

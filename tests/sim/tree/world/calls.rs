@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::client::Todo;
-use tollgate_core::lease::{Answer, Ask, ClientRun, Epoch, Origin, Run};
-use tollgate_core::node::Terms;
+use tollgate_core::client::LeaseMessage;
+use tollgate_core::lease::{Answer, ClientRun, Epoch, LeaseRequest, Origin, Run};
+use tollgate_core::lease_server::Terms;
 use tollgate_core::units::{Capacity, Instant};
 
 use super::{Event, FAULTS_END, Lent, Who, World};
@@ -15,20 +15,26 @@ use crate::tree::place::Borrowed;
 
 impl World {
     /// Carries what somebody has to say to whom it asks.
-    pub(super) fn say(&mut self, who: Who, client: ClientRun, todo: Todo, timeout: Duration) {
+    pub(super) fn say(
+        &mut self,
+        who: Who,
+        client: ClientRun,
+        todo: LeaseMessage,
+        timeout: Duration,
+    ) {
         let now = self.agenda.now();
         let mute_until = match who {
             Who::Process(i, _) => self.processes[i].mute_until,
             Who::Place(i, _) => self.places[i].mute_until,
         };
         let event = match todo {
-            Todo::Nothing => return,
-            Todo::Release { sequence } => Event::Release {
+            LeaseMessage::Nothing => return,
+            LeaseMessage::Release { sequence } => Event::Release {
                 who,
                 client,
                 sequence,
             },
-            Todo::Refresh(ask) => {
+            LeaseMessage::Refresh(ask) => {
                 // Sometimes the transport tells that a call failed, sometimes nobody does.
                 if self.random.chance(50) {
                     let sequence = ask.sequence;
@@ -73,7 +79,13 @@ impl World {
         }
     }
 
-    pub(super) fn refresh(&mut self, who: Who, client: &ClientRun, sent_at: Instant, ask: &Ask) {
+    pub(super) fn refresh(
+        &mut self,
+        who: Who,
+        client: &ClientRun,
+        sent_at: Instant,
+        ask: &LeaseRequest,
+    ) {
         let Some(to) = self.asked(who) else {
             return;
         };

@@ -44,14 +44,14 @@ fn two_thousand_at_once_admit_the_burst_and_charge_no_more() {
 
 #[test]
 fn zero_blocks_and_unlimited_does_not() {
-    let never = Err(Denied::Short { retry_at: None });
+    let never = Err(TakeError::Short { retry_at: None });
     let mut stopped = TokenBucket::new(START, Rate::ZERO, whole(2));
     assert_eq!(stopped.take(START, whole(2)), Ok(()), "what is left");
     assert_eq!(stopped.take(after(START, 1_000_000), Tokens::ONE), never);
     assert_eq!(stopped.time_until(START, Tokens::ONE), None);
 
     let mut blocked = TokenBucket::new(START, Rate::ZERO, Tokens::ZERO);
-    let exceeds = Denied::ExceedsBurst {
+    let exceeds = TakeError::ExceedsBurst {
         burst: Tokens::ZERO,
         asked: Tokens::ONE,
     };
@@ -77,7 +77,7 @@ fn zero_blocks_and_unlimited_does_not() {
     let retry_at = Some(next(START));
     assert_eq!(
         bucket.take(START, whole(1)),
-        Err(Denied::Short { retry_at })
+        Err(TakeError::Short { retry_at })
     );
     assert_eq!(bucket.take(next(START), whole(1)), Ok(()));
 }
@@ -91,7 +91,7 @@ fn more_than_the_burst_is_an_outcome_of_its_own() {
         "burst is 10000000 micro-tokens, asked 50000000"
     );
     let error = bucket.take_up_to(START, whole(11), whole(20)).unwrap_err();
-    assert!(matches!(error, Denied::ExceedsBurst { .. }), "{error:?}");
+    assert!(matches!(error, TakeError::ExceedsBurst { .. }), "{error:?}");
     assert_eq!(bucket.balance(START), 10_000_000, "and it costs nothing");
 }
 
@@ -110,7 +110,7 @@ fn a_change_keeps_the_proportion() {
     ];
     for (before, old, new, wanted) in rows {
         let micro = i64::try_from(MICRO).unwrap();
-        let mut bucket = TokenBucket::from_parts(Parts {
+        let mut bucket = TokenBucket::from_parts(BucketState {
             balance: before * micro,
             ..bucket_of(10, old).to_parts()
         });
@@ -145,14 +145,14 @@ fn a_clock_that_goes_backwards_is_ignored_until_it_catches_up() {
     let retry_at = Some(after(late, 1));
     assert_eq!(
         bucket.take(START, whole(1)),
-        Err(Denied::Short { retry_at })
+        Err(TakeError::Short { retry_at })
     );
     assert_eq!(bucket.balance(late), 0);
     assert_eq!(bucket.balance(after(late, 1)), 1_000_000);
 }
 
 #[test]
-fn a_slab_is_whole_tokens_between_need_and_want() {
+fn a_token_cache_is_whole_tokens_between_need_and_want() {
     // Micro-tokens there, need, want, got.
     let rows: [(i64, u64, u64, Option<u64>); 7] = [
         (9_999_999, 1, 5, Some(5_000_000)),
@@ -164,7 +164,7 @@ fn a_slab_is_whole_tokens_between_need_and_want() {
         (-1, 1, 5, None),
     ];
     for (balance, need, want, got) in rows {
-        let mut bucket = TokenBucket::from_parts(Parts {
+        let mut bucket = TokenBucket::from_parts(BucketState {
             balance,
             ..bucket_of(10, 10).to_parts()
         });
@@ -178,7 +178,7 @@ fn a_slab_is_whole_tokens_between_need_and_want() {
 
 #[test]
 fn hostile_parts_are_brought_into_range() {
-    let parts = Parts {
+    let parts = BucketState {
         balance: i64::MAX,
         last: Instant::from_nanos(u64::MAX),
         remainder: u32::MAX,
@@ -189,7 +189,7 @@ fn hostile_parts_are_brought_into_range() {
     assert_eq!(bucket.burst(), Tokens::from_micros(i64::MAX as u64));
     assert_eq!(bucket.balance(START), i64::MAX);
 
-    let bucket = TokenBucket::from_parts(Parts {
+    let bucket = TokenBucket::from_parts(BucketState {
         balance: i64::MIN,
         ..parts
     });

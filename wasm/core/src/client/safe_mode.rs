@@ -24,10 +24,10 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallHistory {
     /// The calls that fail, by whom they were made to. An answer says nothing of the others.
-    failing: BTreeMap<usize, Streak>,
+    failing: BTreeMap<usize, FailureStreak>,
     /// The answers that whoever decides of a scope cannot be reached. Answers for other scopes say
     /// nothing of it.
-    out_of_reach: Option<Streak>,
+    out_of_reach: Option<FailureStreak>,
     failed_at: Option<Instant>,
     /// Whether the latest call was answered.
     answered: bool,
@@ -35,7 +35,7 @@ pub struct CallHistory {
 
 /// Failures that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Streak {
+struct FailureStreak {
     first: Instant,
     last: Instant,
 }
@@ -75,14 +75,14 @@ pub enum SafeModeReport {
 impl CallHistory {
     /// Notes that a call to the cluster of index `to` has failed.
     pub fn handle_failure(&mut self, now: Instant, to: usize) {
-        let streak = Streak::after(self.failing.get(&to).copied(), now);
+        let streak = FailureStreak::after(self.failing.get(&to).copied(), now);
         self.failing.insert(to, streak);
         self.fail(now);
     }
 
     /// Notes the answer that whoever decides of a scope cannot be reached.
     pub fn handle_out_of_reach(&mut self, now: Instant) {
-        self.out_of_reach = Some(Streak::after(self.out_of_reach, now));
+        self.out_of_reach = Some(FailureStreak::after(self.out_of_reach, now));
         self.fail(now);
     }
 
@@ -117,9 +117,9 @@ impl CallHistory {
     }
 }
 
-// === impl Streak ===
+// === impl FailureStreak ===
 
-impl Streak {
+impl FailureStreak {
     /// The streak that a failure at `now` makes longer, or begins if the last one was long ago.
     fn after(before: Option<Self>, now: Instant) -> Self {
         let goes_on = |streak: &Self| now.saturating_since(streak.last) < QUIET;

@@ -39,7 +39,7 @@ pub struct Election<'a> {
 
 /// What a node does next about a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ElectionStep {
     /// It stands for the shard.
     Stand(ShardId),
     /// It no longer stands for a shard that it does not lead.
@@ -56,7 +56,7 @@ pub enum Step {
 
 impl<'a> Election<'a> {
     /// What this node does next, at most one step for each shard.
-    pub fn steps(&self) -> Vec<Step> {
+    pub fn steps(&self) -> Vec<ElectionStep> {
         let preferred = assign(self.shards, self.members);
         let shards = ShardId::all(self.shards).zip(preferred);
         let steps = shards.filter_map(|(shard, preferred)| {
@@ -71,24 +71,24 @@ impl<'a> Election<'a> {
         self.standing(shard).min_by_key(|candidate| candidate.epoch)
     }
 
-    fn step(&self, shard: ShardId, preferred: Option<&str>) -> Option<Step> {
+    fn step(&self, shard: ShardId, preferred: Option<&str>) -> Option<ElectionStep> {
         let mine = self.standing(shard).find(|one| one.node == self.node);
         let led = self.led.iter().find(|(led, _)| *led == shard);
         let led = led.map(|(_, epoch)| *epoch);
         let is_preferred = preferred == Some(self.node);
         match (mine.map(|mine| mine.epoch), led) {
-            (mine, Some(led)) if mine != Some(led) => Some(Step::Lose(shard, led)),
+            (mine, Some(led)) if mine != Some(led) => Some(ElectionStep::Lose(shard, led)),
             (Some(_), Some(led)) => {
                 let waits = |one: Candidate<'_>| Some(one.node) == preferred;
                 let hands_over = !is_preferred && self.standing(shard).any(waits);
-                hands_over.then_some(Step::HandOver(shard, led))
+                hands_over.then_some(ElectionStep::HandOver(shard, led))
             }
-            (Some(epoch), _) if !is_preferred => Some(Step::Withdraw(shard, epoch)),
+            (Some(epoch), _) if !is_preferred => Some(ElectionStep::Withdraw(shard, epoch)),
             (Some(epoch), _) => {
                 let first = self.master(shard).is_some_and(|first| first.epoch == epoch);
-                first.then_some(Step::Lead(shard, epoch))
+                first.then_some(ElectionStep::Lead(shard, epoch))
             }
-            (None, _) => is_preferred.then_some(Step::Stand(shard)),
+            (None, _) => is_preferred.then_some(ElectionStep::Stand(shard)),
         }
     }
 

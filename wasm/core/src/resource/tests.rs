@@ -47,10 +47,10 @@ impl Fleet {
         wants: u64,
     ) -> Result<Answer, RefreshError> {
         let (has, wants) = (Capacity::from_whole(has), Capacity::from_whole(wants));
-        let ask = Ask::new(sequence, has, wants);
+        let request = LeaseRequest::new(sequence, has, wants);
         let client = ClientRun::only(ClientId::new(client).unwrap());
         self.resource
-            .handle_refresh(self.now, &client, &ask, &self.limit, None, 3)
+            .handle_refresh(self.now, &client, &request, &self.limit, None, 3)
     }
 
     fn sum_has(&self) -> u64 {
@@ -337,7 +337,7 @@ fn the_number_of_clients_is_bounded() {
 
 /// After a shorter lease the larger loan expires last, and both must be looked at just once.
 #[test]
-fn a_larger_loan_may_outlive_a_shorter_lease() {
+fn a_larger_lease_may_outlive_a_shorter_lease() {
     let mut fleet = Fleet::new(LEARNED);
     fleet.limit.headroom = crate::limit::Part::NONE;
     fleet.refresh("a", 0, 1000);
@@ -354,7 +354,7 @@ fn a_larger_loan_may_outlive_a_shorter_lease() {
 
 /// The same amount for a shorter time: if that answer is lost, the longer loan is still in use.
 #[test]
-fn a_longer_loan_counts_after_a_shorter_one_of_the_same_amount() {
+fn a_longer_lease_counts_after_a_shorter_one_of_the_same_amount() {
     let mut fleet = Fleet::new(LEARNED);
     fleet.refresh("a", 0, 1000);
     let first = fleet.now.saturating_add(fleet.limit.lease);

@@ -1,4 +1,4 @@
-//! Division by priority: of what is scarce, higher bands are filled first.
+//! Allocation by priority: of what is scarce, higher bands are filled first.
 //!
 //! Each band has its own [`FairShare`]. First every band gets what it is guaranteed, as far as it is
 //! wanted; then the bands are filled from the highest down; within a band clients share by weight.
@@ -14,40 +14,40 @@ use core::num::NonZeroU32;
 
 use super::fair::{FairShare, Handle, Quantum};
 use crate::lease::{Band, Demand, Priority};
-use crate::limit::{Algorithm, Guaranteed};
+use crate::limit::{Algorithm, Guarantees};
 use crate::units::Capacity;
 
 /// The clients of a resource, by the priorities of what they want.
 #[derive(Debug)]
-pub struct Bands<K> {
+pub struct PriorityBands<K> {
     /// The highest priority first; none is empty.
-    bands: Vec<Shares<K>>,
+    bands: Vec<BandShares<K>>,
     quantum: Quantum,
 }
 
 /// One client's places, one in each band in which it wants something.
 #[derive(Debug)]
-pub struct Place<K> {
-    first: Spot<K>,
+pub struct BandHandles<K> {
+    first: BandHandle<K>,
     /// Those of a client that speaks for others and has more than one band.
-    more: Box<[Spot<K>]>,
+    more: Box<[BandHandle<K>]>,
 }
 
 #[derive(Debug)]
-struct Shares<K> {
+struct BandShares<K> {
     priority: Priority,
     fair: FairShare<K>,
 }
 
 #[derive(Debug)]
-struct Spot<K> {
+struct BandHandle<K> {
     priority: Priority,
     handle: Handle<K>,
 }
 
-// === impl Place ===
+// === impl BandHandles ===
 
-impl<K> Place<K> {
+impl<K> BandHandles<K> {
     /// What the client wants in all bands, as it counts here: rounded up to the quantum.
     pub fn wants(&self) -> Capacity {
         let more = self.more.iter().map(|spot| spot.handle.wants());
@@ -71,7 +71,7 @@ impl<K> Place<K> {
         })
     }
 
-    fn spots(&self) -> impl Iterator<Item = &Spot<K>> {
+    fn spots(&self) -> impl Iterator<Item = &BandHandle<K>> {
         core::iter::once(&self.first).chain(self.more.iter())
     }
 
@@ -82,9 +82,9 @@ impl<K> Place<K> {
     }
 }
 
-// === impl Bands ===
+// === impl PriorityBands ===
 
-impl<K: Copy + Ord> Bands<K> {
+impl<K: Copy + Ord> PriorityBands<K> {
     /// No clients; shares are multiples of `quantum`.
     pub const fn new(quantum: Quantum) -> Self {
         Self {
@@ -99,18 +99,18 @@ impl<K: Copy + Ord> Bands<K> {
     }
 
     /// Adds a client that wants `demand`, but at most `each` for itself and each subclient.
-    pub fn insert(&mut self, key: K, demand: &Demand, each: Capacity) -> Place<K> {
+    pub fn insert(&mut self, key: K, demand: &Demand, each: Capacity) -> BandHandles<K> {
         let mut spots = demand.bands().iter();
         // A demand has at least one band.
         let first = spots.next().copied().unwrap_or(NOTHING);
-        Place {
+        BandHandles {
             first: self.occupy(key, &first, each),
             more: spots.map(|band| self.occupy(key, band, each)).collect(),
         }
     }
 
     /// Changes what a client wants.
-    pub fn update(&mut self, key: K, place: &mut Place<K>, demand: &Demand, each: Capacity) {
+    pub fn update(&mut self, key: K, place: &mut BandHandles<K>, demand: &Demand, each: Capacity) {
         if !place.fits(demand.bands()) {
             let old = core::mem::replace(place, self.insert(key, demand, each));
             self.remove(old);
@@ -126,7 +126,7 @@ impl<K: Copy + Ord> Bands<K> {
     }
 
     /// Removes a client.
-    pub fn remove(&mut self, place: Place<K>) {
+    pub fn remove(&mut self, place: BandHandles<K>) {
         self.vacate(place.first);
         place.more.into_iter().for_each(|spot| self.vacate(spot));
     }
@@ -137,12 +137,12 @@ impl<K: Copy + Ord> Bands<K> {
     /// exactly.
     pub fn share(
         &self,
-        place: &Place<K>,
+        place: &BandHandles<K>,
         capacity: Capacity,
         algorithm: Algorithm,
-        guaranteed: &Guaranteed,
+        guaranteed: &Guarantees,
     ) -> Capacity {
-        let share = |spot: &Spot<K>| {
+        let share = |spot: &BandHandle<K>| {
             let Some(band) = self.band(spot.priority) else {
                 return Capacity::ZERO;
             };
@@ -160,10 +160,10 @@ impl<K: Copy + Ord> Bands<K> {
 
     /// The client's part of `spare` capacity that nobody wants, by weight over all bands: nothing
     /// for a client that wants nothing.
-    pub fn spare(&self, place: &Place<K>, spare: Capacity) -> Capacity {
+    pub fn spare(&self, place: &BandHandles<K>, spare: Capacity) -> Capacity {
         let weights = self.bands.iter().map(|band| band.fair.active_weight());
         let active = weights.fold(0, u64::saturating_add);
-        let part = |spot: &Spot<K>| {
+        let part = |spot: &BandHandle<K>| {
             let above = self.bands.iter();
             let above = above.take_while(|band| band.priority > spot.priority);
             let above = above.map(|band| band.fair.active_weight());
@@ -197,8 +197,8 @@ impl<K: Copy + Ord> Bands<K> {
 
     /// What all clients together want of `capacity`, by priority: what one that speaks for them
     /// asks. Those that want nothing do not count, or their neighbours would get their part.
-    pub fn demand(&self, capacity: Capacity, guaranteed: &Guaranteed) -> Demand {
-        let band = |band: &Shares<K>| {
+    pub fn demand(&self, capacity: Capacity, guaranteed: &Guarantees) -> Demand {
+        let band = |band: &BandShares<K>| {
             let weight = u32::try_from(band.fair.active_weight()).unwrap_or(u32::MAX);
             Band {
                 priority: band.priority,
@@ -218,7 +218,7 @@ impl<K: Copy + Ord> Bands<K> {
         &self,
         priority: Priority,
         capacity: Capacity,
-        guaranteed: &Guaranteed,
+        guaranteed: &Guarantees,
     ) -> Capacity {
         if capacity.is_unlimited() || self.bands.len() <= 1 {
             return capacity;
@@ -243,18 +243,18 @@ impl<K: Copy + Ord> Bands<K> {
         Capacity::ZERO
     }
 
-    fn band(&self, priority: Priority) -> Option<&Shares<K>> {
+    fn band(&self, priority: Priority) -> Option<&BandShares<K>> {
         self.bands.iter().find(|band| band.priority == priority)
     }
 
-    fn occupy(&mut self, key: K, band: &Band, each: Capacity) -> Spot<K> {
+    fn occupy(&mut self, key: K, band: &Band, each: Capacity) -> BandHandle<K> {
         let Band { priority, .. } = *band;
         let at = self
             .bands
             .partition_point(|other| other.priority > priority);
         if self.bands.get(at).is_none_or(|b| b.priority != priority) {
             let fair = FairShare::of(self.quantum);
-            self.bands.insert(at, Shares { priority, fair });
+            self.bands.insert(at, BandShares { priority, fair });
         }
         let (wants, weight) = (wants(band, each), band.subclients);
         let handle = match self.bands.get_mut(at) {
@@ -262,11 +262,11 @@ impl<K: Copy + Ord> Bands<K> {
             // Out of reach: it was put there just now.
             None => FairShare::of(self.quantum).insert(key, wants, weight),
         };
-        Spot { priority, handle }
+        BandHandle { priority, handle }
     }
 
-    fn vacate(&mut self, spot: Spot<K>) {
-        let Spot { priority, handle } = spot;
+    fn vacate(&mut self, spot: BandHandle<K>) {
+        let BandHandle { priority, handle } = spot;
         let Some(at) = self.bands.iter().position(|band| band.priority == priority) else {
             return;
         };
@@ -279,9 +279,9 @@ impl<K: Copy + Ord> Bands<K> {
     }
 }
 
-// === impl Shares ===
+// === impl BandShares ===
 
-impl<K: Copy + Ord> Shares<K> {
+impl<K: Copy + Ord> BandShares<K> {
     /// What the band wants; a number, as is all that it can get.
     fn wants(&self) -> Capacity {
         let wants = u64::try_from(self.fair.sum_wants()).unwrap_or(u64::MAX);

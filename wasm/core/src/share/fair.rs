@@ -24,7 +24,7 @@
 //! nothing comes or goes. With [`Quantum::Whole`] all of this is counted in whole units: two fifths
 //! of a place in flight serve nobody.
 
-use super::tree::{Entry, Tree};
+use super::sum_tree::{SumTree, WeightedEntry};
 use crate::lease::Unit;
 use crate::units::{Capacity, MICRO};
 use core::num::NonZeroU32;
@@ -49,7 +49,7 @@ use core::num::NonZeroU32;
 /// ```
 #[derive(Debug)]
 pub struct FairShare<K> {
-    pub(super) tree: Tree<K>,
+    pub(super) tree: SumTree<K>,
     /// Sum of the weights of those who want nothing.
     pub(super) idle_weight: u64,
     serial: u32,
@@ -73,7 +73,7 @@ pub enum Quantum {
 /// use only with the [`FairShare`] that returned it.
 #[derive(Debug)]
 pub struct Handle<K> {
-    pub(super) entry: Entry<K>,
+    pub(super) entry: WeightedEntry<K>,
 }
 
 /// Where the water stands: what remains for the unsatisfied, their weights, and the weights of
@@ -89,7 +89,7 @@ struct Level {
 impl Quantum {
     /// The smallest part of a resource of `unit`.
     pub const fn of(unit: Unit) -> Self {
-        if unit.is_gauge() {
+        if unit.is_concurrency() {
             Self::Whole
         } else {
             Self::Micro
@@ -154,7 +154,7 @@ impl<K: Copy + Ord> FairShare<K> {
     /// No clients; shares are multiples of `quantum`.
     pub const fn of(quantum: Quantum) -> Self {
         Self {
-            tree: Tree::new(),
+            tree: SumTree::new(),
             idle_weight: 0,
             serial: 0,
             quantum,
@@ -166,7 +166,7 @@ impl<K: Copy + Ord> FairShare<K> {
     /// [`Capacity::UNLIMITED`] as wants stands for more than any capacity that is a number.
     pub fn insert(&mut self, key: K, wants: Capacity, weight: NonZeroU32) -> Handle<K> {
         self.serial = self.serial.wrapping_add(1);
-        let entry = Entry {
+        let entry = WeightedEntry {
             key,
             wants: self.quantum.ceil(wants),
             weight,
@@ -198,7 +198,7 @@ impl<K: Copy + Ord> FairShare<K> {
     /// Over all clients the shares sum to the lesser of `capacity` and [`Self::sum_wants`],
     /// exactly; in whole units if that is the quantum.
     pub fn share(&self, handle: &Handle<K>, capacity: Capacity) -> Capacity {
-        let Entry { wants, weight, .. } = handle.entry;
+        let WeightedEntry { wants, weight, .. } = handle.entry;
         if capacity.is_unlimited() || self.sum_wants() <= u128::from(capacity.as_micros()) {
             return wants;
         }
@@ -287,7 +287,7 @@ impl<K: Copy + Ord> FairShare<K> {
         Capacity::from_micros(part.saturating_mul(quantum))
     }
 
-    fn put(&mut self, entry: Entry<K>) {
+    fn put(&mut self, entry: WeightedEntry<K>) {
         self.tree.insert(entry);
         if entry.wants == Capacity::ZERO {
             let weight = u64::from(entry.weight.get());
@@ -295,9 +295,9 @@ impl<K: Copy + Ord> FairShare<K> {
         }
     }
 
-    fn take(&mut self, entry: &Entry<K>) {
+    fn take(&mut self, entry: &WeightedEntry<K>) {
         let found = self.tree.remove(entry);
-        debug_assert!(found, "the handle is of another division");
+        debug_assert!(found, "the handle is of another allocation");
         if found && entry.wants == Capacity::ZERO {
             let weight = u64::from(entry.weight.get());
             self.idle_weight = self.idle_weight.saturating_sub(weight);

@@ -6,7 +6,7 @@
 pub mod bands;
 pub mod fair;
 mod proportional;
-mod tree;
+mod sum_tree;
 
-pub use bands::{Bands, Place};
+pub use bands::{BandHandles, PriorityBands};
 pub use fair::{FairShare, Handle, Quantum};

@@ -24,12 +24,12 @@
 use core::num::NonZeroU32;
 
 use super::fair::{FairShare, Handle};
-use super::tree::{Entry, Sums};
+use super::sum_tree::{Sums, WeightedEntry};
 use crate::units::Capacity;
 
 /// How a capacity that does not suffice is divided proportionally, in quanta.
 #[derive(Debug)]
-struct Parts {
+struct ProportionalParts {
     capacity: u64,
     /// The weights of all who want something.
     weights: u64,
@@ -49,7 +49,7 @@ impl<K: Copy + Ord> FairShare<K> {
     ///
     /// Over all clients these sum to the lesser of `capacity` and [`Self::sum_wants`], exactly.
     pub fn proportional(&self, handle: &Handle<K>, capacity: Capacity) -> Capacity {
-        let Entry { wants, weight, .. } = handle.entry;
+        let WeightedEntry { wants, weight, .. } = handle.entry;
         if capacity.is_unlimited() || self.sum_wants() <= u128::from(capacity.as_micros()) {
             return wants;
         }
@@ -69,10 +69,10 @@ impl<K: Copy + Ord> FairShare<K> {
         }
     }
 
-    fn parts(&self, capacity: Capacity) -> Parts {
+    fn parts(&self, capacity: Capacity) -> ProportionalParts {
         let quantum = self.quantum.micros();
         let total = self.active(self.tree.total());
-        let mut parts = Parts {
+        let mut parts = ProportionalParts {
             capacity: capacity.as_micros().checked_div(quantum).unwrap_or(0),
             weights: total.weight,
             quantum,
@@ -80,7 +80,7 @@ impl<K: Copy + Ord> FairShare<K> {
             left: 0,
             missing: 0,
         };
-        let suffices = |_, entry: &Entry<K>| parts.suffices(entry.wants, entry.weight);
+        let suffices = |_, entry: &WeightedEntry<K>| parts.suffices(entry.wants, entry.weight);
         parts.satisfied = self.active(self.tree.sums_while(suffices));
         let wanted = |sums: Sums| sums.wants.checked_div(quantum.into()).unwrap_or(0);
         let sure = parts.sure_until(parts.satisfied.weight);
@@ -93,9 +93,9 @@ impl<K: Copy + Ord> FairShare<K> {
     }
 }
 
-// === impl Parts ===
+// === impl ProportionalParts ===
 
-impl Parts {
+impl ProportionalParts {
     /// Whether a client's equal part is all that it wants.
     fn suffices(&self, wants: Capacity, weight: NonZeroU32) -> bool {
         let wants = wants.as_micros().checked_div(self.quantum).unwrap_or(0);

@@ -3,13 +3,13 @@ use core::time::Duration;
 use std::vec;
 use std::vec::Vec;
 
-use crate::client::Todo;
+use crate::client::LeaseMessage;
 use crate::lease::{
-    Answer, Ask, Band, Claim, ClientId, ClientRun, Demand, Epoch, LeaseTerms, Origin, Priority,
-    ResourceId, Unit,
+    Answer, Band, Claim, ClientId, ClientRun, Demand, Epoch, LeaseRequest, LeaseTerms, Origin,
+    Priority, ResourceId, Unit,
 };
-use crate::limit::{Limit, Part, Safe};
-use crate::node::{Bounds, LimitOwner, Node, Start, Terms};
+use crate::lease_server::{Bounds, LeaseServer, LimitOwner, Start, Terms};
+use crate::limit::{Limit, Part, SafeCapacity};
 use crate::units::{Capacity, Instant, Tokens};
 
 const BOUNDS: Bounds = Bounds {
@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A coordinator with a parent, which is the test.
 struct Leaf {
-    node: Node,
+    node: LeaseServer,
     now: Instant,
     limit: Limit,
     id: ResourceId,
@@ -32,7 +32,7 @@ struct Leaf {
 impl Leaf {
     fn new() -> Self {
         let now = Instant::from_nanos(1_000_000_000);
-        let mut node = Node::new(now, Epoch(1), BOUNDS, Start::Fresh);
+        let mut node = LeaseServer::new(now, Epoch(1), BOUNDS, Start::Fresh);
         node.borrow_from_parent(now, 1000, TIMEOUT);
         let mut limit = Limit::new(Capacity::UNLIMITED);
         limit.headroom = Part::NONE;
@@ -52,37 +52,37 @@ impl Leaf {
     /// What `client` is answered that has so much and wants so much, at the next sequence.
     fn refresh(&mut self, client: &str, (has, wants): (u64, u64)) -> Answer {
         let whole = Capacity::from_whole;
-        let ask = Ask::new(self.now.as_nanos(), whole(has), whole(wants));
-        self.say(client, &ask)
+        let request = LeaseRequest::new(self.now.as_nanos(), whole(has), whole(wants));
+        self.say(client, &request)
     }
 
-    fn say(&mut self, client: &str, ask: &Ask) -> Answer {
+    fn say(&mut self, client: &str, request: &LeaseRequest) -> Answer {
         let client = ClientRun::only(ClientId::new(client).unwrap());
         let terms = Terms::of(&self.limit);
         let answer = self
             .node
-            .handle_refresh(self.now, &client, &self.id, ask, &terms);
+            .handle_refresh(self.now, &client, &self.id, request, &terms);
         answer.unwrap()
     }
 
-    fn todo(&mut self) -> Vec<(ResourceId, Todo)> {
+    fn message(&mut self) -> Vec<(ResourceId, LeaseMessage)> {
         self.node.ask_parent(self.now, 1000)
     }
 
     /// The one request that there is to say.
-    fn ask(&mut self) -> Ask {
-        match self.todo().as_slice() {
-            [(id, Todo::Refresh(ask))] if *id == self.id => ask.clone(),
+    fn ask(&mut self) -> LeaseRequest {
+        match self.message().as_slice() {
+            [(id, LeaseMessage::Refresh(request))] if *id == self.id => request.clone(),
             other => panic!("{other:?}"),
         }
     }
 
     /// Lets the parent lend so much for ten seconds.
     fn lend(&mut self, capacity: Capacity, change: impl FnOnce(&mut Answer)) {
-        let ask = self.ask();
+        let request = self.ask();
         let mut answer = answer(capacity);
         change(&mut answer);
-        let said = (ask.sequence, Origin::alone(Epoch(1)), 1);
+        let said = (request.sequence, Origin::alone(Epoch(1)), 1);
         assert!(
             self.node
                 .handle_parent_answer(self.now, &self.id, said, &answer)
@@ -96,7 +96,7 @@ fn answer(capacity: Capacity) -> Answer {
             capacity,
             burst: Tokens::ONE,
             duration: Duration::from_secs(10),
-            basis: 7,
+            fingerprint: 7,
         }),
         refresh_interval: Duration::from_secs(1),
         safe: None,
@@ -117,7 +117,7 @@ fn a_newcomer_waits_for_the_parent_and_gets_what_is_borrowed() {
     let mut leaf = Leaf::new();
     let first = leaf.refresh("a", (0, 100));
     assert_eq!((gets(first), first.capacity), (None, Capacity::UNLIMITED));
-    let ask = {
+    let request = {
         let asked = leaf.ask();
         assert_eq!(
             (asked.demand.wants(), asked.has),
@@ -126,7 +126,7 @@ fn a_newcomer_waits_for_the_parent_and_gets_what_is_borrowed() {
         assert_eq!(asked.claim, Claim::Lease);
         asked
     };
-    let said = (ask.sequence, Origin::alone(Epoch(1)), 1);
+    let said = (request.sequence, Origin::alone(Epoch(1)), 1);
     let id = leaf.id.clone();
     leaf.node
         .handle_parent_answer(leaf.now, &id, said, &answer(Capacity::from_whole(60)));
@@ -184,14 +184,14 @@ fn what_is_lent_ends_with_what_is_borrowed() {
 
 #[test]
 fn without_the_parent_the_safe_capacity_is_lent() {
-    let fixed = |units| Safe::Fixed(Capacity::from_whole(units));
+    let fixed = |units| SafeCapacity::Fixed(Capacity::from_whole(units));
     // What the parent said, what the limit says, and what two clients get that want 100 and 5.
     let rows = [
-        (None, Safe::Client, None, None),
-        (whole(20), Safe::Client, whole(35), whole(5)),
+        (None, SafeCapacity::Client, None, None),
+        (whole(20), SafeCapacity::Client, whole(35), whole(5)),
         (whole(20), fixed(30), whole(35), whole(5)),
         (None, fixed(30), whole(55), whole(5)),
-        (whole(600), Safe::Client, whole(100), whole(5)),
+        (whole(600), SafeCapacity::Client, whole(100), whole(5)),
     ];
     for (parents, own, a, b) in rows {
         let mut leaf = Leaf::new();
@@ -206,7 +206,7 @@ fn without_the_parent_the_safe_capacity_is_lent() {
         assert_eq!((gets(a_gets), gets(b_gets)), (a, b), "{parents:?} {own:?}");
         // Clients are told the same that the leaf lends by.
         let each = parents.or(match own {
-            Safe::Fixed(safe) => Some(safe),
+            SafeCapacity::Fixed(safe) => Some(safe),
             _ => None,
         });
         assert_eq!(a_gets.safe, each, "{parents:?} {own:?}");
@@ -216,20 +216,21 @@ fn without_the_parent_the_safe_capacity_is_lent() {
 #[test]
 fn a_parent_that_never_answered_counts_as_away_after_a_failure() {
     let mut leaf = Leaf::new();
-    leaf.limit.safe = Safe::Fixed(Capacity::from_whole(30));
+    leaf.limit.safe = SafeCapacity::Fixed(Capacity::from_whole(30));
     assert_eq!(gets(leaf.refresh("a", (0, 100))), None);
-    let ask = leaf.ask();
+    let request = leaf.ask();
     let id = leaf.id.clone();
-    leaf.node.handle_parent_failure(leaf.now, &id, ask.sequence);
+    leaf.node
+        .handle_parent_failure(leaf.now, &id, request.sequence);
     leaf.pass(200);
     assert_eq!(gets(leaf.refresh("a", (0, 100))), whole(30));
     // The same if nothing comes back at all.
     leaf.pass(500);
     let again = leaf.ask();
-    assert!(again.sequence > ask.sequence);
+    assert!(again.sequence > request.sequence);
     leaf.pass(900);
     leaf.refresh("a", (0, 100));
-    assert!(leaf.todo().is_empty());
+    assert!(leaf.message().is_empty());
     leaf.pass(100);
     assert!(leaf.ask().sequence > again.sequence);
 }
@@ -246,25 +247,25 @@ fn a_lowered_lease_is_said_until_the_clients_have_given_it_back() {
         answer.refresh_interval = Duration::from_millis(100);
     });
     leaf.pass(100);
-    let ask = leaf.ask();
+    let request = leaf.ask();
     assert_eq!(
-        (ask.has, ask.claim),
+        (request.has, request.claim),
         (Capacity::from_whole(100), Claim::Several)
     );
-    leaf.lend_again(&ask, 40);
+    leaf.lend_again(&request, 40);
     assert_eq!(gets(leaf.refresh("a", (100, 100))), whole(40));
     leaf.pass(100);
     leaf.refresh("a", (40, 100));
-    let ask = leaf.ask();
+    let request = leaf.ask();
     assert_eq!(
-        (ask.has, ask.claim),
+        (request.has, request.claim),
         (Capacity::from_whole(40), Claim::Lease)
     );
 }
 
 impl Leaf {
-    fn lend_again(&mut self, ask: &Ask, units: u64) {
-        let said = (ask.sequence, Origin::alone(Epoch(1)), 1);
+    fn lend_again(&mut self, request: &LeaseRequest, units: u64) {
+        let said = (request.sequence, Origin::alone(Epoch(1)), 1);
         let id = self.id.clone();
         let answer = answer(Capacity::from_whole(units));
         self.node.handle_parent_answer(self.now, &id, said, &answer);
@@ -275,26 +276,34 @@ impl Leaf {
 fn an_earlier_master_is_not_heard() {
     let mut leaf = Leaf::new();
     leaf.refresh("a", (0, 100));
-    let ask = leaf.ask();
+    let request = leaf.ask();
     let id = leaf.id.clone();
     let mut hear = |sequence, epoch, units| {
         let said = (sequence, Origin::alone(Epoch(epoch)), 1);
         let answer = answer(Capacity::from_whole(units));
         leaf.node.handle_parent_answer(leaf.now, &id, said, &answer)
     };
-    assert!(!hear(ask.sequence - 1, 5, 10));
-    assert!(hear(ask.sequence, 5, 20));
-    assert!(!hear(ask.sequence, 5, 30), "the same answer twice");
+    assert!(!hear(request.sequence - 1, 5, 10));
+    assert!(hear(request.sequence, 5, 20));
+    assert!(!hear(request.sequence, 5, 30), "the same answer twice");
     leaf.pass(1000);
-    let ask = leaf.ask();
+    let request = leaf.ask();
     let mut hear = |epoch, units| {
-        let said = (ask.sequence, Origin::alone(Epoch(epoch)), 1);
+        let said = (request.sequence, Origin::alone(Epoch(epoch)), 1);
         let answer = answer(Capacity::from_whole(units));
         leaf.node.handle_parent_answer(leaf.now, &id, said, &answer)
     };
     assert!(!hear(4, 40));
-    let loan = leaf.node.tree().unwrap().loan(leaf.now, &leaf.id).unwrap();
-    assert_eq!((loan.capacity, loan.failures), (whole(20), 1));
+    let parent_lease = leaf
+        .node
+        .parent_leases()
+        .unwrap()
+        .view(leaf.now, &leaf.id)
+        .unwrap();
+    assert_eq!(
+        (parent_lease.capacity, parent_lease.failures),
+        (whole(20), 1)
+    );
 }
 
 #[test]
@@ -312,11 +321,11 @@ fn all_bands_are_asked_for_at_once() {
     ];
     for (client, bands) in says {
         let demand = Demand::try_from_bands(&bands).unwrap();
-        let ask = Ask {
+        let request = LeaseRequest {
             demand,
-            ..Ask::new(1, Capacity::ZERO, Capacity::ZERO)
+            ..LeaseRequest::new(1, Capacity::ZERO, Capacity::ZERO)
         };
-        leaf.say(client, &ask);
+        leaf.say(client, &request);
     }
     assert_eq!(leaf.ask().demand.bands(), [band(3, 30, 5), band(0, 5, 2)]);
 }
@@ -333,18 +342,21 @@ fn what_nobody_asks_for_is_given_back_and_the_table_is_bounded() {
         let client = ClientRun::only(ClientId::new("a").unwrap());
         leaf.node.handle_release(&client, &leaf.id, u64::MAX);
         leaf.pass(1000);
-        let todo = leaf.todo();
+        let message = leaf.message();
         assert!(
-            matches!(todo.as_slice(), [(id, Todo::Release { .. })] if *id == leaf.id),
-            "{todo:?}"
+            matches!(message.as_slice(), [(id, LeaseMessage::Release { .. })] if *id == leaf.id),
+            "{message:?}"
         );
     }
-    let tree = leaf.node.tree().unwrap();
-    assert_eq!(tree.loans(leaf.now).count(), BOUNDS.max_resources);
+    let parent_leases = leaf.node.parent_leases().unwrap();
+    assert_eq!(parent_leases.views(leaf.now).count(), BOUNDS.max_resources);
     // And what is remembered is forgotten in time.
     leaf.pass(60_000);
-    assert!(leaf.todo().is_empty());
-    assert_eq!(leaf.node.tree().unwrap().loans(leaf.now).count(), 0);
+    assert!(leaf.message().is_empty());
+    assert_eq!(
+        leaf.node.parent_leases().unwrap().views(leaf.now).count(),
+        0
+    );
     assert_eq!(leaf.node.poll_parent(), None);
 }
 
@@ -357,12 +369,12 @@ fn one_that_took_books_over_says_what_is_lent() {
     leaf.refresh("a", (0, 100));
     // As after a hand-over: the books are there, what was borrowed is not known.
     leaf.node.borrow_from_parent(leaf.now, 5000, TIMEOUT);
-    let ask = leaf.ask();
+    let request = leaf.ask();
     assert_eq!(
-        (ask.has, ask.claim),
+        (request.has, request.claim),
         (Capacity::from_whole(60), Claim::Several)
     );
-    assert_eq!(ask.remaining, Some(Duration::from_millis(9800)));
+    assert_eq!(request.remaining, Some(Duration::from_millis(9800)));
     // Until the parent answers, who has something keeps it as long as it had it anyway.
     leaf.pass(200);
     let answer = leaf.refresh("a", (60, 100));
@@ -378,22 +390,22 @@ fn books_that_did_not_age_on_their_way_prolong_nothing() {
     leaf.pass(200);
     leaf.refresh("a", (0, 100));
     // The next one has the books a second later, and counts from then.
-    let books = Node::new(leaf.now, Epoch(1), BOUNDS, Start::Fresh);
+    let books = LeaseServer::new(leaf.now, Epoch(1), BOUNDS, Start::Fresh);
     let books = core::mem::replace(&mut leaf.node, books).hand_over(leaf.now);
     leaf.now = leaf.now.saturating_add(Duration::from_secs(1));
-    leaf.node = Node::take_over(leaf.now, Epoch(2), BOUNDS, &books).unwrap();
+    leaf.node = LeaseServer::take_over(leaf.now, Epoch(2), BOUNDS, &books).unwrap();
     leaf.node.borrow_from_parent(leaf.now, 5000, TIMEOUT);
     leaf.pass(200);
     let sequence = leaf.now.as_nanos();
-    let ask = Ask {
+    let request = LeaseRequest {
         remaining: Some(Duration::from_millis(8600)),
-        ..Ask::new(
+        ..LeaseRequest::new(
             sequence,
             Capacity::from_whole(60),
             Capacity::from_whole(100),
         )
     };
-    let lease = leaf.say("a", &ask).lease.unwrap();
+    let lease = leaf.say("a", &request).lease.unwrap();
     assert_eq!(lease.duration, Duration::from_millis(8600));
 }
 
@@ -450,8 +462,8 @@ fn who_comes_back_waits_for_the_parent_as_long_as_that_is_there() {
     leaf.node.handle_release(&client, &leaf.id, u64::MAX);
     leaf.pass(2000);
     assert!(matches!(
-        leaf.todo().as_slice(),
-        [(_, Todo::Release { .. })]
+        leaf.message().as_slice(),
+        [(_, LeaseMessage::Release { .. })]
     ));
     assert_eq!(gets(leaf.refresh("a", (0, 100))), None);
     leaf.ask();

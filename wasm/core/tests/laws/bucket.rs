@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-use tollgate_core::bucket::{Denied, TokenBucket};
+use tollgate_core::bucket::{TakeError, TokenBucket};
 use tollgate_core::units::{Instant, MICRO, Rate, Tokens};
 
 use super::random::Random;
 use super::{Verdict, ensure};
 
-/// Parts of a micro-token that one micro-token per second earns in a nanosecond.
+/// BucketState of a micro-token that one micro-token per second earns in a nanosecond.
 const FINE: i128 = 1_000_000_000;
 
 /// The definition: what is left in 10^-9 micro-tokens, without any rounding.
@@ -139,7 +139,7 @@ pub(crate) fn denied_exactly_until_retry_at(seed: u64) -> Verdict {
         };
         let before = Instant::from_nanos(at.as_nanos() - 1);
         let (mut early, mut in_time) = (bucket, bucket);
-        let again = Err(Denied::Short { retry_at: Some(at) });
+        let again = Err(TakeError::Short { retry_at: Some(at) });
         ensure!(
             early.take(before, need) == again,
             "not refused before {at:?}"

@@ -4,12 +4,12 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use tollgate_core::client::{Draw, Holder, Mode, Policy, Todo};
+use tollgate_core::client::{DrawResult, LeaseMessage, Mode, Policy, RateLimiter};
 use tollgate_core::lease::{
-    Answer, Ask, ClientId, ClientRun, Epoch, Origin, ResourceId, Run, Unit,
+    Answer, ClientId, ClientRun, Epoch, LeaseRequest, Origin, ResourceId, Run, Unit,
 };
+use tollgate_core::lease_server::{Bounds, LeaseServer, Start, Terms};
 use tollgate_core::limit::{Limit, Part};
-use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant, Tokens};
 
 use super::random::Random;
@@ -26,7 +26,7 @@ const BOUNDS: Bounds = Bounds {
 struct Fleet {
     random: Random,
     now: Instant,
-    node: Node,
+    node: LeaseServer,
     epoch: Epoch,
     limit: Limit,
     resource: ResourceId,
@@ -51,7 +51,7 @@ struct Process {
     /// How far its clock is ahead of the world's. That of the next run may be behind, and its
     /// sequences, which are times, below those of requests that are still on their way.
     ahead: Duration,
-    holder: Holder,
+    limiter: RateLimiter,
     /// Attempts per second.
     demand: u64,
     /// Whether it ever had a lease, and so its first burst.
@@ -60,7 +60,7 @@ struct Process {
 
 #[derive(Clone, Debug)]
 enum Mail {
-    Refresh(usize, Run, Ask),
+    Refresh(usize, Run, LeaseRequest),
     Release(usize, Run, u64),
     Answer(usize, Run, u64, Epoch, Answer),
     Failure(usize, Run, u64),
@@ -89,7 +89,7 @@ impl Fleet {
         Self {
             random,
             now: START,
-            node: Node::new(START, Epoch(1), BOUNDS, Start::Fresh),
+            node: LeaseServer::new(START, Epoch(1), BOUNDS, Start::Fresh),
             epoch: Epoch(1),
             limit,
             resource: ResourceId::new("tenant/acme", Unit::Requests).expect("a good id"),
@@ -147,7 +147,7 @@ impl Fleet {
         }
         if self.random.chance(self.faults.1) {
             self.epoch = Epoch(self.epoch.0 + 1);
-            self.node = Node::new(self.now, self.epoch, BOUNDS, Start::Learning);
+            self.node = LeaseServer::new(self.now, self.epoch, BOUNDS, Start::Learning);
         }
         self.check()
     }
@@ -171,40 +171,40 @@ impl Fleet {
             process.demand = self.random.below(3) * self.random.spread(capacity + 10);
         }
         let attempts = process.demand * self.random.below(200) / 1000;
-        process.holder.count(now, attempts);
+        process.limiter.count(now, attempts);
         let mut left = attempts;
         while left > 0
-            && let Draw::Slab(tokens) = process.holder.draw(now, policy, Tokens::ONE, 2)
+            && let DrawResult::Tokens(tokens) = process.limiter.draw(now, policy, Tokens::ONE, 2)
         {
             self.admitted += i128::from(tokens.as_micros());
             left = left.saturating_sub(tokens.whole());
         }
         let run = process.run.run;
-        match process.holder.ask(now, policy) {
-            Todo::Nothing => {}
-            Todo::Refresh(ask) => {
-                let late = Mail::Failure(i, run, ask.sequence);
-                self.post(Mail::Refresh(i, run, ask));
+        match process.limiter.ask(now, policy) {
+            LeaseMessage::Nothing => {}
+            LeaseMessage::Refresh(request) => {
+                let late = Mail::Failure(i, run, request.sequence);
+                self.post(Mail::Refresh(i, run, request));
                 self.deliver_after(self.policy.call_timeout, late);
             }
-            Todo::Release { sequence } => self.post(Mail::Release(i, run, sequence)),
+            LeaseMessage::Release { sequence } => self.post(Mail::Release(i, run, sequence)),
         }
     }
 
     fn deliver(&mut self, mail: Mail) {
         let (now, policy) = (self.now, &self.policy);
         match mail {
-            Mail::Refresh(i, run, ask) => {
+            Mail::Refresh(i, run, request) => {
                 let id = self.processes[i].run.id.clone();
                 let answer = self.node.handle_refresh(
                     now,
                     &ClientRun { id, run },
                     &self.resource,
-                    &ask,
+                    &request,
                     &Terms::of(&self.limit),
                 );
                 if let Ok(answer) = answer {
-                    self.post(Mail::Answer(i, run, ask.sequence, self.epoch, answer));
+                    self.post(Mail::Answer(i, run, request.sequence, self.epoch, answer));
                 }
             }
             Mail::Release(i, run, sequence) => {
@@ -218,18 +218,18 @@ impl Fleet {
                     return;
                 }
                 let now = process.clock(now);
-                let holder = &mut process.holder;
-                holder.handle_answer(now, policy, sequence, Origin::alone(epoch), &answer);
-                if !process.leased && holder.lease_expiry().is_some() {
+                let limiter = &mut process.limiter;
+                limiter.handle_answer(now, policy, sequence, Origin::alone(epoch), &answer);
+                if !process.leased && limiter.lease_expiry().is_some() {
                     process.leased = true;
-                    self.admitted -= i128::from(holder.flow(now, policy).1.as_micros());
+                    self.admitted -= i128::from(limiter.flow(now, policy).1.as_micros());
                 }
             }
             Mail::Failure(i, run, sequence) => {
                 let process = &mut self.processes[i];
                 if process.run.run == run {
                     let now = process.clock(now);
-                    process.holder.handle_failure(now, sequence, sequence);
+                    process.limiter.handle_failure(now, sequence, sequence);
                 }
             }
         }
@@ -324,7 +324,7 @@ impl Process {
                 run: Run::Incarnation(run),
             },
             ahead,
-            holder: Holder::new(now.saturating_add(ahead), policy),
+            limiter: RateLimiter::new(now.saturating_add(ahead), policy),
             demand: 0,
             leased: false,
         }
@@ -336,7 +336,7 @@ impl Process {
     }
 
     fn has(&self, now: Instant) -> Capacity {
-        self.holder.has(self.clock(now))
+        self.limiter.has(self.clock(now))
     }
 }
 

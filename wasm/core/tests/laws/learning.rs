@@ -3,9 +3,11 @@
 
 use core::time::Duration;
 
-use tollgate_core::lease::{Ask, ClientId, ClientRun, Epoch, LeaseTerms, ResourceId, Unit};
+use tollgate_core::lease::{
+    ClientId, ClientRun, Epoch, LeaseRequest, LeaseTerms, ResourceId, Unit,
+};
+use tollgate_core::lease_server::{Bounds, LeaseServer, Start, Terms};
 use tollgate_core::limit::{Limit, Part};
-use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant};
 
 use super::random::Random;
@@ -40,7 +42,7 @@ struct Lie {
 
 struct Fleet {
     now: Instant,
-    node: Node,
+    node: LeaseServer,
     limit: Limit,
     resource: ResourceId,
     clients: Vec<Client>,
@@ -84,7 +86,7 @@ impl Fleet {
         }
         Self {
             now: START,
-            node: Node::new(START, Epoch(2), BOUNDS, Start::Learning),
+            node: LeaseServer::new(START, Epoch(2), BOUNDS, Start::Learning),
             limit,
             resource: ResourceId::new("tenant/acme", Unit::Requests).expect("a good id"),
             clients,
@@ -145,9 +147,9 @@ impl Fleet {
             _ => (client.has, left),
         };
         self.sequence += 1;
-        let ask = Ask {
+        let request = LeaseRequest {
             remaining: Some(left),
-            ..Ask::new(
+            ..LeaseRequest::new(
                 self.sequence,
                 Capacity::from_micros(has),
                 Capacity::from_micros(client.wants),
@@ -160,7 +162,7 @@ impl Fleet {
                 now,
                 &ClientRun::only(client.id.clone()),
                 &self.resource,
-                &ask,
+                &request,
                 &terms,
             )
             .map_err(|error| error.to_string())?;

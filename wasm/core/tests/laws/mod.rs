@@ -4,13 +4,13 @@
 pub(crate) mod bucket;
 pub(crate) mod fair_share;
 pub(crate) mod fleet;
-pub(crate) mod holder;
 pub(crate) mod learning;
-pub(crate) mod line;
-pub(crate) mod node;
+pub(crate) mod lease_server;
 pub(crate) mod random;
+pub(crate) mod rate_limiter;
 pub(crate) mod slow;
 pub(crate) mod tree;
+pub(crate) mod wait_queue;
 
 /// What a law says of one seed: nothing, or how it was broken.
 pub(crate) type Verdict = Result<(), String>;
@@ -36,18 +36,18 @@ macro_rules! each_law {
             fair_share::equals_water_filling,
             fair_share::does_not_depend_on_the_order,
             fleet::never_uses_more_than_the_capacity,
-            node::settles_at_the_max_min_shares,
-            node::learns_what_clients_have,
-            holder::falls_back_to_the_safe_capacity,
-            holder::ignores_an_earlier_master,
+            lease_server::settles_at_the_max_min_shares,
+            lease_server::learns_what_clients_have,
+            rate_limiter::falls_back_to_the_safe_capacity,
+            rate_limiter::ignores_an_earlier_master,
             learning::a_liar_takes_nobodys_lease,
             slow::little_demand_is_served,
             slow::little_demand_is_not_starved_at_its_limit,
             tree::leaves_never_use_more_than_the_root_has,
             tree::a_tree_settles_at_the_max_min_shares,
             tree::a_tree_divides_as_one_coordinator_would,
-            line::takes_turns,
-            line::estimates_are_true,
+            wait_queue::takes_turns,
+            wait_queue::estimates_are_true,
         }
     };
     (@ $test:meta, $seeds:expr, $($module:ident::$law:ident,)+) => {

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{Draw, Holder, Policy, Todo};
+use tollgate_core::client::{DrawResult, LeaseMessage, Policy, RateLimiter};
 use tollgate_core::lease::{ClientId, ClientRun, Epoch, Origin, ResourceId, Unit};
+use tollgate_core::lease_server::{Bounds, LeaseServer, Start, Terms};
 use tollgate_core::limit::{Limit, Part};
-use tollgate_core::node::{Bounds, Node, Start, Terms};
 use tollgate_core::units::{Capacity, Instant, Tokens};
 
 use super::random::Random;
@@ -23,8 +23,8 @@ const BOUNDS: Bounds = Bounds {
 struct Tenant {
     random: Random,
     now: Instant,
-    holder: Holder,
-    node: Node,
+    limiter: RateLimiter,
+    node: LeaseServer,
     limit: Limit,
     /// Milliseconds between two requests, and how many percent each interval may differ.
     interval: u64,
@@ -47,8 +47,8 @@ impl Tenant {
         (limit.burst, limit.headroom) = (Tokens::ONE, headroom);
         Self {
             now: START,
-            holder: Holder::new(START, &Policy::default()),
-            node: Node::new(START, Epoch(1), BOUNDS, Start::Fresh),
+            limiter: RateLimiter::new(START, &Policy::default()),
+            node: LeaseServer::new(START, Epoch(1), BOUNDS, Start::Fresh),
             limit,
             interval,
             sway: [0, 10, 100][random.below(3) as usize],
@@ -70,7 +70,7 @@ impl Tenant {
                 self.due = self.due.saturating_add(interval);
                 self.came += 1;
                 self.held += 1;
-                self.holder.count(self.now, 1);
+                self.limiter.count(self.now, 1);
             }
             self.draw();
             self.refresh()?;
@@ -82,9 +82,9 @@ impl Tenant {
     fn draw(&mut self) {
         for _ in 0..self.held {
             let policy = Policy::default();
-            let draw = self.holder.draw(self.now, &policy, Tokens::ONE, 1);
-            self.held -= u64::from(!matches!(draw, Draw::Cold { .. }));
-            self.passed += u64::from(matches!(draw, Draw::Slab(_)));
+            let draw = self.limiter.draw(self.now, &policy, Tokens::ONE, 1);
+            self.held -= u64::from(!matches!(draw, DrawResult::Pending { .. }));
+            self.passed += u64::from(matches!(draw, DrawResult::Tokens(_)));
         }
     }
 
@@ -92,17 +92,19 @@ impl Tenant {
         let (now, policy) = (self.now, Policy::default());
         let id = ResourceId::new("tenant/acme", Unit::Requests).expect("a good id");
         let client = ClientRun::only(ClientId::new("node/1").expect("a good id"));
-        match self.holder.ask(now, &policy) {
-            Todo::Nothing => {}
-            Todo::Release { sequence } => self.node.handle_release(&client, &id, sequence),
-            Todo::Refresh(ask) => {
+        match self.limiter.ask(now, &policy) {
+            LeaseMessage::Nothing => {}
+            LeaseMessage::Release { sequence } => self.node.handle_release(&client, &id, sequence),
+            LeaseMessage::Refresh(request) => {
                 let terms = Terms::of(&self.limit);
-                let answer = self.node.handle_refresh(now, &client, &id, &ask, &terms);
+                let answer = self
+                    .node
+                    .handle_refresh(now, &client, &id, &request, &terms);
                 let answer = answer.map_err(|error| error.to_string())?;
                 let origin = Origin::alone(Epoch(1));
-                let holder = &mut self.holder;
-                holder.handle_answer(now, &policy, ask.sequence, origin, &answer);
-                ensure!(holder.has(now) > Capacity::ZERO, "zero at {now:?}");
+                let limiter = &mut self.limiter;
+                limiter.handle_answer(now, &policy, request.sequence, origin, &answer);
+                ensure!(limiter.has(now) > Capacity::ZERO, "zero at {now:?}");
             }
         }
         Ok(())

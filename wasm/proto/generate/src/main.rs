@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// The schemas, below `wasm/proto/proto`.
 const SCHEMAS: [&str; 3] = [
     "tollgate/v1/lease.proto",
-    "tollgate/v1/books.proto",
+    "tollgate/v1/snapshot.proto",
     "doorman/doorman.proto",
 ];
 

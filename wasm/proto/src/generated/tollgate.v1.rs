@@ -58,7 +58,7 @@ pub struct UnitRequest {
     pub has_remaining_ms: ::core::option::Option<u64>,
     /// Basis of the lease that the client holds, see Lease; 0 if it does not say.
     #[prost(fixed64, tag = "8")]
-    pub has_basis: u64,
+    pub has_fingerprint: u64,
     /// Demand at several priorities, each at most once: as of a coordinator that asks its
     /// parent. If not empty it counts instead of `wants`, `priority` and `subclients`.
     #[prost(message, repeated, tag = "9")]
@@ -173,9 +173,9 @@ pub struct Lease {
     #[prost(bool, tag = "4")]
     pub unlimited: bool,
     /// Tells a coordinator under which limits it lent this; a client does not look into it, and says
-    /// it again in `has_basis`.
+    /// it again in `has_fingerprint`.
     #[prost(fixed64, tag = "5")]
-    pub basis: u64,
+    pub fingerprint: u64,
 }
 /// Leases that a client gives back.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -293,7 +293,7 @@ impl Claim {
 }
 /// Everything that a master knows.
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Books {
+pub struct Snapshot {
     /// The term of the master that kept them.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
@@ -306,16 +306,16 @@ pub struct Books {
     pub clients: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// The limits, each once.
     #[prost(message, repeated, tag = "4")]
-    pub limits: ::prost::alloc::vec::Vec<LimitBooks>,
+    pub limits: ::prost::alloc::vec::Vec<LimitSnapshot>,
     /// The pools that have members.
     #[prost(message, repeated, tag = "5")]
-    pub pools: ::prost::alloc::vec::Vec<PoolBooks>,
+    pub pools: ::prost::alloc::vec::Vec<PoolSnapshot>,
     /// The resources that have clients.
     #[prost(message, repeated, tag = "6")]
-    pub resources: ::prost::alloc::vec::Vec<ResourceBooks>,
+    pub resources: ::prost::alloc::vec::Vec<ResourceSnapshot>,
     /// The clients that are drained.
     #[prost(message, repeated, tag = "7")]
-    pub drains: ::prost::alloc::vec::Vec<DrainBooks>,
+    pub drains: ::prost::alloc::vec::Vec<DrainSnapshot>,
     /// The form of this message, 2 since the runs of a client are told apart. A master that finds another
     /// one goes without the books and learns.
     #[prost(uint32, tag = "8")]
@@ -323,7 +323,7 @@ pub struct Books {
 }
 /// A limit, as it was last known to the master.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct LimitBooks {
+pub struct LimitSnapshot {
     /// Capacity of the whole fleet.
     #[prost(uint64, tag = "1")]
     pub capacity: u64,
@@ -361,7 +361,7 @@ pub struct LimitBooks {
     #[prost(uint64, repeated, tag = "12")]
     pub guaranteed: ::prost::alloc::vec::Vec<u64>,
 }
-/// Nested message and enum types in `LimitBooks`.
+/// Nested message and enum types in `LimitSnapshot`.
 pub mod limit_books {
     /// How a capacity is divided.
     #[derive(
@@ -417,7 +417,7 @@ pub mod limit_books {
 }
 /// A pool.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PoolBooks {
+pub struct PoolSnapshot {
     /// Such as `group/gold`.
     #[prost(string, tag = "1")]
     pub scope: ::prost::alloc::string::String,
@@ -433,7 +433,7 @@ pub struct PoolBooks {
 }
 /// A resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ResourceBooks {
+pub struct ResourceSnapshot {
     /// Scope of the limit.
     #[prost(string, tag = "1")]
     pub scope: ::prost::alloc::string::String,
@@ -454,7 +454,7 @@ pub struct ResourceBooks {
     pub learning_ms: u64,
     /// Its clients, each at most once.
     #[prost(message, repeated, tag = "7")]
-    pub clients: ::prost::alloc::vec::Vec<ClientBooks>,
+    pub clients: ::prost::alloc::vec::Vec<ClientSnapshot>,
     /// How long it still confirms no more than shares, because more was claimed than there is.
     #[prost(uint64, tag = "8")]
     pub crowded_ms: u64,
@@ -462,7 +462,7 @@ pub struct ResourceBooks {
 /// State of one run of a client of a resource. Without an incarnation and a term it is one
 /// whose protocol does not tell its runs apart, such as Doorman's.
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ClientBooks {
+pub struct ClientSnapshot {
     /// Client, as an index.
     #[prost(uint32, tag = "1")]
     pub client: u32,
@@ -480,13 +480,13 @@ pub struct ClientBooks {
     pub granted_ago_ms: u64,
     /// On what it rests, see Lease in lease.proto.
     #[prost(fixed64, tag = "6")]
-    pub basis: u64,
+    pub fingerprint: u64,
     /// A larger or longer lease that it may still be using instead.
     #[prost(message, optional, tag = "7")]
-    pub prior: ::core::option::Option<LentBooks>,
+    pub prior: ::core::option::Option<LeaseSnapshot>,
     /// Demand, if that is of several priorities.
     #[prost(message, repeated, tag = "8")]
-    pub bands: ::prost::alloc::vec::Vec<BandBooks>,
+    pub bands: ::prost::alloc::vec::Vec<BandSnapshot>,
     /// Demand, if `bands` is empty.
     #[prost(uint64, tag = "9")]
     pub wants: u64,
@@ -505,7 +505,7 @@ pub struct ClientBooks {
 }
 /// Demand at one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct BandBooks {
+pub struct BandSnapshot {
     /// How important it is, 0 to 15.
     #[prost(uint32, tag = "1")]
     pub priority: u32,
@@ -518,7 +518,7 @@ pub struct BandBooks {
 }
 /// Capacity that somebody has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct LentBooks {
+pub struct LeaseSnapshot {
     /// How much.
     #[prost(uint64, tag = "1")]
     pub capacity: u64,
@@ -528,7 +528,7 @@ pub struct LentBooks {
 }
 /// A client that is drained.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DrainBooks {
+pub struct DrainSnapshot {
     /// Client, as an index.
     #[prost(uint32, tag = "1")]
     pub client: u32,

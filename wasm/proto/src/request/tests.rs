@@ -263,12 +263,12 @@ prop_compose! {
         sequence: u64,
         has in capacity(),
         remaining_ms in option::of(0..=86_400_000_u64),
-        basis: u64,
+        fingerprint: u64,
         claim in prop::sample::select(vec![Claim::Lease, Claim::Several, Claim::AtLeast]),
         demand in demand(),
-    ) -> Ask {
+    ) -> LeaseRequest {
         let remaining = remaining_ms.map(Duration::from_millis);
-        Ask { sequence, has, remaining, basis, claim, demand }
+        LeaseRequest { sequence, has, remaining, fingerprint, claim, demand }
     }
 }
 
@@ -287,7 +287,7 @@ prop_compose! {
             scopes: scopes
                 .iter()
                 .zip(asks)
-                .map(|(scope, ask)| ScopeAsks {
+                .map(|(scope, ask)| ScopeRefresh {
                     scope: scope.as_str().into(),
                     asks: vec![(Unit::Requests, ask)],
                 })

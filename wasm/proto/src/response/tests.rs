@@ -16,7 +16,7 @@ fn good() -> v1::RefreshResponse {
             duration_ms: 10_000,
             burst: 20.0,
             unlimited: false,
-            basis: 99,
+            fingerprint: 99,
         }),
         refresh_interval_ms: 1000,
         safe_capacity: Some(5.0),
@@ -126,7 +126,7 @@ fn a_good_answer_is_read_as_it_was_meant() {
             capacity: Capacity::from_whole(100),
             burst: Tokens::from_whole(20),
             duration: Duration::from_secs(10),
-            basis: 99,
+            fingerprint: 99,
         }),
         refresh_interval: Duration::from_secs(1),
         safe: Some(Capacity::from_whole(5)),
@@ -159,7 +159,7 @@ fn a_lease_that_is_over_is_not_sent() {
                 capacity: Capacity::from_whole(1),
                 burst: Tokens::ONE,
                 duration: Duration::from_micros(999),
-                basis: 1,
+                fingerprint: 1,
             }),
             refresh_interval: Duration::ZERO,
             safe: None,
@@ -188,13 +188,13 @@ prop_compose! {
         capacity in capacity(),
         burst in 0..1_u64 << 51,
         ms in 1..=86_400_000_u64,
-        basis: u64,
+        fingerprint: u64,
     ) -> LeaseTerms {
         LeaseTerms {
             capacity,
             burst: Tokens::from_micros(burst),
             duration: Duration::from_millis(ms),
-            basis,
+            fingerprint,
         }
     }
 }

@@ -73,7 +73,7 @@ fn a_lease_is_said_with_the_time_it_lasts() {
             ..resource("r", 0, 1.0)
         };
         let asked = of_client(&[request], &scopes(), NOW).unwrap().remove(0);
-        let want = Echo {
+        let want = RepeatedLease {
             capacity: Capacity::from_micros(micros),
             remaining: Duration::from_secs(remaining),
         };

@@ -1,27 +1,27 @@
 use std::num::NonZeroU64;
 
-use tollgate_core::lease::{Ask, ClientRun, Epoch, Run, Unit};
+use tollgate_core::lease::{ClientRun, Epoch, LeaseRequest, Run, Unit};
+use tollgate_core::lease_server::{Bounds, Start, Terms};
 use tollgate_core::limit::Limit;
-use tollgate_core::node::{Bounds, Start, Terms};
 use tollgate_core::units::Capacity;
 
 use super::*;
 
 /// Books of `scopes` in which each client wants 8 of a capacity of 10.
-fn books(scopes: &[(&str, &[&str])]) -> Node {
+fn books(scopes: &[(&str, &[&str])]) -> LeaseServer {
     let bounds = Bounds {
         max_resources: 100,
         max_clients_per_resource: 100,
         max_leases: 1_000_000,
     };
     let now = Instant::ZERO;
-    let mut node = Node::new(now, Epoch(1), bounds, Start::Fresh);
+    let mut node = LeaseServer::new(now, Epoch(1), bounds, Start::Fresh);
     let limit = Limit::new(Capacity::from_whole(10));
     for (scope, clients) in scopes {
         let id = ResourceId::new(scope, Unit::Requests).unwrap();
         for client in *clients {
             let client = ClientRun::only(ClientId::new(client).unwrap());
-            let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(8));
+            let ask = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(8));
             node.handle_refresh(now, &client, &id, &ask, &Terms::of(&limit))
                 .unwrap();
         }
@@ -29,7 +29,7 @@ fn books(scopes: &[(&str, &[&str])]) -> Node {
     node
 }
 
-fn show<W: Walk>(node: &Node, mut walk: W) -> W {
+fn show<W: Walk>(node: &LeaseServer, mut walk: W) -> W {
     for (id, resource) in node.resources() {
         walk.add(node, id, resource, Instant::ZERO);
     }
@@ -106,7 +106,7 @@ fn a_client_that_started_again_is_one_client_with_the_leases_of_both_runs() {
             id: ClientId::new("two").unwrap(),
             run: Run::Incarnation(NonZeroU64::new(number).unwrap()),
         };
-        let ask = Ask::new(1, Capacity::ZERO, Capacity::from_whole(8));
+        let ask = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(8));
         node.handle_refresh(Instant::ZERO, &client, &id, &ask, &Terms::of(&limit))
             .unwrap();
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::lease_server::LeaseServer;
 use tollgate_core::limit::Limit;
-use tollgate_core::node::Node;
 use utoipa::ToSchema;
 
 use crate::catalog::Group;
@@ -43,7 +43,7 @@ pub(in crate::api::rest) struct GroupUnit {
 
 impl GroupStatus {
     /// What `node` has in its books of `group`.
-    pub(super) fn new(node: &Node, group: &Group, attached_count: usize) -> Self {
+    pub(super) fn new(node: &LeaseServer, group: &Group, attached_count: usize) -> Self {
         let limits = group.limits().iter();
         let unit = |(unit, limit): (Unit, &Limit)| {
             let scope = group.scope().clone();
@@ -74,7 +74,7 @@ impl GroupStatus {
 // === impl GroupUnit ===
 
 impl GroupUnit {
-    fn new(node: &Node, id: &ResourceId, capacity: Amount) -> Self {
+    fn new(node: &LeaseServer, id: &ResourceId, capacity: Amount) -> Self {
         let pool = node.pool(id);
         let pool = pool.map(|pool| (pool.sum_has(), pool.sum_wants(), pool.member_count()));
         let own = || {

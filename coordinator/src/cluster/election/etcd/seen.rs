@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use etcd_client::{GetOptions, KeyValue};
-use tollgate_core::cluster::{Candidate, Election, ShardId, Step};
+use tollgate_core::cluster::{Candidate, Election, ElectionStep, ShardId};
 use tollgate_core::lease::Epoch;
 
 use super::agreement::Agreement;
@@ -69,7 +69,7 @@ impl Seen {
     }
 
     /// What `node`, which leads `led`, is to do next.
-    pub(super) fn steps(&self, node: &str, led: &[(ShardId, Epoch)]) -> Vec<Step> {
+    pub(super) fn steps(&self, node: &str, led: &[(ShardId, Epoch)]) -> Vec<ElectionStep> {
         let members: Vec<&str> = self.members.iter().map(|peer| &*peer.node).collect();
         let candidates = self.candidates();
         let election = Election {

@@ -10,7 +10,7 @@ use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tollgate_core::cluster::{ShardId, Step};
+use tollgate_core::cluster::{ElectionStep, ShardId};
 use tollgate_core::lease::Epoch;
 
 use super::agreement::Agreement;
@@ -205,36 +205,36 @@ impl Session {
         true
     }
 
-    async fn begin(&mut self, voice: &Voice, step: Step) {
-        let (Step::Stand(shard)
-        | Step::Withdraw(shard, _)
-        | Step::Lead(shard, _)
-        | Step::HandOver(shard, _)
-        | Step::Lose(shard, _)) = step;
+    async fn begin(&mut self, voice: &Voice, step: ElectionStep) {
+        let (ElectionStep::Stand(shard)
+        | ElectionStep::Withdraw(shard, _)
+        | ElectionStep::Lead(shard, _)
+        | ElectionStep::HandOver(shard, _)
+        | ElectionStep::Lose(shard, _)) = step;
         if self.busy.contains(&shard) {
             return;
         }
         let (office, link) = (self.office(shard), self.link.clone());
         match step {
-            Step::Stand(_) => {
+            ElectionStep::Stand(_) => {
                 let peer = self.peer.clone();
                 self.spawn(shard, async move {
                     office.stand(&link, &peer).await.map(|()| Done::Stood)
                 });
             }
-            Step::Lead(_, epoch) if self.spent.get(&shard) != Some(&epoch) => {
+            ElectionStep::Lead(_, epoch) if self.spent.get(&shard) != Some(&epoch) => {
                 self.spawn(shard, async move {
                     let books = office.take(&link, epoch).await?;
                     Ok(Done::Elected(epoch, books))
                 });
             }
-            Step::Withdraw(_, epoch) | Step::Lead(_, epoch) => {
+            ElectionStep::Withdraw(_, epoch) | ElectionStep::Lead(_, epoch) => {
                 self.spawn(shard, async move {
                     office.withdraw(&link, epoch).await.map(|()| Done::Stood)
                 });
             }
-            Step::HandOver(..) => self.hand_over(voice, shard).await,
-            Step::Lose(..) => self.lose(voice, shard).await,
+            ElectionStep::HandOver(..) => self.hand_over(voice, shard).await,
+            ElectionStep::Lose(..) => self.lose(voice, shard).await,
         }
     }
 

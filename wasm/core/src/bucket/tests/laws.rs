@@ -165,14 +165,14 @@ proptest! {
         let need = Tokens::from_micros(need);
         match bucket.take(now, need) {
             Ok(()) => {}
-            Err(Denied::ExceedsBurst { .. }) => prop_assert!(need > bucket.burst()),
-            Err(Denied::Short { retry_at: None }) => {
+            Err(TakeError::ExceedsBurst { .. }) => prop_assert!(need > bucket.burst()),
+            Err(TakeError::Short { retry_at: None }) => {
                 let end = Instant::from_nanos(u64::MAX);
                 prop_assert!(bucket.take(end, need).is_err());
             }
-            Err(Denied::Short { retry_at: Some(at) }) => {
+            Err(TakeError::Short { retry_at: Some(at) }) => {
                 prop_assert!(at > now);
-                let want = Denied::Short { retry_at: Some(at) };
+                let want = TakeError::Short { retry_at: Some(at) };
                 prop_assert_eq!(bucket.take(previous(at), need), Err(want));
                 prop_assert_eq!(bucket.take(at, need), Ok(()));
             }

@@ -29,7 +29,7 @@ fn steps(
     members: &[&str],
     candidates: &[Candidate<'_>],
     led: Option<u64>,
-) -> Vec<Step> {
+) -> Vec<ElectionStep> {
     let led: Vec<_> = led.map(|epoch| (SHARD, Epoch(epoch))).into_iter().collect();
     let election = Election {
         shards: ONE,
@@ -46,10 +46,13 @@ fn only_the_preferred_node_stands() {
     let (preferred, other) = of_two();
     assert_eq!(
         steps(preferred, &["a", "b"], &[], None),
-        [Step::Stand(SHARD)]
+        [ElectionStep::Stand(SHARD)]
     );
     assert_eq!(steps(other, &["a", "b"], &[], None), []);
-    assert_eq!(steps(other, &[other], &[], None), [Step::Stand(SHARD)]);
+    assert_eq!(
+        steps(other, &[other], &[], None),
+        [ElectionStep::Stand(SHARD)]
+    );
     assert_eq!(steps(other, &[], &[], None), []);
 }
 
@@ -57,7 +60,7 @@ fn only_the_preferred_node_stands() {
 fn who_stands_first_leads_and_the_next_waits() {
     let (preferred, other) = of_two();
     let alone = [stands(preferred, 7)];
-    let lead = Step::Lead(SHARD, Epoch(7));
+    let lead = ElectionStep::Lead(SHARD, Epoch(7));
     assert_eq!(steps(preferred, &["a", "b"], &alone, None), [lead]);
     assert_eq!(steps(preferred, &["a", "b"], &alone, Some(7)), []);
     let second = [stands(preferred, 7), stands(other, 5)];
@@ -70,7 +73,7 @@ fn a_master_hands_over_once_the_preferred_node_stands() {
     let alone = [stands(other, 5)];
     assert_eq!(steps(other, &["a", "b"], &alone, Some(5)), []);
     let both = [stands(other, 5), stands(preferred, 7)];
-    let hand_over = Step::HandOver(SHARD, Epoch(5));
+    let hand_over = ElectionStep::HandOver(SHARD, Epoch(5));
     assert_eq!(steps(other, &["a", "b"], &both, Some(5)), [hand_over]);
     // Not to one that is gone again.
     assert_eq!(steps(other, &[other], &both, Some(5)), []);
@@ -80,7 +83,7 @@ fn a_master_hands_over_once_the_preferred_node_stands() {
 fn who_is_not_preferred_any_more_withdraws() {
     let (preferred, other) = of_two();
     let both = [stands(preferred, 5), stands(other, 7)];
-    let withdraw = Step::Withdraw(SHARD, Epoch(7));
+    let withdraw = ElectionStep::Withdraw(SHARD, Epoch(7));
     assert_eq!(steps(other, &["a", "b"], &both, None), [withdraw]);
     // Also when it would be master now.
     assert_eq!(steps(other, &["a", "b"], &both[1..], None), [withdraw]);
@@ -89,7 +92,7 @@ fn who_is_not_preferred_any_more_withdraws() {
 #[test]
 fn a_master_without_its_candidacy_is_none() {
     let (preferred, other) = of_two();
-    let lose = Step::Lose(SHARD, Epoch(5));
+    let lose = ElectionStep::Lose(SHARD, Epoch(5));
     assert_eq!(steps(preferred, &["a", "b"], &[], Some(5)), [lose]);
     let others = [stands(other, 7)];
     assert_eq!(steps(preferred, &["a", "b"], &others, Some(5)), [lose]);
@@ -110,7 +113,7 @@ struct World {
 }
 
 impl World {
-    fn steps(&self, shards: NonZeroU16, node: &str) -> Vec<Step> {
+    fn steps(&self, shards: NonZeroU16, node: &str) -> Vec<ElectionStep> {
         let members: Vec<&str> = self.alive.iter().map(String::as_str).collect();
         let candidates: Vec<_> = self
             .candidates
@@ -133,26 +136,26 @@ impl World {
         election.steps()
     }
 
-    fn carry_out(&mut self, node: &str, step: Step) {
+    fn carry_out(&mut self, node: &str, step: ElectionStep) {
         let led = self.led.entry(node.to_string()).or_default();
         match step {
-            Step::Stand(shard) => {
+            ElectionStep::Stand(shard) => {
                 self.revision += 1;
                 let key = (shard, Epoch(self.revision));
                 self.candidates.insert(key, node.to_string());
             }
-            Step::Lead(shard, epoch) => {
+            ElectionStep::Lead(shard, epoch) => {
                 assert_eq!(led.insert(shard, epoch), None);
             }
-            Step::Withdraw(shard, epoch) => {
+            ElectionStep::Withdraw(shard, epoch) => {
                 self.candidates.remove(&(shard, epoch));
             }
-            Step::HandOver(shard, epoch) => {
+            ElectionStep::HandOver(shard, epoch) => {
                 self.handed_over += 1;
                 assert_eq!(led.remove(&shard), Some(epoch));
                 self.candidates.remove(&(shard, epoch));
             }
-            Step::Lose(shard, epoch) => {
+            ElectionStep::Lose(shard, epoch) => {
                 assert_eq!(led.remove(&shard), Some(epoch));
             }
         }

@@ -57,15 +57,15 @@ fn refresh(fleet: &mut Fleet, i: usize, has: Capacity, (wants, subclients): Requ
         wants: Capacity::from_whole(wants),
         subclients: NonZeroU32::new(subclients).unwrap(),
     };
-    let ask = Ask {
+    let request = LeaseRequest {
         demand: Demand::one(band),
-        ..Ask::new(fleet.sequence, has, Capacity::ZERO)
+        ..LeaseRequest::new(fleet.sequence, has, Capacity::ZERO)
     };
     let client = ClientRun::only(ClientId::new(&std::format!("c{i}")).unwrap());
     let limit = fleet.limit.clone();
     let answer = fleet
         .resource
-        .handle_refresh(fleet.now, &client, &ask, &limit, None, 100);
+        .handle_refresh(fleet.now, &client, &request, &limit, None, 100);
     answer.unwrap().lease.unwrap().capacity
 }
 
@@ -301,16 +301,16 @@ fn a_server_asks_for_all_its_bands_at_once() {
         subclients: NonZeroU32::new(clients).unwrap(),
     };
     let demand = Demand::try_from_bands(&[1, 2, 3, 4, 5].map(band)).unwrap();
-    let ask = Ask {
+    let request = LeaseRequest {
         demand,
-        ..Ask::new(1, Capacity::ZERO, Capacity::ZERO)
+        ..LeaseRequest::new(1, Capacity::ZERO, Capacity::ZERO)
     };
     let client = ClientRun::only(ClientId::new("leaf").unwrap());
     let limit = fleet.limit.clone();
     let now = fleet.now;
     let answer = fleet
         .resource
-        .handle_refresh(now, &client, &ask, &limit, None, 100);
+        .handle_refresh(now, &client, &request, &limit, None, 100);
     assert_eq!(gets_of(&answer.unwrap()), 100);
     assert_eq!(fleet.resource.subclients(), 15);
     assert_eq!(fleet.resource.sum_wants(), 1_000_000_000);

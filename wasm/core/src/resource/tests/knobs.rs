@@ -1,10 +1,10 @@
 //! Units, reserve and safe capacities.
 
 use super::*;
-use crate::limit::{Algorithm, Part, Safe};
+use crate::limit::{Algorithm, Part, SafeCapacity};
 
 #[test]
-fn a_gauge_is_lent_in_whole_units() {
+fn a_limiter_is_lent_in_whole_units() {
     let mut fleet = Fleet::of(Unit::Concurrency, LEARNED);
     fleet.limit.capacity = Capacity::from_micros(10_500_000);
     fleet.limit.headroom = Part::NONE;
@@ -24,11 +24,11 @@ fn a_gauge_is_lent_in_whole_units() {
     let mut fleet = Fleet::of(Unit::Concurrency, LEARNED);
     fleet.limit.headroom = Part::NONE;
     let client = ClientRun::only(ClientId::new("a").unwrap());
-    let ask = Ask::new(1, Capacity::ZERO, Capacity::from_micros(400_000));
+    let request = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_micros(400_000));
     let limit = fleet.limit.clone();
     let answer = fleet
         .resource
-        .handle_refresh(fleet.now, &client, &ask, &limit, None, 3);
+        .handle_refresh(fleet.now, &client, &request, &limit, None, 3);
     assert_eq!(gets(&answer.unwrap()), 1);
 }
 
@@ -63,18 +63,22 @@ fn the_reserve_is_for_newcomers() {
 
 #[test]
 fn safe_capacities() {
-    let fixed = Safe::Fixed(Capacity::from_whole(50));
+    let fixed = SafeCapacity::Fixed(Capacity::from_whole(50));
     let rows = [
-        (Safe::Client, Algorithm::FairShare, [None, None, None]),
+        (
+            SafeCapacity::Client,
+            Algorithm::FairShare,
+            [None, None, None],
+        ),
         (fixed, Algorithm::FairShare, [Some(50), Some(50), Some(50)]),
         // testSafeCapacity of Doorman: 300/1, 300/2, 300/3.
         (
-            Safe::Dynamic,
+            SafeCapacity::Dynamic,
             Algorithm::FairShare,
             [Some(300), Some(150), Some(100)],
         ),
         (
-            Safe::Dynamic,
+            SafeCapacity::Dynamic,
             Algorithm::Static,
             [Some(300), Some(300), Some(300)],
         ),

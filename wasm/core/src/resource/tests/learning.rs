@@ -35,9 +35,9 @@ impl Restart {
     fn ask(&mut self, ms: u64, client: &str, has: u64, left_ms: u64, wants: u64) -> LeaseTerms {
         self.sequence += 1;
         self.fleet.now = at(ms);
-        let ask = Ask {
+        let request = LeaseRequest {
             remaining: Some(Duration::from_millis(left_ms)),
-            ..Ask::new(
+            ..LeaseRequest::new(
                 self.sequence,
                 Capacity::from_whole(has),
                 Capacity::from_whole(wants),
@@ -46,13 +46,13 @@ impl Restart {
         let client = ClientRun::only(ClientId::new(client).unwrap());
         let limit = self.fleet.limit.clone();
         let resource = &mut self.fleet.resource;
-        let answer = resource.handle_refresh(at(ms), &client, &ask, &limit, None, 10);
+        let answer = resource.handle_refresh(at(ms), &client, &request, &limit, None, 10);
         assert!(self.fleet.sum_has() <= CAPACITY, "at {ms}");
         answer.unwrap().lease.unwrap_or(LeaseTerms {
             capacity: Capacity::ZERO,
             burst: Tokens::ZERO,
             duration: Duration::ZERO,
-            basis: 0,
+            fingerprint: 0,
         })
     }
 
@@ -219,11 +219,11 @@ fn nothing_that_is_only_said_outlives_the_learning() {
 fn a_claim_of_before_a_lowered_capacity_ends_when_its_client_says() {
     let mut restart = Restart::new();
     let mut of_before = |ms, sequence, left_ms| {
-        let ask = Ask {
+        let request = LeaseRequest {
             remaining: Some(Duration::from_millis(left_ms)),
             // Twice what there is today.
-            basis: Capacity::from_whole(2 * CAPACITY).as_micros() + 2,
-            ..Ask::new(
+            fingerprint: Capacity::from_whole(2 * CAPACITY).as_micros() + 2,
+            ..LeaseRequest::new(
                 sequence,
                 Capacity::from_whole(2 * CAPACITY),
                 Capacity::from_whole(2 * CAPACITY),
@@ -234,7 +234,7 @@ fn a_claim_of_before_a_lowered_capacity_ends_when_its_client_says() {
             resource, limit, ..
         } = &mut restart.fleet;
         let limit = limit.clone();
-        let answer = resource.handle_refresh(at(ms), &client, &ask, &limit, None, 10);
+        let answer = resource.handle_refresh(at(ms), &client, &request, &limit, None, 10);
         answer.unwrap().lease.unwrap().duration
     };
     // The first was 290 ms on its way, the others less, so that the books would let it last longer.

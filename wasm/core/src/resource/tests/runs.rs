@@ -33,15 +33,15 @@ impl Fleet {
         (has, wants): (u64, u64),
     ) -> Result<u64, RefreshError> {
         let (has, wants) = (Capacity::from_whole(has), Capacity::from_whole(wants));
-        let ask = Ask::new(sequence, has, wants);
-        self.send(client, &ask)
+        let request = LeaseRequest::new(sequence, has, wants);
+        self.send(client, &request)
     }
 
-    fn send(&mut self, client: &ClientRun, ask: &Ask) -> Result<u64, RefreshError> {
+    fn send(&mut self, client: &ClientRun, request: &LeaseRequest) -> Result<u64, RefreshError> {
         self.now = self.now.saturating_add(self.limit.min_refresh);
         let limit = self.limit.clone();
         let resource = &mut self.resource;
-        let answer = resource.handle_refresh(self.now, client, ask, &limit, None, 10);
+        let answer = resource.handle_refresh(self.now, client, request, &limit, None, 10);
         answer.map(|answer| gets(&answer))
     }
 
@@ -145,9 +145,9 @@ fn a_later_term_takes_over_and_nothing_of_an_earlier_one_counts() {
     let (dead, living, other) = (term(3), term(4), incarnation("b", 1));
     assert_eq!(fleet.say(&dead, 900, (0, 1000)), Ok(1000));
     // It has started without books, and its sequences from below.
-    let first = Ask {
+    let first = LeaseRequest {
         claim: Claim::AtLeast,
-        ..Ask::new(1, Capacity::ZERO, Capacity::from_whole(1000))
+        ..LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(1000))
     };
     assert_eq!(fleet.send(&living, &first), Ok(1000), "as one client");
     assert_eq!(fleet.say(&other, 1, (0, 1000)), Ok(0));

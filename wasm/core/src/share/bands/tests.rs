@@ -17,8 +17,11 @@ fn demand(client: &Client) -> Demand {
     Demand::try_from_bands(&bands).unwrap()
 }
 
-fn division(clients: &[Client], quantum: Quantum) -> (Bands<usize>, Vec<Place<usize>>) {
-    let mut bands = Bands::new(quantum);
+fn allocation(
+    clients: &[Client],
+    quantum: Quantum,
+) -> (PriorityBands<usize>, Vec<BandHandles<usize>>) {
+    let mut bands = PriorityBands::new(quantum);
     let places = clients.iter().enumerate();
     let places =
         places.map(|(key, client)| bands.insert(key, &demand(client), Capacity::UNLIMITED));
@@ -26,16 +29,16 @@ fn division(clients: &[Client], quantum: Quantum) -> (Bands<usize>, Vec<Place<us
     (bands, places)
 }
 
-fn guaranteed(rows: &[(u8, u64)]) -> Guaranteed {
+fn guaranteed(rows: &[(u8, u64)]) -> Guarantees {
     let rows = rows.iter();
-    rows.fold(Guaranteed::default(), |all, &(priority, micros)| {
+    rows.fold(Guarantees::default(), |all, &(priority, micros)| {
         let priority = Priority::new(priority).unwrap();
         all.with(priority, Capacity::from_micros(micros))
     })
 }
 
 /// What each band gets by the definition: its minimum first, then from the highest down.
-fn bands_get(wants: &[u64; 16], guaranteed: &Guaranteed, capacity: u64) -> [u64; 16] {
+fn bands_get(wants: &[u64; 16], guaranteed: &Guarantees, capacity: u64) -> [u64; 16] {
     let mut gets = [0; 16];
     let mut rest = capacity;
     for round in 0..2 {
@@ -77,7 +80,7 @@ fn bands_table() {
             .iter()
             .map(|&(band, wants, _)| Vec::from([(band, wants * 1_000_000, 1)]));
         let wanted: Vec<Client> = wanted.collect();
-        let (bands, places) = division(&wanted, Quantum::Micro);
+        let (bands, places) = allocation(&wanted, Quantum::Micro);
         let minimums: Vec<_> = minimums.iter().map(|&(b, c)| (b, c * 1_000_000)).collect();
         let minimums = guaranteed(&minimums);
         let capacity = Capacity::from_whole(capacity);
@@ -94,13 +97,13 @@ fn bands_table() {
 
 #[test]
 fn a_client_may_change_its_bands() {
-    let (mut bands, mut places) = division(
+    let (mut bands, mut places) = allocation(
         &[Vec::from([(1, 60, 1)]), Vec::from([(1, 60, 1), (2, 10, 3)])],
         Quantum::Micro,
     );
-    let share = |bands: &Bands<usize>, place: &Place<usize>| {
+    let share = |bands: &PriorityBands<usize>, place: &BandHandles<usize>| {
         let capacity = Capacity::from_micros(100);
-        let none = Guaranteed::default();
+        let none = Guarantees::default();
         bands
             .share(place, capacity, Algorithm::FairShare, &none)
             .as_micros()
@@ -120,7 +123,7 @@ fn a_client_may_change_its_bands() {
 
 #[test]
 fn static_counts_what_each_may_have() {
-    let mut bands = Bands::new(Quantum::Micro);
+    let mut bands = PriorityBands::new(Quantum::Micro);
     let each = Capacity::from_micros(100);
     let one = bands.insert(1, &demand(&Vec::from([(0, 500, 1)])), each);
     let ten = bands.insert(2, &demand(&Vec::from([(0, 5000, 10)])), each);
@@ -150,7 +153,7 @@ mod laws {
         } else {
             Quantum::Whole
         };
-        let (bands, places) = division(clients, quantum);
+        let (bands, places) = allocation(clients, quantum);
         let minimums = guaranteed(minimums);
         let mut wants = [0; 16];
         for &(priority, wanted, _) in clients.iter().flatten() {
@@ -161,7 +164,7 @@ mod laws {
         let mut sum = 0;
         for level in 0..16_u8 {
             // Each client's spot in this band, by itself.
-            let spot = |place: &Place<usize>| {
+            let spot = |place: &BandHandles<usize>| {
                 let priority = Priority::new(level).unwrap();
                 let spot = place.spots().find(|spot| spot.priority == priority)?;
                 let share = bands.band_share(priority, whole, &minimums);
@@ -203,7 +206,7 @@ mod laws {
             clients in prop::collection::vec(client(1), 1..12),
             spare in 0..10_000_u64,
         ) {
-            let (bands, places) = division(&clients, Quantum::Micro);
+            let (bands, places) = allocation(&clients, Quantum::Micro);
             let spare = Capacity::from_micros(spare);
             let parts = places.iter().map(|place| bands.spare(place, spare).as_micros());
             let wanted = bands.sum_wants() > 0;

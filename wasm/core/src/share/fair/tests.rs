@@ -43,15 +43,15 @@ fn water_filling(clients: &[(u64, u32)], capacity: u64) -> Vec<Exact> {
     }
 }
 
-/// Shares of clients inserted in the order given, with their indices as keys, in micros.
+/// BandShares of clients inserted in the order given, with their indices as keys, in micros.
 fn shares(clients: &[(u64, u32)], capacity: u64) -> Vec<u64> {
-    let (fair, handles) = division(clients);
+    let (fair, handles) = allocation(clients);
     let capacity = Capacity::from_micros(capacity);
     let share = |handle| fair.share(handle, capacity).as_micros();
     handles.iter().map(share).collect()
 }
 
-fn division(clients: &[(u64, u32)]) -> (FairShare<usize>, Vec<Handle<usize>>) {
+fn allocation(clients: &[(u64, u32)]) -> (FairShare<usize>, Vec<Handle<usize>>) {
     let mut fair = FairShare::new();
     let handles = clients
         .iter()
@@ -194,7 +194,7 @@ fn sums_of_the_largest_numbers_do_not_overflow() {
 #[test]
 fn spare_goes_to_the_active_by_weight_and_adds_up() {
     let clients = [(0, 5), (10, 1), (20, 2), (0, 9), (7, 3)];
-    let (fair, handles) = division(&clients);
+    let (fair, handles) = allocation(&clients);
     let spare = |micros| {
         let spare = Capacity::from_micros(micros);
         let parts = handles.iter().map(|handle| fair.spare(handle, spare));
@@ -212,7 +212,7 @@ fn spare_goes_to_the_active_by_weight_and_adds_up() {
 
 #[test]
 fn nobody_active_leaves_the_spare_alone() {
-    let (mut fair, mut handles) = division(&[(0, 1), (4, 1)]);
+    let (mut fair, mut handles) = allocation(&[(0, 1), (4, 1)]);
     let mut last = handles.pop().unwrap();
     fair.update(&mut last, Capacity::ZERO, NonZeroU32::MIN);
     let spare = Capacity::from_whole(9);

@@ -3,10 +3,12 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use tollgate_core::client::Todo;
-use tollgate_core::lease::{Answer, Ask, ClientId, ClientRun, Epoch, LeaseTerms, ResourceId, Run};
+use tollgate_core::client::LeaseMessage;
+use tollgate_core::lease::{
+    Answer, ClientId, ClientRun, Epoch, LeaseRequest, LeaseTerms, ResourceId, Run,
+};
+use tollgate_core::lease_server::{Bounds, LeaseServer, Start};
 use tollgate_core::limit::Limit;
-use tollgate_core::node::{Bounds, Node, Start};
 use tollgate_core::units::{Capacity, Instant};
 
 pub(super) const BOUNDS: Bounds = Bounds {
@@ -23,7 +25,7 @@ pub(super) struct Place {
     pub(super) id: ClientId,
     pub(super) parent: Option<usize>,
     pub(super) level: u32,
-    pub(super) node: Node,
+    pub(super) node: LeaseServer,
     /// Its own limit.
     pub(super) limit: Limit,
     epoch: Epoch,
@@ -54,7 +56,7 @@ impl Place {
             id: ClientId::new(&format!("place-{index}/0")).expect("a good id"),
             parent,
             level,
-            node: Node::new(Instant::ZERO, Epoch(1), BOUNDS, Start::Fresh),
+            node: LeaseServer::new(Instant::ZERO, Epoch(1), BOUNDS, Start::Fresh),
             limit,
             epoch: Epoch(1),
             away_until: Instant::ZERO,
@@ -67,7 +69,7 @@ impl Place {
     /// Starts again without books.
     pub(super) fn restart(&mut self, now: Instant) {
         self.epoch = Epoch(self.epoch.0 + 1);
-        self.node = Node::new(now, self.epoch, BOUNDS, Start::Learning);
+        self.node = LeaseServer::new(now, self.epoch, BOUNDS, Start::Learning);
         self.learning_until = now.saturating_add(self.limit.learning);
         self.join(now);
     }
@@ -86,7 +88,7 @@ impl Place {
         }
     }
 
-    pub(super) fn todo(&mut self, now: Instant) -> Vec<(ResourceId, Todo)> {
+    pub(super) fn message(&mut self, now: Instant) -> Vec<(ResourceId, LeaseMessage)> {
         self.node.handle_timeout(now);
         self.node.ask_parent(now, 100)
     }
@@ -132,15 +134,15 @@ impl Client {
         valid.map_or(Capacity::ZERO, |(terms, _)| terms.capacity)
     }
 
-    pub(super) fn ask(&mut self, now: Instant) -> Ask {
+    pub(super) fn ask(&mut self, now: Instant) -> LeaseRequest {
         self.sequence += 1;
         self.sent_at = now;
         self.ask_at = now.saturating_add(CALL_TIMEOUT);
         let lease = self.lease.filter(|(_, expiry)| *expiry > now);
-        Ask {
+        LeaseRequest {
             remaining: lease.map(|(_, expiry)| expiry.saturating_since(now)),
-            basis: lease.map_or(0, |(terms, _)| terms.basis),
-            ..Ask::new(self.sequence, self.has(now), self.wants)
+            fingerprint: lease.map_or(0, |(terms, _)| terms.fingerprint),
+            ..LeaseRequest::new(self.sequence, self.has(now), self.wants)
         }
     }
 

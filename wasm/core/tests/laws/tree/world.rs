@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use tollgate_core::client::Todo;
-use tollgate_core::lease::{Answer, Ask, ClientRun, Epoch, Origin, ResourceId, Run, Unit};
+use tollgate_core::client::LeaseMessage;
+use tollgate_core::lease::{Answer, ClientRun, Epoch, LeaseRequest, Origin, ResourceId, Run, Unit};
+use tollgate_core::lease_server::Terms;
 use tollgate_core::limit::Limit;
-use tollgate_core::node::Terms;
 use tollgate_core::units::{Capacity, Instant};
 
 use super::super::random::Random;
@@ -51,7 +51,7 @@ enum Who {
 
 #[derive(Clone, Debug)]
 enum Mail {
-    Refresh(Who, usize, Ask),
+    Refresh(Who, usize, LeaseRequest),
     Release(Who, usize, u64),
     Answer(Who, u64, Epoch, Answer),
 }
@@ -220,20 +220,20 @@ impl World {
         }
         for i in 0..self.clients.len() {
             if self.clients[i].ask_at <= now {
-                let ask = self.clients[i].ask(now);
+                let request = self.clients[i].ask(now);
                 let who = Who::Client(i, self.clients[i].run().run);
-                self.post(Mail::Refresh(who, self.clients[i].at, ask));
+                self.post(Mail::Refresh(who, self.clients[i].at, request));
             }
         }
         for i in 0..self.places.len() {
             let parent = self.places[i].parent;
-            for (_, todo) in self.places[i].todo(now) {
+            for (_, message) in self.places[i].message(now) {
                 let to = parent.expect("who asks has a parent");
                 let who = Who::Place(i, self.places[i].run());
-                self.post(match todo {
-                    Todo::Refresh(ask) => Mail::Refresh(who, to, ask),
-                    Todo::Release { sequence } => Mail::Release(who, to, sequence),
-                    Todo::Nothing => continue,
+                self.post(match message {
+                    LeaseMessage::Refresh(request) => Mail::Refresh(who, to, request),
+                    LeaseMessage::Release { sequence } => Mail::Release(who, to, sequence),
+                    LeaseMessage::Nothing => continue,
                 });
             }
         }
@@ -275,17 +275,18 @@ impl World {
     fn deliver(&mut self, mail: Mail) {
         let now = self.now;
         match mail {
-            Mail::Refresh(who, to, ask) if self.reaches(to) => {
+            Mail::Refresh(who, to, request) if self.reaches(to) => {
                 let client = self.client(who);
                 let place = &mut self.places[to];
                 place.node.handle_timeout(now);
                 let terms = Terms::of(&place.limit);
-                let answer = place
-                    .node
-                    .handle_refresh(now, &client, &self.resource, &ask, &terms);
+                let answer =
+                    place
+                        .node
+                        .handle_refresh(now, &client, &self.resource, &request, &terms);
                 let epoch = place.node.epoch();
                 if let Ok(answer) = answer {
-                    self.post(Mail::Answer(who, ask.sequence, epoch, answer));
+                    self.post(Mail::Answer(who, request.sequence, epoch, answer));
                 }
             }
             Mail::Release(from, to, sequence) if self.reaches(to) => {

@@ -1,0 +1,395 @@
+//! What one process holds of a resource that is counted in flight: permits, and which worker has them.
+//!
+//! The obvious counter, one up at the start of a request and one down at its end, is wrong for good
+//! as soon as one end is missed: a worker's VM that traps takes its ends with it. So each worker
+//! has a share of its own, and says in absolute numbers what it uses whenever it speaks. A share
+//! that was lost or taken away by mistake is right again after the worker's next word, and the
+//! share of a worker that does not live any more is dropped ([`ConcurrencyLimiter::sweep`]).
+//!
+//! A worker may hold a few permits more than it uses, as it has a slab of tokens: at most a quarter
+//! of all over the workers, and none where that is less than one, so that small limits are exact.
+//!
+//! Where the next lease is less than what is in flight, the process goes on with the one before, as if
+//! the answer had been lost, but begins nothing beyond the new one: it says that it has what is in
+//! flight, and the coordinator, which counts an earlier lease until its client says less or it ends,
+//! lends nobody else what is not free yet. What was never lent is never claimed.
+//!
+//! What is wanted is measured in windows of a second: the most in use at once, and, where some were
+//! refused, as much more as there were more attempts than admissions (Little's law: what is in
+//! flight is the rate of arrivals times the time that each takes).
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::lease_client::{HeldLease, LeaseClient, LeaseMessage, LeaseState, Phase};
+use super::policy::{Mode, Policy};
+use crate::lease::{Answer, Origin};
+use crate::units::{Capacity, Instant};
+
+/// The time in which use is measured.
+const WINDOW: Duration = Duration::from_secs(1);
+/// A share that was not heard of for this long is dropped if its worker does not live.
+const LOST_AFTER: Duration = Duration::from_secs(3);
+/// How often a share that does not change says that it is meant.
+const CONFIRM_AFTER: Duration = Duration::from_secs(1);
+/// A gauge that nobody has used for this long belongs to no one.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+/// The most permits that a worker draws at once.
+const BATCH_MAX: u32 = 1000;
+/// The most workers whose shares are kept; Envoy has one per core.
+const SHARES_MAX: usize = 512;
+
+/// A process's permits for one resource; plain data, see [`ScopeState::encode`](super::ScopeState::encode).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConcurrencyLimiter {
+    pub(super) lease_client: LeaseClient,
+    /// What may be in flight by the last answer: less than the lease while that is kept for what was
+    /// begun under it.
+    pub(super) gets: Capacity,
+    /// One for each worker that holds permits or did in this window, by worker.
+    pub(super) shares: Vec<WorkerShare>,
+    /// Attempts of this window that went on, and that did not.
+    pub(super) admitted: u32,
+    pub(super) refused: u32,
+    pub(super) opened_at: Instant,
+    /// What the window before would have used.
+    pub(super) last: u32,
+    pub(super) last_attempt: Instant,
+}
+
+/// What one worker holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WorkerShare {
+    pub(super) worker: u64,
+    pub(super) held: u32,
+    /// The most it has used at once in this window.
+    pub(super) peak: u32,
+    /// When the worker last said so.
+    pub(super) seen: Instant,
+}
+
+/// What a worker says of its use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerUsage {
+    /// The worker, by a number that it drew at its start.
+    pub worker: u64,
+    /// Requests in flight now.
+    pub in_use: u32,
+    /// The most that were since it last spoke.
+    pub peak: u32,
+    /// Requests that went on since then.
+    pub admitted: u32,
+    /// Requests that did not, since then.
+    pub refused: u32,
+}
+
+/// What a worker that wants a permit gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PermitResult {
+    /// It holds `held` now, more than it uses.
+    Held {
+        /// All that it holds, used and unused.
+        held: u32,
+        /// How many unused ones it may keep when requests end; it gives back what is above.
+        spare: u32,
+    },
+    /// The first answer is awaited: hold the request until `until` at most, then draw again.
+    Pending {
+        /// When waiting is over, answer or not.
+        until: Instant,
+    },
+    /// All are in use. When one comes free nobody knows.
+    Denied,
+}
+
+// === impl ConcurrencyLimiter ===
+
+impl ConcurrencyLimiter {
+    /// No permits, and none wanted.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            lease_client: LeaseClient::new(),
+            gets: Capacity::UNLIMITED,
+            shares: Vec::new(),
+            admitted: 0,
+            refused: 0,
+            opened_at: now,
+            last: 0,
+            last_attempt: now,
+        }
+    }
+
+    /// Gives a worker a permit, and some for later if there are enough.
+    ///
+    /// With `may_hold`, a request is held while the first answer is awaited; otherwise what holds
+    /// without a lease decides.
+    pub fn draw(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        usage: &WorkerUsage,
+        workers: u32,
+        may_hold: bool,
+    ) -> PermitResult {
+        self.lease_client.rouse(now, policy);
+        let wanted = usage.peak.max(usage.in_use.saturating_add(1));
+        self.report(
+            now,
+            &WorkerUsage {
+                peak: wanted,
+                ..*usage
+            },
+        );
+        self.last_attempt = now.max(self.last_attempt);
+        if let Phase::Pending { until } = self.lease_client.phase
+            && may_hold
+        {
+            return PermitResult::Pending { until };
+        }
+        let limit = self.limit(now, policy);
+        let free = limit.saturating_sub(self.held());
+        let parts = workers.saturating_mul(4).max(1);
+        let spare = limit.checked_div(parts).unwrap_or(0).min(BATCH_MAX);
+        let more = free.min(spare.max(1));
+        match self.share(usage.worker) {
+            Some(share) if more > 0 => {
+                share.held = share.held.saturating_add(more);
+                PermitResult::Held {
+                    held: share.held,
+                    spare,
+                }
+            }
+            _ => PermitResult::Denied,
+        }
+    }
+
+    /// Takes down what a worker says of its use, and takes back what it holds beyond that. True if
+    /// what is wanted has changed so much that [`ConcurrencyLimiter::due`] moved forward.
+    pub fn report(&mut self, now: Instant, usage: &WorkerUsage) -> bool {
+        self.roll(now);
+        if usage.admitted > 0 || usage.refused > 0 {
+            self.last_attempt = now.max(self.last_attempt);
+        }
+        self.admitted = self.admitted.saturating_add(usage.admitted);
+        self.refused = self.refused.saturating_add(usage.refused);
+        self.set_share(now, usage);
+        let reported = whole(self.lease_client.reported);
+        let changed = self.wants().saturating_sub(reported) > reported / 10;
+        changed && self.lease_client.may_hurry() && self.lease_client.hurry(now)
+    }
+
+    /// Drops the shares of workers that are not among the living and were not heard of for 3 s.
+    pub fn sweep(&mut self, now: Instant, living: &[u64]) {
+        self.shares.retain(|share| {
+            let silent = now.saturating_since(share.seen);
+            silent < LOST_AFTER || living.contains(&share.worker)
+        });
+    }
+
+    /// When there is something to say to the coordinator; none while idle.
+    pub fn due(&self) -> Option<Instant> {
+        self.lease_client.due
+    }
+
+    /// What there is to say now, as [`RateLimiter::ask`](super::RateLimiter::ask) does, also if it would be
+    /// due within `early`.
+    pub(super) fn ask_early(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        early: Duration,
+    ) -> LeaseMessage {
+        if !self.lease_client.is_due(now, early) {
+            return LeaseMessage::Nothing;
+        }
+        self.roll(now);
+        let wants = Capacity::from_whole(self.wants().into());
+        self.lease_client.ask(now, policy, self.has(now), wants)
+    }
+
+    /// Applies the answer to the request of `sequence`. False if it was dropped.
+    pub fn handle_answer(
+        &mut self,
+        now: Instant,
+        sequence: u64,
+        origin: Origin,
+        answer: &Answer,
+    ) -> bool {
+        let accepted = self.lease_client.accepts(now, sequence, origin);
+        if accepted {
+            let before = self.lease_client.valid_lease(now);
+            self.lease_client.apply(now, origin, answer);
+            let given = self.lease_client.lease;
+            self.gets = given.map_or(Capacity::ZERO, |given| given.capacity);
+            if let (Some(before), Some(given)) = (before, given)
+                && self.must_keep(now, before, given)
+            {
+                self.lease_client.lease = Some(before);
+            }
+        }
+        accepted
+    }
+
+    /// Whether more is in flight of the lease `before` than is `given` now, and the next answer comes
+    /// before it ends. One that is to end sooner is to be gone by then.
+    fn must_keep(&self, now: Instant, before: HeldLease, given: HeldLease) -> bool {
+        let in_flight = Capacity::from_whole(self.held().into());
+        let next = self.lease_client.due.unwrap_or(now);
+        let answered = next.saturating_add(next.saturating_since(now));
+        in_flight.min(before.capacity) > given.capacity
+            && before.expiry <= given.expiry
+            && before.expiry > answered
+    }
+
+    /// Notes that the request of `sequence` failed.
+    pub fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) {
+        self.lease_client.handle_failure(now, sequence, seed);
+    }
+
+    /// Where the process stands at `now`.
+    pub fn state(&self, now: Instant) -> LeaseState {
+        self.lease_client.state(now)
+    }
+
+    /// How many may be in flight at `now`.
+    pub fn limit(&self, now: Instant, policy: &Policy) -> u32 {
+        if let Some(lease) = self.lease_client.valid_lease(now) {
+            return whole(lease.capacity.min(self.gets));
+        }
+        let safe = self.lease_client.safe.unwrap_or(policy.safe_concurrency);
+        match self.lease_client.mode(now, policy) {
+            Mode::Safe => whole(safe),
+            Mode::Optimistic => whole(safe).max(self.wants()),
+            Mode::Pessimistic => 0,
+        }
+    }
+
+    /// PermitResult that workers hold.
+    pub fn held(&self) -> u32 {
+        let held = self.shares.iter().map(|share| share.held);
+        held.fold(0, u32::saturating_add)
+    }
+
+    /// What the client has at `now`: its lease, and of one that is kept for what was begun under it as
+    /// much as is in flight. Never more than was lent, and without a lease nothing: a coordinator that
+    /// heard of what goes on besides would take it for the lease of another master.
+    pub fn has(&self, now: Instant) -> Capacity {
+        let lease = self.lease_client.valid_lease(now);
+        lease.map_or(Capacity::ZERO, |lease| {
+            let in_flight = Capacity::from_whole(self.held().into());
+            let in_use = self.gets.max(in_flight);
+            lease.capacity.min(Capacity::MAX).min(in_use)
+        })
+    }
+
+    /// The capacity of the whole resource, as the coordinator last said.
+    pub fn capacity(&self) -> Option<Capacity> {
+        self.lease_client.capacity
+    }
+
+    /// Whether nothing would be lost with this gauge.
+    pub fn is_reusable(&self, now: Instant) -> bool {
+        let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
+        (self.lease_client.phase == Phase::Idle || abandoned)
+            && self.lease_client.valid_lease(now).is_none()
+            && self.held() == 0
+    }
+
+    /// What would be in flight if nothing were refused.
+    pub fn wants(&self) -> u32 {
+        self.last.max(self.estimate())
+    }
+
+    /// The most that was in use at once in this window, if all workers were busiest together.
+    fn peak(&self) -> u32 {
+        let peaks = self.shares.iter().map(|share| share.peak);
+        peaks.fold(0, u32::saturating_add)
+    }
+
+    fn estimate(&self) -> u32 {
+        let peak = self.peak();
+        let attempts = u64::from(self.admitted).saturating_add(self.refused.into());
+        let more = u64::from(peak)
+            .saturating_mul(attempts)
+            .div_ceil(u64::from(self.admitted).max(1));
+        match (self.refused, self.admitted) {
+            (0, _) => peak,
+            (refused, 0) => peak.saturating_add(refused),
+            _ => u32::try_from(more)
+                .unwrap_or(u32::MAX)
+                .max(peak.saturating_add(1)),
+        }
+    }
+
+    /// Closes the window if it is over.
+    fn roll(&mut self, now: Instant) {
+        let elapsed = now.saturating_since(self.opened_at);
+        if elapsed < WINDOW {
+            return;
+        }
+        self.last = self.estimate();
+        self.opened_at = now;
+        (self.admitted, self.refused) = (0, 0);
+        self.shares.retain(|share| share.held > 0);
+        for share in &mut self.shares {
+            // No more than was used is in use, and no more than is held: of that some is spare.
+            share.peak = share.peak.min(share.held);
+        }
+        if elapsed >= WINDOW.saturating_mul(2) {
+            self.last = self.peak();
+        }
+    }
+
+    fn set_share(&mut self, now: Instant, usage: &WorkerUsage) {
+        if usage.peak == 0 && usage.in_use == 0 && self.find(usage.worker).is_err() {
+            return;
+        }
+        let Some(share) = self.share(usage.worker) else {
+            return;
+        };
+        let same = share.held == usage.in_use && share.peak >= usage.peak;
+        share.held = usage.in_use;
+        share.peak = share.peak.max(usage.peak).max(usage.in_use);
+        if !same || now.saturating_since(share.seen) >= CONFIRM_AFTER {
+            share.seen = now;
+        }
+    }
+
+    /// The worker's share, a new one if it has none; none if there are too many.
+    fn share(&mut self, worker: u64) -> Option<&mut WorkerShare> {
+        let place = match self.find(worker) {
+            Ok(place) => place,
+            Err(_) if self.shares.len() >= SHARES_MAX => return None,
+            Err(place) => {
+                let share = WorkerShare {
+                    worker,
+                    held: 0,
+                    peak: 0,
+                    seen: Instant::ZERO,
+                };
+                self.shares.insert(place, share);
+                place
+            }
+        };
+        self.shares.get_mut(place)
+    }
+
+    fn find(&self, worker: u64) -> Result<usize, usize> {
+        self.shares
+            .binary_search_by_key(&worker, |share| share.worker)
+    }
+}
+
+// === free functions ===
+
+/// Whole units, rounded down; all that there can be if unlimited.
+fn whole(capacity: Capacity) -> u32 {
+    if capacity.is_unlimited() {
+        return u32::MAX;
+    }
+    let whole = capacity.as_micros() / crate::units::MICRO;
+    u32::try_from(whole).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

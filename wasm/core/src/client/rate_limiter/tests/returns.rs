@@ -1,0 +1,56 @@
+//! Those who come back after a pause.
+
+use super::*;
+
+/// Leased `gets`, then silent until the lease was released, and for `secs` more.
+fn returned_after(gets: u64, secs: u64) -> Process {
+    let mut p = Process::leased(gets);
+    while let LeaseMessage::Refresh(request) = p.after(1000).message() {
+        p.answer(request.sequence, 1, &answer(gets));
+    }
+    assert_eq!(p.limiter.state(p.now), LeaseState::Idle);
+    p.after(secs * 1000);
+    p
+}
+
+#[test]
+fn who_returns_after_any_pause_asks_for_what_it_wants_now() {
+    for secs in [1, 60, 2000, 1_000_000] {
+        let mut p = returned_after(100, secs);
+        assert!(matches!(p.attempt(3), DrawResult::Pending { .. }));
+        assert_eq!(p.ask().demand.wants(), Capacity::from_whole(30), "{secs} s");
+    }
+}
+
+#[test]
+fn who_returns_after_a_pause_has_its_burst_again_once_it_is_leased() {
+    // What it held before and gets now, and what then passes at once: no more than it had earned.
+    for (before, gets, want) in [(1000, 1000, 200), (1000, 500, 100), (100, 1000, 20)] {
+        let mut p = returned_after(before, 60);
+        p.attempt(1);
+        let request = p.ask();
+        p.after(2).answer(request.sequence, 1, &answer(gets));
+        assert_eq!(p.passes(1000), want, "{before} {gets}");
+    }
+    let mut p = returned_after(1000, 60);
+    p.attempt(1);
+    p.ask();
+    assert_eq!(p.after(50).passes(1000), 20, "no answer: the safe capacity");
+}
+
+#[test]
+fn where_nothing_passes_without_a_lease_the_first_one_comes_with_its_burst() {
+    let mut p = Process::new();
+    p.policy.on_expired = Mode::Pessimistic;
+    p.limiter = RateLimiter::new(p.now, &p.policy);
+    assert!(matches!(p.attempt(1), DrawResult::Pending { .. }));
+    let request = p.ask();
+    p.after(2).answer(request.sequence, 1, &answer(500));
+    assert_eq!(p.passes(1000), 100);
+    // But what was taken away comes back by earning only.
+    for gets in [0, 500] {
+        let request = p.after(1000).ask();
+        p.answer(request.sequence, 1, &answer(gets));
+        assert_eq!(p.passes(1000), 0, "{gets}");
+    }
+}

@@ -1,0 +1,236 @@
+//! What one process holds of one scope: a state for each unit that has a limit, and whose capacity
+//! its requests use as well.
+//!
+//! Which units have a limit only the coordinator knows. Requests are asked for from the start;
+//! an answer names the units of the scope that are limited, and from then on these are asked for in
+//! the same call. A unit without a limit has no state and costs nothing.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::concurrency_limiter::ConcurrencyLimiter;
+use super::lease_client::{LeaseClient, LeaseMessage, LeaseState};
+use super::policy::Policy;
+use super::rate_limiter::RateLimiter;
+use crate::cluster::ShardId;
+use crate::lease::{Answer, EpochError, ID_LEN_MAX, Origin, Unit};
+use crate::units::Instant;
+
+/// A unit that is due within this time is asked for together with one that is due now: one call
+/// for all units of a scope is worth more than a fraction of an interval.
+const TOGETHER: Duration = Duration::from_millis(250);
+
+/// A process's state for one scope; plain data, see [`ScopeState::encode`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeState {
+    /// Requests per second: there is always a state for these.
+    pub requests: RateLimiter,
+    /// Bytes per second in bodies of requests.
+    pub request_bytes: Option<RateLimiter>,
+    /// Bytes per second in bodies of responses.
+    pub response_bytes: Option<RateLimiter>,
+    /// Requests in flight.
+    pub concurrency: Option<ConcurrencyLimiter>,
+    pub(super) canonical: Option<Arc<str>>,
+}
+
+// === impl ScopeState ===
+
+impl ScopeState {
+    /// A holding that nothing is known of.
+    pub fn new(now: Instant, policy: &Policy) -> Self {
+        Self {
+            requests: RateLimiter::new(now, policy),
+            request_bytes: None,
+            response_bytes: None,
+            concurrency: None,
+            canonical: None,
+        }
+    }
+
+    /// The state of a unit that is counted per second, if it has a limit.
+    pub fn rate_mut(&mut self, unit: Unit) -> Option<&mut RateLimiter> {
+        match unit {
+            Unit::Requests => Some(&mut self.requests),
+            Unit::RequestBytes => self.request_bytes.as_mut(),
+            Unit::ResponseBytes => self.response_bytes.as_mut(),
+            Unit::Concurrency => None,
+        }
+    }
+
+    /// Whether there is a state for `unit`.
+    pub fn has(&self, unit: Unit) -> bool {
+        match unit {
+            Unit::Requests => true,
+            Unit::RequestBytes => self.request_bytes.is_some(),
+            Unit::ResponseBytes => self.response_bytes.is_some(),
+            Unit::Concurrency => self.concurrency.is_some(),
+        }
+    }
+
+    /// The scope whose capacity requests of this scope use as well, if there is one.
+    pub fn canonical(&self) -> Option<&Arc<str>> {
+        self.canonical.as_ref()
+    }
+
+    /// When [`ScopeState::ask`] has something to say; none while all units are idle.
+    pub fn due(&self) -> Option<Instant> {
+        let concurrency = self.concurrency.iter().filter_map(ConcurrencyLimiter::due);
+        let rates = self.rates().filter_map(RateLimiter::due);
+        rates.chain(concurrency).min()
+    }
+
+    /// Where the process stands with the scope: without a lease if it is for any unit in use.
+    pub fn state(&self, now: Instant) -> LeaseState {
+        let concurrency = self
+            .concurrency
+            .iter()
+            .map(|concurrency| concurrency.state(now));
+        let mut states = self.rates().map(|rate| rate.state(now)).chain(concurrency);
+        let first = self.requests.state(now);
+        match states.any(|state| state == LeaseState::NoLease) {
+            true => LeaseState::NoLease,
+            false => first,
+        }
+    }
+
+    /// The shard whose master is worth asking next: the one that the last answer came from. None if
+    /// that is not known, or the last call failed; then whoever knows the way is to be asked.
+    pub fn shard(&self) -> Option<ShardId> {
+        let rates = self.rates().map(|rate| &rate.lease_client);
+        let concurrency = self
+            .concurrency
+            .iter()
+            .map(|concurrency| &concurrency.lease_client);
+        let asked_last = rates
+            .chain(concurrency)
+            .max_by_key(|lease_client| lease_client.sequence);
+        asked_last.and_then(LeaseClient::shard)
+    }
+
+    /// What there is to say now, for each unit; empty if nothing is due. All of it must be said:
+    /// nobody else will.
+    pub fn ask(&mut self, now: Instant, policy: &Policy) -> Vec<(Unit, LeaseMessage)> {
+        let mut messages = Vec::new();
+        if self.due().is_none_or(|due| due > now) {
+            return messages;
+        }
+        for unit in Unit::ALL {
+            let message = match (self.rate_mut(unit), unit) {
+                (Some(rate), _) => rate.ask_early(now, policy, TOGETHER),
+                (None, Unit::Concurrency) => match &mut self.concurrency {
+                    Some(concurrency) => concurrency.ask_early(now, policy, TOGETHER),
+                    None => LeaseMessage::Nothing,
+                },
+                (None, _) => LeaseMessage::Nothing,
+            };
+            if message != LeaseMessage::Nothing {
+                messages.push((unit, message));
+            }
+        }
+        messages
+    }
+
+    /// Checks whether an answer from `origin` for one unit may be applied; [`ScopeState::handle_answer`]
+    /// takes one that may not for a failure.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_origin(&self, unit: Unit, origin: Origin) -> Result<(), EpochError> {
+        let lease_client = match unit {
+            Unit::Requests => Some(&self.requests.lease_client),
+            Unit::RequestBytes => self.request_bytes.as_ref().map(|rate| &rate.lease_client),
+            Unit::ResponseBytes => self.response_bytes.as_ref().map(|rate| &rate.lease_client),
+            Unit::Concurrency => self
+                .concurrency
+                .as_ref()
+                .map(|concurrency| &concurrency.lease_client),
+        };
+        lease_client.map_or(Ok(()), |lease_client| {
+            origin.check_after(lease_client.origin)
+        })
+    }
+
+    /// Applies the answer for one unit to the request of `sequence`. False if it was dropped.
+    pub fn handle_answer(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        unit: Unit,
+        sequence: u64,
+        origin: Origin,
+        answer: &Answer,
+    ) -> bool {
+        match (self.rate_mut(unit), unit) {
+            (Some(rate), _) => rate.handle_answer(now, policy, sequence, origin, answer),
+            (None, Unit::Concurrency) => self.concurrency.as_mut().is_some_and(|concurrency| {
+                concurrency.handle_answer(now, sequence, origin, answer)
+            }),
+            (None, _) => false,
+        }
+    }
+
+    /// Notes that the request of `sequence` for one unit failed.
+    pub fn handle_failure(&mut self, now: Instant, unit: Unit, sequence: u64, seed: u64) {
+        if let Some(rate) = self.rate_mut(unit) {
+            rate.handle_failure(now, sequence, seed);
+        } else if let Some(concurrency) =
+            self.concurrency.as_mut().filter(|_| unit.is_concurrency())
+        {
+            concurrency.handle_failure(now, sequence, seed);
+        }
+    }
+
+    /// Takes over which units have a limit, and whose capacity is used as well: what is not limited
+    /// any more is forgotten, what is now starts anew.
+    pub fn set_terms(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        limited: &[Unit],
+        canonical: Option<&Arc<str>>,
+    ) {
+        for unit in [Unit::RequestBytes, Unit::ResponseBytes] {
+            let place = match unit {
+                Unit::RequestBytes => &mut self.request_bytes,
+                _ => &mut self.response_bytes,
+            };
+            match limited.contains(&unit) {
+                true => {
+                    place.get_or_insert_with(|| RateLimiter::of(unit, now, policy));
+                }
+                false => *place = None,
+            }
+        }
+        match limited.contains(&Unit::Concurrency) {
+            true => {
+                self.concurrency
+                    .get_or_insert_with(|| ConcurrencyLimiter::new(now));
+            }
+            false => self.concurrency = None,
+        }
+        let fits = |id: &&Arc<str>| !id.is_empty() && id.len() <= ID_LEN_MAX;
+        self.canonical = canonical.filter(fits).cloned();
+    }
+
+    /// Whether nothing would be lost with this holding.
+    pub fn is_reusable(&self, now: Instant) -> bool {
+        let concurrency = self.concurrency.as_ref();
+        self.rates().all(|rate| rate.is_reusable(now))
+            && concurrency.is_none_or(|concurrency| concurrency.is_reusable(now))
+    }
+
+    fn rates(&self) -> impl Iterator<Item = &RateLimiter> {
+        [
+            Some(&self.requests),
+            self.request_bytes.as_ref(),
+            self.response_bytes.as_ref(),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests;

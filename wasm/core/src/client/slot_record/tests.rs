@@ -1,0 +1,235 @@
+use super::*;
+use crate::client::{Policy, WorkerUsage};
+use core::time::Duration;
+use proptest::prelude::*;
+
+/// Holdings with every optional field absent and with every one present.
+fn holdings() -> [ScopeState; 2] {
+    let now = Instant::from_nanos(5);
+    let policy = Policy::default();
+    let idle = ScopeState::new(now, &policy);
+    let at = Some(Instant::from_nanos(7));
+    let lease = HeldLease {
+        capacity: Capacity::UNLIMITED,
+        burst: Tokens::ONE,
+        expiry: now,
+        fingerprint: 7,
+    };
+    let mut full = idle.clone();
+    full.set_terms(now, &policy, &Unit::ALL, Some(&"group/gold".into()));
+    for unit in [Unit::Requests, Unit::RequestBytes, Unit::ResponseBytes] {
+        let limiter = full.rate_mut(unit).unwrap();
+        limiter.lease_client = LeaseClient {
+            phase: Phase::Pending { until: now },
+            lease: Some(lease),
+            safe: Some(Capacity::ZERO),
+            capacity: Some(Capacity::UNLIMITED),
+            asked_at: at,
+            due: at,
+            failures: 3,
+            origin: Origin {
+                shard: Some(ShardId(u16::MAX)),
+                epoch: Epoch(9),
+            },
+            ..limiter.lease_client.clone()
+        };
+        limiter.demand = DemandEstimator {
+            low_since: at,
+            measured: true,
+            average: 9,
+            ..limiter.demand
+        };
+    }
+    full.request_bytes.as_mut().unwrap().lease_client.phase = Phase::Lapsed;
+    full.response_bytes.as_mut().unwrap().lease_client.phase = Phase::Growing { until: now };
+    let concurrency = full.concurrency.as_mut().unwrap();
+    for worker in [7, 3, 5] {
+        let usage = WorkerUsage {
+            worker,
+            in_use: 2,
+            peak: 4,
+            ..WorkerUsage::default()
+        };
+        concurrency.report(now, &usage);
+    }
+    [idle, full]
+}
+
+fn encoded(scope_state: &ScopeState) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    scope_state.encode(&mut bytes);
+    bytes
+}
+
+/// Whatever decodes can be used at any time without harm.
+fn exercise(bytes: &[u8]) {
+    let Some(mut scope_state) = ScopeState::decode(bytes) else {
+        return;
+    };
+    let policy = Policy::default();
+    for now in [0, 1, 1 << 40, u64::MAX / 2, u64::MAX].map(Instant::from_nanos) {
+        for unit in Unit::ALL {
+            if let Some(rate) = scope_state.rate_mut(unit) {
+                rate.count(now, u64::MAX);
+                rate.draw(now, &policy, Tokens::ONE, 2);
+                rate.pay(now, &policy, u64::MAX, Tokens::from_micros(u64::MAX));
+                rate.advance(now, &policy, 2);
+                rate.give_back(now, &policy, Tokens::from_micros(u64::MAX));
+            }
+            scope_state.handle_failure(now, unit, 1, 1);
+        }
+        if let Some(concurrency) = &mut scope_state.concurrency {
+            let usage = WorkerUsage {
+                worker: 9,
+                in_use: u32::MAX,
+                peak: u32::MAX,
+                admitted: u32::MAX,
+                refused: u32::MAX,
+            };
+            concurrency.draw(now, &policy, &usage, u32::MAX, false);
+            concurrency.sweep(now, &[]);
+        }
+        scope_state.ask(now, &policy);
+        scope_state.is_reusable(now);
+    }
+}
+
+#[test]
+fn decode_takes_back_what_encode_gave() {
+    for scope_state in holdings() {
+        assert_eq!(
+            ScopeState::decode(&encoded(&scope_state)),
+            Some(scope_state)
+        );
+    }
+    assert!(encoded(&holdings()[0]).len() <= ScopeState::ENCODED_LEN_USUAL);
+}
+
+#[test]
+fn decode_reads_what_a_filter_without_shards_wrote() {
+    let [mut idle, _] = holdings();
+    idle.requests.lease_client.origin = Origin::alone(Epoch(9));
+    let mut bytes = encoded(&idle);
+    // Behind the version, the canonical scope, the bucket, three tags and the epoch.
+    const SHARD_AT: usize = 1 + 2 + 5 * 8 + 3 + 8;
+    assert_eq!(bytes[SHARD_AT - 8..=SHARD_AT], [9, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes.remove(SHARD_AT), 0);
+    bytes[0] = VERSION_3;
+    assert_eq!(ScopeState::decode(&bytes), Some(idle));
+}
+
+#[test]
+fn decode_reads_what_a_filter_wrote_that_kept_no_earlier_lease() {
+    let [idle, mut full] = holdings();
+    full.concurrency.as_mut().unwrap().gets = Capacity::UNLIMITED;
+    let mut bytes = encoded(&full);
+    // Before the counts, three times, the last use, and 24 bytes for each of three shares.
+    let gets_at = bytes.len() - 3 * 24 - 2 - 8 - 4 - 8 - 4 - 4 - 8;
+    let gets: Vec<u8> = bytes.drain(gets_at..gets_at + 8).collect();
+    assert_eq!(gets, [0xff; 8]);
+    bytes[0] = VERSION_4;
+    assert_eq!(ScopeState::decode(&bytes), Some(full));
+    let mut bytes = encoded(&idle);
+    bytes[0] = VERSION_4;
+    assert_eq!(ScopeState::decode(&bytes), Some(idle));
+}
+
+/// A filter that took any epoch for true may have left it in shared data.
+#[test]
+fn an_impossible_epoch_that_was_kept_does_not_keep_real_masters_out() {
+    let [_, mut full] = holdings();
+    full.requests.lease_client.origin = Origin::alone(Epoch(u64::MAX));
+    let scope_state = ScopeState::decode(&encoded(&full)).unwrap();
+    let real = Origin::alone(Epoch(1_790_000_000_000));
+    assert_eq!(scope_state.check_origin(Unit::Requests, real), Ok(()));
+}
+
+#[test]
+fn decode_refuses_what_it_does_not_know() {
+    for bytes in holdings().map(|scope_state| encoded(&scope_state)) {
+        for len in 0..bytes.len() {
+            assert_eq!(
+                ScopeState::decode(&bytes[..len]),
+                None,
+                "truncated to {len}"
+            );
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        assert_eq!(ScopeState::decode(&longer), None, "longer");
+        for version in [0, 1, 2, 255] {
+            let other = [&[version], &bytes[1..]].concat();
+            assert_eq!(ScopeState::decode(&other), None, "version {version}");
+        }
+    }
+}
+
+#[test]
+fn hostile_numbers_do_no_harm() {
+    for bytes in holdings().map(|scope_state| encoded(&scope_state)) {
+        for position in 1..bytes.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[position] = value;
+                exercise(&bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn shares_out_of_order_are_refused() {
+    let [_, mut full] = holdings();
+    let concurrency = full.concurrency.as_mut().unwrap();
+    concurrency.shares.reverse();
+    assert_eq!(ScopeState::decode(&encoded(&full)), None);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused_or_harmless(bytes in prop::collection::vec(any::<u8>(), 0..1024)) {
+        exercise(&bytes);
+        let versioned = [&[VERSION], bytes.as_slice()].concat();
+        exercise(&versioned);
+    }
+
+    #[test]
+    fn any_few_changed_bytes_are_refused_or_harmless(
+        full in any::<bool>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut bytes = encoded(&holdings()[usize::from(full)]);
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        exercise(&bytes);
+    }
+
+    #[test]
+    fn what_any_use_leaves_decodes_to_itself(
+        ops in prop::collection::vec((0..7_u8, 0..500_u64, 0..50_u64), 0..60),
+    ) {
+        let policy = Policy::default();
+        let mut now = Instant::from_nanos(1 << 40);
+        let [_, mut scope_state] = holdings();
+        for (op, ms, n) in ops {
+            now = now.saturating_add(Duration::from_millis(ms));
+            match op {
+                0 => { scope_state.requests.draw(now, &policy, Tokens::from_whole(n), 2); }
+                1 => scope_state.requests.pay(now, &policy, n, Tokens::from_whole(n)),
+                2 => { scope_state.requests.count(now, n); }
+                3 => { scope_state.ask(now, &policy); }
+                4 => scope_state.set_terms(now, &policy, &Unit::ALL[..(n % 5) as usize], None),
+                5 => if let Some(concurrency) = &mut scope_state.concurrency {
+                    let usage = WorkerUsage { worker: n, in_use: n as u32, ..WorkerUsage::default() };
+                    concurrency.draw(now, &policy, &usage, 2, false);
+                },
+                _ => if let Some(concurrency) = &mut scope_state.concurrency {
+                    concurrency.sweep(now, &[n]);
+                },
+            }
+            let bytes = encoded(&scope_state);
+            prop_assert_eq!(ScopeState::decode(&bytes), Some(scope_state.clone()));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The limit that binds a resource, of several: its own, that of its pool, or the parent's.
+
+use super::LeaseServer;
+use crate::lease::ResourceId;
+use crate::limit::Algorithm;
+use crate::units::Capacity;
+
+/// The limit that binds a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BindingLimit<'a> {
+    /// The owner of the limit.
+    pub of: LimitOwner<'a>,
+    /// The most that it lets the clients of the resource have together now.
+    pub at_most: Capacity,
+}
+
+/// The owner of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitOwner<'a> {
+    /// The resource's own.
+    Resource,
+    /// That of the coordinator above.
+    Parent,
+    /// That of the pool of this name.
+    Pool(&'a ResourceId),
+}
+
+// === impl LeaseServer ===
+
+impl LeaseServer {
+    /// The limit that leaves the clients of the resource `id` least; none if it has no clients or
+    /// nothing limits it.
+    ///
+    /// A pool or a parent that has more than is wanted leaves all of what it has, and one that has
+    /// less leaves the resource's part. Of limits that leave the same, the resource's own comes first.
+    pub fn binding_limit(&self, id: &ResourceId) -> Option<BindingLimit<'_>> {
+        let slot = self.resources.get(id)?;
+        let resource = &slot.resource;
+        let limit = resource.limit();
+        let own = match limit.algorithm {
+            Algorithm::None => Capacity::UNLIMITED,
+            // It is for each client alone.
+            Algorithm::Static => limit.capacity.saturating_mul(resource.subclients()),
+            Algorithm::ProportionalShare | Algorithm::FairShare => limit.capacity,
+        };
+        let wants = u64::try_from(resource.sum_wants()).unwrap_or(u64::MAX);
+        let wants = Capacity::from_micros(wants).min(own);
+        let least = |part: Capacity, whole: Capacity| match part < wants {
+            true => part,
+            false => whole,
+        };
+        let pool = slot.pool.as_ref();
+        let pool = pool.and_then(|id| Some((id, self.pools.get(id)?)));
+        let of_pool = pool.and_then(|(id, pool)| {
+            let at_most = least(resource.allotted(pool)?, pool.limit().capacity);
+            let of = LimitOwner::Pool(id);
+            Some(BindingLimit { of, at_most })
+        });
+        let of_parent = resource.borrowed().map(|(lendable, whole)| BindingLimit {
+            of: LimitOwner::Parent,
+            at_most: least(lendable, whole),
+        });
+        let own = BindingLimit {
+            of: LimitOwner::Resource,
+            at_most: own,
+        };
+        let all = [Some(own), of_parent, of_pool].into_iter().flatten();
+        let limited = all.filter(|binding| !binding.at_most.is_unlimited());
+        limited.min_by_key(|binding| binding.at_most)
+    }
+}

@@ -1,0 +1,66 @@
+//! Clients that are to give back what they have.
+//!
+//! A drained client is answered as if it wanted nothing, so that its leases shrink to nothing as it
+//! acknowledges that, or expire. That lasts until a deadline and not for ever: a client that is
+//! forgotten here serves again, one that never came back totals no cleaning up, and a coordinator
+//! that restarts has at worst to be told again.
+
+use alloc::collections::BTreeMap;
+
+use crate::lease::ClientId;
+use crate::units::Instant;
+
+/// The drained clients, each until its deadline.
+#[derive(Debug, Default)]
+pub(super) struct Drains(BTreeMap<ClientId, Instant>);
+
+/// Why a client cannot be drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DrainError {
+    /// So many are being drained already.
+    #[error("{max} clients are being drained, the most this coordinator keeps")]
+    TooMany {
+        /// The bound.
+        max: usize,
+    },
+}
+
+// === impl Drains ===
+
+impl Drains {
+    /// Drains `client` until `until`, at most `max` at a time; ends it if that has passed.
+    pub(super) fn set(
+        &mut self,
+        now: Instant,
+        client: &ClientId,
+        until: Instant,
+        max: usize,
+    ) -> Result<(), DrainError> {
+        self.0.retain(|_, until| *until > now);
+        if until <= now {
+            self.0.remove(client);
+            return Ok(());
+        }
+        if self.0.len() >= max && !self.0.contains_key(client) {
+            return Err(DrainError::TooMany { max });
+        }
+        self.0.insert(client.clone(), until);
+        Ok(())
+    }
+
+    /// Until when `client` is drained, if it is.
+    pub(super) fn until(&self, now: Instant, client: &ClientId) -> Option<Instant> {
+        // Nearly always nobody is, and this is asked at each refresh.
+        let until = if self.0.is_empty() {
+            None
+        } else {
+            self.0.get(client).copied()
+        };
+        until.filter(|until| *until > now)
+    }
+
+    pub(super) fn iter(&self, now: Instant) -> impl Iterator<Item = (&ClientId, Instant)> {
+        let drains = self.0.iter().map(|(client, until)| (client, *until));
+        drains.filter(move |(_, until)| *until > now)
+    }
+}

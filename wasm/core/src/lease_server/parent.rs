@@ -1,0 +1,139 @@
+//! A node that lends what it borrows of a parent.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{LeaseServer, ResourceSlot};
+use crate::client::LeaseMessage;
+use crate::lease::{Answer, Demand, EpochError, LeaseRequest, Origin, ResourceId};
+use crate::limit::Limit;
+use crate::tree::{ParentLeases, ParentRequest};
+use crate::units::{Capacity, Instant};
+
+// === impl LeaseServer ===
+
+impl LeaseServer {
+    /// Lends nothing any more but what it borrows of a parent, as whose client it counts its
+    /// requests from `sequence` on. To the parent its run is its [term](crate::lease::Run::Term). A
+    /// request without an answer after `call_timeout` counts as lost.
+    pub fn borrow_from_parent(&mut self, now: Instant, sequence: u64, call_timeout: Duration) {
+        let mut parent_leases =
+            ParentLeases::new(sequence, call_timeout, self.bounds.max_resources);
+        for (id, slot) in &self.resources {
+            let pool = slot.pool.as_ref().and_then(|pool| self.pools.get(pool));
+            let totals = slot.resource.totals(pool);
+            let expiries = slot.resource.clients().map(|client| client.expiry);
+            parent_leases.note(now, id, expiries.max().unwrap_or(now), &totals);
+        }
+        self.parent_leases = Some(parent_leases);
+    }
+
+    /// What it borrows, if it has a parent.
+    pub fn parent_leases(&self) -> Option<&ParentLeases> {
+        self.parent_leases.as_ref()
+    }
+
+    /// What clients want of the resource `id`, by priority, as a parent is told; none if it has no
+    /// clients.
+    pub fn demand(&self, id: &ResourceId) -> Option<Demand> {
+        let ResourceSlot { resource, pool, .. } = self.resources.get(id)?;
+        let pool = pool.as_ref().and_then(|pool| self.pools.get(pool));
+        Some(resource.demand(pool))
+    }
+
+    /// When [`LeaseServer::ask_parent`] next has something to say.
+    pub fn poll_parent(&self) -> Option<Instant> {
+        self.parent_leases.as_ref()?.poll_due()
+    }
+
+    /// What there is to say to the parent now, of at most `max` resources.
+    pub fn ask_parent(&mut self, now: Instant, max: usize) -> Vec<(ResourceId, LeaseMessage)> {
+        let (resources, pools) = (&self.resources, &self.pools);
+        let taken_over_at = self.taken_over_at;
+        let Some(parent_leases) = &mut self.parent_leases else {
+            return Vec::new();
+        };
+        parent_leases.ask(now, max, |id| {
+            let ResourceSlot { resource, pool, .. } = resources.get(id)?;
+            let pool = pool.as_ref().and_then(|pool| pools.get(pool));
+            let has = u64::try_from(resource.sum_has()).unwrap_or(u64::MAX);
+            Some(ParentRequest {
+                demand: resource.demand(pool),
+                has: Capacity::from_micros(has),
+                hearsay: now < resource.learning_until()
+                    || taken_over_at.is_some_and(|at| resource.is_from_before(at)),
+            })
+        })
+    }
+
+    /// Checks whether an answer of the parent from `origin` for the resource `id` may be applied;
+    /// [`LeaseServer::handle_parent_answer`] takes one that may not for a failure.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_parent_origin(&self, id: &ResourceId, origin: Origin) -> Result<(), EpochError> {
+        let parent_leases = self.parent_leases.as_ref();
+        parent_leases.map_or(Ok(()), |parent_leases| {
+            parent_leases.check_origin(id, origin)
+        })
+    }
+
+    /// Takes the parent's answer to the request of `sequence` for the resource `id`; `level` says
+    /// how many coordinators are above. True if it counts: it was the latest request, and no later
+    /// master has answered.
+    pub fn handle_parent_answer(
+        &mut self,
+        now: Instant,
+        id: &ResourceId,
+        (sequence, origin, level): (u64, Origin, u32),
+        answer: &Answer,
+    ) -> bool {
+        self.parent_leases.as_mut().is_some_and(|parent_leases| {
+            parent_leases.set_level(level);
+            parent_leases.handle_answer(now, id, sequence, origin, answer)
+        })
+    }
+
+    /// Notes that the request of `sequence` for the resource `id` failed.
+    pub fn handle_parent_failure(&mut self, now: Instant, id: &ResourceId, sequence: u64) {
+        if let Some(parent_leases) = &mut self.parent_leases {
+            parent_leases.handle_failure(now, id, sequence);
+        }
+    }
+
+    /// Tells the tree what has become of the resource `id` with `ask`.
+    pub(super) fn note(&mut self, now: Instant, id: &ResourceId, request: &LeaseRequest) {
+        if let Some(parent_leases) = &mut self.parent_leases
+            && let Some(slot) = self.resources.get(id)
+        {
+            let pool = slot.pool.as_ref().and_then(|pool| self.pools.get(pool));
+            let totals = slot.resource.totals(pool);
+            // While learning, what clients claim was lent by an earlier run.
+            let lent_until = if now < slot.resource.learning_until() && request.has > Capacity::ZERO
+            {
+                let longest = slot.resource.limit().learning;
+                now.saturating_add(request.remaining.map_or(longest, |left| left.min(longest)))
+            } else {
+                Instant::ZERO
+            };
+            parent_leases.note(now, id, lent_until, &totals);
+        }
+    }
+}
+
+// === impl ResourceSlot ===
+
+impl ResourceSlot {
+    /// Lets what is borrowed, if anything is, bound the resource called `id`, whose own limit is
+    /// `limit`.
+    pub(super) fn set_lendable(
+        &mut self,
+        now: Instant,
+        id: &ResourceId,
+        limit: &Limit,
+        parent_leases: Option<&ParentLeases>,
+    ) {
+        let lendable = parent_leases.map(|parent_leases| parent_leases.lendable(now, id, limit));
+        self.resource.set_lendable(lendable);
+    }
+}

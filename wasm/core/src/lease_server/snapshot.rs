@@ -1,0 +1,319 @@
+//! The hand-over: what a master tells the next one, so that it need not learn.
+//!
+//! The successor goes on from the very same state: it would give every answer that its predecessor
+//! would have given, but for the epoch. So the laws hold across a hand-over for the reasons for
+//! which they hold without one. That totals two things of those who carry the books: the
+//! predecessor answers nothing after it wrote them, which [`LeaseServer::hand_over`] sees to by taking the
+//! node; and nobody lent anything in between, which the terms of masters see to.
+//!
+//! LeaseTimes are durations, because the two do not share a clock. The successor counts them from when
+//! it reads the books, which is later than they were written: leases are in its books for longer
+//! than in use, never shorter.
+//!
+//! A pool is not rebuilt from what its members say when they refresh, as their limits are: until
+//! the last of them had, the pool would count too little and lend it twice. So the books say who is
+//! a member of what, and the limits as well, of which the division between members depends.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+use core::time::Duration;
+
+use super::{Bounds, DRAINS_MAX, LeaseServer, ResourceSlot, Start, recount};
+use crate::lease::{ClientId, Epoch, ResourceId};
+use crate::limit::Limit;
+use crate::pool::Pool;
+use crate::resource::{ClientSnapshot, Resource};
+use crate::units::Instant;
+
+/// All that a master knows, in durations that remain or have passed when it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The term of the master that kept them.
+    pub epoch: Epoch,
+    /// How long ago learning began, for resources that nobody has asked for yet; none if all
+    /// leases have been known from the start.
+    pub learning_for: Option<Duration>,
+    /// The pools that have members.
+    pub pools: Vec<PoolSnapshot>,
+    /// The resources that have clients.
+    pub resources: Vec<ResourceSnapshot>,
+    /// Clients that are drained, each for how long still.
+    pub drains: Vec<(ClientId, Duration)>,
+}
+
+/// A pool in the books. What is lent of it is what is lent of its members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSnapshot {
+    /// Which.
+    pub id: ResourceId,
+    /// The limit that the last refresh of a member came with.
+    pub limit: Limit,
+    /// For how long members that learn still confirm no more than shares: more was claimed than
+    /// there is.
+    pub crowded: Duration,
+}
+
+/// A resource in the books.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceSnapshot {
+    /// Which.
+    pub id: ResourceId,
+    /// The limit that the last refresh came with.
+    pub limit: Limit,
+    /// The pool that it is a member of, and how much it counts there.
+    pub pool: Option<(ResourceId, NonZeroU32)>,
+    /// How long it has still to learn.
+    pub learning: Duration,
+    /// For how long it still confirms no more than shares while it learns.
+    pub crowded: Duration,
+    /// Its clients.
+    pub clients: Vec<ClientSnapshot>,
+}
+
+/// Why books cannot be taken over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// They are of this term or of a later one.
+    #[error(
+        "epoch: the snapshot are of term {theirs}, not before this one, {ours}",
+        theirs = .theirs.0,
+        ours = .ours.0
+    )]
+    NotBefore {
+        /// The term of the books.
+        theirs: Epoch,
+        /// The term of the master that was to take them.
+        ours: Epoch,
+    },
+    /// More resources than this coordinator keeps.
+    #[error("resources: {count} are more than this coordinator keeps, {max}")]
+    TooManyResources {
+        /// How many there are.
+        count: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// More clients of a resource than this coordinator keeps.
+    #[error(
+        "clients of {of}: {count} are more than this coordinator keeps, {max}",
+        of = .resource.scope
+    )]
+    TooManyClients {
+        /// Of which resource.
+        resource: ResourceId,
+        /// How many there are.
+        count: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// More leases than this coordinator keeps.
+    #[error("leases: {count} are more than this coordinator has room for, {max}")]
+    TooManyLeases {
+        /// How many there are.
+        count: usize,
+        /// How many there is room for.
+        max: usize,
+    },
+    /// More drained clients than [`DRAINS_MAX`].
+    #[error("drains: {count} are more than this coordinator keeps, {max}", max = DRAINS_MAX)]
+    TooManyDrains {
+        /// How many there are.
+        count: usize,
+    },
+    /// A resource that is there twice.
+    #[error("resources: {of} is there twice", of = .0.scope)]
+    ResourceTwice(ResourceId),
+    /// A client of one resource that is there twice.
+    #[error(
+        "clients of {of}: {client} is there twice",
+        of = .resource.scope,
+        client = .client.as_str()
+    )]
+    ClientTwice {
+        /// Of which resource.
+        resource: ResourceId,
+        /// Who.
+        client: ClientId,
+    },
+    /// A member of a pool that is not in the books or counts another unit.
+    #[error("pool of {of}: {pool} is not in the snapshot", of = .resource.scope, pool = .pool.scope)]
+    NoPool {
+        /// The member.
+        resource: ResourceId,
+        /// The pool that it names.
+        pool: ResourceId,
+    },
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// How many leases are in them.
+    pub fn lease_count(&self) -> usize {
+        let clients = self.resources.iter().map(|snapshot| snapshot.clients.len());
+        clients.fold(0, usize::saturating_add)
+    }
+
+    fn check(&self, epoch: Epoch, bounds: Bounds) -> Result<(), SnapshotError> {
+        if self.epoch >= epoch {
+            return Err(SnapshotError::NotBefore {
+                theirs: self.epoch,
+                ours: epoch,
+            });
+        }
+        let (count, max) = (self.resources.len(), bounds.max_resources);
+        if count > max {
+            return Err(SnapshotError::TooManyResources { count, max });
+        }
+        let max = bounds.max_clients_per_resource;
+        let crowded = |snapshot: &&ResourceSnapshot| snapshot.clients.len() > max;
+        if let Some(snapshot) = self.resources.iter().find(crowded) {
+            return Err(SnapshotError::TooManyClients {
+                resource: snapshot.id.clone(),
+                count: snapshot.clients.len(),
+                max,
+            });
+        }
+        let (count, max) = (self.lease_count(), bounds.max_leases);
+        if count > max {
+            return Err(SnapshotError::TooManyLeases { count, max });
+        }
+        match self.drains.len() {
+            count if count > DRAINS_MAX => Err(SnapshotError::TooManyDrains { count }),
+            _ => Ok(()),
+        }
+    }
+}
+
+// === impl LeaseServer ===
+
+impl LeaseServer {
+    /// The books for the next master. This one has ended with them: what it answered afterwards,
+    /// the next one would not know.
+    #[must_use]
+    pub fn hand_over(mut self, now: Instant) -> Snapshot {
+        self.handle_timeout(now);
+        self.snapshot(now)
+    }
+
+    /// All that is known; leases that expired at `now` without having been taken back are in it.
+    pub(super) fn snapshot(&self, now: Instant) -> Snapshot {
+        let learning_for = match self.start {
+            Start::Learning => Some(now.saturating_since(self.started_at)),
+            Start::Fresh => None,
+        };
+        let pools = self.pools.iter();
+        let pools = pools.map(|(id, pool)| PoolSnapshot {
+            id: id.clone(),
+            limit: pool.limit().clone(),
+            crowded: pool.crowded_until().saturating_since(now),
+        });
+        let resources = self.resources.iter();
+        let drains = self.drains.iter(now);
+        let drains = drains.map(|(client, until)| (client.clone(), until.saturating_since(now)));
+        Snapshot {
+            epoch: self.epoch,
+            learning_for,
+            pools: pools.collect(),
+            resources: resources.map(|(id, slot)| slot.snapshot(now, id)).collect(),
+            drains: drains.collect(),
+        }
+    }
+
+    /// The master of term `epoch` that goes on with the books of the one before.
+    ///
+    /// # Errors
+    /// If the books are not of an earlier term, exceed a bound or contradict themselves. Nothing
+    /// of them can be trusted then, and the master has to learn.
+    pub fn take_over(
+        now: Instant,
+        epoch: Epoch,
+        bounds: Bounds,
+        snapshot: &Snapshot,
+    ) -> Result<Self, SnapshotError> {
+        snapshot.check(epoch, bounds)?;
+        let start = match snapshot.learning_for {
+            Some(_) => Start::Learning,
+            None => Start::Fresh,
+        };
+        let mut node = Self::new(now, epoch, bounds, start);
+        node.started_at = now.saturating_sub(snapshot.learning_for.unwrap_or_default());
+        node.taken_over_at = Some(now);
+        let pools = snapshot.pools.iter().map(|pool| (&pool.id, pool));
+        let pools: BTreeMap<_, _> = pools.collect();
+        for resource in snapshot.resources.iter().filter(|r| !r.clients.is_empty()) {
+            node.restore(now, resource, &pools)?;
+        }
+        for (client, time) in &snapshot.drains {
+            // There are not too many.
+            let until = now.saturating_add(*time);
+            let _ = node.drains.set(now, client, until, DRAINS_MAX);
+        }
+        Ok(node)
+    }
+
+    fn restore(
+        &mut self,
+        now: Instant,
+        snapshot: &ResourceSnapshot,
+        pools: &BTreeMap<&ResourceId, &PoolSnapshot>,
+    ) -> Result<(), SnapshotError> {
+        let ResourceSnapshot {
+            id,
+            limit,
+            learning,
+            crowded,
+            clients,
+            ..
+        } = snapshot;
+        let resource = Resource::restore(now, id.unit, limit.clone(), *learning, clients);
+        let mut resource = resource.map_err(|client| SnapshotError::ClientTwice {
+            resource: id.clone(),
+            client,
+        })?;
+        resource.set_crowded_until(now.saturating_add(*crowded));
+        if self.resources.contains_key(id) {
+            return Err(SnapshotError::ResourceTwice(id.clone()));
+        }
+        if let Some((pool, weight)) = &snapshot.pool {
+            let told = pools.get(pool).filter(|_| pool.unit == id.unit);
+            let told = told.ok_or_else(|| SnapshotError::NoPool {
+                resource: id.clone(),
+                pool: pool.clone(),
+            })?;
+            let pools = self.pools.entry(pool.clone());
+            let pool = pools.or_insert_with(|| Pool::new(pool, &told.limit));
+            pool.set_crowded_until(now.saturating_add(told.crowded));
+            resource.join(id, pool, *weight);
+        }
+        let queued_at = resource.poll_timeout().unwrap_or(now);
+        let slot = ResourceSlot {
+            resource,
+            pool: snapshot.pool.as_ref().map(|(pool, _)| pool.clone()),
+            queued_at,
+        };
+        recount(&mut self.leases, 0, &slot);
+        self.timeouts.insert((queued_at, id.clone()));
+        self.resources.insert(id.clone(), slot);
+        Ok(())
+    }
+}
+
+// === impl ResourceSlot ===
+
+impl ResourceSlot {
+    fn snapshot(&self, now: Instant, id: &ResourceId) -> ResourceSnapshot {
+        ResourceSnapshot {
+            id: id.clone(),
+            limit: self.resource.limit().clone(),
+            pool: self.pool.clone().zip(self.resource.weight()),
+            learning: self.resource.learning_until().saturating_since(now),
+            crowded: self.resource.crowded_until().saturating_since(now),
+            clients: self.resource.client_snapshots(now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Answers of a coordinator that is still learning which leases its clients hold.
+//!
+//! A coordinator without books has nothing but the word of its clients, and cannot tell a lie from
+//! the truth. If nobody lies, all claims together are within the capacity. So claims that do not
+//! fit say that somebody lies, or that a message came late; who came first says nothing. Three
+//! rules follow (`docs/design.md`, "Learning mode", has the reasons and the proof):
+//!
+//! - At first claims are only collected. They are confirmed for as long as they last by the word of
+//!   their clients, and a little beyond the end of this time if they would end before.
+//! - A claim that does not fit is not confirmed, but its client is told to keep what it has for as
+//!   long as it says that it has it: that is in use anyway.
+//! - As long as claims do not fit, nobody is confirmed more than its max-min share.
+
+use core::time::Duration;
+
+use super::grant::{Grant, suffices};
+use super::{Allocation, ClientEntry, CountedLease, LeaseTimes};
+use crate::lease::{Claim, LeaseRequest, NO_FINGERPRINT};
+use crate::pool::Pool;
+use crate::units::{Capacity, Instant};
+
+/// Claims are collected for this part of the learning time. A client with a lease that calls in
+/// vain asks again before a quarter of what is left of that lease has passed, so that by then all
+/// have been heard that can be.
+const COLLECTING_PART: u32 = 4;
+
+/// For so many refresh intervals longer are claims confirmed meanwhile, so that their clients ask
+/// again in time also if one call is lost. As long it is remembered that claims do not fit.
+const SLACK_REFRESHES: u32 = 2;
+
+/// A lease that a client claims to hold.
+#[derive(Clone, Copy, Debug)]
+struct ClaimedLease {
+    /// As far as it wants it, and there is as much.
+    capacity: Capacity,
+    /// When that ends.
+    ends: Instant,
+}
+
+// === impl Allocation ===
+
+impl Allocation {
+    /// In learning mode: what the client has, as far as it still wants it. The rest may be lent to
+    /// others who have not said so yet.
+    ///
+    /// A claim that was lent under other limits than today's may be part of more than there is, and
+    /// is not prolonged: so the excess ends when it would have ended without a restart. The others
+    /// sum to at most the capacity, as many times as they are confirmed: the latest of them
+    /// was granted from what all others left.
+    pub(super) fn confirm(
+        &self,
+        now: Instant,
+        entry: &ClientEntry,
+        used: CountedLease,
+        request: &LeaseRequest,
+        pool: Option<&Pool>,
+    ) -> Grant {
+        let times = self.times(now, pool);
+        let said = self.said(now, entry, used, request, pool);
+        let room = self.free(entry.has(), pool).keep;
+        let crowded = said.capacity > room;
+        let fair = match crowded || self.is_crowded(now, pool) {
+            true => self.entitled(entry, pool),
+            false => Capacity::UNLIMITED,
+        };
+        let gets = said.capacity.min(fair).min(room);
+        let collecting = self.collecting(now, pool);
+        // A claim of several leases may be more than is in use, and could be lent on: it is never
+        // told more than counts here.
+        let exact = request.claim == Claim::Lease;
+        let mut expiry = now.saturating_add(times.lease);
+        if gets > Capacity::ZERO {
+            expiry = collecting.map_or(expiry, |until| until.min(expiry));
+            if !exact {
+                expiry = expiry.max(said.ends);
+            }
+            if !self.certifies(request.fingerprint, pool) {
+                expiry = expiry.min(said.ends).min(used.expiry);
+            }
+        }
+        let counted = CountedLease {
+            capacity: gets,
+            expiry,
+        };
+        let kept = CountedLease {
+            capacity: match collecting {
+                Some(_) => said.capacity,
+                None => said.capacity.min(fair),
+            },
+            expiry: said.ends,
+        };
+        let lasts = kept.expiry > now.saturating_add(times.min_refresh);
+        let keeps = kept.capacity > gets || kept.expiry > expiry;
+        let left = self.learning_until.saturating_since(now);
+        let settled = suffices(gets, said.capacity) && suffices(gets, used.capacity);
+        Grant {
+            counted,
+            told: (exact && keeps && lasts && kept.capacity > Capacity::ZERO).then_some(kept),
+            crowded_until: crowded.then(|| now.saturating_add(slack(&times))),
+            fingerprint: request.fingerprint.max(NO_FINGERPRINT),
+            refresh_interval: if settled {
+                times.refresh.min(left).max(times.min_refresh)
+            } else {
+                times.min_refresh
+            },
+        }
+    }
+
+    /// The lease that the client claims, as far as it can be true: of an earlier run no lease lasts
+    /// longer than the learning time, nor is there more than there is in all.
+    fn said(
+        &self,
+        now: Instant,
+        entry: &ClientEntry,
+        used: CountedLease,
+        request: &LeaseRequest,
+        pool: Option<&Pool>,
+    ) -> ClaimedLease {
+        let most = if self.limit.algorithm.shares() || pool.is_some() {
+            self.capacity(pool)
+        } else {
+            Capacity::UNLIMITED
+        };
+        // Only what is one lease can have been counted too low: as much as did not fit.
+        let has = match request.claim {
+            Claim::Lease => request.has.max(used.capacity),
+            Claim::Several | Claim::AtLeast => used.capacity,
+        };
+        let capacity = has.min(entry.wants()).min(most);
+        ClaimedLease {
+            capacity: self.shares.quantum().floor(capacity),
+            ends: self.claimed_until(now, request, pool),
+        }
+    }
+
+    /// How long what a newcomer claims counts, before it is confirmed.
+    pub(super) fn claim_counts_until(
+        &self,
+        now: Instant,
+        request: &LeaseRequest,
+        pool: Option<&Pool>,
+    ) -> Instant {
+        let ends = self.claimed_until(now, request, pool);
+        let exact = request.claim == Claim::Lease && self.lendable.is_none();
+        let collecting = self.collecting(now, pool).filter(|_| exact);
+        collecting.map_or(ends, |until| until.min(ends))
+    }
+
+    /// When ends what `ask` claims. No lease of an earlier run is longer than the time to learn, nor
+    /// is one in use when that is over. But a coordinator that lends on counts what its own clients
+    /// claim from when it heard of it.
+    fn claimed_until(&self, now: Instant, request: &LeaseRequest, pool: Option<&Pool>) -> Instant {
+        let lease = self.times_alone(pool).lease;
+        let longest = lease.max(self.limit.learning);
+        let remaining = request.remaining.map_or(lease, |left| left.min(longest));
+        let ends = now.saturating_add(remaining);
+        match request.claim {
+            // A lease that may be kept without counting ends before anything is lent.
+            Claim::Lease if self.lendable.is_none() && now < self.collect_until => {
+                ends.min(self.collect_until)
+            }
+            Claim::Lease if self.lendable.is_none() => ends.min(self.learning_until),
+            Claim::Lease | Claim::Several | Claim::AtLeast => ends,
+        }
+    }
+
+    /// While claims are only collected: until when they are confirmed, as far as their clients do
+    /// not say that they last longer. A resource that learns although its coordinator has learned,
+    /// because it has moved here, collects none: others of its pool are lent what does not count.
+    pub(super) fn collecting(&self, now: Instant, pool: Option<&Pool>) -> Option<Instant> {
+        let own = self.limit.learning;
+        let learning = pool.map_or(own, |pool| own.max(pool.limit().learning));
+        let part = learning.checked_div(COLLECTING_PART).unwrap_or_default();
+        let rest = learning.saturating_sub(part);
+        let until = self.collect_until.saturating_sub(rest);
+        let confirmed = until.saturating_add(slack(&self.times(now, pool)));
+        (now < until).then(|| confirmed.min(self.collect_until))
+    }
+
+    /// Until when no more than shares is confirmed, because more was claimed than there is.
+    pub(in crate::resource) fn crowded_until(&self) -> Instant {
+        self.crowded_until
+    }
+
+    pub(in crate::resource) fn set_crowded_until(&mut self, until: Instant) {
+        self.crowded_until = until;
+    }
+
+    fn is_crowded(&self, now: Instant, pool: Option<&Pool>) -> bool {
+        now < self.crowded_until || pool.is_some_and(|pool| now < pool.crowded_until())
+    }
+}
+
+// === free functions ===
+
+/// The time in which a client asks again also if one call is lost.
+fn slack(times: &LeaseTimes) -> Duration {
+    times.refresh.saturating_mul(SLACK_REFRESHES)
+}
