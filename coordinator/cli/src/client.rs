@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tollgate_coordinator::api::rest::view::Problem;
 use tollgate_coordinator::net::tls::ClientFiles;
 use ureq::http::{Request, StatusCode, Uri, header};
 use ureq::tls::TlsConfig;
@@ -52,27 +53,13 @@ pub(crate) struct Call {
     body: Option<Value>,
 }
 
-/// What was answered.
+/// A successful answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
-    /// The status, which is a good one.
     pub(crate) status: StatusCode,
     /// The JSON, or null.
     pub(crate) body: Value,
-}
-
-/// Why the coordinator refused (RFC 9457).
-#[derive(Debug, Deserialize)]
-struct Problem {
-    detail: String,
-    #[serde(default)]
-    errors: Vec<Fault>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Fault {
-    field: String,
-    rule: String,
+    url: String,
 }
 
 // === impl Client ===
@@ -120,7 +107,7 @@ impl Client {
         let url = format!("{}{}", self.server, call.path);
         let (status, text) = self.answer(call)?;
         let body = json(&text, &url)?;
-        Ok(Reply { status, body })
+        Ok(Reply { status, body, url })
     }
 
     /// The status and the text of a good answer to `call`.
@@ -161,6 +148,20 @@ impl Client {
             return Err(refusal(status, &body, url));
         }
         Ok((status, body))
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// Returns the body as the API's type `T`.
+    ///
+    /// # Errors
+    /// If it has another shape.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        let context = || format!("the answer of {} has another shape", self.url);
+        let body = T::deserialize(&self.body).with_context(context);
+        body.map_err(Failure::runtime)
     }
 }
 
@@ -282,8 +283,8 @@ fn json(body: &str, url: &str) -> Result<Value, Failure> {
 /// The one place where statuses become exit codes.
 fn refusal(status: StatusCode, body: &str, url: &str) -> Failure {
     let error = match serde_json::from_str::<Problem>(body) {
-        Ok(problem) => anyhow!(told(&problem)),
-        Err(_) => anyhow!("{url} answered {status}"),
+        Ok(problem) if !problem.detail.is_empty() => anyhow!(told(&problem)),
+        _ => anyhow!("{url} answered {status}"),
     };
     match status.as_u16() {
         400 | 413 | 415 | 422 => Failure::usage(error),
@@ -297,9 +298,10 @@ fn refusal(status: StatusCode, body: &str, url: &str) -> Failure {
 /// The detail, and each field's rule unless the detail says it.
 fn told(problem: &Problem) -> String {
     let mut text = problem.detail.clone();
-    for Fault { field, rule } in &problem.errors {
-        if !(problem.detail.contains(field) && problem.detail.contains(rule)) {
-            text.push_str(&format!("\n  {field}: {rule}"));
+    for fault in &problem.errors {
+        let is_said = |part: &String| problem.detail.contains(part);
+        if !(is_said(&fault.field) && is_said(&fault.rule)) {
+            text.push_str(&format!("\n  {}: {}", fault.field, fault.rule));
         }
     }
     text

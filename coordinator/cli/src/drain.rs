@@ -1,6 +1,7 @@
 //! `tollgate drain`: takes an Envoy's leases back in order.
 
 use clap::Args;
+use tollgate_coordinator::api::rest::view::ClientDetail;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -50,10 +51,17 @@ impl Drain {
         if json {
             return print::json(&reply.body);
         }
-        let done = match reply.body["drained_for_ms"].as_u64() {
-            Some(ms) => format!("is drained for {}", print::duration(ms)),
-            None => "is not drained".to_owned(),
-        };
+        if self.undo {
+            return self.report("is not drained");
+        }
+        let client: ClientDetail = reply.read()?;
+        match client.drained_for_ms {
+            Some(ms) => self.report(&format!("is drained for {}", print::duration(ms))),
+            None => self.report("is not drained"),
+        }
+    }
+
+    fn report(&self, done: &str) -> Result<(), Failure> {
         print::lines(&format!("client {} {done}", print::plain(&self.client)))
     }
 }

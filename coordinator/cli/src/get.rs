@@ -1,7 +1,11 @@
 //! `tollgate get`: one thing.
 
 use clap::Args;
-use serde_json::Value;
+use serde::Serialize;
+use tollgate_coordinator::api::rest::view::{
+    AttachmentView, ClientDetail, GroupDetail, LeaseView, OverrideView, ScopeDetail, UnitDetail,
+    UnitSummary,
+};
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -44,110 +48,132 @@ impl Get {
             return print::json(&reply.body);
         }
         match self.kind {
-            Kind::Scope => scope(&reply.body),
-            Kind::Client => leases(&reply.body),
-            Kind::Limit => limit::show(&reply.body),
-            _ => definition(&reply.body),
+            Kind::Scope => scope(&reply.read()?),
+            Kind::Client => leases(&reply.read()?),
+            Kind::Limit => limit::show(&reply.read()?),
+            Kind::Group => group(&reply.read()?),
+            Kind::Tenant | Kind::Namespace => attachment(&reply.read()?),
+            Kind::Override => override_of(&reply.read()?),
         }
     }
 }
 
 // === free functions ===
 
-/// What is stored, as it can be put again; what else there is to say of it stands in comments.
-fn definition(body: &Value) -> Result<(), Failure> {
-    let Some(spec) = body.get("spec") else {
-        return print::yaml(body);
-    };
-    let others = body.as_object().into_iter().flatten();
-    for (field, value) in others.filter(|(field, value)| *field != "spec" && !value.is_null()) {
-        let value = print::plain(&print::text(value));
-        print::lines(&format!("# {field}: {value}"))?;
+fn group(detail: &GroupDetail) -> Result<(), Failure> {
+    let group = &detail.group;
+    let about = [
+        ("name", group.name.clone()),
+        ("defined_by", group.defined_by.name().to_owned()),
+        ("attached_count", detail.attached_count.to_string()),
+    ];
+    definition(&about, group.revision, &group.spec)
+}
+
+fn attachment(attachment: &AttachmentView) -> Result<(), Failure> {
+    let about = [
+        ("name", attachment.name.clone()),
+        ("defined_by", attachment.defined_by.name().to_owned()),
+    ];
+    definition(&about, attachment.revision, &attachment.spec)
+}
+
+fn override_of(stored: &OverrideView) -> Result<(), Failure> {
+    let about = [("scope", stored.scope.clone())];
+    definition(&about, stored.revision, &stored.spec)
+}
+
+/// Prints `spec` as it can be put again, below comments with the rest.
+fn definition(
+    about: &[(&str, String)],
+    revision: Option<u64>,
+    spec: &impl Serialize,
+) -> Result<(), Failure> {
+    for (field, value) in about {
+        print::lines(&format!("# {field}: {}", print::plain(value)))?;
+    }
+    if let Some(revision) = revision {
+        print::lines(&format!("# revision: {revision}"))?;
     }
     print::yaml(spec)
 }
 
-/// A scope's resources with their clients.
-fn scope(scope: &Value) -> Result<(), Failure> {
-    let units = scope["units"].as_object().into_iter().flatten();
-    for (i, (unit, resource)) in units.enumerate() {
-        let amount = |field: &str| print::amount(unit, &resource[field]);
+/// Prints a scope's resources with their clients.
+fn scope(detail: &ScopeDetail) -> Result<(), Failure> {
+    for (i, (unit, resource)) in detail.units.iter().enumerate() {
         let gap = if i > 0 { "\n" } else { "" };
-        print::lines(&format!(
-            "{gap}{} {unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {}{}{}",
-            print::plain(&print::text(&scope["scope"])),
-            amount("capacity"),
-            amount("sum_has"),
-            amount("sum_wants"),
-            amount("safe"),
-            print::text(&resource["client_count"]),
-            print::text(&resource["waiting_count"]),
-            learning(resource),
-            limited_by(unit, resource),
-        ))?;
-        let clients = resource["clients"].as_array().into_iter().flatten();
-        let mut clients: Vec<&Value> = clients.collect();
-        clients.sort_by_key(|client| client["client"].as_str());
-        let row = |client: &Value| {
-            let mut row = vec![print::text(&client["client"])];
-            row.extend(held(unit, client));
-            row
-        };
-        let rows = clients.into_iter().map(row).collect();
-        print::table(&["CLIENT", "HAS", "WANTS", "EXPIRES"], rows)?;
+        let scope = print::plain(&detail.scope);
+        print::lines(&format!("{gap}{scope} {}", sums(unit, resource)))?;
+        let mut clients: Vec<_> = resource.clients.iter().collect();
+        clients.sort_by(|one, other| one.client.cmp(&other.client));
+        let rows = clients.into_iter().map(|client| {
+            vec![
+                client.client.clone(),
+                print::amount(unit, client.has),
+                print::amount(unit, client.wants),
+                print::duration(client.expires_in_ms),
+            ]
+        });
+        print::table(&["CLIENT", "HAS", "WANTS", "EXPIRES"], rows.collect())?;
     }
     Ok(())
 }
 
-/// What a client has of each resource.
-fn leases(client: &Value) -> Result<(), Failure> {
-    if let Some(ms) = client["drained_for_ms"].as_u64() {
+/// Returns the sums over a resource's clients in a line.
+fn sums(unit: &str, resource: &UnitDetail) -> String {
+    let UnitDetail {
+        summary,
+        waiting_count,
+        ..
+    } = resource;
+    let amount = |amount| print::amount(unit, amount);
+    format!(
+        "{unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {waiting_count}{}{}",
+        amount(summary.capacity),
+        amount(summary.sum_has),
+        amount(summary.sum_wants),
+        print::or_dash(summary.safe.map(amount)),
+        summary.client_count,
+        learning(summary),
+        limited_by(unit, summary),
+    )
+}
+
+/// Prints a client's lease of each resource.
+fn leases(client: &ClientDetail) -> Result<(), Failure> {
+    if let Some(ms) = client.drained_for_ms {
         print::lines(&format!("drained for {}", print::duration(ms)))?;
     }
-    let leases = client["leases"].as_array().into_iter().flatten();
-    let rows = leases.map(|lease| {
-        let unit = print::text(&lease["unit"]);
-        let held = held(&unit, lease);
-        let mut row = vec![print::text(&lease["scope"]), unit];
-        row.extend(held);
-        row
-    });
+    let row = |lease: &LeaseView| {
+        vec![
+            lease.scope.clone(),
+            lease.unit.clone(),
+            print::amount(&lease.unit, lease.has),
+            print::amount(&lease.unit, lease.wants),
+            print::duration(lease.expires_in_ms),
+        ]
+    };
     print::table(
         &["SCOPE", "UNIT", "HAS", "WANTS", "EXPIRES"],
-        rows.collect(),
+        client.leases.iter().map(row).collect(),
     )?;
-    let count = client["lease_count"].as_u64().unwrap_or_default();
-    let shown = client["leases"].as_array().map_or(0, Vec::len) as u64;
+    let (shown, count) = (client.leases.len(), client.lease_count);
     if shown < count {
         print::note(&format!("only {shown} of {count} leases are shown"));
     }
     Ok(())
 }
 
-/// What a client has and wants of a resource of `unit`, and until when.
-fn held(unit: &str, books: &Value) -> [String; 3] {
-    [
-        print::amount(unit, &books["has"]),
-        print::amount(unit, &books["wants"]),
-        print::duration(books["expires_in_ms"].as_u64().unwrap_or_default()),
-    ]
+fn limited_by(unit: &str, summary: &UnitSummary) -> String {
+    summary.limited_by.as_ref().map_or_else(String::new, |by| {
+        let at_most = print::amount(unit, by.at_most);
+        format!(", limited by {} to {at_most}", print::plain(&by.whose))
+    })
 }
 
-fn limited_by(unit: &str, resource: &Value) -> String {
-    let limited_by = &resource["limited_by"];
-    match limited_by["whose"].as_str() {
-        None => String::new(),
-        Some(whose) => format!(
-            ", limited by {} to {}",
-            print::plain(whose),
-            print::amount(unit, &limited_by["at_most"])
-        ),
-    }
-}
-
-fn learning(resource: &Value) -> String {
-    match resource["learning_ms"].as_u64() {
-        None | Some(0) => String::new(),
-        Some(ms) => format!(", learning for {}", print::duration(ms)),
+fn learning(summary: &UnitSummary) -> String {
+    match summary.learning_ms {
+        0 => String::new(),
+        ms => format!(", learning for {}", print::duration(ms)),
     }
 }

@@ -1,9 +1,13 @@
-//! `tollgate list`: all of a kind.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! `tollgate list`: all of a kind, page after page.
 
 use clap::Args;
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tollgate_coordinator::api::rest::view::{
+    AttachmentPage, AttachmentView, ClientPage, ClientSummary, DefinedBy, GroupPage, GroupView,
+    LimitPage, MatchView, OverridePage, OverrideView, ScopePage, ScopeSummary,
+};
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -35,171 +39,276 @@ pub(crate) struct List {
     after: Option<String>,
 }
 
-/// What was listed.
-#[derive(Debug, Default)]
-struct Found {
-    /// The name under which the API lists them.
-    field: String,
-    entries: Vec<Value>,
-    /// After which name to list on.
-    next: Option<String>,
+/// Page of a list, as the API answers it.
+trait Page: DeserializeOwned + Serialize {
+    /// Entry of the list.
+    type Entry;
+
+    /// Returns the entries, and the name after which the list goes on.
+    fn parts(&mut self) -> (&mut Vec<Self::Entry>, &mut Option<String>);
+
+    /// Prints the entries as a table.
+    fn print(&self) -> Result<(), Failure>;
 }
 
 // === impl List ===
 
 impl List {
     pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
-        let found = self.fetch(client)?;
-        let Found {
-            field,
-            entries,
-            next,
-        } = found;
-        if json {
-            let mut page = Map::new();
-            page.insert("next".to_owned(), next.into());
-            page.insert(field, entries.into());
-            return print::json(&page.into());
+        match self.kind {
+            Kind::Group => self.show::<GroupPage>(client, json),
+            Kind::Tenant | Kind::Namespace => self.show::<AttachmentPage>(client, json),
+            Kind::Override => self.show::<OverridePage>(client, json),
+            Kind::Scope => self.show::<ScopePage>(client, json),
+            Kind::Client => self.show::<ClientPage>(client, json),
+            Kind::Limit => self.show::<LimitPage>(client, json),
         }
-        if entries.is_empty() {
+    }
+
+    fn show<P: Page>(&self, client: &Client, json: bool) -> Result<(), Failure> {
+        let mut page: P = self.fetch(client)?;
+        if json {
+            return print::json(&page);
+        }
+        if page.parts().0.is_empty() {
             print::note(&format!("there is no {}", self.kind.name()));
             return Ok(());
         }
-        match self.kind {
-            Kind::Scope => print::table(
-                &[
-                    "SCOPE", "UNIT", "CAPACITY", "HAS", "WANTS", "CLIENTS", "LEARNING",
-                ],
-                entries.iter().flat_map(scope_rows).collect(),
-            )?,
-            _ => listed(&entries)?,
-        }
-        if let Some(next) = next {
-            print::note(&format!("more follow: --after '{}'", print::plain(&next)));
+        page.print()?;
+        if let Some(next) = page.parts().1 {
+            print::note(&format!("more follow: --after '{}'", print::plain(next)));
         }
         Ok(())
     }
 
-    /// Page after page, until there are enough.
-    fn fetch(&self, client: &Client) -> Result<Found, Failure> {
-        let mut found = Found {
-            next: self.after.clone(),
-            ..Found::default()
-        };
+    /// Reads page after page into one, until there are enough entries.
+    fn fetch<P: Page>(&self, client: &Client) -> Result<P, Failure> {
+        let mut whole: P = self.read(client, self.limit, self.after.as_deref())?;
         loop {
-            let left = self.limit.saturating_sub(found.entries.len());
-            let mut path = format!("{}?limit={}", self.kind.all(), left.min(PAGE_LEN));
-            if let Some(after) = &found.next {
-                path.push_str(&format!("&after={}", segment(after)));
+            let (entries, next) = whole.parts();
+            let left = self.limit.saturating_sub(entries.len());
+            if next.is_none() || left == 0 {
+                return Ok(whole);
             }
-            found.add(client.send(Call::get(path))?.body);
-            if found.next.is_none() || found.entries.len() >= self.limit {
-                return Ok(found);
-            }
+            let mut page: P = self.read(client, left, next.as_deref())?;
+            let (more, after) = page.parts();
+            entries.append(more);
+            *next = after.take();
         }
+    }
+
+    fn read<P: Page>(
+        &self,
+        client: &Client,
+        limit: usize,
+        after: Option<&str>,
+    ) -> Result<P, Failure> {
+        let mut path = format!("{}?limit={}", self.kind.all(), limit.min(PAGE_LEN));
+        if let Some(after) = after {
+            path.push_str(&format!("&after={}", segment(after)));
+        }
+        client.send(Call::get(path))?.read()
     }
 }
 
-// === impl Found ===
+// === impl Page ===
 
-impl Found {
-    /// Adds a page: an object with `next` and one list.
-    fn add(&mut self, page: Value) {
-        let Value::Object(page) = page else { return };
-        self.next = None;
-        for (field, value) in page {
-            match value {
-                Value::Array(entries) => {
-                    self.field = field;
-                    self.entries.extend(entries);
-                }
-                Value::String(next) if field == "next" => self.next = Some(next),
-                _ => {}
-            }
-        }
+impl Page for GroupPage {
+    type Entry = GroupView;
+
+    fn parts(&mut self) -> (&mut Vec<GroupView>, &mut Option<String>) {
+        (&mut self.groups, &mut self.next)
+    }
+
+    fn print(&self) -> Result<(), Failure> {
+        let row = |group: &GroupView| {
+            let spec = &group.spec;
+            let mut row = vec![
+                ("NAME", group.name.clone()),
+                ("REQUESTS", short(&spec.requests)),
+                ("REQUEST_BYTES", short(&spec.request_bytes)),
+                ("RESPONSE_BYTES", short(&spec.response_bytes)),
+                ("CONCURRENCY", short(&spec.concurrency)),
+                ("FAIR_BETWEEN", short(&spec.fair_between)),
+            ];
+            row.extend(origin(Some(group.defined_by), group.revision));
+            row
+        };
+        columns(self.groups.iter().map(row).collect())
+    }
+}
+
+impl Page for AttachmentPage {
+    type Entry = AttachmentView;
+
+    fn parts(&mut self) -> (&mut Vec<AttachmentView>, &mut Option<String>) {
+        (&mut self.attachments, &mut self.next)
+    }
+
+    fn print(&self) -> Result<(), Failure> {
+        let row = |attachment: &AttachmentView| {
+            let mut row = vec![
+                ("NAME", attachment.name.clone()),
+                ("GROUP", short(&attachment.spec.group)),
+                ("WEIGHT", short(&attachment.spec.weight)),
+            ];
+            row.extend(origin(Some(attachment.defined_by), attachment.revision));
+            row
+        };
+        columns(self.attachments.iter().map(row).collect())
+    }
+}
+
+impl Page for OverridePage {
+    type Entry = OverrideView;
+
+    fn parts(&mut self) -> (&mut Vec<OverrideView>, &mut Option<String>) {
+        (&mut self.overrides, &mut self.next)
+    }
+
+    fn print(&self) -> Result<(), Failure> {
+        let row = |one: &OverrideView| {
+            let mut row = vec![
+                ("SCOPE", one.scope.clone()),
+                ("REQUESTS", short(&one.spec.requests)),
+                ("REQUEST_BYTES", short(&one.spec.request_bytes)),
+                ("RESPONSE_BYTES", short(&one.spec.response_bytes)),
+                ("CONCURRENCY", short(&one.spec.concurrency)),
+            ];
+            row.extend(origin(None, one.revision));
+            row
+        };
+        columns(self.overrides.iter().map(row).collect())
+    }
+}
+
+impl Page for ScopePage {
+    type Entry = ScopeSummary;
+
+    fn parts(&mut self) -> (&mut Vec<ScopeSummary>, &mut Option<String>) {
+        (&mut self.scopes, &mut self.next)
+    }
+
+    fn print(&self) -> Result<(), Failure> {
+        let rows = self.scopes.iter().flat_map(|scope| {
+            scope.units.iter().map(|(unit, resource)| {
+                vec![
+                    ("SCOPE", scope.scope.clone()),
+                    ("UNIT", unit.clone()),
+                    ("CAPACITY", print::amount(unit, resource.capacity)),
+                    ("HAS", print::amount(unit, resource.sum_has)),
+                    ("WANTS", print::amount(unit, resource.sum_wants)),
+                    ("CLIENTS", resource.client_count.to_string()),
+                    (
+                        "LEARNING",
+                        match resource.learning_ms {
+                            0 => "-".to_owned(),
+                            ms => print::duration(ms),
+                        },
+                    ),
+                ]
+            })
+        });
+        columns(rows.collect())
+    }
+}
+
+impl Page for ClientPage {
+    type Entry = ClientSummary;
+
+    fn parts(&mut self) -> (&mut Vec<ClientSummary>, &mut Option<String>) {
+        (&mut self.clients, &mut self.next)
+    }
+
+    fn print(&self) -> Result<(), Failure> {
+        let row = |client: &ClientSummary| {
+            vec![
+                ("CLIENT", client.client.clone()),
+                ("RESOURCE_COUNT", client.resource_count.to_string()),
+                ("WAITING_COUNT", client.waiting_count.to_string()),
+            ]
+        };
+        columns(self.clients.iter().map(row).collect())
+    }
+}
+
+impl Page for LimitPage {
+    type Entry = MatchView;
+
+    fn parts(&mut self) -> (&mut Vec<MatchView>, &mut Option<String>) {
+        (&mut self.limits, &mut self.next)
+    }
+
+    fn print(&self) -> Result<(), Failure> {
+        let row = |one: &MatchView| {
+            let capacity = |unit: &str| {
+                let limit = one.units.get(unit);
+                limit.map_or_else(String::new, |limit| print::amount(unit, limit.capacity))
+            };
+            vec![
+                ("MATCH", one.r#match.clone()),
+                ("REQUESTS", capacity("requests")),
+                ("REQUEST_BYTES", capacity("request_bytes")),
+                ("RESPONSE_BYTES", capacity("response_bytes")),
+                ("CONCURRENCY", capacity("concurrency")),
+            ]
+        };
+        columns(self.limits.iter().map(row).collect())
     }
 }
 
 // === free functions ===
 
-fn scope_rows(scope: &Value) -> Vec<Vec<String>> {
-    let units = scope["units"].as_object().into_iter().flatten();
-    let row = |(unit, resource): (&String, &Value)| {
-        vec![
-            print::text(&scope["scope"]),
-            unit.clone(),
-            print::amount(unit, &resource["capacity"]),
-            print::amount(unit, &resource["sum_has"]),
-            print::amount(unit, &resource["sum_wants"]),
-            print::text(&resource["client_count"]),
-            match resource["learning_ms"].as_u64() {
-                None | Some(0) => "-".to_owned(),
-                Some(ms) => print::duration(ms),
-            },
-        ]
-    };
-    units.map(row).collect()
+/// Returns the cells that say where something is defined.
+fn origin(
+    defined_by: Option<DefinedBy>,
+    revision: Option<u64>,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let defined_by = defined_by.map(|by| ("DEFINED_BY", by.name().to_owned()));
+    let revision = ("REVISION", print::or_dash(revision));
+    defined_by.into_iter().chain([revision])
 }
 
-/// A column for each field that some entry has: first what it is called, last where it is from.
-fn listed(entries: &[Value]) -> Result<(), Failure> {
-    let entries: Vec<_> = entries.iter().map(flat).collect();
-    let fields: BTreeSet<&str> = entries
-        .iter()
-        .flat_map(|entry| entry.keys().copied())
-        .collect();
-    let mut fields: Vec<&str> = fields.into_iter().collect();
-    fields.sort_by_key(|field| match *field {
-        "name" | "scope" | "match" | "client" => 0,
-        "defined_by" => 2,
-        "revision" => 3,
-        _ => 1,
-    });
-    let header: Vec<String> = fields.iter().map(|field| field.to_uppercase()).collect();
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let row = |entry: &BTreeMap<&str, &Value>| {
-        let cell = |field: &&str| {
-            entry
-                .get(field)
-                .map_or_else(|| "-".to_owned(), |cell| short(field, cell))
+/// Prints rows that have the same columns, without those that are empty in every row.
+fn columns(rows: Vec<Vec<(&'static str, String)>>) -> Result<(), Failure> {
+    let header: Vec<&str> = rows.first().map_or_else(Vec::new, |row| {
+        let names = row.iter().map(|(name, _)| *name);
+        let is_used = |name: &&str| {
+            let mut cells = rows.iter().flatten();
+            cells.any(|(column, cell)| column == name && !cell.is_empty())
         };
-        fields.iter().map(cell).collect()
+        names.filter(is_used).collect()
+    });
+    let cells = |row: Vec<(&str, String)>| {
+        let used = row.into_iter().filter(|(name, _)| header.contains(name));
+        let cell = |(_, cell): (&str, String)| match cell.is_empty() {
+            true => "-".to_owned(),
+            false => cell,
+        };
+        used.map(cell).collect()
     };
-    print::table(&header, entries.iter().map(row).collect())
+    let rows = rows.into_iter().map(cells).collect();
+    print::table(&header, rows)
 }
 
-/// The fields of an entry and, beside them, those of what it says.
-fn flat(entry: &Value) -> BTreeMap<&str, &Value> {
-    let mut fields = BTreeMap::new();
-    for (field, value) in entry.as_object().into_iter().flatten() {
-        match value.as_object() {
-            Some(below) if ["spec", "units"].contains(&field.as_str()) => {
-                fields.extend(below.iter().map(|(field, value)| (field.as_str(), value)));
-            }
-            _ => {
-                fields.insert(field.as_str(), value);
-            }
-        }
-    }
-    fields
-}
-
-/// A value in a cell; of a unit's limit first the number that matters.
-fn short(field: &str, value: &Value) -> String {
+/// Returns a definition in one cell; of a unit's limit first the rate or the maximum.
+fn short(value: &impl Serialize) -> String {
+    let text = |value: &Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    let value = serde_json::to_value(value).unwrap_or_default();
     let Some(fields) = value.as_object() else {
-        return print::text(value);
+        return text(&value);
     };
-    if let Some(capacity) = fields.get("capacity") {
-        return print::amount(field, capacity);
-    }
-    let main = ["rate", "max"];
-    let first = main.into_iter().find_map(|main| fields.get(main));
-    let others = fields
+    let (main, rest): (Vec<_>, Vec<_>) = fields
         .iter()
-        .filter(|(field, _)| !main.contains(&field.as_str()));
-    let others = others.map(|(field, value)| format!("{field}={}", print::text(value)));
-    let parts = first.map(print::text).into_iter().chain(others);
-    parts.collect::<Vec<_>>().join(" ")
+        .partition(|(field, _)| ["rate", "max"].contains(&field.as_str()));
+    let main = main.into_iter().map(|(_, value)| text(value));
+    let rest = rest.into_iter();
+    let rest = rest.map(|(field, value)| format!("{field}={}", text(value)));
+    main.chain(rest).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -213,22 +322,11 @@ mod tests {
         let rows = [
             (json!({"burst": 5, "rate": "1.5k"}), "1.5k burst=5"),
             (json!({"max": 64}), "64"),
-            (json!({"capacity": 100.0, "lease_ms": 10_000}), "100"),
             (json!("members"), "members"),
-            (json!(null), "-"),
+            (json!(null), ""),
         ];
         for (value, want) in rows {
-            assert_eq!(short("requests", &value), want);
+            assert_eq!(short(&value), want);
         }
-    }
-
-    #[test]
-    fn pages_make_one_list() {
-        let mut found = Found::default();
-        found.add(json!({"groups": [1, 2], "next": "b"}));
-        assert_eq!(found.next.as_deref(), Some("b"));
-        found.add(json!({"groups": [3], "next": null}));
-        assert_eq!((found.field.as_str(), found.next), ("groups", None));
-        assert_eq!(found.entries, [1, 2, 3]);
     }
 }

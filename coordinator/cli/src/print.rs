@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use serde_json::Value;
+use serde::Serialize;
+use tollgate_coordinator::api::rest::view::Amount;
 
 use crate::client::Reply;
 use crate::failure::Failure;
@@ -42,13 +43,14 @@ pub(crate) fn render(header: &[&str], rows: Vec<Vec<String>>, ruled: bool) -> St
     rows.join("\n")
 }
 
-/// `value` as JSON on standard output.
-pub(crate) fn json(value: &Value) -> Result<(), Failure> {
-    lines(&format!("{value:#}"))
+/// Writes `value` as JSON to standard output.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value);
+    lines(&text.map_err(Failure::runtime)?)
 }
 
-/// `value` as YAML on standard output, in the words of the configuration file.
-pub(crate) fn yaml(value: &Value) -> Result<(), Failure> {
+/// Writes `value` as YAML to standard output, in the words of the configuration file.
+pub(crate) fn yaml(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_saphyr::to_string(value);
     lines(text.map_err(Failure::runtime)?.trim_end())
 }
@@ -99,13 +101,17 @@ fn turns(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// An amount of `unit`: a number or a word of the API.
-pub(crate) fn amount(unit: &str, value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::String(word) => word.clone(),
-        value => number(unit, value.as_f64().unwrap_or_default()),
+/// Returns an amount of `unit` in few digits.
+pub(crate) fn amount(unit: &str, amount: Amount) -> String {
+    match amount {
+        Amount::Unlimited => "unlimited".to_owned(),
+        Amount::Number(value) => number(unit, value),
     }
+}
+
+/// Returns `value`, or a dash if there is none.
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 /// `number` of `unit` in at most five digits; bytes in the powers that the configuration knows.
@@ -139,15 +145,6 @@ pub(crate) fn duration(ms: u64) -> String {
         120..7200 => format!("{}m{}s", seconds / 60, seconds % 60),
         7200..172_800 => format!("{}h{}m", seconds / 3600, seconds / 60 % 60),
         _ => format!("{}d{}h", seconds / 86_400, seconds / 3600 % 24),
-    }
-}
-
-/// `value`, a text, as it is; anything else as JSON.
-pub(crate) fn text(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
     }
 }
 

@@ -1,7 +1,10 @@
 //! `tollgate status`: how the coordinator is doing.
 
 use clap::Args;
-use serde_json::Value;
+use tollgate_coordinator::api::rest::view::{
+    Amount, BorrowedStatus, BusyResource, ClusterStatus, NodeStatus, ParentStatus, ShardStatus,
+    Status as Answer, UnitStatus,
+};
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -21,24 +24,15 @@ pub(crate) struct Status;
 
 impl Status {
     pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
-        let status = client.send(Call::get("/v1/status?resources=5&clients=1"))?;
+        let reply = client.send(Call::get("/v1/status?resources=5&clients=1"))?;
         if json {
-            return print::json(&status.body);
+            return print::json(&reply.body);
         }
-        print::lines(&head(client.server(), &status.body))?;
-        let cluster = &status.body["cluster"];
-        if let Some(shards) = cluster["shards"].as_array() {
-            let header = ["SHARD", "MASTER", "EPOCH", "TERM", "LEARNING"];
-            print::table(&header, shards.iter().map(shard).collect())?;
-            let nodes = cluster["nodes"].as_array().into_iter().flatten();
-            let header = ["NODE", "STATE", "UP", "REFRESHES/S", "GRPC", "HTTP"];
-            print::table(&header, nodes.map(|one| node(cluster, one)).collect())?;
-        }
-        if status.body["parent"].is_object() {
-            parent(&status.body["parent"])?;
-        }
-        let units = status.body["units"].as_object().into_iter().flatten();
-        let rows: Vec<_> = units.map(|(unit, sums)| row(unit, sums)).collect();
+        let status: Answer = reply.read()?;
+        print::lines(&head(client.server(), &status))?;
+        status.cluster.as_ref().map_or(Ok(()), cluster)?;
+        status.parent.as_ref().map_or(Ok(()), parent)?;
+        let rows: Vec<_> = status.units.iter().map(row).collect();
         if rows.is_empty() {
             return print::lines("no client has or wants a lease");
         }
@@ -54,8 +48,7 @@ impl Status {
             "WAITING",
         ];
         print::table(&header, rows)?;
-        let busiest = status.body["busiest"].as_array().into_iter().flatten();
-        let limited: Vec<_> = busiest.filter_map(limited).collect();
+        let limited: Vec<_> = status.busiest.iter().filter_map(limited).collect();
         if limited.is_empty() {
             return Ok(());
         }
@@ -73,123 +66,121 @@ impl Status {
 
 // === free functions ===
 
-/// What there is to say in one line.
-pub(super) fn head(server: &str, status: &Value) -> String {
-    let refreshes = status["refreshes_per_second"].as_f64().unwrap_or_default();
-    let silent = status["unanswered"].as_array().into_iter().flatten();
-    let silent: Vec<String> = silent.map(print::text).collect();
-    let silent = match silent.is_empty() {
+/// Returns the first line: the coordinator that answers, and the nodes that do not.
+pub(super) fn head(server: &str, status: &Answer) -> String {
+    let silent = match status.unanswered.is_empty() {
         true => String::new(),
-        false => format!("  no answer from {}", silent.join(", ")),
+        false => format!("  no answer from {}", status.unanswered.join(", ")),
     };
     print::plain(&format!(
         "{server}  version {}  epoch {}  up {}  {} refreshes/s{silent}",
-        print::text(&status["version"]),
-        print::text(&status["epoch"]),
-        print::duration(status["uptime_ms"].as_u64().unwrap_or_default()),
-        print::number("", refreshes),
+        status.version,
+        status.epoch,
+        print::duration(status.uptime_ms),
+        print::number("", status.refreshes_per_second),
     ))
 }
 
-/// A row about a resource of which clients want more than they have.
-fn limited(resource: &Value) -> Option<Vec<String>> {
-    let unit = print::text(&resource["unit"]);
-    let amount = |value: &Value| print::amount(&unit, value);
-    let limited_by = &resource["limited_by"];
-    let waiting = resource["waiting_count"].as_u64().unwrap_or_default();
-    (waiting > 0 && limited_by.is_object()).then(|| {
-        vec![
-            print::text(&resource["scope"]),
-            unit.clone(),
-            amount(&resource["sum_has"]),
-            amount(&resource["sum_wants"]),
-            amount(&limited_by["at_most"]),
-            print::text(&limited_by["whose"]),
-        ]
-    })
+/// Returns a row about a resource of which clients want more than they have.
+fn limited(resource: &BusyResource) -> Option<Vec<String>> {
+    let BusyResource {
+        scope,
+        unit,
+        summary,
+        waiting_count,
+        ..
+    } = resource;
+    let limited_by = summary.limited_by.as_ref().filter(|_| *waiting_count > 0)?;
+    Some(vec![
+        scope.clone(),
+        unit.clone(),
+        print::amount(unit, summary.sum_has),
+        print::amount(unit, summary.sum_wants),
+        print::amount(unit, limited_by.at_most),
+        limited_by.whose.clone(),
+    ])
 }
 
-/// A row about a shard.
-fn shard(shard: &Value) -> Vec<String> {
-    let text = |field: &str| print::text(&shard[field]);
-    let term = shard["term_left_ms"].as_u64().map(print::duration);
+/// Prints the shards and the nodes of a cluster.
+fn cluster(cluster: &ClusterStatus) -> Result<(), Failure> {
+    let header = ["SHARD", "MASTER", "EPOCH", "TERM", "LEARNING"];
+    print::table(&header, cluster.shards.iter().map(shard).collect())?;
+    let header = ["NODE", "STATE", "UP", "REFRESHES/S", "GRPC", "HTTP"];
+    let nodes = cluster.nodes.iter();
+    print::table(&header, nodes.map(|one| node(&cluster.node, one)).collect())
+}
+
+fn shard(shard: &ShardStatus) -> Vec<String> {
     vec![
-        text("shard"),
-        text("master"),
-        text("epoch"),
-        term.unwrap_or_else(|| "-".to_owned()),
-        text("learning_count"),
+        shard.shard.to_string(),
+        print::or_dash(shard.master.as_ref()),
+        print::or_dash(shard.epoch),
+        print::or_dash(shard.term_left_ms.map(print::duration)),
+        print::or_dash(shard.learning_count),
     ]
 }
 
-/// A row about a node of `cluster`.
-fn node(cluster: &Value, node: &Value) -> Vec<String> {
-    let text = |field: &str| print::text(&node[field]);
-    let state = match node["alive"].as_bool() {
-        _ if node["node"] == cluster["node"] => "answers this",
-        Some(true) => "alive",
-        _ => "no answer",
+/// Returns a row about `node`; the node `answers` is the one that was asked.
+fn node(answers: &str, node: &NodeStatus) -> Vec<String> {
+    let state = match node.alive {
+        _ if node.node == answers => "answers this",
+        true => "alive",
+        false => "no answer",
     };
-    let up = node["uptime_ms"].as_u64().map(print::duration);
-    let rate = node["refreshes_per_second"].as_f64();
-    let rate = rate.map(|rate| print::number("", rate));
+    let rate = node.refreshes_per_second;
     vec![
-        text("node"),
+        node.node.clone(),
         state.to_owned(),
-        up.unwrap_or_else(|| "-".to_owned()),
-        rate.unwrap_or_else(|| "-".to_owned()),
-        text("grpc"),
-        text("http"),
+        print::or_dash(node.uptime_ms.map(print::duration)),
+        print::or_dash(rate.map(|rate| print::number("", rate))),
+        node.grpc.clone(),
+        node.http.clone(),
     ]
 }
 
-/// How the coordinator above is doing, and what it lends.
-fn parent(parent: &Value) -> Result<(), Failure> {
-    let answered = match parent["answered_ms_ago"].as_u64() {
+/// Prints how the parent is doing, and what it lends.
+fn parent(parent: &ParentStatus) -> Result<(), Failure> {
+    let answered = match parent.answered_ms_ago {
         Some(ago) => format!("answered {} ago", print::duration(ago)),
         None => "has not answered yet".to_owned(),
     };
-    let address = print::text(&parent["address"]);
-    let mut line = format!("parent {address}  {answered}");
-    let above = parent["above"].as_array().into_iter().flatten();
-    let above: Vec<String> = above.map(print::text).collect();
-    if !above.is_empty() {
-        line.push_str(&format!("  above {}", above.join(", ")));
+    let mut line = format!("parent {}  {answered}", parent.address);
+    if !parent.above.is_empty() {
+        line.push_str(&format!("  above {}", parent.above.join(", ")));
     }
-    if let Some(error) = parent["error"].as_str() {
+    if let Some(error) = &parent.error {
         line.push_str(&format!("  last call failed: {error}"));
     }
     print::lines(&print::plain(&line))?;
-    let units = parent["units"].as_object().into_iter().flatten();
-    let rows: Vec<_> = units.map(|(unit, sums)| borrowed(unit, sums)).collect();
+    let rows: Vec<_> = parent.units.iter().map(borrowed).collect();
     if rows.is_empty() {
         return Ok(());
     }
     print::table(&["UNIT", "BORROWED", "WANTS BY BAND"], rows)
 }
 
-fn borrowed(unit: &str, sums: &Value) -> Vec<String> {
-    let bands = sums["wants"].as_object().into_iter().flatten();
-    let bands = bands.map(|(band, wants)| format!("{band}: {}", print::amount(unit, wants)));
+fn borrowed((unit, sums): (&String, &BorrowedStatus)) -> Vec<String> {
+    let amount = |value: f64| print::amount(unit, Amount::Number(value));
+    let bands = sums.wants.iter();
+    let bands = bands.map(|(band, wants)| format!("{band}: {}", amount(*wants)));
     vec![
-        unit.to_owned(),
-        print::amount(unit, &sums["borrowed"]),
+        unit.clone(),
+        amount(sums.borrowed),
         bands.collect::<Vec<_>>().join(", "),
     ]
 }
 
-fn row(unit: &str, sums: &Value) -> Vec<String> {
-    let count = |field: &str| print::text(&sums[field]);
-    let amount = |field: &str| print::amount(unit, &sums[field]);
+fn row((unit, sums): (&String, &UnitStatus)) -> Vec<String> {
+    let amount = |value: f64| print::amount(unit, Amount::Number(value));
     vec![
-        unit.to_owned(),
-        count("resource_count"),
-        count("unlimited_count"),
-        count("learning_count"),
-        amount("capacity"),
-        amount("sum_has"),
-        amount("sum_wants"),
-        count("client_count"),
-        count("waiting_count"),
+        unit.clone(),
+        sums.resource_count.to_string(),
+        sums.unlimited_count.to_string(),
+        sums.learning_count.to_string(),
+        amount(sums.capacity),
+        amount(sums.sum_has),
+        amount(sums.sum_wants),
+        sums.client_count.to_string(),
+        sums.waiting_count.to_string(),
     ]
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};
+use tollgate_coordinator::api::rest::view::Status;
 
 use self::terminal::Terminal;
-use crate::client::{Call, Client};
+use crate::client::{Call, Client, Reply};
 use crate::failure::Failure;
 use crate::print;
 
@@ -68,10 +68,11 @@ enum Next {
 impl Top {
     pub(crate) fn run(self, client: Client, json: bool) -> Result<(), Failure> {
         if self.once {
-            let status = self.look(&client)?;
+            let reply = self.look(&client)?;
             if json {
-                return print::json(&status);
+                return print::json(&reply.body);
             }
+            let status = Ok(reply.read()?);
             return print::lines(&screen::text(client.server(), &status, None));
         }
         if json || !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
@@ -87,9 +88,9 @@ impl Top {
             .block_on(self.watch(Arc::new(client)))
     }
 
-    fn look(&self, client: &Client) -> Result<Value, Failure> {
+    fn look(&self, client: &Client) -> Result<Reply, Failure> {
         let path = format!("/v1/status?resources={}&clients=1", self.rows);
-        Ok(client.send(Call::get(path))?.body)
+        client.send(Call::get(path))
     }
 
     /// Draws until somebody quits. A coordinator that is away does not end it.
@@ -97,7 +98,7 @@ impl Top {
         let mut wakes = Wakes::new(self.interval).map_err(Failure::runtime)?;
         let top = Arc::new(self);
         // The first look without the terminal: what is wrong with the options is said as ever.
-        let mut status = top.look(&client)?;
+        let mut status: Result<Status, String> = Ok(top.look(&client)?.read()?);
         let terminal = Terminal::enter().map_err(Failure::runtime)?;
         loop {
             let size = terminal.size();
@@ -107,13 +108,10 @@ impl Top {
                 return Ok(());
             }
             let (again, its) = (top.clone(), client.clone());
-            let look = tokio::task::spawn_blocking(move || again.look(&its));
+            let look = tokio::task::spawn_blocking(move || again.look(&its)?.read());
             status = match look.await.map_err(Failure::runtime)? {
-                Ok(status) => status,
-                Err(failure) => {
-                    let (error, _) = failure.into_parts();
-                    Value::String(format!("{error:#}"))
-                }
+                Ok(status) => Ok(status),
+                Err(failure) => Err(format!("{:#}", failure.into_parts().0)),
             };
         }
     }

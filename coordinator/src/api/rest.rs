@@ -49,6 +49,7 @@ mod revision;
 mod scopes;
 mod status;
 mod stored;
+pub mod view;
 
 pub use self::others::Others;
 

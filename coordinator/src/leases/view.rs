@@ -21,25 +21,25 @@ use utoipa::{PartialSchema, ToSchema};
 const LOOKED_AT: usize = 1000;
 
 /// Some scopes, in the order of their ids.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct ScopePage {
     /// The scopes.
     pub scopes: Vec<ScopeSummary>,
     /// What to pass as `after` for the scopes that follow; none if these were the last.
     pub next: Option<String>,
     /// The nodes of the cluster that did not answer for their books.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub unanswered: Vec<String>,
 }
 
 /// One scope in a list.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct ScopeSummary {
     /// Its id.
     pub scope: String,
     /// Its resources by unit.
-    pub units: BTreeMap<&'static str, UnitSummary>,
+    pub units: BTreeMap<String, UnitSummary>,
 }
 
 /// One resource in a list. Amounts are per second for the unit `requests`.
@@ -72,20 +72,20 @@ pub struct LimitedBy {
 }
 
 /// One scope with its clients.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct ScopeDetail {
     /// Its id.
     pub scope: String,
     /// Its resources by unit.
-    pub units: BTreeMap<&'static str, UnitDetail>,
+    pub units: BTreeMap<String, UnitDetail>,
     /// The nodes of the cluster that did not answer for their books.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub unanswered: Vec<String>,
 }
 
 /// One resource with its clients.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct UnitDetail {
     /// The resource.
     #[serde(flatten)]
@@ -160,7 +160,7 @@ impl ScopePage {
             }
             if let Some(scope) = scopes.last_mut() {
                 let summary = UnitSummary::new(node, now, id, resource);
-                scope.units.insert(id.unit.name(), summary);
+                scope.units.insert(id.unit.name().to_owned(), summary);
             }
         }
         Self {
@@ -187,7 +187,7 @@ impl ScopeDetail {
             if let Some(resource) = node.resource(&id) {
                 let summary = UnitSummary::new(node, now, &id, resource);
                 units.insert(
-                    unit.name(),
+                    unit.name().to_owned(),
                     UnitDetail::new(now, summary, resource, clients),
                 );
             }
@@ -217,7 +217,7 @@ impl UnitSummary {
     }
 
     /// The most that the resource's clients may have together, by the limit that binds it.
-    pub(crate) fn at_most(&self) -> Amount {
+    pub fn at_most(&self) -> Amount {
         let limited_by = self.limited_by.as_ref();
         limited_by.map_or(self.capacity, |limited_by| limited_by.at_most)
     }

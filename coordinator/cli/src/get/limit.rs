@@ -1,76 +1,87 @@
-//! What limits a scope, as a table.
+//! Limits in force for a scope, as a table.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use tollgate_coordinator::api::rest::view::{
+    Amount, LimitView, MemberView, SafeView, ScopeLimits, SourceView,
+};
 
 use crate::failure::Failure;
 use crate::print;
 
-/// The scope's own limits and its group's, each with where it comes from.
-pub(super) fn show(limits: &Value) -> Result<(), Failure> {
-    let scope = print::text(&limits["scope"]);
-    let canonical = print::text(&limits["canonical"]);
-    let shared = if canonical == scope {
-        String::new()
-    } else {
-        format!(", uses the capacity of {canonical} as well")
+const HEADER: [&str; 8] = [
+    "FROM",
+    "UNIT",
+    "CAPACITY",
+    "BURST",
+    "SAFE",
+    "ALGORITHM",
+    "LEASE",
+    "REFRESH",
+];
+
+/// Prints the scope's own limits and its group's, each with its source.
+pub(super) fn show(limits: &ScopeLimits) -> Result<(), Failure> {
+    let ScopeLimits {
+        scope,
+        canonical,
+        own,
+        group,
+        ..
+    } = limits;
+    let shared = match canonical == scope {
+        true => String::new(),
+        false => format!(", uses the capacity of {canonical} as well"),
     };
-    let group = &limits["group"];
-    let member = if group.is_null() {
-        String::new()
-    } else {
-        format!(
-            ", member of group {} with weight {}",
-            print::text(&group["name"]),
-            print::text(&group["weight"])
-        )
-    };
+    let member = group.as_ref().map_or_else(String::new, member);
     print::lines(&print::plain(&format!("{scope}{member}{shared}")))?;
-    let own = &limits["own"];
-    let mut rows = rows(&source(&own["source"]), &own["units"]);
-    rows.extend(self::rows(
-        &format!("group {}", print::text(&group["name"])),
-        &group["units"],
-    ));
+    let own = own
+        .iter()
+        .flat_map(|own| rows(&source(&own.source), &own.units));
+    let group = group
+        .iter()
+        .flat_map(|group| rows(&format!("group {}", group.name), &group.units));
+    let rows: Vec<_> = own.chain(group).collect();
     if rows.is_empty() {
         return print::lines("no unit has a limit");
     }
-    let header = [
-        "FROM",
-        "UNIT",
-        "CAPACITY",
-        "BURST",
-        "SAFE",
-        "ALGORITHM",
-        "LEASE",
-        "REFRESH",
-    ];
-    print::table(&header, rows)
+    print::table(&HEADER, rows)
 }
 
-fn source(source: &Value) -> String {
-    match source["kind"].as_str() {
-        Some("file") => format!("file: {}", print::text(&source["match"])),
-        Some("override") => format!("override, revision {}", source["revision"]),
-        Some(kind) => kind.to_owned(),
-        None => "-".to_owned(),
+fn member(group: &MemberView) -> String {
+    let MemberView { name, weight, .. } = group;
+    format!(", member of group {name} with weight {weight}")
+}
+
+fn source(source: &SourceView) -> String {
+    match source {
+        SourceView::File { r#match } => format!("file: {}", r#match),
+        SourceView::Override { revision } => format!("override, revision {revision}"),
+        SourceView::Group => "group".to_owned(),
     }
 }
 
-fn rows(from: &str, units: &Value) -> Vec<Vec<String>> {
-    let units = units.as_object().into_iter().flatten();
-    let row = |(unit, limit): (&String, &Value)| {
-        let amount = |field: &str| print::amount(unit, &limit[field]);
-        let time = |field: &str| print::duration(limit[field].as_u64().unwrap_or_default());
+fn rows(from: &str, units: &BTreeMap<String, LimitView>) -> Vec<Vec<String>> {
+    let row = |(unit, limit): (&String, &LimitView)| {
+        let amount = |amount| print::amount(unit, amount);
         vec![
             from.to_owned(),
             unit.clone(),
-            amount("capacity"),
-            amount("burst"),
-            amount("safe"),
-            print::text(&limit["algorithm"]),
-            time("lease_ms"),
-            time("refresh_ms"),
+            amount(limit.capacity),
+            amount(limit.burst),
+            safe(unit, limit.safe),
+            limit.algorithm.clone(),
+            print::duration(limit.lease_ms),
+            print::duration(limit.refresh_ms),
         ]
     };
-    units.map(row).collect()
+    units.iter().map(row).collect()
+}
+
+fn safe(unit: &str, safe: Option<SafeView>) -> String {
+    match safe {
+        None => "-".to_owned(),
+        Some(SafeView::Dynamic(_)) => "dynamic".to_owned(),
+        Some(SafeView::Amount(value)) => print::amount(unit, Amount::Number(value)),
+    }
 }

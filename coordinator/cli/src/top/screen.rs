@@ -1,6 +1,6 @@
 //! What `tollgate top` shows, as text.
 
-use serde_json::Value;
+use tollgate_coordinator::api::rest::view::{Amount, BusyResource, Status, UnitSummary};
 
 use crate::{print, status};
 
@@ -14,12 +14,15 @@ pub(super) struct Size {
     pub(super) rows: usize,
 }
 
-/// The busiest resources of `status`, cut to `size` if there is one. Instead of a status there may
-/// be a text that says why there is none.
-pub(super) fn text(server: &str, status: &Value, size: Option<Size>) -> String {
+/// The busiest resources of `status`, or the error in its place, cut to `size` if there is one.
+pub(super) fn text(server: &str, status: &Result<Status, String>, size: Option<Size>) -> String {
     let text = match status {
-        Value::String(error) => format!("{}\n\n{}", print::plain(server), plain_lines(error)),
-        status => format!("{}\n\n{}", status::head(server, status), resources(status)),
+        Err(error) => format!("{}\n\n{}", print::plain(server), plain_lines(error)),
+        Ok(status) => format!(
+            "{}\n\n{}",
+            status::head(server, status),
+            resources(&status.busiest)
+        ),
     };
     match size {
         None => text,
@@ -32,9 +35,8 @@ fn plain_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-fn resources(status: &Value) -> String {
-    let busiest = status["busiest"].as_array().into_iter().flatten();
-    let rows: Vec<_> = busiest.map(row).collect();
+fn resources(busiest: &[BusyResource]) -> String {
+    let rows: Vec<_> = busiest.iter().map(row).collect();
     if rows.is_empty() {
         return "no client has or wants a lease".to_owned();
     }
@@ -52,50 +54,48 @@ fn resources(status: &Value) -> String {
     print::render(&header, rows, false)
 }
 
-fn row(resource: &Value) -> Vec<String> {
-    let unit = print::text(&resource["unit"]);
-    let amount = |field: &str| print::amount(&unit, &resource[field]);
+fn row(resource: &BusyResource) -> Vec<String> {
+    let BusyResource {
+        scope,
+        unit,
+        summary,
+        waiting_count,
+        ..
+    } = resource;
+    let amount = |amount| print::amount(unit, amount);
     vec![
-        print::text(&resource["scope"]),
+        scope.clone(),
         unit.clone(),
-        amount("capacity"),
-        amount("sum_has"),
-        amount("sum_wants"),
-        print::text(&resource["client_count"]),
-        print::text(&resource["waiting_count"]),
-        limited_by(resource),
-        demand(resource),
+        amount(summary.capacity),
+        amount(summary.sum_has),
+        amount(summary.sum_wants),
+        summary.client_count.to_string(),
+        waiting_count.to_string(),
+        print::or_dash(summary.limited_by.as_ref().map(|by| &by.whose)),
+        demand(summary),
     ]
 }
 
-/// The owner of the limit that binds it.
-fn limited_by(resource: &Value) -> String {
-    print::text(&resource["limited_by"]["whose"])
-}
-
-/// The most that its clients may have, by the limit that binds it; none without a limit.
-fn at_most(resource: &Value) -> Option<f64> {
-    let bound = resource["limited_by"]["at_most"].as_f64();
-    bound.or_else(|| resource["capacity"].as_f64())
-}
-
-/// A bar, and the part that is wanted of what the limit that binds leaves.
-fn demand(resource: &Value) -> String {
-    if resource["learning_ms"].as_u64().is_some_and(|ms| ms > 0) {
+/// Returns a bar, and the wanted part of what the limit that binds leaves.
+fn demand(summary: &UnitSummary) -> String {
+    if summary.learning_ms > 0 {
         return "learning".to_owned();
     }
-    let Some(capacity) = at_most(resource) else {
+    let Amount::Number(capacity) = summary.at_most() else {
         return "no limit".to_owned();
     };
-    let part = |field: &str| {
-        let amount = resource[field].as_f64().unwrap_or_default();
+    let part = |amount: Amount| {
+        let amount = match amount {
+            Amount::Number(amount) => amount,
+            Amount::Unlimited => 0.0,
+        };
         match (amount > 0.0, capacity > 0.0) {
             (false, _) => 0.0,
             (true, true) => amount / capacity,
             (true, false) => f64::INFINITY,
         }
     };
-    let (has, wants) = (part("sum_has"), part("sum_wants"));
+    let (has, wants) = (part(summary.sum_has), part(summary.sum_wants));
     let cells = |part: f64| ((part * BAR_LEN as f64).round() as usize).min(BAR_LEN);
     let has = cells(has);
     let wanted = cells(wants).max(has);
@@ -122,59 +122,79 @@ fn cut(text: &str, size: Size) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tollgate_coordinator::api::rest::view::LimitedBy;
 
     use super::*;
 
-    fn resource(capacity: Value, has: f64, wants: f64) -> Value {
-        json!({
-            "scope": "tenant/acme", "unit": "requests", "capacity": capacity, "sum_has": has,
-            "sum_wants": wants, "client_count": 2, "waiting_count": 1, "learning_ms": 0,
-        })
+    fn resource(capacity: Amount, has: f64, wants: f64) -> BusyResource {
+        BusyResource {
+            scope: "tenant/acme".to_owned(),
+            unit: "requests".to_owned(),
+            summary: UnitSummary {
+                capacity,
+                safe: None,
+                learning_ms: 0,
+                sum_has: Amount::Number(has),
+                sum_wants: Amount::Number(wants),
+                client_count: 2,
+                limited_by: None,
+            },
+            waiting_count: 1,
+            clients: Vec::new(),
+        }
     }
 
     #[test]
     fn the_bar_shows_what_clients_have_and_want() {
+        let number = Amount::Number;
         let rows = [
-            (json!(100.0), 50.0, 75.0, "██████████▒▒▒▒▒·····  75 %"),
-            (json!(100.0), 100.0, 250.0, "████████████████████! 250 %"),
-            (json!(100.0), 60.0, 30.0, "████████████········  30 %"),
-            (json!(100.0), 0.0, 0.0, "····················  0 %"),
-            (json!(0.0), 0.0, 5.0, "▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒! blocked"),
-            (json!(0.0), 0.0, 0.0, "····················  0 %"),
-            (json!("unlimited"), 0.0, 5.0, "no limit"),
+            (number(100.0), 50.0, 75.0, "██████████▒▒▒▒▒·····  75 %"),
+            (number(100.0), 100.0, 250.0, "████████████████████! 250 %"),
+            (number(100.0), 60.0, 30.0, "████████████········  30 %"),
+            (number(100.0), 0.0, 0.0, "····················  0 %"),
+            (number(0.0), 0.0, 5.0, "▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒! blocked"),
+            (number(0.0), 0.0, 0.0, "····················  0 %"),
+            (Amount::Unlimited, 0.0, 5.0, "no limit"),
         ];
         for (capacity, has, wants, want) in rows {
-            assert_eq!(demand(&resource(capacity, has, wants)), want);
+            assert_eq!(demand(&resource(capacity, has, wants).summary), want);
         }
     }
 
     #[test]
     fn a_member_of_a_full_group_is_limited_by_it() {
-        let mut member = resource(json!("unlimited"), 333.0, 666.0);
-        member["limited_by"] = json!({"whose": "group gold", "at_most": 333.0});
+        let free = resource(Amount::Unlimited, 333.0, 666.0);
+        assert_eq!(row(&free)[7..], ["-", "no limit"]);
+        let mut member = free;
+        member.summary.limited_by = Some(LimitedBy {
+            whose: "group gold".to_owned(),
+            at_most: Amount::Number(333.0),
+        });
         let row = row(&member);
         assert_eq!(row[7..], ["group gold", "████████████████████! 200 %"]);
-        let free = resource(json!("unlimited"), 333.0, 666.0);
-        assert_eq!(super::row(&free)[7..], ["-", "no limit"]);
     }
 
     #[test]
     fn a_screen_is_no_larger_than_the_terminal_and_has_nothing_it_obeys() {
-        let mut busy = resource(json!(1.0), 1.0, 1.0);
-        busy["scope"] = json!("a\u{1b}[31m\nb");
-        let status = json!({ "version": "1", "epoch": 1, "busiest": vec![busy; 50] });
+        let mut busy = resource(Amount::Number(1.0), 1.0, 1.0);
+        busy.scope = "a\u{1b}[31m\nb".to_owned();
+        let status = Status {
+            version: "1".to_owned(),
+            busiest: vec![busy; 50],
+            ..Status::default()
+        };
         let size = Size {
             columns: 40,
             rows: 10,
         };
-        let shown = text("http://h", &status, Some(size));
+        let shown = text("http://h", &Ok(status), Some(size));
         assert_eq!(shown.lines().count(), 9);
         assert!(shown.lines().all(|line| line.chars().count() <= 40));
         assert!(shown.contains("a\\u{1b}[31m\\u{a}b"), "{shown}");
         assert!(!shown.contains('\u{1b}'));
 
-        let away = text("http://h", &json!("no answer\u{7}\nat all"), Some(size));
+        let error = Err("no answer\u{7}\nat all".to_owned());
+        let away = text("http://h", &error, Some(size));
         assert_eq!(away, "http://h\n\nno answer\\u{7}\nat all");
     }
 }

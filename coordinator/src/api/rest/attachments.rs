@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::App;
@@ -18,26 +18,26 @@ use crate::catalog::spec::AttachmentSpec;
 use crate::catalog::{Attachment, Entry, Kind, name};
 
 /// Which group a tenant or a namespace is attached to.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = Attachment)]
-pub(super) struct AttachmentView {
+pub struct AttachmentView {
     /// The tenant, or `tenant/namespace`.
-    name: String,
+    pub name: String,
     /// Where it is defined.
-    defined_by: DefinedBy,
+    pub defined_by: DefinedBy,
     /// Its revision, if it was written here; the entity tag is the same.
-    revision: Option<u64>,
+    pub revision: Option<u64>,
     /// The group and the weight in it.
-    spec: AttachmentSpec,
+    pub spec: AttachmentSpec,
 }
 
 /// Some attachments, by name.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct AttachmentPage {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct AttachmentPage {
     /// The attachments.
-    attachments: Vec<AttachmentView>,
+    pub attachments: Vec<AttachmentView>,
     /// What to pass as `after` for those that follow; none if these were the last.
-    next: Option<String>,
+    pub next: Option<String>,
 }
 
 /// Tenants that are attached to a group, by name.

@@ -33,60 +33,60 @@ const DRAIN_DEFAULT: Duration = Duration::from_secs(600);
 const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A client in a list.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct ClientSummary {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct ClientSummary {
     /// Its id, `<node id>/<random>`.
-    client: String,
+    pub client: String,
     /// The resources that it has or wants a lease of.
-    resource_count: usize,
+    pub resource_count: usize,
     /// Those of them of which it has less than it wants.
-    waiting_count: usize,
+    pub waiting_count: usize,
 }
 
 /// Some clients, by id.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct ClientPage {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct ClientPage {
     /// The clients.
-    clients: Vec<ClientSummary>,
+    pub clients: Vec<ClientSummary>,
     /// What to pass as `after` for those that follow; none if these were the last.
-    next: Option<String>,
+    pub next: Option<String>,
     /// The nodes of the cluster that did not answer for their books.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    unanswered: Vec<String>,
+    pub unanswered: Vec<String>,
 }
 
 /// A client with its leases.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct ClientDetail {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct ClientDetail {
     /// Its id.
-    client: String,
+    pub client: String,
     /// For how long from now it is given nothing, if it is being drained.
-    drained_for_ms: Option<u64>,
+    pub drained_for_ms: Option<u64>,
     /// How many leases it has or wants.
-    lease_count: usize,
+    pub lease_count: usize,
     /// The first thousand of them, by scope and unit. One that has started again under its id has
     /// what its earlier run was lent as well, until that expires.
-    leases: Vec<LeaseView>,
+    pub leases: Vec<LeaseView>,
     /// The nodes of the cluster that did not answer for their books.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    unanswered: Vec<String>,
+    pub unanswered: Vec<String>,
 }
 
 /// What a client has of a resource.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct LeaseView {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct LeaseView {
     /// The scope.
-    scope: String,
+    pub scope: String,
     /// The unit.
-    unit: &'static str,
+    pub unit: String,
     /// What it last wanted.
-    wants: Amount,
+    pub wants: Amount,
     /// The most that it may be using.
-    has: Amount,
+    pub has: Amount,
     /// When that ends, from now, unless it refreshes.
-    expires_in_ms: u64,
+    pub expires_in_ms: u64,
 }
 
 /// For how long a client is drained.
@@ -344,7 +344,7 @@ impl Walk for Leases {
             if self.detail.leases.len() < ENTRIES_MAX {
                 self.detail.leases.push(LeaseView {
                     scope: id.scope.as_ref().to_owned(),
-                    unit: id.unit.name(),
+                    unit: id.unit.name().to_owned(),
                     wants: books.wants.into(),
                     has: books.has.into(),
                     expires_in_ms: ms(books.expiry.saturating_since(now)),

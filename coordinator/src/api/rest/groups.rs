@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::App;
@@ -20,36 +20,36 @@ use crate::catalog::spec::GroupSpec;
 use crate::catalog::{Entry, Group, name};
 
 /// A group.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = Group)]
-pub(super) struct GroupView {
+pub struct GroupView {
     /// Its name; its scope is `group/<name>`.
-    name: String,
+    pub name: String,
     /// Where it is defined.
-    defined_by: DefinedBy,
+    pub defined_by: DefinedBy,
     /// Its revision, if it was written here; the entity tag is the same.
-    revision: Option<u64>,
+    pub revision: Option<u64>,
     /// What it says.
-    spec: GroupSpec,
+    pub spec: GroupSpec,
 }
 
 /// A group with who uses it.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct GroupDetail {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct GroupDetail {
     /// The group.
     #[serde(flatten)]
-    group: GroupView,
+    pub group: GroupView,
     /// How many tenants and namespaces are attached to it.
-    attached_count: usize,
+    pub attached_count: usize,
 }
 
 /// Some groups, by name.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct GroupPage {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct GroupPage {
     /// The groups.
-    groups: Vec<GroupView>,
+    pub groups: Vec<GroupView>,
     /// What to pass as `after` for the groups that follow; none if these were the last.
-    next: Option<String>,
+    pub next: Option<String>,
 }
 
 /// Groups, by name.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{Priority, ResourceId, Unit};
 use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
@@ -18,37 +18,37 @@ use super::openapi::{BadRequest, Read};
 use super::problem::RestError;
 use super::stored::page;
 use crate::catalog::limits::{Matched, UnitLimits};
-use crate::catalog::{FairBetween, Member, OwnLimits, Resolved, Source};
+use crate::catalog::{Member, OwnLimits, Resolved, Source};
 use crate::leases::view::{Amount, ms};
 
 /// What holds for a scope.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct ScopeLimits {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct ScopeLimits {
     /// The scope.
-    scope: String,
+    pub scope: String,
     /// A scope whose capacity the requests of this one use as well; the same if there is none.
-    canonical: String,
+    pub canonical: String,
     /// The units that have a limit, of its own or its group's.
-    limited: Vec<&'static str>,
+    pub limited: Vec<String>,
     /// Its own limits; none if nothing says anything of it.
-    own: Option<OwnView>,
+    pub own: Option<OwnView>,
     /// The group that it is a member of.
-    group: Option<MemberView>,
+    pub group: Option<MemberView>,
 }
 
 /// The own limits of a scope.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct OwnView {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct OwnView {
     /// Where they come from.
-    source: SourceView,
+    pub source: SourceView,
     /// What stands there, by unit.
-    units: BTreeMap<&'static str, LimitView>,
+    pub units: BTreeMap<String, LimitView>,
 }
 
 /// Where the limits of a scope come from.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase", tag = "kind")]
-pub(super) enum SourceView {
+pub enum SourceView {
     /// The file.
     File {
         /// The `match` that they stand under.
@@ -64,53 +64,53 @@ pub(super) enum SourceView {
 }
 
 /// A place in a group that is divided between its members.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct MemberView {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct MemberView {
     /// The group's name.
-    name: String,
+    pub name: String,
     /// What the member's part is in proportion to.
-    weight: u32,
+    pub weight: u32,
     /// Between whom the group is divided first.
-    fair_between: &'static str,
+    pub fair_between: String,
     /// What all members share, by unit.
-    units: BTreeMap<&'static str, LimitView>,
+    pub units: BTreeMap<String, LimitView>,
 }
 
 /// A limit. Amounts are per second, but for `concurrency`.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = Limit)]
-pub(super) struct LimitView {
+pub struct LimitView {
     /// What the whole fleet may use.
-    capacity: Amount,
+    pub capacity: Amount,
     /// What it may use at once after a pause.
-    burst: Amount,
+    pub burst: Amount,
     /// What each client falls back to: an amount, `dynamic`, or null for its own setting.
     #[schema(value_type = Option<SafeView>)]
-    safe: Option<SafeView>,
+    pub safe: Option<SafeView>,
     /// How the capacity is divided between clients.
-    algorithm: &'static str,
+    pub algorithm: String,
     /// How long a lease lasts.
-    lease_ms: u64,
+    pub lease_ms: u64,
     /// How often a client asks again.
-    refresh_ms: u64,
+    pub refresh_ms: u64,
     /// The soonest it may.
-    min_refresh_ms: u64,
+    pub min_refresh_ms: u64,
     /// How long a coordinator that starts only confirms what clients have.
-    learning_ms: u64,
+    pub learning_ms: u64,
     /// The part of what nobody wants that is lent all the same.
     #[schema(minimum = 0, maximum = 1)]
-    headroom: f64,
+    pub headroom: f64,
     /// The part of the capacity that is kept for newcomers.
     #[schema(minimum = 0, maximum = 1)]
-    reserve: f64,
+    pub reserve: f64,
     /// What priority bands get first, by priority.
-    guaranteed: BTreeMap<String, Amount>,
+    pub guaranteed: BTreeMap<String, Amount>,
 }
 
 /// What a client falls back to.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(untagged)]
-pub(super) enum SafeView {
+pub enum SafeView {
     /// So much.
     Amount(f64),
     /// The capacity divided by the known clients.
@@ -118,29 +118,29 @@ pub(super) enum SafeView {
 }
 
 /// `dynamic`.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum DynamicWord {
+pub enum DynamicWord {
     /// The capacity divided by the known clients.
     Dynamic,
 }
 
 /// Limits of the file.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct LimitPage {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct LimitPage {
     /// The limits.
-    limits: Vec<MatchView>,
+    pub limits: Vec<MatchView>,
     /// What to pass as `after` for those that follow; none if these were the last.
-    next: Option<String>,
+    pub next: Option<String>,
 }
 
 /// One limit of the file.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct MatchView {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct MatchView {
     /// The scopes that it matches.
-    r#match: String,
+    pub r#match: String,
     /// What it says, by unit.
-    units: BTreeMap<&'static str, LimitView>,
+    pub units: BTreeMap<String, LimitView>,
 }
 
 /// The limits of the file: exact ids by name, then globs in order, then `*`.
@@ -195,7 +195,7 @@ impl From<Resolved> for ScopeLimits {
         Self {
             scope: resolved.scope.as_ref().to_owned(),
             canonical: resolved.canonical.as_ref().to_owned(),
-            limited: limited.map(Unit::name).collect(),
+            limited: limited.map(|unit| unit.name().to_owned()).collect(),
             own: resolved.own.map(OwnView::from),
             group: resolved.member.map(MemberView::from),
         }
@@ -228,7 +228,7 @@ impl From<Member> for MemberView {
         Self {
             name: group.name().as_ref().to_owned(),
             weight: weight.get(),
-            fair_between: FairBetween::name(group.fair_between()),
+            fair_between: group.fair_between().name().to_owned(),
             units: units(group.limits()),
         }
     }
@@ -262,7 +262,7 @@ impl From<&Limit> for LimitView {
                 SafeCapacity::Fixed(capacity) => Some(SafeView::Amount(capacity.as_f64())),
                 SafeCapacity::Dynamic => Some(SafeView::Dynamic(DynamicWord::Dynamic)),
             },
-            algorithm: algorithm(limit.algorithm),
+            algorithm: algorithm(limit.algorithm).to_owned(),
             lease_ms: millis(limit.lease),
             refresh_ms: millis(limit.refresh),
             min_refresh_ms: millis(limit.min_refresh),
@@ -278,10 +278,10 @@ impl From<&Limit> for LimitView {
 
 // === free functions ===
 
-fn units(limits: &UnitLimits) -> BTreeMap<&'static str, LimitView> {
+fn units(limits: &UnitLimits) -> BTreeMap<String, LimitView> {
     let limits = limits.iter();
     limits
-        .map(|(unit, limit)| (unit.name(), limit.into()))
+        .map(|(unit, limit)| (unit.name().to_owned(), limit.into()))
         .collect()
 }
 

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::App;
@@ -20,24 +20,24 @@ use crate::catalog::spec::LimitsSpec;
 use crate::catalog::{Entry, Override, name};
 
 /// The limits of one scope.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = Override)]
-pub(super) struct OverrideView {
+pub struct OverrideView {
     /// The scope.
-    scope: String,
+    pub scope: String,
     /// Its revision; the entity tag is the same.
-    revision: Option<u64>,
+    pub revision: Option<u64>,
     /// What it says.
-    spec: LimitsSpec,
+    pub spec: LimitsSpec,
 }
 
 /// Some overrides, by scope.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct OverridePage {
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct OverridePage {
     /// The overrides.
-    overrides: Vec<OverrideView>,
+    pub overrides: Vec<OverrideView>,
     /// What to pass as `after` for those that follow; none if these were the last.
-    next: Option<String>,
+    pub next: Option<String>,
 }
 
 /// Overrides, by scope.

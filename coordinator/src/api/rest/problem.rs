@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tollgate_core::lease_server::DrainError;
 use utoipa::ToSchema;
 
@@ -92,46 +92,47 @@ pub(super) enum RestError {
 }
 
 /// A field that breaks a rule.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema, thiserror::Error)]
 #[error("{}", said(.field, .rule))]
-pub(super) struct FieldFault {
+pub struct FieldFault {
     /// The way to the field.
     #[schema(example = "requests.rate")]
-    pub(super) field: String,
+    pub field: String,
     /// What stands there, as text; absent if nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) value: Option<String>,
+    pub value: Option<String>,
     /// The rule that it breaks.
     #[schema(example = "-5 is negative")]
-    pub(super) rule: String,
+    pub rule: String,
 }
 
 /// Why a request was refused (RFC 9457).
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Problem {
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
+#[serde(default)]
+pub struct Problem {
     /// What kind of problem this is: `about:blank` where the status says everything.
     #[schema(format = "uri-reference")]
-    r#type: &'static str,
+    pub r#type: String,
     /// The status in words.
-    title: &'static str,
+    pub title: String,
     /// The status of the answer.
     #[schema(minimum = 400, maximum = 599)]
-    status: u16,
+    pub status: u16,
     /// What is wrong with this request.
-    detail: String,
+    pub detail: String,
     /// The first field that breaks a rule.
     #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<String>,
+    pub field: Option<String>,
     /// What stands in that field.
     #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<String>,
+    pub value: Option<String>,
     /// The rule that it breaks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<String>,
+    pub rule: Option<String>,
     /// All fields that break a rule, if that is what is wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    errors: Vec<FieldFault>,
+    pub errors: Vec<FieldFault>,
 }
 
 // === impl RestError ===
@@ -226,8 +227,8 @@ impl From<&RestError> for Problem {
         let errors = error.faults();
         let first = errors.first();
         Self {
-            r#type: error.kind(),
-            title: status.canonical_reason().unwrap_or_default(),
+            r#type: error.kind().to_owned(),
+            title: status.canonical_reason().unwrap_or_default().to_owned(),
             status: status.as_u16(),
             detail: error.to_string(),
             field: first.map(|fault| fault.field.clone()),

@@ -23,11 +23,9 @@ mod cluster;
 mod group;
 mod parent;
 
-pub(super) use self::cluster::{ClusterStatus, NodeStatus};
-pub(super) use self::group::GroupStatus;
-#[cfg(test)]
-pub(super) use self::group::GroupUnit;
-pub(super) use self::parent::ParentStatus;
+pub use self::cluster::{ClusterStatus, NodeStatus, ShardStatus};
+pub use self::group::{GroupStatus, GroupUnit};
+pub use self::parent::{BorrowedStatus, ParentStatus};
 
 /// The most resources that are shown, and clients of each.
 const RESOURCES_MAX: usize = 200;
@@ -47,62 +45,62 @@ pub(super) struct Shown {
 }
 
 /// How the coordinator is doing; in a cluster, with the books of all nodes that answer.
-#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
-pub(super) struct Status {
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
+pub struct Status {
     /// The version of the program that answers.
-    pub(super) version: String,
+    pub version: String,
     /// The term of this run; in a cluster, the highest of all masters.
-    pub(super) epoch: u64,
+    pub epoch: u64,
     /// How long the coordinator that answers has been running.
-    pub(super) uptime_ms: u64,
+    pub uptime_ms: u64,
     /// Scopes refreshed per second, the mean of the last ten seconds; one that a node has passed on
     /// to another counts in both.
     #[schema(minimum = 0)]
-    pub(super) refreshes_per_second: f64,
+    pub refreshes_per_second: f64,
     /// Sums by unit, over all resources with clients.
-    pub(super) units: BTreeMap<String, UnitStatus>,
+    pub units: BTreeMap<String, UnitStatus>,
     /// How many groups there are.
-    pub(super) group_count: usize,
+    pub group_count: usize,
     /// The first of them by name, as many as resources are asked for.
-    pub(super) groups: Vec<GroupStatus>,
+    pub groups: Vec<GroupStatus>,
     /// The cluster, if this coordinator is a node of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
-    pub(super) cluster: Option<ClusterStatus>,
+    pub cluster: Option<ClusterStatus>,
     /// The coordinator above, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
-    pub(super) parent: Option<ParentStatus>,
+    pub parent: Option<ParentStatus>,
     /// The busiest resources: first by how much of the capacity is wanted, then by how much is.
-    pub(super) busiest: Vec<BusyResource>,
+    pub busiest: Vec<BusyResource>,
     /// The nodes of the cluster that did not answer for their books.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    pub(super) unanswered: Vec<String>,
+    pub unanswered: Vec<String>,
 }
 
 /// Sums over all resources of a unit.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, ToSchema)]
-pub(super) struct UnitStatus {
+pub struct UnitStatus {
     /// Resources with clients.
-    pub(super) resource_count: usize,
+    pub resource_count: usize,
     /// Those of them that nothing limits: no limit of their own, no group and no parent.
-    pub(super) unlimited_count: usize,
+    pub unlimited_count: usize,
     /// Their clients; a client of two resources counts twice.
-    pub(super) client_count: usize,
+    pub client_count: usize,
     /// Clients that have less than they want.
-    pub(super) waiting_count: usize,
+    pub waiting_count: usize,
     /// Resources in learning mode.
-    pub(super) learning_count: usize,
+    pub learning_count: usize,
     /// The capacity of those with a limit.
     #[schema(minimum = 0)]
-    pub(super) capacity: f64,
+    pub capacity: f64,
     /// What the clients of those may be using.
     #[schema(minimum = 0)]
-    pub(super) sum_has: f64,
+    pub sum_has: f64,
     /// What all clients want.
     #[schema(minimum = 0)]
-    pub(super) sum_wants: f64,
+    pub sum_wants: f64,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

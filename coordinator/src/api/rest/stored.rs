@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::problem::{FieldFault, RestError};
@@ -15,9 +15,9 @@ use crate::catalog::name::NameError;
 use crate::config::ConfigErrors;
 
 /// Where something is defined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum DefinedBy {
+pub enum DefinedBy {
     /// The configuration file, which alone can change it.
     File,
     /// This API.
@@ -27,6 +27,14 @@ pub(super) enum DefinedBy {
 // === impl DefinedBy ===
 
 impl DefinedBy {
+    /// Returns the word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Api => "api",
+        }
+    }
+
     /// Where something with `revision` is defined.
     pub(super) fn of(revision: Option<u64>) -> Self {
         match revision {

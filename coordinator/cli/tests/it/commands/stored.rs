@@ -151,10 +151,10 @@ fn limits_are_listed_in_their_order_and_units() {
     };
     let rows: Vec<_> = list.lines().map(words).collect();
     let want = [
-        ["MATCH", "REQUEST_BYTES", "REQUESTS"],
-        ["tenant/acme", "50MiB", "100"],
-        ["tenant/*", "-", "1000"],
-        ["*", "-", "unlimited"],
+        ["MATCH", "REQUESTS", "REQUEST_BYTES"],
+        ["tenant/acme", "100", "50MiB"],
+        ["tenant/*", "1000", "-"],
+        ["*", "unlimited", "-"],
     ];
     assert_eq!(rows, want, "{list}");
 }

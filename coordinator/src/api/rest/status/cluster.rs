@@ -14,48 +14,48 @@ use crate::leases::view::ms;
 
 /// A cluster as the node that answers knows it, with what the others say of themselves.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
-pub(in crate::api::rest) struct ClusterStatus {
+pub struct ClusterStatus {
     /// The node that answers.
-    pub(in crate::api::rest) node: String,
+    pub node: String,
     /// The nodes that have a lease in etcd, by name; one that dies loses it.
-    pub(in crate::api::rest) nodes: Vec<NodeStatus>,
+    pub nodes: Vec<NodeStatus>,
     /// The shards, in order.
-    pub(in crate::api::rest) shards: Vec<ShardStatus>,
+    pub shards: Vec<ShardStatus>,
 }
 
 /// A node of a cluster.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
-pub(in crate::api::rest) struct NodeStatus {
+pub struct NodeStatus {
     /// Its name.
-    pub(in crate::api::rest) node: String,
+    pub node: String,
     /// Its gRPC port, as others reach it.
-    pub(in crate::api::rest) grpc: String,
+    pub grpc: String,
     /// Its HTTP port, as others reach it.
-    pub(in crate::api::rest) http: String,
+    pub http: String,
     /// Whether it has answered just now.
-    pub(in crate::api::rest) alive: bool,
+    pub alive: bool,
     /// The version of its program; null if it has not answered, as what follows.
-    pub(in crate::api::rest) version: Option<String>,
+    pub version: Option<String>,
     /// How long it has been running.
-    pub(in crate::api::rest) uptime_ms: Option<u64>,
+    pub uptime_ms: Option<u64>,
     /// Scopes that it has refreshed per second, the mean of the last ten seconds.
     #[schema(minimum = 0)]
-    pub(in crate::api::rest) refreshes_per_second: Option<f64>,
+    pub refreshes_per_second: Option<f64>,
 }
 
 /// A shard of a cluster.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
-pub(in crate::api::rest) struct ShardStatus {
+pub struct ShardStatus {
     /// Its number, from 0.
-    pub(in crate::api::rest) shard: u16,
+    pub shard: u16,
     /// The node that is its master, if there is one.
-    pub(in crate::api::rest) master: Option<String>,
+    pub master: Option<String>,
     /// The term of that.
-    pub(in crate::api::rest) epoch: Option<u64>,
+    pub epoch: Option<u64>,
     /// How long that still lasts unless etcd confirms it; null if its master has not answered.
-    pub(in crate::api::rest) term_left_ms: Option<u64>,
+    pub term_left_ms: Option<u64>,
     /// How many of its resources are in learning mode; null if its master has not answered.
-    pub(in crate::api::rest) learning_count: Option<usize>,
+    pub learning_count: Option<usize>,
 }
 
 // === impl ClusterStatus ===

@@ -13,30 +13,30 @@ use crate::leases::view::{Amount, units};
 
 /// A group and who uses it.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
-pub(in crate::api::rest) struct GroupStatus {
+pub struct GroupStatus {
     /// Its name.
-    pub(in crate::api::rest) name: String,
+    pub name: String,
     /// Between whom it is divided first.
-    pub(in crate::api::rest) fair_between: String,
+    pub fair_between: String,
     /// How many tenants and namespaces are attached to it.
-    pub(in crate::api::rest) attached_count: usize,
+    pub attached_count: usize,
     /// What they share, by unit.
-    pub(in crate::api::rest) units: BTreeMap<String, GroupUnit>,
+    pub units: BTreeMap<String, GroupUnit>,
 }
 
 /// What the members of a group share of a unit.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
-pub(in crate::api::rest) struct GroupUnit {
+pub struct GroupUnit {
     /// What there is.
-    pub(in crate::api::rest) capacity: Amount,
+    pub capacity: Amount,
     /// What the members' clients may be using.
     #[schema(minimum = 0)]
-    pub(in crate::api::rest) sum_has: f64,
+    pub sum_has: f64,
     /// What the members want.
     #[schema(minimum = 0)]
-    pub(in crate::api::rest) sum_wants: f64,
+    pub sum_wants: f64,
     /// The members that have or want a lease; 0 for a group that is divided between clients.
-    pub(in crate::api::rest) member_count: usize,
+    pub member_count: usize,
 }
 
 // === impl GroupStatus ===

@@ -12,29 +12,29 @@ use crate::leases::view::ms;
 
 /// The coordinator above.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
-pub(in crate::api::rest) struct ParentStatus {
+pub struct ParentStatus {
     /// Where it is asked.
-    pub(in crate::api::rest) address: String,
+    pub address: String,
     /// How long ago it last answered; null if never. It is asked while somebody wants something.
-    pub(in crate::api::rest) answered_ms_ago: Option<u64>,
+    pub answered_ms_ago: Option<u64>,
     /// Why the last call failed; null if it did not.
-    pub(in crate::api::rest) error: Option<String>,
+    pub error: Option<String>,
     /// The names of the coordinators above this one, the nearest first.
-    pub(in crate::api::rest) above: Vec<String>,
+    pub above: Vec<String>,
     /// What is borrowed, by unit.
-    pub(in crate::api::rest) units: BTreeMap<String, BorrowedStatus>,
+    pub units: BTreeMap<String, BorrowedStatus>,
 }
 
 /// What is borrowed of a unit.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
-pub(in crate::api::rest) struct BorrowedStatus {
+pub struct BorrowedStatus {
     /// What the parent lends now, of resources that it limits.
     #[schema(minimum = 0)]
-    pub(in crate::api::rest) borrowed: f64,
+    pub borrowed: f64,
     /// The resources that it does not limit.
-    pub(in crate::api::rest) unlimited_count: usize,
+    pub unlimited_count: usize,
     /// What it is asked for, by priority band.
-    pub(in crate::api::rest) wants: BTreeMap<String, f64>,
+    pub wants: BTreeMap<String, f64>,
 }
 
 // === impl ParentStatus ===

@@ -1,0 +1,20 @@
+//! Answers of the API as types, which its clients read as well.
+
+pub use super::attachments::{AttachmentPage, AttachmentView};
+pub use super::clients::{ClientDetail, ClientPage, ClientSummary, LeaseView};
+pub use super::groups::{GroupDetail, GroupPage, GroupView};
+pub use super::limits::{
+    DynamicWord, LimitPage, LimitView, MatchView, MemberView, OwnView, SafeView, ScopeLimits,
+    SourceView,
+};
+pub use super::overrides::{OverridePage, OverrideView};
+pub use super::problem::{FieldFault, Problem};
+pub use super::status::{
+    BorrowedStatus, ClusterStatus, GroupStatus, GroupUnit, NodeStatus, ParentStatus, ShardStatus,
+    Status, UnitStatus,
+};
+pub use super::stored::DefinedBy;
+pub use crate::leases::view::{
+    Amount, BusyResource, ClientView, LimitedBy, ScopeDetail, ScopePage, ScopeSummary, UnitDetail,
+    UnitSummary,
+};
