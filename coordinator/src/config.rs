@@ -30,17 +30,18 @@ mod cluster;
 mod connections;
 mod doorman;
 mod error;
+mod fields;
 mod groups;
 mod limits;
 mod listen;
 mod parent;
 mod raw;
 pub mod reload;
-mod shape;
 mod shared;
 mod store;
 mod tls;
 mod unit;
+mod yaml;
 
 pub use admin::{Admin, Exposed, Public};
 pub use attach::check_attachment;
@@ -49,6 +50,7 @@ pub use cluster::{Advertise, ClusterConfig, ClusterProblem, EtcdConfig, Login};
 pub use connections::ConnectionBounds;
 pub(crate) use connections::{CONNECTION_PARTS, IDLE_TIMEOUT_MIN};
 pub use error::{ConfigError, ConfigErrors, Problem};
+pub use fields::unknown_field;
 pub use groups::check_group;
 pub use limits::check_override;
 pub use listen::{Listen, PlainGrpc};
@@ -152,7 +154,7 @@ impl Config {
 
     /// Like [`Config::parse`], but the listeners may be as insecure as `flags` allow.
     fn parse_with(text: &str, flags: &Flags) -> Result<Self, ConfigErrors> {
-        let mut raw: raw::RawConfig = raw::read(text)?;
+        let mut raw: raw::RawConfig = yaml::read(text)?;
         let shared = raw.take_shared();
         let mut check = Check::default();
         let listen = Listen::check(&mut check, raw.listen.as_ref());
@@ -208,7 +210,7 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with `text`.
     pub fn with_shared(&self, text: &[u8]) -> Result<Self, ConfigErrors> {
-        let raw: RawShared = raw::read(utf8(text)?)?;
+        let raw: RawShared = yaml::read(utf8(text)?)?;
         let mut check = Check::default();
         let shared = raw.check(&mut check, self.catalog.bounds);
         let shared = check.end(shared)?;

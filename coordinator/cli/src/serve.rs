@@ -1,7 +1,6 @@
 //! `tollgate serve`: the coordinator itself.
 
 use std::io::{self, Write as _};
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
@@ -92,12 +91,6 @@ struct Log {
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     log_format: LogFormat,
 
-    /// How many lines of one place in the code are written in ten seconds; `unlimited` for all.
-    ///
-    /// The others are counted, and one line says how many they were.
-    #[arg(long, value_name = "LINES", default_value = "10", value_parser = repeat)]
-    log_repeat: Repeat,
-
     /// Send traces of calls to an OpenTelemetry collector over gRPC, such as
     /// `http://127.0.0.1:4317`.
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
@@ -114,10 +107,6 @@ enum LogFormat {
     Text,
     Json,
 }
-
-/// How many lines of one place; none for all.
-#[derive(Clone, Copy, Debug)]
-struct Repeat(Option<NonZeroU32>);
 
 /// The signals that a coordinator obeys, from when this is made.
 struct Signals {
@@ -222,7 +211,6 @@ impl Log {
                 LogFormat::Text => Format::Text,
                 LogFormat::Json => Format::Json,
             },
-            repeat: self.log_repeat.0,
             otlp: endpoint.filter(|url| !url.is_empty()).map(|endpoint| Otlp {
                 endpoint,
                 sample: self.otlp_sample,
@@ -257,14 +245,4 @@ fn raise_file_limit() {
 fn parent(text: &str) -> Result<String, String> {
     let address = parent_address(text, text.starts_with("https://"));
     address.ok_or_else(|| "is not an address like root:7710 or https://root:7710".to_owned())
-}
-
-fn repeat(text: &str) -> Result<Repeat, String> {
-    if text == "unlimited" {
-        return Ok(Repeat(None));
-    }
-    let lines = text
-        .parse()
-        .map_err(|_| "is neither a number from 1 nor `unlimited`")?;
-    Ok(Repeat(Some(lines)))
 }

@@ -64,7 +64,7 @@ pub struct RateSpec {
     /// What each priority band, 0 to 15, gets before the others share the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
-    pub guaranteed: Option<BTreeMap<Text, Text>>,
+    pub guaranteed: Option<BTreeMap<String, Text>>,
 }
 
 /// What is written for `concurrency`, which is a number in flight.
@@ -110,7 +110,7 @@ pub struct GaugeSpec {
     /// What each priority band, 0 to 15, gets before the others share the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
-    pub guaranteed: Option<BTreeMap<Text, Text>>,
+    pub guaranteed: Option<BTreeMap<String, Text>>,
 }
 
 /// The limits of a scope, by unit; a unit that is absent or null has no limit.

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use super::ENTRIES_MAX;
 use super::check::{Check, join};
 use super::error::{ConfigErrors, Problem};
-use crate::catalog::spec::{AttachmentSpec, Placed, Text};
+use crate::catalog::spec::{AttachmentSpec, Placed};
 use crate::catalog::{Attachment, Group, Kind, name};
 
-type RawEntries = Placed<BTreeMap<Text, Placed<AttachmentSpec>>>;
+type RawEntries = Placed<BTreeMap<String, Placed<AttachmentSpec>>>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,8 +52,12 @@ pub(super) fn attachments(
         return attachments;
     }
     for (name, spec) in &raw.value {
-        let path = format!("{path}.{}", name.as_str().escape_debug());
-        let valid = check.value(Some(name), &path, |text| {
+        let path = format!("{path}.{}", name.escape_debug());
+        let text = Placed {
+            value: name.as_str().into(),
+            at: spec.at,
+        };
+        let valid = check.value(Some(&text), &path, |text| {
             name::check_one(text)?;
             Ok(kind.check(text)?)
         });

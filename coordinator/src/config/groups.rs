@@ -7,10 +7,10 @@ use super::ENTRIES_MAX;
 use super::check::{Check, join};
 use super::error::{ConfigErrors, Problem};
 use super::unit::unit_limits;
-use crate::catalog::spec::{GroupSpec, Placed, Text};
+use crate::catalog::spec::{GroupSpec, Placed};
 use crate::catalog::{FairBetween, Group, name};
 
-pub(super) type RawGroups = BTreeMap<Text, Placed<GroupSpec>>;
+pub(super) type RawGroups = BTreeMap<String, Placed<GroupSpec>>;
 
 // === free functions ===
 
@@ -28,12 +28,16 @@ pub(super) fn groups(
         return groups;
     }
     for (name, spec) in &raw.value {
-        let path = format!("groups.{}", name.as_str().escape_debug());
-        let valid = check.value(Some(name), &path, |name| {
+        let path = format!("groups.{}", name.escape_debug());
+        let text = Placed {
+            value: name.as_str().into(),
+            at: spec.at,
+        };
+        let valid = check.value(Some(&text), &path, |name| {
             name::check_one(name)?;
             Ok(name::check_group(name)?)
         });
-        let group = group(check, &path, name.as_str(), spec);
+        let group = group(check, &path, name, spec);
         if let Some((group, ())) = group.zip(valid) {
             groups.insert(group.name().clone(), Arc::new(group));
         }

@@ -4,7 +4,6 @@
 //! with messages that quote what stands in the file.
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use super::admin::RawAdmin;
 use super::attach::RawAttach;
@@ -12,26 +11,14 @@ use super::bounds::RawBounds;
 use super::cluster::RawCluster;
 use super::connections::RawConnections;
 use super::doorman::RawDoorman;
-use super::error::{ConfigErrors, Problem};
 use super::groups::RawGroups;
 use super::limits::RawLimit;
 use super::listen::RawListen;
 use super::parent::RawParent;
-use super::shape;
 use super::shared::RawShared;
 use super::store::RawStore;
 use super::tls::RawTls;
-use super::{ENTRIES_MAX, FILE_LEN_MAX};
 use crate::catalog::spec::Placed;
-
-/// The most scalars, lists and mappings in a file, also those that aliases stand for.
-pub(super) const NODES_MAX: usize = 50 * ENTRIES_MAX;
-
-/// The most beginnings and ends of them.
-pub(super) const EVENTS_MAX: usize = 2 * NODES_MAX;
-
-/// How deep an alias may lead to what has aliases itself.
-pub(super) const ALIAS_DEPTH_MAX: usize = 8;
 
 /// The sections of the file.
 #[derive(Debug, Default, Deserialize)]
@@ -63,33 +50,4 @@ impl RawConfig {
             doorman: self.doorman.take(),
         }
     }
-}
-
-// === free functions ===
-
-/// Reads the YAML of a file.
-pub(super) fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, ConfigErrors> {
-    if text.len() > FILE_LEN_MAX {
-        return Err(ConfigErrors::whole(Problem::FileTooLarge(text.len())));
-    }
-    // The reader's own bounds, made wide enough for the most entries of every section: a node is a
-    // scalar or a collection, and a generous limit has about forty. What aliases stand for counts,
-    // so it does not matter how many of them lead to one anchor.
-    let options = |duplicate_keys| {
-        serde_saphyr::options! {
-            duplicate_keys: duplicate_keys,
-            with_snippet: false,
-            budget: serde_saphyr::budget! {
-                max_events: EVENTS_MAX,
-                max_nodes: NODES_MAX,
-                enforce_alias_anchor_ratio: false,
-            },
-            alias_limits: serde_saphyr::alias_limits! {
-                max_total_replayed_events: EVENTS_MAX,
-                max_replay_stack_depth: ALIAS_DEPTH_MAX,
-            },
-        }
-    };
-    let raw: Option<T> = shape::read(text, options).map_err(|error| ConfigErrors(vec![error]))?;
-    Ok(raw.unwrap_or_default())
 }

@@ -31,10 +31,10 @@ fn bad_amounts_name_line_field_and_rule() {
             "2:3: limits[0]: names no unit; one of requests, request_bytes, response_bytes and \
              concurrency is needed",
         ),
-        ("7", "3:13: limits[0].requests: \"7\" is not a mapping"),
+        ("7", "3:13: limits[0].requests: `7` is not a mapping"),
         (
             "{rate: [5]}",
-            "3:20: limits[0].requests.rate: is a list, not a single value",
+            "3:20: limits[0].requests.rate: a list is not a single value",
         ),
         (
             "{rate: -5}",
@@ -162,7 +162,7 @@ fn bad_parts_and_words_name_line_field_and_rule() {
         ),
         (
             "{rate: 5, guaranteed: {16: 1}}",
-            "3:36: limits[0].requests.guaranteed.16: \"16\" is not a band, a whole number from 0 to 15",
+            "3:40: limits[0].requests.guaranteed.16: \"16\" is not a band, a whole number from 0 to 15",
         ),
         (
             "{rate: 5, guaranteed: {3: 4, 9: 2}}",
@@ -170,7 +170,7 @@ fn bad_parts_and_words_name_line_field_and_rule() {
         ),
         (
             "{rate: 5, burts: 6}",
-            "3:23: limits[0].requests.burts: unknown field, expected one of rate, burst, safe, lease, refresh, \
+            "3:23: limits[0].requests.burts: unknown field, did you mean `burst`? Expected one of rate, burst, safe, lease, refresh, \
              min_refresh, learning, headroom, reserve, algorithm, guaranteed",
         ),
     ];

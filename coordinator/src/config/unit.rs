@@ -11,7 +11,7 @@ use super::check::{Check, join};
 use super::error::Problem;
 use crate::catalog::limits::UnitLimits;
 use crate::catalog::quantity::{Counted, QuantityError, parse};
-use crate::catalog::spec::{Text, UnitSpec, Units};
+use crate::catalog::spec::{Placed, Text, UnitSpec, Units};
 
 /// The fields of a unit, whichever it is.
 struct Fields<'a> {
@@ -26,7 +26,7 @@ struct Fields<'a> {
     headroom: Option<&'a Text>,
     reserve: Option<&'a Text>,
     algorithm: Option<&'a Text>,
-    guaranteed: Option<&'a BTreeMap<Text, Text>>,
+    guaranteed: Option<&'a BTreeMap<String, Text>>,
 }
 
 /// What the fields say, where they are there and good.
@@ -230,12 +230,16 @@ fn guaranteed(
     check: &mut Check,
     path: &str,
     counted: Counted,
-    bands: Option<&BTreeMap<Text, Text>>,
+    bands: Option<&BTreeMap<String, Text>>,
 ) -> Vec<(Priority, Capacity)> {
     let mut minimums = Vec::new();
     for (band, minimum) in bands.into_iter().flatten() {
-        let field = join(path, &band.as_str().escape_debug().to_string());
-        let band = check.value(Some(band), &field, priority);
+        let field = join(path, &band.escape_debug().to_string());
+        let text = Placed {
+            value: band.as_str().into(),
+            at: minimum.at,
+        };
+        let band = check.value(Some(&text), &field, priority);
         let minimum = check.value(Some(minimum), &field, |text| Ok(parse(text, counted)?));
         minimums.extend(band.zip(minimum));
     }

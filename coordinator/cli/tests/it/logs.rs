@@ -64,28 +64,26 @@ async fn json_lines_are_objects_with_level_target_and_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_that_repeats_is_counted_instead_of_written() {
-    let lines = log_of_bad_calls(&["--log-repeat", "4"], 30).await;
-    assert_eq!(count(&lines, "refresh refused error"), 4, "{lines:#?}");
-    let told = "logging: left out repeated lines lines=26 like=\"refresh refused\"";
-    assert_eq!(count(&lines, told), 1, "{lines:#?}");
-    assert_eq!(count(&lines, "stopped"), 1, "{lines:#?}");
-
-    let all = log_of_bad_calls(&["--log-repeat", "unlimited"], 30).await;
-    assert_eq!(count(&all, "refresh refused"), 30, "{all:#?}");
+async fn a_line_that_repeats_is_written_a_few_times_and_then_left_out() {
+    for format in ["text", "json"] {
+        let lines = log_of_bad_calls(&["--log-format", format], 30).await;
+        assert_eq!(count(&lines, "refresh refused"), 10, "{lines:#?}");
+        assert_eq!(
+            count(&lines, "logging: left out repeated lines"),
+            1,
+            "{lines:#?}"
+        );
+        assert_eq!(count(&lines, "stopped"), 1, "{lines:#?}");
+    }
 }
 
 #[test]
 fn bad_options_of_the_log_are_refused_with_the_reason() {
     let config = file(GOOD);
     let config = config.path().to_str().unwrap();
-    let rows: [(&[&str], &str); 6] = [
+    let rows: [(&[&str], &str); 5] = [
         (&["--log", "a=b=c"], "--log: "),
         (&["--log-format", "xml"], "possible values: text, json"),
-        (
-            &["--log-repeat", "0"],
-            "is neither a number from 1 nor `unlimited`",
-        ),
         (
             &[
                 "--otlp-endpoint",

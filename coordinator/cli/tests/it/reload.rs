@@ -269,7 +269,7 @@ async fn a_coordinator_that_hangs_is_ended_after_its_grace() {
     let dir = TempDir::new().unwrap();
     let config = dir.path().join("tollgate.yaml");
     write(&config, &requests("100"));
-    let args = ["serve", "--log-repeat", "unlimited", "--config"];
+    let args = ["serve", "--config"];
     let mut child = tollgate(&args)
         .arg(&config)
         .stdout(Stdio::piped())
@@ -286,7 +286,7 @@ async fn a_coordinator_that_hangs_is_ended_after_its_grace() {
         .1
         .parse()
         .unwrap();
-    // Each write is a line with its path.
+    // Each write is a line of the audit log, with its path.
     let long = Ask::new("POST", &format!("/v1/{}", "x".repeat(4000)));
     let hangs = || tokio::time::timeout(Duration::from_secs(2), Answer::of(http, &long));
     while hangs().await.is_ok() {}

@@ -85,11 +85,7 @@ fn shape(written: &Value, error: &serde_path_to_error::Error<serde_json::Error>)
         whole if whole.iter().len() == 0 => String::new(),
         path => path.to_string(),
     };
-    // Keys with a place are not in the path, see `Placed`.
-    let (mut field, below) = match path.split_once(".?") {
-        Some((known, _)) => (known.to_owned(), true),
-        None => (path, false),
-    };
+    let mut field = path;
     for (kind, rule) in [
         ("unknown field `", "unknown field"),
         ("duplicate field `", "is here twice"),
@@ -112,7 +108,7 @@ fn shape(written: &Value, error: &serde_path_to_error::Error<serde_json::Error>)
         return at(written, field, rule);
     }
     let rule = match (value(written, &field), text.split_once(", expected ")) {
-        (Some(value), Some((kind, expected))) if kind.starts_with("invalid ") && !below => {
+        (Some(value), Some((kind, expected))) if kind.starts_with("invalid ") => {
             let mut value = value.to_string();
             if value.chars().count() > QUOTED_MAX {
                 value = value.chars().take(QUOTED_MAX).chain(['…']).collect();
@@ -254,9 +250,9 @@ mod tests {
             ),
             (
                 "{\"requests\": {\"rate\": 9, \"guaranteed\": {\"5\": null}}}",
-                "requests.guaranteed",
-                Some("{\"5\":null}"),
-                "invalid type: null, expected a number or a text",
+                "requests.guaranteed.5",
+                Some("null"),
+                "null is not a number or a text",
             ),
         ];
         for (body, field, value, rule) in rows {

@@ -138,7 +138,7 @@ fn what_is_wrong_with_a_node_names_field_value_and_rule() {
         ),
         (
             format!("nodes: 3, {ETCD}"),
-            "1:11: cluster.nodes: unknown field, expected one of node, advertise, shards, etcd, \
+            "1:11: cluster.nodes: unknown field, did you mean `node`? Expected one of node, advertise, shards, etcd, \
              tls, shared_config",
         ),
     ];

@@ -7,7 +7,7 @@ fn groups_and_attachments_are_checked() {
     let rows = [
         (
             "groups: {a/b: {}}",
-            "2:10: groups.a/b: has a `/`, and a name of this kind is one segment",
+            "2:15: groups.a/b: has a `/`, and a name of this kind is one segment",
         ),
         (
             "groups: {gold: {fair_between: all}}",
@@ -29,21 +29,21 @@ fn groups_and_attachments_are_checked() {
         (
             "groups: {g: {}}\nattach: {tenants: {a: {weight: 0}, b/c: g}}",
             "3:23: attach.tenants.a.group: is missing\n3:32: attach.tenants.a.weight: \"0\" is not a \
-             weight, a whole number from 1 to 1000000\n3:36: attach.tenants.b/c: has a `/`, and a name \
+             weight, a whole number from 1 to 1000000\n3:41: attach.tenants.b/c: has a `/`, and a name \
              of this kind is one segment",
         ),
         (
             "groups: {g: {}}\nattach: {namespaces: {a: g}}",
-            "3:23: attach.namespaces.a: is not of the form `tenant/namespace`",
+            "3:26: attach.namespaces.a: is not of the form `tenant/namespace`",
         ),
         (
             "attach: {tenants: {a: 5}}",
-            "2:20: attach.tenants.a: \"5\" is not the name of a group, or a mapping of `group` and \
-             `weight`",
+            "2:20: attach.tenants.a: invalid type: integer `5`, expected the name of a group, or a \
+             mapping of `group` and `weight`",
         ),
         (
             "groups: {g: {}}\nattach: {tenants: {a: {group: g, wieght: 2}}}",
-            "3:34: attach.tenants.a.wieght: unknown field, expected one of group, weight",
+            "3:34: attach.tenants.a.wieght: unknown field, did you mean `weight`? Expected one of group, weight",
         ),
     ];
     for (text, want) in rows {

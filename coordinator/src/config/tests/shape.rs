@@ -9,12 +9,12 @@ fn the_shape_of_the_file_is_checked() {
         ("# nothing", "limits: is missing"),
         ("limits:", "limits: is missing"),
         ("limits: []", "good"),
-        ("limits: 5", "1:9: limits: \"5\" is not a list"),
-        ("- 5", "1:1: the file is a list, not a mapping"),
+        ("limits: 5", "1:9: limits: `5` is not a list"),
+        ("- 5", "1:1: the file is not a mapping"),
         ("limits: [", "1:9: limits: unclosed bracket '['"),
         (
             "limit: []",
-            "1:1: limit: unknown field, expected one of listen, tls, admin, \
+            "1:1: limit: unknown field, did you mean `limits`? Expected one of listen, tls, admin, \
              cluster, parent, store, bounds, connections, limits, groups, attach, doorman",
         ),
         (
@@ -23,12 +23,12 @@ fn the_shape_of_the_file_is_checked() {
         ),
         (
             "limits:\n- match: a\n  request: {}",
-            "3:3: limits[0].request: unknown field, expected one of match, requests, request_bytes, \
+            "3:3: limits[0].request: unknown field, did you mean `requests`? Expected one of match, requests, request_bytes, \
              response_bytes, concurrency",
         ),
         (
             "limits:\n- match: '*'\n  requests: {rate: 5}\n---\nlimits: []",
-            "5:1: a second YAML document: only one is read",
+            "5:1: only single YAML document expected but multiple found",
         ),
     ];
     for (text, want) in rows {
@@ -39,23 +39,23 @@ fn the_shape_of_the_file_is_checked() {
 #[test]
 fn a_wrong_shape_names_the_field_and_what_stands_there() {
     let rows = [
-        ("parent: \"x\"", "1:9: parent: \"x\" is not a mapping"),
+        ("parent: \"x\"", "1:9: parent: `\\\"x\\\"` is not a mapping"),
         (
             "limits:\n- {match: a, requests: {rate: .nan}}\nparent: x",
-            "3:9: parent: \"x\" is not a mapping",
+            "3:9: parent: `x` is not a mapping",
         ),
-        ("cluster: 3", "1:10: cluster: \"3\" is not a mapping"),
-        ("limits: {}", "1:9: limits: is a mapping, not a list"),
-        ("limits:\n  a: b", "2:3: limits: is a mapping, not a list"),
-        ("limits:\n- x", "2:3: limits[0]: \"x\" is not a mapping"),
-        ("parent:\n- x", "2:3: parent: is a list, not a mapping"),
+        ("cluster: 3", "1:10: cluster: `3` is not a mapping"),
+        ("limits: {}", "1:9: limits: a mapping is not a list"),
+        ("limits:\n  a: b", "2:3: limits: is not a list"),
+        ("limits:\n- x", "2:3: limits[0]: `x` is not a mapping"),
+        ("parent:\n- x", "2:3: parent: is not a mapping"),
         (
             "listen: {grpc: {}}",
-            "1:16: listen.grpc: is a mapping, not a single value",
+            "1:16: listen.grpc: a mapping is not a single value",
         ),
         (
             "groups: {gold: {requests: 3}}",
-            "1:27: groups.gold.requests: \"3\" is not a mapping",
+            "1:27: groups.gold.requests: `3` is not a mapping",
         ),
         (
             "groups:\n  silver: {}\n  value: {value: 3}",
@@ -64,11 +64,11 @@ fn a_wrong_shape_names_the_field_and_what_stands_there() {
         ),
         (
             "limits: [{requests: {guaranteed: {3: 4, 5: [6]}}}]",
-            "1:44: limits[0].requests.guaranteed.5: is a list, not a single value",
+            "1:44: limits[0].requests.guaranteed.5: a list is not a single value",
         ),
         (
             "attach: {tenants: {acme: {group: [gold]}}}",
-            "1:34: attach.tenants.acme.group: is a list, not a single value",
+            "1:34: attach.tenants.acme.group: a list is not a single value",
         ),
         (
             "groups: {gold: {}, gold: {}}",
@@ -79,10 +79,10 @@ fn a_wrong_shape_names_the_field_and_what_stands_there() {
             "admin: {tokens: [s3cret]}",
             "1:18: admin.tokens[0]: is not a mapping",
         ),
-        ("x", "1:1: \"x\" is not a mapping"),
+        ("x", "1:1: `x` is not a mapping"),
         (
             "parent: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-            "1:9: parent: \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…\" is not a mapping",
+            "1:9: parent: `aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…` is not a mapping",
         ),
     ];
     for (text, want) in rows {
@@ -113,8 +113,8 @@ fn too_much_is_said_in_words_that_need_no_yaml() {
     let limit = "&l {match: a, requests: {rate: 5}, concurrency: {max: 5}}";
     let text = format!("limits: [{limit}, {}", &repeats(49_000)[1..]);
     let said = errors(&text);
-    let want = "more than 500000 values stand here or before, with all that aliases (`*name`) \
-                repeat; write fewer, or repeat less";
+    let want = "the file is too large: more than 500000 values with all that aliases (`*name`) \
+                repeat, or too many anchors or levels; write fewer, or repeat less";
     assert!(said.ends_with(want), "{said}");
     assert!(said.starts_with("1:181881: limits[45454]: "), "{said}");
     for levels in [5, 9, 20] {

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{CertificateError, ClientConfig, Error, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
 use super::{ClientFiles, Contents, Door, Files, Loaded, Reason, TlsError};
 
@@ -87,17 +87,13 @@ fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>
 
 /// The chain in `text` of `file`, valid at `now`.
 fn chain(file: &Path, text: &[u8], now: Duration) -> Result<Chain, TlsError> {
-    let provider = Arc::new(ring::default_provider());
     let certificates = certificates(file, text)?;
-    for certificate in &certificates {
-        in_time(&provider, certificate, now).map_err(|reason| refuse(file, reason))?;
-    }
-    let first = certificates.first();
-    let first = first.ok_or_else(|| refuse(file, Reason::Nothing("certificate")))?;
-    let expires = expiry(&provider, first).map_err(|reason| refuse(file, reason))?;
+    let ends: Result<Vec<_>, _> = certificates.iter().map(|one| expiry(one, now)).collect();
+    let ends = ends.map_err(|reason| refuse(file, reason))?;
+    let first = ends.first().copied();
     Ok(Chain {
+        expires: first.ok_or_else(|| refuse(file, Reason::Nothing("certificate")))?,
         certificates,
-        expires,
     })
 }
 
@@ -137,60 +133,20 @@ fn verifier(
         .map_err(|cause| refuse(file, Reason::Ca(cause.to_string())))
 }
 
-/// Whether `certificate` is one, and valid at `now`.
-fn in_time(
-    provider: &Arc<CryptoProvider>,
-    certificate: &CertificateDer<'_>,
-    now: Duration,
-) -> Result<(), Reason> {
-    use CertificateError::{BadEncoding, Expired, ExpiredContext, NotValidYetContext};
-    match judge(provider, certificate, now) {
-        Err(Error::InvalidCertificate(ExpiredContext { not_after, .. })) => {
-            Err(Reason::Expired(rfc3339(not_after)))
-        }
-        Err(Error::InvalidCertificate(NotValidYetContext { not_before, .. })) => {
-            Err(Reason::NotYetValid(rfc3339(not_before)))
-        }
-        Err(cause @ Error::InvalidCertificate(BadEncoding | Expired)) => {
-            Err(Reason::Unusable(cause))
-        }
-        // Who issued it and for which names is for clients to judge: they know whom they trust.
-        _ => Ok(()),
+/// When `certificate` expires, since 1970, if it is valid at `now`. Clients judge its issuer and
+/// names: they know whom they trust.
+fn expiry(certificate: &CertificateDer<'_>, now: Duration) -> Result<Duration, Reason> {
+    let parsed = Certificate::from_der(certificate).map_err(Reason::Certificate)?;
+    let validity = parsed.tbs_certificate().validity();
+    let [begin, end] =
+        [validity.not_before, validity.not_after].map(|time| time.to_unix_duration());
+    if now < begin {
+        return Err(Reason::NotYetValid(rfc3339(begin)));
     }
-}
-
-/// When `certificate` expires: rustls says so only of one that has, so it is asked about the end
-/// of time.
-fn expiry(
-    provider: &Arc<CryptoProvider>,
-    certificate: &CertificateDer<'_>,
-) -> Result<Duration, Reason> {
-    match judge(provider, certificate, Duration::from_secs(u64::MAX)) {
-        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
-            Ok(Duration::from_secs(not_after.as_secs()))
-        }
-        Err(cause) => Err(Reason::Unusable(cause)),
-        Ok(()) => Err(Reason::Nothing("time at which its certificate expires")),
+    if now > end {
+        return Err(Reason::Expired(rfc3339(end)));
     }
-}
-
-/// What rustls says of `certificate` at `now`. The time is what it looks at first; that it does not
-/// know the issuer comes after that.
-fn judge(
-    provider: &Arc<CryptoProvider>,
-    certificate: &CertificateDer<'_>,
-    now: Duration,
-) -> Result<(), Error> {
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate.clone().into_owned())?;
-    let verifier =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-    let verifier = verifier.map_err(|cause| Error::General(cause.to_string()))?;
-    let name = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
-    let now = UnixTime::since_unix_epoch(now);
-    verifier
-        .verify_server_cert(certificate, &[], &name, &[], now)
-        .map(drop)
+    Ok(end)
 }
 
 fn key_error(cert: &Path, key: &Path, cause: Error) -> TlsError {
@@ -201,8 +157,7 @@ fn key_error(cert: &Path, key: &Path, cause: Error) -> TlsError {
     }
 }
 
-fn rfc3339(time: UnixTime) -> humantime::Rfc3339Timestamp {
-    // A time that no calendar has is told as 1970 rather than not at all.
-    let time = UNIX_EPOCH.checked_add(Duration::from_secs(time.as_secs()));
-    humantime::format_rfc3339_seconds(time.unwrap_or(UNIX_EPOCH))
+/// `time` since 1970; one that no calendar has is shown as 1970 rather than not at all.
+fn rfc3339(time: Duration) -> humantime::Rfc3339Timestamp {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH.checked_add(time).unwrap_or(UNIX_EPOCH))
 }

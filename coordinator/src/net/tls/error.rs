@@ -42,6 +42,9 @@ pub enum Reason {
     /// A key of another certificate.
     #[error("is not the key of {}", .0.display())]
     KeyOfAnother(PathBuf),
+    /// A certificate that cannot be read.
+    #[error("has a certificate that cannot be read: {0}")]
+    Certificate(x509_cert::der::Error),
     /// Anything else that rustls does not accept.
     #[error("{0}")]
     Unusable(rustls::Error),

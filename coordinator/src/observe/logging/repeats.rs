@@ -1,99 +1,83 @@
-//! Counts lines as they are formatted, and writes the lines that say what was left out.
+//! Keeps lines that repeat from filling the disk and from drowning all others.
 //!
-//! The obvious place is a filter's `event_enabled`. But the subscriber keeps what filters said in
-//! the thread and does not forget it when an event goes nowhere, so the next event, of another
-//! place, would go missing.
+//! A bound on all lines together would let the caller that causes the most of them hide the rest.
+//! So each place in the code has a bound of its own, and one line says that more were left out.
+//!
+//! The obvious place is a filter's `event_enabled`. But the subscriber keeps the answers of filters
+//! in the thread and does not forget them when an event goes nowhere, so the next event, of another
+//! place, would go missing. So lines are left out where they are formatted.
 
-use std::fmt::{self, Debug};
-use std::hash::{Hash, Hasher};
-use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tollgate_core::units::Instant;
+use tracing::callsite::Identifier;
+use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::AUDIT;
-use super::throttle::{LeftOut, Throttle};
 use crate::clock::Clock;
 
-/// Where the lines come from that say what was left out. They are not counted themselves: there is
-/// at most one for each place in a window.
+/// Lines of one place in the code that are written in a window.
+const LINES_MAX: u32 = 10;
+
+/// The length of a window: short enough to read along, long enough that a thousand lines become a
+/// few.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// The target of the lines that say that others were left out.
 const TARGET: &str = "tollgate_coordinator::repeats";
 
-/// The longest part of a line that is quoted, in characters.
-const SAMPLE_LEN_MAX: usize = 200;
-
-/// Lets some lines of each place in the code pass; clones count together.
+/// Formatter of the first lines of each place in the code; writes nothing for the others.
 #[derive(Clone, Debug)]
-pub(super) struct Repeats {
-    throttle: Arc<Mutex<Throttle<Place>>>,
+pub(super) struct Repeats<F> {
+    format: F,
     clock: Clock,
+    windows: Arc<Mutex<Windows<Identifier>>>,
 }
 
-/// Formats the events that are admitted; of the others nothing is written.
-#[derive(Clone, Debug)]
-pub(super) struct Counted<F> {
-    /// How an event looks.
-    pub(super) format: F,
-    /// What admits; none for all.
-    pub(super) repeats: Option<Repeats>,
-}
-
-/// A place in the code that logs.
-#[derive(Clone, Copy, Debug)]
-struct Place(&'static Metadata<'static>);
-
-/// The message of an event.
-#[derive(Debug, Default)]
-struct Message(String);
+/// Start of the window of each place, and its lines since. There are as many places as the program
+/// has log statements.
+#[derive(Debug)]
+struct Windows<K>(HashMap<K, (Instant, u32)>);
 
 // === impl Repeats ===
 
-impl Repeats {
-    /// Lets `lines` of each place pass in a window.
-    pub(super) fn new(lines: NonZeroU32, clock: Clock) -> Self {
+impl<F> Repeats<F> {
+    /// Formats with `format`.
+    pub(super) fn new(format: F) -> Self {
         Self {
-            throttle: Arc::new(Mutex::new(Throttle::new(lines.get()))),
-            clock,
+            format,
+            clock: Clock::start(),
+            windows: Arc::new(Mutex::new(Windows(HashMap::new()))),
         }
     }
 
     /// Whether `event` is to be written.
     fn admit(&self, event: &Event<'_>) -> bool {
-        let place = Place(event.metadata());
-        if [AUDIT, TARGET].contains(&place.0.target()) {
+        let place = event.metadata();
+        if [AUDIT, TARGET].contains(&place.target()) {
             return true;
         }
         let now = self.clock.now();
-        let sample = || Message::of(event);
-        self.throttle().admit(now, place, sample)
-    }
-
-    /// Logs what was left out in windows that are over.
-    pub(super) fn tell_due(&self) {
-        let now = self.clock.now();
-        let due = self.throttle().take_due(now);
-        due.iter().for_each(tell);
-    }
-
-    /// Logs what was left out until now.
-    pub(super) fn tell_all(&self) {
-        let all = self.throttle().take_all();
-        all.iter().for_each(tell);
-    }
-
-    /// Counts go on although a thread panicked: they are right after each step.
-    fn throttle(&self) -> MutexGuard<'_, Throttle<Place>> {
-        self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
+        // Counts are right after each step, so they stay good when a thread panics.
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = windows.count(now, place.callsite());
+        drop(windows);
+        if lines == LINES_MAX.saturating_add(1) {
+            let (from, line) = (place.target(), place.line());
+            tracing::warn!(target: TARGET, from, line, "logging: left out repeated lines");
+        }
+        lines <= LINES_MAX
     }
 }
 
-// === impl Counted ===
-
-impl<S, N, F> FormatEvent<S, N> for Counted<F>
+impl<S, N, F> FormatEvent<S, N> for Repeats<F>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     N: for<'writer> FormatFields<'writer> + 'static,
@@ -105,63 +89,45 @@ where
         writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        if self
-            .repeats
-            .as_ref()
-            .is_some_and(|repeats| !repeats.admit(event))
-        {
+        if !self.admit(event) {
             return Ok(());
         }
         self.format.format_event(ctx, writer, event)
     }
 }
 
-// === impl Place ===
+// === impl Windows ===
 
-impl PartialEq for Place {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.callsite() == other.0.callsite()
-    }
-}
-
-impl Eq for Place {}
-
-impl Hash for Place {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.callsite().hash(state);
-    }
-}
-
-// === impl Message ===
-
-impl Message {
-    fn of(event: &Event<'_>) -> String {
-        let mut message = Self::default();
-        event.record(&mut message);
-        message.0
-    }
-}
-
-impl Visit for Message {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}").chars().take(SAMPLE_LEN_MAX).collect();
+impl<K: Eq + Hash> Windows<K> {
+    /// Counts a line of `place` and returns how many it has had in its window.
+    fn count(&mut self, now: Instant, place: K) -> u32 {
+        let (since, lines) = self.0.entry(place).or_insert((now, 0));
+        if now.saturating_since(*since) >= WINDOW {
+            (*since, *lines) = (now, 0);
         }
+        *lines = lines.saturating_add(1);
+        *lines
     }
 }
 
-// === free functions ===
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn tell(left_out: &LeftOut<Place>) {
-    let lines = left_out.lines;
-    let like = left_out.sample.as_str();
-    let from = left_out.place.0.target();
-    let level = *left_out.place.0.level();
-    if level == Level::ERROR {
-        tracing::error!(target: TARGET, lines, like, from, "logging: left out repeated lines");
-    } else if level == Level::WARN {
-        tracing::warn!(target: TARGET, lines, like, from, "logging: left out repeated lines");
-    } else {
-        tracing::info!(target: TARGET, lines, like, from, "logging: left out repeated lines");
+    #[test]
+    fn each_place_has_a_window_of_its_own() {
+        let at = |ms| Instant::ZERO.saturating_add(Duration::from_millis(ms));
+        let mut windows = Windows(HashMap::new());
+        let rows = [
+            (0, "a", 1),
+            (5_000, "b", 1),
+            (9_999, "a", 2),
+            (10_000, "a", 1),
+            (14_999, "b", 2),
+            (15_000, "b", 1),
+        ];
+        for (ms, place, lines) in rows {
+            assert_eq!(windows.count(at(ms), place), lines, "{place} at {ms}");
+        }
     }
 }

@@ -1,0 +1,35 @@
+//! Names of fields, as people misspell them.
+
+/// Fields of earlier versions, and why they are gone.
+const REMOVED: [(&str, &str); 1] = [(
+    "learning",
+    "was removed: a coordinator that starts confirms leases for as long as a lease lasts",
+)];
+
+/// The least likeness of a misspelt name and the field that was meant, from 0 to 1.
+const LIKENESS_MIN: f64 = 0.8;
+
+/// The rule that a field called `name` breaks where only `expected` may stand.
+pub fn unknown_field(name: &str, expected: &[&str]) -> String {
+    if let Some((_, why)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
+        return format!("unknown field: it {why}");
+    }
+    let expected_list = expected.join(", ");
+    match similar(name, expected) {
+        Some(meant) => {
+            format!("unknown field, did you mean `{meant}`? Expected one of {expected_list}")
+        }
+        None => format!("unknown field, expected one of {expected_list}"),
+    }
+}
+
+/// The field that is most like `name`.
+fn similar<'a>(name: &str, fields: &[&'a str]) -> Option<&'a str> {
+    let likeness = |field: &&'a str| (strsim::jaro_winkler(name, field), *field);
+    let best = fields
+        .iter()
+        .map(likeness)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .map(|(_, field)| field)
+}
