@@ -14,7 +14,7 @@ module := target / "tollgate_filter.wasm"
 # Two sets of packages, always selected whole: cargo unifies features over what is selected, so any other
 # selection would compile most dependencies again. The baselines of the benchmark exist in wasm only.
 native := "--locked --workspace --exclude bench-empty-filter --exclude bench-header-filter"
-wasip1 := "--locked -p tollgate-core -p tollgate-proto -p tollgate-filter -p bench-empty-filter -p bench-header-filter --target wasm32-wasip1"
+wasip1 := "--locked -p tollgate-core -p tollgate-engine -p tollgate-proto -p tollgate-filter -p bench-empty-filter -p bench-header-filter --target wasm32-wasip1"
 
 # The tests with `test = false`: `--all-targets` leaves them out, and beside it cargo ignores their names.
 apart := "--test sim --test it --test cluster --test compose --test attack"
@@ -54,7 +54,7 @@ test:
 test-native:
     cargo test {{ native }} --no-fail-fast
 
-# The tests of what runs in Envoy, in a wasm VM (wasip1): core, protocol and filter
+# The tests of what runs in Envoy, in a wasm VM (wasip1): core, engine, protocol and filter
 test-wasip1:
     cargo test {{ wasip1 }} --no-fail-fast
 

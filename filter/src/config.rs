@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use tollgate_core::client::{Mode, Policy};
 use tollgate_core::cluster::SHARDS_MAX;
 
-use crate::record::SLOTS_MAX;
-use crate::upstreams::Upstreams;
+use tollgate_engine::record::SLOTS_MAX;
+use tollgate_engine::{EngineConfig, HostFailure, RULES_MAX, RuleConfig};
 
 mod condition;
 mod fields;
@@ -23,16 +23,14 @@ mod rule;
 mod terms;
 
 use fields::Fields;
-pub(crate) use rule::{Missing, Overflow, Rule, Shape};
+pub(crate) use rule::{Missing, Rule};
 #[cfg(test)]
 pub(crate) use terms::Body;
 pub(crate) use terms::Terms;
 
 /// The longest name of a scope rule, in bytes.
 pub(crate) const RULE_NAME_LEN_MAX: usize = 40;
-/// The most scope rules: each costs a look-up per request.
-const RULES_MAX: usize = 16;
-/// The longest name of a cluster; see [`Upstreams`].
+/// The longest name of a cluster; see [`EngineHost`](crate::engine_host::EngineHost).
 const CLUSTER_LEN_MAX: usize = 120;
 /// A holder of the pen that ticks more seldom would be taken for dead between its heartbeats, and
 /// whoever takes the pen looks at every slot first.
@@ -41,24 +39,12 @@ const TICK_MS: RangeInclusive<u64> = 5..=100;
 /// What the operator has set.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
-    /// Envoy's cluster of coordinators.
-    pub(crate) coordinator: String,
-    /// Those that lead to the masters of the shards, in order.
-    pub(crate) shards: Vec<String>,
-    /// Whether anything is limited at all.
-    pub(crate) enabled: bool,
+    /// Settings of the engine, with the limits of each rule.
+    pub(crate) engine: EngineConfig,
+    /// The same rules as far as they are about requests, in the same order.
     pub(crate) rules: Vec<Rule>,
     /// Whether routes and virtual hosts may say otherwise, in their metadata.
     pub(crate) per_route: bool,
-    /// The most slots, and the most scopes that a worker remembers.
-    pub(crate) max_scopes: u32,
-    /// The most requests that a worker holds at once.
-    pub(crate) max_held: usize,
-    /// The most requests that wait for their turn in a worker at once.
-    pub(crate) max_waiting: usize,
-    pub(crate) tick: Duration,
-    pub(crate) call_timeout: Duration,
-    pub(crate) host_failure: HostFailure,
     /// Which fields the responses to admitted requests can carry.
     pub(crate) admitted_headers: Formats,
 }
@@ -70,15 +56,6 @@ pub(crate) struct Formats {
     pub(crate) ietf: bool,
     /// `X-RateLimit-*`, as Envoy's own limiters know them.
     pub(crate) draft03: bool,
-}
-
-/// What becomes of a request when the host does not do what was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostFailure {
-    /// It goes on.
-    Open,
-    /// It is refused.
-    Closed,
 }
 
 /// What holds for every rule that does not say otherwise.
@@ -144,19 +121,27 @@ impl Config {
         };
         let formats = terms::formats(root, "refusal_headers", Terms::DEFAULT.formats)?;
         let defaults = Defaults { policy, formats };
+        let shards = shards(root)?;
+        let enabled = root.flag("enabled", true)?;
+        let (limits, rules) = rules(root, &defaults, unknown)?;
+        let admitted_headers = terms::formats(root, "admitted_headers", Formats::default())?;
         Ok(Self {
-            coordinator,
-            shards: shards(root)?,
-            enabled: root.flag("enabled", true)?,
-            rules: rules(root, &defaults, unknown)?,
+            engine: EngineConfig {
+                coordinator,
+                shards,
+                enabled,
+                rules: limits,
+                max_scopes: root.whole("max_scopes", 10_000, 1..=SLOTS_MAX.into())? as u32,
+                max_held: root.whole("max_held", 1000, 0..=100_000)? as usize,
+                max_waiting: root.whole("max_waiting", 4000, 0..=100_000)? as usize,
+                tick: millis(root.whole("tick_ms", 20, TICK_MS)?),
+                call_timeout,
+                host_failure: host_failure(root)?,
+                reports_standing: admitted_headers.is_any(),
+            },
+            rules,
             per_route: root.flag("per_route", false)?,
-            max_scopes: root.whole("max_scopes", 10_000, 1..=SLOTS_MAX.into())? as u32,
-            max_held: root.whole("max_held", 1000, 0..=100_000)? as usize,
-            max_waiting: root.whole("max_waiting", 4000, 0..=100_000)? as usize,
-            tick: millis(root.whole("tick_ms", 20, TICK_MS)?),
-            call_timeout,
-            host_failure: host_failure(root)?,
-            admitted_headers: terms::formats(root, "admitted_headers", Formats::default())?,
+            admitted_headers,
         })
     }
 
@@ -180,11 +165,6 @@ impl Config {
             });
         }
         Ok(())
-    }
-
-    /// Whom calls go to.
-    pub(crate) fn upstreams(&self) -> Upstreams {
-        Upstreams::new(&self.coordinator, &self.shards)
     }
 }
 
@@ -250,7 +230,7 @@ fn rules(
     root: &mut Fields<'_>,
     defaults: &Defaults,
     unknown: &mut Vec<String>,
-) -> Result<Vec<Rule>, ConfigError> {
+) -> Result<(Vec<RuleConfig>, Vec<Rule>), ConfigError> {
     let expected = "a list of 1 to 16 scope rules";
     let value = root
         .take("scopes")
@@ -259,18 +239,20 @@ fn rules(
     if entries.is_empty() || entries.len() > RULES_MAX {
         return Err(root.wrong("scopes", value, expected));
     }
-    let mut rules: Vec<Rule> = Vec::with_capacity(entries.len());
+    let mut limits: Vec<RuleConfig> = Vec::with_capacity(entries.len());
+    let mut rules = Vec::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {
         let path = format!("scopes[{index}]");
         let mut fields = Fields::new(&path, &format!("{path}."), entry)?;
-        let rule = Rule::read(&mut fields, defaults, unknown)?;
-        if rules.iter().any(|other| other.name == rule.name) {
-            return Err(fields.wrong("name", rule.name.as_str(), "each rule has its own name"));
+        let (limit, rule) = Rule::read(&mut fields, defaults, unknown)?;
+        if limits.iter().any(|other| other.name == limit.name) {
+            return Err(fields.wrong("name", limit.name.as_str(), "each rule has its own name"));
         }
         fields.finish(unknown);
+        limits.push(limit);
         rules.push(rule);
     }
-    Ok(rules)
+    Ok((limits, rules))
 }
 
 #[cfg(test)]

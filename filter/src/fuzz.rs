@@ -8,16 +8,16 @@ use std::rc::Rc;
 
 use prost::Message;
 use tollgate_core::lease::Unit;
+use tollgate_engine::{Identity, Verdict, record};
 use tollgate_proto::{number, v1};
 
 use crate::config::Config;
 use crate::fake::{Fake, Process};
 use crate::host::Host;
 use crate::key::KEY_LEN_MAX;
-use crate::record;
 use crate::refusal::is_grpc;
 use crate::route::Routes;
-use crate::worker::{BoundRule, Verdict, Worker};
+use crate::worker::{BoundRule, Worker};
 
 mod input;
 #[cfg(test)]
@@ -66,7 +66,12 @@ struct Proxy {
 
 impl Proxy {
     fn new(process: &Rc<Process>, config: &Config) -> Self {
-        let mut worker = Worker::new(Fake::new(process), 7, "node".to_owned(), config.clone());
+        let identity = Identity {
+            worker: 7,
+            node: "node".to_owned(),
+            process: 7,
+        };
+        let mut worker = Worker::new(Fake::new(process), identity, config);
         let rules = worker.configure(config).unwrap();
         Self {
             process: Rc::clone(process),
@@ -81,11 +86,8 @@ impl Proxy {
         let verdict = self.worker.admit(&self.rules, self.stream);
         if let Verdict::Refuse(refusal) = verdict {
             let host = &self.worker.host;
-            let refuser = self.worker.refuser(refusal);
             host.select(self.stream).unwrap();
-            refusal
-                .send(host, host.now(), refuser, is_grpc(host))
-                .unwrap();
+            self.worker.answer(refusal, is_grpc(host)).unwrap();
         }
         verdict
     }
@@ -118,7 +120,7 @@ pub fn configuration(bytes: &[u8]) {
         return;
     };
     assert!((1..=16).contains(&config.rules.len()));
-    assert!((1..=1_000_000).contains(&config.max_scopes));
+    assert!((1..=1_000_000).contains(&config.engine.max_scopes));
     let process = Process::new();
     let mut proxy = Proxy::new(&process, &config);
     proxy.worker.host.set_headers(&[
@@ -130,7 +132,7 @@ pub fn configuration(bytes: &[u8]) {
     let properties = PROPERTIES.map(|path| (path.to_owned(), b"192.0.2.7:80".to_vec()));
     *proxy.worker.host.properties.borrow_mut() = properties.into();
     proxy.passed(3);
-    process.advance(config.tick);
+    process.advance(config.engine.tick);
     proxy.worker.handle_tick();
     proxy.passed(3);
 }
@@ -167,14 +169,14 @@ pub fn request(bytes: &[u8]) {
         );
         assert_eq!(first, again, "the same request has the same key");
     }
-    let names = config.rules.iter().map(|rule| rule.name.clone());
+    let names = config.engine.rules.iter().map(|rule| rule.name.clone());
     let mut routes = Routes::new(names.zip(proxy.rules.iter().cloned()).collect());
     if let Ok(special) = routes.at_hand(&proxy.worker.host) {
         let (rules, cost) = (special.rules.clone(), special.cost);
         proxy.worker.admit_at(&rules, u32::MAX, cost);
     }
     proxy.passed(2);
-    process.advance(config.tick);
+    process.advance(config.engine.tick);
     proxy.worker.handle_tick();
     while let Some((_, call)) = process.take_call() {
         for scope in call.refresh().scopes {

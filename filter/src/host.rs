@@ -10,31 +10,10 @@ use core::time::Duration;
 
 use tollgate_core::units::Instant;
 
+pub(crate) use tollgate_engine::{Cas, HostError, Level, Written};
+
 #[cfg(target_os = "wasi")]
 pub(crate) use envoy::{Envoy, configuration, grpc_answer};
-
-/// The version of a record in shared data; zero writes whatever is there.
-pub(crate) type Cas = u32;
-
-/// A version that no record has: the host counts up from one and accepts any version where there
-/// is no record yet. Writing with it creates a record or does nothing.
-pub(crate) const ABSENT: Cas = u32::MAX;
-
-/// How loud a log line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    Debug,
-    Warn,
-    Error,
-}
-
-/// What became of a write to shared data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
-    Stored,
-    /// Somebody else wrote first.
-    Lost,
-}
 
 /// A number in Envoy's statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +25,6 @@ pub(crate) enum Kind {
     Counter,
     Gauge,
     Histogram,
-}
-
-/// Why the host did not do what was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the host refused {call} with status {status}")]
-pub(crate) struct HostError {
-    pub(crate) call: &'static str,
-    pub(crate) status: u32,
 }
 
 /// What the filter needs of the proxy that runs it.

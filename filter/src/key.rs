@@ -28,9 +28,6 @@ pub(crate) const KEY_LEN_MAX: usize = 200;
 
 const _: () = assert!(RULE_NAME_LEN_MAX + 1 + KEY_LEN_MAX <= tollgate_core::lease::ID_LEN_MAX);
 
-/// The key of the bucket that a rule's scopes share when the slot table is full.
-pub(crate) const OVERFLOW: &str = "~overflow";
-
 /// Where a rule finds the key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {

@@ -25,24 +25,20 @@ mod clock;
 mod condition;
 mod config;
 mod cost;
+mod engine_host;
 #[cfg(any(test, fuzzing))]
 mod fake;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod host;
 mod key;
-mod ledger;
-mod meters;
+mod metrics;
 mod patience;
 #[cfg(target_os = "wasi")]
 mod plugin;
-mod record;
 mod refusal;
 mod route;
-mod scopes;
 mod standing;
-mod stats;
-mod upstreams;
 mod worker;
 
 #[cfg(target_os = "wasi")]

@@ -11,12 +11,13 @@ use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType};
+use tollgate_engine::{Identity, Refusal, Verdict};
 
 use crate::config::{Config, ConfigError};
 use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_answer};
-use crate::refusal::{Refusal, is_grpc};
+use crate::refusal::is_grpc;
 use crate::route::Routes;
-use crate::worker::{BoundRule, Verdict, Worker};
+use crate::worker::{BoundRule, Worker};
 
 type Shared = Rc<RefCell<Worker<Envoy>>>;
 
@@ -103,14 +104,14 @@ impl Root {
             // Contexts are never entered while another runs.
             Err(_) => Vec::new(),
         };
-        host.set_tick_period(config.tick)?;
-        let names = config.rules.iter().map(|rule| rule.name.clone());
+        host.set_tick_period(config.engine.tick)?;
+        let names = config.engine.rules.iter().map(|rule| rule.name.clone());
         let named = names.zip(rules.iter().cloned()).collect();
         Ok(Plugin {
             worker,
             rules,
             routes: config.per_route.then(|| RefCell::new(Routes::new(named))),
-            period: Cell::new(config.tick),
+            period: Cell::new(config.engine.tick),
         })
     }
 }
@@ -200,14 +201,13 @@ impl Stream {
         match routes.at_hand(&Envoy) {
             Ok(special) if special.disabled => Verdict::Pass,
             Ok(special) => worker.admit_at(&special.rules, self.context, special.cost),
-            Err(error) => worker.complain(&error.into()),
+            Err(error) => worker.complain(&error),
         }
     }
 
     #[cold]
     fn refuse(&self, worker: &Worker<Envoy>, refusal: Refusal) -> Action {
-        let refuser = worker.refuser(refusal);
-        match refusal.send(&Envoy, Envoy.now(), refuser, is_grpc(&Envoy)) {
+        match worker.answer(refusal, is_grpc(&Envoy)) {
             Ok(()) => Action::Pause,
             Err(error) => {
                 Envoy.log(Level::Error, &format!("tollgate: {error}"));
@@ -266,15 +266,22 @@ fn worker(config: &Config) -> Result<Shared, HostError> {
         let Ok(mut workers) = workers.try_borrow_mut() else {
             return Ok(new_worker(node, config));
         };
-        let known = workers.entry(config.coordinator.clone());
+        let known = workers.entry(config.engine.coordinator.clone());
         Ok(Rc::clone(known.or_insert_with(|| new_worker(node, config))))
     })
 }
 
 fn new_worker(node: String, config: &Config) -> Shared {
     // WASI's randomness does not fail in Envoy; the clock is what else differs between workers.
-    let id = getrandom::u64().unwrap_or_else(|_| Envoy.now().as_nanos());
-    Rc::new(RefCell::new(Worker::new(Envoy, id, node, config.clone())))
+    let worker = getrandom::u64().unwrap_or_else(|_| Envoy.now().as_nanos());
+    let mut process = worker.to_le_bytes().repeat(2).try_into().unwrap_or([0; 16]);
+    let _ = getrandom::fill(&mut process);
+    let identity = Identity {
+        worker,
+        node,
+        process: u128::from_le_bytes(process),
+    };
+    Rc::new(RefCell::new(Worker::new(Envoy, identity, config)))
 }
 
 fn node_id(host: &Envoy) -> Result<String, HostError> {

@@ -11,9 +11,10 @@ use core::time::Duration;
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, MICRO};
 
+use tollgate_engine::{Denial, Refusal};
+
 use crate::config::{Formats, Terms};
 use crate::host::{GrpcStatus, Host, HostError};
-use crate::scopes::Denial;
 
 mod details;
 
@@ -22,24 +23,6 @@ const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types";
 const SECOND: u128 = 1_000_000_000;
 /// Nanoseconds.
 const MILLI: u128 = 1_000_000;
-
-/// A request's refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// A bucket of the rule at this index is empty.
-    Denied {
-        rule: usize,
-        /// The rule whose scope leads to that bucket: the same, but for the limits of groups.
-        by: usize,
-        denial: Denial,
-    },
-    /// The rule at this index found no key and must have one.
-    Missing { rule: usize },
-    /// The rule at this index found something that cannot be a key.
-    Malformed { rule: usize },
-    /// The host failed, and the configuration says not to go on then.
-    HostFailure,
-}
 
 /// The rule that refuses, as its refusals speak of it.
 #[derive(Clone, Copy, Debug)]
@@ -63,77 +46,6 @@ struct Reply {
     message: String,
     headers: Vec<(&'static str, String)>,
     body: String,
-}
-
-// === impl Refusal ===
-
-impl Refusal {
-    /// Answers the request at hand, and leaves reason and pause to the access log.
-    pub(crate) fn send<H: Host>(
-        self,
-        host: &H,
-        now: Instant,
-        refuser: Refuser<'_>,
-        grpc: bool,
-    ) -> Result<(), HostError> {
-        let reply = self.reply(now, refuser);
-        host.note("tollgate.reason", &reply.reason);
-        if let Some(pause) = reply.pause {
-            host.note("tollgate.pause_ms", &rounded_up(pause, MILLI).to_string());
-        }
-        match grpc {
-            true => reply.send_grpc(host, refuser),
-            false => reply.send_http(host, refuser.terms),
-        }
-    }
-
-    /// Of two refusals the one that lasts longer; one whose end is unknown lasts longest.
-    pub(crate) fn stricter(self, other: Self) -> Self {
-        let end = |refusal| match refusal {
-            Self::Denied { denial, .. } => denial.retry_at.map_or(u64::MAX, Instant::as_nanos),
-            Self::Missing { .. } | Self::Malformed { .. } | Self::HostFailure => u64::MAX,
-        };
-        if end(other) > end(self) { other } else { self }
-    }
-
-    /// The index of the rule that refuses.
-    pub(crate) fn rule(self) -> Option<usize> {
-        match self {
-            Self::Denied { rule, .. } | Self::Missing { rule } | Self::Malformed { rule } => {
-                Some(rule)
-            }
-            Self::HostFailure => None,
-        }
-    }
-
-    /// The index of the rule that says how the client is told.
-    pub(crate) fn told_by(self) -> Option<usize> {
-        match self {
-            Self::Denied { by, .. } => Some(by),
-            Self::Missing { .. } | Self::Malformed { .. } | Self::HostFailure => self.rule(),
-        }
-    }
-
-    /// The reason in the words of `tollgate-reason`; `rule` is the rule's name.
-    pub(crate) fn reason(self, rule: &str) -> String {
-        match self {
-            Self::Denied { denial, .. } if denial.never => format!("{rule}/cost"),
-            Self::Denied { denial, .. } => format!("{rule}/{}", denial.unit.name()),
-            Self::Missing { .. } => format!("{rule}/missing"),
-            Self::Malformed { .. } => format!("{rule}/malformed"),
-            Self::HostFailure => "host_failure".to_owned(),
-        }
-    }
-
-    fn reply(self, now: Instant, refuser: Refuser<'_>) -> Reply {
-        let reason = self.reason(refuser.rule);
-        match self {
-            Self::Denied { denial, .. } => denied(&denial, reason, now, refuser),
-            Self::Missing { .. } => at_fault(reason, "SCOPE_KEY_MISSING", refuser),
-            Self::Malformed { .. } => at_fault(reason, "SCOPE_KEY_MALFORMED", refuser),
-            Self::HostFailure => host_failure(reason),
-        }
-    }
 }
 
 // === impl Reply ===
@@ -181,6 +93,46 @@ impl Reply {
 }
 
 // === free functions ===
+
+/// Answers the request at hand with `refusal`, and leaves reason and pause to the access log.
+pub(crate) fn send<H: Host>(
+    host: &H,
+    now: Instant,
+    refusal: Refusal,
+    refuser: Refuser<'_>,
+    grpc: bool,
+) -> Result<(), HostError> {
+    let reply = reply(refusal, now, refuser);
+    host.note("tollgate.reason", &reply.reason);
+    if let Some(pause) = reply.pause {
+        host.note("tollgate.pause_ms", &rounded_up(pause, MILLI).to_string());
+    }
+    match grpc {
+        true => reply.send_grpc(host, refuser),
+        false => reply.send_http(host, refuser.terms),
+    }
+}
+
+/// The reason of a refusal in the words of `tollgate-reason`; `rule` is the rule's name.
+pub(crate) fn reason(refusal: Refusal, rule: &str) -> String {
+    match refusal {
+        Refusal::Denied { denial, .. } if denial.never => format!("{rule}/cost"),
+        Refusal::Denied { denial, .. } => format!("{rule}/{}", denial.unit.name()),
+        Refusal::Missing { .. } => format!("{rule}/missing"),
+        Refusal::Malformed { .. } => format!("{rule}/malformed"),
+        Refusal::HostFailure => "host_failure".to_owned(),
+    }
+}
+
+fn reply(refusal: Refusal, now: Instant, refuser: Refuser<'_>) -> Reply {
+    let reason = reason(refusal, refuser.rule);
+    match refusal {
+        Refusal::Denied { denial, .. } => denied(&denial, reason, now, refuser),
+        Refusal::Missing { .. } => at_fault(reason, "SCOPE_KEY_MISSING", refuser),
+        Refusal::Malformed { .. } => at_fault(reason, "SCOPE_KEY_MALFORMED", refuser),
+        Refusal::HostFailure => host_failure(reason),
+    }
+}
 
 /// Whether the request at hand wants a gRPC status rather than an HTTP one.
 ///

@@ -4,24 +4,11 @@
 //! into the VM, whether anybody asks or not. It leaves the values in the stream's filter state, and
 //! Envoy's own `response_headers_to_add` puts them into the response.
 
-use core::time::Duration;
-
 use tollgate_core::lease::Unit;
-use tollgate_core::units::Tokens;
+use tollgate_engine::Standing;
 
 use crate::config::Formats;
 use crate::refusal::{policy, seconds};
-
-/// What a worker knows of a bucket since it last drew from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
-    /// The limit to tell: micro-requests per second.
-    pub(crate) limit: u64,
-    /// What the process could admit at once.
-    pub(crate) left: Tokens,
-    /// How long until the bucket is full if nobody draws, if it ever is.
-    pub(crate) full_in: Option<Duration>,
-}
 
 /// What is noted for a response, by the name of the note.
 pub(crate) type Notes = Vec<(&'static str, String)>;
@@ -79,6 +66,8 @@ fn quota(standing: &Standing) -> Option<(u64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
+    use tollgate_core::units::Tokens;
 
     const BOTH: Formats = Formats {
         ietf: true,

@@ -1,425 +1,421 @@
-//! One worker's share of the filter: what a request meets, and what ticks and answers do.
-//!
-//! A worker belongs to a VM and a cluster of coordinators, and outlives configurations: a new one
-//! is a new root context in the same VM, and finds its balances here. The request path reads
-//! memory of its own only; when a slab is empty it goes to the ledger ([`draw`]). Requests that wait
-//! for a first answer are in [`held`], those that wait for their turn in [`turns`]; [`tick`] does the housekeeping, and [`pen`] and [`calls`]
-//! speak to the coordinator.
+//! One worker's engine in Envoy: finds the keys of requests, and carries out what the engine decides.
 
-use std::collections::VecDeque;
+use core::fmt::Display;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_core::client::Policy;
 use tollgate_core::units::{Instant, Tokens};
+use tollgate_engine::{
+    Effect, Engine, Identity, Refusal, Report, Request, RuleId, StreamEnd, Verdict, Waited,
+};
 
 use crate::condition::Condition;
-use crate::config::{Config, HostFailure, Missing, Overflow, Rule, Shape, Terms};
+use crate::config::{Config, Formats, Missing, Rule, Terms};
+use crate::cost;
+use crate::engine_host::{EngineHost, grpc_failure, refreshed};
 use crate::host::{Host, HostError, Level};
-use crate::key::{Key, OVERFLOW};
-use crate::ledger::{Ledger, LedgerError};
-use crate::record::{Heartbeat, Levels, Notes};
-use crate::refusal::{Refusal, Refuser};
-use crate::scopes::{Denial, Entry, Scopes};
-use crate::stats::{RuleStats, Stats};
-use crate::upstreams::Upstreams;
+use crate::key::{self, Found, Key};
+use crate::metrics::Metrics;
+use crate::patience::patience;
+use crate::refusal::{self, Refuser, is_grpc};
+use crate::standing::notes;
 
-mod calls;
-mod decide;
-mod draw;
-mod failure;
-mod final_cost;
-mod held;
-mod lines;
-mod outline;
-mod pen;
-mod resolve;
-mod room;
-mod shadow;
-mod standing;
-mod streams;
-mod targets;
-mod tick;
-mod trouble;
-mod turns;
-mod units;
+/// How often a refusal without effect may be logged.
+const SHADOW_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-use calls::{Calls, EpochWarnings};
-use held::Waiting;
-use lines::Lines;
-use pen::Schedule;
-use resolve::Resolved;
-use shadow::Shadow;
-use streams::Streams;
-pub(crate) use targets::{Target, Targets};
-use trouble::Trouble;
-
-/// The most rules of a configuration, hence of buckets that a request needs.
-const RULES_MAX: usize = 16;
-/// The name of the table for canonical scopes of no rule; no rule can have it.
-const CANONICAL: &str = "~canonical";
-
-/// A worker's state.
+/// An engine and what Envoy has to do with it.
 #[derive(Debug)]
 pub(crate) struct Worker<H> {
     pub(crate) host: H,
-    /// The worker's number, drawn at its start.
-    id: u64,
-    node: String,
-    /// The settings of the latest configuration.
-    config: Config,
-    /// Whom calls go to.
-    upstreams: Upstreams,
-    ledger: Option<Ledger>,
-    tables: Vec<Table>,
-    /// Entries with attempts that are not counted yet, oldest first, and when they were queued.
-    queue: VecDeque<(Target, u64)>,
-    waiting: Waiting,
-    lines: Lines,
-    streams: Streams,
-    /// Slots that became due, for whoever holds the pen.
-    notes: Notes,
-    calls: Calls,
-    trouble: Trouble,
-    /// What is due when; only while the worker holds the pen.
-    schedule: Option<Schedule>,
-    /// How many workers of the process live.
-    workers: u32,
-    /// Which ones, as whoever holds the pen saw it at `living_at`.
-    living: Vec<Heartbeat>,
-    living_at: Option<Instant>,
-    stats: Stats,
-    shadow: Shadow,
-    /// Rounds of housekeeping so far; a clock that costs nothing to read.
-    rounds: u64,
-    last_round: Instant,
-    /// When the worker last said that it lives, and which levels it told then.
-    last_heartbeat: Option<(Instant, Levels)>,
-    /// Searches for a slot since the last round that found none.
-    searches_failed: u32,
-    overflow_logged: bool,
-    /// A warning about the configuration, which one worker of the process gives.
-    warning: Option<String>,
-    last_complaint: Option<Instant>,
-    epoch_warnings: EpochWarnings,
+    pub(crate) engine: Engine<EngineHost<H>>,
+    rules: BTreeMap<RuleId, RuleText>,
+    /// Which fields the responses to admitted requests can carry.
+    formats: Formats,
+    metrics: Metrics,
+    /// Streams that wait and are to be answered in gRPC.
+    grpc: BTreeSet<u32>,
+    shadow_logged: Option<Instant>,
 }
 
-/// A rule's scopes.
+/// Texts of a rule, and where its requests' cost is.
 #[derive(Debug)]
-struct Table {
-    rule: String,
+struct RuleText {
+    name: String,
     /// Where the rule looks for a key, in words.
     wanted: String,
-    policy: Policy,
     terms: Terms,
-    /// Of a hundred requests that the rule would refuse, how many it does.
-    enforced: u8,
-    on_overflow: Overflow,
     /// The property that says at a request's end what it has cost in all.
     final_cost: Option<Vec<String>>,
-    shape: Option<Shape>,
-    scopes: Scopes,
-    stats: RuleStats,
 }
 
 /// A rule as a root context uses it.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundRule {
-    table: u16,
+    id: RuleId,
     key: Key,
     when: Option<Condition>,
     missing: Missing,
     malformed: Missing,
-    /// What a request costs is known only at its end.
-    priced_late: bool,
-}
-
-/// What came of looking for all that a request needs.
-#[derive(Clone, Copy, Debug, Default)]
-struct Outcome {
-    /// The stream whose request it is.
-    stream: u32,
-    held: bool,
-    /// By rules that only pretend to refuse; and whether these have been counted before.
-    spared: bool,
-    counted: bool,
-    /// By rules that refuse.
-    denied: Option<Refusal>,
-    /// By rules that make requests wait.
-    short: Option<Short>,
-}
-
-/// A bucket that has too little for a request, which may wait there.
-#[derive(Clone, Copy, Debug)]
-struct Short {
-    place: Target,
-    denial: Denial,
-}
-
-/// What a request may still be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attempt {
-    /// It may be held for first answers.
-    New,
-    /// Not any more.
-    Unheld,
-    /// It has waited and it is its turn: it goes before those who wait, and has been counted.
-    Turn,
-}
-
-/// What is to become of a request.
-#[derive(Clone, Copy, Debug)]
-enum Decision {
-    Pass,
-    Hold,
-    Wait(Short),
-    Refuse(Refusal),
-}
-
-/// What becomes of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Pass,
-    Hold,
-    Refuse(Refusal),
 }
 
 // === impl Worker ===
 
-impl<H: Host> Worker<H> {
-    /// A worker for `config` that has seen nothing yet; `id` is random, `node` is Envoy's node id.
-    pub(crate) fn new(host: H, id: u64, node: String, config: Config) -> Self {
+impl<H: Host + Clone> Worker<H> {
+    /// A worker for `config` that has seen nothing yet.
+    pub(crate) fn new(host: H, identity: Identity, config: &Config) -> Self {
         Self {
+            engine: Engine::new(EngineHost(host.clone()), identity, config.engine.clone()),
             host,
-            id,
-            node,
-            upstreams: config.upstreams(),
-            config,
-            ledger: None,
-            tables: Vec::new(),
-            queue: VecDeque::new(),
-            waiting: Waiting::default(),
-            lines: Lines::default(),
-            streams: Streams::default(),
-            notes: Notes::default(),
-            calls: Calls::default(),
-            trouble: Trouble::default(),
-            schedule: None,
-            workers: 1,
-            living: Vec::new(),
-            living_at: None,
-            stats: Stats::default(),
-            shadow: Shadow::new(id),
-            rounds: 0,
-            last_round: Instant::ZERO,
-            last_heartbeat: None,
-            searches_failed: 0,
-            overflow_logged: false,
-            warning: None,
-            last_complaint: None,
-            epoch_warnings: EpochWarnings::default(),
+            rules: BTreeMap::new(),
+            formats: config.admitted_headers,
+            metrics: Metrics::default(),
+            grpc: BTreeSet::new(),
+            shadow_logged: None,
         }
     }
 
-    /// Takes over the settings of a configuration and binds its rules to their tables, which stay
-    /// as they are where a rule's name is known already. No effects outside of the VM but metrics.
+    /// Takes over the settings of a configuration and binds its rules to those of the engine. No
+    /// effects outside of the VM but metrics.
     pub(crate) fn configure(&mut self, config: &Config) -> Result<Vec<BoundRule>, HostError> {
-        self.stats.define(&self.host)?;
-        self.config = config.clone();
-        self.upstreams = config.upstreams();
-        self.trouble = Trouble::default();
-        if !config.enabled {
-            return Ok(Vec::new());
-        }
-        if let (Some(groups), Some(rule)) = (self.canonical_table(), config.rules.first()) {
-            groups.policy = rule.policy.clone();
-        }
-        config.rules.iter().map(|rule| self.bind(rule)).collect()
+        self.metrics.define(&self.host)?;
+        self.formats = config.admitted_headers;
+        let ids = self.engine.configure(&config.engine);
+        self.metrics.define_rules(&self.host, &self.engine)?;
+        let names = config.engine.rules.iter().map(|rule| &rule.name);
+        let rules = ids.into_iter().zip(names.zip(&config.rules));
+        Ok(rules
+            .map(|(id, (name, rule))| self.bind(id, name, rule))
+            .collect())
     }
 
-    /// The limits of groups that are those of no rule, if there are any.
-    fn canonical_table(&mut self) -> Option<&mut Table> {
-        let mut tables = self.tables.iter_mut();
-        tables.find(|table| table.rule == CANONICAL)
-    }
-
-    /// Leaves a warning to whichever worker holds the pen, so that it is given once.
-    pub(crate) fn warn_once(&mut self, warning: String) {
-        self.warning = Some(warning);
-    }
-
-    fn bind(&mut self, rule: &Rule) -> Result<BoundRule, HostError> {
-        let known = self.tables.iter().position(|table| table.rule == rule.name);
-        let table = match known {
-            Some(index) => index,
-            None => {
-                let stats = self.stats.define_rule(&self.host, &rule.name)?;
-                self.tables.push(Table {
-                    rule: rule.name.clone(),
-                    wanted: String::new(),
-                    policy: rule.policy.clone(),
-                    terms: Terms::DEFAULT,
-                    enforced: rule.enforced,
-                    on_overflow: rule.on_overflow,
-                    final_cost: None,
-                    shape: rule.shape,
-                    scopes: Scopes::new(self.id),
-                    stats,
-                });
-                self.tables.len().saturating_sub(1)
-            }
+    fn bind(&mut self, id: RuleId, name: &str, rule: &Rule) -> BoundRule {
+        let text = RuleText {
+            name: name.to_owned(),
+            wanted: rule.key.in_words(),
+            terms: rule.terms.clone(),
+            final_cost: rule.final_cost.clone(),
         };
-        if let Some(table) = self.tables.get_mut(table) {
-            table.policy = rule.policy.clone();
-            table.terms = rule.terms.clone();
-            table.wanted = rule.key.in_words();
-            table.enforced = rule.enforced;
-            table.on_overflow = rule.on_overflow;
-            table.final_cost = rule.final_cost.clone();
-            table.shape = rule.shape;
-        }
-        Ok(BoundRule {
-            table: table as u16,
+        self.rules.insert(id, text);
+        BoundRule {
+            id,
             key: rule.key.clone(),
             when: rule.when.clone(),
             missing: rule.missing.clone(),
             malformed: rule.malformed.clone(),
-            priced_late: rule.final_cost.is_some(),
-        })
+        }
     }
 
-    /// Decides on the request at hand, which is the stream `context`, at the cost of one token.
+    /// Leaves a warning to one worker of the process.
+    pub(crate) fn warn_once(&mut self, warning: String) {
+        self.engine.warn_once(warning);
+    }
+
+    /// Decides on the request at hand, which is the stream `stream`, at the cost of one token.
     #[inline]
-    pub(crate) fn admit(&mut self, rules: &[BoundRule], context: u32) -> Verdict {
-        self.admit_at(rules, context, Tokens::ONE)
+    pub(crate) fn admit(&mut self, rules: &[BoundRule], stream: u32) -> Verdict {
+        self.admit_at(rules, stream, Tokens::ONE)
     }
 
     /// Decides on the request at hand at a cost of its own. One that costs nothing passes.
     #[inline]
-    pub(crate) fn admit_at(&mut self, rules: &[BoundRule], context: u32, cost: Tokens) -> Verdict {
-        self.shadow.clear();
-        let mut targets = Targets::at(cost, context);
+    pub(crate) fn admit_at(&mut self, rules: &[BoundRule], stream: u32, cost: Tokens) -> Verdict {
+        let mut request = self.engine.begin(stream, cost);
         for rule in rules {
-            match self.resolve(rule) {
-                Ok(Resolved::Scope(target)) => {
-                    targets.push(target);
-                    targets.priced_late |= rule.priced_late;
-                }
-                Ok(Resolved::Skipped) => {}
-                Ok(Resolved::Refused(refusal)) if self.spares(refusal, context) => {
-                    targets.pretended = Some(refusal);
-                }
-                Ok(Resolved::Refused(refusal)) => return Verdict::Refuse(refusal),
-                Err(error) => return self.complain(&error),
+            if let Err(verdict) = self.add(rule, &mut request) {
+                return verdict;
             }
         }
-        targets.own = targets.len;
-        for target in targets.as_slice() {
-            self.count_attempts_of(*target, targets.attempts());
-        }
-        let decision = match self.is_behind_held(&targets) {
-            true => Ok(Decision::Hold),
-            false => self.decide(&mut targets, Attempt::New),
-        };
-        let verdict = match decision {
-            Ok(Decision::Pass) => {
-                self.begin(context, &targets, Verdict::Pass);
-                Verdict::Pass
+        let host = &self.host;
+        let verdict = self.engine.admit(&mut request, || patience(host));
+        match verdict {
+            Verdict::Pass => {
+                if let Some(report) = self.engine.report(&request) {
+                    self.tell(&report);
+                }
             }
-            Ok(Decision::Refuse(refusal)) => Verdict::Refuse(refusal),
-            Ok(Decision::Hold) => self.hold(context, targets),
-            Ok(Decision::Wait(short)) => self.begin_to_wait(context, &targets, short),
-            Err(error) => self.complain(&error),
-        };
-        self.tell_pretended(verdict);
-        self.tell_standing(&targets, verdict);
+            Verdict::Hold => self.remember_protocol(stream),
+            Verdict::Refuse(_) => {}
+        }
         verdict
     }
 
-    /// Remembers a stream that goes on if it must be.
+    /// Adds the scope that `rule` gives the request at hand.
     #[inline]
-    fn begin(&mut self, context: u32, targets: &Targets, verdict: Verdict) {
-        if (targets.watched || targets.priced_late) && verdict == Verdict::Pass {
-            self.watch(context, targets);
+    fn add(&mut self, rule: &BoundRule, request: &mut Request) -> Result<(), Verdict> {
+        if let Some(when) = &rule.when {
+            match when.holds(&self.host) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => return Err(self.complain(&error)),
+            }
+        }
+        // The most common key by far goes straight from the host to the engine.
+        if let Key::Header(name) = &rule.key {
+            return match self.host.request_header(name) {
+                Ok(value) => self.add_key(rule, request, value.as_deref().unwrap_or_default()),
+                Err(error) => Err(self.complain(&error)),
+            };
+        }
+        match rule.key.read(&self.host) {
+            Ok(Found::Value(value)) => self.add_key(rule, request, &value),
+            Ok(Found::Missing) => self.add_without_key(rule, request, false),
+            Ok(Found::Malformed) => self.add_without_key(rule, request, true),
+            Err(error) => Err(self.complain(&error)),
+        }
+    }
+
+    #[inline]
+    fn add_key(
+        &mut self,
+        rule: &BoundRule,
+        request: &mut Request,
+        value: &[u8],
+    ) -> Result<(), Verdict> {
+        let key = key::trimmed(value);
+        match self.engine.add(request, rule.id, key) {
+            true => Ok(()),
+            false => self.add_new_key(rule, request, key),
+        }
+    }
+
+    #[cold]
+    fn add_new_key(
+        &mut self,
+        rule: &BoundRule,
+        request: &mut Request,
+        key: &[u8],
+    ) -> Result<(), Verdict> {
+        match key::parsed(key) {
+            Some(key) => self.engine.add_new(request, rule.id, key),
+            None => self.add_without_key(rule, request, !key.is_empty()),
+        }
+    }
+
+    fn add_without_key(
+        &mut self,
+        rule: &BoundRule,
+        request: &mut Request,
+        malformed: bool,
+    ) -> Result<(), Verdict> {
+        let policy = match malformed {
+            true => &rule.malformed,
+            false => &rule.missing,
+        };
+        let refusal = match (policy, malformed) {
+            (Missing::Skip, _) => return Ok(()),
+            (Missing::Default(key), _) => return self.engine.add_new(request, rule.id, key),
+            (Missing::Deny, true) => Refusal::Malformed { rule: rule.id },
+            (Missing::Deny, false) => Refusal::Missing { rule: rule.id },
+        };
+        self.engine.refuse(request, refusal)
+    }
+
+    #[cold]
+    fn remember_protocol(&mut self, stream: u32) {
+        if is_grpc(&self.host) {
+            self.grpc.insert(stream);
+        }
+    }
+
+    /// Decides on a request that the host let down.
+    #[cold]
+    pub(crate) fn complain(&mut self, error: &dyn Display) -> Verdict {
+        self.engine.complain(error)
+    }
+
+    /// Whether the stream of a request that goes on is remembered, so that its end must be told.
+    #[inline]
+    pub(crate) fn remembers(&self, stream: u32) -> bool {
+        self.engine.remembers(stream)
+    }
+
+    /// Whether ticks are needed more often than usual.
+    #[inline]
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.engine.is_hurried()
+    }
+
+    /// How often the worker needs a tick now.
+    pub(crate) fn tick_period(&self) -> Duration {
+        self.engine.tick_period()
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_tick(&mut self) {
+        self.engine.handle_tick();
+        self.carry_out();
+    }
+
+    /// Hands the answer to the call of `token` over.
+    pub(crate) fn handle_answer(&mut self, token: u32, answer: &[u8]) {
+        self.engine.handle_answer(token, refreshed(answer));
+        self.carry_out();
+    }
+
+    /// Hands over that the call of `token` failed.
+    pub(crate) fn handle_failure(&mut self, token: u32, status: u32) {
+        self.engine.handle_answer(token, Err(grpc_failure(status)));
+        self.carry_out();
+    }
+
+    /// Forgets a stream that has ended, which is the one at hand.
+    pub(crate) fn forget(&mut self, stream: u32) {
+        self.grpc.remove(&stream);
+        let needs = self.engine.stream_needs(stream);
+        let mut end = StreamEnd::default();
+        if needs.bytes {
+            end.bytes = self.body_bytes();
+        }
+        for rule in needs.costs {
+            match self.final_cost(rule) {
+                Ok(cost) => end.costs.extend(cost.map(|cost| (rule, cost))),
+                Err(error) => {
+                    self.complain(&error);
+                }
+            }
+        }
+        self.engine.end_stream(stream, &end);
+    }
+
+    /// What the stream at hand has cost by `rule`, if that is known.
+    fn final_cost(&mut self, rule: RuleId) -> Result<Option<Tokens>, HostError> {
+        let text = self.rules.get(&rule);
+        let Some(path) = text.and_then(|text| text.final_cost.as_ref()) else {
+            return Ok(None);
+        };
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let Some(value) = self.host.property(&path)? else {
+            return Ok(None);
+        };
+        let cost = cost::of_metadata(&value);
+        if cost.is_none() {
+            self.metrics.malformed_costs.add_one();
+        }
+        Ok(cost)
+    }
+
+    /// The bytes of bodies that the stream at hand has had so far.
+    fn body_bytes(&mut self) -> [u64; 2] {
+        ["request", "response"].map(|whose| match self.host.property(&[whose, "size"]) {
+            Ok(size) => {
+                let size = size.as_deref().and_then(|size| size.first_chunk());
+                size.map_or(0, |size| i64::from_le_bytes(*size).max(0).unsigned_abs())
+            }
+            Err(error) => {
+                self.complain(&error);
+                0
+            }
+        })
+    }
+
+    /// Does what the engine wants done.
+    fn carry_out(&mut self) {
+        while let Some(effect) = self.engine.poll_effect() {
+            let done = match effect {
+                Effect::Resume {
+                    stream,
+                    waited,
+                    report,
+                } => self.resume(stream, waited, &report),
+                Effect::Deny {
+                    stream,
+                    waited,
+                    refusal,
+                } => self.deny(stream, waited, refusal),
+                Effect::CountBytes { stream } => {
+                    if self.host.select(stream).is_ok() {
+                        let bytes = self.body_bytes();
+                        self.engine.count_bytes(stream, bytes);
+                    }
+                    Ok(())
+                }
+                Effect::Publish => self.metrics.publish(&self.host, &self.engine),
+            };
+            if let Err(error) = done {
+                self.complain(&error);
+            }
+        }
+    }
+
+    fn resume(&mut self, stream: u32, waited: Waited, report: &Report) -> Result<(), HostError> {
+        self.grpc.remove(&stream);
+        let selected = self.end_wait(stream, waited);
+        let resumed = selected.and_then(|()| {
+            self.tell(report);
+            self.host.resume_request()
+        });
+        if resumed.is_err() {
+            self.engine.end_stream(stream, &StreamEnd::default());
+        }
+        resumed
+    }
+
+    fn deny(&mut self, stream: u32, waited: Waited, refusal: Refusal) -> Result<(), HostError> {
+        let grpc = self.grpc.remove(&stream);
+        self.end_wait(stream, waited)?;
+        self.answer(refusal, grpc)
+    }
+
+    /// Makes a stream whose wait is over the one at hand, and tells of the wait.
+    fn end_wait(&mut self, stream: u32, waited: Waited) -> Result<(), HostError> {
+        if waited.queued
+            && let Err(error) = self.metrics.record_wait(&self.host, waited.time)
+        {
+            self.complain(&error);
+        }
+        self.host.select(stream)?;
+        let waited_ms = waited.time.as_millis().to_string();
+        self.host.note("tollgate.waited_ms", &waited_ms);
+        Ok(())
+    }
+
+    /// Answers the request at hand, in gRPC if it is `grpc`.
+    pub(crate) fn answer(&self, refusal: Refusal, grpc: bool) -> Result<(), HostError> {
+        let now = self.host.now();
+        refusal::send(&self.host, now, refusal, self.refuser(refusal), grpc)
+    }
+
+    /// Leaves what there is to tell of the stream at hand, which goes on, to its log and its response.
+    #[cold]
+    fn tell(&mut self, report: &Report) {
+        if let Some(refusal) = report.shadowed {
+            self.tell_shadowed(refusal);
+        }
+        let named = report.standings.iter();
+        let named: Vec<_> = named
+            .map(|(rule, standing)| (self.name(*rule), *standing))
+            .collect();
+        for (name, value) in notes(self.formats, &named) {
+            self.host.note(name, &value);
+        }
+    }
+
+    fn tell_shadowed(&mut self, refusal: Refusal) {
+        let reason = refusal::reason(refusal, self.refuser(refusal).rule);
+        self.host.note("tollgate.shadow", &reason);
+        let now = self.host.now();
+        let fresh = |last| now.saturating_since(last) >= SHADOW_LOG_INTERVAL;
+        if self.shadow_logged.is_none_or(fresh) {
+            self.shadow_logged = Some(now);
+            let message = format!("tollgate: {reason} would refuse requests (shadow)");
+            self.host.log(Level::Warn, &message);
         }
     }
 
     /// The rule that refuses, for what the client is told.
     pub(crate) fn refuser(&self, refusal: Refusal) -> Refuser<'_> {
-        let table = refusal.rule().and_then(|rule| self.tables.get(rule));
-        let told_by = refusal.told_by().and_then(|rule| self.tables.get(rule));
+        let text = refusal.rule().and_then(|rule| self.rules.get(&rule));
+        let told_by = refusal.told_by().and_then(|rule| self.rules.get(&rule));
         Refuser {
-            rule: table.map_or("", |table| match table.rule.as_str() {
-                CANONICAL => "group",
-                rule => rule,
-            }),
-            wanted: table.map_or("", |table| &table.wanted),
-            terms: told_by.map_or(Terms::PLAIN, |table| &table.terms),
+            rule: refusal.rule().map_or("", |rule| self.name(rule)),
+            wanted: text.map_or("", |text| &text.wanted),
+            terms: told_by.map_or(Terms::PLAIN, |text| &text.terms),
         }
     }
 
-    #[inline]
-    fn count_attempts_of(&mut self, target: Target, attempts: u32) {
-        let Some(entry) = entry(&mut self.tables, target) else {
-            return;
-        };
-        entry.attempts = entry.attempts.saturating_add(attempts);
-        if !entry.queued {
-            self.enqueue(target);
-        }
-    }
-
-    /// Puts an entry into the queue of those whose books are settled on ticks.
-    fn enqueue(&mut self, target: Target) {
-        let round = self.rounds;
-        let entry = entry(&mut self.tables, target);
-        if entry.is_some_and(|entry| !core::mem::replace(&mut entry.queued, true)) {
-            self.queue.push_back((target, round));
-        }
-    }
-
-    fn scopes(&self, table: u16) -> Option<&Scopes> {
-        self.tables
-            .get(usize::from(table))
-            .map(|table| &table.scopes)
-    }
-
-    /// What becomes of a request that the host or the ledger let down.
-    #[cold]
-    pub(crate) fn complain(&mut self, error: &LedgerError) -> Verdict {
-        self.stats.host_failures.add_one();
-        let now = self.host.now();
-        let fresh = |last| now.saturating_since(last) >= tick::COMPLAINT_INTERVAL;
-        if self.last_complaint.is_none_or(fresh) {
-            self.last_complaint = Some(now);
-            self.host.log(Level::Error, &format!("tollgate: {error}"));
-        }
-        match self.config.host_failure {
-            HostFailure::Open => Verdict::Pass,
-            HostFailure::Closed => Verdict::Refuse(Refusal::HostFailure),
-        }
-    }
-}
-
-// === free functions ===
-
-/// The entry of `target`; free, so that it borrows the tables alone.
-#[inline]
-fn entry(tables: &mut [Table], target: Target) -> Option<&mut Entry> {
-    tables
-        .get_mut(usize::from(target.table))?
-        .scopes
-        .get_mut(target.index)
-}
-
-/// The scope id of an entry.
-fn scope_id(rule: &str, entry: &Entry) -> String {
-    scope_of_key(rule, &String::from_utf8_lossy(entry.key()))
-}
-
-/// The scope id of a rule's key; the keys of canonical scopes are ids themselves.
-fn scope_of_key(rule: &str, key: &str) -> String {
-    match rule == CANONICAL && key != OVERFLOW {
-        true => key.to_owned(),
-        false => format!("{rule}/{key}"),
+    /// The name of a rule; the limits of no rule are those of groups.
+    fn name(&self, rule: RuleId) -> &str {
+        self.rules.get(&rule).map_or("group", |text| &text.name)
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tollgate_core::client::Policy;
 use tollgate_core::lease::Priority;
 use tollgate_core::units::Capacity;
+use tollgate_engine::{Overflow, RuleConfig, Shape};
 
 use super::fields::Fields;
 use super::key::{constant, dynamic_metadata};
@@ -20,12 +21,11 @@ const MAX_WAIT_MS: RangeInclusive<u64> = 1..=30_000;
 /// How many requests of one key may wait.
 const MAX_WAITING: RangeInclusive<u64> = 1..=100_000;
 
-/// Which scope a request belongs to, and what holds there without a coordinator.
+/// Which scope a request belongs to, and how its refusals look. The rule's limits are in a
+/// [`RuleConfig`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rule {
-    /// The first part of the scope id.
-    pub(crate) name: String,
-    /// Where the second part is.
+    /// Where the second part of the scope id is.
     pub(crate) key: Key,
     /// Which requests it is about; without one, all.
     pub(crate) when: Option<Condition>,
@@ -33,24 +33,10 @@ pub(crate) struct Rule {
     pub(crate) missing: Missing,
     /// What becomes of one whose key is not usable.
     pub(crate) malformed: Missing,
-    pub(crate) policy: Policy,
     /// How its refusals look.
     pub(crate) terms: Terms,
-    /// Of a hundred requests that it would refuse, how many it does; none is shadow mode.
-    pub(crate) enforced: u8,
-    pub(crate) on_overflow: Overflow,
     /// The property that says at a request's end what it has cost in all, if there is one.
     pub(crate) final_cost: Option<Vec<String>>,
-    /// How requests wait for their turn; without it they are refused.
-    pub(crate) shape: Option<Shape>,
-}
-
-/// How long requests beyond the limit wait, and how many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(crate) max_wait: Duration,
-    /// Of one key in one worker.
-    pub(crate) max_waiting: usize,
 }
 
 /// What becomes of a request without a usable key.
@@ -64,17 +50,6 @@ pub(crate) enum Missing {
     Default(String),
 }
 
-/// What becomes of scopes for which no slot is left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overflow {
-    /// They share one.
-    Share,
-    /// The rule does not apply to them.
-    Pass,
-    /// They are refused.
-    Refuse,
-}
-
 // === impl Rule ===
 
 impl Rule {
@@ -83,40 +58,50 @@ impl Rule {
         fields: &mut Fields<'_>,
         defaults: &Defaults,
         unknown: &mut Vec<String>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<(RuleConfig, Self), ConfigError> {
         let name = name(fields)?;
         let key = key::key(fields, unknown)?;
         let missing = missing(fields, "missing", unknown)?;
         let missing = missing.unwrap_or_else(|| Missing::Default("unknown".to_owned()));
         let no_lease = mode_as(fields, "no_lease")?;
-        Ok(Self {
+        let when = condition::condition(fields, unknown)?;
+        let malformed = missing_or(fields, &missing, unknown)?;
+        let policy = Policy {
+            on_expired: mode_as(fields, "on_expired")?
+                .or(no_lease)
+                .unwrap_or(defaults.policy.on_expired),
+            on_missing_lease: mode_as(fields, "on_missing_lease")?
+                .or(no_lease)
+                .unwrap_or(defaults.policy.on_missing_lease),
+            safe: capacity(fields, "safe_capacity", "a number of requests per second")?
+                .unwrap_or(defaults.policy.safe),
+            safe_bytes: capacity(fields, "safe_bytes", "a number of bytes per second")?
+                .unwrap_or(defaults.policy.safe_bytes),
+            safe_concurrency: capacity(fields, "safe_concurrency", "a number of requests")?
+                .unwrap_or(defaults.policy.safe_concurrency),
+            priority: priority(fields)?,
+            ..defaults.policy.clone()
+        };
+        let terms = Terms::read(fields, defaults.formats, unknown)?;
+        let (enforced, on_overflow) = (enforced(fields)?, on_overflow(fields)?);
+        let final_cost = final_cost(fields, unknown)?;
+        let limits = RuleConfig {
             name,
-            key,
-            when: condition::condition(fields, unknown)?,
-            malformed: missing_or(fields, &missing, unknown)?,
-            missing,
-            policy: Policy {
-                on_expired: mode_as(fields, "on_expired")?
-                    .or(no_lease)
-                    .unwrap_or(defaults.policy.on_expired),
-                on_missing_lease: mode_as(fields, "on_missing_lease")?
-                    .or(no_lease)
-                    .unwrap_or(defaults.policy.on_missing_lease),
-                safe: capacity(fields, "safe_capacity", "a number of requests per second")?
-                    .unwrap_or(defaults.policy.safe),
-                safe_bytes: capacity(fields, "safe_bytes", "a number of bytes per second")?
-                    .unwrap_or(defaults.policy.safe_bytes),
-                safe_concurrency: capacity(fields, "safe_concurrency", "a number of requests")?
-                    .unwrap_or(defaults.policy.safe_concurrency),
-                priority: priority(fields)?,
-                ..defaults.policy.clone()
-            },
-            terms: Terms::read(fields, defaults.formats, unknown)?,
-            enforced: enforced(fields)?,
-            on_overflow: on_overflow(fields)?,
-            final_cost: final_cost(fields, unknown)?,
+            policy,
+            enforced,
+            on_overflow,
+            final_cost: final_cost.is_some(),
             shape: shape(fields)?,
-        })
+        };
+        let rule = Self {
+            key,
+            when,
+            missing,
+            malformed,
+            terms,
+            final_cost,
+        };
+        Ok((limits, rule))
     }
 }
 

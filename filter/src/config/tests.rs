@@ -1,6 +1,7 @@
 use super::*;
 use crate::key::Key;
 use tollgate_core::units::Capacity;
+use tollgate_engine::Overflow;
 
 mod costs;
 mod documentation;
@@ -25,29 +26,35 @@ fn the_smallest_configuration_has_the_documented_defaults() {
         ..Policy::default()
     };
     let want = Config {
-        coordinator: "tollgate".to_owned(),
-        shards: Vec::new(),
-        enabled: true,
+        engine: EngineConfig {
+            coordinator: "tollgate".to_owned(),
+            shards: Vec::new(),
+            enabled: true,
+            rules: vec![RuleConfig {
+                name: "tenant".to_owned(),
+                policy,
+                enforced: 100,
+                on_overflow: Overflow::Share,
+                final_cost: false,
+                shape: None,
+            }],
+            max_scopes: 10_000,
+            max_held: 1000,
+            max_waiting: 4000,
+            tick: Duration::from_millis(20),
+            call_timeout: Duration::from_secs(1),
+            host_failure: HostFailure::Open,
+            reports_standing: false,
+        },
         rules: vec![Rule {
-            name: "tenant".to_owned(),
             key: Key::Header("x-tenant".to_owned()),
             when: None,
             missing: Missing::Default("unknown".to_owned()),
             malformed: Missing::Default("unknown".to_owned()),
-            policy,
             terms: Terms::DEFAULT,
-            enforced: 100,
-            on_overflow: Overflow::Share,
             final_cost: None,
-            shape: None,
         }],
         per_route: false,
-        max_scopes: 10_000,
-        max_held: 1000,
-        max_waiting: 4000,
-        tick: Duration::from_millis(20),
-        call_timeout: Duration::from_secs(1),
-        host_failure: HostFailure::Open,
         admitted_headers: Formats::default(),
     };
     assert_eq!(config, want);
@@ -64,22 +71,23 @@ fn every_field_can_be_set() {
             {"name": "c", "key": {"header": "x-c"}, "missing": {"default": "none"}}]}"#;
     let (config, unknown) = parse(json).unwrap();
     assert!(unknown.is_empty());
-    assert_eq!(config.shards, ["s-0", "s-1"]);
-    assert_eq!(config.max_scopes, 7);
-    assert_eq!(config.host_failure, HostFailure::Closed);
-    assert_eq!(config.tick, Duration::from_millis(5));
+    assert_eq!(config.engine.shards, ["s-0", "s-1"]);
+    assert_eq!(config.engine.max_scopes, 7);
+    assert_eq!(config.engine.host_failure, HostFailure::Closed);
+    assert_eq!(config.engine.tick, Duration::from_millis(5));
     let [a, b, c] = &config.rules[..] else {
         panic!()
     };
-    assert_eq!(a.policy.safe, Capacity::from_micros(500_000));
-    assert_eq!(a.policy.safe_bytes, Capacity::from_whole(5));
-    assert_eq!(a.policy.safe_concurrency, Capacity::from_whole(3));
-    assert_eq!(a.policy.priority.level(), 15);
-    assert_eq!(a.policy.max_debt, Duration::ZERO);
-    assert_eq!(a.policy.on_expired, Mode::Pessimistic);
-    assert_eq!(a.policy.on_missing_lease, Mode::Pessimistic);
-    assert_eq!(a.policy.cold_start_wait, Duration::ZERO);
-    assert_eq!(a.policy.call_timeout, Duration::from_millis(250));
+    let policy = &config.engine.rules[0].policy;
+    assert_eq!(policy.safe, Capacity::from_micros(500_000));
+    assert_eq!(policy.safe_bytes, Capacity::from_whole(5));
+    assert_eq!(policy.safe_concurrency, Capacity::from_whole(3));
+    assert_eq!(policy.priority.level(), 15);
+    assert_eq!(policy.max_debt, Duration::ZERO);
+    assert_eq!(policy.on_expired, Mode::Pessimistic);
+    assert_eq!(policy.on_missing_lease, Mode::Pessimistic);
+    assert_eq!(policy.cold_start_wait, Duration::ZERO);
+    assert_eq!(policy.call_timeout, Duration::from_millis(250));
     assert_eq!(a.key, Key::Header(":authority".to_owned()));
     let missing = [&a.missing, &b.missing, &c.missing];
     assert_eq!(
@@ -138,7 +146,7 @@ fn refused(rows: &[(String, &str)]) {
 #[test]
 fn a_cluster_has_as_many_shards_as_the_coordinators_allow() {
     let (config, _) = parse(&with(&shards(64))).unwrap();
-    assert_eq!(config.shards.len(), usize::from(SHARDS_MAX));
+    assert_eq!(config.engine.shards.len(), usize::from(SHARDS_MAX));
 }
 
 #[test]
@@ -365,15 +373,18 @@ fn modes_and_conditions_can_be_set_and_are_checked() {
          "malformed": "deny", "no_lease": "optimistic", "on_expired": "safe"},
         {"name": "b", "key": {"header": "x"}, "enforced_percent": 25, "missing": "skip"}]}"#;
     let (config, unknown) = parse(json).unwrap();
-    assert!(unknown.is_empty() && !config.enabled);
-    let [a, b] = &config.rules[..] else { panic!() };
+    assert!(unknown.is_empty() && !config.engine.enabled);
+    let [a, b] = &config.engine.rules[..] else {
+        panic!()
+    };
     assert_eq!((a.enforced, a.on_overflow), (0, Overflow::Refuse));
     assert_eq!(a.policy.on_missing_lease, Mode::Optimistic);
     assert_eq!(a.policy.on_expired, Mode::Safe);
-    assert_eq!(a.malformed, Missing::Deny);
     assert_eq!((b.enforced, b.on_overflow), (25, Overflow::Share));
     assert_eq!(b.policy.on_missing_lease, Mode::Pessimistic);
     assert_eq!(b.policy.on_expired, Mode::Pessimistic);
+    let [a, b] = &config.rules[..] else { panic!() };
+    assert_eq!(a.malformed, Missing::Deny);
     assert_eq!(b.malformed, Missing::Skip, "like missing unless it is set");
     refused(&[
         (

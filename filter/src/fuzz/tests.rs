@@ -6,7 +6,7 @@ use tollgate_core::client::{LeaderLock, Policy, ScopeState, WorkerUsage};
 use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin};
 use tollgate_core::units::{Capacity, Instant, Tokens};
 
-use crate::record::{Heartbeat, Levels, Notes};
+use tollgate_engine::record::{Heartbeat, Levels, Notes};
 
 /// Mutations of a corpus.
 const ROUNDS: usize = 2000;

@@ -2,6 +2,7 @@ use super::*;
 use crate::config::Body;
 use crate::fake::{Fake, Process};
 use tollgate_core::units::{Rate, Tokens};
+use tollgate_engine::RuleId;
 
 fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
     let found = reply.headers.iter().find(|(other, _)| *other == name);
@@ -16,7 +17,7 @@ const REFUSER: Refuser<'_> = Refuser {
 
 fn refused(pause: Option<u64>, limit: u64, without_lease: bool) -> Reply {
     let (refusal, now) = refusal(pause, limit, without_lease);
-    refusal.reply(now, REFUSER)
+    reply(refusal, now, REFUSER)
 }
 
 fn refusal(pause: Option<u64>, limit: u64, without_lease: bool) -> (Refusal, Instant) {
@@ -34,8 +35,8 @@ fn refusal(pause: Option<u64>, limit: u64, without_lease: bool) -> (Refusal, Ins
     };
     (
         Refusal::Denied {
-            rule: 0,
-            by: 0,
+            rule: RuleId(0),
+            by: RuleId(0),
             denial,
         },
         now,
@@ -118,7 +119,7 @@ fn the_policy_is_in_whole_numbers_and_names_its_unit() {
             panic!("{refusal:?}")
         };
         let denial = Denial { unit, ..denial };
-        let reply = Refusal::Denied { rule, by, denial }.reply(now, REFUSER);
+        let reply = reply(Refusal::Denied { rule, by, denial }, now, REFUSER);
         let want = want.map(|want| format!("\"tenant\";{want}"));
         assert_eq!(header(&reply, "ratelimit-policy"), want.as_deref());
         let reason = format!("tenant/{}", unit.name());
@@ -137,7 +138,7 @@ fn what_can_never_pass_says_so_and_names_no_time() {
         never: true,
         ..denial
     };
-    let reply = Refusal::Denied { rule, by, denial }.reply(now, REFUSER);
+    let reply = reply(Refusal::Denied { rule, by, denial }, now, REFUSER);
     assert_eq!(header(&reply, "tollgate-reason"), Some("tenant/cost"));
     assert_eq!(header(&reply, "retry-after"), None);
     assert_eq!(header(&reply, "tollgate-pause-ms"), None);
@@ -154,12 +155,12 @@ fn bodies_are_json_and_name_the_problem() {
             429,
         ),
         (
-            Refusal::Missing { rule: 0 }.reply(Instant::ZERO, REFUSER),
+            reply(Refusal::Missing { rule: RuleId(0) }, Instant::ZERO, REFUSER),
             "about:blank",
             400,
         ),
         (
-            Refusal::HostFailure.reply(Instant::ZERO, REFUSER),
+            reply(Refusal::HostFailure, Instant::ZERO, REFUSER),
             "#temporary-reduced-capacity",
             429,
         ),
@@ -192,7 +193,7 @@ fn the_operator_chooses_status_headers_body_and_drafts() {
     };
     let host = Fake::new(&Process::new());
     let (refusal, now) = refusal(Some(1_500_000_000), 5 * MICRO, false);
-    refusal.send(&host, now, refuser, false).unwrap();
+    send(&host, now, refusal, refuser, false).unwrap();
     let (_, status, headers) = host.replies.borrow_mut().pop().unwrap();
     assert_eq!(status, 503);
     let rows = [
@@ -209,7 +210,7 @@ fn the_operator_chooses_status_headers_body_and_drafts() {
         assert_eq!(headers.get(name).map(String::as_str), want, "{name}");
     }
     let problem: serde_json::Value =
-        serde_json::from_str(&refusal.reply(now, refuser).body).unwrap();
+        serde_json::from_str(&reply(refusal, now, refuser).body).unwrap();
     assert_eq!(problem["status"], 503);
 }
 
@@ -226,11 +227,11 @@ fn a_request_at_fault_is_not_told_the_operators_words() {
         ..REFUSER
     };
     let host = Fake::new(&Process::new());
-    let refusal = Refusal::Missing { rule: 0 };
-    refusal.send(&host, Instant::ZERO, refuser, false).unwrap();
+    let refusal = Refusal::Missing { rule: RuleId(0) };
+    send(&host, Instant::ZERO, refusal, refuser, false).unwrap();
     let (_, status, headers) = host.replies.borrow_mut().pop().unwrap();
     assert_eq!((status, headers.get("x-region")), (400, None));
-    let body = refusal.reply(Instant::ZERO, refuser).body;
+    let body = reply(refusal, Instant::ZERO, refuser).body;
     let problem: serde_json::Value = serde_json::from_str(&body).unwrap();
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.ends_with("no usable \"odd\" header"), "{detail}");
@@ -242,7 +243,7 @@ fn grpc_is_told_by_details_and_the_access_log_by_notes() {
     for (pause, pushback) in [(Some(1_000_001), Some("2")), (None, None)] {
         let (refusal, now) = refusal(pause, MICRO, false);
         host.notes.borrow_mut().clear();
-        refusal.send(&host, now, REFUSER, true).unwrap();
+        send(&host, now, refusal, REFUSER, true).unwrap();
         let (_, status, headers) = host.replies.borrow_mut().pop().unwrap();
         assert_eq!(status, 8);
         assert!(headers.contains_key("grpc-status-details-bin"));

@@ -1,5 +1,10 @@
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::rc::Rc;
+
+use tollgate_core::client::Policy;
+use tollgate_engine::Denial;
+use tollgate_engine::record::{self, Notes};
 
 use super::*;
 use crate::fake::{Fake, Process};
@@ -38,7 +43,12 @@ struct Proxy {
 
 impl Proxy {
     fn new(process: &Rc<Process>, id: u64, config: &Config) -> Self {
-        let mut worker = Worker::new(Fake::new(process), id, "node".to_owned(), config.clone());
+        let identity = Identity {
+            worker: id,
+            node: "node".to_owned(),
+            process: id.into(),
+        };
+        let mut worker = Worker::new(Fake::new(process), identity, config);
         let rules = worker.configure(config).unwrap();
         Self {
             worker,
@@ -156,14 +166,23 @@ fn missing_keys_follow_the_rule() {
     let process = Process::new();
     let mut proxy = Proxy::new(&process, 1, &config(json));
     let refused = proxy.request(&[("x", "1"), ("z", "1")]);
-    assert_eq!(refused, Verdict::Refuse(Refusal::Missing { rule: 1 }));
+    assert_eq!(
+        refused,
+        Verdict::Refuse(Refusal::Missing { rule: RuleId(1) })
+    );
     for missing in ["", "  "] {
         let refused = proxy.request(&[("y", missing)]);
-        assert_eq!(refused, Verdict::Refuse(Refusal::Missing { rule: 1 }));
+        assert_eq!(
+            refused,
+            Verdict::Refuse(Refusal::Missing { rule: RuleId(1) })
+        );
     }
     for malformed in ["a\nb", &"k".repeat(201)] {
         let refused = proxy.request(&[("y", malformed)]);
-        assert_eq!(refused, Verdict::Refuse(Refusal::Malformed { rule: 1 }));
+        assert_eq!(
+            refused,
+            Verdict::Refuse(Refusal::Malformed { rule: RuleId(1) })
+        );
     }
     assert_eq!(proxy.request(&[("y", "1")]), Verdict::Hold);
     proxy.tick(TICK);
@@ -186,7 +205,12 @@ fn all_buckets_or_none_are_charged_and_the_strictest_is_named() {
         .filter(|_| proxy.request(&both) == Verdict::Pass)
         .count();
     assert_eq!(passed, 2);
-    let Verdict::Refuse(refusal @ Refusal::Denied { rule: 1, .. }) = proxy.request(&both) else {
+    let Verdict::Refuse(
+        refusal @ Refusal::Denied {
+            rule: RuleId(1), ..
+        },
+    ) = proxy.request(&both)
+    else {
         panic!("b refuses");
     };
     assert_eq!(proxy.worker.refuser(refusal).rule, "b");
@@ -219,7 +243,7 @@ fn more_names_than_slots_share_the_overflow() {
         }
     }
     proxy.tick(TICK);
-    let remembered = proxy.worker.tables[0].scopes.len();
+    let remembered = proxy.worker.engine.scopes_of(RuleId(0));
     assert!(remembered <= 51, "{remembered}");
     assert!(process.keys().len() <= 60, "{}", process.keys().len());
     assert!(process.metric("overflow") > 10_000);
@@ -232,10 +256,6 @@ fn more_names_than_slots_share_the_overflow() {
             .count()
     };
     assert_eq!(logged("more scopes than max_scopes"), 1);
-    assert_eq!(
-        proxy.worker.queue.len(),
-        proxy.worker.queue.capacity().min(proxy.worker.queue.len())
-    );
 }
 
 #[test]
@@ -254,7 +274,7 @@ fn strangers_leave_and_make_room_for_a_newcomer() {
         }
     }
     proxy.lease("newcomer", 100.0);
-    assert!(proxy.worker.tables[0].scopes.find(b"newcomer").is_some());
+    assert!(proxy.worker.engine.scope(RuleId(0), b"newcomer").is_some());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 fn waiting_can_be_set_and_is_checked() {
     let shape = r#""on_limit": "shape", "max_wait_ms": 250, "max_waiting": 5"#;
     let (shaped, _) = parse(&named(shape)).unwrap();
-    let told = shaped.rules[0].shape.unwrap();
+    let told = shaped.engine.rules[0].shape.unwrap();
     assert_eq!((told.max_wait.as_millis(), told.max_waiting), (250, 5));
     refused(&[
         (

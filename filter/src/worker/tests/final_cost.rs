@@ -60,7 +60,7 @@ fn what_a_request_has_cost_is_a_debt_that_the_next_one_waits_for() {
     proxy.host().process.advance(Duration::from_nanos(1));
     assert_eq!(proxy.of("acme"), Verdict::Pass);
     assert_eq!(
-        proxy.worker.watched(),
+        proxy.worker.engine.streams_open(),
         2,
         "the first, which was held, and this"
     );

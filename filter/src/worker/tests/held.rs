@@ -311,5 +311,5 @@ fn switched_off_the_held_go_on_at_once() {
     proxy.worker.configure(&off).unwrap();
     proxy.tick(Duration::from_millis(1));
     assert_eq!(*proxy.host().resumed.borrow(), [101]);
-    assert_eq!(proxy.worker.watched(), 0);
+    assert_eq!(proxy.worker.engine.streams_open(), 0);
 }

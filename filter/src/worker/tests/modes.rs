@@ -65,7 +65,10 @@ fn a_shadow_beside_a_rule_in_force_changes_nothing_for_it() {
     assert_eq!(proxy.admitted("acme", 20), 5);
     assert!(matches!(
         proxy.of("acme"),
-        Verdict::Refuse(Refusal::Denied { rule: 0, .. })
+        Verdict::Refuse(Refusal::Denied {
+            rule: RuleId(0),
+            ..
+        })
     ));
 }
 
@@ -173,7 +176,7 @@ fn a_disabled_filter_limits_nothing_and_keeps_its_balances() {
     let mut proxy = Proxy::new(&Process::new(), 1, &rule(r#""safe_capacity": 3"#));
     assert_eq!(proxy.admitted("acme", 10), 3);
     let mut off = rule(r#""safe_capacity": 3"#);
-    off.enabled = false;
+    off.engine.enabled = false;
     proxy.rules = proxy.worker.configure(&off).unwrap();
     assert_eq!(proxy.admitted("acme", 100), 100);
     proxy.rules = proxy

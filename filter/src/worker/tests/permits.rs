@@ -67,7 +67,7 @@ fn no_more_are_in_flight_than_are_leased_and_each_end_lets_one_in() {
     for context in begun {
         proxy.end(context);
     }
-    assert_eq!(proxy.worker.watched(), 0);
+    assert_eq!(proxy.worker.engine.streams_open(), 0);
     assert_eq!(in_flight(&proxy), 0);
     proxy.pass(Duration::from_secs(1), FOUR);
     assert_eq!(process.metric("refused.tenant.concurrency"), 47);
@@ -96,14 +96,7 @@ fn who_began_before_a_limit_came_back_gives_back_nothing_of_it() {
 
 /// Permits that all workers hold together of the one scope, in the books.
 pub(super) fn in_flight(proxy: &Proxy) -> u32 {
-    let ledger = proxy.worker.ledger.as_ref().unwrap();
-    let mut held = 0;
-    for slot in 0..ledger.slots_in_all() {
-        if let Some((_, scope_state)) = ledger.look(proxy.host(), slot).unwrap() {
-            held += scope_state.concurrency.map_or(0, |gauge| gauge.held());
-        }
-    }
-    held
+    proxy.worker.engine.permits_held()
 }
 
 #[test]
@@ -182,7 +175,10 @@ fn what_is_refused_elsewhere_takes_no_permit() {
         let refused = both(&mut proxy, "1");
         assert!(matches!(
             refused,
-            Verdict::Refuse(Refusal::Denied { rule: 1, .. })
+            Verdict::Refuse(Refusal::Denied {
+                rule: RuleId(1),
+                ..
+            })
         ));
     }
     assert_eq!(

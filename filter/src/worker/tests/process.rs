@@ -34,16 +34,8 @@ fn a_slab_that_is_not_used_goes_back() {
         first.worker.handle_tick();
         process.advance(TICK);
     }
-    let entry = first.worker.tables[0].scopes.find(b"acme").unwrap();
-    assert_eq!(
-        first.worker.tables[0]
-            .scopes
-            .get(entry)
-            .unwrap()
-            .cache
-            .left(),
-        Tokens::ZERO
-    );
+    let scope = first.worker.engine.scope(RuleId(0), b"acme").unwrap();
+    assert_eq!(scope.left, Tokens::ZERO);
 }
 
 #[test]
@@ -155,11 +147,11 @@ fn workers_are_counted_while_they_live_and_serve() {
             proxy.tick(TICK);
         }
     }
-    assert_eq!(proxies[0].worker.workers, 2);
+    assert_eq!(proxies[0].worker.engine.workers(), 2);
     for _ in 0..250 {
         proxies[0].tick(TICK);
     }
-    assert_eq!(proxies[0].worker.workers, 1);
+    assert_eq!(proxies[0].worker.engine.workers(), 1);
 }
 
 #[test]
@@ -175,7 +167,7 @@ fn a_worker_that_takes_the_pen_finds_what_is_due_in_the_slots() {
     drop(first);
     // Nobody tells the second of those slots; it looks, in parts.
     let mut second = Proxy::new(&process, 2, &config);
-    let mut asked = std::collections::BTreeSet::new();
+    let mut asked = BTreeSet::new();
     for _ in 0..200 {
         second.tick(TICK);
         while let Some((token, call)) = process.take_call() {
@@ -244,9 +236,8 @@ fn after_a_failure_of_the_ledger_attempts_are_counted_and_slabs_go_back() {
     for _ in 0..30 {
         proxy.tick(TICK);
     }
-    let index = proxy.worker.tables[0].scopes.find(b"acme").unwrap();
-    let entry = proxy.worker.tables[0].scopes.get(index).unwrap();
-    assert_eq!((entry.cache.left(), entry.queued), (Tokens::ZERO, false));
+    let scope = proxy.worker.engine.scope(RuleId(0), b"acme").unwrap();
+    assert_eq!((scope.left, scope.queued), (Tokens::ZERO, false));
 }
 
 #[test]
@@ -282,7 +273,7 @@ fn the_pen_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
     let mut proxies: Vec<Proxy> = (1..=3)
         .map(|id| Proxy::new(&process, id, &config))
         .collect();
-    let mut owners = std::collections::BTreeSet::new();
+    let mut owners = BTreeSet::new();
     for _ in 0..100 {
         for proxy in &mut proxies {
             proxy.tick(Duration::from_millis(33));
@@ -303,28 +294,23 @@ fn what_the_ledger_does_not_take_is_kept_for_the_next_round() {
     let mut proxy = Proxy::new(&process, 1, &one_rule(""));
     proxy.lease("acme", 10_000.0);
     proxy.admitted("acme", 5);
-    let index = proxy.worker.tables[0].scopes.find(b"acme").unwrap();
-    let target = Target::of(0, index);
-    let spare = proxy.worker.tables[0]
-        .scopes
-        .get(index)
-        .unwrap()
-        .cache
-        .left();
+    let acme = |proxy: &Proxy| proxy.worker.engine.scope(RuleId(0), b"acme").unwrap();
+    let spare = acme(&proxy).left;
     assert!(spare > Tokens::ZERO);
     // Its lease has ended, so that the slab is to go back with the attempts.
     process.advance(Duration::from_secs(20));
     proxy.host().shared_data_fails.set(true);
-    let now = proxy.host().now();
-    let before = proxy.worker.tables[0].scopes.get(index).unwrap().attempts;
+    let before = acme(&proxy).attempts;
     assert!(before > 0);
-    assert!(proxy.worker.settle(target, now).is_err());
-    let entry = proxy.worker.tables[0].scopes.get(index).unwrap();
-    assert_eq!((entry.attempts, entry.cache.left()), (before, spare));
+    let settled = proxy.worker.engine.settle_scope(RuleId(0), b"acme");
+    assert!(settled.is_err());
+    let kept = acme(&proxy);
+    assert_eq!((kept.attempts, kept.left), (before, spare));
     proxy.host().shared_data_fails.set(false);
-    proxy.worker.settle(target, now).unwrap();
-    let entry = proxy.worker.tables[0].scopes.get(index).unwrap();
-    assert_eq!((entry.attempts, entry.cache.left()), (0, Tokens::ZERO));
+    let settled = proxy.worker.engine.settle_scope(RuleId(0), b"acme");
+    settled.unwrap();
+    let settled = acme(&proxy);
+    assert_eq!((settled.attempts, settled.left), (0, Tokens::ZERO));
 }
 
 #[test]
@@ -346,18 +332,17 @@ fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_over
         let mut busy = tollgate_core::client::ScopeState::new(now, &policy);
         busy.requests.count(now, 1);
         busy.requests.draw(now, &policy, Tokens::ONE, 1);
-        let record = crate::record::encode_slot(&format!("other/{slot}"), &busy);
+        let record = record::encode_slot(&format!("other/{slot}"), &busy);
         process.set(&format!("tollgate.c.slot.{slot}"), &record, 0);
     }
-    assert_eq!(first.worker.tables[0].scopes.find(b"~overflow"), None);
+    assert_eq!(first.worker.engine.scope(RuleId(0), b"~overflow"), None);
     let reads = process.reads.get();
     for _ in 0..12 {
         first.tick(TICK);
     }
     let reads = process.reads.get() - reads;
     assert!(reads < 2000, "{reads}");
-    let overflow = first.worker.tables[0].scopes.find(b"~overflow").unwrap();
-    let overflow = first.worker.tables[0].scopes.get(overflow).unwrap();
+    let overflow = first.worker.engine.scope(RuleId(0), b"~overflow").unwrap();
     assert_eq!(overflow.attempts, 120);
     assert_eq!(process.metric("overflow"), 0, "no request has fallen yet");
 }

@@ -49,7 +49,6 @@ fn nothing_is_told_unless_it_is_asked_for() {
     proxy.lease("acme", 100.0);
     assert_eq!(proxy.of("acme"), Verdict::Pass);
     assert_eq!(proxy.noted("tollgate.ratelimit"), None);
-    let table = &proxy.worker.tables[0];
-    let index = table.scopes.find(b"acme").unwrap();
-    assert!(table.scopes.get(index).unwrap().standing.is_none());
+    let scope = proxy.worker.engine.scope(RuleId(0), b"acme").unwrap();
+    assert!(!scope.has_standing);
 }

@@ -233,7 +233,7 @@ fn a_shards_cluster_that_envoy_lacks_is_told_although_no_lease_is_lost() {
 }
 
 #[test]
-fn a_failure_of_any_length_and_a_status_of_any_number_are_told_in_short() {
+fn a_status_of_any_number_is_told() {
     let process = Process::new();
     let mut workers = workers(&process, &one_rule(""));
     serve(&mut workers, 3 * SECOND, Some(u32::MAX));
@@ -242,11 +242,4 @@ fn a_failure_of_any_length_and_a_status_of_any_number_are_told_in_short() {
         told[0].1.contains("gRPC status 4294967295 (unknown)"),
         "{told:?}"
     );
-    let long = "\u{fc}".repeat(1000);
-    workers[0]
-        .worker
-        .trouble
-        .note_failure(Instant::ZERO, Default::default(), &long);
-    let known = format!("{:?}", workers[0].worker.trouble);
-    assert!(known.len() < 900, "{known}");
 }

@@ -74,7 +74,7 @@ fn those_beyond_the_limit_go_on_in_order_when_there_are_tokens() {
     proxy.tick(TICK);
     assert_eq!(process.metric("waited"), 5);
     assert_eq!(process.metric("wait_ms"), 50);
-    assert!(proxy.worker.lines.is_empty());
+    assert!(proxy.worker.engine.queued() == 0);
     // The one that would not wait is the only one that was refused.
     assert_eq!(process.metric("refused.tenant.requests"), 1);
 }
@@ -94,7 +94,7 @@ fn who_would_wait_too_long_is_refused_at_once_and_told_how_long() {
     proxy.tick(TICK);
     assert_eq!(process.metric("wait_hopeless"), 4);
     assert_eq!(process.metric("refused.tenant.requests"), 4);
-    assert_eq!(proxy.worker.lines.len(), 98);
+    assert_eq!(proxy.worker.engine.queued(), 98);
     let gone = proxy.run(980).len();
     assert_eq!(gone, 100, "nobody was let down");
 }
@@ -260,7 +260,7 @@ fn a_lowered_limit_refuses_at_the_deadline_with_the_reason() {
     assert!(proxy.gone().is_empty());
     proxy.tick(TICK);
     assert_eq!(process.metric("wait_timeouts"), replies.len() as i64 + 1);
-    assert!(proxy.worker.lines.is_empty());
+    assert!(proxy.worker.engine.queued() == 0);
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn newcomer(process: &Rc<Process>, config: &Config) -> (Proxy, Vec<u32>) {
     proxy.answer_in_part(0.0, 200.0, 100);
     waiting.extend(proxy.waiting("acme", 2));
     assert!(proxy.gone().is_empty());
-    assert_eq!(proxy.worker.lines.len(), 3);
+    assert_eq!(proxy.worker.engine.queued(), 3);
     (proxy, waiting)
 }
 
@@ -478,13 +478,4 @@ fn who_is_blocked_or_comes_after_more_than_can_pass_is_refused_at_once() {
     assert!(matches!(proxy.of("acme"), Verdict::Refuse(_)));
     proxy.tick(TICK);
     assert_eq!(process.metric("wait_hopeless"), 1);
-}
-
-#[test]
-fn when_all_have_left_by_themselves_nothing_is_due() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &shaped("", ""));
-    proxy.worker.lines.backlog = true;
-    assert!(proxy.worker.lines.next_wake().is_some());
-    proxy.tick(MS);
-    assert_eq!(proxy.worker.lines.next_wake(), None);
 }

@@ -180,7 +180,7 @@ fn bytes_are_charged_as_they_pass_and_the_next_request_waits_for_the_debt() {
         "debt is bounded: {pause:?}"
     );
     assert!(pause > Duration::from_millis(9000), "{pause:?}");
-    assert!(process.metric("refused.tenant.response_bytes") > 0 || proxy.worker.rounds > 0);
+    assert!(process.metric("refused.tenant.response_bytes") > 0);
 }
 
 #[test]
@@ -258,7 +258,11 @@ fn requests_also_take_from_the_canonical_scope_and_from_it_once() {
     // Without a lease it does as the first rule says, by the latest configuration.
     let changed = rule(r#", "safe_capacity": 7"#);
     first.worker.configure(&changed).unwrap();
-    let safe = first.worker.policy_of("group/gold").safe_of(Unit::Requests);
+    let safe = first
+        .worker
+        .engine
+        .policy("group/gold")
+        .safe_of(Unit::Requests);
     assert_eq!(safe.as_f64(), 7.0);
 }
 

@@ -7,18 +7,16 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use prost::Message;
 use tollgate_core::client::{Policy, ScopeState};
 use tollgate_core::lease::{EpochError, LeaseRequest, ResourceId, Unit};
 use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
-use tollgate_proto::v1;
 
-use super::failure::{Failure, grpc_failure};
+use super::failure::Failure;
 use super::room::Room;
-use super::{CANONICAL, Worker};
-use crate::host::{Host, Level};
+use super::{CANONICAL, Engine};
+use crate::host::{Call, Host, Level};
 use crate::ledger::LedgerError;
 use crate::upstreams::{Upstream, Upstreams};
 
@@ -54,7 +52,7 @@ pub(super) struct Asked {
 /// The calls whose answers are awaited, by token.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    refreshes: BTreeMap<u32, Call>,
+    refreshes: BTreeMap<u32, OpenCall>,
 }
 
 /// When answers of unusable epochs were last logged, by cause.
@@ -64,8 +62,9 @@ pub(super) struct EpochWarnings {
     jump: Option<Instant>,
 }
 
+/// A call whose answer is awaited.
 #[derive(Debug)]
-struct Call {
+struct OpenCall {
     asked: Vec<Asked>,
     to: Upstream,
     reason: Reason,
@@ -92,9 +91,9 @@ impl Calls {
     }
 }
 
-// === impl Worker ===
+// === impl Engine ===
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// Sends what was asked to whom it is to be asked of, in as few calls as it takes.
     pub(super) fn refresh(&mut self, now: Instant, reason: Reason, asks: Vec<Asked>) {
         let (mut first, repeated) = unique(asks);
@@ -112,18 +111,16 @@ impl<H: Host> Worker<H> {
     fn refresh_once(&mut self, now: Instant, reason: Reason, asked: &[Asked]) {
         let to = asked.first().map(|asked| asked.to).unwrap_or_default();
         let Some(ledger) = &self.ledger else { return };
-        let message = v1::RefreshRequest::from(&Refresh {
+        let refresh = Call::Refresh(Refresh {
             client: ledger.client().clone(),
             scopes: asked.iter().map(scope_asks).collect(),
         });
         let timeout = self.config.call_timeout;
-        let message = message.encode_to_vec();
         self.stats.refreshes.add_one();
-        let service = self.upstreams.service(to);
-        match self.host.call(service, "Refresh", &message, timeout) {
+        match self.host.call(self.upstreams.name(to), &refresh, timeout) {
             Ok(token) => {
                 let deadline = now.saturating_add(timeout.saturating_mul(2));
-                let call = Call {
+                let call = OpenCall {
                     asked: asked.to_vec(),
                     to,
                     reason,
@@ -143,44 +140,29 @@ impl<H: Host> Worker<H> {
     /// answers would be lost.
     pub(super) fn release(&mut self, resources: &[(ResourceId, u64)]) {
         let Some(ledger) = &self.ledger else { return };
-        let service = self.upstreams.service(Upstream::ANY);
+        let cluster = self.upstreams.name(Upstream::ANY);
         let timeout = self.config.call_timeout;
         for resources in resources.chunks(SCOPES_PER_CALL) {
-            let message = v1::ReleaseRequest::from(&Release {
+            let release = Call::Release(Release {
                 client: ledger.client().clone(),
                 resources: resources.to_vec(),
             });
-            let message = message.encode_to_vec();
-            if self
-                .host
-                .call(service, "Release", &message, timeout)
-                .is_err()
-            {
+            if self.host.call(cluster, &release, timeout).is_err() {
                 self.stats.refresh_errors.add_one();
             }
         }
     }
 
-    /// Applies the answer to the call of `token`.
-    pub(crate) fn handle_answer(&mut self, token: u32, answer: &[u8]) {
+    /// Applies the answer to the call of `token`, or notes why there is none.
+    pub fn handle_answer(&mut self, token: u32, answer: Result<Refreshed, String>) {
         let Some(call) = self.calls.refreshes.remove(&token) else {
             return;
         };
         let now = self.host.now();
-        match decoded(answer) {
+        match answer {
             Ok(refreshed) => self.apply(now, &call.asked, refreshed),
             Err(error) => self.call_failed(now, &call.asked, &error),
         }
-        self.let_go(now);
-    }
-
-    /// Notes that the call of `token` failed.
-    pub(crate) fn handle_failure(&mut self, token: u32, status: u32) {
-        let Some(call) = self.calls.refreshes.remove(&token) else {
-            return;
-        };
-        let now = self.host.now();
-        self.call_failed(now, &call.asked, &grpc_failure(status));
         self.let_go(now);
     }
 
@@ -239,7 +221,7 @@ impl<H: Host> Worker<H> {
             |(unit, _): &&(Unit, LeaseRequest)| !units.iter().any(|found| found.unit == *unit);
         let lacking: Vec<_> = asked.asks.iter().filter(lacking).collect();
         let canonical = (answer.canonical != answer.scope).then_some(&answer.canonical);
-        let seed = self.id ^ u64::from(asked.slot);
+        let seed = self.identity.worker ^ u64::from(asked.slot);
         let said = self.with_slot(asked.slot, &asked.scope, |scope_state, policy| {
             let mut counts = units.is_empty();
             let mut epoch = Ok(());
@@ -318,9 +300,11 @@ impl<H: Host> Worker<H> {
     /// any more.
     pub(super) fn policy_of(&self, scope: &str) -> Policy {
         let rule = scope.split_once('/').map_or(scope, |(rule, _)| rule);
-        let of = |name| self.tables.iter().find(|table| table.rule == name);
+        let of = |name| self.tables.iter().find(|table| table.config.name == name);
         let table = of(rule).or_else(|| of(CANONICAL));
-        table.map(|table| table.policy.clone()).unwrap_or_default()
+        table
+            .map(|table| table.config.policy.clone())
+            .unwrap_or_default()
     }
 
     /// Empties the second slot of a scope that has two.
@@ -339,13 +323,6 @@ fn scope_asks(asked: &Asked) -> ScopeRefresh {
         scope: asked.scope.clone(),
         asks: asked.asks.clone(),
     }
-}
-
-fn decoded(answer: &[u8]) -> Result<Refreshed, String> {
-    let message = v1::RefreshResponse::decode(answer).map_err(|error| error.to_string())?;
-    message
-        .try_into()
-        .map_err(|error: tollgate_proto::FieldError| error.to_string())
 }
 
 /// The first ask for each scope, and the others.

@@ -10,12 +10,12 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::lease::Unit;
 use tollgate_core::units::Tokens;
 
 use super::units::BYTES;
-use super::{Target, Targets, Worker, entry};
-use crate::host::{Host, HostError};
+use super::{Engine, Request, RuleId, Target, entry};
+use crate::effect::{Effect, StreamEnd, StreamNeeds};
+use crate::host::Host;
 
 /// Streams whose bytes are looked at in one round, at most.
 const LOOKS_PER_ROUND: usize = 512;
@@ -52,11 +52,26 @@ struct Watched {
     priced_late: bool,
 }
 
-impl<H: Host> Worker<H> {
-    /// Whether the stream `context` is remembered, so that its end must be told.
+impl<H: Host> Engine<H> {
+    /// Returns whether a stream that goes on is remembered, so that its end must be told.
     #[inline]
-    pub(crate) fn remembers(&self, context: u32) -> bool {
-        !self.streams.open.is_empty() && self.streams.open.contains_key(&context)
+    pub fn remembers(&self, stream: u32) -> bool {
+        !self.streams.open.is_empty() && self.streams.open.contains_key(&stream)
+    }
+
+    /// Returns the facts that [`Engine::end_stream`] needs of a stream that has ended.
+    pub fn stream_needs(&self, stream: u32) -> StreamNeeds {
+        let Some(open) = self.streams.open.get(&stream) else {
+            return StreamNeeds::default();
+        };
+        let late = open.targets.iter().filter(|watched| watched.priced_late);
+        let mut costs: Vec<RuleId> = late.map(|watched| RuleId(watched.target.rule)).collect();
+        costs.sort_unstable();
+        costs.dedup();
+        StreamNeeds {
+            bytes: open.counted.is_some(),
+            costs,
+        }
     }
 
     /// How many streams count somewhere.
@@ -66,7 +81,7 @@ impl<H: Host> Worker<H> {
 
     /// Remembers a stream that goes on.
     #[cold]
-    pub(super) fn watch(&mut self, context: u32, targets: &Targets) {
+    pub(super) fn watch(&mut self, targets: &Request) {
         let mut open = Open {
             targets: Vec::new(),
             counted: None,
@@ -93,18 +108,20 @@ impl<H: Host> Worker<H> {
             }
             entry.streams = entry.streams.saturating_add(1);
         }
-        self.streams.open.insert(context, open);
+        self.streams.open.insert(targets.stream, open);
     }
 
-    /// Forgets a stream that has ended, which is the one at hand.
-    pub(super) fn end_stream(&mut self, context: u32) {
+    /// Forgets a stream that has ended, and charges for it.
+    pub(super) fn settle_stream(&mut self, context: u32, end: &StreamEnd) {
         let Some(mut open) = self.streams.open.remove(&context) else {
             return;
         };
-        self.count_bytes(&mut open);
+        self.count_more(&mut open, end.bytes);
         for watched in &open.targets {
-            if watched.priced_late {
-                self.charge_final_cost(watched.target, open.paid);
+            let mut costs = end.costs.iter();
+            let cost = costs.find(|(rule, _)| rule.0 == watched.target.rule);
+            if let Some((_, cost)) = cost.filter(|_| watched.priced_late) {
+                self.charge_final_cost(watched.target, *cost, open.paid);
             }
             self.end_in(*watched, open.counted);
         }
@@ -133,7 +150,7 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// Counts the bytes that have passed in some of the streams, so that all have their turn.
+    /// Has the bytes counted that have passed in some of the streams, so that all have their turn.
     pub(super) fn look_at_streams(&mut self) {
         let all = self.streams.open.len();
         let looks = all.div_ceil(ROUNDS_PER_LOOK).min(LOOKS_PER_ROUND);
@@ -146,29 +163,28 @@ impl<H: Host> Worker<H> {
             };
             self.streams.next = context.saturating_add(1);
             let open = self.streams.open.get(&context);
-            let Some(mut open) = open.filter(|open| open.counted.is_some()).cloned() else {
-                continue;
-            };
-            if self.host.select(context).is_ok() {
-                self.count_bytes(&mut open);
-                self.streams.open.insert(context, open);
+            if open.is_some_and(|open| open.counted.is_some()) {
+                let effect = Effect::CountBytes { stream: context };
+                self.effects.push_back(effect);
             }
         }
     }
 
-    /// Counts what the stream at hand has had since the last look.
-    fn count_bytes(&mut self, open: &mut Open) {
+    /// Counts the bytes of bodies that a stream has had since the last look; `bytes` are those of the
+    /// request and of the response so far.
+    pub fn count_bytes(&mut self, stream: u32, bytes: [u64; 2]) {
+        let Some(mut open) = self.streams.open.remove(&stream) else {
+            return;
+        };
+        self.count_more(&mut open, bytes);
+        self.streams.open.insert(stream, open);
+    }
+
+    fn count_more(&mut self, open: &mut Open, bytes: [u64; 2]) {
         let Some(counted) = &mut open.counted else {
             return;
         };
-        for (unit, before) in BYTES.into_iter().zip(counted) {
-            let size = match size(&self.host, unit) {
-                Ok(size) => size,
-                Err(error) => {
-                    self.complain(&error.into());
-                    continue;
-                }
-            };
+        for ((unit, before), size) in BYTES.into_iter().zip(counted).zip(bytes) {
             let more = size.saturating_sub(*before);
             *before = size.max(*before);
             if more > 0 {
@@ -178,17 +194,4 @@ impl<H: Host> Worker<H> {
             }
         }
     }
-}
-
-// === free functions ===
-
-/// The bytes of bodies that the stream at hand has had so far.
-fn size<H: Host>(host: &H, unit: Unit) -> Result<u64, HostError> {
-    let whose = match unit {
-        Unit::ResponseBytes => "response",
-        _ => "request",
-    };
-    let size = host.property(&[whose, "size"])?;
-    let size = size.as_deref().and_then(|size| size.first_chunk());
-    Ok(size.map_or(0, |size| i64::from_le_bytes(*size).max(0).unsigned_abs()))
 }

@@ -7,12 +7,12 @@ use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Rate, Tokens};
 
 use super::outline::Outline;
-use super::{OVERFLOW, Target, Worker, entry, scope_id, scope_of_key};
+use super::{Engine, OVERFLOW, Target, entry, scope_id, scope_of_key};
 use crate::config::Overflow;
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
-use crate::scopes::{Denial, Entry};
-use crate::standing::Standing;
+use crate::refusal::{Denial, Standing};
+use crate::scopes::Entry;
 
 /// Scopes that have not been used for this long make room for new ones.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
@@ -67,9 +67,9 @@ impl Drawn {
     }
 }
 
-// === impl Worker ===
+// === impl Engine ===
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// Draws `cost` for the entry of `target`, or for its rule's overflow if no slot is left for it, to
     /// which `target` then points.
     #[cold]
@@ -92,7 +92,7 @@ impl<H: Host> Worker<H> {
         }
         self.fall_to_overflow(target, now);
         let place = self.tables.get(usize::from(target.table));
-        match place.map_or(Overflow::Share, |table| table.on_overflow) {
+        match place.map_or(Overflow::Share, |table| table.config.on_overflow) {
             Overflow::Share => {}
             Overflow::Pass => return Ok(Step::Ready),
             Overflow::Refuse => return Ok(Step::Denied(Denial::overflow(now))),
@@ -178,7 +178,7 @@ impl<H: Host> Worker<H> {
             self.notes.add(slot);
         }
         let tick = self.config.tick;
-        let told = self.config.admitted_headers.is_any();
+        let told = self.config.reports_standing;
         let Some(entry) = entry(&mut self.tables, target) else {
             return Err(LedgerError::Gone);
         };
@@ -243,12 +243,12 @@ impl<H: Host> Worker<H> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
         let table = self.tables.get_mut(usize::from(target.table));
         let table = table.ok_or(LedgerError::Gone)?;
-        let policy = &table.policy;
+        let policy = &table.config.policy;
         let entry = table
             .scopes
             .get_mut(target.index)
             .ok_or(LedgerError::Gone)?;
-        let scope = scope_id(&table.rule, entry);
+        let scope = scope_id(&table.config.name, entry);
         let known = entry.meters.as_ref();
         let known = known.and_then(|meters| meters.canonical.clone());
         let mut update = |slot| {
@@ -298,8 +298,8 @@ impl<H: Host> Worker<H> {
             .tables
             .get_mut(usize::from(table))
             .ok_or(LedgerError::Gone)?;
-        let scope = scope_of_key(&place.rule, key);
-        match ledger.locate(&self.host, now, &scope, &place.policy) {
+        let scope = scope_of_key(&place.config.name, key);
+        match ledger.locate(&self.host, now, &scope, &place.config.policy) {
             Ok(slot) => {
                 let index = place.scopes.insert(key.as_bytes(), Some(slot), now);
                 Ok(Target::of(table, index))
@@ -334,7 +334,7 @@ impl<H: Host> Worker<H> {
             let rule = self
                 .tables
                 .get(usize::from(table))
-                .map_or("", |table| &table.rule);
+                .map_or("", |table| &table.config.name);
             let message = format!(
                 "tollgate: more scopes than max_scopes: new ones share {rule}/{OVERFLOW} (logged once)"
             );

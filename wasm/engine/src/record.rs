@@ -17,59 +17,64 @@ const NOTES_VERSION: u8 = 1;
 const MISSING_CLUSTERS_VERSION: u8 = 1;
 
 /// The most slots that a process may have: all are looked at, now and then.
-pub(crate) const SLOTS_MAX: u32 = 1_000_000;
+pub const SLOTS_MAX: u32 = 1_000_000;
 /// The most workers that are counted; Envoy has one per core.
-pub(crate) const WORKERS_MAX: usize = 512;
+pub const WORKERS_MAX: usize = 512;
 /// The most notes that wait for whoever holds the pen.
-pub(crate) const NOTES_MAX: usize = 4096;
+pub const NOTES_MAX: usize = 4096;
 
 /// What the workers of a process have to agree on, written once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub struct Process {
     /// The random part of the client id, and the seed of the slots' hash.
-    pub(crate) random: u128,
+    pub random: u128,
     /// The number of slots.
-    pub(crate) slots: u32,
+    pub slots: u32,
 }
 
 /// A worker that lives, by the number that it drew at its start, and what it tells of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heartbeat {
-    pub(crate) worker: u64,
-    pub(crate) at: Instant,
-    pub(crate) levels: Levels,
+pub struct Heartbeat {
+    /// The worker's number.
+    pub worker: u64,
+    /// When it last said that it lives.
+    pub at: Instant,
+    /// What it told of itself then.
+    pub levels: Levels,
 }
 
 /// How much a worker has of what comes and goes. It tells these to the other workers, and not to
 /// Envoy: what a VM that traps has added to a gauge of Envoy's would stay there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Levels {
+pub struct Levels {
     /// The memory of its VM, in bytes.
-    pub(crate) memory: u64,
+    pub memory: u64,
     /// Requests that it makes wait.
-    pub(crate) waiting: u32,
+    pub waiting: u32,
     /// Streams that it counts until they end.
-    pub(crate) in_flight: u32,
+    pub in_flight: u32,
 }
 
 /// Slots that became due early, for whoever holds the pen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Notes {
-    pub(crate) slots: Vec<u32>,
+pub struct Notes {
+    /// The slots, each once.
+    pub slots: Vec<u32>,
     /// More was noted than fits: the whole table has to be looked at.
-    pub(crate) spilled: bool,
+    pub spilled: bool,
 }
 
 /// The clusters of coordinators that Envoy does not have, as the operator was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MissingClusters {
-    pub(crate) names: BTreeSet<String>,
+pub struct MissingClusters {
+    /// Their names.
+    pub names: BTreeSet<String>,
 }
 
 // === free functions ===
 
 /// The record of a slot that belongs to `scope`.
-pub(crate) fn encode_slot(scope: &str, scope_state: &ScopeState) -> Vec<u8> {
+pub fn encode_slot(scope: &str, scope_state: &ScopeState) -> Vec<u8> {
     debug_assert!(scope.len() <= ID_LEN_MAX);
     let room = ScopeState::ENCODED_LEN_USUAL.saturating_add(3);
     let mut bytes = Vec::with_capacity(scope.len().saturating_add(room));
@@ -81,13 +86,13 @@ pub(crate) fn encode_slot(scope: &str, scope_state: &ScopeState) -> Vec<u8> {
 }
 
 /// The scope of a slot and its holding; none if the slot is empty or cannot be read.
-pub(crate) fn decode_slot(bytes: &[u8]) -> Option<(&str, ScopeState)> {
+pub fn decode_slot(bytes: &[u8]) -> Option<(&str, ScopeState)> {
     let (scope, scope_state) = split_slot(bytes)?;
     Some((scope, ScopeState::decode(scope_state)?))
 }
 
 /// The scope of a slot and its encoded holding.
-pub(crate) fn split_slot(bytes: &[u8]) -> Option<(&str, &[u8])> {
+pub fn split_slot(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (version, rest) = bytes.split_first()?;
     let (len, rest) = rest.split_first_chunk()?;
     let len = usize::from(u16::from_le_bytes(*len));
@@ -99,14 +104,16 @@ pub(crate) fn split_slot(bytes: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 impl Process {
-    pub(crate) fn encode(self) -> Vec<u8> {
+    /// Returns the record.
+    pub fn encode(self) -> Vec<u8> {
         let mut bytes = vec![PROCESS_VERSION];
         bytes.extend_from_slice(&self.random.to_le_bytes());
         bytes.extend_from_slice(&self.slots.to_le_bytes());
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// Reads a record; none if it cannot be read.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = bytes.split_first()?;
         let (random, rest) = rest.split_first_chunk()?;
         let (slots, rest) = rest.split_first_chunk()?;
@@ -119,7 +126,8 @@ impl Process {
     }
 }
 
-pub(crate) fn encode_workers(workers: &[Heartbeat]) -> Vec<u8> {
+/// Returns the record of all workers, of [`WORKERS_MAX`] at most.
+pub fn encode_workers(workers: &[Heartbeat]) -> Vec<u8> {
     let mut bytes = vec![WORKERS_VERSION];
     for Heartbeat { worker, at, levels } in workers.iter().take(WORKERS_MAX) {
         let counts = u64::from(levels.waiting) << 32 | u64::from(levels.in_flight);
@@ -130,7 +138,8 @@ pub(crate) fn encode_workers(workers: &[Heartbeat]) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn decode_workers(bytes: &[u8]) -> Vec<Heartbeat> {
+/// Reads the record of all workers; none of them if it cannot be read.
+pub fn decode_workers(bytes: &[u8]) -> Vec<Heartbeat> {
     let Some((&WORKERS_VERSION, rest)) = bytes.split_first() else {
         return Vec::new();
     };
@@ -154,7 +163,7 @@ fn heartbeat(entry: &[u8; 32]) -> Heartbeat {
 
 impl Notes {
     /// Adds a slot, or notes that there were too many.
-    pub(crate) fn add(&mut self, slot: u32) {
+    pub fn add(&mut self, slot: u32) {
         if self.slots.contains(&slot) {
             return;
         }
@@ -165,16 +174,18 @@ impl Notes {
     }
 
     /// Adds all that is in `other`.
-    pub(crate) fn extend(&mut self, other: &Self) {
+    pub fn extend(&mut self, other: &Self) {
         self.spilled |= other.spilled;
         other.slots.iter().for_each(|slot| self.add(*slot));
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns whether nothing was noted.
+    pub fn is_empty(&self) -> bool {
         self.slots.is_empty() && !self.spilled
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// Returns the record.
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![NOTES_VERSION, u8::from(self.spilled)];
         for slot in &self.slots {
             bytes.extend_from_slice(&slot.to_le_bytes());
@@ -183,7 +194,7 @@ impl Notes {
     }
 
     /// The notes in `bytes`; notes that cannot be read count as too many.
-    pub(crate) fn decode(bytes: &[u8]) -> Self {
+    pub fn decode(bytes: &[u8]) -> Self {
         let [NOTES_VERSION, spilled, rest @ ..] = bytes else {
             return Self {
                 slots: Vec::new(),
@@ -204,7 +215,7 @@ impl Notes {
 
 impl MissingClusters {
     /// The names, which have no control characters, with one after each.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![MISSING_CLUSTERS_VERSION];
         for name in &self.names {
             bytes.extend_from_slice(name.as_bytes());
@@ -214,7 +225,7 @@ impl MissingClusters {
     }
 
     /// The names in `bytes`; none if they cannot be read.
-    pub(crate) fn decode(bytes: &[u8]) -> Self {
+    pub fn decode(bytes: &[u8]) -> Self {
         let rest = match bytes.split_first() {
             Some((&MISSING_CLUSTERS_VERSION, rest)) => rest,
             _ => &[],

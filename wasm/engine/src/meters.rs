@@ -9,7 +9,7 @@ use tollgate_core::lease::Unit;
 use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::{Instant, Tokens};
 
-use crate::scopes::Denial;
+use crate::refusal::Denial;
 
 /// A scope's further units, and whose capacity its requests use as well.
 #[derive(Debug, Default)]

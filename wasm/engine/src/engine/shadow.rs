@@ -1,19 +1,16 @@
 //! Rules that only pretend to refuse, all the time or for some of the requests.
 //!
 //! A rule in shadow mode decides like any other: it draws, asks for leases and counts. Only its
-//! refusals have no effect but a counter, a note in the access log, and now and then a line in
-//! Envoy's log.
+//! refusals have no effect but a counter and what the embedder tells of them.
 
 use std::hash::BuildHasher;
 
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 
-use super::tick::COMPLAINT_INTERVAL;
-use super::{Verdict, Worker};
-use crate::host::{Host, Level};
+use super::{Engine, RuleId};
+use crate::host::Host;
 use crate::refusal::Refusal;
-use tollgate_core::units::Instant;
 
 /// What is remembered of refusals without effect.
 #[derive(Debug)]
@@ -21,7 +18,6 @@ pub(super) struct Shadow {
     dice: SeedableRandomState,
     /// What would have refused the request at hand.
     pretended: Option<Refusal>,
-    last_logged: Option<Instant>,
 }
 
 // === impl Shadow ===
@@ -32,7 +28,6 @@ impl Shadow {
         Self {
             dice: SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()),
             pretended: None,
-            last_logged: None,
         }
     }
 
@@ -47,20 +42,33 @@ impl Shadow {
         self.pretended = pretended;
     }
 
+    /// Whether something was pretended of the request at hand.
+    #[inline]
+    pub(super) fn is_pretended(&self) -> bool {
+        self.pretended.is_some()
+    }
+
+    /// What was pretended of the request at hand.
+    pub(super) fn take(&mut self) -> Option<Refusal> {
+        self.pretended.take()
+    }
+
     /// A number from 0 to 99, always the same for one request and one rule: who was spared by a rule
     /// and waits for another one's tokens is still spared at its turn.
-    fn roll(&self, stream: u32, rule: usize) -> u64 {
-        (self.dice.hash_one((stream, rule)) >> 32) % 100
+    fn roll(&self, stream: u32, rule: RuleId) -> u64 {
+        (self.dice.hash_one((stream, rule.index())) >> 32) % 100
     }
 }
 
-// === impl Worker ===
+// === impl Engine ===
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// Whether a rule lets the request of `stream` go on that it would refuse; counts the refusal, or
     /// that it was only pretended.
     pub(super) fn spares(&mut self, refusal: Refusal, stream: u32) -> bool {
-        let spared = self.is_spared(refusal.rule().unwrap_or(usize::MAX), stream);
+        let spared = refusal
+            .rule()
+            .is_some_and(|rule| self.is_spared(rule, stream));
         match spared {
             true => {
                 self.count_shadowed(refusal);
@@ -72,8 +80,12 @@ impl<H: Host> Worker<H> {
     }
 
     /// Whether `rule` only pretends to refuse the request of `stream`.
-    pub(super) fn is_spared(&self, rule: usize, stream: u32) -> bool {
-        match self.tables.get(rule).map_or(100, |rule| rule.enforced) {
+    pub(super) fn is_spared(&self, rule: RuleId, stream: u32) -> bool {
+        match self
+            .tables
+            .get(rule.index())
+            .map_or(100, |rule| rule.config.enforced)
+        {
             100.. => false,
             0 => true,
             percent => self.shadow.roll(stream, rule) >= u64::from(percent),
@@ -87,7 +99,9 @@ impl<H: Host> Worker<H> {
 
     /// Counts a refusal that is only pretended.
     pub(super) fn count_shadowed(&mut self, refusal: Refusal) {
-        let rule = refusal.rule().and_then(|rule| self.tables.get_mut(rule));
+        let rule = refusal
+            .rule()
+            .and_then(|rule| self.tables.get_mut(rule.index()));
         if let Some(table) = rule {
             table.stats.shadowed.of(refusal).add_one();
         }
@@ -95,7 +109,9 @@ impl<H: Host> Worker<H> {
 
     /// Counts a refusal that is one.
     pub(super) fn count_refused(&mut self, refusal: Refusal) {
-        let rule = refusal.rule().and_then(|rule| self.tables.get_mut(rule));
+        let rule = refusal
+            .rule()
+            .and_then(|rule| self.tables.get_mut(rule.index()));
         if let Some(table) = rule {
             table.stats.refused.of(refusal).add_one();
         }
@@ -104,29 +120,6 @@ impl<H: Host> Worker<H> {
     /// Whether no refusal of a rule has any effect, so that its requests are not to be held either.
     pub(super) fn is_shadow(&self, table: u16) -> bool {
         let table = self.tables.get(usize::from(table));
-        table.is_some_and(|table| table.enforced == 0)
-    }
-
-    /// Leaves what would have refused the stream at hand to the access log if it goes on.
-    #[inline]
-    pub(super) fn tell_pretended(&mut self, verdict: Verdict) {
-        if let Some(refusal) = self.shadow.pretended.take()
-            && verdict == Verdict::Pass
-        {
-            self.note_pretended(refusal);
-        }
-    }
-
-    #[cold]
-    fn note_pretended(&mut self, refusal: Refusal) {
-        let reason = refusal.reason(self.refuser(refusal).rule);
-        self.host.note("tollgate.shadow", &reason);
-        let now = self.host.now();
-        let fresh = |last| now.saturating_since(last) >= COMPLAINT_INTERVAL;
-        if self.shadow.last_logged.is_none_or(fresh) {
-            self.shadow.last_logged = Some(now);
-            let message = format!("tollgate: {reason} would refuse requests (shadow)");
-            self.host.log(Level::Warn, &message);
-        }
+        table.is_some_and(|table| table.config.enforced == 0)
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tollgate_core::units::{Instant, Tokens};
 
 use super::draw::idle_since;
-use super::{Target, Worker, entry, scope_id};
+use super::{Engine, Target, entry, scope_id};
+use crate::effect::Effect;
 use crate::host::Host;
 use crate::ledger::{Ledger, LedgerError};
 use crate::record::{self, Heartbeat, Levels, Process, WORKERS_MAX};
@@ -27,10 +28,10 @@ const FLUSHES_PER_ROUND: usize = 256;
 /// would be the dearest part of a tenant's requests if it came much more often than the demand is judged.
 const FLUSH_AFTER_ROUNDS: u64 = 10;
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// Does what is due: first answers for cold scopes on every tick, the rest once in a
     /// configured tick.
-    pub(crate) fn handle_tick(&mut self) {
+    pub fn handle_tick(&mut self) {
         let now = self.host.now();
         if let Err(error) = self.open() {
             self.complain(&error);
@@ -44,6 +45,7 @@ impl<H: Host> Worker<H> {
             if let Err(error) = self.round(now) {
                 self.complain(&error);
             }
+            self.effects.push_back(Effect::Publish);
             self.look_at_streams();
         }
         self.let_go(now);
@@ -55,10 +57,8 @@ impl<H: Host> Worker<H> {
         or_later(self.count_attempts(now))?;
         self.expire_calls(now);
         or_later(self.take_turn(now))?;
-        self.stats.flush(&self.host)?;
         let idle_since = idle_since(now);
         for table in &mut self.tables {
-            table.stats.flush(&self.host)?;
             table.scopes.evict(idle_since);
         }
         Ok(())
@@ -71,11 +71,11 @@ impl<H: Host> Worker<H> {
             return Ok(());
         }
         let fresh = Process {
-            random: random(self.id),
+            random: self.identity.process,
             slots: self.config.max_scopes,
         };
         let name = &self.config.coordinator;
-        let ledger = Ledger::open(&self.host, name, &self.node, fresh)?;
+        let ledger = Ledger::open(&self.host, name, &self.identity.node, fresh)?;
         if ledger.slots() != self.config.max_scopes {
             let message = format!(
                 "tollgate: max_scopes is {} until Envoy restarts, not {}",
@@ -102,7 +102,7 @@ impl<H: Host> Worker<H> {
             return Ok(());
         }
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        let me = self.id;
+        let me = self.identity.worker;
         let count = ledger.update_record(&self.host, "workers", |bytes| {
             let mut workers = record::decode_workers(bytes);
             workers.retain(|other| other.worker != me && lives(other, now));
@@ -169,7 +169,7 @@ impl<H: Host> Worker<H> {
     /// Counts an entry's attempts; gives its slab back if there were none or its lease has ended.
     /// The entry then says whether it must be looked at again.
     pub(super) fn settle(&mut self, target: Target, now: Instant) -> Result<(), LedgerError> {
-        let (tick, me) = (self.config.tick, self.id);
+        let (tick, me) = (self.config.tick, self.identity.worker);
         let Some(known) = entry(&mut self.tables, target) else {
             return Ok(());
         };
@@ -254,7 +254,7 @@ impl<H: Host> Worker<H> {
     pub(super) fn scope_of(&self, target: Target) -> Option<Arc<str>> {
         let table = self.tables.get(usize::from(target.table))?;
         let entry = table.scopes.get(target.index)?;
-        Some(scope_id(&table.rule, entry).into())
+        Some(scope_id(&table.config.name, entry).into())
     }
 }
 
@@ -271,12 +271,4 @@ pub(super) fn or_later(done: Result<(), LedgerError>) -> Result<(), LedgerError>
 fn lives(worker: &Heartbeat, now: Instant) -> bool {
     now.saturating_since(worker.at) < HEARTBEAT_LOST
         && worker.at <= now.saturating_add(HEARTBEAT_LOST)
-}
-
-/// 128 random bits for the process, from the system if it has any, else from the worker's own.
-fn random(id: u64) -> u128 {
-    let mut bytes = id.to_le_bytes().repeat(2).try_into().unwrap_or([0; 16]);
-    // Without randomness the worker's number is left, which is all that there is.
-    let _ = getrandom::fill(&mut bytes);
-    u128::from_le_bytes(bytes)
 }

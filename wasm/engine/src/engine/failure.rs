@@ -3,7 +3,7 @@
 use tollgate_core::units::Instant;
 use tollgate_proto::response::ScopeError;
 
-use super::Worker;
+use super::Engine;
 use super::calls::Asked;
 use crate::host::{Host, Level};
 
@@ -50,9 +50,9 @@ impl From<&ScopeError> for Failure {
     }
 }
 
-// === impl Worker ===
+// === impl Engine ===
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// Notes for the operator how the call went that was answered for `asked`, of which `failed`
     /// got nothing. What is refused to single scopes is an answer.
     pub(super) fn note_failures(
@@ -92,7 +92,7 @@ impl<H: Host> Worker<H> {
             &format!("tollgate: a refresh of {count} scopes failed: {why}"),
         );
         for asked in asked {
-            let seed = self.id ^ u64::from(asked.slot);
+            let seed = self.identity.worker ^ u64::from(asked.slot);
             let said = self.with_slot(asked.slot, &asked.scope, |scope_state, _| {
                 for (unit, ask) in &asked.asks {
                     scope_state.handle_failure(now, *unit, ask.sequence, seed);
@@ -106,31 +106,4 @@ impl<H: Host> Worker<H> {
         let slots: Vec<u32> = asked.iter().map(|asked| asked.slot).collect();
         self.warm(&slots);
     }
-}
-
-// === free functions ===
-
-/// A gRPC status in words. Its message is not told: the SDK would trap on one that is not UTF-8.
-pub(super) fn grpc_failure(status: u32) -> String {
-    let names = [
-        "OK",
-        "CANCELLED",
-        "UNKNOWN",
-        "INVALID_ARGUMENT",
-        "DEADLINE_EXCEEDED",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "PERMISSION_DENIED",
-        "RESOURCE_EXHAUSTED",
-        "FAILED_PRECONDITION",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-        "INTERNAL",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-        "UNAUTHENTICATED",
-    ];
-    let name = usize::try_from(status).ok().and_then(|at| names.get(at));
-    format!("gRPC status {status} ({})", name.unwrap_or(&"unknown"))
 }

@@ -12,7 +12,7 @@ use tollgate_core::client::{LeaderLock, LeaderRole, LeaseMessage, LeaseState};
 use tollgate_core::lease::{LeaseRequest, ResourceId, Unit};
 use tollgate_core::units::Instant;
 
-use super::Worker;
+use super::Engine;
 use super::calls::{Asked, Reason};
 use super::room::Room;
 use super::tick::or_later;
@@ -20,7 +20,7 @@ use super::trouble::Trouble;
 use crate::host::{Host, Level};
 use crate::ledger::LedgerError;
 use crate::record::Notes;
-use crate::stats::Survey;
+use crate::stats::ProcessStats;
 use crate::upstreams::Upstream;
 
 /// Slots that are looked at in one round after the pen was taken.
@@ -115,9 +115,9 @@ impl Schedule {
     }
 }
 
-// === impl Worker ===
+// === impl Engine ===
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// Takes, keeps or leaves the pen, and does its work while it has it.
     pub(super) fn take_turn(&mut self, now: Instant) -> Result<(), LedgerError> {
         let holds_pen = self.holds_pen(now)?;
@@ -134,16 +134,15 @@ impl<H: Host> Worker<H> {
         or_later(self.drain_notes(now))?;
         self.scan(now)?;
         self.ask_for_due(now)?;
-        or_later(self.tell_trouble(now))?;
-        Ok(self.stats.tell(&self.host, &self.survey())?)
+        or_later(self.tell_trouble(now))
     }
 
     /// How the process stands, of those workers that live.
-    pub(super) fn survey(&self) -> Survey {
+    pub(super) fn survey(&self) -> ProcessStats {
         let schedule = self.schedule.as_ref();
         let levels = || self.living.iter().map(|worker| worker.levels);
         let own = self.host.memory_bytes();
-        Survey {
+        ProcessStats {
             safe_mode: schedule.map_or(0, |schedule| schedule.without_lease),
             missing_clusters: self.trouble.missing_count(),
             slots_used: schedule.map_or(0, |schedule| schedule.used),
@@ -167,7 +166,7 @@ impl<H: Host> Worker<H> {
 
     fn holds_pen(&self, now: Instant) -> Result<bool, LedgerError> {
         let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        let me = self.id;
+        let me = self.identity.worker;
         let held = ledger.update_record(&self.host, "pen", |bytes| {
             match LeaderLock::decide(LeaderLock::decode(bytes), now, me) {
                 LeaderRole::Hold => (true, None),

@@ -13,11 +13,11 @@ use tollgate_core::units::{Instant, Tokens};
 
 use super::held::Arrival;
 use super::lines::{Place, Waiting};
-use super::{Attempt, Decision, Short, Target, Targets, Verdict, Worker, entry};
+use super::{Attempt, Decision, Engine, Request, Short, Target, entry};
 use crate::config::Shape;
 use crate::host::Host;
 use crate::ledger::LedgerError;
-use crate::scopes::Denial;
+use crate::refusal::{Denial, Verdict};
 
 /// Decisions about those who wait in one callback. Each may cost a change in shared data.
 const LOOKS_MAX: usize = 128;
@@ -44,9 +44,9 @@ impl Target {
     }
 }
 
-// === impl Targets ===
+// === impl Request ===
 
-impl Targets {
+impl Request {
     /// For a request that goes on without having been decided on: it took nothing to put back.
     pub(super) fn count_nowhere(&mut self) {
         (self.watched, self.gauged, self.priced_late) = (false, false, false);
@@ -72,18 +72,18 @@ impl Budget {
     }
 }
 
-// === impl Worker ===
+// === impl Engine ===
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// How the rule of `table` lets requests wait, if it does.
     pub(super) fn shape_of(&self, table: u16) -> Option<Shape> {
-        self.tables.get(usize::from(table))?.shape
+        self.tables.get(usize::from(table))?.config.shape
     }
 
     /// What the request is denied with at `index` because others wait there, unless it is its turn.
     pub(super) fn line_before(
         &self,
-        targets: &Targets,
+        targets: &Request,
         index: usize,
         attempt: Attempt,
     ) -> Option<Denial> {
@@ -99,17 +99,17 @@ impl<H: Host> Worker<H> {
     #[cold]
     pub(super) fn begin_to_wait(
         &mut self,
-        context: u32,
-        targets: &Targets,
+        targets: &Request,
         short: Short,
+        max_wait: Option<Duration>,
     ) -> Verdict {
-        let arrival = self.arrival(context);
+        let arrival = self.arrival(targets.stream, max_wait);
         self.join(targets, short, arrival)
     }
 
     /// Lets a request wait, unless it would be longer than it may or its client likes, or too many
     /// wait already.
-    pub(super) fn join(&mut self, targets: &Targets, short: Short, arrival: Arrival) -> Verdict {
+    pub(super) fn join(&mut self, targets: &Request, short: Short, arrival: Arrival) -> Verdict {
         let now = self.host.now();
         let Some(deadline) = self.deadline(short, arrival) else {
             return self.turn_away(targets, short);
@@ -272,8 +272,7 @@ impl<H: Host> Worker<H> {
             Some(denial) => self.turn_away(&waiting.targets, Short { place, denial }),
             None => self.complain(&LedgerError::Gone),
         };
-        self.carry_out(now, waiting.arrival, &waiting.targets, verdict);
-        self.ended(now, &waiting);
+        self.carry_out(now, waiting.arrival, &waiting.targets, verdict, true);
         self.close_line(place.place());
     }
 
@@ -283,19 +282,11 @@ impl<H: Host> Worker<H> {
             self.stats.waited.add_one();
         }
         self.lines.take(now, waiting.arrival.context, goes);
-        self.carry_out(now, waiting.arrival, &waiting.targets, verdict);
-        self.ended(now, &waiting);
-    }
-
-    fn ended(&mut self, now: Instant, waiting: &Waiting) {
-        let wait = now.saturating_since(waiting.arrival.since);
-        if let Err(error) = self.stats.record_wait(&self.host, wait) {
-            self.complain(&error.into());
-        }
+        self.carry_out(now, waiting.arrival, &waiting.targets, verdict, true);
     }
 
     /// Refuses a request that may not wait; it counts from now on.
-    fn turn_away(&mut self, targets: &Targets, short: Short) -> Verdict {
+    fn turn_away(&mut self, targets: &Request, short: Short) -> Verdict {
         let refusal = short.refusal();
         self.count_refused(refusal);
         if targets.priced_late {
@@ -348,5 +339,41 @@ impl<H: Host> Worker<H> {
         {
             meters.has_line = false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{EngineConfig, HostFailure, Identity};
+    use crate::testing::{FakeHost, FakeProcess};
+
+    #[test]
+    fn when_all_have_left_by_themselves_nothing_is_due() {
+        let process = FakeProcess::new();
+        let identity = Identity {
+            worker: 1,
+            node: "node".to_owned(),
+            process: 1,
+        };
+        let config = EngineConfig {
+            coordinator: "c".to_owned(),
+            shards: Vec::new(),
+            enabled: true,
+            rules: Vec::new(),
+            max_scopes: 10,
+            max_held: 10,
+            max_waiting: 10,
+            tick: Duration::from_millis(20),
+            call_timeout: Duration::from_secs(1),
+            host_failure: HostFailure::Open,
+            reports_standing: false,
+        };
+        let mut engine = Engine::new(FakeHost::new(&process), identity, config);
+        engine.lines.backlog = true;
+        assert!(engine.lines.next_wake().is_some());
+        process.advance(Duration::from_millis(1));
+        engine.handle_tick();
+        assert_eq!(engine.lines.next_wake(), None);
     }
 }

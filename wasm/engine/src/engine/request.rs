@@ -1,8 +1,8 @@
-//! What a request needs: the buckets of its scopes, and what has been found out of it so far.
+//! Needs of a request: the buckets of its scopes, and what has been found out of it so far.
 
 use tollgate_core::units::Tokens;
 
-use super::RULES_MAX;
+use crate::config::RULES_MAX;
 use crate::refusal::Refusal;
 
 /// Each rule's scope may use the capacity of another as well.
@@ -10,16 +10,16 @@ const TARGETS_MAX: usize = RULES_MAX * 2;
 
 /// One of the buckets that a request needs: an entry of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(super) struct Target {
     pub(super) table: u16,
     /// The table of the rule that leads there: its own, but for canonical scopes.
     pub(super) rule: u16,
     pub(super) index: u32,
 }
 
-/// All that a request needs.
+/// A request that is decided on: all buckets that it needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Targets {
+pub struct Request {
     pub(super) targets: [Target; TARGETS_MAX],
     pub(super) len: usize,
     /// How many of them are the rules' own; canonical scopes follow these.
@@ -57,12 +57,12 @@ impl Target {
     }
 }
 
-// === impl Targets ===
+// === impl Request ===
 
-impl Targets {
+impl Request {
     /// Nothing so far for the request of `stream`, at `cost` tokens of requests.
     #[inline]
-    pub(super) const fn at(cost: Tokens, stream: u32) -> Self {
+    pub(super) const fn new(cost: Tokens, stream: u32) -> Self {
         Self {
             targets: [Target::of(0, 0); TARGETS_MAX],
             len: 0,

@@ -8,13 +8,14 @@ use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
-use tollgate_core::lease::Unit;
 use tollgate_core::token_cache::TokenCache;
-use tollgate_core::units::{Instant, Rate, Tokens};
+use tollgate_core::units::{Instant, Tokens};
 
 use crate::meters::Meters;
-use crate::standing::Standing;
+use crate::refusal::{Denial, Standing};
 
+/// The key of the bucket that a rule's scopes share when the slot table is full.
+pub const OVERFLOW: &str = "~overflow";
 /// Entries that are looked at for eviction when a new one needs room.
 const EVICTION_SCAN: usize = 16;
 
@@ -50,29 +51,6 @@ pub(crate) struct Entry {
     pub(crate) usual_cost: u32,
 }
 
-/// Why a scope's requests are refused, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Denial {
-    /// Until then the answer is known without asking the ledger.
-    pub(crate) until: Instant,
-    /// When the next request passes, if that is known.
-    pub(crate) retry_at: Option<Instant>,
-    /// The limit to tell: micro-requests per second.
-    pub(crate) limit: u64,
-    /// Refused for want of a lease.
-    pub(crate) without_lease: bool,
-    /// Of what there is not enough.
-    pub(crate) unit: Unit,
-    /// How much was asked for.
-    pub(crate) need: Tokens,
-    /// What comes in for the process; unlimited where one token lets all go on.
-    pub(crate) rate: Rate,
-    /// The most that may come in soon, if a lease is about to grow.
-    pub(crate) prospect: Option<Rate>,
-    /// It is more than there can ever be at once.
-    pub(crate) never: bool,
-}
-
 /// The scopes of one rule.
 #[derive(Debug)]
 pub(crate) struct Scopes {
@@ -82,25 +60,6 @@ pub(crate) struct Scopes {
     hash: SeedableRandomState,
     /// Where the next look for something to evict starts.
     hand: usize,
-}
-
-// === impl Denial ===
-
-impl Denial {
-    /// There is no slot for the scope, and its rule refuses it then.
-    pub(crate) fn overflow(now: Instant) -> Self {
-        Self {
-            until: now,
-            retry_at: None,
-            limit: 0,
-            without_lease: true,
-            unit: Unit::Requests,
-            need: Tokens::ONE,
-            rate: Rate::ZERO,
-            prospect: None,
-            never: false,
-        }
-    }
 }
 
 // === impl Entry ===

@@ -15,10 +15,10 @@ use tollgate_core::units::{Instant, Tokens};
 use super::calls::Reason;
 use super::lines::Place;
 use super::pen::asked;
-use super::{Attempt, Decision, Target, Targets, Verdict, Worker, entry};
+use super::{Attempt, Decision, Engine, Request, RuleId, Target, entry};
+use crate::effect::{Effect, StreamEnd, Waited};
 use crate::host::Host;
-use crate::patience::patience;
-use crate::refusal::is_grpc;
+use crate::refusal::Verdict;
 use crate::upstreams::Upstream;
 
 /// The tick while a first request waits to be sent, or streams wait to be released.
@@ -46,7 +46,6 @@ pub(super) struct Waiting {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) context: u32,
-    pub(super) grpc: bool,
     pub(super) since: Instant,
     /// How long its client would wait.
     pub(super) patience: Duration,
@@ -56,7 +55,7 @@ pub(super) struct Arrival {
 #[derive(Debug)]
 struct Held {
     arrival: Arrival,
-    targets: Targets,
+    targets: Request,
     /// Where it goes before those who come after it.
     first_at: Vec<Place>,
     /// However many of its scopes are cold, it is not held beyond this.
@@ -94,12 +93,12 @@ impl Waiting {
     }
 }
 
-// === impl Worker ===
+// === impl Engine ===
 
-impl<H: Host> Worker<H> {
-    /// How often the worker needs a tick now.
+impl<H: Host> Engine<H> {
+    /// Returns how often the worker needs a tick now.
     #[inline]
-    pub(crate) fn tick_period(&self) -> Duration {
+    pub fn tick_period(&self) -> Duration {
         let period = match self.lines.next_wake() {
             None => self.config.tick,
             Some(at) => self.time_until(at).min(self.config.tick),
@@ -122,9 +121,9 @@ impl<H: Host> Worker<H> {
         Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)).max(TICK_AT_ONCE)
     }
 
-    /// Whether ticks are needed more often than usual.
+    /// Returns whether ticks are needed more often than usual.
     #[inline]
-    pub(crate) fn is_hurried(&self) -> bool {
+    pub fn is_hurried(&self) -> bool {
         !self.waiting.cold.is_empty() || !self.waiting.held.is_empty() || !self.lines.is_empty()
     }
 
@@ -132,7 +131,7 @@ impl<H: Host> Worker<H> {
     /// scope whose first answer they were held for. It, or the end of waiting for it, lets them go on the
     /// next tick only, and in parts. Who is held for another scope keeps nobody waiting.
     #[inline]
-    pub(super) fn is_behind_held(&self, targets: &Targets) -> bool {
+    pub(super) fn is_behind_held(&self, targets: &Request) -> bool {
         let waiting = &self.waiting;
         !waiting.held.is_empty()
             && !waiting.is_full(self.config.max_held)
@@ -143,17 +142,17 @@ impl<H: Host> Worker<H> {
     }
 
     /// Where a request goes in the order of arrival: a rule that shapes and does not spare it.
-    fn in_order<'a>(&'a self, targets: &'a Targets) -> impl Iterator<Item = Target> + 'a {
+    fn in_order<'a>(&'a self, targets: &'a Request) -> impl Iterator<Item = Target> + 'a {
         let all = targets.as_slice().iter().copied();
         all.filter(|target| {
             self.shape_of(target.rule).is_some()
-                && !self.is_spared(usize::from(target.rule), targets.stream)
+                && !self.is_spared(RuleId(target.rule), targets.stream)
         })
     }
 
     /// Where the request at hand goes before those who come after it, if it is held now: at scopes whose first
     /// answer it awaits; else behind those who are held there.
-    fn goes_first_at(&self, now: Instant, targets: &Targets) -> Vec<Place> {
+    fn goes_first_at(&self, now: Instant, targets: &Request) -> Vec<Place> {
         let places = || self.in_order(targets).map(Target::place);
         let cold: Vec<Place> = places().filter(|place| self.awaits(*place, now)).collect();
         match cold.is_empty() {
@@ -172,7 +171,7 @@ impl<H: Host> Worker<H> {
         until.is_some_and(|until| now < until)
     }
 
-    fn must_wait(&self, targets: &Targets, now: Instant) -> bool {
+    fn must_wait(&self, targets: &Request, now: Instant) -> bool {
         let mut places = targets.as_slice().iter().map(|target| target.place());
         places.any(|place| self.awaits(place, now))
     }
@@ -191,22 +190,22 @@ impl<H: Host> Worker<H> {
 
     /// Holds the request at hand, unless its client would rather not wait.
     #[cold]
-    pub(super) fn hold(&mut self, context: u32, mut targets: Targets) -> Verdict {
-        let arrival = self.arrival(context);
+    pub(super) fn hold(&mut self, targets: &mut Request, max_wait: Option<Duration>) -> Verdict {
+        let arrival = self.arrival(targets.stream, max_wait);
         let waits = targets.as_slice().iter().filter_map(|target| {
             let table = self.tables.get(usize::from(target.table))?;
-            Some(table.policy.cold_start_wait)
+            Some(table.config.policy.cold_start_wait)
         });
         let wait = waits.max().unwrap_or_default().min(arrival.patience);
         if wait.is_zero() {
-            return self.decide_at_last(&mut targets, arrival);
+            return self.decide_at_last(targets, arrival);
         }
         self.stats.held.add_one();
-        let first_at = self.goes_first_at(arrival.since, &targets);
+        let first_at = self.goes_first_at(arrival.since, targets);
         self.waiting.awaited.extend(&first_at);
         self.waiting.held.push_back(Held {
             arrival,
-            targets,
+            targets: *targets,
             first_at,
             deadline: arrival.since.saturating_add(wait),
         });
@@ -214,34 +213,34 @@ impl<H: Host> Worker<H> {
     }
 
     /// What is to be remembered of the request at hand.
-    pub(super) fn arrival(&self, context: u32) -> Arrival {
+    pub(super) fn arrival(&self, context: u32, max_wait: Option<Duration>) -> Arrival {
         Arrival {
             context,
-            grpc: is_grpc(&self.host),
             since: self.host.now(),
-            patience: patience(&self.host).unwrap_or(Duration::MAX),
+            patience: max_wait.unwrap_or(Duration::MAX),
         }
     }
 
     /// Decides on a request that is not held for an answer any more, though it may wait for its turn.
-    fn decide_at_last(&mut self, targets: &mut Targets, arrival: Arrival) -> Verdict {
+    fn decide_at_last(&mut self, targets: &mut Request, arrival: Arrival) -> Verdict {
         match self.decide(targets, Attempt::Unheld) {
             Ok(Decision::Wait(short)) => self.join(targets, short, arrival),
             Ok(Decision::Refuse(refusal)) => Verdict::Refuse(refusal),
             Ok(Decision::Pass | Decision::Hold) => {
-                self.begin(arrival.context, targets, Verdict::Pass);
+                self.start_stream(targets);
                 Verdict::Pass
             }
             Err(error) => self.complain(&error),
         }
     }
 
-    /// Forgets a stream that has ended.
-    pub(crate) fn forget(&mut self, context: u32) {
-        let others = |held: &Held| held.arrival.context != context;
+    /// Forgets a stream that has ended, in whatever way, and charges what [`Engine::stream_needs`]
+    /// asked for.
+    pub fn end_stream(&mut self, stream: u32, end: &StreamEnd) {
+        let others = |held: &Held| held.arrival.context != stream;
         self.waiting.held.retain(others);
-        self.leave_line(context);
-        self.end_stream(context);
+        self.leave_line(stream);
+        self.settle_stream(stream, end);
     }
 
     /// Lets those go on that need not wait any more, for an answer or for their turn.
@@ -281,7 +280,7 @@ impl<H: Host> Worker<H> {
     /// What there is to say of a scope that turned up.
     fn ask_cold(&mut self, now: Instant, cold: &mut Cold) -> Vec<(Unit, LeaseMessage)> {
         cold.asked = true;
-        let me = self.id;
+        let me = self.identity.worker;
         let usage = self.permits(cold.target).map(|permits| permits.usage(me));
         let said = self.with_scope_state(cold.target, now, |scope_state, policy| {
             if let (Some(gauge), Some(usage)) = (&mut scope_state.concurrency, &usage) {
@@ -360,7 +359,7 @@ impl<H: Host> Worker<H> {
             };
             if verdict != Verdict::Hold {
                 released = released.saturating_add(1);
-                self.carry_out(now, held.arrival, &held.targets, verdict);
+                self.carry_out(now, held.arrival, &held.targets, verdict, false);
             }
         }
         self.waiting.backlog = released >= RELEASES_MAX;
@@ -368,33 +367,34 @@ impl<H: Host> Worker<H> {
         released
     }
 
-    /// Lets a request go on that has waited, or answers it.
+    /// Lets a request go on that has waited, or answers it. It was `queued` if it had a turn.
     pub(super) fn carry_out(
         &mut self,
         now: Instant,
         arrival: Arrival,
-        targets: &Targets,
+        targets: &Request,
         verdict: Verdict,
+        queued: bool,
     ) {
-        let waited = now.saturating_since(arrival.since).as_millis().to_string();
-        let done = self.host.select(arrival.context).and_then(|()| {
-            self.tell_pretended(verdict);
-            self.tell_standing(targets, verdict);
-            self.host.note("tollgate.waited_ms", &waited);
-            match verdict {
-                Verdict::Refuse(refusal) => {
-                    refusal.send(&self.host, now, self.refuser(refusal), arrival.grpc)
+        let stream = arrival.context;
+        let time = now.saturating_since(arrival.since);
+        let waited = Waited { time, queued };
+        let effect = match verdict {
+            Verdict::Refuse(refusal) => Effect::Deny {
+                stream,
+                waited,
+                refusal,
+            },
+            Verdict::Pass | Verdict::Hold => {
+                self.start_stream(targets);
+                Effect::Resume {
+                    stream,
+                    waited,
+                    report: self.take_report(targets),
                 }
-                _ => self.host.resume_request(),
             }
-        });
-        match done {
-            Ok(()) => self.begin(arrival.context, targets, verdict),
-            Err(error) => {
-                self.put_permits_back(targets, verdict);
-                self.complain(&error.into());
-            }
-        }
+        };
+        self.effects.push_back(effect);
     }
 
     /// Another worker may have got the answer for a scope.

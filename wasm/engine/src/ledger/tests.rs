@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::*;
-use crate::fake::{self, Fake};
+use crate::testing::{FakeHost, FakeProcess};
 use tollgate_core::units::Tokens;
 
 const FRESH: Process = Process {
@@ -11,15 +11,15 @@ const FRESH: Process = Process {
 };
 
 struct Setup {
-    process: Rc<fake::Process>,
-    host: Fake,
+    process: Rc<FakeProcess>,
+    host: FakeHost,
     ledger: Ledger,
     policy: Policy,
 }
 
 fn setup(slots: u32) -> Setup {
-    let process = fake::Process::new();
-    let host = Fake::new(&process);
+    let process = FakeProcess::new();
+    let host = FakeHost::new(&process);
     let ledger = Ledger::open(&host, "c", "node", Process { slots, ..FRESH }).unwrap();
     Setup {
         process,
@@ -54,20 +54,20 @@ fn all_workers_open_the_ledger_that_the_first_one_made() {
         random: 99,
         slots: 7,
     };
-    let second = Ledger::open(&Fake::new(&setup.process), "c", "node", other).unwrap();
+    let second = Ledger::open(&FakeHost::new(&setup.process), "c", "node", other).unwrap();
     assert_eq!(second.slots(), 100);
     assert_eq!(second.client(), setup.ledger.client());
     assert_eq!(
         second.client().id.as_str(),
         "node/00000000123456789abcdef011223344"
     );
-    let elsewhere = Ledger::open(&Fake::new(&setup.process), "d", "node", other).unwrap();
+    let elsewhere = Ledger::open(&FakeHost::new(&setup.process), "d", "node", other).unwrap();
     assert_eq!(elsewhere.slots(), 7);
 }
 
 #[test]
 fn of_two_workers_that_open_at_once_the_second_follows_the_first() {
-    let process = fake::Process::new();
+    let process = FakeProcess::new();
     let first = Process {
         random: 1,
         slots: 5,
@@ -75,7 +75,7 @@ fn of_two_workers_that_open_at_once_the_second_follows_the_first() {
     *process.intruder.borrow_mut() = Some(Box::new(move |process| {
         process.set("tollgate.c.process", &first.encode(), ABSENT);
     }));
-    let ledger = Ledger::open(&Fake::new(&process), "c", "n", FRESH).unwrap();
+    let ledger = Ledger::open(&FakeHost::new(&process), "c", "n", FRESH).unwrap();
     assert_eq!(ledger.slots(), 5);
 }
 

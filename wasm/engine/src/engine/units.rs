@@ -10,12 +10,12 @@ use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Rate, Tokens};
 
 use super::draw::{Step, told_limit};
-use super::{Attempt, CANONICAL, Outcome, Table, Target, Targets, Verdict, Worker, entry};
-use crate::config::{Overflow, Terms};
+use super::{Attempt, CANONICAL, Engine, Outcome, Request, RuleId, Target, entry};
+use crate::config::{Overflow, RuleConfig};
 use crate::host::Host;
 use crate::ledger::LedgerError;
 use crate::meters::{self, Meter, Meters};
-use crate::scopes::{Denial, Scopes};
+use crate::refusal::Denial;
 
 /// The units that are counted in bytes.
 pub(super) const BYTES: [Unit; 2] = [Unit::RequestBytes, Unit::ResponseBytes];
@@ -41,15 +41,15 @@ struct Drawn {
     without_lease: bool,
 }
 
-// === impl Worker ===
+// === impl Engine ===
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// Sees to it that the target at `index` has all that the request needs of it but a permit, and
     /// adds its canonical scope to the targets.
     #[cold]
     pub(super) fn prepare(
         &mut self,
-        targets: &mut Targets,
+        targets: &mut Request,
         index: usize,
         attempt: Attempt,
         outcome: &mut Outcome,
@@ -97,7 +97,7 @@ impl<H: Host> Worker<H> {
     #[cold]
     pub(super) fn draw_permits(
         &mut self,
-        targets: &Targets,
+        targets: &Request,
         attempt: Attempt,
         outcome: &mut Outcome,
     ) -> Result<(), LedgerError> {
@@ -123,22 +123,10 @@ impl<H: Host> Worker<H> {
 
     /// Spends what was drawn for the request.
     #[cold]
-    pub(super) fn take_permits(&mut self, targets: &Targets) {
+    pub(super) fn take_permits(&mut self, targets: &Request) {
         for target in targets.as_slice() {
             if let Some(permits) = self.permits(*target) {
                 permits.take();
-            }
-        }
-    }
-
-    /// Undoes [`Worker::take_permits`] for a stream that has gone before it could go on.
-    pub(super) fn put_permits_back(&mut self, targets: &Targets, verdict: Verdict) {
-        if !targets.gauged || verdict != Verdict::Pass {
-            return;
-        }
-        for target in targets.as_slice() {
-            if let Some(permits) = self.permits(*target) {
-                permits.put_back();
             }
         }
     }
@@ -158,7 +146,7 @@ impl<H: Host> Worker<H> {
 
     /// Says how many requests are in flight, and gives back permits that are not used.
     pub(super) fn report_use(&mut self, target: Target) -> Result<(), LedgerError> {
-        let (now, me) = (self.host.now(), self.id);
+        let (now, me) = (self.host.now(), self.identity.worker);
         let Some(usage) = self.permits(target).map(|permits| permits.usage(me)) else {
             return Ok(());
         };
@@ -311,7 +299,7 @@ impl<H: Host> Worker<H> {
         {
             return Ok(Step::Ready);
         }
-        let (now, me) = (self.host.now(), self.id);
+        let (now, me) = (self.host.now(), self.identity.worker);
         let Some(permits) = self.permits(target) else {
             return Ok(Step::Ready);
         };
@@ -399,35 +387,27 @@ impl<H: Host> Worker<H> {
     /// no rule, such as groups.
     fn canonical_target(&mut self, id: &str) -> Result<Target, LedgerError> {
         if let Some((rule, key)) = id.split_once('/')
-            && let Some(table) = self.tables.iter().position(|table| table.rule == rule)
+            && let Some(table) = self.table_named(rule)
         {
             return self.remember(table as u16, key);
         }
-        let known = self.tables.iter().position(|table| table.rule == CANONICAL);
-        let table = match known {
-            Some(table) => table,
-            None => self.add_canonical_table()?,
-        };
-        self.remember(table as u16, id)
+        let known = self
+            .table_named(CANONICAL)
+            .map(|table| RuleId(table as u16));
+        let table = known.unwrap_or_else(|| self.add_canonical_table());
+        self.remember(table.0, id)
     }
 
-    fn add_canonical_table(&mut self) -> Result<usize, LedgerError> {
+    fn add_canonical_table(&mut self) -> RuleId {
         let rule = self.config.rules.first();
-        let policy = rule.map(|rule| rule.policy.clone()).unwrap_or_default();
-        let stats = self.stats.define_rule(&self.host, "canonical")?;
-        self.tables.push(Table {
-            rule: CANONICAL.to_owned(),
-            wanted: String::new(),
-            policy,
-            terms: Terms::DEFAULT,
+        self.add_table(RuleConfig {
+            name: CANONICAL.to_owned(),
+            policy: rule.map(|rule| rule.policy.clone()).unwrap_or_default(),
             enforced: 100,
             on_overflow: Overflow::Share,
-            final_cost: None,
+            final_cost: false,
             shape: None,
-            scopes: Scopes::new(self.id),
-            stats,
-        });
-        Ok(self.tables.len().saturating_sub(1))
+        })
     }
 }
 

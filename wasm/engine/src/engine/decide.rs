@@ -1,7 +1,7 @@
 //! What becomes of a request, from all that it needs: it goes on, is held, waits or is refused.
 
 use super::draw::Step;
-use super::{Attempt, Decision, Outcome, Short, Target, Targets, Worker, entry};
+use super::{Attempt, Decision, Engine, Outcome, Request, RuleId, Short, Target, entry};
 use crate::host::Host;
 use crate::ledger::LedgerError;
 use crate::refusal::Refusal;
@@ -24,22 +24,22 @@ impl Short {
     /// The refusal that it comes to if the request does not wait.
     pub(super) fn refusal(self) -> Refusal {
         Refusal::Denied {
-            rule: usize::from(self.place.table),
-            by: usize::from(self.place.rule),
+            rule: RuleId(self.place.table),
+            by: RuleId(self.place.rule),
             denial: self.denial,
         }
     }
 }
 
-// === impl Worker ===
+// === impl Engine ===
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// Charges every bucket or none. Those that have no slot of their own become their rule's
     /// overflow in `targets`.
     #[inline]
     pub(super) fn decide(
         &mut self,
-        targets: &mut Targets,
+        targets: &mut Request,
         attempt: Attempt,
     ) -> Result<Decision, LedgerError> {
         let mut outcome = Outcome {
@@ -84,7 +84,7 @@ impl<H: Host> Worker<H> {
     /// goes on.
     pub(super) fn decide_again(
         &mut self,
-        targets: &mut Targets,
+        targets: &mut Request,
         attempt: Attempt,
     ) -> Result<Decision, LedgerError> {
         self.shadow.restore(targets.pretended);
@@ -122,7 +122,7 @@ impl<H: Host> Worker<H> {
         let place = target;
         let short = Short { place, denial };
         let refusal = short.refusal();
-        if self.is_spared(usize::from(target.rule), outcome.stream) {
+        if self.is_spared(RuleId(target.rule), outcome.stream) {
             // Who is held or waits is decided on again and again, and counts once.
             if !outcome.counted {
                 self.count_shadowed(refusal);

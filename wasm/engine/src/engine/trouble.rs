@@ -7,13 +7,11 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use prost::Message;
 use tollgate_core::client::{CallHistory, SafeMode, SafeModeReport};
 use tollgate_core::units::Instant;
 use tollgate_proto::request::Release;
-use tollgate_proto::v1;
 
-use super::Worker;
+use super::Engine;
 use crate::host::{Host, HostError, Level};
 use crate::ledger::LedgerError;
 use crate::record::MissingClusters;
@@ -71,9 +69,9 @@ impl Trouble {
     }
 }
 
-// === impl Worker ===
+// === impl Engine ===
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// The reason that Envoy made no call to `to`; remembers a cluster that it does not have.
     pub(super) fn why_no_call(&mut self, now: Instant, to: Upstream, error: &HostError) -> String {
         if !self.lacks(to) {
@@ -128,16 +126,16 @@ impl<H: Host> Worker<H> {
 
     /// Whether Envoy has no cluster for `to`; false where it cannot be told.
     fn lacks(&self, to: Upstream) -> bool {
-        let (Some(name), Some(ledger)) = (self.upstreams.bare_name(to), &self.ledger) else {
+        let Some(ledger) = &self.ledger else {
             return false;
         };
-        let nothing = v1::ReleaseRequest::from(&Release {
+        let nothing = Release {
             client: ledger.client().clone(),
             resources: Vec::new(),
-        });
+        };
         let timeout = self.config.call_timeout;
-        let message = nothing.encode_to_vec();
-        self.host.lacks_cluster(name, &message, timeout)
+        self.host
+            .lacks_cluster(self.upstreams.name(to), &nothing, timeout)
     }
 
     fn tell_clusters(&self) -> Result<(), LedgerError> {
@@ -222,5 +220,18 @@ impl<H: Host> Worker<H> {
                 after.as_secs_f64()
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_of_any_length_is_kept_in_short() {
+        let mut trouble = Trouble::default();
+        trouble.note_failure(Instant::ZERO, Upstream::ANY, &"\u{fc}".repeat(1000));
+        let known = format!("{trouble:?}");
+        assert!(known.len() < 900, "{known}");
     }
 }

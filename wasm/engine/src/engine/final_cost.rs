@@ -9,22 +9,21 @@
 
 use tollgate_core::units::Tokens;
 
-use super::{Target, Targets, Worker, entry};
-use crate::cost;
-use crate::host::{Host, HostError};
+use super::{Engine, Request, Target, entry};
+use crate::host::Host;
 use crate::ledger::LedgerError;
 use crate::meters::smoothed;
 
-impl<H: Host> Worker<H> {
+impl<H: Host> Engine<H> {
     /// Whether what a request costs at `target` is known only at its end.
     pub(super) fn is_priced_late(&self, target: Target) -> bool {
         let table = self.tables.get(usize::from(target.rule));
-        table.is_some_and(|table| table.final_cost.is_some())
+        table.is_some_and(|table| table.config.final_cost)
     }
 
     /// Counts a refused request for what it would have turned out to cost, for so much is wanted.
     #[cold]
-    pub(super) fn count_what_it_would_cost(&mut self, targets: &Targets) {
+    pub(super) fn count_what_it_would_cost(&mut self, targets: &Request) {
         let counted = targets.attempts();
         for target in targets.as_slice() {
             if !self.is_priced_late(*target) {
@@ -35,16 +34,8 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// Charges what the stream at hand, which has ended, has cost beyond what it has `paid`.
-    pub(super) fn charge_final_cost(&mut self, target: Target, paid: Tokens) {
-        let cost = match self.final_cost(target) {
-            Ok(Some(cost)) => cost,
-            Ok(None) => return,
-            Err(error) => {
-                self.complain(&error.into());
-                return;
-            }
-        };
+    /// Charges what a stream that has ended has cost beyond what it has `paid`.
+    pub(super) fn charge_final_cost(&mut self, target: Target, cost: Tokens, paid: Tokens) {
         let Some(entry) = entry(&mut self.tables, target) else {
             return;
         };
@@ -60,23 +51,6 @@ impl<H: Host> Worker<H> {
         {
             self.complain(&error);
         }
-    }
-
-    /// What the stream at hand has cost, if that is known.
-    fn final_cost(&mut self, target: Target) -> Result<Option<Tokens>, HostError> {
-        let table = self.tables.get(usize::from(target.rule));
-        let Some(path) = table.and_then(|table| table.final_cost.as_ref()) else {
-            return Ok(None);
-        };
-        let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        let Some(value) = self.host.property(&path)? else {
-            return Ok(None);
-        };
-        let cost = cost::of_metadata(&value);
-        if cost.is_none() {
-            self.stats.malformed_costs.add_one();
-        }
-        Ok(cost)
     }
 
     /// Takes what no slab has paid from the process's bucket, which may then owe it.

@@ -6,8 +6,8 @@ use tollgate_core::client::{Shortage, WaitQueue, Waiter};
 use tollgate_core::units::{Instant, Tokens};
 
 use super::held::Arrival;
-use super::{Target, Targets};
-use crate::scopes::Denial;
+use super::{Request, Target};
+use crate::refusal::Denial;
 
 /// Where a line is: at an entry of a table.
 pub(super) type Place = (u16, u32);
@@ -40,7 +40,7 @@ struct Queue {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) arrival: Arrival,
-    pub(super) targets: Targets,
+    pub(super) targets: Request,
     /// When it is refused if it could not go on before.
     pub(super) deadline: Instant,
     /// What it is short of.
@@ -95,7 +95,7 @@ impl Lines {
         &mut self,
         now: Instant,
         arrival: Arrival,
-        targets: &Targets,
+        targets: &Request,
         (target, member): (Target, u64),
         deadline: Instant,
         denial: Denial,
@@ -185,7 +185,7 @@ impl Lines {
     }
 
     /// Keeps what became of the request whose turn it is: others of its targets, perhaps.
-    pub(super) fn keep(&mut self, context: u32, targets: &Targets) {
+    pub(super) fn keep(&mut self, context: u32, targets: &Request) {
         if let Some(waiting) = self.waiting.get_mut(&context) {
             waiting.targets = *targets;
         }

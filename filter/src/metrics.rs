@@ -1,0 +1,188 @@
+//! Counters and gauges in Envoy's statistics.
+//!
+//! A host call per request would cost more than the decision, so an engine counts in its own memory,
+//! and the difference since the last time is handed over on its ticks. Names are bounded by the
+//! configuration: rules, never scopes. All workers of a process add to the same counters.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use tollgate_core::lease::Unit;
+use tollgate_engine::{Counter, Engine, ProcessStats, Refusals, RuleStats, Stats};
+
+use crate::engine_host::EngineHost;
+use crate::host::{Host, HostError, Kind, Metric};
+
+/// Metrics of one worker, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    metrics: BTreeMap<String, Metric>,
+    /// In the order of [`counters`].
+    counters: Vec<Published>,
+    /// By rule, in the order of [`causes`].
+    rules: Vec<Vec<Published>>,
+    /// In the order of [`levels`].
+    gauges: Vec<Metric>,
+    /// How long requests waited for their turn, in milliseconds, whatever became of them.
+    wait_ms: Option<Metric>,
+    /// Costs of requests that could not be read.
+    pub(crate) malformed_costs: Counter,
+}
+
+/// A counter, and how much of it Envoy knows of.
+#[derive(Debug)]
+struct Published {
+    metric: Metric,
+    sent: u64,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Makes the process's metrics known to Envoy, once per VM.
+    pub(crate) fn define<H: Host>(&mut self, host: &H) -> Result<(), HostError> {
+        if self.wait_ms.is_some() {
+            return Ok(());
+        }
+        // A configuration that is refused is counted by the root context, which has no worker then.
+        self.metric(host, Kind::Counter, "config_rejected")?;
+        let mut published = Vec::new();
+        for (name, _) in counters(&Stats::default(), Counter::default()) {
+            published.push(self.counter(host, name)?);
+        }
+        self.counters = published;
+        let mut gauges = Vec::new();
+        for (name, _) in levels(&ProcessStats::default()) {
+            gauges.push(self.metric(host, Kind::Gauge, name)?);
+        }
+        self.gauges = gauges;
+        self.wait_ms = Some(self.metric(host, Kind::Histogram, "wait_ms")?);
+        Ok(())
+    }
+
+    /// Makes the metrics of the engine's rules known to Envoy, as far as they are new.
+    pub(crate) fn define_rules<H: Host>(
+        &mut self,
+        host: &H,
+        engine: &Engine<EngineHost<H>>,
+    ) -> Result<(), HostError> {
+        for (rule, stats) in engine.rule_stats().skip(self.rules.len()) {
+            let mut published = Vec::new();
+            for (outcome, cause, _) in causes(stats) {
+                let name = format!("{outcome}.{rule}.{cause}");
+                published.push(self.counter(host, &name)?);
+            }
+            self.rules.push(published);
+        }
+        Ok(())
+    }
+
+    /// Hands over what the engine has counted since the last time, and how the process stands.
+    pub(crate) fn publish<H: Host>(
+        &mut self,
+        host: &H,
+        engine: &Engine<EngineHost<H>>,
+    ) -> Result<(), HostError> {
+        self.define_rules(host, engine)?;
+        if let Some(process) = engine.process_stats() {
+            for (metric, (_, level)) in self.gauges.iter().zip(levels(&process)) {
+                host.record(*metric, level)?;
+            }
+        }
+        let all = counters(engine.stats(), self.malformed_costs);
+        for (published, (_, counter)) in self.counters.iter_mut().zip(all) {
+            published.send(host, counter)?;
+        }
+        for (rule, (_, stats)) in self.rules.iter_mut().zip(engine.rule_stats()) {
+            for (published, (_, _, counter)) in rule.iter_mut().zip(causes(stats)) {
+                published.send(host, counter)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a wait that has ended to the histogram of all.
+    pub(crate) fn record_wait<H: Host>(&self, host: &H, wait: Duration) -> Result<(), HostError> {
+        let Some(metric) = self.wait_ms else {
+            return Ok(());
+        };
+        host.record(metric, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn counter<H: Host>(&mut self, host: &H, name: &str) -> Result<Published, HostError> {
+        let metric = self.metric(host, Kind::Counter, name)?;
+        Ok(Published { metric, sent: 0 })
+    }
+
+    /// The metric called `tollgate.<name>`; defining it twice in a VM would leak an id in Envoy.
+    fn metric<H: Host>(&mut self, host: &H, kind: Kind, name: &str) -> Result<Metric, HostError> {
+        if let Some(metric) = self.metrics.get(name) {
+            return Ok(*metric);
+        }
+        let metric = host.define(kind, &format!("tollgate.{name}"))?;
+        self.metrics.insert(name.to_owned(), metric);
+        Ok(metric)
+    }
+}
+
+// === impl Published ===
+
+impl Published {
+    fn send<H: Host>(&mut self, host: &H, counter: Counter) -> Result<(), HostError> {
+        let count = counter.get();
+        let more = count.saturating_sub(self.sent);
+        if more > 0 {
+            host.increment(self.metric, i64::try_from(more).unwrap_or(i64::MAX))?;
+            self.sent = count;
+        }
+        Ok(())
+    }
+}
+
+// === free functions ===
+
+fn counters(stats: &Stats, malformed_costs: Counter) -> [(&'static str, Counter); 13] {
+    [
+        ("allowed", stats.allowed),
+        ("held", stats.held),
+        ("waited", stats.waited),
+        ("wait_timeouts", stats.wait_timeouts),
+        ("wait_hopeless", stats.wait_hopeless),
+        ("wait_full", stats.wait_full),
+        ("refreshes", stats.refreshes),
+        ("refresh_errors", stats.refresh_errors),
+        ("lower_epochs", stats.lower_epochs),
+        ("epoch_jumps", stats.epoch_jumps),
+        ("overflow", stats.overflow),
+        ("host_failures", stats.host_failures),
+        ("malformed_costs", malformed_costs),
+    ]
+}
+
+fn levels(process: &ProcessStats) -> [(&'static str, u64); 6] {
+    [
+        ("safe_mode", process.safe_mode),
+        ("missing_clusters", process.missing_clusters),
+        ("slots_used", process.slots_used),
+        ("waiting", process.waiting),
+        ("in_flight", process.in_flight),
+        ("vm_memory_bytes", process.vm_memory_bytes),
+    ]
+}
+
+/// The counters of a rule, each with its outcome and cause.
+fn causes(rule: &RuleStats) -> impl Iterator<Item = (&'static str, &'static str, Counter)> {
+    let by_cause = |outcome: &'static str, refusals: &Refusals| {
+        [
+            (Unit::Requests.name(), refusals.requests),
+            (Unit::RequestBytes.name(), refusals.request_bytes),
+            (Unit::ResponseBytes.name(), refusals.response_bytes),
+            (Unit::Concurrency.name(), refusals.concurrency),
+            ("missing", refusals.missing),
+            ("malformed", refusals.malformed),
+        ]
+        .map(|(cause, counter)| (outcome, cause, counter))
+    };
+    let refused = by_cause("refused", &rule.refused).into_iter();
+    refused.chain(by_cause("shadowed", &rule.shadowed))
+}

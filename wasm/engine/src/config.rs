@@ -1,0 +1,92 @@
+//! Settings of an engine, which its embedder reads from whatever its users write.
+
+use core::time::Duration;
+
+use tollgate_core::client::Policy;
+
+/// The most rules of a configuration, hence of buckets that a request needs.
+pub const RULES_MAX: usize = 16;
+
+/// Identity of an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The worker's number, drawn at random at its start.
+    pub worker: u64,
+    /// The name of the proxy that the process is, the first part of its client id.
+    pub node: String,
+    /// Random bits: the second part of the client id, if this worker is the first of its process.
+    pub process: u128,
+}
+
+/// Settings of an engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineConfig {
+    /// The cluster of coordinators.
+    pub coordinator: String,
+    /// The clusters that lead to the masters of the shards, in order.
+    pub shards: Vec<String>,
+    /// Whether anything is limited at all.
+    pub enabled: bool,
+    /// The scope rules, at most [`RULES_MAX`].
+    pub rules: Vec<RuleConfig>,
+    /// The most slots, and the most scopes that a worker remembers.
+    pub max_scopes: u32,
+    /// The most requests that a worker holds for first leases at once.
+    pub max_held: usize,
+    /// The most requests that wait for their turn in a worker at once.
+    pub max_waiting: usize,
+    /// The time between two ticks while nothing is urgent.
+    pub tick: Duration,
+    /// The time after which the host ends a call without an answer.
+    pub call_timeout: Duration,
+    /// Fate of a request when the host fails.
+    pub host_failure: HostFailure,
+    /// Whether [`Report`](crate::Report)s say how the buckets of admitted requests stand.
+    pub reports_standing: bool,
+}
+
+/// Limits of the scopes of one rule, where no coordinator says otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleConfig {
+    /// The first part of the scope ids.
+    pub name: String,
+    /// Wants, waits and fallbacks of the rule's leases.
+    pub policy: Policy,
+    /// How many of a hundred requests that it would refuse it does; zero is shadow mode.
+    pub enforced: u8,
+    /// Fate of scopes for which no slot is left.
+    pub on_overflow: Overflow,
+    /// Whether requests turn out at their end to have cost more than one token.
+    pub final_cost: bool,
+    /// How requests wait for their turn; without it they are refused.
+    pub shape: Option<Shape>,
+}
+
+/// How long requests beyond the limit wait, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The longest wait of a request.
+    pub max_wait: Duration,
+    /// The most requests of one key that wait in one worker.
+    pub max_waiting: usize,
+}
+
+/// Fate of scopes for which no slot is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// They share one.
+    Share,
+    /// The rule does not apply to them.
+    Pass,
+    /// They are refused.
+    Refuse,
+}
+
+/// Fate of a request when the host fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostFailure {
+    /// It goes on.
+    Open,
+    /// It is refused.
+    Closed,
+}

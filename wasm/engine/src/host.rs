@@ -1,0 +1,81 @@
+//! Surroundings of an engine: a clock, data that the workers of a process share, and calls to the
+//! coordinators.
+
+use core::time::Duration;
+
+use tollgate_core::units::Instant;
+use tollgate_proto::request::{Refresh, Release};
+
+/// The version of a record in shared data; zero writes whatever is there.
+pub type Cas = u32;
+
+/// A version that no record has: the host counts up from one and accepts any version where there
+/// is no record yet. Writing with it creates a record or does nothing.
+pub const ABSENT: Cas = u32::MAX;
+
+/// How loud a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// For developers.
+    Debug,
+    /// Something that an operator may want to mend.
+    Warn,
+    /// Something that an operator must mend.
+    Error,
+}
+
+/// Outcome of a write to shared data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The record is as it was written.
+    Stored,
+    /// Another worker wrote first.
+    Lost,
+}
+
+/// Failure of a host to do as it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the host refused {call} with status {status}")]
+pub struct HostError {
+    /// The name that the host has for the call.
+    pub call: &'static str,
+    /// The host's number for the cause.
+    pub status: u32,
+}
+
+/// A unary call to a coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Leases are asked for; the answer goes to [`Engine::handle_answer`](crate::Engine::handle_answer).
+    Refresh(Refresh),
+    /// Leases are given back. No answer matters.
+    Release(Release),
+}
+
+/// Surroundings of an engine.
+pub trait Host {
+    /// Reads the monotonic clock, which all workers of the process share.
+    fn now(&self) -> Instant;
+    /// Writes a line to the operator's log.
+    fn log(&self, level: Level, message: &str);
+    /// Returns the memory of this worker in bytes, for the process's statistics.
+    fn memory_bytes(&self) -> u64;
+    /// Reads a record that all workers of the process see, and its version.
+    ///
+    /// # Errors
+    /// If the host fails.
+    fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError>;
+    /// Writes a record if it still has the version `cas`.
+    ///
+    /// # Errors
+    /// If the host fails.
+    fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError>;
+    /// Starts a call to `cluster` and returns a token, which comes back with the answer.
+    ///
+    /// # Errors
+    /// If no call was made.
+    fn call(&self, cluster: &str, call: &Call, timeout: Duration) -> Result<u32, HostError>;
+    /// Returns whether there is no cluster called `name`; false where the host cannot tell. If there
+    /// is one, `nothing`, a release of no resources, goes there.
+    fn lacks_cluster(&self, name: &str, nothing: &Release, timeout: Duration) -> bool;
+}

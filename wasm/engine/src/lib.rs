@@ -1,0 +1,43 @@
+//! Request path of one Tollgate process, without I/O: admission, wait queues, the table that its
+//! workers share, and the calls to the coordinators.
+//!
+//! An [`Engine`] is one worker of a process. Its embedder, an Envoy filter or a simulator, finds the
+//! keys of a request, hands these over, and carries out what the engine decides: at once as a
+//! [`Verdict`], later as [`Effect`]s. All that the engine needs of its surroundings is a [`Host`]:
+//! a clock, data that the workers share, and calls to the coordinators.
+//!
+//! Nothing here can panic in a release build: arithmetic saturates and look-ups are checked.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(any(test, fuzzing, feature = "testing")),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod config;
+mod effect;
+mod engine;
+mod host;
+mod ledger;
+mod meters;
+pub mod record;
+mod refusal;
+mod scopes;
+mod stats;
+#[cfg(any(test, fuzzing, feature = "testing"))]
+pub mod testing;
+mod upstreams;
+
+pub use config::{EngineConfig, HostFailure, Identity, Overflow, RULES_MAX, RuleConfig, Shape};
+pub use effect::{Effect, Report, StreamEnd, StreamNeeds, Waited};
+pub use engine::{Engine, Request, RuleId};
+pub use host::{ABSENT, Call, Cas, Host, HostError, Level, Written};
+pub use refusal::{Denial, Refusal, Standing, Verdict};
+pub use scopes::OVERFLOW;
+pub use stats::{Counter, ProcessStats, Refusals, RuleStats, Stats};

@@ -1,0 +1,130 @@
+//! Decisions on requests, and why a request is refused.
+
+use core::time::Duration;
+
+use tollgate_core::lease::Unit;
+use tollgate_core::units::{Instant, Rate, Tokens};
+
+use crate::engine::RuleId;
+
+/// Decision on a request that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    Pass,
+    /// It waits; an [`Effect`](crate::Effect) says later what becomes of it.
+    Hold,
+    /// It is answered.
+    Refuse(Refusal),
+}
+
+/// Refusal of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A bucket has too little.
+    Denied {
+        /// The rule whose bucket it is.
+        rule: RuleId,
+        /// The rule whose scope leads to that bucket: the same, but for the limits of groups.
+        by: RuleId,
+        /// Why, and for how long.
+        denial: Denial,
+    },
+    /// The rule found no key and must have one.
+    Missing {
+        /// The rule that refuses.
+        rule: RuleId,
+    },
+    /// The rule found something that cannot be a key.
+    Malformed {
+        /// The rule that refuses.
+        rule: RuleId,
+    },
+    /// The host failed, and the configuration says not to go on then.
+    HostFailure,
+}
+
+/// Why a scope's requests are refused, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Until then the answer is known without asking the shared table.
+    pub until: Instant,
+    /// When the next request passes, if that is known.
+    pub retry_at: Option<Instant>,
+    /// The limit to tell: micro-requests per second.
+    pub limit: u64,
+    /// Refused for want of a lease.
+    pub without_lease: bool,
+    /// The exhausted unit.
+    pub unit: Unit,
+    /// How much was asked for.
+    pub need: Tokens,
+    /// What comes in for the process; unlimited where one token lets all go on.
+    pub rate: Rate,
+    /// The most that may come in soon, if a lease is about to grow.
+    pub prospect: Option<Rate>,
+    /// It is more than there can ever be at once.
+    pub never: bool,
+}
+
+/// State of a bucket as a worker last saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The limit to tell: micro-requests per second.
+    pub limit: u64,
+    /// What the process could admit at once.
+    pub left: Tokens,
+    /// How long until the bucket is full if no request draws, if it ever is.
+    pub full_in: Option<Duration>,
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// Returns the one of two refusals that lasts longer; one whose end is unknown lasts longest.
+    #[must_use]
+    pub fn stricter(self, other: Self) -> Self {
+        let end = |refusal| match refusal {
+            Self::Denied { denial, .. } => denial.retry_at.map_or(u64::MAX, Instant::as_nanos),
+            Self::Missing { .. } | Self::Malformed { .. } | Self::HostFailure => u64::MAX,
+        };
+        if end(other) > end(self) { other } else { self }
+    }
+
+    /// Returns the rule that refuses.
+    pub fn rule(self) -> Option<RuleId> {
+        match self {
+            Self::Denied { rule, .. } | Self::Missing { rule } | Self::Malformed { rule } => {
+                Some(rule)
+            }
+            Self::HostFailure => None,
+        }
+    }
+
+    /// Returns the rule that says how the client is told.
+    pub fn told_by(self) -> Option<RuleId> {
+        match self {
+            Self::Denied { by, .. } => Some(by),
+            Self::Missing { .. } | Self::Malformed { .. } | Self::HostFailure => self.rule(),
+        }
+    }
+}
+
+// === impl Denial ===
+
+impl Denial {
+    /// Returns the denial of a scope that has no slot and whose rule refuses it then.
+    pub(crate) fn overflow(now: Instant) -> Self {
+        Self {
+            until: now,
+            retry_at: None,
+            limit: 0,
+            without_lease: true,
+            unit: Unit::Requests,
+            need: Tokens::ONE,
+            rate: Rate::ZERO,
+            prospect: None,
+            never: false,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Host for tests: shared data with a real one's rules, and a clock that tests move.
+
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use tollgate_core::units::Instant;
+use tollgate_proto::request::Release;
+
+pub use crate::engine::ScopeView;
+use crate::host::{Call, Cas, Host, HostError, Level, Written};
+
+/// Something that happens at an awkward moment.
+pub type Intruder = Box<dyn FnOnce(&FakeProcess)>;
+
+/// State that the workers of a process share, and what happened to it.
+#[derive(Default)]
+pub struct FakeProcess {
+    /// The clock, in nanoseconds.
+    pub now: Cell<u64>,
+    records: RefCell<BTreeMap<String, (Vec<u8>, Cas)>>,
+    next_cas: Cell<Cas>,
+    /// The lines of the log.
+    pub logs: RefCell<Vec<(Level, String)>>,
+    /// Calls without an answer so far, by token, with the cluster that each goes to.
+    pub calls: RefCell<BTreeMap<u32, (String, Call)>>,
+    next_token: Cell<u32>,
+    /// Whether calls fail at once.
+    pub calls_fail: Cell<bool>,
+    /// The names of clusters that there are not.
+    pub missing_clusters: RefCell<BTreeSet<String>>,
+    /// Run before the next write to shared data, as another worker would.
+    pub intruder: RefCell<Option<Intruder>>,
+    /// Writes to shared data so far.
+    pub writes: Cell<u64>,
+    /// Reads of shared data so far.
+    pub reads: Cell<u64>,
+}
+
+/// Host of one worker of a [`FakeProcess`].
+#[derive(Clone, Debug)]
+pub struct FakeHost {
+    /// The process.
+    pub process: Rc<FakeProcess>,
+    /// Whether shared data fails for this worker.
+    pub shared_data_fails: Rc<Cell<bool>>,
+    /// The memory that the worker says it has.
+    pub memory_bytes: Rc<Cell<u64>>,
+}
+
+// === impl FakeProcess ===
+
+impl FakeProcess {
+    /// Returns a process whose clock stands at one hour.
+    pub fn new() -> Rc<Self> {
+        let process = Self::default();
+        process.now.set(3_600_000_000_000);
+        process.next_cas.set(1);
+        Rc::new(process)
+    }
+
+    /// Moves the clock.
+    pub fn advance(&self, duration: Duration) {
+        self.now.set(self.now.get() + duration.as_nanos() as u64);
+    }
+
+    /// Writes a record if it still has the version `cas`; zero writes whatever is there.
+    pub fn set(&self, key: &str, value: &[u8], cas: Cas) -> Written {
+        let mut records = self.records.borrow_mut();
+        if let Some((_, current)) = records.get(key)
+            && cas != 0
+            && cas != *current
+        {
+            return Written::Lost;
+        }
+        let next = self.next_cas.get();
+        self.next_cas.set(next + 1);
+        self.writes.set(self.writes.get() + 1);
+        records.insert(key.to_owned(), (value.to_vec(), next));
+        Written::Stored
+    }
+
+    /// Returns the record under `key`.
+    pub fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let records = self.records.borrow();
+        records.get(key).map(|(value, _)| value.clone())
+    }
+
+    /// Returns the keys of all records.
+    pub fn keys(&self) -> Vec<String> {
+        self.records.borrow().keys().cloned().collect()
+    }
+
+    fn read(&self, key: &str) -> Option<(Vec<u8>, Cas)> {
+        self.reads.set(self.reads.get() + 1);
+        // A real host cannot tell an empty value from none.
+        let records = self.records.borrow();
+        let record = records.get(key).filter(|(value, _)| !value.is_empty());
+        record.cloned()
+    }
+}
+
+impl fmt::Debug for FakeProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut process = f.debug_struct("FakeProcess");
+        process.field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+// === impl FakeHost ===
+
+impl FakeHost {
+    /// Returns a worker's host.
+    pub fn new(process: &Rc<FakeProcess>) -> Self {
+        Self {
+            process: Rc::clone(process),
+            shared_data_fails: Rc::default(),
+            memory_bytes: Rc::default(),
+        }
+    }
+
+    fn shared_data(&self, call: &'static str) -> Result<(), HostError> {
+        match self.shared_data_fails.get() {
+            true => Err(HostError { call, status: 10 }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Host for FakeHost {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.process.now.get())
+    }
+
+    fn log(&self, level: Level, message: &str) {
+        let line = (level, message.to_owned());
+        self.process.logs.borrow_mut().push(line);
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.get()
+    }
+
+    fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {
+        self.shared_data("get_shared_data")?;
+        Ok(self.process.read(key))
+    }
+
+    fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError> {
+        self.shared_data("set_shared_data")?;
+        let intruder = self.process.intruder.borrow_mut().take();
+        if let Some(intruder) = intruder {
+            intruder(&self.process);
+        }
+        Ok(self.process.set(key, value, cas))
+    }
+
+    fn call(&self, cluster: &str, call: &Call, _: Duration) -> Result<u32, HostError> {
+        let process = &self.process;
+        let is_missing = process.missing_clusters.borrow().contains(cluster);
+        if process.calls_fail.get() || is_missing {
+            let call = "call";
+            return Err(HostError { call, status: 10 });
+        }
+        let token = process.next_token.get() + 1;
+        process.next_token.set(token);
+        let call = (cluster.to_owned(), call.clone());
+        process.calls.borrow_mut().insert(token, call);
+        Ok(token)
+    }
+
+    fn lacks_cluster(&self, name: &str, _: &Release, _: Duration) -> bool {
+        self.process.missing_clusters.borrow().contains(name)
+    }
+}
