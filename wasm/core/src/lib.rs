@@ -27,6 +27,7 @@ pub mod cluster;
 mod hash;
 pub mod lease;
 pub mod lease_server;
+mod lease_times;
 pub mod limit;
 pub mod pool;
 pub mod resource;

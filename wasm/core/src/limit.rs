@@ -238,12 +238,7 @@ impl Limit {
     /// a bucket that cannot hold a token never lets a request pass. So the bursts of `n` clients
     /// sum to at most the limit's burst and `n` tokens.
     pub fn burst_for(&self, gets: Capacity) -> Tokens {
-        if gets.is_unlimited() || gets >= self.capacity {
-            return self.burst;
-        }
-        let divisor = u128::from(self.capacity.as_micros());
-        let part = mul_div(self.burst.as_micros(), gets.as_micros(), divisor);
-        Tokens::from_micros(part).max(Tokens::ONE)
+        burst_part(self.burst, self.capacity, gets)
     }
 }
 
@@ -327,6 +322,18 @@ impl Part {
     pub fn of(self, capacity: Capacity) -> Capacity {
         Capacity::from_micros(mul_div(capacity.as_micros(), self.0.into(), MICRO.into()))
     }
+}
+
+// === free functions ===
+
+/// Returns the part of `burst` that goes with `gets` of `capacity`, see [`Limit::burst_for`].
+pub(crate) fn burst_part(burst: Tokens, capacity: Capacity, gets: Capacity) -> Tokens {
+    if gets.is_unlimited() || gets >= capacity {
+        return burst;
+    }
+    let divisor = u128::from(capacity.as_micros());
+    let part = mul_div(burst.as_micros(), gets.as_micros(), divisor);
+    Tokens::from_micros(part).max(Tokens::ONE)
 }
 
 #[cfg(test)]

@@ -1,41 +1,46 @@
 //! Pools: capacities that several resources share, such as a group's.
 //!
-//! A pool divides what it has between its members by weighted max-min: a member wants what its
-//! clients want together, but no more than its own limit lets it. What a member is allotted it
-//! divides between its own clients, by its own algorithm. So two divisions stand one above the other, each exact,
-//! and a refresh asks both trees: O(log members + log clients).
+//! A pool divides its capacity between its members by weighted max-min: a member wants the sum of
+//! its clients' wants, but no more than its own limit lets it. The member divides its allotment
+//! between its own clients, by its own algorithm. So two allocations stand one above the other, each
+//! exact, and a refresh asks both trees: O(log members + log clients).
 //!
-//! The obvious alternative, one division between all clients of all members, is not the same: a
+//! The obvious alternative, one allocation between all clients of all members, is not the same: a
 //! member with many clients would get more than one with few.
 //!
-//! A pool counts what its members' clients may be using, so that a grant fits into what the pool
-//! has free as well as into the member's own limit. A member that joins brings its leases
-//! along: they count from that moment, and if they are more than the pool has, that is as after a
-//! lowered capacity.
+//! A pool counts the capacity that its members' clients may be using, so that a grant fits into the
+//! free part of the pool as well as into the member's own limit. A member that joins brings its
+//! leases along: they count from that moment, and if they are more than the pool has, that is as
+//! after a lowered capacity.
+//!
+//! Resources do not reach into pools. The lease server tells a pool the totals of a member and shows
+//! the member a [`PoolView`], both through a [`PoolLink`].
 
 use core::num::NonZeroU32;
+use core::time::Duration;
 
 use crate::hash::fnv1a;
 use crate::lease::ResourceId;
-use crate::limit::{Limit, SafeCapacity};
+use crate::lease_times::LeaseTimes;
+use crate::limit::{Limit, SafeCapacity, burst_part};
 use crate::share::{FairShare, Handle, Quantum};
-use crate::units::{Capacity, Instant};
+use crate::units::{Capacity, Instant, Tokens};
 
-/// What is shared, what is wanted of it and what is lent of it.
+/// Shared capacity, with the sums of what is wanted of it and lent of it.
 #[derive(Debug)]
 pub struct Pool {
     limit: Limit,
-    /// Of the id, so that a fingerprint tells pools of equal capacity apart.
+    /// Hash of the id, so that a fingerprint tells pools of equal capacity apart.
     hash: u64,
     members: FairShare<TieBreak>,
-    /// Σ of what the seats say, in micro-units.
+    /// Σ [`PoolMembership::has`] over members, in micro-units.
     sum_has: u128,
     subclients: u64,
-    /// While a member learns: more was claimed lately than there is.
+    /// The end of the time in which claims do not fit, while a member learns.
     crowded_until: Instant,
 }
 
-/// A member's place in a pool, and what the pool counts for it.
+/// A resource's place in a pool, with the totals that the pool counts for it.
 #[derive(Debug)]
 pub(crate) struct PoolMembership {
     handle: Handle<TieBreak>,
@@ -52,7 +57,33 @@ pub(crate) struct ResourceTotals {
     pub(crate) subclients: u64,
 }
 
-/// Where a member stands among those who want the same: the hash of its id.
+/// A pool as one of its members sees it, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolView {
+    pub(crate) capacity: Capacity,
+    burst: Tokens,
+    pub(crate) times: LeaseTimes,
+    pub(crate) learning: Duration,
+    /// Capacity without the reserve.
+    pub(crate) divided: Capacity,
+    /// Equals [`Pool::sum_has`].
+    pub(crate) sum_has: u128,
+    /// Capacity that the member's clients may divide between them.
+    pub(crate) allotted: Capacity,
+    /// The member's part of the capacity that no member wants and is lent all the same.
+    pub(crate) spare: Capacity,
+    /// Capacity that each client falls back to, if the pool is to say it.
+    pub(crate) safe: Option<Capacity>,
+    /// The time until which no more than shares is confirmed in learning mode.
+    pub(crate) crowded_until: Instant,
+    pub(crate) fingerprint: u64,
+}
+
+/// Link between a resource and its pool, if it has one, while the lease server works on both.
+#[derive(Debug)]
+pub(crate) struct PoolLink<'a>(Option<(&'a mut Pool, &'a mut PoolMembership)>);
+
+/// Order of members that want the same: the hash of the id.
 type TieBreak = u64;
 
 // === impl Pool ===
@@ -106,12 +137,12 @@ impl Pool {
     }
 
     pub(crate) fn leave(&mut self, mut membership: PoolMembership) {
-        self.tell(&mut membership, ResourceTotals::default());
+        self.update(&mut membership, ResourceTotals::default());
         self.members.remove(membership.handle);
     }
 
-    /// Takes what has become of a member. O(log n) if it wants something else.
-    pub(crate) fn tell(&mut self, membership: &mut PoolMembership, totals: ResourceTotals) {
+    /// Counts the new totals of a member. O(log n) if its wants have changed.
+    pub(crate) fn update(&mut self, membership: &mut PoolMembership, totals: ResourceTotals) {
         self.members
             .update(&mut membership.handle, totals.wants, membership.weight);
         let rest = self.sum_has.saturating_sub(membership.has);
@@ -122,20 +153,38 @@ impl Pool {
         membership.subclients = totals.subclients;
     }
 
-    /// What the member's clients may divide between them.
+    /// Shows the pool as the member of `membership` sees it.
+    pub(crate) fn view(&self, membership: &PoolMembership) -> PoolView {
+        PoolView {
+            capacity: self.limit.capacity,
+            burst: self.limit.burst,
+            times: LeaseTimes::of(&self.limit),
+            learning: self.limit.learning,
+            divided: self.divided(),
+            sum_has: self.sum_has,
+            allotted: self.allotted(membership),
+            spare: self.spare(membership),
+            safe: self.safe(),
+            crowded_until: self.crowded_until,
+            fingerprint: self.fingerprint(),
+        }
+    }
+
+    /// Capacity that the member's clients may divide between them.
     pub(crate) fn allotted(&self, membership: &PoolMembership) -> Capacity {
         self.members.share(&membership.handle, self.divided())
     }
 
-    /// The member's part of what nobody wants and is lent all the same.
-    pub(crate) fn spare(&self, membership: &PoolMembership) -> Capacity {
+    /// The member's part of the capacity that no member wants and is lent all the same.
+    fn spare(&self, membership: &PoolMembership) -> Capacity {
         let wanted = u64::try_from(self.sum_wants()).unwrap_or(u64::MAX);
         let spare = self.divided().saturating_sub(Capacity::from_micros(wanted));
         let headroom = self.limit.headroom.of(spare);
         self.members.spare(&membership.handle, headroom)
     }
 
-    /// Until when members that learn confirm no more than shares: more was claimed than there is.
+    /// The time until which members that learn confirm no more than shares, because claims do not
+    /// fit.
     pub(crate) fn crowded_until(&self) -> Instant {
         self.crowded_until
     }
@@ -144,13 +193,13 @@ impl Pool {
         self.crowded_until = until;
     }
 
-    /// What there is to divide: without the reserve.
-    pub(crate) fn divided(&self) -> Capacity {
+    /// Capacity without the reserve.
+    fn divided(&self) -> Capacity {
         self.limit.divided(self.members.quantum())
     }
 
-    /// What each client of a member falls back to, if that is for the pool to say.
-    pub(crate) fn safe(&self) -> Option<Capacity> {
+    /// Capacity that each client of a member falls back to, if the pool is to say it.
+    fn safe(&self) -> Option<Capacity> {
         match self.limit.safe {
             SafeCapacity::Client => None,
             SafeCapacity::Fixed(safe) => Some(safe),
@@ -158,10 +207,52 @@ impl Pool {
         }
     }
 
-    /// Tells this pool with its capacity from others and from itself with another capacity.
-    pub(crate) fn fingerprint(&self) -> u64 {
+    /// Number that differs between pools, and for one pool between capacities.
+    fn fingerprint(&self) -> u64 {
         let capacity = self.limit.capacity.as_micros();
         fnv1a(&(self.hash ^ capacity.rotate_left(32)).to_le_bytes())
+    }
+}
+
+// === impl PoolView ===
+
+impl PoolView {
+    /// The part of the pool's burst that goes with `gets`.
+    pub(crate) fn burst_for(&self, gets: Capacity) -> Tokens {
+        burst_part(self.burst, self.capacity, gets)
+    }
+}
+
+// === impl PoolLink ===
+
+impl<'a> PoolLink<'a> {
+    pub(crate) fn new(pool: &'a mut Pool, membership: &'a mut PoolMembership) -> Self {
+        Self(Some((pool, membership)))
+    }
+
+    /// The link of a resource that is in no pool.
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Shows the pool as the resource sees it.
+    pub(crate) fn view(&self) -> Option<PoolView> {
+        let (pool, membership) = self.0.as_ref()?;
+        Some(pool.view(membership))
+    }
+
+    /// Tells the pool the resource's totals.
+    pub(crate) fn update(&mut self, totals: ResourceTotals) {
+        if let Some((pool, membership)) = &mut self.0 {
+            pool.update(membership, totals);
+        }
+    }
+
+    /// Tells the pool that claims do not fit until then.
+    pub(crate) fn set_crowded_until(&mut self, until: Instant) {
+        if let Some((pool, _)) = &mut self.0 {
+            pool.set_crowded_until(until);
+        }
     }
 }
 

@@ -20,21 +20,19 @@
 //! a refresh costs O(log n) in the number of clients.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use core::num::{NonZeroU32, NonZeroU64};
+use core::num::NonZeroU64;
 
 mod allocation;
 mod repeated_lease;
 mod snapshot;
 
-use self::allocation::{Allocation, ClientEntry, TieBreak};
+use self::allocation::{Allocation, ClientEntry, Received, TieBreak};
 pub use self::repeated_lease::RepeatedLease;
 pub use self::snapshot::{ClientSnapshot, LeaseSnapshot};
 use crate::hash::fnv1a;
-use crate::lease::{
-    Answer, ClientId, ClientRun, Demand, Epoch, LeaseRequest, ResourceId, Run, Unit,
-};
+use crate::lease::{Answer, ClientId, ClientRun, Demand, Epoch, LeaseRequest, Run, Unit};
 use crate::limit::Limit;
-use crate::pool::{Pool, ResourceTotals};
+use crate::pool::{PoolLink, ResourceTotals};
 use crate::tree::LendableCapacity;
 use crate::units::{Capacity, Instant};
 
@@ -139,24 +137,28 @@ impl Resource {
         }
     }
 
-    /// Answers `ask` of `client` under `limit`, which replaces the limit known so far.
+    /// Takes `limit` in place of the one known so far.
+    pub(crate) fn set_limit(&mut self, limit: &Limit) {
+        self.allocation.set_limit(limit);
+    }
+
+    /// Answers `request` of `client`, and keeps the pool that the resource is a member of informed.
     ///
     /// # Errors
     /// [`RefreshError::Stale`], [`RefreshError::EarlierTerm`], or [`RefreshError::TooManyClients`] if
     /// the client is new and `clients_max` are known.
-    pub fn handle_refresh(
+    pub(crate) fn handle_refresh(
         &mut self,
         now: Instant,
         client: &ClientRun,
         request: &LeaseRequest,
-        limit: &Limit,
-        mut pool: Option<&mut Pool>,
         clients_max: usize,
+        pool: &mut PoolLink<'_>,
     ) -> Result<Answer, RefreshError> {
-        self.allocation.set_limit(limit);
         self.expire(now);
-        let answer = self.answer(now, client, request, pool.as_deref_mut(), clients_max);
-        self.allocation.report(pool);
+        self.allocation.set_pool(pool.view());
+        let answer = self.answer(now, client, request, clients_max, pool);
+        pool.update(self.pool_totals());
         answer
     }
 
@@ -165,30 +167,34 @@ impl Resource {
         now: Instant,
         client: &ClientRun,
         request: &LeaseRequest,
-        pool: Option<&mut Pool>,
         clients_max: usize,
+        pool: &mut PoolLink<'_>,
     ) -> Result<Answer, RefreshError> {
         let key = ClientKey::new(client);
         let by = (key.tie_break(), client.run.term());
         let known = self.clients.len();
+        let allocation = &mut self.allocation;
         if let Some(entry) = self.clients.get_mut(&key) {
-            let answer = self.allocation.refresh(now, by, entry, request, pool)?;
+            let answer = match allocation.receive(now, by, entry, request)? {
+                Received::Repeat(answer) => answer,
+                Received::Settle => settle(allocation, now, entry, request, pool),
+            };
             requeue(&mut self.expiries, &key, entry);
             return Ok(answer);
         }
         if known >= clients_max {
             return Err(RefreshError::TooManyClients { max: clients_max });
         }
-        let mut entry = self.allocation.admit(now, by, request, pool.as_deref());
-        let answer = self.allocation.settle(now, &mut entry, request, pool);
+        let mut entry = allocation.admit(now, by, request);
+        let answer = settle(allocation, now, &mut entry, request, pool);
         entry.queued_at = entry.next_expiry();
         self.expiries.insert((entry.queued_at, key.clone()));
         self.clients.insert(key, entry);
         Ok(answer)
     }
 
-    /// Forgets `client`, which no longer uses what it had; ignored if a later request came first.
-    pub fn handle_release(&mut self, client: &ClientRun, sequence: u64, pool: Option<&mut Pool>) {
+    /// Forgets `client`, which no longer uses its lease; ignored if a later request came first.
+    pub(crate) fn handle_release(&mut self, client: &ClientRun, sequence: u64) {
         let key = ClientKey::new(client);
         let last = (client.run.term(), sequence);
         if self
@@ -199,25 +205,17 @@ impl Resource {
         {
             self.expiries.remove(&(entry.queued_at, key));
             self.allocation.forget(entry);
-            self.allocation.report(pool);
         }
     }
 
-    /// Takes back what has expired.
-    pub fn handle_timeout(&mut self, now: Instant, pool: Option<&mut Pool>) {
+    /// Takes back leases that have expired.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.expire(now);
-        self.allocation.report(pool);
     }
 
-    /// Becomes the member `id` of `pool`, or one of another weight. Its leases count there from now
-    /// on.
-    pub(crate) fn join(&mut self, id: &ResourceId, pool: &mut Pool, weight: NonZeroU32) {
-        self.allocation.join(id, pool, weight);
-    }
-
-    /// Is no longer a member of `pool`.
-    pub(crate) fn leave(&mut self, pool: &mut Pool) {
-        self.allocation.leave(pool);
+    /// Returns the sums that the resource's pool counts.
+    pub(crate) fn pool_totals(&self) -> ResourceTotals {
+        self.allocation.pool_totals()
     }
 
     /// Lends no more than `bound` from now on.
@@ -225,13 +223,13 @@ impl Resource {
         self.allocation.set_lendable(lendable);
     }
 
-    /// What the clients want of a parent.
-    pub(crate) fn totals(&self, pool: Option<&Pool>) -> ResourceTotals {
+    /// Returns the sums that a parent is told. In a pool its capacity is `pool`, else unlimited.
+    pub(crate) fn totals(&self, pool: Capacity) -> ResourceTotals {
         self.allocation.totals(pool)
     }
 
-    /// The same by priority.
-    pub(crate) fn demand(&self, pool: Option<&Pool>) -> Demand {
+    /// Returns the wants that a parent is told, by priority.
+    pub(crate) fn demand(&self, pool: Capacity) -> Demand {
         self.allocation.demand(pool)
     }
 
@@ -282,11 +280,6 @@ impl Resource {
             .min(self.allocation.lendable())
     }
 
-    /// The part that `pool` allots to it, if it is a member.
-    pub(crate) fn allotted(&self, pool: &Pool) -> Option<Capacity> {
-        self.allocation.allotted(pool)
-    }
-
     /// The part of a parent's capacity that can be lent now, and the whole of it; none without a parent.
     pub(crate) fn borrowed(&self) -> Option<(Capacity, Capacity)> {
         self.allocation.borrowed()
@@ -295,7 +288,7 @@ impl Resource {
     /// What each client falls back to without a lease, if that is for the resource's own limit to
     /// say.
     pub fn safe(&self) -> Option<Capacity> {
-        self.allocation.safe(None)
+        self.allocation.safe_alone()
     }
 
     /// All clients and those for whom they speak.
@@ -377,6 +370,24 @@ impl ClientKey {
 }
 
 // === free functions ===
+
+/// Decides the answer for `entry`, between two reports to the pool.
+fn settle(
+    allocation: &mut Allocation,
+    now: Instant,
+    entry: &mut ClientEntry,
+    request: &LeaseRequest,
+    pool: &mut PoolLink<'_>,
+) -> Answer {
+    // The pool divides by the present wants.
+    pool.update(allocation.pool_totals());
+    allocation.set_pool(pool.view());
+    let (answer, crowded_until) = allocation.settle(now, entry, request);
+    if let Some(until) = crowded_until {
+        pool.set_crowded_until(until);
+    }
+    answer
+}
 
 /// Sees to it that the next expiry of `entry` is looked at in time. An instant that has become too
 /// early stays where it is: looking once too often costs less than moving it at each refresh.

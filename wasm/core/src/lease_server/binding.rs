@@ -49,10 +49,9 @@ impl LeaseServer {
             true => part,
             false => whole,
         };
-        let pool = slot.pool.as_ref();
-        let pool = pool.and_then(|id| Some((id, self.pools.get(id)?)));
-        let of_pool = pool.and_then(|(id, pool)| {
-            let at_most = least(resource.allotted(pool)?, pool.limit().capacity);
+        let of_pool = slot.membership().and_then(|(id, membership)| {
+            let pool = self.pools.get(id)?;
+            let at_most = least(pool.allotted(membership), pool.limit().capacity);
             let of = LimitOwner::Pool(id);
             Some(BindingLimit { of, at_most })
         });

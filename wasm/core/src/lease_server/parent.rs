@@ -3,10 +3,9 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{LeaseServer, ResourceSlot};
+use super::LeaseServer;
 use crate::client::LeaseMessage;
 use crate::lease::{Answer, Demand, EpochError, LeaseRequest, Origin, ResourceId};
-use crate::limit::Limit;
 use crate::tree::{ParentLeases, ParentRequest};
 use crate::units::{Capacity, Instant};
 
@@ -20,8 +19,7 @@ impl LeaseServer {
         let mut parent_leases =
             ParentLeases::new(sequence, call_timeout, self.bounds.max_resources);
         for (id, slot) in &self.resources {
-            let pool = slot.pool.as_ref().and_then(|pool| self.pools.get(pool));
-            let totals = slot.resource.totals(pool);
+            let totals = slot.resource.totals(slot.pool_capacity(&self.pools));
             let expiries = slot.resource.clients().map(|client| client.expiry);
             parent_leases.note(now, id, expiries.max().unwrap_or(now), &totals);
         }
@@ -36,9 +34,8 @@ impl LeaseServer {
     /// What clients want of the resource `id`, by priority, as a parent is told; none if it has no
     /// clients.
     pub fn demand(&self, id: &ResourceId) -> Option<Demand> {
-        let ResourceSlot { resource, pool, .. } = self.resources.get(id)?;
-        let pool = pool.as_ref().and_then(|pool| self.pools.get(pool));
-        Some(resource.demand(pool))
+        let slot = self.resources.get(id)?;
+        Some(slot.resource.demand(slot.pool_capacity(&self.pools)))
     }
 
     /// When [`LeaseServer::ask_parent`] next has something to say.
@@ -54,11 +51,11 @@ impl LeaseServer {
             return Vec::new();
         };
         parent_leases.ask(now, max, |id| {
-            let ResourceSlot { resource, pool, .. } = resources.get(id)?;
-            let pool = pool.as_ref().and_then(|pool| pools.get(pool));
+            let slot = resources.get(id)?;
+            let resource = &slot.resource;
             let has = u64::try_from(resource.sum_has()).unwrap_or(u64::MAX);
             Some(ParentRequest {
-                demand: resource.demand(pool),
+                demand: resource.demand(slot.pool_capacity(pools)),
                 has: Capacity::from_micros(has),
                 hearsay: now < resource.learning_until()
                     || taken_over_at.is_some_and(|at| resource.is_from_before(at)),
@@ -106,8 +103,7 @@ impl LeaseServer {
         if let Some(parent_leases) = &mut self.parent_leases
             && let Some(slot) = self.resources.get(id)
         {
-            let pool = slot.pool.as_ref().and_then(|pool| self.pools.get(pool));
-            let totals = slot.resource.totals(pool);
+            let totals = slot.resource.totals(slot.pool_capacity(&self.pools));
             // While learning, what clients claim was lent by an earlier run.
             let lent_until = if now < slot.resource.learning_until() && request.has > Capacity::ZERO
             {
@@ -118,22 +114,5 @@ impl LeaseServer {
             };
             parent_leases.note(now, id, lent_until, &totals);
         }
-    }
-}
-
-// === impl ResourceSlot ===
-
-impl ResourceSlot {
-    /// Lets what is borrowed, if anything is, bound the resource called `id`, whose own limit is
-    /// `limit`.
-    pub(super) fn set_lendable(
-        &mut self,
-        now: Instant,
-        id: &ResourceId,
-        limit: &Limit,
-        parent_leases: Option<&ParentLeases>,
-    ) {
-        let lendable = parent_leases.map(|parent_leases| parent_leases.lendable(now, id, limit));
-        self.resource.set_lendable(lendable);
     }
 }

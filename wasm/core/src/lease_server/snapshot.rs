@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-use super::{Bounds, DRAINS_MAX, LeaseServer, ResourceSlot, Start, recount};
+use super::{Bounds, DRAINS_MAX, LeaseServer, ResourceSlot, Start};
 use crate::lease::{ClientId, Epoch, ResourceId};
 use crate::limit::Limit;
 use crate::pool::Pool;
@@ -276,26 +276,20 @@ impl LeaseServer {
         if self.resources.contains_key(id) {
             return Err(SnapshotError::ResourceTwice(id.clone()));
         }
+        let queued_at = resource.poll_timeout().unwrap_or(now);
+        let mut slot = ResourceSlot::new(resource, queued_at);
         if let Some((pool, weight)) = &snapshot.pool {
             let told = pools.get(pool).filter(|_| pool.unit == id.unit);
             let told = told.ok_or_else(|| SnapshotError::NoPool {
                 resource: id.clone(),
                 pool: pool.clone(),
             })?;
-            let pools = self.pools.entry(pool.clone());
-            let pool = pools.or_insert_with(|| Pool::new(pool, &told.limit));
-            pool.set_crowded_until(now.saturating_add(told.crowded));
-            resource.join(id, pool, *weight);
+            let restored = self.pools.entry(pool.clone());
+            let restored = restored.or_insert_with(|| Pool::new(pool, &told.limit));
+            restored.set_crowded_until(now.saturating_add(told.crowded));
+            slot.join(&mut self.pools, id, (pool, *weight));
         }
-        let queued_at = resource.poll_timeout().unwrap_or(now);
-        let slot = ResourceSlot {
-            resource,
-            pool: snapshot.pool.as_ref().map(|(pool, _)| pool.clone()),
-            queued_at,
-        };
-        recount(&mut self.leases, 0, &slot);
-        self.timeouts.insert((queued_at, id.clone()));
-        self.resources.insert(id.clone(), slot);
+        self.insert(id, slot, queued_at);
         Ok(())
     }
 }
@@ -307,7 +301,9 @@ impl ResourceSlot {
         ResourceSnapshot {
             id: id.clone(),
             limit: self.resource.limit().clone(),
-            pool: self.pool.clone().zip(self.resource.weight()),
+            pool: self
+                .membership()
+                .map(|(pool, membership)| (pool.clone(), membership.weight())),
             learning: self.resource.learning_until().saturating_since(now),
             crowded: self.resource.crowded_until().saturating_since(now),
             clients: self.resource.client_snapshots(now),

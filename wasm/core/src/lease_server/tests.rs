@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::*;
-use crate::lease::{Run, Unit};
+use crate::lease::{LeaseRequest, LeaseTerms, Run, Unit};
 use crate::limit::{Limit, Part};
 use crate::units::{Capacity, Tokens};
 

@@ -1,7 +1,6 @@
 //! The books of a resource, line by line, for whoever goes on with them.
 
 use alloc::vec::Vec;
-use core::num::NonZeroU32;
 use core::time::Duration;
 
 use super::{ClientKey, Resource};
@@ -82,10 +81,5 @@ impl Resource {
 
     pub(crate) fn set_crowded_until(&mut self, until: Instant) {
         self.allocation.set_crowded_until(until);
-    }
-
-    /// How much it counts in its pool, if it is a member of one.
-    pub(crate) fn weight(&self) -> Option<NonZeroU32> {
-        self.allocation.weight()
     }
 }

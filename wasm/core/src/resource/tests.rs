@@ -49,8 +49,13 @@ impl Fleet {
         let (has, wants) = (Capacity::from_whole(has), Capacity::from_whole(wants));
         let request = LeaseRequest::new(sequence, has, wants);
         let client = ClientRun::only(ClientId::new(client).unwrap());
-        self.resource
-            .handle_refresh(self.now, &client, &request, &self.limit, None, 3)
+        refresh(
+            &mut self.resource,
+            self.now,
+            &client,
+            &request,
+            (&self.limit, 3),
+        )
     }
 
     fn sum_has(&self) -> u64 {
@@ -62,6 +67,18 @@ impl Fleet {
         assert_eq!(sum, self.resource.sum_has());
         u64::try_from(sum).unwrap() / 1_000_000
     }
+}
+
+/// The answer to `request` of `client` for a resource in no pool.
+pub(super) fn refresh(
+    resource: &mut Resource,
+    now: Instant,
+    client: &ClientRun,
+    request: &LeaseRequest,
+    (limit, clients_max): (&Limit, usize),
+) -> Result<Answer, RefreshError> {
+    resource.set_limit(limit);
+    resource.handle_refresh(now, client, request, clients_max, &mut PoolLink::none())
 }
 
 fn at(ms: u64) -> Instant {
@@ -223,13 +240,13 @@ fn release_and_expiry_empty_the_books() {
     fleet.refresh("b", 0, 100);
     let a = ClientRun::only(ClientId::new("a").unwrap());
     let b = ClientId::new("b").unwrap();
-    fleet.resource.handle_release(&a, 0, None);
+    fleet.resource.handle_release(&a, 0);
     assert_eq!(
         fleet.resource.client_count(),
         2,
         "a release from before the last refresh"
     );
-    fleet.resource.handle_release(&a, 2, None);
+    fleet.resource.handle_release(&a, 2);
     assert_eq!(
         fleet
             .resource
@@ -240,7 +257,7 @@ fn release_and_expiry_empty_the_books() {
     );
     let expiry = fleet.resource.poll_timeout().unwrap();
     assert_eq!(expiry, fleet.now.saturating_add(fleet.limit.lease));
-    fleet.resource.handle_timeout(expiry, None);
+    fleet.resource.handle_timeout(expiry);
     assert_eq!((fleet.sum_has(), fleet.resource.sum_wants()), (0, 0));
     assert_eq!(fleet.resource.poll_timeout(), None);
 }
@@ -346,9 +363,9 @@ fn a_larger_lease_may_outlive_a_shorter_lease() {
     assert_eq!(gets(&fleet.refresh("a", 1000, 100)), 100);
     let second = fleet.now.saturating_add(fleet.limit.lease);
 
-    fleet.resource.handle_timeout(second, None);
+    fleet.resource.handle_timeout(second);
     assert_eq!(fleet.sum_has(), 1000, "the answer to a may be lost");
-    fleet.resource.handle_timeout(first, None);
+    fleet.resource.handle_timeout(first);
     assert_eq!((fleet.sum_has(), fleet.resource.client_count()), (0, 0));
 }
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::format;
 
 use super::super::*;
-use crate::lease::{Band, Priority, Run, Unit};
+use crate::lease::{Band, LeaseRequest, Priority, Run, Unit};
 use crate::limit::Limit;
 use crate::resource::{ClientRecord, tie_break_of};
 use crate::share::{FairShare, PriorityBands, Quantum};

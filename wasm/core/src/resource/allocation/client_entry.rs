@@ -8,7 +8,7 @@ use crate::units::{Capacity, Instant};
 /// What the books know of one client.
 #[derive(Debug)]
 pub(in crate::resource) struct ClientEntry {
-    pub(super) place: BandHandles<TieBreak>,
+    pub(super) handles: BandHandles<TieBreak>,
     /// Of the latest run that has asked, if those of the client have terms.
     pub(in crate::resource) term: Epoch,
     /// Of the latest request of that run.
@@ -60,12 +60,12 @@ impl CountedLease {
 impl ClientEntry {
     /// What the client last wanted.
     pub(in crate::resource) fn wants(&self) -> Capacity {
-        self.place.wants()
+        self.handles.wants()
     }
 
     /// For how many clients it speaks.
     pub(in crate::resource) fn subclients(&self) -> u64 {
-        self.place.subclients()
+        self.handles.subclients()
     }
 
     /// Refuses a request of `term` and `sequence` that was sent before the latest one.

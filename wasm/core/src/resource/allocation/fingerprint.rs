@@ -2,7 +2,6 @@
 
 use super::Allocation;
 use crate::lease::NO_FINGERPRINT;
-use crate::pool::Pool;
 
 /// The least fingerprint that says something, and the bit that tells a pool's from a capacity.
 const CERTAIN: u64 = 2;
@@ -13,29 +12,29 @@ const POOLED: u64 = 1 << 63;
 impl Allocation {
     /// What a lease rests on that is lent now. With it the client proves later that all leases
     /// together were within the limits of that time.
-    pub(super) fn fingerprint(&self, pool: Option<&Pool>) -> u64 {
+    pub(super) fn fingerprint(&self) -> u64 {
         let capacity = self.limit.capacity.as_micros();
-        match pool {
+        match self.pool {
             // What is borrowed is another amount each time.
             _ if self.lendable.is_some() => NO_FINGERPRINT,
             None if self.limit.algorithm.shares() => capacity.saturating_add(CERTAIN),
             None => NO_FINGERPRINT,
             Some(pool) => {
                 let own = capacity.wrapping_add(self.limit.algorithm as u64);
-                own.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ pool.fingerprint() | POOLED
+                own.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ pool.fingerprint | POOLED
             }
         }
     }
 
     /// Whether all leases of `fingerprint` together are within the limits of today.
-    pub(super) fn certifies(&self, fingerprint: u64, pool: Option<&Pool>) -> bool {
-        match pool {
+    pub(super) fn certifies(&self, fingerprint: u64) -> bool {
+        match self.pool {
             // Not said, as by Doorman's clients: then it is prolonged.
             _ if fingerprint == 0 => true,
             // Nothing bounds the sum.
             None if !self.limit.algorithm.shares() => true,
-            None => (CERTAIN..=self.fingerprint(None)).contains(&fingerprint),
-            Some(_) => fingerprint == self.fingerprint(pool),
+            None => (CERTAIN..=self.fingerprint()).contains(&fingerprint),
+            Some(_) => fingerprint == self.fingerprint(),
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use super::{Allocation, ClientEntry, CountedLease, LeaseTimes};
+use super::{Allocation, ClientEntry, CountedLease};
 use crate::lease::{Claim, LeaseRequest, NO_FINGERPRINT};
+use crate::lease_times::LeaseTimes;
 use crate::limit::Limit;
-use crate::pool::Pool;
 use crate::units::{Capacity, Instant};
 
 /// What a client gets, and when it should ask again.
@@ -40,15 +40,14 @@ impl Allocation {
         entry: &ClientEntry,
         used: CountedLease,
         request: &LeaseRequest,
-        pool: Option<&Pool>,
     ) -> Grant {
-        let times = self.times(now, pool);
+        let times = self.times(now);
         let expiry = now.saturating_add(times.lease);
         if self.is_pending() {
             return self.keep(now, entry, used, request, &times);
         }
         let own = self.limit.capacity.min(self.lendable());
-        if own.is_unlimited() && pool.is_none() {
+        if own.is_unlimited() && self.pool.is_none() {
             let capacity = Capacity::UNLIMITED;
             return Grant {
                 counted: CountedLease { capacity, expiry },
@@ -58,15 +57,15 @@ impl Allocation {
                 refresh_interval: times.refresh,
             };
         }
-        let free = self.free(entry.has(), pool);
+        let free = self.free(entry.has());
         if now < self.learning_until {
             return match self.lendable {
-                Some(_) => self.confirm_borrowed(now, entry, used, request, pool),
-                None => self.confirm(now, entry, used, request, pool),
+                Some(_) => self.confirm_borrowed(now, entry, used, request),
+                None => self.confirm(now, entry, used, request),
             };
         }
-        let entitled = self.entitled(entry, pool);
-        let wanted = entitled.saturating_add(self.headroom(entry, pool));
+        let entitled = self.entitled(entry);
+        let wanted = entitled.saturating_add(self.headroom(entry));
         // Who has nothing is let into the reserve; the others keep what they have of their share.
         let sure = if entry.has() == Capacity::ZERO {
             entitled
@@ -98,7 +97,7 @@ impl Allocation {
             },
             told: None,
             crowded_until: None,
-            fingerprint: self.fingerprint(pool),
+            fingerprint: self.fingerprint(),
             refresh_interval: if settled {
                 times.refresh
             } else {
@@ -142,11 +141,10 @@ impl Allocation {
         entry: &ClientEntry,
         used: CountedLease,
         request: &LeaseRequest,
-        pool: Option<&Pool>,
     ) -> Grant {
-        let times = self.times(now, pool);
+        let times = self.times(now);
         let claim = used.capacity.min(entry.wants());
-        if claim > self.free(entry.has(), pool).keep {
+        if claim > self.free(entry.has()).keep {
             return self.keep(now, entry, used, request, &times);
         }
         let left = self.learning_until.saturating_since(now);
@@ -205,22 +203,22 @@ impl Allocation {
     }
 
     /// What the client may have of what is divided, as far as it wants it.
-    pub(super) fn entitled(&self, entry: &ClientEntry, pool: Option<&Pool>) -> Capacity {
+    pub(super) fn entitled(&self, entry: &ClientEntry) -> Capacity {
         let Limit {
             algorithm,
             guaranteed,
             ..
         } = &self.limit;
         let mut capacity = self.divided();
-        if let Some((pool, membership)) = pool.zip(self.membership.as_ref()) {
-            capacity = capacity.min(pool.allotted(membership));
+        if let Some(pool) = self.pool {
+            capacity = capacity.min(pool.allotted);
         }
         self.shares
-            .share(&entry.place, capacity, *algorithm, guaranteed)
+            .share(&entry.handles, capacity, *algorithm, guaranteed)
     }
 
     /// This client's part of what nobody wants.
-    fn headroom(&self, entry: &ClientEntry, pool: Option<&Pool>) -> Capacity {
+    fn headroom(&self, entry: &ClientEntry) -> Capacity {
         if !self.limit.algorithm.shares() {
             return Capacity::ZERO;
         }
@@ -231,24 +229,19 @@ impl Allocation {
         } else {
             self.limit.headroom.of(left)
         };
-        if let Some((pool, membership)) = pool.zip(self.membership.as_ref()) {
-            spare = spare.min(pool.spare(membership));
+        if let Some(pool) = self.pool {
+            spare = spare.min(pool.spare);
         }
-        self.shares.spare(&entry.place, spare)
+        self.shares.spare(&entry.handles, spare)
     }
 
     /// What all leave, here and in the pool, but for the `held` of one client.
-    pub(super) fn free(&self, held: Capacity, pool: Option<&Pool>) -> FreeCapacity {
-        self.free_of(self.lendable(), held, pool)
+    pub(super) fn free(&self, held: Capacity) -> FreeCapacity {
+        self.free_of(self.lendable(), held)
     }
 
     /// The same if no more than `lendable` is borrowed.
-    pub(super) fn free_of(
-        &self,
-        lendable: Capacity,
-        held: Capacity,
-        pool: Option<&Pool>,
-    ) -> FreeCapacity {
+    pub(super) fn free_of(&self, lendable: Capacity, held: Capacity) -> FreeCapacity {
         let held = u128::from(held.as_micros());
         let own = if self.limit.algorithm.shares() {
             self.limit.capacity
@@ -256,9 +249,8 @@ impl Allocation {
             Capacity::UNLIMITED
         };
         let mut free = FreeCapacity::of(own.min(lendable), self.divided(), self.sum_has, held);
-        if let Some(pool) = pool {
-            let theirs =
-                FreeCapacity::of(pool.limit().capacity, pool.divided(), pool.sum_has(), held);
+        if let Some(pool) = self.pool {
+            let theirs = FreeCapacity::of(pool.capacity, pool.divided, pool.sum_has, held);
             free.keep = free.keep.min(theirs.keep);
             free.grow = free.grow.min(theirs.grow);
         }

@@ -14,9 +14,9 @@
 use core::time::Duration;
 
 use super::grant::{Grant, suffices};
-use super::{Allocation, ClientEntry, CountedLease, LeaseTimes};
+use super::{Allocation, ClientEntry, CountedLease};
 use crate::lease::{Claim, LeaseRequest, NO_FINGERPRINT};
-use crate::pool::Pool;
+use crate::lease_times::LeaseTimes;
 use crate::units::{Capacity, Instant};
 
 /// Claims are collected for this part of the learning time. A client with a lease that calls in
@@ -53,18 +53,17 @@ impl Allocation {
         entry: &ClientEntry,
         used: CountedLease,
         request: &LeaseRequest,
-        pool: Option<&Pool>,
     ) -> Grant {
-        let times = self.times(now, pool);
-        let said = self.said(now, entry, used, request, pool);
-        let room = self.free(entry.has(), pool).keep;
+        let times = self.times(now);
+        let said = self.said(now, entry, used, request);
+        let room = self.free(entry.has()).keep;
         let crowded = said.capacity > room;
-        let fair = match crowded || self.is_crowded(now, pool) {
-            true => self.entitled(entry, pool),
+        let fair = match crowded || self.is_crowded(now) {
+            true => self.entitled(entry),
             false => Capacity::UNLIMITED,
         };
         let gets = said.capacity.min(fair).min(room);
-        let collecting = self.collecting(now, pool);
+        let collecting = self.collecting(now);
         // A claim of several leases may be more than is in use, and could be lent on: it is never
         // told more than counts here.
         let exact = request.claim == Claim::Lease;
@@ -74,7 +73,7 @@ impl Allocation {
             if !exact {
                 expiry = expiry.max(said.ends);
             }
-            if !self.certifies(request.fingerprint, pool) {
+            if !self.certifies(request.fingerprint) {
                 expiry = expiry.min(said.ends).min(used.expiry);
             }
         }
@@ -114,10 +113,9 @@ impl Allocation {
         entry: &ClientEntry,
         used: CountedLease,
         request: &LeaseRequest,
-        pool: Option<&Pool>,
     ) -> ClaimedLease {
-        let most = if self.limit.algorithm.shares() || pool.is_some() {
-            self.capacity(pool)
+        let most = if self.limit.algorithm.shares() || self.pool.is_some() {
+            self.capacity()
         } else {
             Capacity::UNLIMITED
         };
@@ -129,28 +127,23 @@ impl Allocation {
         let capacity = has.min(entry.wants()).min(most);
         ClaimedLease {
             capacity: self.shares.quantum().floor(capacity),
-            ends: self.claimed_until(now, request, pool),
+            ends: self.claimed_until(now, request),
         }
     }
 
     /// How long what a newcomer claims counts, before it is confirmed.
-    pub(super) fn claim_counts_until(
-        &self,
-        now: Instant,
-        request: &LeaseRequest,
-        pool: Option<&Pool>,
-    ) -> Instant {
-        let ends = self.claimed_until(now, request, pool);
+    pub(super) fn claim_counts_until(&self, now: Instant, request: &LeaseRequest) -> Instant {
+        let ends = self.claimed_until(now, request);
         let exact = request.claim == Claim::Lease && self.lendable.is_none();
-        let collecting = self.collecting(now, pool).filter(|_| exact);
+        let collecting = self.collecting(now).filter(|_| exact);
         collecting.map_or(ends, |until| until.min(ends))
     }
 
     /// When ends what `ask` claims. No lease of an earlier run is longer than the time to learn, nor
     /// is one in use when that is over. But a coordinator that lends on counts what its own clients
     /// claim from when it heard of it.
-    fn claimed_until(&self, now: Instant, request: &LeaseRequest, pool: Option<&Pool>) -> Instant {
-        let lease = self.times_alone(pool).lease;
+    fn claimed_until(&self, now: Instant, request: &LeaseRequest) -> Instant {
+        let lease = self.times_alone().lease;
         let longest = lease.max(self.limit.learning);
         let remaining = request.remaining.map_or(lease, |left| left.min(longest));
         let ends = now.saturating_add(remaining);
@@ -167,13 +160,13 @@ impl Allocation {
     /// While claims are only collected: until when they are confirmed, as far as their clients do
     /// not say that they last longer. A resource that learns although its coordinator has learned,
     /// because it has moved here, collects none: others of its pool are lent what does not count.
-    pub(super) fn collecting(&self, now: Instant, pool: Option<&Pool>) -> Option<Instant> {
+    pub(super) fn collecting(&self, now: Instant) -> Option<Instant> {
         let own = self.limit.learning;
-        let learning = pool.map_or(own, |pool| own.max(pool.limit().learning));
+        let learning = self.pool.map_or(own, |pool| own.max(pool.learning));
         let part = learning.checked_div(COLLECTING_PART).unwrap_or_default();
         let rest = learning.saturating_sub(part);
         let until = self.collect_until.saturating_sub(rest);
-        let confirmed = until.saturating_add(slack(&self.times(now, pool)));
+        let confirmed = until.saturating_add(slack(&self.times(now)));
         (now < until).then(|| confirmed.min(self.collect_until))
     }
 
@@ -186,8 +179,8 @@ impl Allocation {
         self.crowded_until = until;
     }
 
-    fn is_crowded(&self, now: Instant, pool: Option<&Pool>) -> bool {
-        now < self.crowded_until || pool.is_some_and(|pool| now < pool.crowded_until())
+    fn is_crowded(&self, now: Instant) -> bool {
+        now < self.crowded_until || self.pool.is_some_and(|pool| now < pool.crowded_until)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::units::{Capacity, Instant};
 impl ClientEntry {
     /// The line of `client` as it is told to the next master.
     pub(in crate::resource) fn snapshot(&self, now: Instant, client: ClientRun) -> ClientSnapshot {
-        let bands: alloc::vec::Vec<_> = self.place.bands().collect();
+        let bands: alloc::vec::Vec<_> = self.handles.bands().collect();
         // A place has one spot at least, and each priority once.
         let demand = Demand::try_from_bands(&bands);
         ClientSnapshot {
@@ -56,7 +56,7 @@ impl Allocation {
         let granted = CountedLease::of(now, snapshot.granted);
         let mut entry = ClientEntry {
             // What each may want at most has been heeded when it asked.
-            place: self
+            handles: self
                 .shares
                 .insert(tie_break, &snapshot.demand, Capacity::UNLIMITED),
             term: snapshot.client.run.term(),

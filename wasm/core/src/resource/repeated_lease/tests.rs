@@ -1,6 +1,7 @@
 use super::*;
 use crate::lease::{Answer, ClientId, Unit};
 use crate::limit::{Limit, Part};
+use crate::resource::tests::refresh;
 
 const LEARNED: Instant = Instant::ZERO;
 
@@ -38,9 +39,13 @@ impl Fleet {
             remaining: said.until.saturating_since(self.now),
         });
         let request = self.resource.ask_of(self.now, &client, repeated, demand);
-        let answer =
-            self.resource
-                .handle_refresh(self.now, &client, &request, &self.limit, None, 10);
+        let answer = refresh(
+            &mut self.resource,
+            self.now,
+            &client,
+            &request,
+            (&self.limit, 10),
+        );
         let said = ClientStatement::of(self.now, &answer.unwrap());
         (said.capacity.as_micros() / 1_000_000, said)
     }

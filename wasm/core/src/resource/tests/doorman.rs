@@ -63,9 +63,13 @@ fn refresh(fleet: &mut Fleet, i: usize, has: Capacity, (wants, subclients): Requ
     };
     let client = ClientRun::only(ClientId::new(&std::format!("c{i}")).unwrap());
     let limit = fleet.limit.clone();
-    let answer = fleet
-        .resource
-        .handle_refresh(fleet.now, &client, &request, &limit, None, 100);
+    let answer = super::refresh(
+        &mut fleet.resource,
+        fleet.now,
+        &client,
+        &request,
+        (&limit, 100),
+    );
     answer.unwrap().lease.unwrap().capacity
 }
 
@@ -308,9 +312,7 @@ fn a_server_asks_for_all_its_bands_at_once() {
     let client = ClientRun::only(ClientId::new("leaf").unwrap());
     let limit = fleet.limit.clone();
     let now = fleet.now;
-    let answer = fleet
-        .resource
-        .handle_refresh(now, &client, &request, &limit, None, 100);
+    let answer = super::refresh(&mut fleet.resource, now, &client, &request, (&limit, 100));
     assert_eq!(gets_of(&answer.unwrap()), 100);
     assert_eq!(fleet.resource.subclients(), 15);
     assert_eq!(fleet.resource.sum_wants(), 1_000_000_000);

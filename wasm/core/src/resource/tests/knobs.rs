@@ -26,9 +26,13 @@ fn a_limiter_is_lent_in_whole_units() {
     let client = ClientRun::only(ClientId::new("a").unwrap());
     let request = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_micros(400_000));
     let limit = fleet.limit.clone();
-    let answer = fleet
-        .resource
-        .handle_refresh(fleet.now, &client, &request, &limit, None, 3);
+    let answer = refresh(
+        &mut fleet.resource,
+        fleet.now,
+        &client,
+        &request,
+        (&limit, 3),
+    );
     assert_eq!(gets(&answer.unwrap()), 1);
 }
 

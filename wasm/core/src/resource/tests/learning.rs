@@ -46,7 +46,7 @@ impl Restart {
         let client = ClientRun::only(ClientId::new(client).unwrap());
         let limit = self.fleet.limit.clone();
         let resource = &mut self.fleet.resource;
-        let answer = resource.handle_refresh(at(ms), &client, &request, &limit, None, 10);
+        let answer = refresh(resource, at(ms), &client, &request, (&limit, 10));
         assert!(self.fleet.sum_has() <= CAPACITY, "at {ms}");
         answer.unwrap().lease.unwrap_or(LeaseTerms {
             capacity: Capacity::ZERO,
@@ -208,7 +208,7 @@ fn nothing_that_is_only_said_outlives_the_learning() {
     assert_eq!(lease.capacity, Capacity::ZERO, "it wants nothing");
     let lie = restart.ask(end - 50, "other", CAPACITY, 10_000, CAPACITY);
     assert!(lie.duration <= Duration::from_secs(10));
-    restart.fleet.resource.handle_timeout(at(end), None);
+    restart.fleet.resource.handle_timeout(at(end));
     let first = restart.ask(end + 100, "a", 0, 0, 100);
     assert!(first.capacity <= Capacity::from_whole(100));
 }
@@ -234,7 +234,7 @@ fn a_claim_of_before_a_lowered_capacity_ends_when_its_client_says() {
             resource, limit, ..
         } = &mut restart.fleet;
         let limit = limit.clone();
-        let answer = resource.handle_refresh(at(ms), &client, &request, &limit, None, 10);
+        let answer = refresh(resource, at(ms), &client, &request, (&limit, 10));
         answer.unwrap().lease.unwrap().duration
     };
     // The first was 290 ms on its way, the others less, so that the books would let it last longer.

@@ -41,7 +41,7 @@ impl Fleet {
         self.now = self.now.saturating_add(self.limit.min_refresh);
         let limit = self.limit.clone();
         let resource = &mut self.resource;
-        let answer = resource.handle_refresh(self.now, client, request, &limit, None, 10);
+        let answer = refresh(resource, self.now, client, request, (&limit, 10));
         answer.map(|answer| gets(&answer))
     }
 
@@ -68,7 +68,7 @@ fn a_late_request_of_a_dead_run_acknowledges_nothing_of_the_next_one() {
     let _ = fleet.say(&dead, 900, (0, 1000));
     assert_eq!(fleet.has(&living), 1000, "it may be using that");
     assert_eq!(fleet.say(&other, 2, (0, 1000)), Ok(0));
-    fleet.resource.handle_release(&dead, u64::MAX, None);
+    fleet.resource.handle_release(&dead, u64::MAX);
     assert_eq!(fleet.has(&living), 1000);
     assert_eq!(fleet.say(&other, 3, (0, 1000)), Ok(0));
     assert_eq!(fleet.say(&living, 7, (500, 1000)), Ok(500), "it says so");
@@ -157,11 +157,11 @@ fn a_later_term_takes_over_and_nothing_of_an_earlier_one_counts() {
         seen: Epoch(4),
     };
     assert_eq!(fleet.say(&dead, 901, (0, 1000)), Err(earlier));
-    fleet.resource.handle_release(&dead, u64::MAX, None);
+    fleet.resource.handle_release(&dead, u64::MAX);
     assert_eq!(fleet.has(&living), 1000);
     assert_eq!(fleet.say(&living, 3, (500, 1000)), Ok(500));
     assert_eq!(fleet.has(&living), 500);
     // A release of a later run is as good as one of the same.
-    fleet.resource.handle_release(&term(5), 0, None);
+    fleet.resource.handle_release(&term(5), 0);
     assert_eq!(fleet.has(&living), 0);
 }

@@ -1,0 +1,140 @@
+//! A resource in the lease server, with its place in a pool.
+
+use alloc::collections::BTreeMap;
+
+use super::Terms;
+use crate::lease::ResourceId;
+use crate::limit::Limit;
+use crate::pool::{Pool, PoolLink, PoolMembership};
+use crate::resource::Resource;
+use crate::tree::ParentLeases;
+use crate::units::{Capacity, Instant};
+
+/// The pools that have members, by id.
+pub(super) type Pools = BTreeMap<ResourceId, Pool>;
+
+/// Resource that has clients.
+#[derive(Debug)]
+pub(super) struct ResourceSlot {
+    pub(super) resource: Resource,
+    /// The pool that it is a member of.
+    pool: Option<(ResourceId, PoolMembership)>,
+    /// Its instant in the queue of expiries.
+    pub(super) queued_at: Instant,
+}
+
+// === impl ResourceSlot ===
+
+impl ResourceSlot {
+    /// A resource in no pool.
+    pub(super) fn new(resource: Resource, queued_at: Instant) -> Self {
+        Self {
+            resource,
+            pool: None,
+            queued_at,
+        }
+    }
+
+    /// The pool that the resource is a member of.
+    pub(super) fn pool(&self) -> Option<&ResourceId> {
+        self.pool.as_ref().map(|(id, _)| id)
+    }
+
+    pub(super) fn membership(&self) -> Option<&(ResourceId, PoolMembership)> {
+        self.pool.as_ref()
+    }
+
+    /// Capacity of the resource's pool; unlimited if it is in none.
+    pub(super) fn pool_capacity(&self, pools: &Pools) -> Capacity {
+        let pool = self.pool().and_then(|id| pools.get(id));
+        pool.map_or(Capacity::UNLIMITED, |pool| pool.limit().capacity)
+    }
+
+    /// The resource, with the link to its pool.
+    pub(super) fn linked<'a>(
+        &'a mut self,
+        pools: &'a mut Pools,
+    ) -> (&'a mut Resource, PoolLink<'a>) {
+        let link = match &mut self.pool {
+            Some((id, membership)) => match pools.get_mut(id) {
+                Some(pool) => PoolLink::new(pool, membership),
+                None => PoolLink::none(),
+            },
+            None => PoolLink::none(),
+        };
+        (&mut self.resource, link)
+    }
+
+    /// Tells the pool the resource's totals.
+    pub(super) fn report(&mut self, pools: &mut Pools) {
+        let (resource, mut link) = self.linked(pools);
+        link.update(resource.pool_totals());
+    }
+
+    /// Lets what is borrowed, if anything is, bound the resource called `id`, whose own limit is
+    /// `limit`.
+    pub(super) fn set_lendable(
+        &mut self,
+        now: Instant,
+        id: &ResourceId,
+        limit: &Limit,
+        parent_leases: Option<&ParentLeases>,
+    ) {
+        let lendable = parent_leases.map(|leases| leases.lendable(now, id, limit));
+        self.resource.set_lendable(lendable);
+    }
+
+    /// Makes the resource, called `id`, a member of the pool that `terms` name, and of no other. In
+    /// a new pool it learns until `learning_until` at least.
+    pub(super) fn follow(
+        &mut self,
+        pools: &mut Pools,
+        id: &ResourceId,
+        terms: &Terms<'_>,
+        learning_until: Instant,
+    ) {
+        let named = terms.bounding_pool();
+        if self.pool() != named.map(|pool| pool.pool) {
+            self.leave(pools);
+            self.resource.learn_until(learning_until);
+        }
+        let Some(named) = named else { return };
+        let pool = pools
+            .entry(named.pool.clone())
+            .or_insert_with(|| Pool::new(named.pool, named.limit));
+        pool.set_limit(named.limit);
+        match &mut self.pool {
+            Some((_, membership)) => membership.set_weight(named.weight),
+            None => {
+                self.pool = Some((named.pool.clone(), pool.join(id, named.weight)));
+                self.report(pools);
+            }
+        }
+    }
+
+    /// Makes the resource, called `id`, a member of `pool`, of which there is one in `pools`.
+    pub(super) fn join(
+        &mut self,
+        pools: &mut Pools,
+        id: &ResourceId,
+        (pool, weight): (&ResourceId, core::num::NonZeroU32),
+    ) {
+        if let Some(joined) = pools.get_mut(pool) {
+            self.pool = Some((pool.clone(), joined.join(id, weight)));
+            self.report(pools);
+        }
+    }
+
+    /// Takes the resource out of its pool, and forgets a pool that is empty then.
+    pub(super) fn leave(&mut self, pools: &mut Pools) {
+        let Some((id, membership)) = self.pool.take() else {
+            return;
+        };
+        if let Some(pool) = pools.get_mut(&id) {
+            pool.leave(membership);
+            if pool.member_count() == 0 {
+                pools.remove(&id);
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Times of a lease.
+
+use core::time::Duration;
+
+use crate::limit::Limit;
+use crate::tree::{LendableCapacity, LendableSource};
+use crate::units::Instant;
+
+/// The shortest refresh interval of a lease that ends soon with what is borrowed.
+const REFRESH_FLOOR: Duration = Duration::from_millis(10);
+
+/// Length of a lease of safe capacity, in refresh intervals.
+const SAFE_REFRESHES: u32 = 4;
+
+/// The times that count for a lease: the shorter ones of a limit and its pool's, and of what is
+/// borrowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaseTimes {
+    pub(crate) lease: Duration,
+    pub(crate) refresh: Duration,
+    pub(crate) min_refresh: Duration,
+}
+
+// === impl LeaseTimes ===
+
+impl LeaseTimes {
+    pub(crate) fn of(limit: &Limit) -> Self {
+        Self {
+            lease: limit.lease,
+            refresh: limit.refresh,
+            min_refresh: limit.min_refresh,
+        }
+    }
+
+    /// Returns the shorter of both.
+    pub(crate) fn min(self, other: Self) -> Self {
+        Self {
+            lease: self.lease.min(other.lease),
+            refresh: self.refresh.min(other.refresh),
+            min_refresh: self.min_refresh.min(other.min_refresh),
+        }
+    }
+
+    /// Halves the refresh interval for each level, and lets no lease outlive what is borrowed.
+    pub(crate) fn under(self, lendable: LendableCapacity, now: Instant) -> Self {
+        let halved = self
+            .refresh
+            .as_nanos()
+            .checked_shr(lendable.level)
+            .unwrap_or(0);
+        let halved = Duration::from_nanos(u64::try_from(halved).unwrap_or(u64::MAX));
+        let lease = match lendable.source {
+            LendableSource::Lease { until, .. } => self.lease.min(until.saturating_since(now)),
+            // Not longer than it takes to find the parent again.
+            LendableSource::Safe(_) => self.lease.min(halved.saturating_mul(SAFE_REFRESHES)),
+            LendableSource::Own | LendableSource::Nothing => self.lease,
+        };
+        let half = lease.checked_div(2).unwrap_or(lease);
+        let refresh = halved.min(half).max(REFRESH_FLOOR);
+        Self {
+            lease,
+            refresh,
+            min_refresh: self.min_refresh.min(refresh),
+        }
+    }
+}
