@@ -1,6 +1,6 @@
 //! The door for people and Prometheus: health, metrics, the books, and what is configured.
 //!
-//! The paths are in the README of this crate, and in the OpenAPI description that is made from the
+//! The paths are in docs/api.md, and in the OpenAPI description that is made from the
 //! routes below. Errors are `application/problem+json` (RFC 9457).
 
 #![allow(unused_qualifications, reason = "utoipa's macros name types twice")]

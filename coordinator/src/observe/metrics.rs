@@ -1,4 +1,4 @@
-//! What Prometheus sees; the names are in the README of this crate.
+//! Metrics that Prometheus scrapes; docs/metrics.md lists their names.
 //!
 //! No label has a value that a request can invent: a caller could invent any number of them.
 

@@ -172,7 +172,7 @@ async fn health_readiness_and_metrics_are_there() {
 }
 
 #[tokio::test]
-async fn the_readme_names_every_metric_and_no_other() {
+async fn the_page_names_every_metric_and_no_other() {
     let (issuer, folder) = (Issuer::new(), Folder::new());
     let door = folder.door(&issuer.issue());
     let yaml = format!("tls: {{http: {{{door}}}}}\nlimits:\n{LIMITS}");
@@ -191,8 +191,8 @@ async fn the_readme_names_every_metric_and_no_other() {
         (name, "info") => format!("{name}_info"),
         (name, _) => name.to_owned(),
     });
-    let readme = include_str!("../../README.md");
-    let rows = readme
+    let page = include_str!("../../../docs/metrics.md");
+    let rows = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `tollgate_"));
     let named = rows.map(|row| format!("tollgate_{}", row.split_once('`').unwrap().0));

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_prometheus_sees_has_the_names_of_the_readme() {
+    fn metrics_of_the_election_have_the_names_on_the_page() {
         let mut registry = Registry::with_prefix("tollgate");
         let metrics = ElectionMetrics::register(&mut registry);
         metrics.set_master(ShardId(0), true);
@@ -88,7 +88,7 @@ mod tests {
         metrics.set_term(Duration::from_millis(2500));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        let readme = include_str!("../../../README.md");
+        let page = include_str!("../../../../docs/metrics.md");
         for line in [
             "tollgate_master{shard=\"0\"} 1",
             "tollgate_master{shard=\"1\"} 0",
@@ -102,7 +102,7 @@ mod tests {
                 "no {line} in\n{text}"
             );
             let name = line.split(['{', ' ']).next().unwrap();
-            assert!(readme.contains(&format!("`{name}`")), "{name}");
+            assert!(page.contains(&format!("`{name}`")), "{name}");
         }
     }
 }
