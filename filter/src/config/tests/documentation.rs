@@ -1,13 +1,15 @@
-//! `docs/filter.md` says what the parser does.
+//! The pages of the filter, held against its parser.
 
 use super::*;
 use crate::config::fields::ASKED_FOR;
 
 const PAGE: &str = include_str!("../../../../docs/filter.md");
+const TASKS: &str = include_str!("../../../../docs/filter-tasks.md");
 
-/// The blocks of JSON on the page.
+/// The blocks of JSON on both pages.
 fn examples() -> impl Iterator<Item = &'static str> {
-    let blocks = PAGE.split("```json").skip(1);
+    let blocks = [PAGE, TASKS].map(|page| page.split("```json").skip(1));
+    let blocks = blocks.into_iter().flatten();
     blocks.map(|block| block.split("```").next().unwrap())
 }
 
@@ -26,7 +28,7 @@ fn rows(heading: &str) -> Vec<(&'static str, &'static str)> {
 
 #[test]
 fn every_example_is_taken_and_has_no_unknown_field() {
-    assert!(examples().count() >= 4);
+    assert!(examples().count() >= 5);
     for example in examples() {
         let (_, unknown) = parse(example).unwrap_or_else(|error| panic!("{error}: {example}"));
         assert!(unknown.is_empty(), "{unknown:?}: {example}");
