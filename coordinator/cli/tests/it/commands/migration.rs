@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
+use tollgate_tests::etcd::Etcd;
 
 use super::{CONFIG, Server, say};
-use crate::etcd::Etcd;
 
 /// The script under `From redb to etcd`, with the servers `old` and `new`, and `page` as the length of a page.
 fn script(old: &str, new: &str, page: &str) -> String {
-    let text = include_str!("../../../../docs/storage.md");
+    let text = include_str!("../../../../../docs/storage.md");
     let (_, section) = text.split_once("## From redb to etcd").unwrap();
     let (_, rest) = section.split_once("```sh\n").unwrap();
     let (script, _) = rest.split_once("```").unwrap();
@@ -45,7 +45,8 @@ fn run(script: &str, folder: &Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_written_to_one_coordinator_is_copied_to_a_cluster() {
-    let (etcd, folder) = (Etcd::start().await, TempDir::new().unwrap());
+    let (data, folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let etcd = Etcd::start(data.path(), 1).await.unwrap();
     let old = Server::with(CONFIG);
     for line in [
         "put group gold --requests 20k --request-bytes 50MiB --concurrency 500",
@@ -66,8 +67,8 @@ async fn what_was_written_to_one_coordinator_is_copied_to_a_cluster() {
         say(&attach, "").done();
     }
     let cluster = format!(
-        "cluster: {{node: a, etcd: {{endpoints: ['http://{}']}}}}",
-        etcd.address()
+        "cluster: {{node: a, etcd: {{endpoints: {}}}}}",
+        etcd.endpoints_yaml()
     );
     let new = Server::with(&format!("{CONFIG}{cluster}\n"));
     // Twice: what is there already is replaced by the same.
