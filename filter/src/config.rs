@@ -5,7 +5,6 @@
 //! so that a newer configuration does not stop an older filter, and reported once, since they may
 //! as well be misspelt.
 
-use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use crate::host::Host;
@@ -32,9 +31,8 @@ pub(crate) use terms::Terms;
 pub(crate) const RULE_NAME_LEN_MAX: usize = 40;
 /// The longest name of a cluster; see [`EngineHost`](crate::engine_host::EngineHost).
 const CLUSTER_LEN_MAX: usize = 120;
-/// A holder of the pen that ticks more seldom would be taken for dead between its heartbeats, and
-/// whoever takes the pen looks at every slot first.
-const TICK_MS: RangeInclusive<u64> = 5..=100;
+/// Time between two rounds of housekeeping of a worker: renewals, unspent tokens, statistics.
+const TICK: Duration = Duration::from_millis(20);
 
 /// What the operator has set.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,8 +110,7 @@ impl Config {
         let call_timeout = millis(root.whole("call_timeout_ms", 1000, 10..=60_000)?);
         let mode = mode_as(root, "no_lease")?.unwrap_or_default();
         let policy = Policy {
-            on_expired: mode,
-            on_missing_lease: mode,
+            no_lease: mode,
             cold_start_wait: millis(root.whole("cold_start_wait_ms", 50, 0..=10_000)?),
             call_timeout,
             max_debt: millis(root.whole("max_debt_ms", 10_000, 0..=3_600_000)?),
@@ -134,7 +131,7 @@ impl Config {
                 max_scopes: root.whole("max_scopes", 10_000, 1..=SLOTS_MAX.into())? as u32,
                 max_held: root.whole("max_held", 1000, 0..=100_000)? as usize,
                 max_waiting: root.whole("max_waiting", 4000, 0..=100_000)? as usize,
-                tick: millis(root.whole("tick_ms", 20, TICK_MS)?),
+                tick: TICK,
                 call_timeout,
                 host_failure: host_failure(root)?,
                 reports_standing: admitted_headers.is_any(),

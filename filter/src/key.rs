@@ -66,8 +66,8 @@ pub(crate) struct Expression {
 pub(crate) enum Found<'a> {
     /// A value, which may still be empty or not be printable: see [`parsed`].
     Value(Cow<'a, [u8]>),
+    /// None, or none that can be used.
     Missing,
-    Malformed,
 }
 
 // === impl Expression ===
@@ -191,33 +191,19 @@ fn found<'a>(value: Option<Vec<u8>>) -> Found<'a> {
 
 fn joined<'a, H: Host>(host: &H, parts: &'a [Key], with: char) -> Result<Found<'a>, HostError> {
     let mut whole = String::new();
-    let mut malformed = false;
     for (index, part) in parts.iter().enumerate() {
-        let value = match part.read(host)? {
-            Found::Value(value) => value,
-            Found::Missing => return Ok(Found::Missing),
-            Found::Malformed => {
-                malformed = true;
-                continue;
-            }
-        };
-        let value = trimmed(&value);
-        if value.is_empty() {
+        let Found::Value(value) = part.read(host)? else {
             return Ok(Found::Missing);
-        }
+        };
         let is_last = index.saturating_add(1) == parts.len();
-        match parsed(value).filter(|value| is_last || !value.contains(with)) {
-            Some(value) => {
-                whole.push_str(value);
-                whole.extend((!is_last).then_some(with));
-            }
-            None => malformed = true,
-        }
+        let value = parsed(trimmed(&value)).filter(|value| is_last || !value.contains(with));
+        let Some(value) = value else {
+            return Ok(Found::Missing);
+        };
+        whole.push_str(value);
+        whole.extend((!is_last).then_some(with));
     }
-    Ok(match malformed {
-        true => Found::Malformed,
-        false => Found::Value(Cow::Owned(whole.into_bytes())),
-    })
+    Ok(Found::Value(Cow::Owned(whole.into_bytes())))
 }
 
 #[cfg(test)]

@@ -179,7 +179,6 @@ fn causes(rule: &RuleStats) -> impl Iterator<Item = (&'static str, &'static str,
             (Unit::ResponseBytes.name(), refusals.response_bytes),
             (Unit::Concurrency.name(), refusals.concurrency),
             ("missing", refusals.missing),
-            ("malformed", refusals.malformed),
         ]
         .map(|(cause, counter)| (outcome, cause, counter))
     };

@@ -119,7 +119,6 @@ pub(crate) fn reason(refusal: Refusal, rule: &str) -> String {
         Refusal::Denied { denial, .. } if denial.never => format!("{rule}/cost"),
         Refusal::Denied { denial, .. } => format!("{rule}/{}", denial.unit.name()),
         Refusal::Missing { .. } => format!("{rule}/missing"),
-        Refusal::Malformed { .. } => format!("{rule}/malformed"),
         Refusal::HostFailure => "host_failure".to_owned(),
     }
 }
@@ -129,7 +128,6 @@ fn reply(refusal: Refusal, now: Instant, refuser: Refuser<'_>) -> Reply {
     match refusal {
         Refusal::Denied { denial, .. } => denied(&denial, reason, now, refuser),
         Refusal::Missing { .. } => at_fault(reason, "SCOPE_KEY_MISSING", refuser),
-        Refusal::Malformed { .. } => at_fault(reason, "SCOPE_KEY_MALFORMED", refuser),
         Refusal::HostFailure => host_failure(reason),
     }
 }

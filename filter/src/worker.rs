@@ -55,7 +55,6 @@ pub(crate) struct BoundRule {
     key: Key,
     when: Option<Condition>,
     missing: Missing,
-    malformed: Missing,
 }
 
 // === impl Worker ===
@@ -101,7 +100,6 @@ impl<H: Host + Clone> Worker<H> {
             key: rule.key.clone(),
             when: rule.when.clone(),
             missing: rule.missing.clone(),
-            malformed: rule.malformed.clone(),
         }
     }
 
@@ -158,8 +156,7 @@ impl<H: Host + Clone> Worker<H> {
         }
         match rule.key.read(&self.host) {
             Ok(Found::Value(value)) => self.add_key(rule, request, &value),
-            Ok(Found::Missing) => self.add_without_key(rule, request, false),
-            Ok(Found::Malformed) => self.add_without_key(rule, request, true),
+            Ok(Found::Missing) => self.add_without_key(rule, request),
             Err(error) => Err(self.complain(&error)),
         }
     }
@@ -187,27 +184,19 @@ impl<H: Host + Clone> Worker<H> {
     ) -> Result<(), Verdict> {
         match key::parsed(key) {
             Some(key) => self.engine.add_new(request, rule.id, key),
-            None => self.add_without_key(rule, request, !key.is_empty()),
+            None => self.add_without_key(rule, request),
         }
     }
 
-    fn add_without_key(
-        &mut self,
-        rule: &BoundRule,
-        request: &mut Request,
-        malformed: bool,
-    ) -> Result<(), Verdict> {
-        let policy = match malformed {
-            true => &rule.malformed,
-            false => &rule.missing,
-        };
-        let refusal = match (policy, malformed) {
-            (Missing::Skip, _) => return Ok(()),
-            (Missing::Default(key), _) => return self.engine.add_new(request, rule.id, key),
-            (Missing::Deny, true) => Refusal::Malformed { rule: rule.id },
-            (Missing::Deny, false) => Refusal::Missing { rule: rule.id },
-        };
-        self.engine.refuse(request, refusal)
+    fn add_without_key(&mut self, rule: &BoundRule, request: &mut Request) -> Result<(), Verdict> {
+        match &rule.missing {
+            Missing::Skip => Ok(()),
+            Missing::Default(key) => self.engine.add_new(request, rule.id, key),
+            Missing::Deny => {
+                let refusal = Refusal::Missing { rule: rule.id };
+                self.engine.refuse(request, refusal)
+            }
+        }
     }
 
     #[cold]

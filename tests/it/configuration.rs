@@ -28,7 +28,7 @@ fn a_bad_plugin_configuration_leaves_the_old_one() {
             for bad in [
                 by_tenant(&json!({"scopes": []})),
                 by_tenant(&json!({"no_lease": "panic"})),
-                by_tenant(&json!({"tick_ms": -20})),
+                by_tenant(&json!({"call_timeout_ms": -20})),
                 json!("not an object"),
             ] {
                 assert!(!configure(&mut envoy, &bad).await?, "taken: {bad}");

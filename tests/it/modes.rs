@@ -38,37 +38,6 @@ fn optimistic_admits_what_is_wanted_without_a_lease() {
     );
 }
 
-#[test]
-fn a_lease_that_expired_and_one_that_never_came_have_a_mode_each() {
-    play(
-        "a_lease_that_expired_and_one_that_never_came_have_a_mode_each",
-        async |scene: &Scene| {
-            let limits = "limits:\n  - match: \"*\"\n    \
-                          requests: {rate: 10, lease: 2s, refresh: 500ms}\n";
-            let mut coordinator = scene.coordinator(limits).await?;
-            let mut rule = tenant_rule(10.0);
-            rule["on_expired"] = json!("optimistic");
-            rule["on_missing_lease"] = json!("pessimistic");
-            let plugin = by_tenant(&json!({"scopes": [rule]}));
-            let envoy = scene.envoy("envoy", 2, &coordinator, &plugin).await?;
-            let first = get_once(envoy.address(), "/", &[(TENANT_HEADER, "known")]).await?;
-            conclude!(first.status == 200, "no lease: {}", first.status);
-            coordinator.process.kill()?;
-            let flow = |tenant| Flow::new(envoy.address(), tenant, 50.0);
-            let load = Load::start([flow("known"), flow("late")]);
-            load.run_until(s(6.0)).await;
-            let seen = load.stop().await?;
-            let window = || s(4.0)..s(6.0);
-            let [known, late] = [&seen[0], &seen[1]].map(|record| record.within(window()));
-            conclude!((known.refused, known.failed) == (0, 0), "{known:?}");
-            conclude!(known.admitted >= 90, "{known:?}");
-            assert_eq!((late.admitted, late.failed), (0, 0), "{late:?}");
-            conclude!(late.refused >= 90, "{late:?}");
-            Ok(())
-        },
-    );
-}
-
 /// What 100 requests a second meet for 2 s, once the first wait is over.
 async fn without_a_coordinator(scene: &Scene, mode: &str) -> Result<Tally> {
     let mut coordinator = scene.coordinator(LIMITS).await?;

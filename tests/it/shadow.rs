@@ -21,7 +21,7 @@ fn a_shadow_counts_what_it_would_refuse() {
 
 async fn shadow(scene: &Scene) -> Result<()> {
     let coordinator = scene.coordinator(LIMITS).await?;
-    let rule = json!({"name": "tenant", "key": {"header": TENANT_HEADER}, "mode": "shadow"});
+    let rule = json!({"name": "tenant", "key": {"header": TENANT_HEADER}, "enforced_percent": 0});
     let plugin = by_tenant(&json!({"scopes": [rule]}));
     let envoy = scene.envoy("envoy", 2, &coordinator, &plugin).await?;
     let load = Load::start([Flow::new(envoy.address(), "acme", 200.0)]);

@@ -24,7 +24,7 @@ async fn statistics(scene: &Scene) -> Result<()> {
     let coordinator = scene.coordinator(LIMITS).await?;
     let rules = json!([
         {"name": "tenant", "key": {"header": TENANT_HEADER}, "missing": "deny"},
-        {"name": "by-host", "key": {"authority": true}, "mode": "shadow"},
+        {"name": "by-host", "key": {"authority": true}, "enforced_percent": 0},
     ]);
     let plugin = by_tenant(&json!({"scopes": rules}));
     let mut spec = Spec::new(

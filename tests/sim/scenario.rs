@@ -267,8 +267,7 @@ fn changes_of_masters(random: &mut Random, faults: &mut Vec<(Duration, Fault)>) 
 pub(crate) fn policy(random: &mut Random, limit: &Limit) -> Policy {
     let mode = random.pick(&[Mode::Safe, Mode::Safe, Mode::Optimistic, Mode::Pessimistic]);
     Policy {
-        on_expired: mode,
-        on_missing_lease: mode,
+        no_lease: mode,
         safe: Capacity::from_whole(random.between(1, 20)),
         cold_start_wait: Duration::from_millis(random.pick(&[0, 50])),
         call_timeout: (limit.lease / 4).min(Duration::from_millis(random.between(100, 1000))),

@@ -31,8 +31,6 @@ pub(crate) struct Rule {
     pub(crate) when: Option<Condition>,
     /// What becomes of a request that has no key.
     pub(crate) missing: Missing,
-    /// What becomes of one whose key is not usable.
-    pub(crate) malformed: Missing,
     /// How its refusals look.
     pub(crate) terms: Terms,
     /// The property that says at a request's end what it has cost in all, if there is one.
@@ -63,16 +61,9 @@ impl Rule {
         let key = key::key(fields, unknown)?;
         let missing = missing(fields, "missing", unknown)?;
         let missing = missing.unwrap_or_else(|| Missing::Default("unknown".to_owned()));
-        let no_lease = mode_as(fields, "no_lease")?;
         let when = condition::condition(fields, unknown)?;
-        let malformed = missing_or(fields, &missing, unknown)?;
         let policy = Policy {
-            on_expired: mode_as(fields, "on_expired")?
-                .or(no_lease)
-                .unwrap_or(defaults.policy.on_expired),
-            on_missing_lease: mode_as(fields, "on_missing_lease")?
-                .or(no_lease)
-                .unwrap_or(defaults.policy.on_missing_lease),
+            no_lease: mode_as(fields, "no_lease")?.unwrap_or(defaults.policy.no_lease),
             safe: capacity(fields, "safe_capacity", "a number of requests per second")?
                 .unwrap_or(defaults.policy.safe),
             safe_bytes: capacity(fields, "safe_bytes", "a number of bytes per second")?
@@ -97,7 +88,6 @@ impl Rule {
             key,
             when,
             missing,
-            malformed,
             terms,
             final_cost,
         };
@@ -117,15 +107,6 @@ fn name(fields: &mut Fields<'_>) -> Result<String, ConfigError> {
         return Err(fields.wrong("name", name, expected));
     }
     Ok(name.to_owned())
-}
-
-fn missing_or(
-    fields: &mut Fields<'_>,
-    otherwise: &Missing,
-    unknown: &mut Vec<String>,
-) -> Result<Missing, ConfigError> {
-    let malformed = missing(fields, "malformed", unknown)?;
-    Ok(malformed.unwrap_or_else(|| otherwise.clone()))
 }
 
 fn missing(
@@ -173,12 +154,12 @@ fn priority(fields: &mut Fields<'_>) -> Result<Priority, ConfigError> {
 }
 
 fn enforced(fields: &mut Fields<'_>) -> Result<u8, ConfigError> {
-    let percent = fields.whole("enforced_percent", 100, 0..=100)? as u8;
-    match fields.text("mode")? {
-        None | Some("enforce") => Ok(percent),
-        Some("shadow") => Ok(0),
-        Some(other) => Err(fields.wrong("mode", other, "\"enforce\" or \"shadow\"")),
+    // Ignoring it like any unknown field would begin to refuse what a 0.1 rule in shadow mode let pass.
+    if let Some(mode) = fields.take("mode") {
+        let rule = "gone: set \"enforced_percent\": 0 for shadow mode";
+        return Err(fields.wrong_as("mode", mode, rule.to_owned()));
     }
+    Ok(fields.whole("enforced_percent", 100, 0..=100)? as u8)
 }
 
 /// How requests beyond the limit wait, if they do.

@@ -50,7 +50,6 @@ fn the_smallest_configuration_has_the_documented_defaults() {
             key: Key::Header("x-tenant".to_owned()),
             when: None,
             missing: Missing::Default("unknown".to_owned()),
-            malformed: Missing::Default("unknown".to_owned()),
             terms: Terms::DEFAULT,
             final_cost: None,
         }],
@@ -63,7 +62,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
 #[test]
 fn every_field_can_be_set() {
     let json = r#"{"coordinator": "c", "shards": ["s-0", "s-1"], "no_lease": "pessimistic", "cold_start_wait_ms": 0,
-        "max_scopes": 7, "max_held": 0, "tick_ms": 5, "call_timeout_ms": 250,
+        "max_scopes": 7, "max_held": 0, "call_timeout_ms": 250,
         "host_failure": "closed", "max_debt_ms": 0, "scopes": [
             {"name": "a", "key": {"header": ":authority"}, "missing": "skip", "safe_capacity": 0.5,
              "safe_bytes": 5, "safe_concurrency": 3, "priority": 15},
@@ -74,7 +73,6 @@ fn every_field_can_be_set() {
     assert_eq!(config.engine.shards, ["s-0", "s-1"]);
     assert_eq!(config.engine.max_scopes, 7);
     assert_eq!(config.engine.host_failure, HostFailure::Closed);
-    assert_eq!(config.engine.tick, Duration::from_millis(5));
     let [a, b, c] = &config.rules[..] else {
         panic!()
     };
@@ -84,8 +82,7 @@ fn every_field_can_be_set() {
     assert_eq!(policy.safe_concurrency, Capacity::from_whole(3));
     assert_eq!(policy.priority.level(), 15);
     assert_eq!(policy.max_debt, Duration::ZERO);
-    assert_eq!(policy.on_expired, Mode::Pessimistic);
-    assert_eq!(policy.on_missing_lease, Mode::Pessimistic);
+    assert_eq!(policy.no_lease, Mode::Pessimistic);
     assert_eq!(policy.cold_start_wait, Duration::ZERO);
     assert_eq!(policy.call_timeout, Duration::from_millis(250));
     assert_eq!(a.key, Key::Header(":authority".to_owned()));
@@ -197,10 +194,9 @@ fn wrong_settings_are_refused_by_field_value_and_rule() {
             "max_scopes is 0: must be a whole number from 1 to 1000000",
         ),
         (with(r#""max_scopes": 1.5"#), "max_scopes is 1.5"),
-        (with(r#""max_held": 100001"#), "max_held is 100001"),
         (
-            with(r#""tick_ms": 0"#),
-            "tick_ms is 0: must be a whole number from 5 to 100",
+            with(r#""max_held": 100001"#),
+            "max_held is 100001: must be a whole number",
         ),
         (with(r#""call_timeout_ms": 1"#), "call_timeout_ms is 1"),
         (
@@ -369,8 +365,8 @@ fn keys_of_properties_and_joins_are_checked() {
 #[test]
 fn modes_and_conditions_can_be_set_and_are_checked() {
     let json = r#"{"coordinator": "c", "enabled": false, "no_lease": "pessimistic", "scopes": [
-        {"name": "a", "key": {"header": "x"}, "mode": "shadow", "on_overflow": "refuse",
-         "malformed": "deny", "no_lease": "optimistic", "on_expired": "safe"},
+        {"name": "a", "key": {"header": "x"}, "enforced_percent": 0, "on_overflow": "refuse",
+         "missing": "deny", "no_lease": "optimistic"},
         {"name": "b", "key": {"header": "x"}, "enforced_percent": 25, "missing": "skip"}]}"#;
     let (config, unknown) = parse(json).unwrap();
     assert!(unknown.is_empty() && !config.engine.enabled);
@@ -378,22 +374,19 @@ fn modes_and_conditions_can_be_set_and_are_checked() {
         panic!()
     };
     assert_eq!((a.enforced, a.on_overflow), (0, Overflow::Refuse));
-    assert_eq!(a.policy.on_missing_lease, Mode::Optimistic);
-    assert_eq!(a.policy.on_expired, Mode::Safe);
+    assert_eq!(a.policy.no_lease, Mode::Optimistic);
     assert_eq!((b.enforced, b.on_overflow), (25, Overflow::Share));
-    assert_eq!(b.policy.on_missing_lease, Mode::Pessimistic);
-    assert_eq!(b.policy.on_expired, Mode::Pessimistic);
+    assert_eq!(b.policy.no_lease, Mode::Pessimistic);
     let [a, b] = &config.rules[..] else { panic!() };
-    assert_eq!(a.malformed, Missing::Deny);
-    assert_eq!(b.malformed, Missing::Skip, "like missing unless it is set");
+    assert_eq!((&a.missing, &b.missing), (&Missing::Deny, &Missing::Skip));
     refused(&[
         (
             with(r#""enabled": 1"#),
             "enabled is 1: must be true or false",
         ),
         (
-            named(r#""mode": "off""#),
-            "scopes[0].mode is \"off\": must be \"enforce\"",
+            named(r#""mode": "shadow""#),
+            "scopes[0].mode is \"shadow\": gone: set \"enforced_percent\": 0",
         ),
         (
             named(r#""enforced_percent": 101"#),
@@ -408,11 +401,10 @@ fn modes_and_conditions_can_be_set_and_are_checked() {
             "on_overflow is \"drop\": must be \"share\"",
         ),
         (
-            named(r#""malformed": 7"#),
-            "scopes[0].malformed is 7: must be \"skip\"",
+            named(r#""missing": 7"#),
+            "scopes[0].missing is 7: must be \"skip\"",
         ),
         (named(r#""no_lease": "x""#), "scopes[0].no_lease is \"x\""),
-        (named(r#""on_expired": 1"#), "scopes[0].on_expired is 1"),
         (
             named(r#""when": []"#),
             "scopes[0].when is []: must be an object",

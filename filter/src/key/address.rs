@@ -20,7 +20,7 @@ impl Prefixes {
         let address = core::str::from_utf8(address).ok();
         let address = address.and_then(|text| without_port(text).parse().ok());
         let text = match address.map(|address: IpAddr| address.to_canonical()) {
-            None => return Found::Malformed,
+            None => return Found::Missing,
             Some(IpAddr::V4(address)) => {
                 let bits = address.to_bits() & !shifted(u32::MAX, self.v4, u32::checked_shr);
                 named(Ipv4Addr::from_bits(bits).into(), self.v4, 32)
@@ -104,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_address_is_malformed() {
+    fn what_is_not_an_address_is_no_key() {
         for address in ["", "/run/envoy.sock", "example.com:80", "1.2.3", "[::1"] {
             let found = Prefixes { v4: 32, v6: 64 }.cut(address.as_bytes());
             let good = address == "[::1";
-            assert_eq!(found == Found::Malformed, !good, "{address:?}");
+            assert_eq!(found == Found::Missing, !good, "{address:?}");
         }
     }
 

@@ -75,12 +75,11 @@ impl Template {
         })
     }
 
-    /// What the template captures of a path, several with slashes between; an earlier one that has a
-    /// slash of its own is malformed, for the parts could not be told apart.
+    /// What the template captures of a path, several with slashes between; none where one has a
+    /// slash of its own, for the parts could not be told apart.
     pub(super) fn captured<'a>(&self, path: &[u8]) -> Found<'a> {
         let mut rest = segments_of(path);
         let mut key: Vec<u8> = Vec::new();
-        let mut malformed = false;
         for segment in &self.segments {
             let Some(part) = rest.next() else {
                 return Found::Missing;
@@ -89,10 +88,12 @@ impl Template {
                 (Segment::Any, _) => {}
                 (Segment::Literal(text), Some(part)) if *part == *text.as_bytes() => {}
                 (Segment::Literal(_), _) => return Found::Missing,
-                (Segment::Captured, None) => malformed = true,
+                (Segment::Captured, None) => return Found::Missing,
                 (Segment::Captured, Some(part)) if part.is_empty() => return Found::Missing,
                 (Segment::Captured, Some(part)) => {
-                    malformed |= self.captures_several() && part.contains(&b'/');
+                    if self.captures_several() && part.contains(&b'/') {
+                        return Found::Missing;
+                    }
                     if !key.is_empty() {
                         key.push(b'/');
                     }
@@ -100,10 +101,9 @@ impl Template {
                 }
             }
         }
-        match (rest.next().is_some() && !self.open, malformed) {
-            (true, _) => Found::Missing,
-            (_, true) => Found::Malformed,
-            _ => Found::Value(Cow::Owned(key)),
+        match rest.next().is_some() && !self.open {
+            true => Found::Missing,
+            false => Found::Value(Cow::Owned(key)),
         }
     }
 
@@ -150,8 +150,7 @@ impl Segment {
 pub(super) fn segment<'a>(path: &[u8], number: usize) -> Found<'a> {
     let part = segments_of(path).nth(number.saturating_sub(1));
     match part.map(decoded) {
-        None => Found::Missing,
-        Some(None) => Found::Malformed,
+        None | Some(None) => Found::Missing,
         Some(Some(part)) => Found::Value(Cow::Owned(part.into_owned())),
     }
 }
@@ -186,7 +185,7 @@ mod tests {
             ("/v1/acme?x=/y", 3, Found::Missing),
             ("/v1/ac%6De/orders", 2, value("acme")),
             ("/v1/a%2Fb/orders", 2, value("a/b")),
-            ("/v1/50%/orders", 2, Found::Malformed),
+            ("/v1/50%/orders", 2, Found::Missing),
             ("/v1", 2, Found::Missing),
             ("/", 1, value("")),
             ("*", 2, Found::Missing),
@@ -215,9 +214,9 @@ mod tests {
                 "/v1/acme/ns/orders/7",
                 value("acme/orders"),
             ),
-            ("/v1/{t}/ns/{n}", "/v1/a%2Fb/ns/c", Found::Malformed),
+            ("/v1/{t}/ns/{n}", "/v1/a%2Fb/ns/c", Found::Missing),
             ("/v1/{t}", "/v1/a%2Fb", value("a/b")),
-            ("/v1/{t}", "/v1/50%", Found::Malformed),
+            ("/v1/{t}", "/v1/50%", Found::Missing),
             ("/{t}//{n}", "/a//b", value("a/b")),
         ];
         for (template, path, want) in rows {

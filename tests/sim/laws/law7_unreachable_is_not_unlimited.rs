@@ -88,7 +88,7 @@ impl Alone {
 fn mode_rules(p: &Process, flow: u64) -> Result<(), String> {
     let wants = p.wanted().as_micros();
     let safe = p.safe().as_micros();
-    let right = match p.policy.on_expired {
+    let right = match p.policy.no_lease {
         Mode::Safe => flow == safe,
         Mode::Optimistic => flow == safe.max(wants),
         Mode::Pessimistic => flow == 0,

@@ -30,13 +30,8 @@ pub enum Refusal {
         /// Why, and for how long.
         denial: Denial,
     },
-    /// The rule found no key and must have one.
+    /// The rule found no usable key and must have one.
     Missing {
-        /// The rule that refuses.
-        rule: RuleId,
-    },
-    /// The rule found something that cannot be a key.
-    Malformed {
         /// The rule that refuses.
         rule: RuleId,
     },
@@ -86,7 +81,7 @@ impl Refusal {
     pub fn stricter(self, other: Self) -> Self {
         let end = |refusal| match refusal {
             Self::Denied { denial, .. } => denial.retry_at.map_or(u64::MAX, Instant::as_nanos),
-            Self::Missing { .. } | Self::Malformed { .. } | Self::HostFailure => u64::MAX,
+            Self::Missing { .. } | Self::HostFailure => u64::MAX,
         };
         if end(other) > end(self) { other } else { self }
     }
@@ -94,9 +89,7 @@ impl Refusal {
     /// Returns the rule that refuses.
     pub fn rule(self) -> Option<RuleId> {
         match self {
-            Self::Denied { rule, .. } | Self::Missing { rule } | Self::Malformed { rule } => {
-                Some(rule)
-            }
+            Self::Denied { rule, .. } | Self::Missing { rule } => Some(rule),
             Self::HostFailure => None,
         }
     }
@@ -105,7 +98,7 @@ impl Refusal {
     pub fn told_by(self) -> Option<RuleId> {
         match self {
             Self::Denied { by, .. } => Some(by),
-            Self::Missing { .. } | Self::Malformed { .. } | Self::HostFailure => self.rule(),
+            Self::Missing { .. } | Self::HostFailure => self.rule(),
         }
     }
 }

@@ -73,10 +73,8 @@ pub struct Refusals {
     pub response_bytes: Counter,
     /// Too many requests in flight.
     pub concurrency: Counter,
-    /// No key.
-    pub missing: Counter,
     /// No usable key.
-    pub malformed: Counter,
+    pub missing: Counter,
 }
 
 /// A count that only grows.
@@ -90,7 +88,6 @@ impl Refusals {
     pub(crate) fn of(&mut self, refusal: Refusal) -> &mut Counter {
         match refusal {
             Refusal::Missing { .. } => &mut self.missing,
-            Refusal::Malformed { .. } => &mut self.malformed,
             Refusal::Denied { denial, .. } => match denial.unit {
                 Unit::Requests => &mut self.requests,
                 Unit::RequestBytes => &mut self.request_bytes,

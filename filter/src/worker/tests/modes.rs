@@ -13,7 +13,11 @@ fn rule(fields: &str) -> Config {
 #[test]
 fn a_shadow_counts_what_it_would_refuse_and_lets_it_pass() {
     let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &rule(r#""mode": "shadow", "missing": "deny""#));
+    let mut proxy = Proxy::new(
+        &process,
+        1,
+        &rule(r#""enforced_percent": 0, "missing": "deny""#),
+    );
     assert_eq!(proxy.admitted("acme", 25), 25);
     assert_eq!(proxy.request(&[]), Verdict::Pass);
     proxy.tick(TICK);
@@ -32,7 +36,7 @@ fn a_shadow_counts_what_it_would_refuse_and_lets_it_pass() {
 #[test]
 fn a_shadow_holds_nobody_and_asks_for_its_lease_all_the_same() {
     let json = r#"{"coordinator": "c", "scopes": [
-        {"name": "tenant", "key": {"header": "x"}, "mode": "shadow"}]}"#;
+        {"name": "tenant", "key": {"header": "x"}, "enforced_percent": 0}]}"#;
     let mut proxy = Proxy::new(&Process::new(), 1, &config(json));
     assert_eq!(proxy.of("acme"), Verdict::Pass);
     proxy.tick(Duration::from_millis(1));
@@ -43,7 +47,7 @@ fn a_shadow_holds_nobody_and_asks_for_its_lease_all_the_same() {
 fn a_shadow_counts_a_request_once_that_another_rule_holds() {
     let json = r#"{"coordinator": "c", "scopes": [
         {"name": "strict", "key": {"header": "x"}},
-        {"name": "shadow", "key": {"header": "x"}, "safe_capacity": 0, "mode": "shadow"}]}"#;
+        {"name": "shadow", "key": {"header": "x"}, "safe_capacity": 0, "enforced_percent": 0}]}"#;
     let process = Process::new();
     let mut proxy = Proxy::new(&process, 1, &config(json));
     assert_eq!(proxy.of("acme"), Verdict::Hold);
@@ -60,7 +64,7 @@ fn a_shadow_counts_a_request_once_that_another_rule_holds() {
 fn a_shadow_beside_a_rule_in_force_changes_nothing_for_it() {
     let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
         {"name": "strict", "key": {"header": "x"}, "safe_capacity": 5},
-        {"name": "shadow", "key": {"header": "x"}, "safe_capacity": 2, "mode": "shadow"}]}"#;
+        {"name": "shadow", "key": {"header": "x"}, "safe_capacity": 2, "enforced_percent": 0}]}"#;
     let mut proxy = Proxy::new(&Process::new(), 1, &config(json));
     assert_eq!(proxy.admitted("acme", 20), 5);
     assert!(matches!(
@@ -125,7 +129,7 @@ fn who_was_spared_once_is_spared_at_its_turn() {
 #[test]
 fn who_was_spared_without_a_scope_and_then_waits_is_noted_when_it_goes_on() {
     let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
-        {"name": "a", "key": {"header": "x"}, "missing": "deny", "mode": "shadow"},
+        {"name": "a", "key": {"header": "x"}, "missing": "deny", "enforced_percent": 0},
         {"name": "b", "key": {"header": "y"}, "safe_capacity": 50, "on_limit": "shape"}]}"#;
     let mut proxy = Proxy::new(&Process::new(), 1, &config(json));
     while proxy.request(&[("y", "busy")]) == Verdict::Pass {}

@@ -269,7 +269,8 @@ fn a_flood_of_new_names_does_not_keep_the_others_from_their_leases() {
 #[test]
 fn the_pen_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
     let process = Process::new();
-    let config = one_rule(r#", "tick_ms": 100"#);
+    let mut config = one_rule("");
+    config.engine.tick = Duration::from_millis(100);
     let mut proxies: Vec<Proxy> = (1..=3)
         .map(|id| Proxy::new(&process, id, &config))
         .collect();

@@ -287,7 +287,7 @@ fn only_so_many_wait_of_one_key_and_of_all() {
 
 #[test]
 fn a_rule_that_only_pretends_lets_nobody_wait() {
-    let config = shaped(r#", "mode": "shadow""#, r#", "cold_start_wait_ms": 0"#);
+    let config = shaped(r#", "enforced_percent": 0"#, r#", "cold_start_wait_ms": 0"#);
     let process = Process::new();
     let mut proxy = Proxy::new(&process, 1, &config);
     assert_eq!(proxy.admitted("acme", 50), 50);

@@ -257,7 +257,7 @@ impl ConcurrencyLimiter {
             return whole(lease.capacity.min(self.gets));
         }
         let safe = self.lease_client.safe.unwrap_or(policy.safe_concurrency);
-        match self.lease_client.mode(now, policy) {
+        match policy.no_lease {
             Mode::Safe => whole(safe),
             Mode::Optimistic => whole(safe).max(self.wants()),
             Mode::Pessimistic => 0,

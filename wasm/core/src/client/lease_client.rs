@@ -13,7 +13,7 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use super::backoff::backoff;
-use super::policy::{Mode, Policy};
+use super::policy::Policy;
 use crate::cluster::ShardId;
 use crate::lease::{Answer, Band, Claim, Demand, LeaseRequest, Origin};
 use crate::units::{Capacity, Instant, Tokens};
@@ -314,15 +314,6 @@ impl LeaseClient {
             self.phase = Phase::Lapsed;
         }
         Some(expired.expiry)
-    }
-
-    /// What to take at `now`, without a valid lease.
-    pub(super) fn mode(&self, now: Instant, policy: &Policy) -> Mode {
-        let expired = self.lease.is_some_and(|lease| lease.expiry <= now);
-        match expired || self.phase == Phase::Lapsed {
-            true => policy.on_expired,
-            false => policy.on_missing_lease,
-        }
     }
 
     pub(super) fn valid_lease(&self, now: Instant) -> Option<HeldLease> {

@@ -21,10 +21,8 @@ pub enum Mode {
 /// A client's settings for the resources of one scope rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What to take when a lease has expired and no other has come.
-    pub on_expired: Mode,
-    /// What to take as long as none has come at all.
-    pub on_missing_lease: Mode,
+    /// Mode without a valid lease.
+    pub no_lease: Mode,
     /// The safe capacity of requests, per second, as long as the coordinator has sent none.
     pub safe: Capacity,
     /// The same of bytes, per second in each direction.
@@ -58,8 +56,7 @@ impl Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            on_expired: Mode::Safe,
-            on_missing_lease: Mode::Safe,
+            no_lease: Mode::Safe,
             safe: Capacity::from_whole(10),
             safe_bytes: Capacity::from_whole(1024 * 1024),
             safe_concurrency: Capacity::from_whole(10),

@@ -299,7 +299,7 @@ impl RateLimiter {
             .lease_client
             .safe
             .unwrap_or_else(|| policy.safe_of(self.unit));
-        let rate = match self.lease_client.mode(now, policy) {
+        let rate = match policy.no_lease {
             Mode::Safe => safe,
             Mode::Optimistic => safe.max(self.demand.wants()),
             Mode::Pessimistic => Capacity::ZERO,

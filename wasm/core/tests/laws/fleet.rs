@@ -78,8 +78,7 @@ impl Fleet {
         limit.headroom = [Part::NONE, Part::HALF, Part::ALL][seed as usize % 3];
         // Without a lease nothing passes, so whatever passes was lent.
         let policy = Policy {
-            on_expired: Mode::Pessimistic,
-            on_missing_lease: Mode::Pessimistic,
+            no_lease: Mode::Pessimistic,
             call_timeout: Duration::from_millis(random.spread(4000) + 1),
             ..Policy::default()
         };

@@ -18,8 +18,7 @@ const MODES: [Mode; 3] = [Mode::Safe, Mode::Optimistic, Mode::Pessimistic];
 pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
     let mut random = Random::new(seed);
     let policy = Policy {
-        on_expired: MODES[seed as usize % 3],
-        on_missing_lease: MODES[seed as usize / 3 % 3],
+        no_lease: MODES[seed as usize % 3],
         safe: Capacity::from_whole(random.spread(1000) + 1),
         ..Policy::default()
     };
@@ -42,7 +41,7 @@ pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
     let at = expiry.saturating_add(Duration::from_nanos(random.spread(1 << 40)));
     let rate = limiter.flow(at, &policy).0;
     let safe = sent_safe.unwrap_or(policy.safe).as_rate();
-    let right = match policy.on_expired {
+    let right = match policy.no_lease {
         Mode::Safe => rate == safe,
         Mode::Optimistic => rate >= safe && !rate.is_unlimited(),
         Mode::Pessimistic => rate == Rate::ZERO,
@@ -50,7 +49,7 @@ pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
     ensure!(
         right,
         "{rate:?} passes in mode {:?}, safe {safe:?}",
-        policy.on_expired
+        policy.no_lease
     );
     ensure!(
         limiter.state(at) == LeaseState::NoLease,

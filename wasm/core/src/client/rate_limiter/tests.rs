@@ -143,7 +143,7 @@ fn the_first_attempt_asks_at_once_and_is_held_for_the_answer() {
 #[test]
 fn the_first_lease_fills_a_bucket_that_could_hold_nothing() {
     let mut p = Process::new();
-    (p.policy.on_expired, p.policy.on_missing_lease) = (Mode::Pessimistic, Mode::Pessimistic);
+    p.policy.no_lease = Mode::Pessimistic;
     p.limiter = RateLimiter::new(p.now, &p.policy);
     p.attempt(1);
     let request = p.ask();
@@ -222,7 +222,7 @@ fn what_passes_after_the_expiry_is_the_mode() {
     ];
     for (mode, want) in rows {
         let mut p = Process::leased(100);
-        p.policy.on_expired = mode;
+        p.policy.no_lease = mode;
         let mut passed = 0;
         for _ in 0..20 {
             p.after(1000).count(200);
@@ -234,7 +234,7 @@ fn what_passes_after_the_expiry_is_the_mode() {
 }
 
 #[test]
-fn a_lease_that_has_expired_and_one_that_never_came_have_a_mode_each() {
+fn the_mode_holds_for_a_lease_that_has_expired_and_for_one_that_never_came() {
     let attempts = |p: &mut Process, seconds| {
         let mut passed = 0;
         for _ in 0..seconds {
@@ -245,7 +245,7 @@ fn a_lease_that_has_expired_and_one_that_never_came_have_a_mode_each() {
     };
     // What was leased is over; the calls fail, which changes nothing, until a lease comes again.
     let mut p = Process::leased(100);
-    (p.policy.on_expired, p.policy.on_missing_lease) = (Mode::Pessimistic, Mode::Optimistic);
+    p.policy.no_lease = Mode::Pessimistic;
     assert_eq!(attempts(&mut p, 15), 0);
     let request = p.ask();
     p.fail(request.sequence);
@@ -256,7 +256,6 @@ fn a_lease_that_has_expired_and_one_that_never_came_have_a_mode_each() {
 
     // None ever came.
     let mut p = Process::new();
-    (p.policy.on_expired, p.policy.on_missing_lease) = (Mode::Pessimistic, Mode::Safe);
     p.attempt(1);
     let request = p.ask();
     p.after(1000).fail(request.sequence);
@@ -264,13 +263,14 @@ fn a_lease_that_has_expired_and_one_that_never_came_have_a_mode_each() {
 
     // One has expired, nothing was wanted for a while, and then none came.
     let mut p = Process::leased(100);
-    (p.policy.on_expired, p.policy.on_missing_lease) = (Mode::Pessimistic, Mode::Safe);
+    p.policy.no_lease = Mode::Pessimistic;
     assert_eq!(attempts(&mut p, 12), 0);
     let message = p.after(60_000).message();
     assert!(
         matches!(message, LeaseMessage::Release { .. }),
         "{message:?}"
     );
+    p.policy.no_lease = Mode::Safe;
     p.after(1000).attempt(1);
     let request = p.ask();
     p.after(1000).fail(request.sequence);

@@ -41,7 +41,7 @@ fn who_returns_after_a_pause_has_its_burst_again_once_it_is_leased() {
 #[test]
 fn where_nothing_passes_without_a_lease_the_first_one_comes_with_its_burst() {
     let mut p = Process::new();
-    p.policy.on_expired = Mode::Pessimistic;
+    p.policy.no_lease = Mode::Pessimistic;
     p.limiter = RateLimiter::new(p.now, &p.policy);
     assert!(matches!(p.attempt(1), DrawResult::Pending { .. }));
     let request = p.ask();
