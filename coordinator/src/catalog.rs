@@ -3,7 +3,7 @@
 //! A [`Catalog`] is one state of all that is configured, the file's part and what was written
 //! through the API. It never changes; whoever changes something makes the next one, which shares
 //! everything else with it (the maps are persistent trees), so a change costs O(log n) and readers
-//! keep a whole and unchanging state without a lock. The [`keeper`] makes them, the
+//! keep a whole and unchanging state without a lock. The [`writer`] makes them, the
 //! driver and the doors read them.
 //!
 //! What the file says wins: an object of the same name that was written through the API before
@@ -16,11 +16,10 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use crate::catalog::limits::UnitLimits;
-use crate::catalog::spec::{AttachmentSpec, LimitsSpec, Placed, Scalar};
+use crate::catalog::spec::{AttachmentSpec, LimitsSpec, LocatedValue, Scalar};
 
 mod file;
 mod group;
-pub mod keeper;
 pub mod limits;
 mod merge;
 pub mod name;
@@ -28,31 +27,32 @@ pub mod quantity;
 mod resolve;
 mod resolver;
 #[cfg(feature = "etcd")]
-pub mod shared;
+pub mod shared_config;
 pub mod spec;
 pub mod store;
 mod write;
+pub mod writer;
 
 pub use file::FileCatalog;
 pub use group::{FairBetween, Group};
-pub use resolve::{Member, OwnLimits, Resolved, Source};
+pub use resolve::{GroupMembership, LimitSource, OwnLimits, ResolvedScope};
 pub use resolver::Resolver;
 
-pub use write::{Expect, Object, WriteError, Written};
+pub use write::{CatalogObject, Precondition, WriteOutcome, WriteRefusal};
 
 use merge::{find, merge};
 
 /// A map of what was written through the API, by name.
-type Kept<T> = RedBlackTreeMapSync<Arc<str>, Revised<T>>;
+type StoredMap<T> = RedBlackTreeMapSync<Arc<str>, StoredObject<T>>;
 
 /// One state of everything that is configured.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     file: Arc<FileCatalog>,
-    groups: Kept<Arc<Group>>,
-    tenants: Kept<Attachment>,
-    namespaces: Kept<Attachment>,
-    overrides: Kept<Arc<Override>>,
+    groups: StoredMap<Arc<Group>>,
+    tenants: StoredMap<Attachment>,
+    namespaces: StoredMap<Attachment>,
+    overrides: StoredMap<Arc<Override>>,
     /// How many are attached to each group through the API.
     attached: RedBlackTreeMapSync<Arc<str>, usize>,
 }
@@ -70,7 +70,7 @@ pub struct CatalogBounds {
 
 /// What can be attached to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum MemberKind {
     /// A tenant, such as `acme`.
     Tenant,
     /// A namespace of a tenant, such as `acme/orders`.
@@ -96,7 +96,7 @@ pub struct Override {
 
 /// Something that was written through the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Revised<T> {
+pub struct StoredObject<T> {
     /// What was written.
     pub value: T,
     /// Which write it was, counted over the whole store.
@@ -105,7 +105,7 @@ pub struct Revised<T> {
 
 /// Something that is configured, and by what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry<T> {
+pub struct CatalogEntry<T> {
     /// Its name.
     pub name: Arc<str>,
     /// What it is.
@@ -131,43 +131,46 @@ impl Catalog {
     }
 
     /// The group called `name`.
-    pub fn group(&self, name: &str) -> Option<Entry<Arc<Group>>> {
+    pub fn group(&self, name: &str) -> Option<CatalogEntry<Arc<Group>>> {
         find(&self.file.groups, &self.groups, name)
     }
 
     /// The groups whose names come after `after`, by name.
-    pub fn groups<'a>(&'a self, after: &'a str) -> impl Iterator<Item = Entry<Arc<Group>>> + 'a {
+    pub fn groups<'a>(
+        &'a self,
+        after: &'a str,
+    ) -> impl Iterator<Item = CatalogEntry<Arc<Group>>> + 'a {
         merge(&self.file.groups, &self.groups, after)
     }
 
     /// What the tenant or namespace called `name` is attached to, itself.
-    pub fn attachment(&self, kind: Kind, name: &str) -> Option<Entry<Attachment>> {
+    pub fn attachment(&self, kind: MemberKind, name: &str) -> Option<CatalogEntry<Attachment>> {
         find(self.file.attached(kind), self.kept(kind), name)
     }
 
     /// The attachments of the tenants or namespaces whose names come after `after`, by name.
     pub fn attachments<'a>(
         &'a self,
-        kind: Kind,
+        kind: MemberKind,
         after: &'a str,
-    ) -> impl Iterator<Item = Entry<Attachment>> + 'a {
+    ) -> impl Iterator<Item = CatalogEntry<Attachment>> + 'a {
         merge(self.file.attached(kind), self.kept(kind), after)
     }
 
     /// The override of `scope`.
-    pub fn overridden(&self, scope: &str) -> Option<Entry<Arc<Override>>> {
+    pub fn overridden(&self, scope: &str) -> Option<CatalogEntry<Arc<Override>>> {
         let (name, kept) = self.overrides.get_key_value(scope)?;
-        Some(Entry::kept(name, kept))
+        Some(CatalogEntry::kept(name, kept))
     }
 
     /// The overrides of scopes that come after `after`, by scope.
     pub fn overrides<'a>(
         &'a self,
         after: &'a str,
-    ) -> impl Iterator<Item = Entry<Arc<Override>>> + 'a {
+    ) -> impl Iterator<Item = CatalogEntry<Arc<Override>>> + 'a {
         let range = (Bound::Excluded(after), Bound::Unbounded);
         let kept = self.overrides.range::<str, _>(range);
-        kept.map(|(name, kept)| Entry::kept(name, kept))
+        kept.map(|(name, kept)| CatalogEntry::kept(name, kept))
     }
 
     /// How many tenants and namespaces are attached to the group called `name`.
@@ -176,10 +179,10 @@ impl Catalog {
         kept + self.file.attached_count(name)
     }
 
-    fn kept(&self, kind: Kind) -> &Kept<Attachment> {
+    fn kept(&self, kind: MemberKind) -> &StoredMap<Attachment> {
         match kind {
-            Kind::Tenant => &self.tenants,
-            Kind::Namespace => &self.namespaces,
+            MemberKind::Tenant => &self.tenants,
+            MemberKind::Namespace => &self.namespaces,
         }
     }
 }
@@ -196,9 +199,9 @@ impl Default for CatalogBounds {
     }
 }
 
-// === impl Kind ===
+// === impl MemberKind ===
 
-impl Kind {
+impl MemberKind {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Tenant, Self::Namespace];
 
@@ -229,8 +232,8 @@ impl Attachment {
     /// What is written to have it.
     pub fn spec(&self) -> AttachmentSpec {
         AttachmentSpec {
-            group: Some(Placed::nowhere(self.group.as_ref().into())),
-            weight: Some(Placed::nowhere(Scalar(self.weight.to_string()))),
+            group: Some(LocatedValue::nowhere(self.group.as_ref().into())),
+            weight: Some(LocatedValue::nowhere(Scalar(self.weight.to_string()))),
         }
     }
 }
@@ -257,10 +260,10 @@ impl Override {
     }
 }
 
-// === impl Entry ===
+// === impl CatalogEntry ===
 
-impl<T: Clone> Entry<T> {
-    fn kept(name: &Arc<str>, kept: &Revised<T>) -> Self {
+impl<T: Clone> CatalogEntry<T> {
+    fn kept(name: &Arc<str>, kept: &StoredObject<T>) -> Self {
         Self {
             name: name.clone(),
             value: kept.value.clone(),

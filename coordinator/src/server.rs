@@ -17,10 +17,10 @@ use crate::api::doorman;
 use crate::api::grpc::{Service, StrictDecoding};
 use crate::api::health::Health;
 use crate::api::rest;
-use crate::catalog::keeper::{self, Keeper};
 #[cfg(feature = "etcd")]
 use crate::catalog::store::EtcdStore;
 use crate::catalog::store::{MemoryStore, RedbStore, Store, StoreError};
+use crate::catalog::writer::{self, CatalogWriter};
 use crate::clock::Clock;
 #[cfg(feature = "etcd")]
 use crate::cluster::election::Etcd;
@@ -75,8 +75,8 @@ pub struct Server {
     doors: Doors,
     clock: Clock,
     metrics: Metrics,
-    keeper: Keeper,
-    catalog: keeper::Handle,
+    writer: CatalogWriter,
+    catalog: writer::CatalogHandle,
     place: Option<Place>,
     /// With what the other nodes are reached whose doors speak TLS.
     credentials: Option<Newest<Credentials>>,
@@ -230,7 +230,7 @@ impl Server {
             }
             None => None,
         };
-        let (keeper, catalog) = Keeper::new(store, config, clock, metrics.clone()).await?;
+        let (writer, catalog) = CatalogWriter::new(store, config, clock, metrics.clone()).await?;
         let (seats, shards) = Seats::new(Plan {
             bounds,
             leases: LeaseCount::default(),
@@ -248,7 +248,7 @@ impl Server {
             doors,
             clock,
             metrics,
-            keeper,
+            writer,
             catalog,
             place,
             credentials: credentials_of_nodes,
@@ -304,8 +304,8 @@ impl Server {
         });
         let given_up = spawn_election(&mut parts, self.election);
         parts.spawn(async move {
-            self.keeper.run().await;
-            Ok("keeper")
+            self.writer.run().await;
+            Ok("writer")
         });
         if alone {
             // It has books from the first call on.
@@ -330,7 +330,7 @@ impl Server {
             parent: self.parent,
             metrics: self.metrics.clone(),
             clock: self.clock,
-            keeper: self.catalog.clone(),
+            writer: self.catalog.clone(),
             config: newest,
         });
         doors.spawn(serve_http(self.doors.http, admin, stopped.clone()));

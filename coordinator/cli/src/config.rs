@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use tollgate_coordinator::catalog::shared::{self, SharedError, TEXT_LEN_MAX};
+use tollgate_coordinator::catalog::shared_config::{self, SharedConfigError, TEXT_LEN_MAX};
 use tollgate_coordinator::config::{Config, Flags};
 
 use crate::check::load;
@@ -70,7 +70,7 @@ impl Shared {
                 print::lines(&line)
             }
             What::Get => {
-                let text = runtime.block_on(shared::get(&node));
+                let text = runtime.block_on(shared_config::get(&node));
                 let text = text.map_err(|error| failure(&self.config, error))?;
                 let missing = || Failure::Missing(anyhow!("there is none in etcd yet"));
                 let mut out = std::io::stdout().lock();
@@ -87,14 +87,14 @@ async fn put(node: &Config, file: &Path) -> Result<(), anyhow::Error> {
     let mut text = Vec::new();
     let most = TEXT_LEN_MAX as u64 + 1;
     File::open(file)?.take(most).read_to_end(&mut text)?;
-    Ok(shared::put(node, &text).await?)
+    Ok(shared_config::put(node, &text).await?)
 }
 
 fn failure(file: &Path, error: impl Into<anyhow::Error>) -> Failure {
     let error = error.into();
-    let kind = match error.downcast_ref::<SharedError>() {
-        Some(SharedError::Store(_)) => Failure::Runtime,
-        Some(SharedError::Refused(_)) => Failure::Conflict,
+    let kind = match error.downcast_ref::<SharedConfigError>() {
+        Some(SharedConfigError::Store(_)) => Failure::Runtime,
+        Some(SharedConfigError::Refused(_)) => Failure::Conflict,
         _ => Failure::Usage,
     };
     kind(error.context(file.display().to_string()))

@@ -19,7 +19,7 @@ use self::count::count;
 use self::guard::{Gate, guard};
 use self::problem::RestError;
 use self::rate::RefreshRate;
-use crate::catalog::keeper;
+use crate::catalog::writer;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::leases::parent::Parent;
@@ -61,7 +61,7 @@ struct App {
     parent: Option<Parent>,
     metrics: Metrics,
     clock: Clock,
-    keeper: keeper::Handle,
+    writer: writer::CatalogHandle,
     rate: RefreshRate,
     /// One survey at a time: the driver has others to answer.
     surveys: Arc<tokio::sync::Mutex<()>>,
@@ -74,7 +74,7 @@ impl App {
     /// Looks at all books; see [`Survey::of`].
     async fn survey(&self, busiest_max: usize) -> Result<Survey, RestError> {
         let _one = self.surveys.lock().await;
-        let named = Named::of(&self.keeper.catalog());
+        let named = Named::of(&self.writer.catalog());
         let survey = Survey::of(&self.shards, named, busiest_max);
         Ok(survey.await?)
     }
@@ -94,7 +94,7 @@ pub struct Parts {
     /// When it is.
     pub clock: Clock,
     /// The way to what is configured.
-    pub keeper: keeper::Handle,
+    pub writer: writer::CatalogHandle,
     /// The configuration, newest first: who may enter.
     pub config: watch::Receiver<Arc<Config>>,
 }
@@ -107,7 +107,7 @@ pub fn router(parts: Parts) -> Router {
         parent,
         metrics,
         clock,
-        keeper,
+        writer,
         config,
     } = parts;
     let (router, api) = routes().split_for_parts();
@@ -121,7 +121,7 @@ pub fn router(parts: Parts) -> Router {
         parent,
         metrics: metrics.clone(),
         clock,
-        keeper,
+        writer,
         rate: RefreshRate::of(&metrics, clock),
         surveys: Arc::default(),
         openapi: Arc::new(openapi::document(api)),

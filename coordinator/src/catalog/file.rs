@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Attachment, CatalogBounds, Group, Kind};
-use crate::catalog::limits::Limits;
+use super::{Attachment, CatalogBounds, Group, MemberKind};
+use crate::catalog::limits::LimitTable;
 
 /// What the configuration file says of limits, groups and attachments.
 #[derive(Debug, Default)]
 pub struct FileCatalog {
     /// Limits by the scopes they match.
-    pub limits: Limits,
+    pub limits: LimitTable,
     /// Groups, by name.
     pub groups: BTreeMap<Arc<str>, Arc<Group>>,
     /// Tenants that are attached to a group of the file.
@@ -25,10 +25,10 @@ pub struct FileCatalog {
 
 impl FileCatalog {
     /// The tenants or the namespaces.
-    pub fn attached(&self, kind: Kind) -> &BTreeMap<Arc<str>, Attachment> {
+    pub fn attached(&self, kind: MemberKind) -> &BTreeMap<Arc<str>, Attachment> {
         match kind {
-            Kind::Tenant => &self.tenants,
-            Kind::Namespace => &self.namespaces,
+            MemberKind::Tenant => &self.tenants,
+            MemberKind::Namespace => &self.namespaces,
         }
     }
 

@@ -33,16 +33,16 @@ pub struct UnitLimits(Box<[(Unit, Limit)]>);
 /// match `tenant/acme/x`, a caller who sends `acme/x` as its tenant would get out of the tenants'
 /// limit.
 #[derive(Debug, Default)]
-pub struct Limits {
-    exact: HashMap<Box<str>, Matched>,
+pub struct LimitTable {
+    exact: HashMap<Box<str>, MatchedLimits>,
     globs: GlobSet,
-    by_glob: Vec<Matched>,
-    rest: Option<Matched>,
+    by_glob: Vec<MatchedLimits>,
+    rest: Option<MatchedLimits>,
 }
 
 /// Limits and the `match` that they stand under.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Matched {
+pub struct MatchedLimits {
     /// The `match`.
     pub pattern: Arc<str>,
     /// The limits.
@@ -62,8 +62,8 @@ pub enum Pattern {
 
 /// Collects limits in the order of the file.
 #[derive(Debug, Default)]
-pub struct LimitsBuilder {
-    limits: Limits,
+pub struct LimitTableBuilder {
+    limits: LimitTable,
     globs: Vec<Glob>,
 }
 
@@ -113,12 +113,12 @@ impl Pattern {
     }
 }
 
-// === impl LimitsBuilder ===
+// === impl LimitTableBuilder ===
 
-impl LimitsBuilder {
+impl LimitTableBuilder {
     /// Adds the limits of the scopes that `text`, which says `pattern`, matches.
     pub fn add(&mut self, text: &str, pattern: Pattern, limits: UnitLimits) {
-        let matched = Matched {
+        let matched = MatchedLimits {
             pattern: text.into(),
             limits: Arc::new(limits),
         };
@@ -138,7 +138,7 @@ impl LimitsBuilder {
     ///
     /// # Errors
     /// If the matcher of all globs would be too large.
-    pub fn build(mut self) -> Result<Limits, globset::Error> {
+    pub fn build(mut self) -> Result<LimitTable, globset::Error> {
         let mut globs = GlobSetBuilder::new();
         for glob in self.globs {
             globs.add(glob);
@@ -148,16 +148,16 @@ impl LimitsBuilder {
     }
 }
 
-// === impl Limits ===
+// === impl LimitTable ===
 
-impl Limits {
+impl LimitTable {
     /// What stands under exactly `scope`.
-    pub fn exact(&self, scope: &str) -> Option<&Matched> {
+    pub fn exact(&self, scope: &str) -> Option<&MatchedLimits> {
         self.exact.get(scope)
     }
 
     /// What stands under the first glob that matches `scope`, or under `*`.
-    pub fn by_glob(&self, scope: &str) -> Option<&Matched> {
+    pub fn by_glob(&self, scope: &str) -> Option<&MatchedLimits> {
         if self.by_glob.is_empty() {
             return self.rest.as_ref();
         }
@@ -173,8 +173,8 @@ impl Limits {
     }
 
     /// All of them: exact ids by name, then globs in the order of the file, then `*`.
-    pub fn in_order(&self) -> Vec<&Matched> {
-        let mut exact: Vec<&Matched> = self.exact.values().collect();
+    pub fn in_order(&self) -> Vec<&MatchedLimits> {
+        let mut exact: Vec<&MatchedLimits> = self.exact.values().collect();
         exact.sort_by(|a, b| a.pattern.cmp(&b.pattern));
         let globs = self.by_glob.iter().chain(&self.rest);
         exact.into_iter().chain(globs).collect()
@@ -219,8 +219,8 @@ mod tests {
 
     use super::*;
 
-    fn limits(patterns: &[&str]) -> Limits {
-        let mut builder = LimitsBuilder::default();
+    fn limits(patterns: &[&str]) -> LimitTable {
+        let mut builder = LimitTableBuilder::default();
         for (rate, pattern) in (1..).zip(patterns) {
             let limit = Limit::new(Capacity::from_whole(rate));
             let limits = UnitLimits::from_iter([(Unit::Requests, limit)]);
@@ -229,7 +229,7 @@ mod tests {
         builder.build().unwrap()
     }
 
-    fn find<'a>(limits: &'a Limits, scope: &str) -> Option<&'a Matched> {
+    fn find<'a>(limits: &'a LimitTable, scope: &str) -> Option<&'a MatchedLimits> {
         limits.exact(scope).or_else(|| limits.by_glob(scope))
     }
 

@@ -4,27 +4,27 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Entry, Kept};
+use super::{CatalogEntry, StoredMap};
 
 /// The entry called `name`.
 pub(super) fn find<T: Clone>(
     file: &BTreeMap<Arc<str>, T>,
-    kept: &Kept<T>,
+    kept: &StoredMap<T>,
     name: &str,
-) -> Option<Entry<T>> {
+) -> Option<CatalogEntry<T>> {
     if let Some((name, value)) = file.get_key_value(name) {
-        return Some(Entry::of_file(name, value));
+        return Some(CatalogEntry::of_file(name, value));
     }
     let (name, kept) = kept.get_key_value(name)?;
-    Some(Entry::kept(name, kept))
+    Some(CatalogEntry::kept(name, kept))
 }
 
 /// The entries whose names come after `after`, by name.
 pub(super) fn merge<'a, T: Clone>(
     file: &'a BTreeMap<Arc<str>, T>,
-    kept: &'a Kept<T>,
+    kept: &'a StoredMap<T>,
     after: &'a str,
-) -> impl Iterator<Item = Entry<T>> + 'a {
+) -> impl Iterator<Item = CatalogEntry<T>> + 'a {
     let range = (Bound::Excluded(after), Bound::Unbounded);
     let mut of_file = file.range::<str, _>(range).peekable();
     let mut of_kept = kept.range::<str, _>(range).peekable();
@@ -44,8 +44,10 @@ pub(super) fn merge<'a, T: Clone>(
         if from_file {
             return of_file
                 .next()
-                .map(|(name, value)| Entry::of_file(name, value));
+                .map(|(name, value)| CatalogEntry::of_file(name, value));
         }
-        of_kept.next().map(|(name, kept)| Entry::kept(name, kept))
+        of_kept
+            .next()
+            .map(|(name, kept)| CatalogEntry::kept(name, kept))
     })
 }

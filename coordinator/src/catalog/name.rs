@@ -4,7 +4,7 @@
 
 use tollgate_core::lease::{ID_LEN_MAX, IdError, ResourceId, Unit};
 
-use super::Kind;
+use super::MemberKind;
 use crate::catalog::limits::GLOB_CHARACTERS;
 
 /// Why a text is not a name.
@@ -38,9 +38,9 @@ pub enum NameError {
     Group,
 }
 
-// === impl Kind ===
+// === impl MemberKind ===
 
-impl Kind {
+impl MemberKind {
     /// Whether `name` can be attached.
     ///
     /// # Errors
@@ -146,12 +146,16 @@ mod tests {
     #[test]
     fn a_namespace_names_its_tenant() {
         for name in ["acme/orders", "a/b c"] {
-            assert_eq!(Kind::Namespace.check(name), Ok(()), "{name}");
-            assert_eq!(Kind::Tenant.check(name), Err(NameError::Slash), "{name}");
+            assert_eq!(MemberKind::Namespace.check(name), Ok(()), "{name}");
+            assert_eq!(
+                MemberKind::Tenant.check(name),
+                Err(NameError::Slash),
+                "{name}"
+            );
         }
         for name in ["acme", "/", "acme/", "/orders", "a/b/c"] {
             let refused = Err(NameError::NotTwo);
-            assert_eq!(Kind::Namespace.check(name), refused, "{name}");
+            assert_eq!(MemberKind::Namespace.check(name), refused, "{name}");
         }
     }
 

@@ -21,7 +21,7 @@ const SUFFIXES: [(&str, f64); 9] = [
 
 /// What a quantity is a number of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum QuantityUnit {
     /// Requests, tokens of them, or requests in flight.
     Requests,
     /// Bytes.
@@ -55,16 +55,16 @@ pub enum QuantityError {
 /// The quantity that `text` says.
 ///
 /// ```
-/// use tollgate_coordinator::catalog::quantity::{Counted, parse};
+/// use tollgate_coordinator::catalog::quantity::{QuantityUnit, parse};
 /// use tollgate_core::units::Capacity;
-/// assert_eq!(parse("1.5k", Counted::Requests), Ok(Capacity::from_whole(1500)));
-/// assert_eq!(parse("50MiB", Counted::Bytes), Ok(Capacity::from_whole(50 << 20)));
-/// assert!(parse("50MiB", Counted::Requests).is_err());
+/// assert_eq!(parse("1.5k", QuantityUnit::Requests), Ok(Capacity::from_whole(1500)));
+/// assert_eq!(parse("50MiB", QuantityUnit::Bytes), Ok(Capacity::from_whole(50 << 20)));
+/// assert!(parse("50MiB", QuantityUnit::Requests).is_err());
 /// ```
 ///
 /// # Errors
 /// Which rule `text` breaks.
-pub fn parse(text: &str, counted: Counted) -> Result<Capacity, QuantityError> {
+pub fn parse(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityError> {
     // Also `nan` and `inf`: numbers to Rust, and the capacity says what is wrong with them.
     if let Ok(number) = text.parse() {
         return Ok(Capacity::try_from_f64(number)?);
@@ -82,7 +82,7 @@ pub fn parse(text: &str, counted: Counted) -> Result<Capacity, QuantityError> {
 // === free functions ===
 
 /// What `suffix`, which stands behind the number in `text`, multiplies by.
-fn factor(text: &str, suffix: &str, counted: Counted) -> Result<f64, QuantityError> {
+fn factor(text: &str, suffix: &str, counted: QuantityUnit) -> Result<f64, QuantityError> {
     let prefix = suffix.strip_suffix('B');
     let known = |name: &str| {
         let known = SUFFIXES.iter().find(|(suffix, _)| *suffix == name);
@@ -94,7 +94,7 @@ fn factor(text: &str, suffix: &str, counted: Counted) -> Result<f64, QuantityErr
         None => known(suffix),
     };
     match factor {
-        Some(_) if prefix.is_some() && counted != Counted::Bytes => {
+        Some(_) if prefix.is_some() && counted != QuantityUnit::Bytes => {
             Err(QuantityError::BytesHere(text.to_owned()))
         }
         Some(factor) => Ok(factor),
@@ -102,8 +102,8 @@ fn factor(text: &str, suffix: &str, counted: Counted) -> Result<f64, QuantityErr
             text: text.to_owned(),
             suffix: suffix.to_owned(),
             bytes: match counted {
-                Counted::Requests => "",
-                Counted::Bytes => ", each with B after it if you like",
+                QuantityUnit::Requests => "",
+                QuantityUnit::Bytes => ", each with B after it if you like",
             },
         }),
     }
@@ -134,8 +134,8 @@ mod tests {
         ];
         for (text, want) in rows {
             let want = Capacity::try_from_f64(want).unwrap();
-            assert_eq!(parse(text, Counted::Requests), Ok(want), "{text}");
-            assert_eq!(parse(text, Counted::Bytes), Ok(want), "{text}");
+            assert_eq!(parse(text, QuantityUnit::Requests), Ok(want), "{text}");
+            assert_eq!(parse(text, QuantityUnit::Bytes), Ok(want), "{text}");
         }
         let rows = [
             ("512B", 512),
@@ -147,9 +147,9 @@ mod tests {
         ];
         for (text, want) in rows {
             let want = Capacity::from_whole(want);
-            assert_eq!(parse(text, Counted::Bytes), Ok(want), "{text}");
+            assert_eq!(parse(text, QuantityUnit::Bytes), Ok(want), "{text}");
             let refused = QuantityError::BytesHere(text.to_owned());
-            assert_eq!(parse(text, Counted::Requests), Err(refused), "{text}");
+            assert_eq!(parse(text, QuantityUnit::Requests), Err(refused), "{text}");
         }
     }
 
@@ -176,10 +176,10 @@ mod tests {
             ),
         ];
         for (text, want) in rows {
-            let error = parse(text, Counted::Requests).unwrap_err();
+            let error = parse(text, QuantityUnit::Requests).unwrap_err();
             assert_eq!(error.to_string(), want, "{text}");
         }
-        let error = parse("5x", Counted::Bytes).unwrap_err().to_string();
+        let error = parse("5x", QuantityUnit::Bytes).unwrap_err().to_string();
         assert!(error.ends_with("Ti, each with B after it if you like"));
     }
 }

@@ -8,12 +8,12 @@ use tollgate_core::lease::Unit;
 use tollgate_core::lease_server::{PoolTerms, Terms};
 use tollgate_core::limit::Limit;
 
-use super::{Attachment, Catalog, FairBetween, Group, Kind};
+use super::{Attachment, Catalog, FairBetween, Group, MemberKind};
 use crate::catalog::limits::UnitLimits;
 
 /// What holds for one scope.
 #[derive(Clone, Debug)]
-pub struct Resolved {
+pub struct ResolvedScope {
     /// The scope.
     pub scope: Arc<str>,
     /// A scope whose capacity the requests of this one use as well; itself if there is none.
@@ -23,21 +23,21 @@ pub struct Resolved {
     /// Its own limits; none if nothing says anything of it.
     pub own: Option<OwnLimits>,
     /// The group that its capacity is lent from, if it is a member of one.
-    pub member: Option<Member>,
+    pub member: Option<GroupMembership>,
 }
 
 /// The limits of a scope, and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnLimits {
     /// Where they come from.
-    pub source: Source,
+    pub source: LimitSource,
     /// By unit.
     pub limits: Arc<UnitLimits>,
 }
 
 /// Where the limits of a scope come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum LimitSource {
     /// The `match` of a limit of the file.
     File(Arc<str>),
     /// An override, with its revision.
@@ -48,7 +48,7 @@ pub enum Source {
 
 /// A place in a group that is divided between members.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct GroupMembership {
     /// The group.
     pub group: Arc<Group>,
     /// What the member's part is in proportion to.
@@ -57,7 +57,7 @@ pub struct Member {
 
 /// The scope whose shard another one is in.
 #[derive(Clone, Debug)]
-pub enum Home<'a> {
+pub enum HomeScope<'a> {
     /// It is in none but its own.
     Itself(&'a str),
     /// It takes from the pool of a group.
@@ -65,7 +65,7 @@ pub enum Home<'a> {
 }
 
 /// A group and how a scope comes to share it.
-struct Shared {
+struct SharedGroup {
     group: Arc<Group>,
     weight: NonZeroU32,
     /// The tenant that is attached, if the scope is a namespace without an attachment of its own.
@@ -82,10 +82,10 @@ impl Catalog {
     /// Where the group is divided between Envoys, it uses the group's scope as well. A namespace
     /// that is not attached itself does as its tenant does; if that is a member of a pool, the
     /// namespace uses the tenant's scope. Own limits stay where they are.
-    pub fn resolve(&self, scope: &Arc<str>) -> Resolved {
+    pub fn resolve(&self, scope: &Arc<str>) -> ResolvedScope {
         let group = scope.strip_prefix("group/");
         if let Some(group) = group.and_then(|name| self.group(name)) {
-            return Resolved::of_group(scope, group.value);
+            return ResolvedScope::of_group(scope, group.value);
         }
         let own = self.own_limits(scope);
         let shared = self.shared(scope);
@@ -96,13 +96,13 @@ impl Catalog {
                 (FairBetween::Members, Some(tenant)) => (tenant.clone(), None),
                 (FairBetween::Members, None) => {
                     let (group, weight) = (shared.group.clone(), shared.weight);
-                    (scope.clone(), Some(Member { group, weight }))
+                    (scope.clone(), Some(GroupMembership { group, weight }))
                 }
             },
         };
         let of_group = shared.as_ref().map(|shared| &**shared.group.limits());
         let of_own = own.as_ref().map(|own| &*own.limits);
-        Resolved {
+        ResolvedScope {
             scope: scope.clone(),
             canonical,
             limited: limited([of_own, of_group]),
@@ -112,23 +112,23 @@ impl Catalog {
     }
 
     /// The scope whose shard `scope` is in: a pool must be whole in one, so its members are where it
-    /// is. The same as [`Resolved::home`], without a look at limits.
-    pub fn home<'a>(&self, scope: &'a str) -> Home<'a> {
+    /// is. The same as [`ResolvedScope::home`], without a look at limits.
+    pub fn home<'a>(&self, scope: &'a str) -> HomeScope<'a> {
         match self.shared(scope) {
-            Some(Shared {
+            Some(SharedGroup {
                 group,
                 through: None,
                 ..
-            }) if group.fair_between() == FairBetween::Members => Home::Pool(group),
-            _ => Home::Itself(scope),
+            }) if group.fair_between() == FairBetween::Members => HomeScope::Pool(group),
+            _ => HomeScope::Itself(scope),
         }
     }
 
     /// What the file or an override says of `scope`: its exact id in the file, else an override,
     /// else the file's globs.
     fn own_limits(&self, scope: &str) -> Option<OwnLimits> {
-        let of_file = |matched: &crate::catalog::limits::Matched| OwnLimits {
-            source: Source::File(matched.pattern.clone()),
+        let of_file = |matched: &crate::catalog::limits::MatchedLimits| OwnLimits {
+            source: LimitSource::File(matched.pattern.clone()),
             limits: matched.limits.clone(),
         };
         if let Some(exact) = self.file.limits.exact(scope) {
@@ -136,7 +136,7 @@ impl Catalog {
         }
         if let Some(kept) = self.overrides.get(scope) {
             return Some(OwnLimits {
-                source: Source::Override(kept.revision),
+                source: LimitSource::Override(kept.revision),
                 limits: kept.value.limits().clone(),
             });
         }
@@ -144,36 +144,41 @@ impl Catalog {
     }
 
     /// The group that `scope` shares; none if it shares none, or one that is not there.
-    fn shared(&self, scope: &str) -> Option<Shared> {
+    fn shared(&self, scope: &str) -> Option<SharedGroup> {
         if let Some(tenant) = scope.strip_prefix("tenant/") {
-            return self.shared_by(Kind::Tenant, tenant, None);
+            return self.shared_by(MemberKind::Tenant, tenant, None);
         }
         let namespace = scope.strip_prefix("namespace/")?;
-        if let Some(shared) = self.shared_by(Kind::Namespace, namespace, None) {
+        if let Some(shared) = self.shared_by(MemberKind::Namespace, namespace, None) {
             return Some(shared);
         }
         let (tenant, _) = namespace.split_once('/')?;
-        self.shared_by(Kind::Tenant, tenant, Some(tenant))
+        self.shared_by(MemberKind::Tenant, tenant, Some(tenant))
     }
 
-    fn shared_by(&self, kind: Kind, name: &str, through: Option<&str>) -> Option<Shared> {
+    fn shared_by(
+        &self,
+        kind: MemberKind,
+        name: &str,
+        through: Option<&str>,
+    ) -> Option<SharedGroup> {
         let Attachment { group, weight } = self.attachment_of(kind, name)?;
-        Some(Shared {
+        Some(SharedGroup {
             group: self.group(group)?.value,
             weight: *weight,
             through: through.map(|tenant| format!("tenant/{tenant}").into()),
         })
     }
 
-    fn attachment_of(&self, kind: Kind, name: &str) -> Option<&Attachment> {
+    fn attachment_of(&self, kind: MemberKind, name: &str) -> Option<&Attachment> {
         let of_file = self.file.attached(kind).get(name);
         of_file.or_else(|| self.kept(kind).get(name).map(|kept| &kept.value))
     }
 }
 
-// === impl Home ===
+// === impl HomeScope ===
 
-impl Deref for Home<'_> {
+impl Deref for HomeScope<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -184,13 +189,13 @@ impl Deref for Home<'_> {
     }
 }
 
-// === impl Resolved ===
+// === impl ResolvedScope ===
 
-impl Resolved {
+impl ResolvedScope {
     /// What holds for the scope of a group. Whoever asks for it under `members` is one more member.
     fn of_group(scope: &Arc<str>, group: Arc<Group>) -> Self {
         let own = OwnLimits {
-            source: Source::Group,
+            source: LimitSource::Group,
             limits: group.limits().clone(),
         };
         Self {
@@ -198,7 +203,7 @@ impl Resolved {
             canonical: scope.clone(),
             limited: limited([Some(&own.limits), None]),
             own: Some(own),
-            member: (group.fair_between() == FairBetween::Members).then_some(Member {
+            member: (group.fair_between() == FairBetween::Members).then_some(GroupMembership {
                 group,
                 weight: NonZeroU32::MIN,
             }),
@@ -227,7 +232,7 @@ impl Resolved {
 
     /// The pool that `unit` is lent from, and the limit of a member that has none of its own.
     fn pool(&self, unit: Unit) -> Option<(PoolTerms<'_>, &Limit)> {
-        let Member { group, weight } = self.member.as_ref()?;
+        let GroupMembership { group, weight } = self.member.as_ref()?;
         let pool = group.pool(unit)?;
         let membership = PoolTerms {
             pool: &pool.id,

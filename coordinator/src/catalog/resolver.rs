@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Catalog, Resolved};
+use super::{Catalog, ResolvedScope};
 
 /// Resolves scopes by the newest catalog and remembers them until that changes.
 #[derive(Debug)]
 pub struct Resolver {
     newest: watch::Receiver<Arc<Catalog>>,
     catalog: Arc<Catalog>,
-    known: HashMap<Arc<str>, Resolved>,
+    known: HashMap<Arc<str>, ResolvedScope>,
     known_max: usize,
 }
 
@@ -41,7 +41,7 @@ impl Resolver {
 
     /// What holds for `scope`. Of a scope that was seen before it costs one look into a hash map;
     /// of another, look-ups in trees and all globs of the file.
-    pub fn resolve(&mut self, scope: &Arc<str>) -> &Resolved {
+    pub fn resolve(&mut self, scope: &Arc<str>) -> &ResolvedScope {
         // When full it forgets everything: cheaper than to keep an order, and as rare as a fleet
         // that uses more scopes than the books may have.
         if self.known.len() >= self.known_max && !self.known.contains_key(scope) {

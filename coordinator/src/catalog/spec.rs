@@ -15,7 +15,7 @@ mod schema;
 mod text;
 
 pub use attachment::AttachmentSpec;
-pub use text::{Placed, Scalar, Text};
+pub use text::{LocatedScalar, LocatedValue, Scalar};
 
 /// What is written for a unit that is a rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
@@ -23,94 +23,94 @@ pub use text::{Placed, Scalar, Text};
 pub struct RateSpec {
     /// Per second, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Amount>)]
-    pub rate: Option<Text>,
+    #[schema(inline, value_type = Option<schema::AmountSchema>)]
+    pub rate: Option<LocatedScalar>,
     /// At once after a pause, for the whole fleet; by default a second of the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Quantity>)]
-    pub burst: Option<Text>,
+    #[schema(inline, value_type = Option<schema::QuantitySchema>)]
+    pub burst: Option<LocatedScalar>,
     /// What each client falls back to without a lease; `dynamic` is the capacity over the clients.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Safe>)]
-    pub safe: Option<Text>,
+    #[schema(inline, value_type = Option<schema::SafeSchema>)]
+    pub safe: Option<LocatedScalar>,
     /// How long a lease lasts, such as `10s`; at most a day.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Span>)]
-    pub lease: Option<Text>,
+    #[schema(inline, value_type = Option<schema::DurationSchema>)]
+    pub lease: Option<LocatedScalar>,
     /// How often a client asks again; shorter than the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Span>)]
-    pub refresh: Option<Text>,
+    #[schema(inline, value_type = Option<schema::DurationSchema>)]
+    pub refresh: Option<LocatedScalar>,
     /// The soonest it may, and how often it does while shares shift; at most `refresh`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Span>)]
-    pub min_refresh: Option<Text>,
+    #[schema(inline, value_type = Option<schema::DurationSchema>)]
+    pub min_refresh: Option<LocatedScalar>,
     /// How long a coordinator that starts only confirms what clients have; at least `lease`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Span>)]
-    pub learning: Option<Text>,
+    #[schema(inline, value_type = Option<schema::DurationSchema>)]
+    pub learning: Option<LocatedScalar>,
     /// The part of what nobody wants that is lent to active clients all the same; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Part>)]
-    pub headroom: Option<Text>,
+    #[schema(inline, value_type = Option<schema::FractionSchema>)]
+    pub headroom: Option<LocatedScalar>,
     /// The part of the capacity that is kept for newcomers; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Part>)]
-    pub reserve: Option<Text>,
+    #[schema(inline, value_type = Option<schema::FractionSchema>)]
+    pub reserve: Option<LocatedScalar>,
     /// `fair_share` (the default), `proportional_share`, `static` or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::AlgorithmWord>)]
-    pub algorithm: Option<Text>,
+    #[schema(inline, value_type = Option<schema::AlgorithmSchema>)]
+    pub algorithm: Option<LocatedScalar>,
     /// What each priority band, 0 to 15, gets before the others share the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
-    pub guaranteed: Option<BTreeMap<String, Text>>,
+    pub guaranteed: Option<BTreeMap<String, LocatedScalar>>,
 }
 
 /// What is written for `concurrency`, which is a number in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object like {\"max\": 64}")]
-pub struct GaugeSpec {
+pub struct ConcurrencySpec {
     /// In flight at a time, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Amount>)]
-    pub max: Option<Text>,
+    #[schema(inline, value_type = Option<schema::AmountSchema>)]
+    pub max: Option<LocatedScalar>,
     /// What each client falls back to without a lease; `dynamic` is the capacity over the clients.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Safe>)]
-    pub safe: Option<Text>,
+    #[schema(inline, value_type = Option<schema::SafeSchema>)]
+    pub safe: Option<LocatedScalar>,
     /// How long a lease lasts, such as `10s`; at most a day.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Span>)]
-    pub lease: Option<Text>,
+    #[schema(inline, value_type = Option<schema::DurationSchema>)]
+    pub lease: Option<LocatedScalar>,
     /// How often a client asks again; shorter than the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Span>)]
-    pub refresh: Option<Text>,
+    #[schema(inline, value_type = Option<schema::DurationSchema>)]
+    pub refresh: Option<LocatedScalar>,
     /// The soonest it may, and how often it does while shares shift; at most `refresh`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Span>)]
-    pub min_refresh: Option<Text>,
+    #[schema(inline, value_type = Option<schema::DurationSchema>)]
+    pub min_refresh: Option<LocatedScalar>,
     /// How long a coordinator that starts only confirms what clients have; at least `lease`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Span>)]
-    pub learning: Option<Text>,
+    #[schema(inline, value_type = Option<schema::DurationSchema>)]
+    pub learning: Option<LocatedScalar>,
     /// The part of what nobody wants that is lent to active clients all the same; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Part>)]
-    pub headroom: Option<Text>,
+    #[schema(inline, value_type = Option<schema::FractionSchema>)]
+    pub headroom: Option<LocatedScalar>,
     /// The part of the capacity that is kept for newcomers; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::Part>)]
-    pub reserve: Option<Text>,
+    #[schema(inline, value_type = Option<schema::FractionSchema>)]
+    pub reserve: Option<LocatedScalar>,
     /// `fair_share` (the default), `proportional_share`, `static` or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::AlgorithmWord>)]
-    pub algorithm: Option<Text>,
+    #[schema(inline, value_type = Option<schema::AlgorithmSchema>)]
+    pub algorithm: Option<LocatedScalar>,
     /// What each priority band, 0 to 15, gets before the others share the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
-    pub guaranteed: Option<BTreeMap<String, Text>>,
+    pub guaranteed: Option<BTreeMap<String, LocatedScalar>>,
 }
 
 /// The limits of a scope, by unit; a unit that is absent or null has no limit.
@@ -124,19 +124,19 @@ pub struct LimitsSpec {
     /// Requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RateSpec>)]
-    pub requests: Option<Placed<RateSpec>>,
+    pub requests: Option<LocatedValue<RateSpec>>,
     /// Bytes of request bodies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RateSpec>)]
-    pub request_bytes: Option<Placed<RateSpec>>,
+    pub request_bytes: Option<LocatedValue<RateSpec>>,
     /// Bytes of response bodies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RateSpec>)]
-    pub response_bytes: Option<Placed<RateSpec>>,
+    pub response_bytes: Option<LocatedValue<RateSpec>>,
     /// Requests in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<GaugeSpec>)]
-    pub concurrency: Option<Placed<GaugeSpec>>,
+    #[schema(value_type = Option<ConcurrencySpec>)]
+    pub concurrency: Option<LocatedValue<ConcurrencySpec>>,
 }
 
 /// A group: limits that tenants and namespaces share; a unit that is absent or null has no limit.
@@ -150,30 +150,30 @@ pub struct GroupSpec {
     /// Requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RateSpec>)]
-    pub requests: Option<Placed<RateSpec>>,
+    pub requests: Option<LocatedValue<RateSpec>>,
     /// Bytes of request bodies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RateSpec>)]
-    pub request_bytes: Option<Placed<RateSpec>>,
+    pub request_bytes: Option<LocatedValue<RateSpec>>,
     /// Bytes of response bodies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RateSpec>)]
-    pub response_bytes: Option<Placed<RateSpec>>,
+    pub response_bytes: Option<LocatedValue<RateSpec>>,
     /// Requests in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<GaugeSpec>)]
-    pub concurrency: Option<Placed<GaugeSpec>>,
+    #[schema(value_type = Option<ConcurrencySpec>)]
+    pub concurrency: Option<LocatedValue<ConcurrencySpec>>,
     /// Between whom the capacity is divided first: `members` (the default) or `clients`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::BetweenWord>)]
-    pub fair_between: Option<Text>,
+    #[schema(inline, value_type = Option<schema::FairBetweenSchema>)]
+    pub fair_between: Option<LocatedScalar>,
 }
 
 /// What is written for one unit, whichever it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum UnitSpec<'a> {
-    Rate(&'a Placed<RateSpec>),
-    Gauge(&'a Placed<GaugeSpec>),
+    Rate(&'a LocatedValue<RateSpec>),
+    Gauge(&'a LocatedValue<ConcurrencySpec>),
 }
 
 /// The units that are written, in their order.
@@ -224,8 +224,8 @@ impl GroupSpec {
 // === free functions ===
 
 pub(crate) fn units<'a>(
-    rates: [(Unit, &'a Option<Placed<RateSpec>>); 3],
-    concurrency: &'a Option<Placed<GaugeSpec>>,
+    rates: [(Unit, &'a Option<LocatedValue<RateSpec>>); 3],
+    concurrency: &'a Option<LocatedValue<ConcurrencySpec>>,
 ) -> Units<'a> {
     let rates = rates.into_iter();
     let rates = rates.filter_map(|(unit, rate)| Some((unit, UnitSpec::Rate(rate.as_ref()?))));

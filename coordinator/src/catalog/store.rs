@@ -6,7 +6,7 @@
 //!
 //! A store that others write to as well is a log that all of them read in one order: a batch is
 //! made only on top of everything that came before it, and what is in it is taken when it comes
-//! back as [`News`], like what the others wrote.
+//! back as [`StoreUpdate`], like what the others wrote.
 //!
 //! A record is JSON, `{"revision": 7, "spec": {...}}`, with what was written as it was written. The
 //! format of the whole has a number; a store with a higher one is refused rather than guessed at.
@@ -27,7 +27,7 @@ mod redb;
 #[cfg(feature = "etcd")]
 pub use self::etcd::EtcdStore;
 pub use self::redb::RedbStore;
-pub use key::{Key, KeyKind};
+pub use key::{RecordKey, RecordKind};
 pub use memory::MemoryStore;
 #[cfg(feature = "etcd")]
 pub(crate) use record::REVISION_MAX;
@@ -43,14 +43,14 @@ pub trait Store: Send + fmt::Debug {
     ///
     /// # Errors
     /// If it cannot be read.
-    async fn load(&mut self) -> Result<Stored, StoreError>;
+    async fn load(&mut self) -> Result<StoreContent, StoreError>;
 
     /// Makes all changes of `batch`, or none. They are durable when this returns.
     ///
     /// # Errors
     /// If they could not be made durable; after a failure of the disk they may be there at the next
     /// start all the same.
-    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError>;
+    async fn apply(&mut self, batch: WriteBatch) -> Result<ApplyOutcome, StoreError>;
 
     /// The epoch of the last run that kept one here.
     ///
@@ -71,7 +71,7 @@ pub trait Store: Send + fmt::Debug {
 
     /// What was written next, by others or by [`Store::apply`]; never resolves if nobody else can
     /// write. Giving up waiting loses nothing.
-    async fn news(&mut self) -> News {
+    async fn next_update(&mut self) -> StoreUpdate {
         std::future::pending().await
     }
 
@@ -89,51 +89,51 @@ pub trait Store: Send + fmt::Debug {
 
 /// What came of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
+pub enum ApplyOutcome {
     /// It is durable, and everything is as the batch says.
     Alone,
-    /// It is durable, and is among the news up to this place.
-    Shared(Place),
-    /// Others wrote first, so that nothing was done; what they wrote is among the news up to this
+    /// It is durable, and is among the update up to this place.
+    Shared(LogPosition),
+    /// Others wrote first, so that nothing was done; what they wrote is among the update up to this
     /// place.
-    Overtaken(Place),
+    Overtaken(LogPosition),
 }
 
 /// A place in the order of all writes to a store that others write to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(pub u64);
+pub struct LogPosition(pub u64);
 
 /// What was written to a store that others write to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum StoreUpdate {
     /// Everything that is kept now, in the place of whatever was known.
-    All(Stored),
+    All(StoreContent),
     /// What has changed, whole writes only, and the place that this leads to.
-    Changes(Batch, Place),
+    Changes(WriteBatch, LogPosition),
 }
 
 /// Everything that a store keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoreContent {
     /// The highest revision that was given to a write.
     pub revision: u64,
     /// The records, each key once.
-    pub records: Vec<(Key, Vec<u8>)>,
+    pub records: Vec<(RecordKey, Vec<u8>)>,
     /// The text of what all nodes of a cluster share, if it is kept here.
     pub shared: Option<Vec<u8>>,
     /// The place at which it is so.
-    pub place: Place,
+    pub place: LogPosition,
 }
 
 /// Changes that belong together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Batch {
+pub struct WriteBatch {
     /// The highest revision that was given to a write.
     pub revision: u64,
     /// The new text of what all nodes of a cluster share, if it changes; before everything else.
     pub shared: Option<Vec<u8>>,
     /// The new record of each key, later ones last; none removes it.
-    pub changes: Vec<(Key, Option<Vec<u8>>)>,
+    pub changes: Vec<(RecordKey, Option<Vec<u8>>)>,
 }
 
 /// Why a store cannot be used.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    Attachment, Catalog, CatalogBounds, FileCatalog, Group, Kept, Kind, Override, Revised,
+    Attachment, Catalog, CatalogBounds, FileCatalog, Group, MemberKind, Override, StoredMap,
+    StoredObject,
 };
-use crate::catalog::store::{Key, KeyKind};
+use crate::catalog::store::{RecordKey, RecordKind};
 
 /// What can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Object {
+pub enum CatalogObject {
     /// A group.
     Group(Arc<Group>),
     /// The attachment of a tenant or namespace.
@@ -20,7 +21,7 @@ pub enum Object {
 
 /// What must be there for a write to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Expect {
+pub enum Precondition {
     /// Anything or nothing.
     #[default]
     Anything,
@@ -34,7 +35,7 @@ pub enum Expect {
 
 /// What a write did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteOutcome {
     /// Its revision.
     pub revision: u64,
     /// Whether nothing was there before.
@@ -43,7 +44,7 @@ pub struct Written {
 
 /// Why something cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WriteError {
+pub enum WriteRefusal {
     /// There is nothing to delete.
     #[error("there is no such {what}")]
     NotFound {
@@ -62,7 +63,7 @@ pub enum WriteError {
         /// How many are attached.
         count: usize,
         /// What one of them is.
-        kind: Kind,
+        kind: MemberKind,
         /// Its name.
         name: Arc<str>,
     },
@@ -96,38 +97,38 @@ impl Catalog {
     /// Why not; nothing has changed then.
     pub fn write(
         &mut self,
-        key: &Key,
-        object: Option<Object>,
-        expect: Expect,
+        key: &RecordKey,
+        object: Option<CatalogObject>,
+        expect: Precondition,
         revision: u64,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<WriteOutcome, WriteRefusal> {
         let what = key.kind.what();
         if self.in_file(key) {
             // What the file says has no revision.
             return Err(match expect {
-                Expect::Revision(_) => WriteError::Mismatch { found: None },
-                _ => WriteError::DefinedInFile {
+                Precondition::Revision(_) => WriteRefusal::Mismatch { found: None },
+                _ => WriteRefusal::DefinedInFile {
                     what: match key.kind {
                         // What is in the file is the limit whose `match` is this very scope.
-                        KeyKind::Override => "scope's limits",
-                        KeyKind::Group | KeyKind::Attachment(_) => what,
+                        RecordKind::Override => "scope's limits",
+                        RecordKind::Group | RecordKind::Attachment(_) => what,
                     },
                 },
             });
         }
         let found = self.revision(key);
         if !expect.allows(found) {
-            return Err(WriteError::Mismatch { found });
+            return Err(WriteRefusal::Mismatch { found });
         }
         match object {
             Some(object) => {
                 self.bounded(key, found)?;
                 self.put(key, object, revision)?;
             }
-            None if found.is_none() => return Err(WriteError::NotFound { what }),
+            None if found.is_none() => return Err(WriteRefusal::NotFound { what }),
             None => self.delete(key)?,
         }
-        Ok(Written {
+        Ok(WriteOutcome {
             revision,
             created: found.is_none(),
         })
@@ -135,19 +136,19 @@ impl Catalog {
 
     /// Puts back what was kept, whatever the file says and however many there are: it was
     /// acknowledged once.
-    pub(crate) fn restore(&mut self, key: &Key, object: Revised<Object>) {
+    pub(crate) fn restore(&mut self, key: &RecordKey, object: StoredObject<CatalogObject>) {
         self.insert(key, object.value, object.revision);
     }
 
     /// Takes away what was kept, whatever uses it: whoever wrote that has seen to it.
-    pub(crate) fn forget(&mut self, key: &Key) {
+    pub(crate) fn forget(&mut self, key: &RecordKey) {
         match key.kind {
-            KeyKind::Group => self.groups.remove_mut(&key.name),
-            KeyKind::Attachment(kind) => {
+            RecordKind::Group => self.groups.remove_mut(&key.name),
+            RecordKind::Attachment(kind) => {
                 self.detach(kind, &key.name);
                 self.kept_mut(kind).remove_mut(&key.name)
             }
-            KeyKind::Override => self.overrides.remove_mut(&key.name),
+            RecordKind::Override => self.overrides.remove_mut(&key.name),
         };
     }
 
@@ -160,7 +161,7 @@ impl Catalog {
     ///
     /// # Errors
     /// If something is attached through the API to a group that only the old file has.
-    pub fn with_file(&self, file: Arc<FileCatalog>) -> Result<Self, WriteError> {
+    pub fn with_file(&self, file: Arc<FileCatalog>) -> Result<Self, WriteRefusal> {
         let next = Self {
             file,
             ..self.clone()
@@ -182,44 +183,46 @@ impl Catalog {
         missing.map(|(group, count)| (group, *count))
     }
 
-    fn in_file(&self, key: &Key) -> bool {
+    fn in_file(&self, key: &RecordKey) -> bool {
         let name = &*key.name;
         match key.kind {
-            KeyKind::Group => self.file.groups.contains_key(name),
-            KeyKind::Attachment(kind) => self.file.attached(kind).contains_key(name),
-            KeyKind::Override => self.file.limits.exact(name).is_some(),
+            RecordKind::Group => self.file.groups.contains_key(name),
+            RecordKind::Attachment(kind) => self.file.attached(kind).contains_key(name),
+            RecordKind::Override => self.file.limits.exact(name).is_some(),
         }
     }
 
-    fn revision(&self, key: &Key) -> Option<u64> {
+    fn revision(&self, key: &RecordKey) -> Option<u64> {
         match key.kind {
-            KeyKind::Group => self.groups.get(&key.name).map(|kept| kept.revision),
-            KeyKind::Attachment(kind) => self.kept(kind).get(&key.name).map(|kept| kept.revision),
-            KeyKind::Override => self.overrides.get(&key.name).map(|kept| kept.revision),
+            RecordKind::Group => self.groups.get(&key.name).map(|kept| kept.revision),
+            RecordKind::Attachment(kind) => {
+                self.kept(kind).get(&key.name).map(|kept| kept.revision)
+            }
+            RecordKind::Override => self.overrides.get(&key.name).map(|kept| kept.revision),
         }
     }
 
     /// Whether there is room for `key`, of which `found` is there.
-    fn bounded(&self, key: &Key, found: Option<u64>) -> Result<(), WriteError> {
+    fn bounded(&self, key: &RecordKey, found: Option<u64>) -> Result<(), WriteRefusal> {
         let CatalogBounds {
             max_groups,
             max_attachments,
             max_overrides,
         } = self.file.bounds;
         let (count, max, what, field) = match key.kind {
-            KeyKind::Group => (
+            RecordKind::Group => (
                 self.groups.size(),
                 max_groups,
                 "groups",
                 "bounds.max_groups",
             ),
-            KeyKind::Attachment(_) => (
+            RecordKind::Attachment(_) => (
                 self.tenants.size() + self.namespaces.size(),
                 max_attachments,
                 "attachments",
                 "bounds.max_attachments",
             ),
-            KeyKind::Override => (
+            RecordKind::Override => (
                 self.overrides.size(),
                 max_overrides,
                 "overrides",
@@ -227,46 +230,53 @@ impl Catalog {
             ),
         };
         if found.is_none() && count >= max {
-            return Err(WriteError::Bound { what, max, field });
+            return Err(WriteRefusal::Bound { what, max, field });
         }
         Ok(())
     }
 
-    fn put(&mut self, key: &Key, object: Object, revision: u64) -> Result<(), WriteError> {
-        if let Object::Attachment(attachment) = &object
+    fn put(
+        &mut self,
+        key: &RecordKey,
+        object: CatalogObject,
+        revision: u64,
+    ) -> Result<(), WriteRefusal> {
+        if let CatalogObject::Attachment(attachment) = &object
             && self.group(&attachment.group).is_none()
         {
-            return Err(WriteError::NoGroup(attachment.group.clone()));
+            return Err(WriteRefusal::NoGroup(attachment.group.clone()));
         }
         self.insert(key, object, revision);
         Ok(())
     }
 
-    fn insert(&mut self, key: &Key, object: Object, revision: u64) {
+    fn insert(&mut self, key: &RecordKey, object: CatalogObject, revision: u64) {
         let name = key.name.clone();
         match (key.kind, object) {
-            (KeyKind::Group, Object::Group(value)) => {
-                self.groups.insert_mut(name, Revised { value, revision });
+            (RecordKind::Group, CatalogObject::Group(value)) => {
+                self.groups
+                    .insert_mut(name, StoredObject { value, revision });
             }
-            (KeyKind::Override, Object::Override(value)) => {
-                self.overrides.insert_mut(name, Revised { value, revision });
+            (RecordKind::Override, CatalogObject::Override(value)) => {
+                self.overrides
+                    .insert_mut(name, StoredObject { value, revision });
             }
-            (KeyKind::Attachment(kind), Object::Attachment(mut value)) => {
+            (RecordKind::Attachment(kind), CatalogObject::Attachment(mut value)) => {
                 self.detach(kind, &name);
                 // One allocation for all who are attached to a group.
                 if let Some((group, _)) = self.attached.get_key_value(&value.group) {
                     value.group = group.clone();
                 }
                 self.count(&value.group, 1);
-                let kept = Revised { value, revision };
+                let kept = StoredObject { value, revision };
                 self.kept_mut(kind).insert_mut(name, kept);
             }
             (kind, object) => debug_assert!(false, "{object:?} is no {kind:?}"),
         }
     }
 
-    fn delete(&mut self, key: &Key) -> Result<(), WriteError> {
-        if key.kind == KeyKind::Group && self.attached.contains_key(&key.name) {
+    fn delete(&mut self, key: &RecordKey) -> Result<(), WriteRefusal> {
+        if key.kind == RecordKind::Group && self.attached.contains_key(&key.name) {
             return Err(self.attached_error(&key.name));
         }
         self.forget(key);
@@ -274,7 +284,7 @@ impl Catalog {
     }
 
     /// Counts one less of the group that `name` is attached to.
-    fn detach(&mut self, kind: Kind, name: &str) {
+    fn detach(&mut self, kind: MemberKind, name: &str) {
         let kept = self.kept(kind).get(name);
         if let Some(group) = kept.map(|kept| kept.value.group.clone()) {
             self.count(&group, -1);
@@ -292,30 +302,30 @@ impl Catalog {
     }
 
     /// That something is attached to `group`.
-    fn attached_error(&self, group: &str) -> WriteError {
+    fn attached_error(&self, group: &str) -> WriteRefusal {
         let count = self.attached.get(group).copied().unwrap_or(0);
-        let found = Kind::ALL.into_iter().find_map(|kind| {
+        let found = MemberKind::ALL.into_iter().find_map(|kind| {
             let mut kept = self.kept(kind).iter();
             let (name, _) = kept.find(|(_, kept)| &*kept.value.group == group)?;
             Some((kind, name.clone()))
         });
         match found {
-            Some((kind, name)) => WriteError::Attached { count, kind, name },
-            None => WriteError::NoGroup(group.into()),
+            Some((kind, name)) => WriteRefusal::Attached { count, kind, name },
+            None => WriteRefusal::NoGroup(group.into()),
         }
     }
 
-    fn kept_mut(&mut self, kind: Kind) -> &mut Kept<Attachment> {
+    fn kept_mut(&mut self, kind: MemberKind) -> &mut StoredMap<Attachment> {
         match kind {
-            Kind::Tenant => &mut self.tenants,
-            Kind::Namespace => &mut self.namespaces,
+            MemberKind::Tenant => &mut self.tenants,
+            MemberKind::Namespace => &mut self.namespaces,
         }
     }
 }
 
-// === impl Expect ===
+// === impl Precondition ===
 
-impl Expect {
+impl Precondition {
     fn allows(self, found: Option<u64>) -> bool {
         match self {
             Self::Anything => true,
@@ -326,9 +336,9 @@ impl Expect {
     }
 }
 
-// === impl Object ===
+// === impl CatalogObject ===
 
-impl Object {
+impl CatalogObject {
     /// What was written, as JSON.
     pub(crate) fn written(&self) -> Box<str> {
         match self {
@@ -339,9 +349,9 @@ impl Object {
     }
 }
 
-// === impl KeyKind ===
+// === impl RecordKind ===
 
-impl KeyKind {
+impl RecordKind {
     fn what(self) -> &'static str {
         match self {
             Self::Group => "group",

@@ -10,7 +10,7 @@ use super::check::Check;
 use super::error::Problem;
 use super::listen::is_loopback;
 use crate::api::auth::{Role, TOKENS_MAX, Token, TokenHash, Tokens};
-use crate::catalog::spec::{Placed, Text};
+use crate::catalog::spec::{LocatedScalar, LocatedValue};
 
 /// The longest name of a token, in bytes; it stands in log lines.
 const NAME_LEN_MAX: usize = 64;
@@ -51,17 +51,17 @@ pub struct Exposed {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawAdmin {
-    tokens: Option<Placed<Vec<Placed<RawToken>>>>,
-    public: Option<Vec<Text>>,
-    insecure: Option<Text>,
+    tokens: Option<LocatedValue<Vec<LocatedValue<RawToken>>>>,
+    public: Option<Vec<LocatedScalar>>,
+    insecure: Option<LocatedScalar>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawToken {
-    name: Option<Text>,
-    role: Option<Text>,
-    sha256: Option<Text>,
+    name: Option<LocatedScalar>,
+    role: Option<LocatedScalar>,
+    sha256: Option<LocatedScalar>,
 }
 
 // === impl Admin ===
@@ -109,7 +109,7 @@ pub(super) fn admin(check: &mut Check, raw: Option<&RawAdmin>) -> Admin {
     admin
 }
 
-fn tokens(check: &mut Check, list: &Placed<Vec<Placed<RawToken>>>) -> Tokens {
+fn tokens(check: &mut Check, list: &LocatedValue<Vec<LocatedValue<RawToken>>>) -> Tokens {
     if list.value.len() > TOKENS_MAX {
         let problem = Problem::TooManyTokens(list.value.len());
         check.refuse(list.at, "admin.tokens", problem);
@@ -134,7 +134,7 @@ fn tokens(check: &mut Check, list: &Placed<Vec<Placed<RawToken>>>) -> Tokens {
 }
 
 /// One token; none if something is wrong, which is noted.
-fn token(check: &mut Check, index: usize, raw: &Placed<RawToken>) -> Option<Token> {
+fn token(check: &mut Check, index: usize, raw: &LocatedValue<RawToken>) -> Option<Token> {
     let field = |name: &str| format!("admin.tokens[{index}].{name}");
     let at = raw.at;
     let raw = &raw.value;

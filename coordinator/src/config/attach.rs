@@ -9,10 +9,10 @@ use serde::Deserialize;
 use super::ENTRIES_MAX;
 use super::check::{Check, join};
 use super::error::{ConfigErrors, Problem};
-use crate::catalog::spec::{AttachmentSpec, Placed};
-use crate::catalog::{Attachment, Group, Kind, name};
+use crate::catalog::spec::{AttachmentSpec, LocatedValue};
+use crate::catalog::{Attachment, Group, MemberKind, name};
 
-type RawEntries = Placed<BTreeMap<String, Placed<AttachmentSpec>>>;
+type RawEntries = LocatedValue<BTreeMap<String, LocatedValue<AttachmentSpec>>>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,10 +24,10 @@ pub(super) struct RawAttach {
 // === impl RawAttach ===
 
 impl RawAttach {
-    pub(super) fn of(&self, kind: Kind) -> Option<&RawEntries> {
+    pub(super) fn of(&self, kind: MemberKind) -> Option<&RawEntries> {
         match kind {
-            Kind::Tenant => self.tenants.as_ref(),
-            Kind::Namespace => self.namespaces.as_ref(),
+            MemberKind::Tenant => self.tenants.as_ref(),
+            MemberKind::Namespace => self.namespaces.as_ref(),
         }
     }
 }
@@ -38,7 +38,7 @@ impl RawAttach {
 /// it says must be whole without what the store has.
 pub(super) fn attachments(
     check: &mut Check,
-    kind: Kind,
+    kind: MemberKind,
     raw: Option<&RawEntries>,
     groups: &BTreeMap<Arc<str>, Arc<Group>>,
 ) -> BTreeMap<Arc<str>, Attachment> {
@@ -53,7 +53,7 @@ pub(super) fn attachments(
     }
     for (name, spec) in &raw.value {
         let path = format!("{path}.{}", name.escape_debug());
-        let text = Placed {
+        let text = LocatedValue {
             value: name.as_str().into(),
             at: spec.at,
         };
@@ -82,18 +82,22 @@ pub(super) fn attachments(
 /// # Errors
 /// Everything that is wrong with it.
 pub fn check_attachment(
-    kind: Kind,
+    kind: MemberKind,
     name: &str,
     spec: AttachmentSpec,
 ) -> Result<Attachment, ConfigErrors> {
     let mut check = Check::default();
-    let text = Placed::nowhere(name.into());
+    let text = LocatedValue::nowhere(name.into());
     let valid = check.value(Some(&text), "name", |name| Ok(kind.check(name)?));
-    let attachment = attachment(&mut check, "", &Placed::nowhere(spec));
+    let attachment = attachment(&mut check, "", &LocatedValue::nowhere(spec));
     check.end(attachment.zip(valid).map(|(attachment, ())| attachment))
 }
 
-fn attachment(check: &mut Check, path: &str, spec: &Placed<AttachmentSpec>) -> Option<Attachment> {
+fn attachment(
+    check: &mut Check,
+    path: &str,
+    spec: &LocatedValue<AttachmentSpec>,
+) -> Option<Attachment> {
     let weight = spec.value.weight.as_ref();
     let weight = check.value(weight, &join(path, "weight"), weight_of);
     let Some(group) = &spec.value.group else {

@@ -6,7 +6,7 @@ use tollgate_core::lease_server::Bounds;
 use super::check::Check;
 use super::error::Problem;
 use crate::catalog::CatalogBounds;
-use crate::catalog::spec::Text;
+use crate::catalog::spec::LocatedScalar;
 
 /// More than any machine holds; keeps a typing error from meaning "no bound".
 const COUNT_MAX: usize = 1_000_000_000;
@@ -17,12 +17,12 @@ const LEASES_MAX: usize = 1_000_000;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawBounds {
-    max_resources: Option<Text>,
-    max_clients_per_resource: Option<Text>,
-    max_leases: Option<Text>,
-    max_groups: Option<Text>,
-    max_attachments: Option<Text>,
-    max_overrides: Option<Text>,
+    max_resources: Option<LocatedScalar>,
+    max_clients_per_resource: Option<LocatedScalar>,
+    max_leases: Option<LocatedScalar>,
+    max_groups: Option<LocatedScalar>,
+    max_attachments: Option<LocatedScalar>,
+    max_overrides: Option<LocatedScalar>,
 }
 
 // === free functions ===
@@ -73,7 +73,7 @@ pub(super) fn catalog_bounds(check: &mut Check, raw: Option<&RawBounds>) -> Cata
     bounds
 }
 
-fn set(check: &mut Check, (name, text, bound): (&str, &Option<Text>, &mut usize)) {
+fn set(check: &mut Check, (name, text, bound): (&str, &Option<LocatedScalar>, &mut usize)) {
     if let Some(count) = check.value(text.as_ref(), &format!("bounds.{name}"), count) {
         *bound = count;
     }

@@ -3,7 +3,7 @@
 use serde_saphyr::Location;
 
 use super::error::{ConfigError, ConfigErrors, Problem};
-use crate::catalog::spec::Text;
+use crate::catalog::spec::LocatedScalar;
 
 /// What has been found wrong so far.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Check {
     /// What `text` says; none if it is absent or, which is noted, wrong.
     pub(crate) fn value<T>(
         &mut self,
-        text: Option<&Text>,
+        text: Option<&LocatedScalar>,
         field: &str,
         parse: impl FnOnce(&str) -> Result<T, Problem>,
     ) -> Option<T> {

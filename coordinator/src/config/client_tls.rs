@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::check::Check;
 use super::error::Problem;
-use crate::catalog::spec::{Placed, Text};
+use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::net::tls::ClientFiles;
 
 /// What can be wrong with such a section.
@@ -24,10 +24,10 @@ pub enum ClientTlsProblem {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawClientTls {
-    ca: Option<Text>,
-    cert: Option<Text>,
-    key: Option<Text>,
-    server_name: Option<Text>,
+    ca: Option<LocatedScalar>,
+    cert: Option<LocatedScalar>,
+    key: Option<LocatedScalar>,
+    server_name: Option<LocatedScalar>,
 }
 
 // === impl RawClientTls ===
@@ -45,10 +45,10 @@ impl RawClientTls {
 pub(super) fn client_tls(
     check: &mut Check,
     section: &str,
-    raw: &Placed<RawClientTls>,
+    raw: &LocatedValue<RawClientTls>,
 ) -> Option<ClientFiles> {
     let field = |name: &str| format!("{section}.{name}");
-    let Placed { value: raw, at } = raw;
+    let LocatedValue { value: raw, at } = raw;
     if raw.ca.is_none() {
         check.refuse(*at, field("ca"), Problem::Missing);
     }

@@ -12,7 +12,7 @@ use super::check::Check;
 use super::client_tls::{RawClientTls, client_tls};
 use super::listen::Listen;
 use super::tls::Tls;
-use crate::catalog::spec::{Placed, Text};
+use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::cluster::election::Peer;
 use crate::net::tls::{ClientFiles, Door, Files, Holder};
 
@@ -60,19 +60,19 @@ pub struct Advertise {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawCluster {
-    node: Option<Text>,
+    node: Option<LocatedScalar>,
     advertise: Option<RawAdvertise>,
-    shards: Option<Text>,
-    etcd: Option<Placed<RawEtcd>>,
-    tls: Option<Placed<RawClientTls>>,
-    shared_config: Option<Text>,
+    shards: Option<LocatedScalar>,
+    etcd: Option<LocatedValue<RawEtcd>>,
+    tls: Option<LocatedValue<RawClientTls>>,
+    shared_config: Option<LocatedScalar>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawAdvertise {
-    grpc: Option<Text>,
-    http: Option<Text>,
+    grpc: Option<LocatedScalar>,
+    http: Option<LocatedScalar>,
 }
 
 // === impl ClusterConfig ===
@@ -108,7 +108,7 @@ impl ClusterConfig {
 /// Checks the section; none if it is absent or, which is noted, wrong.
 pub(super) fn cluster(
     check: &mut Check,
-    raw: Option<&Placed<RawCluster>>,
+    raw: Option<&LocatedValue<RawCluster>>,
     listen: &Listen,
     doors: &Tls,
 ) -> Option<ClusterConfig> {
@@ -142,7 +142,7 @@ pub(super) fn cluster(
 }
 
 /// Refuses what the other nodes, which have such a `door`, could not be reached with.
-fn among_nodes(check: &mut Check, raw: &Placed<RawCluster>, door: Door, files: &Files) {
+fn among_nodes(check: &mut Check, raw: &LocatedValue<RawCluster>, door: Door, files: &Files) {
     let door = Holder::from(door).section();
     let Some(tls) = &raw.value.tls else {
         check.refuse(raw.at, "cluster.tls", ClusterProblem::NoNodeTls { door });
@@ -155,7 +155,7 @@ fn among_nodes(check: &mut Check, raw: &Placed<RawCluster>, door: Door, files: &
 }
 
 /// The node's name: as it is said, or else that of the host.
-fn node(check: &mut Check, raw: &Placed<RawCluster>) -> Option<String> {
+fn node(check: &mut Check, raw: &LocatedValue<RawCluster>) -> Option<String> {
     let field = "cluster.node";
     if raw.value.node.is_some() {
         return check.value(raw.value.node.as_ref(), field, |text| {
@@ -181,7 +181,7 @@ fn name(text: &str) -> Option<String> {
 /// name of the node, which is refused if no host can have it.
 fn advertised(
     check: &mut Check,
-    raw: &Placed<RawCluster>,
+    raw: &LocatedValue<RawCluster>,
     node: Option<&str>,
     door: &str,
     listen: SocketAddr,
@@ -230,7 +230,7 @@ fn yes_or_no(text: &str) -> Result<bool, super::Problem> {
 }
 
 /// The place of a value if it is said, else that of the section around it.
-fn place(text: Option<&Text>, around: Location) -> Location {
+fn place(text: Option<&LocatedScalar>, around: Location) -> Location {
     text.map_or(around, |text| text.at)
 }
 

@@ -8,8 +8,8 @@ use tollgate_core::units::MICRO;
 use super::bounds::count;
 use super::check::Check;
 use super::error::Problem;
-use crate::catalog::quantity::{Counted, parse};
-use crate::catalog::spec::Text;
+use crate::catalog::quantity::{QuantityUnit, parse};
+use crate::catalog::spec::LocatedScalar;
 use crate::wire::CALL_LEN_MAX;
 
 /// The part of the memory of calls that one connection may hold: an eighth.
@@ -48,13 +48,13 @@ pub struct ConnectionBounds {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawConnections {
-    max_grpc: Option<Text>,
-    max_http: Option<Text>,
-    max_call_bytes: Option<Text>,
-    handshake_timeout: Option<Text>,
-    request_timeout: Option<Text>,
-    response_timeout: Option<Text>,
-    idle_timeout: Option<Text>,
+    max_grpc: Option<LocatedScalar>,
+    max_http: Option<LocatedScalar>,
+    max_call_bytes: Option<LocatedScalar>,
+    handshake_timeout: Option<LocatedScalar>,
+    request_timeout: Option<LocatedScalar>,
+    response_timeout: Option<LocatedScalar>,
+    idle_timeout: Option<LocatedScalar>,
 }
 
 // === impl ConnectionBounds ===
@@ -124,7 +124,7 @@ impl Default for ConnectionBounds {
 // === free functions ===
 
 fn call_bytes(text: &str) -> Result<usize, Problem> {
-    let bytes = parse(text, Counted::Bytes)?.as_micros() / MICRO;
+    let bytes = parse(text, QuantityUnit::Bytes)?.as_micros() / MICRO;
     let bytes = usize::try_from(bytes).ok();
     bytes
         .filter(|bytes| *bytes >= CALL_BYTES_MIN)

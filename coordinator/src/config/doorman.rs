@@ -9,12 +9,12 @@ use super::ENTRIES_MAX;
 use super::check::Check;
 use super::error::Problem;
 use crate::api::doorman::Scopes;
-use crate::catalog::spec::{Placed, Text};
+use crate::catalog::spec::{LocatedScalar, LocatedValue};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawDoorman {
-    scopes: Option<Placed<BTreeMap<String, Text>>>,
+    scopes: Option<LocatedValue<BTreeMap<String, LocatedScalar>>>,
 }
 
 // === free functions ===

@@ -7,17 +7,17 @@ use super::ENTRIES_MAX;
 use super::check::{Check, join};
 use super::error::{ConfigErrors, Problem};
 use super::unit::unit_limits;
-use crate::catalog::spec::{GroupSpec, Placed};
+use crate::catalog::spec::{GroupSpec, LocatedValue};
 use crate::catalog::{FairBetween, Group, name};
 
-pub(super) type RawGroups = BTreeMap<String, Placed<GroupSpec>>;
+pub(super) type RawGroups = BTreeMap<String, LocatedValue<GroupSpec>>;
 
 // === free functions ===
 
 /// All groups of the file, by name.
 pub(super) fn groups(
     check: &mut Check,
-    raw: Option<&Placed<RawGroups>>,
+    raw: Option<&LocatedValue<RawGroups>>,
 ) -> BTreeMap<Arc<str>, Arc<Group>> {
     let mut groups = BTreeMap::new();
     let Some(raw) = raw else { return groups };
@@ -29,7 +29,7 @@ pub(super) fn groups(
     }
     for (name, spec) in &raw.value {
         let path = format!("groups.{}", name.escape_debug());
-        let text = Placed {
+        let text = LocatedValue {
             value: name.as_str().into(),
             at: spec.at,
         };
@@ -51,13 +51,18 @@ pub(super) fn groups(
 /// Everything that is wrong with it.
 pub fn check_group(name: &str, spec: GroupSpec) -> Result<Group, ConfigErrors> {
     let mut check = Check::default();
-    let text = Placed::nowhere(name.into());
+    let text = LocatedValue::nowhere(name.into());
     let valid = check.value(Some(&text), "name", |name| Ok(name::check_group(name)?));
-    let group = group(&mut check, "", name, &Placed::nowhere(spec));
+    let group = group(&mut check, "", name, &LocatedValue::nowhere(spec));
     check.end(group.zip(valid).map(|(group, ())| group))
 }
 
-fn group(check: &mut Check, path: &str, name: &str, spec: &Placed<GroupSpec>) -> Option<Group> {
+fn group(
+    check: &mut Check,
+    path: &str,
+    name: &str,
+    spec: &LocatedValue<GroupSpec>,
+) -> Option<Group> {
     let limits = unit_limits(check, path, spec.value.units());
     let between = spec.value.fair_between.as_ref();
     let between = check.value(between, &join(path, "fair_between"), fair_between);

@@ -12,10 +12,12 @@ use super::check::Check;
 use super::error::{ConfigErrors, Problem};
 use super::unit::unit_limits;
 use crate::catalog::limits::{
-    CHOICES_MAX, GLOB_CHARACTERS, GLOB_CHOICES_MAX, Limits, LimitsBuilder, Pattern, UnitLimits,
-    choices,
+    CHOICES_MAX, GLOB_CHARACTERS, GLOB_CHOICES_MAX, LimitTable, LimitTableBuilder, Pattern,
+    UnitLimits, choices,
 };
-use crate::catalog::spec::{GaugeSpec, LimitsSpec, Placed, RateSpec, Text, units};
+use crate::catalog::spec::{
+    ConcurrencySpec, LimitsSpec, LocatedScalar, LocatedValue, RateSpec, units,
+};
 use crate::catalog::{Group, Override, name};
 
 /// A `match` and the form of [`LimitsSpec`], which cannot be flattened into it: places would be
@@ -24,14 +26,14 @@ use crate::catalog::{Group, Override, name};
 #[serde(deny_unknown_fields)]
 pub(super) struct RawLimit {
     #[serde(rename = "match")]
-    pattern: Option<Text>,
-    requests: Option<Placed<RateSpec>>,
-    request_bytes: Option<Placed<RateSpec>>,
-    response_bytes: Option<Placed<RateSpec>>,
-    concurrency: Option<Placed<GaugeSpec>>,
+    pattern: Option<LocatedScalar>,
+    requests: Option<LocatedValue<RateSpec>>,
+    request_bytes: Option<LocatedValue<RateSpec>>,
+    response_bytes: Option<LocatedValue<RateSpec>>,
+    concurrency: Option<LocatedValue<ConcurrencySpec>>,
 }
 
-type RawLimits = Placed<Vec<Placed<RawLimit>>>;
+type RawLimits = LocatedValue<Vec<LocatedValue<RawLimit>>>;
 
 // === free functions ===
 
@@ -40,7 +42,7 @@ pub(super) fn limits(
     check: &mut Check,
     raw: Option<&RawLimits>,
     groups: &BTreeMap<Arc<str>, Arc<Group>>,
-) -> Option<Limits> {
+) -> Option<LimitTable> {
     let Some(raw) = raw else {
         check.refuse(Location::UNKNOWN, "limits", Problem::Missing);
         return None;
@@ -56,7 +58,7 @@ pub(super) fn limits(
     if !few_choices(check, &raw.value) {
         return None;
     }
-    let mut builder = LimitsBuilder::default();
+    let mut builder = LimitTableBuilder::default();
     for (i, entry) in raw.value.iter().enumerate() {
         if let Some((text, pattern, limits)) = limit(check, i, entry, groups) {
             builder.add(text, pattern, limits);
@@ -77,7 +79,7 @@ pub(super) fn limits(
 /// Everything that is wrong with it.
 pub fn check_override(scope: &str, spec: &LimitsSpec) -> Result<Override, ConfigErrors> {
     let mut check = Check::default();
-    let text = Placed::nowhere(scope.into());
+    let text = LocatedValue::nowhere(scope.into());
     let valid = check.value(Some(&text), "scope", |scope| Ok(name::check_scope(scope)?));
     let limits = some_units(&mut check, "", Location::UNKNOWN, spec.units());
     let limits = limits.zip(valid).map(|(limits, ())| limits);
@@ -88,7 +90,7 @@ pub fn check_override(scope: &str, spec: &LimitsSpec) -> Result<Override, Config
 fn limit<'a>(
     check: &mut Check,
     index: usize,
-    raw: &'a Placed<RawLimit>,
+    raw: &'a LocatedValue<RawLimit>,
     groups: &BTreeMap<Arc<str>, Arc<Group>>,
 ) -> Option<(&'a str, Pattern, UnitLimits)> {
     let path = format!("limits[{index}]");
@@ -126,7 +128,7 @@ fn parse_pattern(text: &str, groups: &BTreeMap<Arc<str>, Arc<Group>>) -> Result<
 }
 
 /// No two limits match the same.
-fn unique(check: &mut Check, limits: &[Placed<RawLimit>]) {
+fn unique(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
     let mut seen = HashMap::new();
     for (i, limit) in limits.iter().enumerate() {
         let Some(text) = &limit.value.pattern else {
@@ -142,7 +144,7 @@ fn unique(check: &mut Check, limits: &[Placed<RawLimit>]) {
 }
 
 /// Whether the matcher of all globs stays small; the glob with which it does not is noted.
-fn few_choices(check: &mut Check, limits: &[Placed<RawLimit>]) -> bool {
+fn few_choices(check: &mut Check, limits: &[LocatedValue<RawLimit>]) -> bool {
     let (mut all, mut few) = (0, true);
     for (i, text) in globs(limits) {
         let field = || format!("limits[{i}].match");
@@ -161,8 +163,8 @@ fn few_choices(check: &mut Check, limits: &[Placed<RawLimit>]) -> bool {
 }
 
 /// Notes that the matcher cannot be built, at the glob that contributes most to it.
-fn refuse_largest(check: &mut Check, limits: &[Placed<RawLimit>], error: &globset::Error) {
-    let size = |text: &Text| (choices(text.as_str()), text.as_str().len());
+fn refuse_largest(check: &mut Check, limits: &[LocatedValue<RawLimit>], error: &globset::Error) {
+    let size = |text: &LocatedScalar| (choices(text.as_str()), text.as_str().len());
     if let Some((i, text)) = globs(limits).max_by_key(|(_, text)| size(text)) {
         let problem = Problem::Matcher(error.kind().to_string());
         check.refuse(text.at, format!("limits[{i}].match"), problem);
@@ -170,7 +172,7 @@ fn refuse_largest(check: &mut Check, limits: &[Placed<RawLimit>], error: &globse
 }
 
 /// The globs among `limits` and their indexes.
-fn globs(limits: &[Placed<RawLimit>]) -> impl Iterator<Item = (usize, &Text)> {
+fn globs(limits: &[LocatedValue<RawLimit>]) -> impl Iterator<Item = (usize, &LocatedScalar)> {
     let patterns = limits.iter().map(|limit| limit.value.pattern.as_ref());
     let patterns = patterns
         .enumerate()
@@ -178,7 +180,7 @@ fn globs(limits: &[Placed<RawLimit>]) -> impl Iterator<Item = (usize, &Text)> {
     patterns.filter(|(_, text)| text.as_str().contains(GLOB_CHARACTERS))
 }
 
-fn rest_is_last(check: &mut Check, limits: &[Placed<RawLimit>]) {
+fn rest_is_last(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
     let patterns = limits.iter().map(|limit| &limit.value.pattern);
     let mut patterns = patterns.flatten().enumerate();
     let Some((i, text)) = patterns.find(|(_, pattern)| pattern.as_str() == "*") else {

@@ -8,7 +8,7 @@ use serde_saphyr::Location;
 use super::admin::yes_or_no;
 use super::check::Check;
 use super::error::Problem;
-use crate::catalog::spec::Text;
+use crate::catalog::spec::LocatedScalar;
 
 /// Where the coordinator listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub struct PlainGrpc {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawListen {
-    grpc: Option<Text>,
-    http: Option<Text>,
-    insecure_grpc: Option<Text>,
+    grpc: Option<LocatedScalar>,
+    http: Option<LocatedScalar>,
+    insecure_grpc: Option<LocatedScalar>,
 }
 
 // === impl RawListen ===

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::check::Check;
 use super::client_tls::{RawClientTls, client_tls};
 use super::error::Problem;
-use crate::catalog::spec::{Placed, Text};
+use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::net::tls::ClientFiles;
 
 /// The most addresses of a parent.
@@ -63,10 +63,10 @@ pub enum ParentProblem {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawParent {
-    name: Option<Text>,
-    addresses: Option<Placed<Vec<Text>>>,
-    timeout: Option<Text>,
-    tls: Option<Placed<RawClientTls>>,
+    name: Option<LocatedScalar>,
+    addresses: Option<LocatedValue<Vec<LocatedScalar>>>,
+    timeout: Option<LocatedScalar>,
+    tls: Option<LocatedValue<RawClientTls>>,
 }
 
 // === impl ParentConfig ===
@@ -114,7 +114,10 @@ impl ParentConfig {
 // === free functions ===
 
 /// Checks the section; none if it is absent or, which is noted, wrong.
-pub(super) fn parent(check: &mut Check, raw: Option<&Placed<RawParent>>) -> Option<ParentConfig> {
+pub(super) fn parent(
+    check: &mut Check,
+    raw: Option<&LocatedValue<RawParent>>,
+) -> Option<ParentConfig> {
     let raw = raw?;
     let said = &raw.value;
     let tls = said.tls.as_ref();

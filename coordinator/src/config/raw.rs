@@ -18,7 +18,7 @@ use super::parent::RawParent;
 use super::shared::RawShared;
 use super::store::RawStore;
 use super::tls::RawTls;
-use crate::catalog::spec::Placed;
+use crate::catalog::spec::LocatedValue;
 
 /// The sections of the file.
 #[derive(Debug, Default, Deserialize)]
@@ -27,13 +27,13 @@ pub(super) struct RawConfig {
     pub(super) listen: Option<RawListen>,
     pub(super) tls: Option<RawTls>,
     pub(super) admin: Option<RawAdmin>,
-    pub(super) cluster: Option<Placed<RawCluster>>,
-    pub(super) parent: Option<Placed<RawParent>>,
+    pub(super) cluster: Option<LocatedValue<RawCluster>>,
+    pub(super) parent: Option<LocatedValue<RawParent>>,
     pub(super) store: Option<RawStore>,
     pub(super) bounds: Option<RawBounds>,
     pub(super) connections: Option<RawConnections>,
-    pub(super) limits: Option<Placed<Vec<Placed<RawLimit>>>>,
-    pub(super) groups: Option<Placed<RawGroups>>,
+    pub(super) limits: Option<LocatedValue<Vec<LocatedValue<RawLimit>>>>,
+    pub(super) groups: Option<LocatedValue<RawGroups>>,
     pub(super) attach: Option<RawAttach>,
     pub(super) doorman: Option<RawDoorman>,
 }

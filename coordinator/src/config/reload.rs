@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::catalog::keeper::{Handle, WriteError};
+use crate::catalog::writer::{CatalogHandle, WriteError};
 use crate::config::{Config, LoadError, SourceFile};
 use crate::net::files::FileReader;
 use crate::observe::metrics::{Metrics, Reloaded};
@@ -31,7 +31,7 @@ const GONE_LOOKS: u32 = 10;
 /// Follows one file.
 #[derive(Debug)]
 pub struct Reload {
-    keeper: Handle,
+    writer: CatalogHandle,
     metrics: Metrics,
     files: FileReader,
     /// Looks since the file was last read.
@@ -57,10 +57,10 @@ enum ReloadError {
 
 impl Reload {
     /// Follows the file that the configuration in force was read from; none if that was no file.
-    pub fn new(keeper: Handle, metrics: Metrics) -> Option<Self> {
-        let seen = keeper.config().borrow().source.clone()?;
+    pub fn new(writer: CatalogHandle, metrics: Metrics) -> Option<Self> {
+        let seen = writer.config().borrow().source.clone()?;
         Some(Self {
-            keeper,
+            writer,
             metrics,
             files: FileReader::default(),
             failed: 0,
@@ -135,16 +135,16 @@ impl Reload {
     async fn reload(&mut self) -> Result<(), ReloadError> {
         let source = self.read().await?;
         self.seen = Arc::new(source.clone());
-        let old = self.keeper.config().borrow().clone();
+        let old = self.writer.config().borrow().clone();
         let flags = old.flags.clone();
         let new = tokio::task::spawn_blocking(move || Config::of_file(source, flags)).await??;
         let restart = old.needs_restart(&new);
-        self.keeper.reload(new).await?;
+        self.writer.reload(new).await?;
         if !restart.is_empty() {
             let fields = restart.join(", ");
             tracing::warn!(fields, "configuration: changed fields need a restart");
         }
-        let limits = self.keeper.catalog().file().limits.count();
+        let limits = self.writer.catalog().file().limits.count();
         tracing::info!(limits, "configuration: applied");
         Ok(())
     }

@@ -11,15 +11,15 @@ use super::error::Problem;
 use super::groups::{RawGroups, groups};
 use super::limits::{RawLimit, limits};
 use crate::api::doorman::Scopes;
-use crate::catalog::spec::Placed;
-use crate::catalog::{CatalogBounds, FileCatalog, Kind};
+use crate::catalog::spec::LocatedValue;
+use crate::catalog::{CatalogBounds, FileCatalog, MemberKind};
 
 /// The sections that can be shared.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawShared {
-    pub(super) limits: Option<Placed<Vec<Placed<RawLimit>>>>,
-    pub(super) groups: Option<Placed<RawGroups>>,
+    pub(super) limits: Option<LocatedValue<Vec<LocatedValue<RawLimit>>>>,
+    pub(super) groups: Option<LocatedValue<RawGroups>>,
     pub(super) attach: Option<RawAttach>,
     pub(super) doorman: Option<RawDoorman>,
 }
@@ -44,7 +44,10 @@ impl RawShared {
             let raw = self.attach.as_ref().and_then(|raw| raw.of(kind));
             attach::attachments(check, kind, raw, &groups)
         };
-        let (tenants, namespaces) = (attached(Kind::Tenant), attached(Kind::Namespace));
+        let (tenants, namespaces) = (
+            attached(MemberKind::Tenant),
+            attached(MemberKind::Namespace),
+        );
         let catalog = FileCatalog {
             limits: limits?,
             groups,

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::check::Check;
 use super::error::Problem;
-use crate::catalog::spec::Text;
+use crate::catalog::spec::LocatedScalar;
 
 /// Where what is written through the API is kept by a node without a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum StoreConfig {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawStore {
-    path: Option<Text>,
+    path: Option<LocatedScalar>,
 }
 
 // === impl StoreConfig ===

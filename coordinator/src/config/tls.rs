@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::check::Check;
 use super::error::Problem;
-use crate::catalog::spec::{Placed, Text};
+use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::net::tls::{Door, Files};
 
 /// The doors that speak TLS; one without files is in plain text.
@@ -21,16 +21,16 @@ pub struct Tls {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTls {
-    grpc: Option<Placed<RawFiles>>,
-    http: Option<Placed<RawFiles>>,
+    grpc: Option<LocatedValue<RawFiles>>,
+    http: Option<LocatedValue<RawFiles>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawFiles {
-    cert: Option<Text>,
-    key: Option<Text>,
-    client_ca: Option<Text>,
+    cert: Option<LocatedScalar>,
+    key: Option<LocatedScalar>,
+    client_ca: Option<LocatedScalar>,
 }
 
 // === impl Tls ===
@@ -72,7 +72,7 @@ pub(super) fn tls(check: &mut Check, raw: Option<&RawTls>) -> Tls {
     }
 }
 
-fn files(check: &mut Check, door: Door, raw: Option<&Placed<RawFiles>>) -> Option<Files> {
+fn files(check: &mut Check, door: Door, raw: Option<&LocatedValue<RawFiles>>) -> Option<Files> {
     let raw = raw?;
     let field = |name| format!("tls.{}.{name}", door.name());
     for (name, text) in [("cert", &raw.value.cert), ("key", &raw.value.key)] {

@@ -10,23 +10,23 @@ use tollgate_core::units::{Capacity, Tokens};
 use super::check::{Check, join};
 use super::error::Problem;
 use crate::catalog::limits::UnitLimits;
-use crate::catalog::quantity::{Counted, QuantityError, parse};
-use crate::catalog::spec::{Placed, Text, UnitSpec, Units};
+use crate::catalog::quantity::{QuantityError, QuantityUnit, parse};
+use crate::catalog::spec::{LocatedScalar, LocatedValue, UnitSpec, Units};
 
 /// The fields of a unit, whichever it is.
 struct Fields<'a> {
     /// `rate` or `max`.
-    capacity: (&'static str, Option<&'a Text>),
-    burst: Option<&'a Text>,
-    safe: Option<&'a Text>,
-    lease: Option<&'a Text>,
-    refresh: Option<&'a Text>,
-    min_refresh: Option<&'a Text>,
-    learning: Option<&'a Text>,
-    headroom: Option<&'a Text>,
-    reserve: Option<&'a Text>,
-    algorithm: Option<&'a Text>,
-    guaranteed: Option<&'a BTreeMap<String, Text>>,
+    capacity: (&'static str, Option<&'a LocatedScalar>),
+    burst: Option<&'a LocatedScalar>,
+    safe: Option<&'a LocatedScalar>,
+    lease: Option<&'a LocatedScalar>,
+    refresh: Option<&'a LocatedScalar>,
+    min_refresh: Option<&'a LocatedScalar>,
+    learning: Option<&'a LocatedScalar>,
+    headroom: Option<&'a LocatedScalar>,
+    reserve: Option<&'a LocatedScalar>,
+    algorithm: Option<&'a LocatedScalar>,
+    guaranteed: Option<&'a BTreeMap<String, LocatedScalar>>,
 }
 
 /// What the fields say, where they are there and good.
@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The field that is to be changed.
-    fn at_fault(&self, error: &LimitError) -> Option<&'a Text> {
+    fn at_fault(&self, error: &LimitError) -> Option<&'a LocatedScalar> {
         match error {
             LimitError::BurstBelowOne { .. } => self.burst,
             LimitError::SafeAboveCapacity { .. } => self.safe,
@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
 // === impl Values ===
 
 impl Values {
-    fn check(check: &mut Check, path: &str, counted: Counted, fields: &Fields<'_>) -> Self {
+    fn check(check: &mut Check, path: &str, counted: QuantityUnit, fields: &Fields<'_>) -> Self {
         let field = |name| join(path, name);
         let number = |text: &str| Ok(parse(text, counted)?);
         let (name, capacity) = fields.capacity;
@@ -150,8 +150,8 @@ pub(super) fn unit_limits(check: &mut Check, path: &str, units: Units<'_>) -> Op
 
 fn unit_limit(check: &mut Check, path: &str, unit: Unit, spec: UnitSpec<'_>) -> Option<Limit> {
     let counted = match unit {
-        Unit::RequestBytes | Unit::ResponseBytes => Counted::Bytes,
-        Unit::Requests | Unit::Concurrency => Counted::Requests,
+        Unit::RequestBytes | Unit::ResponseBytes => QuantityUnit::Bytes,
+        Unit::Requests | Unit::Concurrency => QuantityUnit::Requests,
     };
     let fields = Fields::of(spec);
     let (name, capacity) = fields.capacity;
@@ -174,7 +174,7 @@ fn unit_limit(check: &mut Check, path: &str, unit: Unit, spec: UnitSpec<'_>) -> 
 }
 
 /// A number of units, or the word for no limit.
-fn amount(text: &str, counted: Counted) -> Result<Capacity, Problem> {
+fn amount(text: &str, counted: QuantityUnit) -> Result<Capacity, Problem> {
     if text == "unlimited" {
         return Ok(Capacity::UNLIMITED);
     }
@@ -185,7 +185,7 @@ fn amount(text: &str, counted: Counted) -> Result<Capacity, Problem> {
 }
 
 /// What each client falls back to without a lease.
-fn safe(text: &str, counted: Counted) -> Result<SafeCapacity, Problem> {
+fn safe(text: &str, counted: QuantityUnit) -> Result<SafeCapacity, Problem> {
     if text == "dynamic" {
         return Ok(SafeCapacity::Dynamic);
     }
@@ -229,13 +229,13 @@ fn algorithm(text: &str) -> Result<Algorithm, Problem> {
 fn guaranteed(
     check: &mut Check,
     path: &str,
-    counted: Counted,
-    bands: Option<&BTreeMap<String, Text>>,
+    counted: QuantityUnit,
+    bands: Option<&BTreeMap<String, LocatedScalar>>,
 ) -> Vec<(Priority, Capacity)> {
     let mut minimums = Vec::new();
     for (band, minimum) in bands.into_iter().flatten() {
         let field = join(path, &band.escape_debug().to_string());
-        let text = Placed {
+        let text = LocatedValue {
             value: band.as_str().into(),
             at: minimum.at,
         };

@@ -20,7 +20,7 @@ use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
 use crate::api::grpc::scope_error;
-use crate::catalog::{Catalog, Resolved, Resolver};
+use crate::catalog::{Catalog, ResolvedScope, Resolver};
 use crate::clock::Clock;
 use crate::leases::view::{ScopeDetail, ScopePage};
 use crate::observe::metrics::{Metrics, RefreshFault};
@@ -474,7 +474,7 @@ impl Handle {
 // === free functions ===
 
 /// Refuses what the master of `origin` is not to answer for, of a cluster of `shards`.
-fn at_home(origin: Origin, shards: NonZeroU16, resolved: &Resolved) -> Result<(), AskError> {
+fn at_home(origin: Origin, shards: NonZeroU16, resolved: &ResolvedScope) -> Result<(), AskError> {
     let Some(ours) = origin.shard else {
         return Ok(());
     };

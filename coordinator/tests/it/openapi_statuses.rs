@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tollgate_coordinator::api::auth::NewToken;
 use tollgate_coordinator::api::rest;
-use tollgate_coordinator::catalog::keeper::Keeper;
 use tollgate_coordinator::catalog::store::MemoryStore;
+use tollgate_coordinator::catalog::writer::CatalogWriter;
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::cluster::election::{Event, Term};
 use tollgate_coordinator::config::Config;
@@ -52,7 +52,7 @@ struct Servers {
     viewer: NewToken,
     /// One that drains as many clients as it may.
     full: Coordinator,
-    /// One whose driver and keeper have ended.
+    /// One whose driver and writer have ended.
     ended: SocketAddr,
 }
 
@@ -186,13 +186,13 @@ async fn full() -> Coordinator {
     coordinator
 }
 
-/// A door to a coordinator whose driver and keeper have ended.
+/// A door to a coordinator whose driver and writer have ended.
 async fn ended() -> SocketAddr {
     let config = Config::parse(YAML).unwrap();
     let (clock, metrics) = (Clock::start(), Metrics::new(Epoch(1), 1));
     let store = Box::new(MemoryStore::default());
-    let keeper = Keeper::new(store, config.clone(), clock, metrics.clone());
-    let (keeper, catalog) = keeper.await.unwrap();
+    let writer = CatalogWriter::new(store, config.clone(), clock, metrics.clone());
+    let (writer, catalog) = writer.await.unwrap();
     let (seats, mut shards) = Seats::new(Plan {
         parent: None,
         bounds: config.bounds,
@@ -214,7 +214,7 @@ async fn ended() -> SocketAddr {
     shards.are(1).await;
     seats.abort();
     let _ = seats.await;
-    drop(keeper);
+    drop(writer);
     let (keep, newest) = watch::channel(Arc::new(config));
     let router = rest::router(rest::Parts {
         shards,
@@ -222,7 +222,7 @@ async fn ended() -> SocketAddr {
         parent: None,
         metrics,
         clock,
-        keeper: catalog,
+        writer: catalog,
         config: newest,
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::time::Instant;
-use tollgate_coordinator::catalog::keeper::Keeper;
-use tollgate_coordinator::catalog::store::{Batch, Key, KeyKind, RedbStore, Store as _};
-use tollgate_coordinator::catalog::{Kind, Resolver};
+use tollgate_coordinator::catalog::store::{
+    RecordKey, RecordKind, RedbStore, Store as _, WriteBatch,
+};
+use tollgate_coordinator::catalog::writer::CatalogWriter;
+use tollgate_coordinator::catalog::{MemberKind, Resolver};
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::observe::metrics::Metrics;
@@ -36,16 +38,19 @@ async fn fill(path: &Path) {
         let spec = format!(
             "{{\"requests\":{{\"rate\":{i},\"safe\":\"dynamic\"}},\"request_bytes\":{{\"rate\":\"50MiB\"}}}}"
         );
-        (Key::new(KeyKind::Group, &format!("group-{i}")), spec)
+        (
+            RecordKey::new(RecordKind::Group, &format!("group-{i}")),
+            spec,
+        )
     };
     let attachment = |i: u32| {
-        let key = KeyKind::Attachment(Kind::Tenant);
+        let key = RecordKind::Attachment(MemberKind::Tenant);
         let spec = format!(
             "{{\"group\":\"group-{}\",\"weight\":{}}}",
             i % GROUPS,
             1 + i % 9
         );
-        (Key::new(key, &format!("tenant-number-{i}")), spec)
+        (RecordKey::new(key, &format!("tenant-number-{i}")), spec)
     };
     let all = (0..GROUPS)
         .map(group)
@@ -54,10 +59,10 @@ async fn fill(path: &Path) {
         let record = format!("{{\"revision\":{revision},\"spec\":{spec}}}");
         (key, Some(record.into_bytes()))
     });
-    let batch = Batch {
+    let batch = WriteBatch {
         revision: u64::from(GROUPS + ATTACHMENTS),
         changes: records.collect(),
-        ..Batch::default()
+        ..WriteBatch::default()
     };
     RedbStore::create(path.to_owned())
         .unwrap()
@@ -92,8 +97,8 @@ async fn a_hundred_thousand_attachments_to_ten_thousand_groups_fit() {
     let (path, _) = config.store_path().unwrap();
     let store = Box::new(RedbStore::create(path).unwrap());
     let metrics = Metrics::new(Epoch(1), 1);
-    let keeper = Keeper::new(store, config, Clock::start(), metrics).await;
-    let (_keeper, handle) = keeper.unwrap();
+    let writer = CatalogWriter::new(store, config, Clock::start(), metrics).await;
+    let (_keeper, handle) = writer.unwrap();
     let mut resolver = Resolver::new(handle.watch(), 100_000);
     let scope = |i: u32| format!("tenant/tenant-number-{}", (i * 7919) % ATTACHMENTS).into();
     let scopes: Vec<Arc<str>> = (0..50_000).map(scope).collect();

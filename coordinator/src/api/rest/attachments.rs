@@ -15,7 +15,7 @@ use super::problem::RestError;
 use super::revision::Tags;
 use super::stored::{DefinedBy, not_deleted, page, put, refused, writable};
 use crate::catalog::spec::AttachmentSpec;
-use crate::catalog::{Attachment, Entry, Kind, name};
+use crate::catalog::{Attachment, CatalogEntry, MemberKind, name};
 
 /// Which group a tenant or a namespace is attached to.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -50,7 +50,7 @@ pub(super) async fn list_tenants(
     State(app): State<App>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<AttachmentPage>, RestError> {
-    list(&app, Kind::Tenant, query)
+    list(&app, MemberKind::Tenant, query)
 }
 
 /// Namespaces that are attached to a group themselves, by name.
@@ -63,7 +63,7 @@ pub(super) async fn list_namespaces(
     State(app): State<App>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<AttachmentPage>, RestError> {
-    list(&app, Kind::Namespace, query)
+    list(&app, MemberKind::Namespace, query)
 }
 
 /// What a tenant is attached to.
@@ -84,7 +84,7 @@ pub(super) async fn get_tenant(
     Path(tenant): Path<String>,
     tags: Tags,
 ) -> Result<Response, RestError> {
-    get(&app, Kind::Tenant, &tenant, &tags)
+    get(&app, MemberKind::Tenant, &tenant, &tags)
 }
 
 /// What a namespace is attached to itself, not through its tenant.
@@ -108,7 +108,12 @@ pub(super) async fn get_namespace(
     Path((tenant, namespace)): Path<(String, String)>,
     tags: Tags,
 ) -> Result<Response, RestError> {
-    get(&app, Kind::Namespace, &join(&tenant, &namespace), &tags)
+    get(
+        &app,
+        MemberKind::Namespace,
+        &join(&tenant, &namespace),
+        &tags,
+    )
 }
 
 /// Attaches a tenant to a group, whatever it was attached to.
@@ -138,7 +143,7 @@ pub(super) async fn put_tenant(
     tags: Tags,
     body: Body<AttachmentSpec>,
 ) -> Result<Response, RestError> {
-    put_one(&app, Kind::Tenant, tenant, &tags, body).await
+    put_one(&app, MemberKind::Tenant, tenant, &tags, body).await
 }
 
 /// Attaches a namespace to a group, whatever it or its tenant was attached to.
@@ -170,7 +175,7 @@ pub(super) async fn put_namespace(
     body: Body<AttachmentSpec>,
 ) -> Result<Response, RestError> {
     let name = join(&tenant, &namespace);
-    put_one(&app, Kind::Namespace, name, &tags, body).await
+    put_one(&app, MemberKind::Namespace, name, &tags, body).await
 }
 
 /// Detaches a tenant from its group.
@@ -191,7 +196,7 @@ pub(super) async fn delete_tenant(
     Path(tenant): Path<String>,
     tags: Tags,
 ) -> Result<StatusCode, RestError> {
-    delete(&app, Kind::Tenant, &tenant, &tags).await
+    delete(&app, MemberKind::Tenant, &tenant, &tags).await
 }
 
 /// Detaches a namespace from its group; it then uses what its tenant is attached to.
@@ -213,7 +218,13 @@ pub(super) async fn delete_namespace(
     Path((tenant, namespace)): Path<(String, String)>,
     tags: Tags,
 ) -> Result<StatusCode, RestError> {
-    delete(&app, Kind::Namespace, &join(&tenant, &namespace), &tags).await
+    delete(
+        &app,
+        MemberKind::Namespace,
+        &join(&tenant, &namespace),
+        &tags,
+    )
+    .await
 }
 
 // === free functions ===
@@ -222,16 +233,16 @@ fn join(tenant: &str, namespace: &str) -> String {
     format!("{tenant}/{namespace}")
 }
 
-fn list(app: &App, kind: Kind, query: PageQuery) -> Result<Json<AttachmentPage>, RestError> {
+fn list(app: &App, kind: MemberKind, query: PageQuery) -> Result<Json<AttachmentPage>, RestError> {
     let (limit, after) = query.checked()?;
-    let catalog = app.keeper.catalog();
+    let catalog = app.writer.catalog();
     let attachments = catalog.attachments(kind, &after).map(AttachmentView::from);
     let (attachments, next) = page(limit, attachments, |attachment| &attachment.name);
     Ok(Json(AttachmentPage { attachments, next }))
 }
 
-fn get(app: &App, kind: Kind, name: &str, tags: &Tags) -> Result<Response, RestError> {
-    let entry = app.keeper.catalog().attachment(kind, name);
+fn get(app: &App, kind: MemberKind, name: &str, tags: &Tags) -> Result<Response, RestError> {
+    let entry = app.writer.catalog().attachment(kind, name);
     let missing = || {
         let kind = kind.name();
         RestError::NotFound(format!("no {kind} {name:?} is attached to a group"))
@@ -243,7 +254,7 @@ fn get(app: &App, kind: Kind, name: &str, tags: &Tags) -> Result<Response, RestE
 
 async fn put_one(
     app: &App,
-    kind: Kind,
+    kind: MemberKind,
     name: String,
     tags: &Tags,
     body: Body<AttachmentSpec>,
@@ -251,8 +262,8 @@ async fn put_one(
     writable("name", &name, name::check_one(&name))?;
     let (spec, faults) = body.parts();
     let expect = tags.expect(found(app, kind, &name))?;
-    let keeper = &app.keeper;
-    let written = keeper
+    let writer = &app.writer;
+    let written = writer
         .put_attachment(kind, &name, spec.clone(), expect)
         .await;
     let written = written.map_err(|error| refused(error, faults))?;
@@ -266,23 +277,28 @@ async fn put_one(
     Ok(put(written, view))
 }
 
-async fn delete(app: &App, kind: Kind, name: &str, tags: &Tags) -> Result<StatusCode, RestError> {
+async fn delete(
+    app: &App,
+    kind: MemberKind,
+    name: &str,
+    tags: &Tags,
+) -> Result<StatusCode, RestError> {
     let expect = tags.expect(found(app, kind, name))?;
-    let deleted = app.keeper.delete_attachment(kind, name, expect).await;
+    let deleted = app.writer.delete_attachment(kind, name, expect).await;
     deleted.map_err(not_deleted)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The revision of what is there.
-fn found(app: &App, kind: Kind, name: &str) -> Option<u64> {
-    let entry = app.keeper.catalog().attachment(kind, name);
+fn found(app: &App, kind: MemberKind, name: &str) -> Option<u64> {
+    let entry = app.writer.catalog().attachment(kind, name);
     entry.and_then(|entry| entry.revision)
 }
 
 // === impl AttachmentView ===
 
-impl From<Entry<Attachment>> for AttachmentView {
-    fn from(entry: Entry<Attachment>) -> Self {
+impl From<CatalogEntry<Attachment>> for AttachmentView {
+    fn from(entry: CatalogEntry<Attachment>) -> Self {
         Self {
             name: entry.name.as_ref().to_owned(),
             defined_by: DefinedBy::of(entry.revision),

@@ -17,7 +17,7 @@ use super::problem::RestError;
 use super::revision::Tags;
 use super::stored::{DefinedBy, not_deleted, page, put, refused, writable};
 use crate::catalog::spec::GroupSpec;
-use crate::catalog::{Entry, Group, name};
+use crate::catalog::{CatalogEntry, Group, name};
 
 /// A group.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -62,7 +62,7 @@ pub(super) async fn list(
     Query(query): Query<PageQuery>,
 ) -> Result<Json<GroupPage>, RestError> {
     let (limit, after) = query.checked()?;
-    let catalog = app.keeper.catalog();
+    let catalog = app.writer.catalog();
     let groups = catalog.groups(&after).map(GroupView::from);
     let (groups, next) = page(limit, groups, |group| &group.name);
     Ok(Json(GroupPage { groups, next }))
@@ -85,7 +85,7 @@ pub(super) async fn get(
     Path(name): Path<String>,
     tags: Tags,
 ) -> Result<Response, RestError> {
-    let catalog = app.keeper.catalog();
+    let catalog = app.writer.catalog();
     let missing = || RestError::NotFound(format!("no group is called {name:?}"));
     let entry = catalog.group(&name).ok_or_else(missing)?;
     let revision = entry.revision;
@@ -125,9 +125,9 @@ pub(super) async fn put_one(
 ) -> Result<Response, RestError> {
     writable("name", &name, name::check_one(&name))?;
     let (spec, faults) = body.parts();
-    let found = app.keeper.catalog().group(&name);
+    let found = app.writer.catalog().group(&name);
     let expect = tags.expect(found.and_then(|entry| entry.revision))?;
-    let written = app.keeper.put_group(&name, spec.clone(), expect).await;
+    let written = app.writer.put_group(&name, spec.clone(), expect).await;
     let written = written.map_err(|error| refused(error, faults))?;
     let revision = Some(written.revision);
     let view = GroupView {
@@ -155,17 +155,17 @@ pub(super) async fn delete(
     Path(name): Path<String>,
     tags: Tags,
 ) -> Result<StatusCode, RestError> {
-    let found = app.keeper.catalog().group(&name);
+    let found = app.writer.catalog().group(&name);
     let expect = tags.expect(found.and_then(|entry| entry.revision))?;
-    let deleted = app.keeper.delete_group(&name, expect).await;
+    let deleted = app.writer.delete_group(&name, expect).await;
     deleted.map_err(not_deleted)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 // === impl GroupView ===
 
-impl From<Entry<Arc<Group>>> for GroupView {
-    fn from(entry: Entry<Arc<Group>>) -> Self {
+impl From<CatalogEntry<Arc<Group>>> for GroupView {
+    fn from(entry: CatalogEntry<Arc<Group>>) -> Self {
         Self {
             name: entry.name.as_ref().to_owned(),
             defined_by: DefinedBy::of(entry.revision),

@@ -17,8 +17,8 @@ use super::extract::{PageQuery, Path, Query};
 use super::openapi::{BadRequest, Read};
 use super::problem::RestError;
 use super::stored::page;
-use crate::catalog::limits::{Matched, UnitLimits};
-use crate::catalog::{Member, OwnLimits, Resolved, Source};
+use crate::catalog::limits::{MatchedLimits, UnitLimits};
+use crate::catalog::{GroupMembership, LimitSource, OwnLimits, ResolvedScope};
 use crate::leases::view::{Amount, ms};
 
 /// What holds for a scope.
@@ -153,7 +153,7 @@ pub(super) async fn list(
     Query(query): Query<PageQuery>,
 ) -> Result<Json<LimitPage>, RestError> {
     let (limit, after) = query.checked()?;
-    let catalog = app.keeper.catalog();
+    let catalog = app.writer.catalog();
     let all = catalog.file().limits.in_order();
     let seen = all.iter().position(|matched| *matched.pattern == *after);
     let rest = match seen {
@@ -184,13 +184,13 @@ pub(super) async fn get(
 ) -> Result<Json<ScopeLimits>, RestError> {
     let id = ResourceId::new(&scope, Unit::Requests);
     let id = id.map_err(|error| RestError::parameter("scope", &scope, error))?;
-    Ok(Json(app.keeper.catalog().resolve(&id.scope).into()))
+    Ok(Json(app.writer.catalog().resolve(&id.scope).into()))
 }
 
 // === impl ScopeLimits ===
 
-impl From<Resolved> for ScopeLimits {
-    fn from(resolved: Resolved) -> Self {
+impl From<ResolvedScope> for ScopeLimits {
+    fn from(resolved: ResolvedScope) -> Self {
         let limited = resolved.limited.into_iter();
         Self {
             scope: resolved.scope.as_ref().to_owned(),
@@ -209,11 +209,11 @@ impl From<OwnLimits> for OwnView {
         let text = |text: Arc<str>| text.as_ref().to_owned();
         Self {
             source: match own.source {
-                Source::File(pattern) => SourceView::File {
+                LimitSource::File(pattern) => SourceView::File {
                     r#match: text(pattern),
                 },
-                Source::Override(revision) => SourceView::Override { revision },
-                Source::Group => SourceView::Group,
+                LimitSource::Override(revision) => SourceView::Override { revision },
+                LimitSource::Group => SourceView::Group,
             },
             units: units(&own.limits),
         }
@@ -222,9 +222,9 @@ impl From<OwnLimits> for OwnView {
 
 // === impl MemberView ===
 
-impl From<Member> for MemberView {
-    fn from(member: Member) -> Self {
-        let Member { group, weight } = member;
+impl From<GroupMembership> for MemberView {
+    fn from(member: GroupMembership) -> Self {
+        let GroupMembership { group, weight } = member;
         Self {
             name: group.name().as_ref().to_owned(),
             weight: weight.get(),
@@ -236,8 +236,8 @@ impl From<Member> for MemberView {
 
 // === impl MatchView ===
 
-impl From<&Matched> for MatchView {
-    fn from(matched: &Matched) -> Self {
+impl From<&MatchedLimits> for MatchView {
+    fn from(matched: &MatchedLimits) -> Self {
         Self {
             r#match: matched.pattern.as_ref().to_owned(),
             units: units(&matched.limits),

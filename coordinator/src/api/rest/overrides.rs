@@ -17,7 +17,7 @@ use super::problem::RestError;
 use super::revision::Tags;
 use super::stored::{not_deleted, page, put, refused, writable};
 use crate::catalog::spec::LimitsSpec;
-use crate::catalog::{Entry, Override, name};
+use crate::catalog::{CatalogEntry, Override, name};
 
 /// The limits of one scope.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -51,7 +51,7 @@ pub(super) async fn list(
     Query(query): Query<PageQuery>,
 ) -> Result<Json<OverridePage>, RestError> {
     let (limit, after) = query.checked()?;
-    let catalog = app.keeper.catalog();
+    let catalog = app.writer.catalog();
     let overrides = catalog.overrides(&after).map(OverrideView::from);
     let (overrides, next) = page(limit, overrides, |one| &one.scope);
     Ok(Json(OverridePage { overrides, next }))
@@ -77,7 +77,7 @@ pub(super) async fn get(
     Path(scope): Path<String>,
     tags: Tags,
 ) -> Result<Response, RestError> {
-    let entry = app.keeper.catalog().overridden(&scope);
+    let entry = app.writer.catalog().overridden(&scope);
     let missing = || RestError::NotFound(format!("the limits of {scope:?} are not overridden"));
     let entry = entry.ok_or_else(missing)?;
     let revision = entry.revision;
@@ -118,7 +118,7 @@ pub(super) async fn put_one(
     writable("scope", &scope, name::check_one_scope(&scope))?;
     let (spec, faults) = body.parts();
     let expect = tags.expect(found(&app, &scope))?;
-    let written = app.keeper.put_override(&scope, spec.clone(), expect).await;
+    let written = app.writer.put_override(&scope, spec.clone(), expect).await;
     let written = written.map_err(|error| refused(error, faults))?;
     let view = OverrideView {
         scope,
@@ -149,7 +149,7 @@ pub(super) async fn delete(
     tags: Tags,
 ) -> Result<StatusCode, RestError> {
     let expect = tags.expect(found(&app, &scope))?;
-    let deleted = app.keeper.delete_override(&scope, expect).await;
+    let deleted = app.writer.delete_override(&scope, expect).await;
     deleted.map_err(not_deleted)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -158,14 +158,14 @@ pub(super) async fn delete(
 
 /// The revision of what is there.
 fn found(app: &App, scope: &str) -> Option<u64> {
-    let entry = app.keeper.catalog().overridden(scope);
+    let entry = app.writer.catalog().overridden(scope);
     entry.and_then(|entry| entry.revision)
 }
 
 // === impl OverrideView ===
 
-impl From<Entry<Arc<Override>>> for OverrideView {
-    fn from(entry: Entry<Arc<Override>>) -> Self {
+impl From<CatalogEntry<Arc<Override>>> for OverrideView {
+    fn from(entry: CatalogEntry<Arc<Override>>) -> Self {
         Self {
             scope: entry.name.as_ref().to_owned(),
             revision: entry.revision,

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::body::BODY_LEN_MAX;
 use crate::api::auth::Role;
-use crate::catalog::WriteError as Refusal;
+use crate::catalog::WriteRefusal;
 use crate::catalog::store::StoreError;
 use crate::leases::driver::DriverError;
 
@@ -64,9 +64,9 @@ pub(super) enum RestError {
     Invalid(Vec<FieldFault>),
     /// What is to be written does not go with what is there.
     #[error(transparent)]
-    Refused(Refusal),
+    Refused(WriteRefusal),
     /// What is there is not what the caller expects.
-    #[error("{}", Refusal::Mismatch { found: *found })]
+    #[error("{}", WriteRefusal::Mismatch { found: *found })]
     Mismatch {
         /// The revision of what is there.
         found: Option<u64>,
@@ -170,9 +170,11 @@ impl RestError {
     /// Tells conflicts apart, which have one status; for the others the status says everything.
     fn kind(&self) -> &'static str {
         match self {
-            Self::Refused(Refusal::DefinedInFile { .. }) => "urn:tollgate:problem:defined-in-file",
-            Self::Refused(Refusal::Attached { .. }) => "urn:tollgate:problem:attached",
-            Self::Refused(Refusal::Bound { .. }) | Self::Drain(_) => {
+            Self::Refused(WriteRefusal::DefinedInFile { .. }) => {
+                "urn:tollgate:problem:defined-in-file"
+            }
+            Self::Refused(WriteRefusal::Attached { .. }) => "urn:tollgate:problem:attached",
+            Self::Refused(WriteRefusal::Bound { .. }) | Self::Drain(_) => {
                 "urn:tollgate:problem:bound-reached"
             }
             _ => "about:blank",
@@ -203,12 +205,12 @@ impl RestError {
 
 // === impl From ===
 
-impl From<Refusal> for RestError {
-    fn from(refusal: Refusal) -> Self {
+impl From<WriteRefusal> for RestError {
+    fn from(refusal: WriteRefusal) -> Self {
         match refusal {
-            Refusal::NotFound { .. } => Self::NotFound(refusal.to_string()),
-            Refusal::Mismatch { found } => Self::Mismatch { found },
-            Refusal::NoGroup(ref group) => Self::Invalid(vec![FieldFault {
+            WriteRefusal::NotFound { .. } => Self::NotFound(refusal.to_string()),
+            WriteRefusal::Mismatch { found } => Self::Mismatch { found },
+            WriteRefusal::NoGroup(ref group) => Self::Invalid(vec![FieldFault {
                 field: "group".to_owned(),
                 value: Some(group.as_ref().to_owned()),
                 rule: refusal.to_string(),

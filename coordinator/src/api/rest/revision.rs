@@ -1,7 +1,7 @@
 //! Entity tags: what a writer expects to find (RFC 9110, section 13).
 //!
 //! The tag of a stored thing is its revision, which is never given twice. A write that names what
-//! it expects is compared with what is there by the keeper, one write after the other, so of two
+//! it expects is compared with what is there by the writer, one write after the other, so of two
 //! who expect the same only one can win.
 
 use axum::extract::FromRequestParts;
@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::problem::RestError;
-use crate::catalog::Expect;
+use crate::catalog::Precondition;
 
 /// What a request says of tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,22 +43,22 @@ impl<S: Send + Sync> FromRequestParts<S> for Tags {
 
 impl Tags {
     /// What must be there for a write, if `found` is there as far as this coordinator knows: only
-    /// the keeper can tell whether it still is.
+    /// the writer can tell whether it still is.
     ///
     /// # Errors
     /// If that cannot be, or makes no sense for a write.
-    pub(super) fn expect(&self, found: Option<u64>) -> Result<Expect, RestError> {
+    pub(super) fn expect(&self, found: Option<u64>) -> Result<Precondition, RestError> {
         let one_of = |revisions: &[u64]| {
             let known = found.filter(|found| revisions.contains(found));
             let revision = known.or_else(|| revisions.first().copied());
             let mismatch = RestError::Mismatch { found };
-            revision.map(Expect::Revision).ok_or(mismatch)
+            revision.map(Precondition::Revision).ok_or(mismatch)
         };
         match (&self.matching, &self.none_matching) {
-            (None, None) => Ok(Expect::Anything),
-            (Some(Wanted::Any), None) => Ok(Expect::Something),
+            (None, None) => Ok(Precondition::Anything),
+            (Some(Wanted::Any), None) => Ok(Precondition::Something),
             (Some(Wanted::Revisions(revisions)), None) => one_of(revisions),
-            (None, Some(Wanted::Any)) => Ok(Expect::Nothing),
+            (None, Some(Wanted::Any)) => Ok(Precondition::Nothing),
             _ => Err(RestError::parameter(
                 "if-none-match",
                 "",
@@ -140,18 +140,24 @@ mod tests {
     #[test]
     fn a_write_says_what_it_expects() {
         let rows = [
-            (vec![], Ok(Expect::Anything)),
-            (vec![("if-match", "*")], Ok(Expect::Something)),
-            (vec![("if-match", "\"7\"")], Ok(Expect::Revision(7))),
-            (vec![("if-match", "\"6\", \"7\"")], Ok(Expect::Revision(7))),
+            (vec![], Ok(Precondition::Anything)),
+            (vec![("if-match", "*")], Ok(Precondition::Something)),
+            (vec![("if-match", "\"7\"")], Ok(Precondition::Revision(7))),
+            (
+                vec![("if-match", "\"6\", \"7\"")],
+                Ok(Precondition::Revision(7)),
+            ),
             (
                 vec![("if-match", "\"6\""), ("if-match", "\"7\"")],
-                Ok(Expect::Revision(7)),
+                Ok(Precondition::Revision(7)),
             ),
-            (vec![("if-none-match", "*")], Ok(Expect::Nothing)),
-            // Another coordinator may have written it a moment ago: the keeper says.
-            (vec![("if-match", "\"6\"")], Ok(Expect::Revision(6))),
-            (vec![("if-match", "\"6\", \"8\"")], Ok(Expect::Revision(6))),
+            (vec![("if-none-match", "*")], Ok(Precondition::Nothing)),
+            // Another coordinator may have written it a moment ago: the writer says.
+            (vec![("if-match", "\"6\"")], Ok(Precondition::Revision(6))),
+            (
+                vec![("if-match", "\"6\", \"8\"")],
+                Ok(Precondition::Revision(6)),
+            ),
             (vec![("if-match", "W/\"7\"")], Err(412)),
             (vec![("if-match", "\"other\"")], Err(412)),
             (vec![("if-none-match", "\"7\"")], Err(400)),

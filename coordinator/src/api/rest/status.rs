@@ -199,7 +199,7 @@ impl Status {
             borrowed,
             ..
         } = app.survey(shown.resources).await?;
-        let catalog = app.keeper.catalog();
+        let catalog = app.writer.catalog();
         let groups: Vec<_> = catalog.groups("").take(shown.resources).collect();
         let attached = groups
             .iter()

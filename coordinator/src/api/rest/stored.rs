@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 
 use super::problem::{FieldFault, RestError};
 use super::revision::tag;
-use crate::catalog::Written;
-use crate::catalog::keeper::WriteError;
+use crate::catalog::WriteOutcome;
 use crate::catalog::name::NameError;
+use crate::catalog::writer::WriteError;
 use crate::config::ConfigErrors;
 
 /// Where something is defined.
@@ -47,7 +47,7 @@ impl DefinedBy {
 // === free functions ===
 
 /// The answer to a write that put `view` there.
-pub(super) fn put(written: Written, view: impl Serialize) -> Response {
+pub(super) fn put(written: WriteOutcome, view: impl Serialize) -> Response {
     let status = if written.created {
         StatusCode::CREATED
     } else {

@@ -1,9 +1,9 @@
 use tollgate_core::units::Capacity;
 
 use super::*;
-use crate::catalog::Expect;
+use crate::catalog::Precondition;
 use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
-use crate::catalog::store::{Key, KeyKind};
+use crate::catalog::store::{RecordKey, RecordKind};
 use crate::config::{Config, check_attachment, check_group, check_override};
 
 const FILE: &str = "
@@ -27,7 +27,7 @@ fn catalog() -> Catalog {
     Catalog::new(Config::parse(FILE).unwrap().catalog)
 }
 
-fn resolve(catalog: &Catalog, scope: &str) -> Resolved {
+fn resolve(catalog: &Catalog, scope: &str) -> ResolvedScope {
     catalog.resolve(&scope.into())
 }
 
@@ -35,7 +35,7 @@ fn resolve(catalog: &Catalog, scope: &str) -> Resolved {
 type Lent = (String, Capacity, u32);
 
 /// What is said of a unit of a scope: its own capacity, and what it is lent from.
-fn terms(resolved: &Resolved, unit: Unit) -> Option<(Capacity, Option<Lent>)> {
+fn terms(resolved: &ResolvedScope, unit: Unit) -> Option<(Capacity, Option<Lent>)> {
     let terms = resolved.terms(unit)?;
     let pool = terms.pool.map(|pool| {
         assert_eq!(pool.pool.unit, unit);
@@ -133,9 +133,10 @@ fn an_override_is_above_globs_and_below_exact_ids() {
     let mut catalog = catalog();
     let put = |catalog: &mut Catalog, scope: &str| {
         let spec: LimitsSpec = serde_json::from_str(r#"{"requests": {"rate": 7}}"#).unwrap();
-        let object = super::super::Object::Override(check_override(scope, &spec).unwrap().into());
-        let key = Key::new(KeyKind::Override, scope);
-        catalog.write(&key, Some(object), Expect::Anything, 1)
+        let object =
+            super::super::CatalogObject::Override(check_override(scope, &spec).unwrap().into());
+        let key = RecordKey::new(RecordKind::Override, scope);
+        catalog.write(&key, Some(object), Precondition::Anything, 1)
     };
     assert!(put(&mut catalog, "tenant/acme").is_err());
     put(&mut catalog, "tenant/zoe").unwrap();
@@ -143,7 +144,7 @@ fn an_override_is_above_globs_and_below_exact_ids() {
     assert_eq!(terms(&zoe, Unit::Requests), Some((whole(7), None)));
     // As a whole: the glob's other units are gone, too.
     assert_eq!(terms(&zoe, Unit::Concurrency), None);
-    assert_eq!(zoe.own.unwrap().source, Source::Override(1));
+    assert_eq!(zoe.own.unwrap().source, LimitSource::Override(1));
 
     // A later file that names it wins, and gives way again.
     let named = FILE.replace("tenant/acme\n", "tenant/zoe\n");
@@ -162,10 +163,10 @@ fn an_override_is_above_globs_and_below_exact_ids() {
 fn an_attachment_to_a_group_that_is_not_there_counts_for_nothing() {
     let mut catalog = Catalog::default();
     let attachment: AttachmentSpec = serde_json::from_str(r#"{"group": "lost"}"#).unwrap();
-    let attachment = check_attachment(Kind::Tenant, "acme", attachment).unwrap();
-    let key = Key::new(KeyKind::Attachment(Kind::Tenant), "acme");
-    let kept = crate::catalog::Revised {
-        value: crate::catalog::Object::Attachment(attachment),
+    let attachment = check_attachment(MemberKind::Tenant, "acme", attachment).unwrap();
+    let key = RecordKey::new(RecordKind::Attachment(MemberKind::Tenant), "acme");
+    let kept = crate::catalog::StoredObject {
+        value: crate::catalog::CatalogObject::Attachment(attachment),
         revision: 3,
     };
     catalog.restore(&key, kept);
@@ -179,10 +180,10 @@ fn an_attachment_to_a_group_that_is_not_there_counts_for_nothing() {
 
     let spec: GroupSpec = serde_json::from_str(r#"{"requests": {"rate": 5}}"#).unwrap();
     let group = check_group("lost", spec).unwrap();
-    let group = crate::catalog::Object::Group(group.into());
-    let key = Key::new(KeyKind::Group, "lost");
+    let group = crate::catalog::CatalogObject::Group(group.into());
+    let key = RecordKey::new(RecordKind::Group, "lost");
     catalog
-        .write(&key, Some(group), Expect::Nothing, 4)
+        .write(&key, Some(group), Precondition::Nothing, 4)
         .unwrap();
     assert_eq!(resolve(&catalog, "tenant/acme").limited, [Unit::Requests]);
 }

@@ -7,7 +7,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::{Placed, Text};
+use super::{LocatedScalar, LocatedValue};
 
 /// Which group, and how much of it compared with the others: `gold`, or
 /// `{group: gold, weight: 3}`.
@@ -16,19 +16,19 @@ use super::{Placed, Text};
 pub struct AttachmentSpec {
     /// The group's name.
     #[schema(value_type = String)]
-    pub group: Option<Placed<String>>,
+    pub group: Option<LocatedValue<String>>,
     /// What the member's part is in proportion to; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<super::schema::Weight>)]
-    pub weight: Option<Text>,
+    #[schema(inline, value_type = Option<super::schema::WeightSchema>)]
+    pub weight: Option<LocatedScalar>,
 }
 
 /// The longer of the two forms.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Long {
-    group: Option<Placed<String>>,
-    weight: Option<Text>,
+struct AttachmentMapping {
+    group: Option<LocatedValue<String>>,
+    weight: Option<LocatedScalar>,
 }
 
 // === impl AttachmentSpec ===
@@ -36,14 +36,14 @@ struct Long {
 impl<'de> Deserialize<'de> for AttachmentSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Not an untagged enum, which would forget the places.
-        deserializer.deserialize_any(EitherForm)
+        deserializer.deserialize_any(AttachmentVisitor)
     }
 }
 
 /// Takes both forms.
-struct EitherForm;
+struct AttachmentVisitor;
 
-impl<'de> Visitor<'de> for EitherForm {
+impl<'de> Visitor<'de> for AttachmentVisitor {
     type Value = AttachmentSpec;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,13 +52,14 @@ impl<'de> Visitor<'de> for EitherForm {
 
     fn visit_str<E: Error>(self, group: &str) -> Result<AttachmentSpec, E> {
         Ok(AttachmentSpec {
-            group: Some(Placed::nowhere(group.to_owned())),
+            group: Some(LocatedValue::nowhere(group.to_owned())),
             weight: None,
         })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AttachmentSpec, A::Error> {
-        let Long { group, weight } = Long::deserialize(MapAccessDeserializer::new(map))?;
+        let AttachmentMapping { group, weight } =
+            AttachmentMapping::deserialize(MapAccessDeserializer::new(map))?;
         Ok(AttachmentSpec { group, weight })
     }
 }

@@ -10,63 +10,63 @@ const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?([kMGT]|[KMGT]i)?B?$";
 
 /// A number, such as `1000`, `"1k"` or, where bytes are counted, `"50MiB"`.
 #[derive(Debug)]
-pub(super) struct Quantity;
+pub(super) struct QuantitySchema;
 
-/// A [`Quantity`] or `unlimited`.
+/// A [`QuantitySchema`] or `unlimited`.
 #[derive(Debug)]
-pub(super) struct Amount;
+pub(super) struct AmountSchema;
 
-/// A [`Quantity`] or `dynamic`.
+/// A [`QuantitySchema`] or `dynamic`.
 #[derive(Debug)]
-pub(super) struct Safe;
+pub(super) struct SafeSchema;
 
 /// A whole number of milliseconds or more, with a unit.
 #[derive(Debug)]
-pub(super) struct Span;
+pub(super) struct DurationSchema;
 
 /// A part of a whole.
 #[derive(Debug)]
-pub(super) struct Part;
+pub(super) struct FractionSchema;
 
 /// What a part is in proportion to.
 #[derive(Debug)]
-pub(super) struct Weight;
+pub(super) struct WeightSchema;
 
 /// How a capacity is divided.
 #[derive(Debug)]
-pub(super) struct AlgorithmWord;
+pub(super) struct AlgorithmSchema;
 
 /// Between whom a group is divided first.
 #[derive(Debug)]
-pub(super) struct BetweenWord;
+pub(super) struct FairBetweenSchema;
 
 // === impl PartialSchema ===
 
-impl PartialSchema for Quantity {
+impl PartialSchema for QuantitySchema {
     fn schema() -> RefOr<Schema> {
         quantity().into()
     }
 }
 
-impl PartialSchema for Amount {
+impl PartialSchema for AmountSchema {
     fn schema() -> RefOr<Schema> {
         quantity().item(word(&["unlimited"])).into()
     }
 }
 
-impl PartialSchema for Safe {
+impl PartialSchema for SafeSchema {
     fn schema() -> RefOr<Schema> {
         quantity().item(word(&["dynamic"])).into()
     }
 }
 
-impl PartialSchema for Span {
+impl PartialSchema for DurationSchema {
     fn schema() -> RefOr<Schema> {
         text("^[0-9]+(ms|s|m|h)$").examples(["10s"]).into()
     }
 }
 
-impl PartialSchema for Part {
+impl PartialSchema for FractionSchema {
     fn schema() -> RefOr<Schema> {
         let number = ObjectBuilder::new()
             .schema_type(Type::Number)
@@ -77,7 +77,7 @@ impl PartialSchema for Part {
     }
 }
 
-impl PartialSchema for Weight {
+impl PartialSchema for WeightSchema {
     fn schema() -> RefOr<Schema> {
         let number = ObjectBuilder::new()
             .schema_type(Type::Integer)
@@ -88,26 +88,26 @@ impl PartialSchema for Weight {
     }
 }
 
-impl PartialSchema for AlgorithmWord {
+impl PartialSchema for AlgorithmSchema {
     fn schema() -> RefOr<Schema> {
         word(&["fair_share", "proportional_share", "static", "none"]).into()
     }
 }
 
-impl PartialSchema for BetweenWord {
+impl PartialSchema for FairBetweenSchema {
     fn schema() -> RefOr<Schema> {
         word(&["members", "clients"]).into()
     }
 }
 
-impl ToSchema for Quantity {}
-impl ToSchema for Amount {}
-impl ToSchema for Safe {}
-impl ToSchema for Span {}
-impl ToSchema for Part {}
-impl ToSchema for Weight {}
-impl ToSchema for AlgorithmWord {}
-impl ToSchema for BetweenWord {}
+impl ToSchema for QuantitySchema {}
+impl ToSchema for AmountSchema {}
+impl ToSchema for SafeSchema {}
+impl ToSchema for DurationSchema {}
+impl ToSchema for FractionSchema {}
+impl ToSchema for WeightSchema {}
+impl ToSchema for AlgorithmSchema {}
+impl ToSchema for FairBetweenSchema {}
 
 // === free functions ===
 

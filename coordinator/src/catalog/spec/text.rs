@@ -12,7 +12,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// A value and its place: line and column in YAML, unknown in JSON.
 #[derive(Clone, Debug)]
-pub struct Placed<T> {
+pub struct LocatedValue<T> {
     /// The value.
     pub value: T,
     /// Where it stands.
@@ -25,11 +25,11 @@ pub struct Placed<T> {
 pub struct Scalar(pub String);
 
 /// A scalar and its place.
-pub type Text = Placed<Scalar>;
+pub type LocatedScalar = LocatedValue<Scalar>;
 
-// === impl Placed ===
+// === impl LocatedValue ===
 
-impl<T> Placed<T> {
+impl<T> LocatedValue<T> {
     /// `value`, which stands in no file.
     pub const fn nowhere(value: T) -> Self {
         Self {
@@ -39,35 +39,35 @@ impl<T> Placed<T> {
     }
 }
 
-impl Text {
+impl LocatedScalar {
     /// What was written.
     pub fn as_str(&self) -> &str {
         &self.value.0
     }
 }
 
-impl<T: PartialEq> PartialEq for Placed<T> {
+impl<T: PartialEq> PartialEq for LocatedValue<T> {
     /// Wherever they stand.
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
     }
 }
 
-impl<T: Eq> Eq for Placed<T> {}
+impl<T: Eq> Eq for LocatedValue<T> {}
 
-impl<T: PartialOrd> PartialOrd for Placed<T> {
+impl<T: PartialOrd> PartialOrd for LocatedValue<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         self.value.partial_cmp(&other.value)
     }
 }
 
-impl<T: Ord> Ord for Placed<T> {
+impl<T: Ord> Ord for LocatedValue<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.value.cmp(&other.value)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for LocatedValue<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Spanned {
             value, referenced, ..
@@ -79,19 +79,19 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
     }
 }
 
-impl<T: Serialize> Serialize for Placed<T> {
+impl<T: Serialize> Serialize for LocatedValue<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.value.serialize(serializer)
     }
 }
 
-impl<T: ToSchema> PartialSchema for Placed<T> {
+impl<T: ToSchema> PartialSchema for LocatedValue<T> {
     fn schema() -> RefOr<Schema> {
         T::schema()
     }
 }
 
-impl<T: ToSchema> ToSchema for Placed<T> {
+impl<T: ToSchema> ToSchema for LocatedValue<T> {
     fn name() -> Cow<'static, str> {
         T::name()
     }

@@ -17,13 +17,15 @@ use etcd_client::{Compare, CompareOp, Error, Txn, TxnOp, TxnOpResponse, TxnRespo
 use tokio::sync::{mpsc, watch};
 use tonic::Code;
 
-use super::{Applied, Batch, FORMAT, Key, News, Store, StoreError, Stored};
+use super::{
+    ApplyOutcome, FORMAT, RecordKey, Store, StoreContent, StoreError, StoreUpdate, WriteBatch,
+};
 use crate::cluster::etcd::{EtcdError, Link};
 use crate::config::EtcdConfig;
 use crate::observe::metrics::Metrics;
 use follower::Follower;
 use layout::{Guard, Layout};
-use reader::{CALL_LIMIT, Heard, Reader, Seen, place};
+use reader::{CALL_LIMIT, EtcdUpdate, GuardVersion, Reader, place};
 
 mod follower;
 mod layout;
@@ -40,9 +42,9 @@ pub struct EtcdStore {
     layout: Layout,
     link: Arc<Link>,
     reader: Reader,
-    /// The guard, as it was with the last news that were taken.
-    guard: Seen,
-    heard: mpsc::Receiver<Heard>,
+    /// The guard, as it was with the last update that were taken.
+    guard: GuardVersion,
+    heard: mpsc::Receiver<EtcdUpdate>,
     lost: watch::Receiver<Option<String>>,
 }
 
@@ -57,7 +59,7 @@ impl EtcdStore {
             reader: Reader::new(layout.clone(), link.clone(), metrics),
             layout,
             link,
-            guard: Seen::default(),
+            guard: GuardVersion::default(),
             heard: mpsc::channel(1).1,
             lost: watch::channel(None).1,
         }
@@ -80,7 +82,7 @@ impl EtcdStore {
     }
 
     /// The changes of `batch`, only if the guard is as it was seen; else what the guard is.
-    fn transaction(&self, batch: Batch) -> Txn {
+    fn transaction(&self, batch: WriteBatch) -> Txn {
         let guard = self.layout.guard();
         let unchanged = Compare::mod_revision(guard.clone(), CompareOp::Equal, self.guard.changed);
         let next = Guard {
@@ -134,7 +136,7 @@ impl EtcdStore {
 
 #[tonic::async_trait]
 impl Store for EtcdStore {
-    async fn load(&mut self) -> Result<Stored, StoreError> {
+    async fn load(&mut self) -> Result<StoreContent, StoreError> {
         let store = self.name();
         let away = |cause: String| StoreError::Away {
             store: store.clone(),
@@ -155,7 +157,7 @@ impl Store for EtcdStore {
         Ok(stored)
     }
 
-    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
+    async fn apply(&mut self, batch: WriteBatch) -> Result<ApplyOutcome, StoreError> {
         self.may_write()?;
         let changes = !batch.changes.is_empty() || batch.shared.is_some();
         let transaction = self.transaction(batch);
@@ -166,18 +168,18 @@ impl Store for EtcdStore {
         if answer.succeeded() {
             let made = answer.header().filter(|_| changes);
             let at = made.map_or(self.guard.changed, |header| header.revision());
-            return Ok(Applied::Shared(place(at)));
+            return Ok(ApplyOutcome::Shared(place(at)));
         }
         // A guard that is gone was deleted after it was seen.
         let at = guard_changed(&answer).unwrap_or_else(|| self.guard.changed.saturating_add(1));
-        Ok(Applied::Overtaken(place(at)))
+        Ok(ApplyOutcome::Overtaken(place(at)))
     }
 
-    async fn news(&mut self) -> News {
+    async fn next_update(&mut self) -> StoreUpdate {
         match self.heard.recv().await {
-            Some(Heard { news, guard }) => {
+            Some(EtcdUpdate { update, guard }) => {
                 self.guard = guard.unwrap_or(self.guard);
-                news
+                update
             }
             // The follower ends only with this.
             None => std::future::pending().await,
@@ -205,7 +207,7 @@ impl fmt::Debug for EtcdStore {
 // === free functions ===
 
 /// The last change of each key: a transaction has room for one.
-fn last_of_each(batch: Batch) -> BTreeMap<Key, Option<Vec<u8>>> {
+fn last_of_each(batch: WriteBatch) -> BTreeMap<RecordKey, Option<Vec<u8>>> {
     batch.changes.into_iter().collect()
 }
 

@@ -3,33 +3,33 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::catalog::Kind;
+use crate::catalog::MemberKind;
 
 /// The key of a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct RecordKey {
     /// What the record is of.
-    pub kind: KeyKind,
+    pub kind: RecordKind,
     /// The name of the group, tenant or namespace, or the scope.
     pub name: Arc<str>,
 }
 
 /// What a record is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KeyKind {
+pub enum RecordKind {
     /// A group.
     Group,
     /// A tenant's or a namespace's attachment.
-    Attachment(Kind),
+    Attachment(MemberKind),
     /// The override of a scope.
     Override,
 }
 
-// === impl Key ===
+// === impl RecordKey ===
 
-impl Key {
+impl RecordKey {
     /// The key of the record of `name`.
-    pub fn new(kind: KeyKind, name: &str) -> Self {
+    pub fn new(kind: RecordKind, name: &str) -> Self {
         let name = name.into();
         Self { kind, name }
     }
@@ -37,26 +37,26 @@ impl Key {
     /// The key that `text` says.
     pub fn parse(text: &str) -> Option<Self> {
         let (prefix, name) = text.split_once('/')?;
-        let kind = KeyKind::ALL
+        let kind = RecordKind::ALL
             .into_iter()
             .find(|kind| kind.prefix() == prefix)?;
         Some(Self::new(kind, name))
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.kind.prefix(), self.name)
     }
 }
 
-// === impl KeyKind ===
+// === impl RecordKind ===
 
-impl KeyKind {
+impl RecordKind {
     const ALL: [Self; 4] = [
         Self::Group,
-        Self::Attachment(Kind::Tenant),
-        Self::Attachment(Kind::Namespace),
+        Self::Attachment(MemberKind::Tenant),
+        Self::Attachment(MemberKind::Namespace),
         Self::Override,
     ];
 
@@ -75,14 +75,14 @@ mod tests {
 
     #[test]
     fn a_key_survives_being_written() {
-        for kind in KeyKind::ALL {
+        for kind in RecordKind::ALL {
             for name in ["a", "a/b", "/", "ü %"] {
-                let key = Key::new(kind, name);
-                assert_eq!(Key::parse(&key.to_string()), Some(key));
+                let key = RecordKey::new(kind, name);
+                assert_eq!(RecordKey::parse(&key.to_string()), Some(key));
             }
         }
         for text in ["", "group", "groups/a"] {
-            assert_eq!(Key::parse(text), None, "{text}");
+            assert_eq!(RecordKey::parse(text), None, "{text}");
         }
     }
 }

@@ -2,29 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use super::{Applied, Batch, Key, Store, StoreError, Stored};
+use super::{ApplyOutcome, RecordKey, Store, StoreContent, StoreError, WriteBatch};
 
 /// Keeps records until it is dropped.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     revision: u64,
-    records: BTreeMap<Key, Vec<u8>>,
+    records: BTreeMap<RecordKey, Vec<u8>>,
 }
 
 // === impl MemoryStore ===
 
 #[tonic::async_trait]
 impl Store for MemoryStore {
-    async fn load(&mut self) -> Result<Stored, StoreError> {
+    async fn load(&mut self) -> Result<StoreContent, StoreError> {
         let records = self.records.clone().into_iter().collect();
-        Ok(Stored {
+        Ok(StoreContent {
             revision: self.revision,
             records,
-            ..Stored::default()
+            ..StoreContent::default()
         })
     }
 
-    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
+    async fn apply(&mut self, batch: WriteBatch) -> Result<ApplyOutcome, StoreError> {
         self.revision = batch.revision;
         for (key, record) in batch.changes {
             match record {
@@ -32,6 +32,6 @@ impl Store for MemoryStore {
                 None => self.records.remove(&key),
             };
         }
-        Ok(Applied::Alone)
+        Ok(ApplyOutcome::Alone)
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{Key, KeyKind, StoreError};
+use super::{RecordKey, RecordKind, StoreError};
 use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
-use crate::catalog::{Object, Revised};
+use crate::catalog::{CatalogObject, StoredObject};
 use crate::config::{ConfigErrors, check_attachment, check_group, check_override};
 
 /// Unknown fields are left alone: a later version of the same format may add some.
 #[derive(Deserialize)]
-struct Record<T> {
+struct StoreRecord<T> {
     revision: u64,
     spec: T,
 }
@@ -44,19 +44,22 @@ pub(crate) fn encode(written: &str, revision: u64) -> Vec<u8> {
 ///
 /// # Errors
 /// If it is none, or what it says is wrong.
-pub(crate) fn decode(key: &Key, record: &[u8]) -> Result<Revised<Object>, StoreError> {
+pub(crate) fn decode(
+    key: &RecordKey,
+    record: &[u8],
+) -> Result<StoredObject<CatalogObject>, StoreError> {
     let decoded = match key.kind {
-        KeyKind::Group => object(record, |spec: GroupSpec| {
+        RecordKind::Group => object(record, |spec: GroupSpec| {
             let group = check_group(&key.name, spec)?;
-            Ok(Object::Group(Arc::new(group)))
+            Ok(CatalogObject::Group(Arc::new(group)))
         }),
-        KeyKind::Attachment(kind) => object(record, |spec: AttachmentSpec| {
+        RecordKind::Attachment(kind) => object(record, |spec: AttachmentSpec| {
             let attachment = check_attachment(kind, &key.name, spec)?;
-            Ok(Object::Attachment(attachment))
+            Ok(CatalogObject::Attachment(attachment))
         }),
-        KeyKind::Override => object(record, |spec: LimitsSpec| {
+        RecordKind::Override => object(record, |spec: LimitsSpec| {
             let limits = check_override(&key.name, &spec)?;
-            Ok(Object::Override(Arc::new(limits)))
+            Ok(CatalogObject::Override(Arc::new(limits)))
         }),
     };
     decoded.map_err(|error| StoreError::Record {
@@ -67,13 +70,13 @@ pub(crate) fn decode(key: &Key, record: &[u8]) -> Result<Revised<Object>, StoreE
 
 fn object<T: DeserializeOwned>(
     record: &[u8],
-    check: impl FnOnce(T) -> Result<Object, ConfigErrors>,
-) -> Result<Revised<Object>, RecordError> {
-    let Record { revision, spec } = serde_json::from_slice(record)?;
+    check: impl FnOnce(T) -> Result<CatalogObject, ConfigErrors>,
+) -> Result<StoredObject<CatalogObject>, RecordError> {
+    let StoreRecord { revision, spec } = serde_json::from_slice(record)?;
     if revision > REVISION_MAX {
         return Err(RecordError::Revision(revision));
     }
-    Ok(Revised {
+    Ok(StoredObject {
         value: check(spec)?,
         revision,
     })

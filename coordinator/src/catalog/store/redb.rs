@@ -18,8 +18,10 @@ use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDe
 
 use tollgate_core::lease::Epoch;
 
-use self::file::{Detached, PinnedFile};
-use super::{Applied, Batch, FORMAT, Key, News, Store, StoreError, Stored};
+use self::file::{DetachCause, PinnedFile};
+use super::{
+    ApplyOutcome, FORMAT, RecordKey, Store, StoreContent, StoreError, StoreUpdate, WriteBatch,
+};
 use crate::net::files::FileReader;
 use crate::observe::metrics::Metrics;
 
@@ -48,7 +50,7 @@ pub struct RedbStore {
     /// The file that was opened first; nothing else is ever written to.
     pinned: Option<Arc<PinnedFile>>,
     /// Why the path does not lead to that file, as it was last said.
-    detached: Option<Detached>,
+    detached: Option<DetachCause>,
     files: FileReader,
     metrics: Option<Metrics>,
     /// That of this run.
@@ -123,13 +125,13 @@ impl RedbStore {
     }
 
     /// Looks whether the path still leads to the file that is open. May block.
-    fn attached(&self) -> impl Fn() -> Result<(), Detached> + Send + 'static {
+    fn attached(&self) -> impl Fn() -> Result<(), DetachCause> + Send + 'static {
         let (path, pinned) = (self.path.clone(), self.pinned.clone());
         move || pinned.as_ref().map_or(Ok(()), |pinned| pinned.check(&path))
     }
 
     /// Says and shows it if the path has been found to lead elsewhere, or back.
-    fn note(&mut self, attached: Result<(), Detached>) -> Result<(), StoreError> {
+    fn note(&mut self, attached: Result<(), DetachCause>) -> Result<(), StoreError> {
         if let Some(metrics) = &self.metrics {
             metrics.set_store_detached(attached.is_err());
         }
@@ -194,7 +196,7 @@ impl RedbStore {
     }
 
     /// Makes `batch` durable in the file that is open.
-    async fn write(&mut self, batch: Batch) -> Result<(), StoreError> {
+    async fn write(&mut self, batch: WriteBatch) -> Result<(), StoreError> {
         let opened = self.open(true)?;
         let database = opened.ok_or_else(|| self.failed("it was not made"))?;
         let epoch = self.epoch;
@@ -207,41 +209,41 @@ impl RedbStore {
 
 #[tonic::async_trait]
 impl Store for RedbStore {
-    async fn load(&mut self) -> Result<Stored, StoreError> {
+    async fn load(&mut self) -> Result<StoreContent, StoreError> {
         let Some(database) = self.open(false)? else {
-            return Ok(Stored::default());
+            return Ok(StoreContent::default());
         };
         let (format, loaded) = self
             .blocking(move || unless_panics(|| load(&database)))
             .await?;
         self.check_format(format)?;
         let records = loaded.records.into_iter().map(|(key, record)| {
-            let known = Key::parse(&key);
+            let known = RecordKey::parse(&key);
             let known = known.ok_or_else(|| StoreError::Record {
                 key,
                 cause: "no record is called so".to_owned(),
             })?;
             Ok((known, record))
         });
-        Ok(Stored {
+        Ok(StoreContent {
             revision: loaded.revision,
             records: records.collect::<Result<_, StoreError>>()?,
-            ..Stored::default()
+            ..StoreContent::default()
         })
     }
 
-    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
+    async fn apply(&mut self, batch: WriteBatch) -> Result<ApplyOutcome, StoreError> {
         // Also before it is opened anew after a failure: at the path there may be another file now.
         self.check_attached().await?;
         self.write(batch).await?;
-        Ok(Applied::Alone)
+        Ok(ApplyOutcome::Alone)
     }
 
-    async fn news(&mut self) -> News {
+    async fn next_update(&mut self) -> StoreUpdate {
         loop {
             tokio::time::sleep(WATCH_INTERVAL).await;
             // Nobody waits for this, so nothing else would notice that it hangs.
-            let hangs = |error: io::Error| Err(Detached::Unreadable(error.to_string()));
+            let hangs = |error: io::Error| Err(DetachCause::Unreadable(error.to_string()));
             let attached = self.files.run(self.attached()).await;
             // It is said and shown here; whoever writes next is told as well.
             let _ = self.note(attached.unwrap_or_else(hangs));
@@ -280,7 +282,7 @@ impl fmt::Debug for RedbStore {
 
 /// What stands in a file, not yet understood.
 #[derive(Default)]
-struct Loaded {
+struct RawContent {
     revision: u64,
     records: Vec<(String, Vec<u8>)>,
 }
@@ -355,12 +357,12 @@ fn begin_write(database: &Database) -> RedbResult<redb::WriteTransaction> {
 }
 
 /// The format, and everything that stands there if the format is known.
-fn load(database: &Database) -> RedbResult<(u64, Loaded)> {
+fn load(database: &Database) -> RedbResult<(u64, RawContent)> {
     let transaction = database.begin_read()?;
     let numbers = match transaction.open_table(NUMBERS) {
         Ok(numbers) => numbers,
         // Made, but the process ended before its first transaction.
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok((FORMAT, Loaded::default())),
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok((FORMAT, RawContent::default())),
         Err(error) => return Err(error.into()),
     };
     let number = |name| {
@@ -368,7 +370,7 @@ fn load(database: &Database) -> RedbResult<(u64, Loaded)> {
         number.map(|number| number.map(|number| number.value()))
     };
     let format = number("format")?.unwrap_or(FORMAT);
-    let mut loaded = Loaded::default();
+    let mut loaded = RawContent::default();
     if format > FORMAT {
         return Ok((format, loaded));
     }
@@ -408,7 +410,7 @@ fn unsure(error: StoreError) -> StoreError {
     }
 }
 
-fn apply(database: &Database, batch: &Batch, epoch: Option<Epoch>) -> RedbResult<()> {
+fn apply(database: &Database, batch: &WriteBatch, epoch: Option<Epoch>) -> RedbResult<()> {
     let transaction = begin_write(database)?;
     {
         let mut numbers = transaction.open_table(NUMBERS)?;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_saphyr::Location;
 
 use super::{ClusterProblem, place};
-use crate::catalog::spec::{Placed, Text};
+use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::config::check::Check;
 use crate::config::client_tls::{RawClientTls, client_tls};
 use crate::config::error::Problem;
@@ -49,12 +49,12 @@ pub struct Login {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawEtcd {
-    endpoints: Option<Placed<Vec<Text>>>,
-    prefix: Option<Text>,
-    lease: Option<Text>,
-    tls: Option<Placed<RawClientTls>>,
-    user: Option<Text>,
-    password_file: Option<Text>,
+    endpoints: Option<LocatedValue<Vec<LocatedScalar>>>,
+    prefix: Option<LocatedScalar>,
+    lease: Option<LocatedScalar>,
+    tls: Option<LocatedValue<RawClientTls>>,
+    user: Option<LocatedScalar>,
+    password_file: Option<LocatedScalar>,
 }
 
 // === impl EtcdConfig ===
@@ -77,9 +77,9 @@ impl EtcdConfig {
 pub(super) fn etcd(
     check: &mut Check,
     around: Location,
-    raw: Option<&Placed<RawEtcd>>,
+    raw: Option<&LocatedValue<RawEtcd>>,
 ) -> Option<EtcdConfig> {
-    let Some(Placed { value: raw, at }) = raw else {
+    let Some(LocatedValue { value: raw, at }) = raw else {
         check.refuse(around, "cluster.etcd", Problem::Missing);
         return None;
     };

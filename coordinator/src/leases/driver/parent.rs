@@ -12,7 +12,7 @@ use tollgate_proto::request::{SCOPES_MAX, ScopeRefresh};
 use tollgate_proto::response::ScopeAnswer;
 
 use super::{Driver, Event, Handle};
-use crate::catalog::Resolved;
+use crate::catalog::ResolvedScope;
 
 /// What there is to say to the parent.
 #[derive(Debug, Default)]
@@ -202,7 +202,7 @@ impl Driver {
 impl Upward {
     /// The canonical scope and the limited units of what is `resolved` here, with what the parent
     /// says of it: what is limited at any level is, and a canonical scope of this one's own counts.
-    pub(super) fn merged(&self, resolved: &Resolved) -> (Arc<str>, Vec<Unit>) {
+    pub(super) fn merged(&self, resolved: &ResolvedScope) -> (Arc<str>, Vec<Unit>) {
         let Some(said) = self.said.get(&resolved.scope) else {
             return (resolved.canonical.clone(), resolved.limited.clone());
         };

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tollgate_coordinator::catalog::WriteError as Refusal;
-use tollgate_coordinator::catalog::shared::{SharedError, get, put};
+use tollgate_coordinator::catalog::WriteRefusal;
+use tollgate_coordinator::catalog::shared_config::{SharedConfigError, get, put};
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::server::{Listeners, serve};
 use tollgate_core::lease::Epoch;
@@ -118,7 +118,7 @@ async fn a_group_that_is_used_stays_whoever_is_faster() {
         };
         let (answer, removed) = tokio::join!(attached_after, put(&node, without.as_bytes()));
         match (answer.status, removed) {
-            (201, Err(SharedError::Refused(Refusal::Attached { count: 1, .. }))) => {
+            (201, Err(SharedConfigError::Refused(WriteRefusal::Attached { count: 1, .. }))) => {
                 let detached = a.ask(&Ask::delete(&attach.path)).await;
                 assert_eq!(detached.status, 204, "{round}");
             }

@@ -1,4 +1,4 @@
-//! The store in etcd, under several keepers.
+//! The store in etcd, under several writers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use etcd_client::Client;
 use tokio::task::JoinSet;
-use tollgate_coordinator::catalog::keeper::{Handle, Keeper, WriteError};
 use tollgate_coordinator::catalog::spec::{AttachmentSpec, GroupSpec};
 use tollgate_coordinator::catalog::store::{EtcdStore, StoreError};
-use tollgate_coordinator::catalog::{Catalog, Expect, Kind, WriteError as Refusal};
+use tollgate_coordinator::catalog::writer::{CatalogHandle, CatalogWriter, WriteError};
+use tollgate_coordinator::catalog::{Catalog, MemberKind, Precondition, WriteRefusal};
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::observe::metrics::Metrics;
@@ -21,11 +21,11 @@ use super::{Etcd, Link};
 use crate::harness::{Ask, Coordinator};
 
 const PREFIX: &str = "/test";
-const TENANT: Kind = Kind::Tenant;
-const ANY: Expect = Expect::Anything;
+const TENANT: MemberKind = MemberKind::Tenant;
+const ANY: Precondition = Precondition::Anything;
 
-/// A keeper of what is in the etcd behind `endpoints`.
-async fn try_node(endpoints: &[SocketAddr]) -> Result<(Handle, Metrics), StoreError> {
+/// A writer of what is in the etcd behind `endpoints`.
+async fn try_node(endpoints: &[SocketAddr]) -> Result<(CatalogHandle, Metrics), StoreError> {
     let endpoints: Vec<String> = endpoints
         .iter()
         .map(|at| format!("'http://{at}'"))
@@ -38,13 +38,13 @@ async fn try_node(endpoints: &[SocketAddr]) -> Result<(Handle, Metrics), StoreEr
     let config = Config::parse(&format!("limits: []\n{cluster}")).unwrap();
     let metrics = Metrics::new(Epoch(1), 0);
     let store = EtcdStore::new(&config.cluster.as_ref().unwrap().etcd, metrics.clone());
-    let keeper = Keeper::new(Box::new(store), config, Clock::start(), metrics.clone());
-    let (keeper, handle) = keeper.await?;
-    tokio::spawn(keeper.run());
+    let writer = CatalogWriter::new(Box::new(store), config, Clock::start(), metrics.clone());
+    let (writer, handle) = writer.await?;
+    tokio::spawn(writer.run());
     Ok((handle, metrics))
 }
 
-async fn node(address: SocketAddr) -> Handle {
+async fn node(address: SocketAddr) -> CatalogHandle {
     try_node(&[address]).await.unwrap().0
 }
 
@@ -56,7 +56,7 @@ fn attach(group: &str) -> AttachmentSpec {
     serde_json::from_str(&format!("{{\"group\": \"{group}\"}}")).unwrap()
 }
 
-async fn until(node: &Handle, as_wanted: impl FnMut(&Arc<Catalog>) -> bool) -> Arc<Catalog> {
+async fn until(node: &CatalogHandle, as_wanted: impl FnMut(&Arc<Catalog>) -> bool) -> Arc<Catalog> {
     let mut newest = node.watch();
     newest.wait_for(as_wanted).await.unwrap().clone()
 }
@@ -84,7 +84,7 @@ async fn what_either_node_writes_both_have_and_one_of_two_conflicting_writes_win
         let name = format!("g{round}");
         let made = a.put_group(&name, group(1), ANY).await.unwrap().revision;
         // Both want to be the next to change it.
-        let expect = Expect::Revision(made);
+        let expect = Precondition::Revision(made);
         let (one, other) = tokio::join!(
             a.put_group(&name, group(2), expect),
             b.put_group(&name, group(3), expect)
@@ -95,7 +95,11 @@ async fn what_either_node_writes_both_have_and_one_of_two_conflicting_writes_win
             (other, one)
         };
         let found = Some(won.unwrap().revision);
-        assert_eq!(lost, Err(Refusal::Mismatch { found }.into()), "{round}");
+        assert_eq!(
+            lost,
+            Err(WriteRefusal::Mismatch { found }.into()),
+            "{round}"
+        );
         // One attaches to it, the other deletes it.
         let tenant = format!("t{round}");
         let (attached, deleted) = tokio::join!(
@@ -103,8 +107,8 @@ async fn what_either_node_writes_both_have_and_one_of_two_conflicting_writes_win
             b.delete_group(&name, ANY)
         );
         match (attached, deleted) {
-            (Ok(_), Err(WriteError::Refused(Refusal::Attached { count: 1, .. }))) => {}
-            (Err(WriteError::Refused(Refusal::NoGroup(_))), Ok(_)) => {}
+            (Ok(_), Err(WriteError::Refused(WriteRefusal::Attached { count: 1, .. }))) => {}
+            (Err(WriteError::Refused(WriteRefusal::NoGroup(_))), Ok(_)) => {}
             others => panic!("{others:?}"),
         }
     }

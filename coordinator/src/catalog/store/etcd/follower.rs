@@ -3,21 +3,21 @@
 use etcd_client::WatchStream;
 use tokio::sync::{mpsc, watch};
 
-use super::reader::{self, Heard, Reader};
-use crate::catalog::store::{News, Place};
+use super::reader::{self, EtcdUpdate, Reader};
+use crate::catalog::store::{LogPosition, StoreUpdate};
 use crate::cluster::etcd::EtcdError;
 
 /// Follows the keys of one cluster from a place on.
 pub(super) struct Follower {
     reader: Reader,
-    at: Place,
-    heard: mpsc::Sender<Heard>,
+    at: LogPosition,
+    heard: mpsc::Sender<EtcdUpdate>,
     /// Why nothing is heard at the moment, if that is so.
     lost: watch::Sender<Option<String>>,
 }
 
 /// Why it no longer follows.
-enum Ended {
+enum FollowEnd {
     /// Nobody listens any more.
     Unheard,
     /// What comes next has been compacted away.
@@ -34,8 +34,8 @@ impl Follower {
     /// Follows from `at` on.
     pub(super) fn new(
         reader: Reader,
-        at: Place,
-        heard: mpsc::Sender<Heard>,
+        at: LogPosition,
+        heard: mpsc::Sender<EtcdUpdate>,
         lost: watch::Sender<Option<String>>,
     ) -> Self {
         Self {
@@ -51,13 +51,13 @@ impl Follower {
         let mut waits = reader::waits();
         loop {
             let cause = match self.follow().await {
-                Ended::Unheard => return,
-                Ended::Moved => continue,
-                Ended::Compacted => match self.reload().await {
+                FollowEnd::Unheard => return,
+                FollowEnd::Moved => continue,
+                FollowEnd::Compacted => match self.reload().await {
                     Ok(()) => continue,
                     Err(error) => error.to_string(),
                 },
-                Ended::Lost(cause) => cause,
+                FollowEnd::Lost(cause) => cause,
             };
             if self.lost.send_replace(Some(cause.clone())).is_none() {
                 waits = reader::waits();
@@ -75,21 +75,21 @@ impl Follower {
         }
     }
 
-    async fn follow(&mut self) -> Ended {
+    async fn follow(&mut self) -> FollowEnd {
         let mut turns = self.reader.turns();
         let watched = tokio::select! {
-            () = self.heard.closed() => return Ended::Unheard,
+            () = self.heard.closed() => return FollowEnd::Unheard,
             watched = self.reader.watch(self.at) => watched,
         };
         let mut stream = match watched {
             Ok(stream) => stream,
-            Err(error) => return Ended::Lost(error.to_string()),
+            Err(error) => return FollowEnd::Lost(error.to_string()),
         };
         let heard = self.heard.clone();
         loop {
             tokio::select! {
-                () = heard.closed() => return Ended::Unheard,
-                Ok(()) = turns.changed() => return Ended::Moved,
+                () = heard.closed() => return FollowEnd::Unheard,
+                Ok(()) = turns.changed() => return FollowEnd::Moved,
                 ended = self.next(&mut stream) => if let Err(ended) = ended {
                     return ended;
                 }
@@ -98,24 +98,24 @@ impl Follower {
     }
 
     /// Waits for the next answer and hands on what it says.
-    async fn next(&mut self, stream: &mut WatchStream) -> Result<(), Ended> {
+    async fn next(&mut self, stream: &mut WatchStream) -> Result<(), FollowEnd> {
         let answer = stream
             .message()
             .await
-            .map_err(|error| Ended::Lost(error.to_string()))?;
-        let answer = answer.ok_or_else(|| Ended::Lost("etcd ended the watch".to_owned()))?;
+            .map_err(|error| FollowEnd::Lost(error.to_string()))?;
+        let answer = answer.ok_or_else(|| FollowEnd::Lost("etcd ended the watch".to_owned()))?;
         if answer.compact_revision() > 0 {
-            return Err(Ended::Compacted);
+            return Err(FollowEnd::Compacted);
         }
         if answer.canceled() {
-            return Err(Ended::Lost(answer.cancel_reason().to_owned()));
+            return Err(FollowEnd::Lost(answer.cancel_reason().to_owned()));
         }
         if self.lost.send_replace(None).is_some() {
             tracing::info!("store: follows etcd again");
         }
         for heard in self.reader.heard(&answer) {
             let handed = self.hand_on(heard).await;
-            handed.map_err(|_| Ended::Unheard)?;
+            handed.map_err(|_| FollowEnd::Unheard)?;
         }
         Ok(())
     }
@@ -123,8 +123,8 @@ impl Follower {
     /// Reads everything anew.
     async fn reload(&mut self) -> Result<(), EtcdError> {
         let (stored, guard) = self.reader.load().await?;
-        let heard = Heard {
-            news: News::All(stored),
+        let heard = EtcdUpdate {
+            update: StoreUpdate::All(stored),
             guard: Some(guard),
         };
         tracing::info!(
@@ -135,10 +135,13 @@ impl Follower {
         Ok(())
     }
 
-    async fn hand_on(&mut self, heard: Heard) -> Result<(), mpsc::error::SendError<Heard>> {
-        self.at = match &heard.news {
-            News::All(stored) => stored.place,
-            News::Changes(_, place) => *place,
+    async fn hand_on(
+        &mut self,
+        heard: EtcdUpdate,
+    ) -> Result<(), mpsc::error::SendError<EtcdUpdate>> {
+        self.at = match &heard.update {
+            StoreUpdate::All(stored) => stored.place,
+            StoreUpdate::Changes(_, place) => *place,
         };
         self.heard.send(heard).await
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::catalog::store::{FORMAT, Key, REVISION_MAX};
+use crate::catalog::store::{FORMAT, REVISION_MAX, RecordKey};
 
 /// The name of the guard below the prefix; no record can have it, because those have a `/`.
 const GUARD: &str = "revision";
@@ -21,10 +21,10 @@ pub(super) struct Layout {
 
 /// What a key is of.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Named {
+pub(super) enum EtcdKey {
     Guard,
     Shared,
-    Record(Key),
+    Record(RecordKey),
     /// Nothing that this version knows, as it is called below the prefix.
     Unknown(String),
 }
@@ -60,23 +60,23 @@ impl Layout {
         format!("{}{SHARED}", self.prefix)
     }
 
-    pub(super) fn record(&self, key: &Key) -> String {
+    pub(super) fn record(&self, key: &RecordKey) -> String {
         format!("{}{key}", self.prefix)
     }
 
     /// What `key` is of.
-    pub(super) fn name(&self, key: &[u8]) -> Named {
+    pub(super) fn name(&self, key: &[u8]) -> EtcdKey {
         let text = String::from_utf8_lossy(key);
         let below = text.strip_prefix(&self.prefix).unwrap_or(&text);
         match below {
-            GUARD => return Named::Guard,
-            SHARED => return Named::Shared,
+            GUARD => return EtcdKey::Guard,
+            SHARED => return EtcdKey::Shared,
             _ => {}
         }
         let known = std::str::from_utf8(key)
             .ok()
-            .and_then(|_| Key::parse(below));
-        known.map_or_else(|| Named::Unknown(below.to_owned()), Named::Record)
+            .and_then(|_| RecordKey::parse(below));
+        known.map_or_else(|| EtcdKey::Unknown(below.to_owned()), EtcdKey::Record)
     }
 }
 
@@ -110,18 +110,19 @@ impl Default for Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Kind;
-    use crate::catalog::store::KeyKind;
+    use crate::catalog::MemberKind;
+    use crate::catalog::store::RecordKind;
 
     #[test]
     fn every_key_is_found_again_and_no_other() {
         for prefix in ["/tollgate", "/tollgate/", "t"] {
             let layout = Layout::new(prefix);
-            let record = Key::new(KeyKind::Attachment(Kind::Namespace), "acme/orders");
+            let record =
+                RecordKey::new(RecordKind::Attachment(MemberKind::Namespace), "acme/orders");
             let keys = [
-                (layout.guard(), Named::Guard),
-                (layout.shared(), Named::Shared),
-                (layout.record(&record), Named::Record(record)),
+                (layout.guard(), EtcdKey::Guard),
+                (layout.shared(), EtcdKey::Shared),
+                (layout.record(&record), EtcdKey::Record(record)),
             ];
             for (key, want) in keys {
                 assert!(key.starts_with(layout.prefix()), "{key}");
@@ -132,11 +133,11 @@ mod tests {
         assert_eq!(layout.prefix(), "/tollgate/config/");
         for unknown in ["x", "x/y", "group", ""] {
             let key = format!("/tollgate/config/{unknown}");
-            let want = Named::Unknown(unknown.to_owned());
+            let want = EtcdKey::Unknown(unknown.to_owned());
             assert_eq!(layout.name(key.as_bytes()), want, "{unknown}");
         }
         let not_text = layout.name(b"/tollgate/config/group/\xff");
-        assert!(matches!(not_text, Named::Unknown(_)), "{not_text:?}");
+        assert!(matches!(not_text, EtcdKey::Unknown(_)), "{not_text:?}");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use etcd_client::{EventType, GetOptions, KeyValue, WatchOptions, WatchResponse, WatchStream};
 use tokio::sync::watch;
 
-use super::layout::{Guard, Layout, Named};
-use crate::catalog::store::{Batch, Key, News, Place, Stored};
+use super::layout::{EtcdKey, Guard, Layout};
+use crate::catalog::store::{LogPosition, RecordKey, StoreContent, StoreUpdate, WriteBatch};
 use crate::cluster::etcd::{EtcdError, Link};
 use crate::observe::metrics::Metrics;
 
@@ -34,15 +34,15 @@ pub(super) struct Reader {
 
 /// News, and what they say of the guard.
 #[derive(Debug)]
-pub(super) struct Heard {
-    pub(super) news: News,
+pub(super) struct EtcdUpdate {
+    pub(super) update: StoreUpdate,
     /// None if it is as it was.
-    pub(super) guard: Option<Seen>,
+    pub(super) guard: Option<GuardVersion>,
 }
 
 /// The guard, as it was seen.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct GuardVersion {
     /// etcd's revision of its last change; 0 if there is none.
     pub(super) changed: i64,
     pub(super) guard: Guard,
@@ -65,7 +65,10 @@ impl Reader {
     }
 
     /// As [`Reader::load`], again and again until it succeeds or `limit` has passed; then the reason.
-    pub(super) async fn load_within(&self, limit: Duration) -> Result<(Stored, Seen), String> {
+    pub(super) async fn load_within(
+        &self,
+        limit: Duration,
+    ) -> Result<(StoreContent, GuardVersion), String> {
         let mut cause = "it does not answer".to_owned();
         let loaded = tokio::time::timeout(limit, async {
             for wait in waits() {
@@ -83,10 +86,10 @@ impl Reader {
     }
 
     /// Everything that is there, at one revision.
-    pub(super) async fn load(&self) -> Result<(Stored, Seen), EtcdError> {
+    pub(super) async fn load(&self) -> Result<(StoreContent, GuardVersion), EtcdError> {
         let end = after_prefix(self.layout.prefix());
         let mut from = self.layout.prefix().as_bytes().to_vec();
-        let (mut stored, mut guard) = (Stored::default(), Seen::default());
+        let (mut stored, mut guard) = (StoreContent::default(), GuardVersion::default());
         let mut at = 0;
         loop {
             let options = GetOptions::new()
@@ -104,10 +107,10 @@ impl Reader {
             }
             for pair in page.kvs() {
                 match self.layout.name(pair.key()) {
-                    Named::Guard => guard = self.seen(pair),
-                    Named::Shared => stored.shared = Some(pair.value().to_vec()),
-                    Named::Record(key) => stored.records.push((key, pair.value().to_vec())),
-                    Named::Unknown(name) => self.skip(&name),
+                    EtcdKey::Guard => guard = self.seen(pair),
+                    EtcdKey::Shared => stored.shared = Some(pair.value().to_vec()),
+                    EtcdKey::Record(key) => stored.records.push((key, pair.value().to_vec())),
+                    EtcdKey::Unknown(name) => self.skip(&name),
                 }
             }
             let last = page.take_kvs().pop().filter(|_| page.more());
@@ -121,7 +124,7 @@ impl Reader {
     }
 
     /// Every change after the one at `at`.
-    pub(super) async fn watch(&self, at: Place) -> Result<WatchStream, EtcdError> {
+    pub(super) async fn watch(&self, at: LogPosition) -> Result<WatchStream, EtcdError> {
         let from = i64::try_from(at.0).unwrap_or(i64::MAX).saturating_add(1);
         let options = WatchOptions::new().with_prefix().with_start_revision(from);
         let prefix = self.layout.prefix();
@@ -133,42 +136,42 @@ impl Reader {
         watched.await
     }
 
-    /// What an answer to a watch says. A change of what is shared begins news of its own, so that
+    /// What an answer to a watch says. A change of what is shared begins update of its own, so that
     /// it is taken on top of just what came before it, by every node alike.
-    pub(super) fn heard(&self, answer: &WatchResponse) -> Vec<Heard> {
+    pub(super) fn heard(&self, answer: &WatchResponse) -> Vec<EtcdUpdate> {
         let mut all = Vec::new();
-        let mut batch = Batch::default();
+        let mut batch = WriteBatch::default();
         let (mut guard, mut last) = (None, None);
         for event in answer.events() {
             let Some(pair) = event.kv() else { continue };
             last = Some(pair.mod_revision());
             let deleted = event.event_type() == EventType::Delete;
             match self.layout.name(pair.key()) {
-                Named::Guard if deleted => guard = Some(Seen::default()),
-                Named::Guard => guard = Some(self.seen(pair)),
-                Named::Shared => {
+                EtcdKey::Guard if deleted => guard = Some(GuardVersion::default()),
+                EtcdKey::Guard => guard = Some(self.seen(pair)),
+                EtcdKey::Shared => {
                     // What is left of its own transaction comes after it.
                     let before = place(pair.mod_revision().saturating_sub(1));
                     let earlier = std::mem::take(&mut batch);
-                    all.push(Heard::changes(earlier, guard.take(), before));
+                    all.push(EtcdUpdate::changes(earlier, guard.take(), before));
                     batch.shared = Some(pair.value().to_vec());
                 }
-                Named::Record(key) => batch.changes.push(change(key, pair, deleted)),
-                Named::Unknown(_) if deleted => {}
-                Named::Unknown(name) => self.skip(&name),
+                EtcdKey::Record(key) => batch.changes.push(change(key, pair, deleted)),
+                EtcdKey::Unknown(_) if deleted => {}
+                EtcdKey::Unknown(name) => self.skip(&name),
             }
         }
-        all.extend(last.map(|last| Heard::changes(batch, guard, place(last))));
+        all.extend(last.map(|last| EtcdUpdate::changes(batch, guard, place(last))));
         all
     }
 
     /// The guard. One that makes no sense counts as new: the next write replaces it.
-    fn seen(&self, pair: &KeyValue) -> Seen {
+    fn seen(&self, pair: &KeyValue) -> GuardVersion {
         let guard = Guard::parse(pair.value());
         if guard.is_none() {
             self.skip("revision");
         }
-        Seen {
+        GuardVersion {
             changed: pair.mod_revision(),
             guard: guard.unwrap_or_default(),
         }
@@ -185,14 +188,14 @@ impl Reader {
     }
 }
 
-// === impl Heard ===
+// === impl EtcdUpdate ===
 
-impl Heard {
-    fn changes(batch: Batch, guard: Option<Seen>, at: Place) -> Self {
-        let revision = guard.map_or(0, |seen: Seen| seen.guard.revision);
-        let batch = Batch { revision, ..batch };
+impl EtcdUpdate {
+    fn changes(batch: WriteBatch, guard: Option<GuardVersion>, at: LogPosition) -> Self {
+        let revision = guard.map_or(0, |seen: GuardVersion| seen.guard.revision);
+        let batch = WriteBatch { revision, ..batch };
         Self {
-            news: News::Changes(batch, at),
+            update: StoreUpdate::Changes(batch, at),
             guard,
         }
     }
@@ -200,13 +203,13 @@ impl Heard {
 
 // === free functions ===
 
-fn change(key: Key, pair: &KeyValue, deleted: bool) -> (Key, Option<Vec<u8>>) {
+fn change(key: RecordKey, pair: &KeyValue, deleted: bool) -> (RecordKey, Option<Vec<u8>>) {
     let record = (!deleted).then(|| pair.value().to_vec());
     (key, record)
 }
 
-pub(super) fn place(revision: i64) -> Place {
-    Place(u64::try_from(revision).unwrap_or(0))
+pub(super) fn place(revision: i64) -> LogPosition {
+    LogPosition(u64::try_from(revision).unwrap_or(0))
 }
 
 /// The least key after all that begin with `prefix`, which ends with a slash.

@@ -19,7 +19,7 @@ pub(super) struct PinnedFile(File);
 
 /// Why a path does not lead to the store any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Detached {
+pub(super) enum DetachCause {
     #[error("was deleted or moved away while this coordinator has it open")]
     Gone,
     #[error("was replaced by another file while this coordinator has it open")]
@@ -37,16 +37,16 @@ impl PinnedFile {
     }
 
     /// Checks that `path` leads to this file. May block.
-    pub(super) fn check(&self, path: &Path) -> Result<(), Detached> {
-        let unreadable = |error: io::Error| Detached::Unreadable(error.to_string());
+    pub(super) fn check(&self, path: &Path) -> Result<(), DetachCause> {
+        let unreadable = |error: io::Error| DetachCause::Unreadable(error.to_string());
         let there = match fs::metadata(path) {
             Ok(there) => there,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Detached::Gone),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(DetachCause::Gone),
             Err(error) => return Err(unreadable(error)),
         };
         let pinned = self.0.metadata().map_err(unreadable)?;
         if (there.dev(), there.ino()) != (pinned.dev(), pinned.ino()) {
-            return Err(Detached::Replaced);
+            return Err(DetachCause::Replaced);
         }
         Ok(())
     }

@@ -3,17 +3,17 @@ use std::fs;
 use tempfile::TempDir;
 
 use super::*;
-use crate::catalog::store::KeyKind;
+use crate::catalog::store::RecordKind;
 
-fn batch(revision: u64, changes: &[(&str, Option<&str>)]) -> Batch {
+fn batch(revision: u64, changes: &[(&str, Option<&str>)]) -> WriteBatch {
     let change = |(name, record): &(&str, Option<&str>)| {
         let record = record.map(|record| record.as_bytes().to_vec());
-        (Key::new(KeyKind::Group, name), record)
+        (RecordKey::new(RecordKind::Group, name), record)
     };
-    Batch {
+    WriteBatch {
         revision,
         changes: changes.iter().map(change).collect(),
-        ..Batch::default()
+        ..WriteBatch::default()
     }
 }
 
@@ -21,7 +21,7 @@ fn batch(revision: u64, changes: &[(&str, Option<&str>)]) -> Batch {
 async fn stored(store: &mut RedbStore) -> (u64, Vec<(String, String)>) {
     let stored = store.load().await.unwrap();
     let text =
-        |(key, record): (Key, Vec<u8>)| (key.to_string(), String::from_utf8(record).unwrap());
+        |(key, record): (RecordKey, Vec<u8>)| (key.to_string(), String::from_utf8(record).unwrap());
     (
         stored.revision,
         stored.records.into_iter().map(text).collect(),
@@ -165,7 +165,7 @@ async fn a_record_that_makes_no_sense_is_refused_with_its_key() {
         ),
     ];
     for (record, want) in rows {
-        let key = Key::new(KeyKind::Group, "gold");
+        let key = RecordKey::new(RecordKind::Group, "gold");
         let error = crate::catalog::store::decode(&key, record.as_bytes())
             .unwrap_err()
             .to_string();
@@ -177,7 +177,7 @@ async fn a_record_that_makes_no_sense_is_refused_with_its_key() {
     }
     // What a later version of this format may add is left alone.
     let later = br#"{"revision": 1, "spec": {}, "note": "x"}"#;
-    crate::catalog::store::decode(&Key::new(KeyKind::Group, "gold"), later).unwrap();
+    crate::catalog::store::decode(&RecordKey::new(RecordKind::Group, "gold"), later).unwrap();
 }
 
 /// The text of a failed write.
@@ -263,7 +263,7 @@ async fn an_empty_file_and_what_is_no_file_are_no_store() {
 }
 
 /// Reads a store that has the bytes `image`.
-async fn read(path: &Path, image: &[u8]) -> Result<Stored, StoreError> {
+async fn read(path: &Path, image: &[u8]) -> Result<StoreContent, StoreError> {
     fs::write(path, image).unwrap();
     RedbStore::create(path.to_owned())?.load().await
 }

@@ -14,20 +14,22 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::catalog::store::{Applied, Batch, Key, News, Place, Store, StoreError, decode};
-use crate::catalog::{Catalog, WriteError as Refusal, Written};
+use crate::catalog::store::{
+    ApplyOutcome, LogPosition, RecordKey, Store, StoreError, StoreUpdate, WriteBatch, decode,
+};
+use crate::catalog::{Catalog, WriteOutcome, WriteRefusal};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors};
 use crate::observe::metrics::{Metrics, Reloaded};
 
-use draft::{Draft, Write};
+use draft::{Draft, WriteRequest};
 
 mod draft;
 mod handle;
 
-pub use handle::Handle;
+pub use handle::CatalogHandle;
 
-/// Writes that wait for the keeper.
+/// Writes that wait for the writer.
 const QUEUE_LEN: usize = 1024;
 
 /// Writes that are made durable together, at most: so many that a flush is cheap for each, and so
@@ -41,22 +43,22 @@ const BATCH_LEN_MAX: usize = 1 << 20;
 /// How long writes are tried again when others were faster, before their callers hear of it.
 const OVERTAKEN_FOR: Duration = Duration::from_secs(3);
 
-/// How long news that must come are waited for.
-const NEWS_WAIT: Duration = Duration::from_secs(2);
+/// How long update that must come are waited for.
+const UPDATE_WAIT: Duration = Duration::from_secs(2);
 
-/// Changes the catalog until the last [`Handle`] is gone.
+/// Changes the catalog until the last [`CatalogHandle`] is gone.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct CatalogWriter {
     store: Box<dyn Store>,
     clock: Clock,
     metrics: Metrics,
     revision: u64,
-    /// How far the news of the store have been taken.
-    place: Place,
+    /// How far the update of the store have been taken.
+    place: LogPosition,
     catalog: watch::Sender<Arc<Catalog>>,
     /// The file, and what the nodes of the cluster share.
     config: watch::Sender<Arc<Config>>,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<WriterCommand>,
 }
 
 /// Why something was not written.
@@ -67,28 +69,28 @@ pub enum WriteError {
     Invalid(#[from] ConfigErrors),
     /// It does not go with what is there.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] WriteRefusal),
     /// It could not be made durable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The keeper has ended.
+    /// The writer has ended.
     #[error("the coordinator is shutting down")]
     Stopped,
 }
 
 /// Hears what came of a write.
-type Reply = oneshot::Sender<Result<Written, WriteError>>;
+type WriteReply = oneshot::Sender<Result<WriteOutcome, WriteError>>;
 
 #[derive(Debug)]
-enum Command {
-    Write(Write, Reply),
+enum WriterCommand {
+    Write(WriteRequest, WriteReply),
     Reload(Box<Config>, oneshot::Sender<Result<(), WriteError>>),
 }
 
-// === impl Keeper ===
+// === impl CatalogWriter ===
 
-impl Keeper {
-    /// A keeper of what `store` has and `config` says, and the way to reach it.
+impl CatalogWriter {
+    /// A writer of what `store` has and `config` says, and the way to reach it.
     ///
     /// # Errors
     /// If the store cannot be read, or has nothing good of what the nodes of a cluster share.
@@ -97,7 +99,7 @@ impl Keeper {
         config: Config,
         clock: Clock,
         metrics: Metrics,
-    ) -> Result<(Self, Handle), StoreError> {
+    ) -> Result<(Self, CatalogHandle), StoreError> {
         let stored = store.load().await?;
         let config = match store.shared_key().filter(|_| config.shares()) {
             Some(key) => shared(key, &config, stored.shared.as_deref())?,
@@ -107,7 +109,7 @@ impl Keeper {
         let (commands, queue) = mpsc::channel(QUEUE_LEN);
         let (catalog, newest) = watch::channel(Arc::new(Catalog::new(config.catalog.clone())));
         let (config, newest_config) = watch::channel(Arc::new(config));
-        let mut keeper = Self {
+        let mut writer = Self {
             store,
             clock,
             metrics,
@@ -117,13 +119,13 @@ impl Keeper {
             config,
             commands: queue,
         };
-        keeper.restore_all(stored.records)?;
-        let handle = Handle {
+        writer.restore_all(stored.records)?;
+        let handle = CatalogHandle {
             commands,
             catalog: newest,
             config: newest_config,
         };
-        Ok((keeper, handle))
+        Ok((writer, handle))
     }
 
     /// Writes until the last handle is gone.
@@ -137,17 +139,17 @@ impl Keeper {
                     }
                     self.handle(&mut commands).await;
                 }
-                news = self.store.news() => self.take(news),
+                update = self.store.next_update() => self.take(update),
             }
         }
     }
 
-    async fn handle(&mut self, commands: &mut Vec<Command>) {
+    async fn handle(&mut self, commands: &mut Vec<WriterCommand>) {
         let (mut writes, mut len) = (Vec::new(), 0);
         for command in commands.drain(..) {
             match command {
-                Command::Reload(config, reply) => answer(reply, self.reload(*config)),
-                Command::Write(write, reply) => {
+                WriterCommand::Reload(config, reply) => answer(reply, self.reload(*config)),
+                WriterCommand::Write(write, reply) => {
                     if !writes.is_empty() && len + write.len() > BATCH_LEN_MAX {
                         self.write(std::mem::take(&mut writes)).await;
                         len = 0;
@@ -198,7 +200,7 @@ impl Keeper {
         self.metrics.count_reload(result);
     }
 
-    async fn write(&mut self, writes: Vec<(Write, Reply)>) {
+    async fn write(&mut self, writes: Vec<(WriteRequest, WriteReply)>) {
         match self.outcomes(&writes).await {
             Ok(outcomes) => {
                 let replies = writes.into_iter().map(|(_, reply)| reply);
@@ -220,8 +222,8 @@ impl Keeper {
     /// Makes `writes`, and what each is told; by then they are in force.
     async fn outcomes(
         &mut self,
-        writes: &[(Write, Reply)],
-    ) -> Result<Vec<Result<Written, WriteError>>, StoreError> {
+        writes: &[(WriteRequest, WriteReply)],
+    ) -> Result<Vec<Result<WriteOutcome, WriteError>>, StoreError> {
         let until = self.clock.now().saturating_add(OVERTAKEN_FOR);
         loop {
             let catalog = self.catalog.borrow().clone();
@@ -232,16 +234,16 @@ impl Keeper {
             }
             let revision = draft.batch.revision;
             match self.apply(std::mem::take(&mut draft.batch)).await? {
-                Applied::Alone => {
+                ApplyOutcome::Alone => {
                     self.revision = revision;
                     self.catalog.send_replace(Arc::new(draft.catalog));
                     return Ok(draft.outcomes);
                 }
-                Applied::Shared(place) => {
+                ApplyOutcome::Shared(place) => {
                     let seen = self.follow(place).await;
                     return seen.then_some(draft.outcomes).ok_or(StoreError::Unseen);
                 }
-                Applied::Overtaken(place) => {
+                ApplyOutcome::Overtaken(place) => {
                     if !self.follow(place).await || self.clock.now() > until {
                         return Err(StoreError::Overtaken);
                     }
@@ -250,7 +252,7 @@ impl Keeper {
         }
     }
 
-    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
+    async fn apply(&mut self, batch: WriteBatch) -> Result<ApplyOutcome, StoreError> {
         let start = self.clock.now();
         let applied = self.store.apply(batch).await;
         let duration = self.clock.now().saturating_since(start);
@@ -258,20 +260,21 @@ impl Keeper {
         applied
     }
 
-    /// Takes the news up to `place`; whether they came.
-    async fn follow(&mut self, place: Place) -> bool {
+    /// Takes the update up to `place`; whether they came.
+    async fn follow(&mut self, place: LogPosition) -> bool {
         while self.place < place {
-            let Ok(news) = tokio::time::timeout(NEWS_WAIT, self.store.news()).await else {
+            let Ok(update) = tokio::time::timeout(UPDATE_WAIT, self.store.next_update()).await
+            else {
                 return false;
             };
-            self.take(news);
+            self.take(update);
         }
         true
     }
 
-    fn take(&mut self, news: News) {
-        match news {
-            News::Changes(batch, place) => {
+    fn take(&mut self, update: StoreUpdate) {
+        match update {
+            StoreUpdate::Changes(batch, place) => {
                 if let Some(text) = &batch.shared {
                     self.take_shared(text);
                 }
@@ -286,10 +289,10 @@ impl Keeper {
                 self.place = place;
                 self.catalog.send_replace(Arc::new(catalog));
             }
-            News::All(stored) => {
+            StoreUpdate::All(stored) => {
                 self.revision = self.revision.max(stored.revision);
                 self.place = stored.place;
-                // It skips what it cannot read: there are only news of stores that are shared.
+                // It skips what it cannot read: there are only update of stores that are shared.
                 let _ = self.restore_all(stored.records);
                 if let Some(text) = &stored.shared {
                     self.take_shared(text);
@@ -299,7 +302,7 @@ impl Keeper {
     }
 
     /// Puts everything that is kept beside the file's part.
-    fn restore_all(&mut self, records: Vec<(Key, Vec<u8>)>) -> Result<(), StoreError> {
+    fn restore_all(&mut self, records: Vec<(RecordKey, Vec<u8>)>) -> Result<(), StoreError> {
         let mut catalog = self.catalog.borrow().without_kept();
         let count = records.len();
         for (key, record) in records {
@@ -318,7 +321,7 @@ impl Keeper {
     }
 
     /// Puts what a record says into `catalog`. One that cannot be read changes nothing.
-    fn restore_or_skip(&mut self, catalog: &mut Catalog, key: &Key, record: &[u8]) {
+    fn restore_or_skip(&mut self, catalog: &mut Catalog, key: &RecordKey, record: &[u8]) {
         match decode(key, record) {
             Ok(object) => {
                 self.revision = self.revision.max(object.revision);

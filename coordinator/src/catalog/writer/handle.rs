@@ -1,27 +1,27 @@
-//! The way to the keeper.
+//! The way to the writer.
 
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::draft::Write;
-use super::{Command, WriteError};
+use super::draft::WriteRequest;
+use super::{WriteError, WriterCommand};
 use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
-use crate::catalog::store::{Key, KeyKind};
-use crate::catalog::{Catalog, Expect, Kind, Object, Written};
+use crate::catalog::store::{RecordKey, RecordKind};
+use crate::catalog::{Catalog, CatalogObject, MemberKind, Precondition, WriteOutcome};
 use crate::config::{Config, check_attachment, check_group, check_override};
 
-/// Sends writes to a [`Keeper`](super::Keeper), and knows the newest catalog.
+/// Sends writes to a [`CatalogWriter`](super::CatalogWriter), and knows the newest catalog.
 #[derive(Clone, Debug)]
-pub struct Handle {
-    pub(super) commands: mpsc::Sender<Command>,
+pub struct CatalogHandle {
+    pub(super) commands: mpsc::Sender<WriterCommand>,
     pub(super) catalog: watch::Receiver<Arc<Catalog>>,
     pub(super) config: watch::Receiver<Arc<Config>>,
 }
 
-// === impl Handle ===
+// === impl CatalogHandle ===
 
-impl Handle {
+impl CatalogHandle {
     /// The newest catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.borrow().clone()
@@ -45,10 +45,10 @@ impl Handle {
         &self,
         name: &str,
         spec: GroupSpec,
-        expect: Expect,
-    ) -> Result<Written, WriteError> {
-        let group = Object::Group(Arc::new(check_group(name, spec)?));
-        let key = Key::new(KeyKind::Group, name);
+        expect: Precondition,
+    ) -> Result<WriteOutcome, WriteError> {
+        let group = CatalogObject::Group(Arc::new(check_group(name, spec)?));
+        let key = RecordKey::new(RecordKind::Group, name);
         self.write(key, Some(group), expect).await
     }
 
@@ -56,8 +56,12 @@ impl Handle {
     ///
     /// # Errors
     /// Why not, for instance because something is attached to it; nothing has changed then.
-    pub async fn delete_group(&self, name: &str, expect: Expect) -> Result<Written, WriteError> {
-        self.write(Key::new(KeyKind::Group, name), None, expect)
+    pub async fn delete_group(
+        &self,
+        name: &str,
+        expect: Precondition,
+    ) -> Result<WriteOutcome, WriteError> {
+        self.write(RecordKey::new(RecordKind::Group, name), None, expect)
             .await
     }
 
@@ -67,13 +71,13 @@ impl Handle {
     /// Why not, for instance because the group is not there; nothing has changed then.
     pub async fn put_attachment(
         &self,
-        kind: Kind,
+        kind: MemberKind,
         name: &str,
         spec: AttachmentSpec,
-        expect: Expect,
-    ) -> Result<Written, WriteError> {
-        let attachment = Object::Attachment(check_attachment(kind, name, spec)?);
-        let key = Key::new(KeyKind::Attachment(kind), name);
+        expect: Precondition,
+    ) -> Result<WriteOutcome, WriteError> {
+        let attachment = CatalogObject::Attachment(check_attachment(kind, name, spec)?);
+        let key = RecordKey::new(RecordKind::Attachment(kind), name);
         self.write(key, Some(attachment), expect).await
     }
 
@@ -83,11 +87,11 @@ impl Handle {
     /// Why not; nothing has changed then.
     pub async fn delete_attachment(
         &self,
-        kind: Kind,
+        kind: MemberKind,
         name: &str,
-        expect: Expect,
-    ) -> Result<Written, WriteError> {
-        let key = Key::new(KeyKind::Attachment(kind), name);
+        expect: Precondition,
+    ) -> Result<WriteOutcome, WriteError> {
+        let key = RecordKey::new(RecordKind::Attachment(kind), name);
         self.write(key, None, expect).await
     }
 
@@ -99,10 +103,10 @@ impl Handle {
         &self,
         scope: &str,
         spec: LimitsSpec,
-        expect: Expect,
-    ) -> Result<Written, WriteError> {
-        let limits = Object::Override(Arc::new(check_override(scope, &spec)?));
-        let key = Key::new(KeyKind::Override, scope);
+        expect: Precondition,
+    ) -> Result<WriteOutcome, WriteError> {
+        let limits = CatalogObject::Override(Arc::new(check_override(scope, &spec)?));
+        let key = RecordKey::new(RecordKind::Override, scope);
         self.write(key, Some(limits), expect).await
     }
 
@@ -113,9 +117,9 @@ impl Handle {
     pub async fn delete_override(
         &self,
         scope: &str,
-        expect: Expect,
-    ) -> Result<Written, WriteError> {
-        self.write(Key::new(KeyKind::Override, scope), None, expect)
+        expect: Precondition,
+    ) -> Result<WriteOutcome, WriteError> {
+        self.write(RecordKey::new(RecordKind::Override, scope), None, expect)
             .await
     }
 
@@ -125,22 +129,23 @@ impl Handle {
     /// If what was written through the API does not go with it; nothing has changed then.
     pub async fn reload(&self, config: Config) -> Result<(), WriteError> {
         let config = Box::new(config);
-        self.call(|reply| Command::Reload(config, reply)).await
+        self.call(|reply| WriterCommand::Reload(config, reply))
+            .await
     }
 
     async fn write(
         &self,
-        key: Key,
-        object: Option<Object>,
-        expect: Expect,
-    ) -> Result<Written, WriteError> {
-        let write = Write::new(key, object, expect);
-        self.call(|reply| Command::Write(write, reply)).await
+        key: RecordKey,
+        object: Option<CatalogObject>,
+        expect: Precondition,
+    ) -> Result<WriteOutcome, WriteError> {
+        let write = WriteRequest::new(key, object, expect);
+        self.call(|reply| WriterCommand::Write(write, reply)).await
     }
 
     async fn call<T>(
         &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, WriteError>>) -> Command,
+        command: impl FnOnce(oneshot::Sender<Result<T, WriteError>>) -> WriterCommand,
     ) -> Result<T, WriteError> {
         let (reply, answer) = oneshot::channel();
         let sent = self.commands.send(command(reply)).await;

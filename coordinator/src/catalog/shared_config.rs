@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use tollgate_core::lease::Epoch;
 
-use crate::catalog::store::{Applied, Batch, EtcdStore, Store as _, StoreError, Stored, decode};
-use crate::catalog::{Catalog, WriteError as Refusal};
+use crate::catalog::store::{
+    ApplyOutcome, EtcdStore, Store as _, StoreContent, StoreError, WriteBatch, decode,
+};
+use crate::catalog::{Catalog, WriteRefusal};
 use crate::config::{Config, ConfigErrors};
 use crate::observe::metrics::Metrics;
 
@@ -21,7 +23,7 @@ const TRIES_MAX: usize = 20;
 
 /// Why what is shared was not read or replaced.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum SharedError {
+pub enum SharedConfigError {
     /// The node's own configuration says that nothing is shared.
     #[error("the configuration does not say `cluster: {{shared_config: true}}`")]
     NotShared,
@@ -33,7 +35,7 @@ pub enum SharedError {
     Wrong(#[from] ConfigErrors),
     /// It does not go with what was written through the API.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] WriteRefusal),
     /// The store did not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -43,7 +45,7 @@ pub enum SharedError {
 ///
 /// # Errors
 /// If it cannot be read, or the cluster shares nothing.
-pub async fn get(node: &Config) -> Result<Option<Vec<u8>>, SharedError> {
+pub async fn get(node: &Config) -> Result<Option<Vec<u8>>, SharedConfigError> {
     let mut store = open(node)?;
     Ok(store.load().await?.shared)
 }
@@ -52,21 +54,21 @@ pub async fn get(node: &Config) -> Result<Option<Vec<u8>>, SharedError> {
 ///
 /// # Errors
 /// Why not; nothing has changed then, unless the store is not sure.
-pub async fn put(node: &Config, text: &[u8]) -> Result<(), SharedError> {
+pub async fn put(node: &Config, text: &[u8]) -> Result<(), SharedConfigError> {
     if text.len() > TEXT_LEN_MAX {
-        return Err(SharedError::TooLarge(text.len()));
+        return Err(SharedConfigError::TooLarge(text.len()));
     }
     let next = node.with_shared(text)?;
     let mut store = open(node)?;
     for _ in 0..TRIES_MAX {
         let stored = store.load().await?;
-        let batch = Batch {
+        let batch = WriteBatch {
             revision: stored.revision + 1,
             shared: Some(text.to_vec()),
-            ..Batch::default()
+            ..WriteBatch::default()
         };
         catalog(node, stored).with_file(next.catalog.clone())?;
-        if let Applied::Shared(_) = store.apply(batch).await? {
+        if let ApplyOutcome::Shared(_) = store.apply(batch).await? {
             return Ok(());
         }
     }
@@ -75,15 +77,15 @@ pub async fn put(node: &Config, text: &[u8]) -> Result<(), SharedError> {
 
 // === free functions ===
 
-fn open(node: &Config) -> Result<EtcdStore, SharedError> {
+fn open(node: &Config) -> Result<EtcdStore, SharedConfigError> {
     let cluster = node.cluster.as_ref().filter(|_| node.shares());
-    let cluster = cluster.ok_or(SharedError::NotShared)?;
+    let cluster = cluster.ok_or(SharedConfigError::NotShared)?;
     let metrics = Metrics::new(Epoch(0), 0);
     Ok(EtcdStore::new(&cluster.etcd, metrics))
 }
 
 /// What is in force in a node that has read `stored`.
-fn catalog(node: &Config, stored: Stored) -> Catalog {
+fn catalog(node: &Config, stored: StoreContent) -> Catalog {
     let shared = stored.shared.and_then(|text| node.with_shared(&text).ok());
     let file = shared.map_or_else(Arc::default, |shared| shared.catalog);
     let mut catalog = Catalog::new(file);

@@ -1,4 +1,4 @@
-//! Several keepers on one store.
+//! Several writers on one store.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::catalog::store::Applied;
+use crate::catalog::store::ApplyOutcome;
 
 /// A store that is shared by all that were made of one log.
 #[derive(Clone, Debug)]
 struct Shared {
-    log: watch::Sender<Vec<Batch>>,
+    log: watch::Sender<Vec<WriteBatch>>,
     taken: usize,
     /// News do not come while this is held.
     held: watch::Sender<bool>,
@@ -37,12 +37,12 @@ impl Shared {
     }
 
     /// Writes what no coordinator would.
-    fn write(&self, key: Key, record: Option<&str>) {
+    fn write(&self, key: RecordKey, record: Option<&str>) {
         self.log.send_modify(|log| {
             let record = record.map(|record| record.as_bytes().to_vec());
-            log.push(Batch {
+            log.push(WriteBatch {
                 changes: vec![(key, record)],
-                ..Batch::default()
+                ..WriteBatch::default()
             });
         });
     }
@@ -50,22 +50,22 @@ impl Shared {
 
 #[tonic::async_trait]
 impl Store for Shared {
-    async fn load(&mut self) -> Result<Stored, StoreError> {
-        Ok(Stored::default())
+    async fn load(&mut self) -> Result<StoreContent, StoreError> {
+        Ok(StoreContent::default())
     }
 
-    async fn apply(&mut self, batch: Batch) -> Result<Applied, StoreError> {
+    async fn apply(&mut self, batch: WriteBatch) -> Result<ApplyOutcome, StoreError> {
         let mut applied = None;
         self.log.send_if_modified(|log| {
             if log.len() > self.taken {
-                applied = Some(Applied::Overtaken(Place(log.len() as u64)));
+                applied = Some(ApplyOutcome::Overtaken(LogPosition(log.len() as u64)));
                 return false;
             }
             let changes = !batch.changes.is_empty();
             if changes {
                 log.push(batch);
             }
-            applied = Some(Applied::Shared(Place(log.len() as u64)));
+            applied = Some(ApplyOutcome::Shared(LogPosition(log.len() as u64)));
             changes
         });
         // As over a network: the others come in between.
@@ -73,14 +73,14 @@ impl Store for Shared {
         Ok(applied.unwrap())
     }
 
-    async fn news(&mut self) -> News {
+    async fn next_update(&mut self) -> StoreUpdate {
         let mut held = self.held.subscribe();
         held.wait_for(|held| !held).await.unwrap();
         let mut log = self.log.subscribe();
         let log = log.wait_for(|log| log.len() > self.taken).await.unwrap();
         let batch = log[self.taken].clone();
         self.taken += 1;
-        News::Changes(batch, Place(self.taken as u64))
+        StoreUpdate::Changes(batch, LogPosition(self.taken as u64))
     }
 
     fn is_shared(&self) -> bool {
@@ -88,16 +88,19 @@ impl Store for Shared {
     }
 }
 
-async fn pair() -> (Shared, Handle, Handle) {
+async fn pair() -> (Shared, CatalogHandle, CatalogHandle) {
     let store = Shared::new();
-    let a = keeper_of(store.another(), FILE).await;
-    let b = keeper_of(store.another(), FILE).await;
+    let a = writer_of(store.another(), FILE).await;
+    let b = writer_of(store.another(), FILE).await;
     (store, a, b)
 }
 
-/// Waits until `keeper` has a catalog that is `as_wanted`.
-async fn until(keeper: &Handle, as_wanted: impl FnMut(&Arc<Catalog>) -> bool) -> Arc<Catalog> {
-    let mut newest = keeper.watch();
+/// Waits until `handle` has a catalog that is `as_wanted`.
+async fn until(
+    handle: &CatalogHandle,
+    as_wanted: impl FnMut(&Arc<Catalog>) -> bool,
+) -> Arc<Catalog> {
+    let mut newest = handle.watch();
     newest.wait_for(as_wanted).await.unwrap().clone()
 }
 
@@ -108,7 +111,7 @@ async fn what_one_writes_the_other_has() {
     let seen = until(&b, |catalog| catalog.group("gold").is_some()).await;
     assert_eq!(seen.group("gold").unwrap().revision, Some(first.revision));
     // And is followed by what the other writes on top of it.
-    let expect = Expect::Revision(first.revision);
+    let expect = Precondition::Revision(first.revision);
     let second = b.put_group("gold", group(6), expect).await.unwrap();
     assert!(!second.created && second.revision > first.revision);
     let other = Some(second.revision);
@@ -123,10 +126,10 @@ async fn what_one_writes_the_other_has() {
 #[tokio::test]
 async fn what_was_acknowledged_by_one_is_known_to_the_other_when_it_writes() {
     let store = Shared::new();
-    let a = keeper_of(store.another(), FILE).await;
+    let a = writer_of(store.another(), FILE).await;
     let late = store.another();
     let held = late.held.clone();
-    let b = keeper_of(late, FILE).await;
+    let b = writer_of(late, FILE).await;
     for round in 0..3 {
         // It hears of nothing until it has to.
         held.send_replace(true);
@@ -155,9 +158,9 @@ async fn one_of_many_writers_on_two_keepers_wins() {
     let first = a.put_group("gold", group(1), ANY).await.unwrap().revision;
     let mut writers = JoinSet::new();
     for rate in 0..40 {
-        let keeper = if rate % 2 == 0 { &a } else { &b }.clone();
-        let expect = Expect::Revision(first);
-        writers.spawn(async move { keeper.put_group("gold", group(rate), expect).await });
+        let handle = if rate % 2 == 0 { &a } else { &b }.clone();
+        let expect = Precondition::Revision(first);
+        writers.spawn(async move { handle.put_group("gold", group(rate), expect).await });
     }
     let (won, lost): (Vec<_>, Vec<_>) = writers
         .join_all()
@@ -167,7 +170,7 @@ async fn one_of_many_writers_on_two_keepers_wins() {
     assert_eq!(won.len(), 1);
     let found = Some(won[0].clone().unwrap().revision);
     for refused in lost {
-        assert_eq!(refused, Err(Refusal::Mismatch { found }.into()));
+        assert_eq!(refused, Err(WriteRefusal::Mismatch { found }.into()));
     }
 }
 
@@ -176,19 +179,19 @@ async fn what_holds_between_objects_holds_whoever_writes() {
     let (store, a, b) = pair().await;
     let mut writers = JoinSet::new();
     for writer in 0..6_u32 {
-        let keeper = if writer % 2 == 0 { &a } else { &b }.clone();
+        let handle = if writer % 2 == 0 { &a } else { &b }.clone();
         writers.spawn(async move {
             for step in 0..40_u32 {
                 // All fight for the same few things; most are refused, for every reason there is.
                 let name = ["x", "y", "z"][(writer + step) as usize % 3];
                 let _ = match (writer * 7 + step * 5) % 4 {
-                    0 => keeper.put_group(name, group(step), ANY).await.map(drop),
-                    1 => keeper.delete_group(name, ANY).await.map(drop),
+                    0 => handle.put_group(name, group(step), ANY).await.map(drop),
+                    1 => handle.delete_group(name, ANY).await.map(drop),
                     2 => {
-                        let put = keeper.put_attachment(TENANT, "acme", attach(name), ANY);
+                        let put = handle.put_attachment(TENANT, "acme", attach(name), ANY);
                         put.await.map(drop)
                     }
-                    _ => keeper
+                    _ => handle
                         .delete_attachment(TENANT, "acme", ANY)
                         .await
                         .map(drop),
@@ -215,14 +218,14 @@ async fn what_holds_between_objects_holds_whoever_writes() {
         assert!(catalog.groups("").count() <= 3, "two, and the file's");
     }
     assert_eq!(missing, 0);
-    for keeper in [a, b] {
+    for handle in [a, b] {
         let same = |seen: &Arc<Catalog>| {
             seen.groups("").eq(catalog.groups(""))
                 && seen
                     .attachments(TENANT, "")
                     .eq(catalog.attachments(TENANT, ""))
         };
-        until(&keeper, same).await;
+        until(&handle, same).await;
     }
 }
 
@@ -230,7 +233,7 @@ async fn what_holds_between_objects_holds_whoever_writes() {
 async fn a_record_that_makes_no_sense_is_skipped_and_the_rest_goes_on() {
     let (store, a, _) = pair().await;
     a.put_group("gold", group(5), ANY).await.unwrap();
-    let key = |name| Key::new(KeyKind::Group, name);
+    let key = |name| RecordKey::new(RecordKind::Group, name);
     store.write(
         key("gold"),
         Some("{\"revision\": 9, \"spec\": {\"requests\": \"no\"}}"),
@@ -253,16 +256,16 @@ async fn what_does_not_come_back_is_not_acknowledged() {
     let store = Shared::new();
     let deaf = store.another();
     let held = deaf.held.clone();
-    let keeper = keeper_of(deaf, FILE).await;
+    let handle = writer_of(deaf, FILE).await;
     held.send_replace(true);
     let start = tokio::time::Instant::now();
-    let unseen = keeper.put_group("gold", group(1), ANY).await;
+    let unseen = handle.put_group("gold", group(1), ANY).await;
     assert_eq!(unseen, Err(StoreError::Unseen.into()));
     assert!(start.elapsed() <= Duration::from_secs(5), "{start:?}");
-    assert!(keeper.catalog().group("gold").is_none());
+    assert!(handle.catalog().group("gold").is_none());
     // It was written all the same, and is in force once it comes.
     held.send_replace(false);
-    until(&keeper, |catalog| catalog.group("gold").is_some()).await;
+    until(&handle, |catalog| catalog.group("gold").is_some()).await;
 }
 
 #[tokio::test]
@@ -271,12 +274,12 @@ async fn a_file_is_taken_while_the_store_is_away() {
     store
         .broken
         .store(true, std::sync::atomic::Ordering::Relaxed);
-    let keeper = keeper_of(store, FILE).await;
+    let handle = writer_of(store, FILE).await;
     let file = "limits: []\ngroups: {file: {}, more: {}}\n";
     let file = Config::parse(file).unwrap();
     let (write, reload) =
-        tokio::join!(keeper.put_group("gold", group(1), ANY), keeper.reload(file));
+        tokio::join!(handle.put_group("gold", group(1), ANY), handle.reload(file));
     assert!(write.is_err());
     reload.unwrap();
-    assert!(keeper.catalog().group("more").is_some());
+    assert!(handle.catalog().group("more").is_some());
 }

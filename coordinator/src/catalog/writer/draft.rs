@@ -1,18 +1,18 @@
 //! What comes of writes, before they are made.
 
-use crate::catalog::store::{Batch, Key, encode};
-use crate::catalog::{Catalog, Expect, Object, Written};
+use crate::catalog::store::{RecordKey, WriteBatch, encode};
+use crate::catalog::{Catalog, CatalogObject, Precondition, WriteOutcome};
 
 use super::WriteError;
 
 /// Something that somebody wants to have written.
 #[derive(Debug)]
-pub(super) struct Write {
-    key: Key,
-    object: Option<Object>,
+pub(super) struct WriteRequest {
+    key: RecordKey,
+    object: Option<CatalogObject>,
     /// The object as it is kept.
     written: Option<Box<str>>,
-    expect: Expect,
+    expect: Precondition,
 }
 
 /// What comes of some writes, one after the other, on top of one catalog.
@@ -21,17 +21,17 @@ pub(super) struct Draft {
     /// The catalog after all of them.
     pub(super) catalog: Catalog,
     /// What is to be made durable for it.
-    pub(super) batch: Batch,
+    pub(super) batch: WriteBatch,
     /// What each of them is told if that has been done.
-    pub(super) outcomes: Vec<Result<Written, WriteError>>,
+    pub(super) outcomes: Vec<Result<WriteOutcome, WriteError>>,
 }
 
-// === impl Write ===
+// === impl WriteRequest ===
 
-impl Write {
+impl WriteRequest {
     /// To have `object` as `key`, or nothing, on top of what is expected.
-    pub(super) fn new(key: Key, object: Option<Object>, expect: Expect) -> Self {
-        let written = object.as_ref().map(Object::written);
+    pub(super) fn new(key: RecordKey, object: Option<CatalogObject>, expect: Precondition) -> Self {
+        let written = object.as_ref().map(CatalogObject::written);
         Self {
             key,
             object,
@@ -51,15 +51,15 @@ impl Write {
 impl Draft {
     /// `writes` on top of `catalog`, in which `revision` is the last.
     pub(super) fn new<'a>(
-        writes: impl Iterator<Item = &'a Write>,
+        writes: impl Iterator<Item = &'a WriteRequest>,
         catalog: &Catalog,
         revision: u64,
     ) -> Self {
         let mut draft = Self {
             catalog: catalog.clone(),
-            batch: Batch {
+            batch: WriteBatch {
                 revision,
-                ..Batch::default()
+                ..WriteBatch::default()
             },
             outcomes: Vec::new(),
         };
@@ -75,8 +75,8 @@ impl Draft {
         !self.batch.changes.is_empty()
     }
 
-    fn make(&mut self, write: &Write) -> Result<Written, WriteError> {
-        let Write {
+    fn make(&mut self, write: &WriteRequest) -> Result<WriteOutcome, WriteError> {
+        let WriteRequest {
             key,
             object,
             written,
