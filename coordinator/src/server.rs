@@ -23,8 +23,10 @@ use crate::catalog::store::{MemoryStore, RedbStore, Store, StoreError};
 use crate::catalog::writer::{self, CatalogWriter};
 use crate::clock::Clock;
 #[cfg(feature = "etcd")]
-use crate::cluster::election::Etcd;
-use crate::cluster::election::{Election, ElectionError, Outcome, Peer, RunEpoch, Single, Voice};
+use crate::cluster::election::EtcdElection;
+use crate::cluster::election::{
+    Election, ElectionError, ElectionPublisher, ElectionUpdates, Peer, RunEpoch, SingleNode,
+};
 #[cfg(feature = "etcd")]
 use crate::config::ClusterConfig;
 use crate::config::reload::Reload;
@@ -83,7 +85,7 @@ pub struct Server {
     election: Running,
     /// Ends the election.
     resign: watch::Sender<()>,
-    outcome: Outcome,
+    outcome: ElectionUpdates,
     seats: Seats,
     shards: Shards,
     reloads: (mpsc::Sender<()>, mpsc::Receiver<()>),
@@ -127,7 +129,7 @@ impl Server {
         let mut store = open_store(&config, &metrics)?;
         let epoch = begin(&mut *store, epoch.into()).await?;
         metrics.set_epoch(epoch);
-        let alone = Single {
+        let alone = SingleNode {
             peer: Peer {
                 node: String::new(),
                 grpc: listen.grpc.to_string(),
@@ -164,7 +166,7 @@ impl Server {
                  cluster.advertise"
             );
         }
-        let election = Etcd::new(&cluster, place.peer.clone(), metrics.election().clone());
+        let election = EtcdElection::new(&cluster, place.peer.clone(), metrics.election().clone());
         // A node that is elected without a snapshot does not know that there are no leases, whatever is
         // said of the first start: the master before may have died.
         let start = Start::Learning;
@@ -242,7 +244,7 @@ impl Server {
             parent: parent.clone(),
         });
         let count = place.as_ref().map_or(NonZeroU16::MIN, |place| place.shards);
-        let (voice, outcome) = Voice::new(count);
+        let (publisher, outcome) = ElectionPublisher::new(count);
         let (resign, resigned) = watch::channel(());
         Ok(Self {
             doors,
@@ -252,7 +254,7 @@ impl Server {
             catalog,
             place,
             credentials: credentials_of_nodes,
-            election: Box::pin(election.run(voice, resigned)),
+            election: Box::pin(election.run(publisher, resigned)),
             resign,
             outcome,
             seats,

@@ -1,9 +1,9 @@
 //! Who is master of which shard.
 //!
-//! An [`Election`] runs for as long as the node does. It tells two things: [`Event`]s, which are for
+//! An [`Election`] runs for as long as the node does. It tells two things: [`ElectionEvent`]s, which are for
 //! the one who owns the books of this node's shards, and [`Masters`], which are for everybody who
-//! has to find a shard's master. With one node that is [`Single`]: master of everything, at once and
-//! for ever. In a cluster it is [`Etcd`].
+//! has to find a shard's master. With one node that is [`SingleNode`]: master of everything, at once and
+//! for ever. In a cluster it is [`EtcdElection`].
 //!
 //! **Architecture invariant:** whoever lends looks at [`Term::holds`] before and after it has
 //! decided. A master whose term has ended is none, whatever its clock did in between.
@@ -25,10 +25,10 @@ mod single;
 mod term;
 
 #[cfg(feature = "etcd")]
-pub use etcd::Etcd;
+pub use etcd::EtcdElection;
 pub use metrics::ElectionMetrics;
-pub use single::{RunEpoch, RunEpochError, Single};
-pub use term::{Ends, Term};
+pub use single::{RunEpoch, RunEpochError, SingleNode};
+pub use term::{Term, TermDeadline};
 
 /// Events that wait. Each shard has at most one under way, and there are at most 64 shards.
 const EVENTS_LEN: usize = 128;
@@ -68,14 +68,14 @@ pub trait Election: Send + 'static {
     /// If this node cannot take part at all.
     fn run(
         self,
-        voice: Voice,
+        publisher: ElectionPublisher,
         stop: watch::Receiver<()>,
     ) -> impl Future<Output = Result<(), ElectionError>> + Send;
 }
 
 /// What this node is to do about a shard.
 #[derive(Debug)]
-pub enum Event {
+pub enum ElectionEvent {
     /// Be its master.
     Elected {
         /// Which.
@@ -137,18 +137,18 @@ pub struct Masters {
 
 /// Where an election tells what it has settled.
 #[derive(Debug)]
-pub struct Voice {
+pub struct ElectionPublisher {
     /// For the one who owns the books.
-    pub events: mpsc::Sender<Event>,
+    pub events: mpsc::Sender<ElectionEvent>,
     /// For everybody.
     pub masters: watch::Sender<Arc<Masters>>,
 }
 
 /// What an election has settled.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ElectionUpdates {
     /// What this node is to do, in order.
-    pub events: mpsc::Receiver<Event>,
+    pub events: mpsc::Receiver<ElectionEvent>,
     /// Who is master.
     pub masters: watch::Receiver<Arc<Masters>>,
 }
@@ -172,14 +172,14 @@ impl Peer {
     }
 }
 
-// === impl Voice ===
+// === impl ElectionPublisher ===
 
-impl Voice {
+impl ElectionPublisher {
     /// A voice about `shards` shards, none of which has a master, and where it is heard.
-    pub fn new(shards: NonZeroU16) -> (Self, Outcome) {
+    pub fn new(shards: NonZeroU16) -> (Self, ElectionUpdates) {
         let (events, heard) = mpsc::channel(EVENTS_LEN);
         let (masters, seen) = watch::channel(Arc::new(Masters::none(shards)));
-        let outcome = Outcome {
+        let outcome = ElectionUpdates {
             events: heard,
             masters: seen,
         };

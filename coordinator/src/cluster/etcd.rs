@@ -16,7 +16,7 @@ use crate::net::tls::{Credentials, TlsError};
 mod link;
 
 pub use etcd_client::Client;
-pub use link::Link;
+pub use link::EtcdLink;
 
 /// How long a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ pub enum EtcdError {
 }
 
 /// The files that `cluster.etcd` names, as they were read.
-struct Secrets {
+struct EtcdSecrets {
     tls: Option<Credentials>,
     password: Option<String>,
 }
@@ -77,7 +77,7 @@ pub async fn connect(
         .with_keep_alive(KEEPALIVE.0, KEEPALIVE.1)
         .with_keep_alive_while_idle(true)
         .with_require_leader(true);
-    let Secrets { tls, password } = secrets(config, files).await?;
+    let EtcdSecrets { tls, password } = secrets(config, files).await?;
     if let Some(tls) = tls {
         options = options.with_tls(tls.tonic());
     }
@@ -104,9 +104,9 @@ pub async fn within<T, E: Into<EtcdError>>(
 }
 
 /// Reads the files that `config` names off the runtime.
-async fn secrets(config: &EtcdConfig, files: &FileReader) -> Result<Secrets, EtcdError> {
+async fn secrets(config: &EtcdConfig, files: &FileReader) -> Result<EtcdSecrets, EtcdError> {
     if config.tls.is_none() && config.login.is_none() {
-        return Ok(Secrets {
+        return Ok(EtcdSecrets {
             tls: None,
             password: None,
         });
@@ -116,7 +116,7 @@ async fn secrets(config: &EtcdConfig, files: &FileReader) -> Result<Secrets, Etc
         let tls = config.tls.as_ref().map(|tls| tls.load()).transpose()?;
         let login = config.login.as_ref();
         let password = login.map(|login| password(&login.password_file));
-        Ok(Secrets {
+        Ok(EtcdSecrets {
             tls,
             password: password.transpose()?,
         })

@@ -23,7 +23,7 @@ use tollgate_proto::response::ScopeAnswer;
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
-use crate::cluster::election::{Event, Term};
+use crate::cluster::election::{ElectionEvent, Term};
 use crate::leases::drains::Drains;
 use crate::leases::driver::{Driver, DriverError, EchoCall, Echoed, Handle, LeaseCount};
 use crate::leases::parent::Parent;
@@ -313,7 +313,7 @@ impl Seats {
     }
 
     /// Does what the election says, until nobody is left to say anything.
-    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+    pub async fn run(mut self, mut events: mpsc::Receiver<ElectionEvent>) {
         loop {
             tokio::select! {
                 event = events.recv() => match event {
@@ -328,17 +328,17 @@ impl Seats {
         while self.drivers.join_next().await.is_some() {}
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: ElectionEvent) {
         match event {
-            Event::Elected { shard, term, books } => self.take(shard, term, books),
-            Event::StepDown { shard, reply } => {
+            ElectionEvent::Elected { shard, term, books } => self.take(shard, term, books),
+            ElectionEvent::StepDown { shard, reply } => {
                 let left = self.leave(shard);
                 // Where nobody is to go on, calls under way may still be answered.
                 if let Some(held) = left.filter(|_| !reply.is_closed()) {
                     self.drivers.spawn(held.hand_over(reply));
                 }
             }
-            Event::Lost { shard } => {
+            ElectionEvent::Lost { shard } => {
                 if let Some(held) = self.leave(shard) {
                     held.term.end();
                 }

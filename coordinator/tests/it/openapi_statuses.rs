@@ -11,7 +11,7 @@ use tollgate_coordinator::api::rest;
 use tollgate_coordinator::catalog::store::MemoryStore;
 use tollgate_coordinator::catalog::writer::CatalogWriter;
 use tollgate_coordinator::clock::Clock;
-use tollgate_coordinator::cluster::election::{Event, Term};
+use tollgate_coordinator::cluster::election::{ElectionEvent, Term};
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::leases::shards::{Plan, Seats};
 use tollgate_coordinator::observe::metrics::Metrics;
@@ -205,7 +205,7 @@ async fn ended() -> SocketAddr {
     });
     let (election, events) = mpsc::channel(1);
     let seats = tokio::spawn(seats.run(events));
-    let elected = Event::Elected {
+    let elected = ElectionEvent::Elected {
         shard: ShardId(0),
         term: Term::for_ever(Epoch(1)),
         books: None,

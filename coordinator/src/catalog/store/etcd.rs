@@ -20,7 +20,7 @@ use tonic::Code;
 use super::{
     ApplyOutcome, FORMAT, RecordKey, Store, StoreContent, StoreError, StoreUpdate, WriteBatch,
 };
-use crate::cluster::etcd::{EtcdError, Link};
+use crate::cluster::etcd::{EtcdError, EtcdLink};
 use crate::config::EtcdConfig;
 use crate::observe::metrics::Metrics;
 use follower::Follower;
@@ -40,7 +40,7 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Keeps records in etcd.
 pub struct EtcdStore {
     layout: Layout,
-    link: Arc<Link>,
+    link: Arc<EtcdLink>,
     reader: Reader,
     /// The guard, as it was with the last update that were taken.
     guard: GuardVersion,
@@ -54,7 +54,7 @@ impl EtcdStore {
     /// The store of the cluster that is in the etcd of `config`, which is reached when it is used.
     pub fn new(config: &EtcdConfig, metrics: Metrics) -> Self {
         let layout = Layout::new(&config.prefix);
-        let link = Arc::new(Link::new(config.clone()));
+        let link = Arc::new(EtcdLink::new(config.clone()));
         Self {
             reader: Reader::new(layout.clone(), link.clone(), metrics),
             layout,

@@ -15,18 +15,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tollgate_core::cluster::ShardId;
 
-use super::{Election, ElectionError, ElectionMetrics, Peer, Voice};
-use crate::cluster::etcd::{EtcdError, Link};
+use super::{Election, ElectionError, ElectionMetrics, ElectionPublisher, Peer};
+use crate::cluster::etcd::{EtcdError, EtcdLink};
 use crate::config::{ClusterConfig, EtcdConfig};
-use keys::Keys;
-use session::{Ended, Session};
+use keys::ElectionKeys;
+use session::{Session, SessionEnd};
 
-mod agreement;
 mod keys;
-mod office;
-mod seen;
 mod session;
+mod settings;
 mod tasks;
+mod transfer;
+mod view;
 
 /// How long a small call may take: far longer than it does, and several fit into the time for which
 /// a client waits for a new master.
@@ -40,7 +40,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// One node's part in an election through etcd.
 #[derive(Debug)]
-pub struct Etcd {
+pub struct EtcdElection {
     peer: Peer,
     shards: NonZeroU16,
     config: EtcdConfig,
@@ -49,7 +49,7 @@ pub struct Etcd {
 
 /// Why something did not work; most of it may the next time.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum StepError {
     #[error(transparent)]
     Etcd(#[from] EtcdError),
     #[error("this node is no longer a candidate for shard {0}")]
@@ -67,9 +67,9 @@ enum Failed {
     ForGood(ElectionError),
 }
 
-// === impl Etcd ===
+// === impl EtcdElection ===
 
-impl Etcd {
+impl EtcdElection {
     /// The part of the node that `peer` describes in the election of `config`'s cluster.
     pub fn new(config: &ClusterConfig, peer: Peer, metrics: ElectionMetrics) -> Self {
         Self {
@@ -81,10 +81,14 @@ impl Etcd {
     }
 }
 
-impl Election for Etcd {
-    async fn run(self, voice: Voice, mut stop: watch::Receiver<()>) -> Result<(), ElectionError> {
-        let link = std::sync::Arc::new(Link::new(self.config.clone()));
-        let keys = Keys::new(&self.config.prefix);
+impl Election for EtcdElection {
+    async fn run(
+        self,
+        publisher: ElectionPublisher,
+        mut stop: watch::Receiver<()>,
+    ) -> Result<(), ElectionError> {
+        let link = std::sync::Arc::new(EtcdLink::new(self.config.clone()));
+        let keys = ElectionKeys::new(&self.config.prefix);
         for shard in ShardId::all(self.shards) {
             self.metrics.set_master(shard, false);
         }
@@ -97,11 +101,11 @@ impl Election for Etcd {
             match session {
                 Ok(session) => {
                     wait = RETRY.0;
-                    if let Ended::Stopped = session.run(&voice, &mut stop).await {
+                    if let SessionEnd::Stopped = session.run(&publisher, &mut stop).await {
                         return Ok(());
                     }
                 }
-                Err(Failed::ForGood(error)) => return Err(error),
+                Err(StepError::ForGood(error)) => return Err(error),
                 Err(error) => {
                     self.metrics.count_error();
                     tracing::warn!(%error, "election: cannot take part");

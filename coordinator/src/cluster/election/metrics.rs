@@ -13,7 +13,7 @@ use tollgate_core::cluster::ShardId;
 /// The metrics of an election; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct ElectionMetrics {
-    master: Family<OfShard, Gauge>,
+    master: Family<ShardLabel, Gauge>,
     elections: Counter,
     hand_overs: Counter,
     errors: Counter,
@@ -22,7 +22,7 @@ pub struct ElectionMetrics {
 
 /// At most 64 shards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfShard {
+struct ShardLabel {
     shard: u16,
 }
 
@@ -47,7 +47,7 @@ impl ElectionMetrics {
 
     /// This node leads `shard`, or does not.
     pub fn set_master(&self, shard: ShardId, leads: bool) {
-        let of = OfShard { shard: shard.0 };
+        let of = ShardLabel { shard: shard.0 };
         self.master.get_or_create(&of).set(leads.into());
     }
 

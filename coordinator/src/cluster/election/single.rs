@@ -7,11 +7,13 @@ use tokio::sync::{oneshot, watch};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 
-use super::{Election, ElectionError, Event, Master, Masters, Peer, Term, Voice};
+use super::{
+    Election, ElectionError, ElectionEvent, ElectionPublisher, Master, Masters, Peer, Term,
+};
 
 /// An election with one voter.
 #[derive(Debug)]
-pub struct Single {
+pub struct SingleNode {
     /// This node.
     pub peer: Peer,
     /// Of how many shards it is master.
@@ -78,10 +80,14 @@ impl From<Epoch> for RunEpoch {
     }
 }
 
-// === impl Single ===
+// === impl SingleNode ===
 
-impl Election for Single {
-    async fn run(self, voice: Voice, mut stop: watch::Receiver<()>) -> Result<(), ElectionError> {
+impl Election for SingleNode {
+    async fn run(
+        self,
+        publisher: ElectionPublisher,
+        mut stop: watch::Receiver<()>,
+    ) -> Result<(), ElectionError> {
         let peer = Arc::new(self.peer);
         let master = Master {
             peer: peer.clone(),
@@ -89,21 +95,24 @@ impl Election for Single {
         };
         let masters = ShardId::all(self.shards).map(|_| Some(master.clone()));
         let masters = Masters::new(masters, vec![peer]);
-        voice.masters.send_replace(Arc::new(masters));
+        publisher.masters.send_replace(Arc::new(masters));
         for shard in ShardId::all(self.shards) {
-            let elected = Event::Elected {
+            let elected = ElectionEvent::Elected {
                 shard,
                 term: Term::for_ever(self.epoch),
                 books: None,
             };
             // Nobody who listens any more is as good as the end.
-            let _ = voice.events.send(elected).await;
+            let _ = publisher.events.send(elected).await;
         }
         let _ = stop.changed().await;
         for shard in ShardId::all(self.shards) {
             // There is nobody to hand the books to.
             let (reply, _) = oneshot::channel();
-            let _ = voice.events.send(Event::StepDown { shard, reply }).await;
+            let _ = publisher
+                .events
+                .send(ElectionEvent::StepDown { shard, reply })
+                .await;
         }
         Ok(())
     }
@@ -148,17 +157,17 @@ mod tests {
             grpc_tls: false,
             http_tls: false,
         };
-        let single = Single {
+        let single = SingleNode {
             peer: peer.clone(),
             shards,
             epoch: Epoch(42),
         };
-        let (voice, mut outcome) = Voice::new(shards);
+        let (publisher, mut outcome) = ElectionPublisher::new(shards);
         let (stop, stopped) = watch::channel(());
-        let running = tokio::spawn(single.run(voice, stopped));
+        let running = tokio::spawn(single.run(publisher, stopped));
         let mut terms = Vec::new();
         for shard in ShardId::all(shards) {
-            let Some(Event::Elected {
+            let Some(ElectionEvent::Elected {
                 shard: of,
                 term,
                 books: None,
@@ -180,7 +189,9 @@ mod tests {
         drop(stop);
         for shard in ShardId::all(shards) {
             let event = outcome.events.recv().await;
-            assert!(matches!(event, Some(Event::StepDown { shard: of, .. }) if of == shard));
+            assert!(
+                matches!(event, Some(ElectionEvent::StepDown { shard: of, .. }) if of == shard)
+            );
         }
         running.await.unwrap().unwrap();
     }

@@ -15,30 +15,30 @@ use crate::clock::boot_time;
 #[derive(Clone, Debug)]
 pub struct Term {
     epoch: Epoch,
-    ends: Ends,
+    deadline: TermDeadline,
     over: Arc<AtomicBool>,
 }
 
 /// The time at which the terms of a node end, by the clock that counts from the machine's boot and
 /// goes on while it sleeps: in nanoseconds, `u64::MAX` for never. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Ends(Arc<AtomicU64>);
+pub struct TermDeadline(Arc<AtomicU64>);
 
 // === impl Term ===
 
 impl Term {
     /// A term that holds until `ends`.
-    pub fn new(epoch: Epoch, ends: Ends) -> Self {
+    pub fn new(epoch: Epoch, deadline: TermDeadline) -> Self {
         Self {
             epoch,
-            ends,
+            deadline,
             over: Arc::default(),
         }
     }
 
     /// A term that never ends by itself.
     pub fn for_ever(epoch: Epoch) -> Self {
-        Self::new(epoch, Ends::never())
+        Self::new(epoch, TermDeadline::never())
     }
 
     /// Which term it is.
@@ -48,7 +48,7 @@ impl Term {
 
     /// Whether the master may lend now.
     pub fn holds(&self) -> bool {
-        !self.over.load(Ordering::Acquire) && self.ends.are_ahead()
+        !self.over.load(Ordering::Acquire) && self.deadline.is_ahead()
     }
 
     /// How long it still holds; none if it ends only when it is ended.
@@ -56,7 +56,7 @@ impl Term {
         if self.over.load(Ordering::Acquire) {
             return Some(Duration::ZERO);
         }
-        (!self.ends.never_come()).then(|| self.ends.left())
+        (!self.deadline.is_never()).then(|| self.deadline.left())
     }
 
     /// Ends it, for all clones, for good.
@@ -65,14 +65,14 @@ impl Term {
     }
 }
 
-// === impl Ends ===
+// === impl TermDeadline ===
 
-impl Ends {
+impl TermDeadline {
     /// At `time` since the machine's boot.
     pub fn at(time: Duration) -> Self {
-        let ends = Self(Arc::default());
-        ends.extend(time);
-        ends
+        let deadline = Self(Arc::default());
+        deadline.extend(time);
+        deadline
     }
 
     /// Never.
@@ -87,18 +87,18 @@ impl Ends {
 
     /// How long it is until then; zero once it has passed.
     pub fn left(&self) -> Duration {
-        let ends = Duration::from_nanos(self.0.load(Ordering::Acquire));
-        ends.saturating_sub(boot_time())
+        let deadline = Duration::from_nanos(self.0.load(Ordering::Acquire));
+        deadline.saturating_sub(boot_time())
     }
 
-    fn never_come(&self) -> bool {
+    fn is_never(&self) -> bool {
         self.0.load(Ordering::Acquire) == u64::MAX
     }
 
-    fn are_ahead(&self) -> bool {
-        let ends = self.0.load(Ordering::Acquire);
+    fn is_ahead(&self) -> bool {
+        let deadline = self.0.load(Ordering::Acquire);
         // Who is alone need not read the clock for every answer.
-        ends == u64::MAX || nanos(boot_time()) < ends
+        deadline == u64::MAX || nanos(boot_time()) < deadline
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_term_holds_until_its_end_and_no_longer() {
         let now = boot_time();
-        let passed = Ends::at(now);
+        let passed = TermDeadline::at(now);
         let term = Term::new(Epoch(5), passed.clone());
         assert!(!term.holds());
         assert_eq!(passed.left(), Duration::ZERO);

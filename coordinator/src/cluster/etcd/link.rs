@@ -13,20 +13,20 @@ use crate::net::files::FileReader;
 /// A balanced client would go on trying an endpoint that hangs; who has to be heard within a lease
 /// cannot afford that more than once.
 #[derive(Debug)]
-pub struct Link {
+pub struct EtcdLink {
     config: EtcdConfig,
     files: FileReader,
     /// How many endpoints have been given up so far; the one in use follows from it.
     turns: watch::Sender<usize>,
-    slot: Mutex<Option<(usize, Connected)>>,
+    slot: Mutex<Option<(usize, OpaqueClient)>>,
 }
 
 /// A client, which says nothing of itself.
-struct Connected(Client);
+struct OpaqueClient(Client);
 
-// === impl Link ===
+// === impl EtcdLink ===
 
-impl Link {
+impl EtcdLink {
     /// A way to the etcd of `config`; connects when it is used.
     pub fn new(config: EtcdConfig) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Link {
 
     async fn client(&self, turn: usize) -> Result<Client, EtcdError> {
         let mut slot = self.slot.lock().await;
-        if let Some((of, Connected(client))) = &*slot
+        if let Some((of, OpaqueClient(client))) = &*slot
             && *of == turn
         {
             return Ok(client.clone());
@@ -81,15 +81,15 @@ impl Link {
         let endpoint = endpoints.get(index..).unwrap_or_default();
         let endpoint = endpoint.get(..1).unwrap_or_default();
         let client = connect(&self.config, &self.files, endpoint).await?;
-        *slot = Some((turn, Connected(client.clone())));
+        *slot = Some((turn, OpaqueClient(client.clone())));
         Ok(client)
     }
 }
 
-// === impl Connected ===
+// === impl OpaqueClient ===
 
-impl std::fmt::Debug for Connected {
+impl std::fmt::Debug for OpaqueClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Connected")
+        f.write_str("OpaqueClient")
     }
 }

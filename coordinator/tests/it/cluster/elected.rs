@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tollgate_coordinator::cluster::election::Etcd as Election;
+use tollgate_coordinator::cluster::election::EtcdElection as Election;
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::observe::metrics::Metrics;
 use tollgate_coordinator::server::{Listeners, Place, Server};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tollgate_coordinator::cluster::election::{Ends, Master, Masters, Peer, Term};
+use tollgate_coordinator::cluster::election::{Master, Masters, Peer, Term, TermDeadline};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tonic::{Code, Request};
@@ -88,7 +88,7 @@ async fn a_master_whose_term_is_over_answers_nothing() {
         assert_eq!(status.code(), Code::Unavailable);
     }
     // Nor does one that learns of its election when its time is over.
-    let over = Term::new(Epoch(8), Ends::at(Duration::from_nanos(1)));
+    let over = Term::new(Epoch(8), TermDeadline::at(Duration::from_nanos(1)));
     cluster.nodes[1].elected(shard, over, None).await;
     let status = cluster.nodes[1].try_refresh(call()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);

@@ -10,7 +10,8 @@ use axum::body::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tollgate_coordinator::cluster::election::{
-    Election, ElectionError, Ends, Event, Master, Masters, Peer, Term, Voice,
+    Election, ElectionError, ElectionEvent, ElectionPublisher, Master, Masters, Peer, Term,
+    TermDeadline,
 };
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::net::channels::Channels;
@@ -47,7 +48,7 @@ pub(super) struct Node {
 
 /// What an election is to say.
 enum Said {
-    Event(Event),
+    Event(ElectionEvent),
     Masters(Arc<Masters>, oneshot::Sender<()>),
 }
 
@@ -57,7 +58,11 @@ struct Scripted(mpsc::Receiver<Said>);
 // === impl Scripted ===
 
 impl Election for Scripted {
-    async fn run(self, voice: Voice, mut stop: watch::Receiver<()>) -> Result<(), ElectionError> {
+    async fn run(
+        self,
+        publisher: ElectionPublisher,
+        mut stop: watch::Receiver<()>,
+    ) -> Result<(), ElectionError> {
         let Self(mut said) = self;
         loop {
             let said = tokio::select! {
@@ -65,9 +70,9 @@ impl Election for Scripted {
                 _ = stop.changed() => return Ok(()),
             };
             match said {
-                Some(Said::Event(event)) => voice.events.send(event).await.unwrap(),
+                Some(Said::Event(event)) => publisher.events.send(event).await.unwrap(),
                 Some(Said::Masters(masters, seen)) => {
-                    voice.masters.send_replace(masters);
+                    publisher.masters.send_replace(masters);
                     let _ = seen.send(());
                 }
                 None => std::future::pending().await,
@@ -126,7 +131,7 @@ impl Cluster {
         epoch: Epoch,
         books: Option<Bytes>,
     ) -> Term {
-        let term = Term::new(epoch, Ends::never());
+        let term = Term::new(epoch, TermDeadline::never());
         self.nodes[node].elected(shard, term.clone(), books).await;
         self.says_it_leads(shard, node, epoch).await;
         term
@@ -229,7 +234,7 @@ impl Node {
     /// Makes it the master of `shard`, and waits until it is.
     pub(super) async fn elected(&self, shard: ShardId, term: Term, books: Option<Bytes>) {
         let holds = term.holds();
-        let elected = Event::Elected { shard, term, books };
+        let elected = ElectionEvent::Elected { shard, term, books };
         self.said.send(Said::Event(elected)).await.ok().unwrap();
         while holds && !self.leads(shard).await {
             tokio::task::yield_now().await;
@@ -239,7 +244,7 @@ impl Node {
     /// Takes `shard` from it, and waits until it has let go.
     pub(super) async fn lost(&self, shard: ShardId) {
         self.said
-            .send(Said::Event(Event::Lost { shard }))
+            .send(Said::Event(ElectionEvent::Lost { shard }))
             .await
             .ok()
             .unwrap();
@@ -251,7 +256,7 @@ impl Node {
     /// Tells it to give `shard` up, and takes its books.
     pub(super) async fn steps_down(&self, shard: ShardId) -> Option<Bytes> {
         let (reply, books) = oneshot::channel();
-        let event = Event::StepDown { shard, reply };
+        let event = ElectionEvent::StepDown { shard, reply };
         self.said.send(Said::Event(event)).await.ok().unwrap();
         books.await.unwrap()
     }

@@ -9,7 +9,8 @@ use axum::body::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tollgate_coordinator::cluster::election::{
-    Election as _, ElectionError, ElectionMetrics, Etcd, Event, Masters, Term, Voice,
+    Election as _, ElectionError, ElectionEvent, ElectionMetrics, ElectionPublisher, EtcdElection,
+    Masters, Term,
 };
 use tollgate_coordinator::config::{ClusterConfig, Config, Tls};
 use tollgate_core::cluster::ShardId;
@@ -39,10 +40,10 @@ impl Elector {
     pub(crate) fn start(cluster: &ClusterConfig, books: Option<Bytes>) -> Self {
         let listen = Config::parse("limits: []").unwrap().listen;
         let peer = cluster.peer(listen, &Tls::default());
-        let (voice, outcome) = Voice::new(cluster.shards);
+        let (publisher, outcome) = ElectionPublisher::new(cluster.shards);
         let (stop, stopped) = watch::channel(());
-        let etcd = Etcd::new(cluster, peer, ElectionMetrics::default());
-        let running = tokio::spawn(etcd.run(voice, stopped));
+        let etcd = EtcdElection::new(cluster, peer, ElectionMetrics::default());
+        let running = tokio::spawn(etcd.run(publisher, stopped));
         let terms = Terms::default();
         tokio::spawn(terms.clone().follow(outcome.events, books));
         Self {
@@ -102,22 +103,22 @@ impl Terms {
         self.0.lock().unwrap().get(&shard).cloned()
     }
 
-    async fn follow(self, mut events: mpsc::Receiver<Event>, books: Option<Bytes>) {
+    async fn follow(self, mut events: mpsc::Receiver<ElectionEvent>, books: Option<Bytes>) {
         while let Some(event) = events.recv().await {
             let mut terms = self.0.lock().unwrap();
             match event {
-                Event::Elected { shard, term, books } => {
+                ElectionEvent::Elected { shard, term, books } => {
                     assert!(term.holds(), "elected for a term that has ended");
                     if let Some((before, _)) = terms.insert(shard, (term.clone(), books)) {
                         assert!(!before.holds(), "elected twice");
                         assert!(before.epoch() < term.epoch(), "epochs grow");
                     }
                 }
-                Event::StepDown { shard, reply } => {
+                ElectionEvent::StepDown { shard, reply } => {
                     assert!(terms.contains_key(&shard), "to step down from nothing");
                     let _ = reply.send(books.clone());
                 }
-                Event::Lost { shard } => {
+                ElectionEvent::Lost { shard } => {
                     let (term, _) = &terms[&shard];
                     assert!(!term.holds(), "lost, and yet it holds");
                 }

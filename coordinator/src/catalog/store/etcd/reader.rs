@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::layout::{EtcdKey, Guard, Layout};
 use crate::catalog::store::{LogPosition, RecordKey, StoreContent, StoreUpdate, WriteBatch};
-use crate::cluster::etcd::{EtcdError, Link};
+use crate::cluster::etcd::{EtcdError, EtcdLink};
 use crate::observe::metrics::Metrics;
 
 /// Keys that are read at once: of the largest records, some ten megabytes.
@@ -28,7 +28,7 @@ const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 #[derive(Clone)]
 pub(super) struct Reader {
     layout: Layout,
-    link: Arc<Link>,
+    link: Arc<EtcdLink>,
     metrics: Metrics,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct GuardVersion {
 // === impl Reader ===
 
 impl Reader {
-    pub(super) fn new(layout: Layout, link: Arc<Link>, metrics: Metrics) -> Self {
+    pub(super) fn new(layout: Layout, link: Arc<EtcdLink>, metrics: Metrics) -> Self {
         Self {
             layout,
             link,

@@ -15,26 +15,26 @@ use tollgate_core::cluster::ShardId;
 
 /// The names of a cluster's keys.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
+pub(super) struct ElectionKeys {
     prefix: String,
 }
 
 /// What a key says that is about a master or a member.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Key<'a> {
+pub(super) enum ElectionKey<'a> {
     Candidate(ShardId),
     Member(&'a str),
 }
 
-// === impl Keys ===
+// === impl ElectionKeys ===
 
-impl Keys {
+impl ElectionKeys {
     pub(super) fn new(prefix: &str) -> Self {
         let prefix = prefix.to_owned();
         Self { prefix }
     }
 
-    pub(super) fn agreement(&self) -> String {
+    pub(super) fn settings(&self) -> String {
         format!("{}/cluster", self.prefix)
     }
 
@@ -73,14 +73,14 @@ impl Keys {
     }
 
     /// What `key`, one of masters and members, is; none if no node has written it.
-    pub(super) fn parse<'a>(&self, key: &'a [u8]) -> Option<Key<'a>> {
+    pub(super) fn parse<'a>(&self, key: &'a [u8]) -> Option<ElectionKey<'a>> {
         let key = std::str::from_utf8(key).ok()?;
         let key = key.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         match key.split_once('/')? {
-            ("members", node) => Some(Key::Member(node)),
+            ("members", node) => Some(ElectionKey::Member(node)),
             ("masters", rest) => {
                 let (shard, _lease) = rest.split_once('/')?;
-                Some(Key::Candidate(ShardId(shard.parse().ok()?)))
+                Some(ElectionKey::Candidate(ShardId(shard.parse().ok()?)))
             }
             _ => None,
         }
@@ -93,22 +93,25 @@ mod tests {
 
     #[test]
     fn keys_are_read_as_they_are_written() {
-        let keys = Keys::new("/a/b");
+        let keys = ElectionKeys::new("/a/b");
         let candidate = keys.candidate(ShardId(7), 0x1f);
         assert_eq!(candidate, "/a/b/masters/7/1f");
         let parsed = keys.parse(candidate.as_bytes());
-        assert_eq!(parsed, Some(Key::Candidate(ShardId(7))));
+        assert_eq!(parsed, Some(ElectionKey::Candidate(ShardId(7))));
         let member = keys.member("a.b");
-        assert_eq!(keys.parse(member.as_bytes()), Some(Key::Member("a.b")));
+        assert_eq!(
+            keys.parse(member.as_bytes()),
+            Some(ElectionKey::Member("a.b"))
+        );
         let (start, end) = keys.masters_and_members();
         let between = |key: &String| *key >= start && *key < end;
         assert!(between(&candidate) && between(&member));
-        assert!(!between(&keys.agreement()) && !between(&keys.term(ShardId(0))));
+        assert!(!between(&keys.settings()) && !between(&keys.term(ShardId(0))));
     }
 
     #[test]
     fn other_keys_are_nothing() {
-        let keys = Keys::new("/a");
+        let keys = ElectionKeys::new("/a");
         for key in ["/a/masters/x/1", "/a/masters/1", "/b/members/n", "", "/a"] {
             assert_eq!(keys.parse(key.as_bytes()), None, "{key}");
         }

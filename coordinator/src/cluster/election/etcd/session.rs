@@ -13,15 +13,17 @@ use tokio::time::timeout;
 use tollgate_core::cluster::{ElectionStep, ShardId};
 use tollgate_core::lease::Epoch;
 
-use super::agreement::Agreement;
-use super::keys::Keys;
-use super::office::Office;
-use super::seen::Seen;
-use super::tasks::{Pulse, keep_alive, watch_others};
-use super::{CALL_LIMIT, Etcd, Failed};
+use super::keys::ElectionKeys;
+use super::settings::ClusterSettings;
+use super::tasks::{KeepAliveTimes, keep_alive, watch_others};
+use super::transfer::SnapshotTransfer;
+use super::view::ClusterView;
+use super::{CALL_LIMIT, EtcdElection, StepError};
 use crate::clock::boot_time;
-use crate::cluster::election::{ElectionMetrics, Ends, Event, Masters, Peer, Term, Voice};
-use crate::cluster::etcd::Link;
+use crate::cluster::election::{
+    ElectionEvent, ElectionMetrics, ElectionPublisher, Masters, Peer, Term, TermDeadline,
+};
+use crate::cluster::etcd::EtcdLink;
 
 /// How long a driver has to give its books back.
 const BOOKS_LIMIT: Duration = Duration::from_secs(2);
@@ -32,26 +34,26 @@ const STOP_LIMIT: Duration = Duration::from_secs(4);
 /// A node that takes part.
 #[derive(Debug)]
 pub(super) struct Session {
-    link: Arc<Link>,
-    keys: Keys,
+    link: Arc<EtcdLink>,
+    keys: ElectionKeys,
     peer: Arc<Peer>,
     shards: NonZeroU16,
     metrics: ElectionMetrics,
-    agreement: Agreement,
+    settings: ClusterSettings,
     lease: i64,
-    pulse: Pulse,
-    ends: Ends,
+    pulse: KeepAliveTimes,
+    deadline: TermDeadline,
     led: BTreeMap<ShardId, Term>,
     /// Candidacies that are over for this node, though etcd may not know yet.
     spent: BTreeMap<ShardId, Epoch>,
-    work: JoinSet<(ShardId, Done)>,
+    work: JoinSet<(ShardId, StepOutcome)>,
     /// The shards about which something is under way.
     busy: BTreeSet<ShardId>,
 }
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum SessionEnd {
     /// In order, because the node stops.
     Stopped,
     /// Its lease is gone.
@@ -60,20 +62,20 @@ pub(super) enum Ended {
 
 /// What came of a step.
 #[derive(Debug)]
-enum Done {
+enum StepOutcome {
     Stood,
     Elected(Epoch, Option<Bytes>),
     /// Whether the next master has the books.
     HandedOver(bool),
-    Failed(Failed),
+    Failed(StepError),
 }
 
 /// A term that is being handed over: it ends with the hand-over, however far that gets.
-struct Leaving(Term);
+struct EndingTerm(Term);
 
-// === impl Leaving ===
+// === impl EndingTerm ===
 
-impl Drop for Leaving {
+impl Drop for EndingTerm {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -83,8 +85,12 @@ impl Drop for Leaving {
 
 impl Session {
     /// Takes a lease and writes that the node is alive.
-    pub(super) async fn join(node: &Etcd, link: Arc<Link>, keys: Keys) -> Result<Self, Failed> {
-        let agreement = Agreement::reach(&link, &keys, node.shards).await?;
+    pub(super) async fn join(
+        node: &EtcdElection,
+        link: Arc<EtcdLink>,
+        keys: ElectionKeys,
+    ) -> Result<Self, StepError> {
+        let settings = ClusterSettings::reach(&link, &keys, node.shards).await?;
         let lease = node.config.lease;
         let seconds = i64::try_from(lease.as_secs()).unwrap_or(i64::MAX);
         let sent = boot_time();
@@ -92,17 +98,17 @@ impl Session {
             client.lease_grant(seconds, None).await
         });
         let granted = granted.await?;
-        let pulse = Pulse::new(lease);
+        let pulse = KeepAliveTimes::new(lease);
         let session = Self {
             link,
             keys,
             peer: Arc::new(node.peer.clone()),
             shards: node.shards,
             metrics: node.metrics.clone(),
-            agreement,
+            settings,
             lease: granted.id(),
             pulse,
-            ends: Ends::at(pulse.end(sent)),
+            deadline: TermDeadline::at(pulse.end(sent)),
             led: BTreeMap::new(),
             spent: BTreeMap::new(),
             work: JoinSet::new(),
@@ -118,7 +124,11 @@ impl Session {
     }
 
     /// Takes part until the lease is gone or `stop` says so.
-    pub(super) async fn run(mut self, voice: &Voice, stop: &mut watch::Receiver<()>) -> Ended {
+    pub(super) async fn run(
+        mut self,
+        publisher: &ElectionPublisher,
+        stop: &mut watch::Receiver<()>,
+    ) -> SessionEnd {
         let node = &self.peer.node;
         tracing::info!(%node, lease = format!("{:x}", self.lease), "election: takes part");
         let changed = Arc::new(Notify::new());
@@ -129,7 +139,7 @@ impl Session {
             link.clone(),
             self.lease,
             self.pulse,
-            self.ends.clone(),
+            self.deadline.clone(),
             metrics,
         );
         let alive = tasks.spawn(alive);
@@ -144,27 +154,27 @@ impl Session {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let ended = loop {
             let look = tokio::select! {
-                _ = stop.changed() => break Ended::Stopped,
-                _ = tasks.join_next() => break Ended::Lost,
+                _ = stop.changed() => break SessionEnd::Stopped,
+                _ = tasks.join_next() => break SessionEnd::Lost,
                 _ = tick.tick() => true,
                 () = changed.notified() => true,
-                Some(done) = self.work.join_next() => self.take_in(voice, done).await,
+                Some(done) = self.work.join_next() => self.take_in(publisher, done).await,
             };
-            if look && !self.look(voice).await {
-                break Ended::Lost;
+            if look && !self.look(publisher).await {
+                break SessionEnd::Lost;
             }
         };
-        if ended == Ended::Stopped {
-            self.stop(voice).await;
+        if ended == SessionEnd::Stopped {
+            self.stop(publisher).await;
         }
         alive.abort();
-        self.lose_all(voice).await;
+        self.lose_all(publisher).await;
         self.revoke().await;
         ended
     }
 
     /// Writes that the node is alive, unless one of its name is.
-    async fn register(&self) -> Result<(), Failed> {
+    async fn register(&self) -> Result<(), StepError> {
         let key = self.keys.member(&self.peer.node);
         let value = serde_json::to_vec(&*self.peer).unwrap_or_default();
         let options = PutOptions::new().with_lease(self.lease);
@@ -176,15 +186,15 @@ impl Session {
             .call(CALL_LIMIT, async |mut client| client.txn(txn).await);
         match answer.await?.succeeded() {
             true => Ok(()),
-            false => Err(Failed::Known(self.peer.node.clone())),
+            false => Err(StepError::Known(self.peer.node.clone())),
         }
     }
 
     /// Looks at the others, says who is master, and begins what is to be done; false if the others
     /// do not see this node any more.
-    async fn look(&mut self, voice: &Voice) -> bool {
-        self.metrics.set_term(self.ends.left());
-        let seen = Seen::look(&self.link, &self.keys, self.shards, self.agreement).await;
+    async fn look(&mut self, publisher: &ElectionPublisher) -> bool {
+        self.metrics.set_term(self.deadline.left());
+        let seen = ClusterView::look(&self.link, &self.keys, self.shards, self.settings).await;
         let seen = match seen {
             Ok(seen) => seen,
             Err(error) => {
@@ -196,16 +206,16 @@ impl Session {
         if !seen.has(&self.peer.node) {
             return false;
         }
-        say(voice, seen.masters());
+        say(publisher, seen.masters());
         let led = self.led.iter().map(|(shard, term)| (*shard, term.epoch()));
         let led: Vec<_> = led.collect();
         for step in seen.steps(&self.peer.node, &led) {
-            self.begin(voice, step).await;
+            self.begin(publisher, step).await;
         }
         true
     }
 
-    async fn begin(&mut self, voice: &Voice, step: ElectionStep) {
+    async fn begin(&mut self, publisher: &ElectionPublisher, step: ElectionStep) {
         let (ElectionStep::Stand(shard)
         | ElectionStep::Withdraw(shard, _)
         | ElectionStep::Lead(shard, _)
@@ -214,63 +224,72 @@ impl Session {
         if self.busy.contains(&shard) {
             return;
         }
-        let (office, link) = (self.office(shard), self.link.clone());
+        let (transfer, link) = (self.transfer(shard), self.link.clone());
         match step {
             ElectionStep::Stand(_) => {
                 let peer = self.peer.clone();
                 self.spawn(shard, async move {
-                    office.stand(&link, &peer).await.map(|()| Done::Stood)
+                    transfer
+                        .stand(&link, &peer)
+                        .await
+                        .map(|()| StepOutcome::Stood)
                 });
             }
             ElectionStep::Lead(_, epoch) if self.spent.get(&shard) != Some(&epoch) => {
                 self.spawn(shard, async move {
-                    let books = office.take(&link, epoch).await?;
-                    Ok(Done::Elected(epoch, books))
+                    let books = transfer.take(&link, epoch).await?;
+                    Ok(StepOutcome::Elected(epoch, books))
                 });
             }
             ElectionStep::Withdraw(_, epoch) | ElectionStep::Lead(_, epoch) => {
                 self.spawn(shard, async move {
-                    office.withdraw(&link, epoch).await.map(|()| Done::Stood)
+                    transfer
+                        .withdraw(&link, epoch)
+                        .await
+                        .map(|()| StepOutcome::Stood)
                 });
             }
-            ElectionStep::HandOver(..) => self.hand_over(voice, shard).await,
-            ElectionStep::Lose(..) => self.lose(voice, shard).await,
+            ElectionStep::HandOver(..) => self.hand_over(publisher, shard).await,
+            ElectionStep::Lose(..) => self.lose(publisher, shard).await,
         }
     }
 
     /// Takes the books of `shard` back and leaves them to the next master.
-    async fn hand_over(&mut self, voice: &Voice, shard: ShardId) {
+    async fn hand_over(&mut self, publisher: &ElectionPublisher, shard: ShardId) {
         let Some(term) = self.led.remove(&shard) else {
             return;
         };
         self.spent.insert(shard, term.epoch());
         self.metrics.set_master(shard, false);
         let (reply, books) = oneshot::channel();
-        let asked = voice.events.send(Event::StepDown { shard, reply }).await;
-        let (office, link) = (self.office(shard), self.link.clone());
+        let asked = publisher
+            .events
+            .send(ElectionEvent::StepDown { shard, reply })
+            .await;
+        let (transfer, link) = (self.transfer(shard), self.link.clone());
         let epoch = term.epoch();
-        let leaving = Leaving(term);
+        let leaving = EndingTerm(term);
         self.spawn(shard, async move {
             let books = match asked {
                 Ok(()) => timeout(BOOKS_LIMIT, books).await,
-                Err(_) => return Err(Failed::NoBooks),
+                Err(_) => return Err(StepError::NoBooks),
             };
             // Whatever the driver does: from here on it lends nothing.
             drop(leaving);
             let Ok(Ok(books)) = books else {
-                return Err(Failed::NoBooks);
+                return Err(StepError::NoBooks);
             };
             let has_books = books.is_some();
-            office.leave(&link, epoch, books).await?;
-            Ok(Done::HandedOver(has_books))
+            transfer.leave(&link, epoch, books).await?;
+            Ok(StepOutcome::HandedOver(has_books))
         });
     }
 
     /// Takes in what came of a step; true if there may be something to do now.
     async fn take_in(
         &mut self,
-        voice: &Voice,
-        done: Result<(ShardId, Done), tokio::task::JoinError>,
+        publisher: &ElectionPublisher,
+        done: Result<(ShardId, StepOutcome), tokio::task::JoinError>,
     ) -> bool {
         let Ok((shard, done)) = done else {
             return false;
@@ -278,24 +297,24 @@ impl Session {
         self.busy.remove(&shard);
         let id = shard.0;
         match done {
-            Done::Stood => {}
-            Done::Elected(epoch, books) => {
+            StepOutcome::Stood => {}
+            StepOutcome::Elected(epoch, books) => {
                 let bytes = books.as_ref().map(Bytes::len);
                 tracing::info!(shard = id, epoch = epoch.0, books = ?bytes, "election: became master");
-                let term = Term::new(epoch, self.ends.clone());
+                let term = Term::new(epoch, self.deadline.clone());
                 self.led.insert(shard, term.clone());
                 self.metrics.count_election();
                 self.metrics.set_master(shard, true);
-                let elected = Event::Elected { shard, term, books };
-                let _ = voice.events.send(elected).await;
+                let elected = ElectionEvent::Elected { shard, term, books };
+                let _ = publisher.events.send(elected).await;
             }
-            Done::HandedOver(has_books) => {
+            StepOutcome::HandedOver(has_books) => {
                 tracing::info!(shard = id, has_books, "election: handed over");
                 if has_books {
                     self.metrics.count_hand_over();
                 }
             }
-            Done::Failed(error) => {
+            StepOutcome::Failed(error) => {
                 self.metrics.count_error();
                 tracing::warn!(shard = id, %error, "election: step failed");
                 // Not at once again.
@@ -306,10 +325,10 @@ impl Session {
     }
 
     /// Hands everything over, and lets the others take this node's place at once.
-    async fn stop(&mut self, voice: &Voice) {
+    async fn stop(&mut self, publisher: &ElectionPublisher) {
         let all = async {
             while let Some(done) = self.work.join_next().await {
-                self.take_in(voice, done).await;
+                self.take_in(publisher, done).await;
             }
             let key = self.keys.member(&self.peer.node);
             let gone = self.link.call(CALL_LIMIT, async |mut client| {
@@ -320,10 +339,10 @@ impl Session {
             }
             let led: Vec<_> = self.led.keys().copied().collect();
             for shard in led {
-                self.hand_over(voice, shard).await;
+                self.hand_over(publisher, shard).await;
             }
             while let Some(done) = self.work.join_next().await {
-                self.take_in(voice, done).await;
+                self.take_in(publisher, done).await;
             }
         };
         if timeout(STOP_LIMIT, all).await.is_err() {
@@ -331,15 +350,15 @@ impl Session {
         }
     }
 
-    async fn lose_all(&mut self, voice: &Voice) {
+    async fn lose_all(&mut self, publisher: &ElectionPublisher) {
         self.work.shutdown().await;
         let led: Vec<_> = self.led.keys().copied().collect();
         for shard in led {
-            self.lose(voice, shard).await;
+            self.lose(publisher, shard).await;
         }
     }
 
-    async fn lose(&mut self, voice: &Voice, shard: ShardId) {
+    async fn lose(&mut self, publisher: &ElectionPublisher, shard: ShardId) {
         let Some(term) = self.led.remove(&shard) else {
             return;
         };
@@ -347,7 +366,7 @@ impl Session {
         self.metrics.set_master(shard, false);
         let epoch = term.epoch().0;
         tracing::warn!(shard = shard.0, epoch, "election: no longer master");
-        let _ = voice.events.send(Event::Lost { shard }).await;
+        let _ = publisher.events.send(ElectionEvent::Lost { shard }).await;
     }
 
     /// Ends the lease, so that nobody has to wait for that.
@@ -361,10 +380,10 @@ impl Session {
         }
     }
 
-    fn office(&self, shard: ShardId) -> Office {
-        Office {
+    fn transfer(&self, shard: ShardId) -> SnapshotTransfer {
+        SnapshotTransfer {
             keys: self.keys.clone(),
-            agreement: self.agreement,
+            settings: self.settings,
             shard,
             lease: self.lease,
         }
@@ -373,11 +392,11 @@ impl Session {
     fn spawn(
         &mut self,
         shard: ShardId,
-        step: impl Future<Output = Result<Done, Failed>> + Send + 'static,
+        step: impl Future<Output = Result<StepOutcome, StepError>> + Send + 'static,
     ) {
         self.busy.insert(shard);
         self.work.spawn(async move {
-            let done = step.await.unwrap_or_else(Done::Failed);
+            let done = step.await.unwrap_or_else(StepOutcome::Failed);
             (shard, done)
         });
     }
@@ -386,8 +405,8 @@ impl Session {
 // === free functions ===
 
 /// Says who is master now, if that is news.
-fn say(voice: &Voice, masters: Masters) {
-    voice.masters.send_if_modified(|before| {
+fn say(publisher: &ElectionPublisher, masters: Masters) {
+    publisher.masters.send_if_modified(|before| {
         for (shard, master) in masters.iter() {
             if before.of(shard) != master {
                 let node = master.map(|master| &*master.peer.node);

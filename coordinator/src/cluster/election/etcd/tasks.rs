@@ -8,17 +8,17 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::CALL_LIMIT;
-use super::keys::Keys;
+use super::keys::ElectionKeys;
 use crate::clock::boot_time;
-use crate::cluster::election::{ElectionMetrics, Ends};
-use crate::cluster::etcd::{EtcdError, Link};
+use crate::cluster::election::{ElectionMetrics, TermDeadline};
+use crate::cluster::etcd::{EtcdError, EtcdLink};
 
 /// The least time by which a term ends before the lease that it depends on.
 const MARGIN_MIN: Duration = Duration::from_millis(200);
 
 /// The times of a lease.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pulse {
+pub(super) struct KeepAliveTimes {
     lease: Duration,
     /// How often the lease is confirmed, and the others are looked at even if nothing is heard.
     pub(super) beat: Duration,
@@ -26,9 +26,9 @@ pub(super) struct Pulse {
     patience: Duration,
 }
 
-// === impl Pulse ===
+// === impl KeepAliveTimes ===
 
-impl Pulse {
+impl KeepAliveTimes {
     /// Those of a lease that lasts `lease`.
     pub(super) fn new(lease: Duration) -> Self {
         Self {
@@ -51,10 +51,10 @@ impl Pulse {
 /// Confirms `lease` again and again, and puts `ends` off each time; returns when etcd does not know
 /// the lease any more.
 pub(super) async fn keep_alive(
-    link: Arc<Link>,
+    link: Arc<EtcdLink>,
     lease: i64,
-    pulse: Pulse,
-    ends: Ends,
+    pulse: KeepAliveTimes,
+    deadline: TermDeadline,
     metrics: ElectionMetrics,
 ) {
     let mut holds = true;
@@ -65,7 +65,7 @@ pub(super) async fn keep_alive(
         });
         match kept.await {
             Ok(_) => {
-                ends.extend(pulse.end(sent));
+                deadline.extend(pulse.end(sent));
                 if !holds {
                     tracing::info!("election: etcd confirms this node's terms again");
                 }
@@ -78,8 +78,8 @@ pub(super) async fn keep_alive(
             }
             Err(error) => {
                 metrics.count_error();
-                tracing::warn!(%error, left = ?ends.left(), "election: etcd does not confirm this node's lease");
-                if holds && ends.left().is_zero() {
+                tracing::warn!(%error, left = ?deadline.left(), "election: etcd does not confirm this node's lease");
+                if holds && deadline.left().is_zero() {
                     holds = false;
                     tracing::warn!("election: terms ended, so this node grants no leases");
                 }
@@ -90,7 +90,12 @@ pub(super) async fn keep_alive(
 }
 
 /// Notifies `changed` of every change of masters and members, for as long as it is polled.
-pub(super) async fn watch_others(link: Arc<Link>, keys: Keys, pulse: Pulse, changed: Arc<Notify>) {
+pub(super) async fn watch_others(
+    link: Arc<EtcdLink>,
+    keys: ElectionKeys,
+    pulse: KeepAliveTimes,
+    changed: Arc<Notify>,
+) {
     let mut turns = link.turns();
     loop {
         turns.mark_unchanged();
@@ -136,7 +141,7 @@ mod tests {
         let sent = Duration::from_secs(1000);
         for seconds in [1, 2, 3, 10, 60] {
             let lease = Duration::from_secs(seconds);
-            let pulse = Pulse::new(lease);
+            let pulse = KeepAliveTimes::new(lease);
             let early = sent + lease - pulse.end(sent);
             assert!(early >= MARGIN_MIN && early >= lease / 10, "{lease:?}");
             assert!(early < lease / 2, "{lease:?}");

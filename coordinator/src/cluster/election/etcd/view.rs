@@ -7,11 +7,11 @@ use etcd_client::{GetOptions, KeyValue};
 use tollgate_core::cluster::{Candidate, Election, ElectionStep, ShardId};
 use tollgate_core::lease::Epoch;
 
-use super::agreement::Agreement;
-use super::keys::{Key, Keys};
-use super::{CALL_LIMIT, Failed};
+use super::keys::{ElectionKey, ElectionKeys};
+use super::settings::ClusterSettings;
+use super::{CALL_LIMIT, StepError};
 use crate::cluster::election::{Master, Masters, Peer};
-use crate::cluster::etcd::Link;
+use crate::cluster::etcd::EtcdLink;
 
 /// The most masters and members that are looked at: 64 shards, each with more nodes waiting than
 /// any cluster has.
@@ -19,30 +19,30 @@ const SEEN_MAX: i64 = 4096;
 
 /// Who is alive, and who stands for which shard.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct ClusterView {
     shards: NonZeroU16,
     members: Vec<Arc<Peer>>,
-    candidates: Vec<Standing>,
+    candidates: Vec<CandidateEntry>,
 }
 
 #[derive(Debug)]
-struct Standing {
+struct CandidateEntry {
     shard: ShardId,
     epoch: Epoch,
     /// None if it cannot be read; it stands all the same.
     peer: Option<Arc<Peer>>,
 }
 
-// === impl Seen ===
+// === impl ClusterView ===
 
-impl Seen {
+impl ClusterView {
     /// Looks at all masters and members.
     pub(super) async fn look(
-        link: &Link,
-        keys: &Keys,
+        link: &EtcdLink,
+        keys: &ElectionKeys,
         shards: NonZeroU16,
-        agreement: Agreement,
-    ) -> Result<Self, Failed> {
+        settings: ClusterSettings,
+    ) -> Result<Self, StepError> {
         let (start, end) = keys.masters_and_members();
         let options = GetOptions::new().with_range(end).with_limit(SEEN_MAX);
         let found = link.call(CALL_LIMIT, async |mut client| {
@@ -50,7 +50,7 @@ impl Seen {
         });
         let found = found.await?;
         if found.more() {
-            return Err(Failed::TooMany(found.count()));
+            return Err(StepError::TooMany(found.count()));
         }
         let mut seen = Self {
             shards,
@@ -58,7 +58,7 @@ impl Seen {
             candidates: Vec::new(),
         };
         for pair in found.kvs() {
-            seen.take(keys, agreement, pair);
+            seen.take(keys, settings, pair);
         }
         Ok(seen)
     }
@@ -94,7 +94,7 @@ impl Seen {
         };
         let masters = ShardId::all(self.shards).map(|shard| {
             let epoch = election.master(shard)?.epoch;
-            let of = |one: &&Standing| one.shard == shard && one.epoch == epoch;
+            let of = |one: &&CandidateEntry| one.shard == shard && one.epoch == epoch;
             let peer = self.candidates.iter().find(of)?.peer.clone()?;
             Some(Master { peer, epoch })
         });
@@ -111,7 +111,7 @@ impl Seen {
         candidates.collect()
     }
 
-    fn take(&mut self, keys: &Keys, agreement: Agreement, pair: &KeyValue) {
+    fn take(&mut self, keys: &ElectionKeys, settings: ClusterSettings, pair: &KeyValue) {
         if pair.lease() == 0 {
             // What outlives its node is no word of a node.
             return;
@@ -124,10 +124,12 @@ impl Seen {
             tracing::warn!(%key, "election: key in etcd was not written by a coordinator of this version");
         }
         match (keys.parse(pair.key()), peer) {
-            (Some(Key::Member(node)), Some(peer)) if peer.node == node => self.members.push(peer),
-            (Some(Key::Candidate(shard)), peer) => self.candidates.push(Standing {
+            (Some(ElectionKey::Member(node)), Some(peer)) if peer.node == node => {
+                self.members.push(peer)
+            }
+            (Some(ElectionKey::Candidate(shard)), peer) => self.candidates.push(CandidateEntry {
                 shard,
-                epoch: agreement.epoch(pair.create_revision()),
+                epoch: settings.epoch(pair.create_revision()),
                 peer,
             }),
             _ => {}

@@ -6,15 +6,15 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
 use serde::{Deserialize, Serialize};
 use tollgate_core::lease::Epoch;
 
-use super::keys::Keys;
-use super::{CALL_LIMIT, Failed};
+use super::keys::ElectionKeys;
+use super::{CALL_LIMIT, StepError};
 use crate::clock::epoch_of_this_start;
 use crate::cluster::election::ElectionError;
-use crate::cluster::etcd::Link;
+use crate::cluster::etcd::EtcdLink;
 
 /// What all nodes have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Agreement {
+pub(super) struct ClusterSettings {
     /// Between how many shards the scopes are divided.
     shards: NonZeroU16,
     /// What epochs are counted from: revisions of etcd start at 1, and a node that was alone before
@@ -22,32 +22,34 @@ pub(super) struct Agreement {
     origin: u64,
 }
 
-// === impl Agreement ===
+// === impl ClusterSettings ===
 
-impl Agreement {
+impl ClusterSettings {
     /// Agrees on `shards` shards with those who were here before.
     pub(super) async fn reach(
-        link: &Link,
-        keys: &Keys,
+        link: &EtcdLink,
+        keys: &ElectionKeys,
         shards: NonZeroU16,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, StepError> {
         let proposed = Self {
             shards,
             origin: epoch_of_this_start().0,
         };
-        let key = keys.agreement();
+        let key = keys.settings();
         let found = propose(link, &key, &proposed).await?;
         let Some(found) = found else {
             return Ok(proposed);
         };
         match serde_json::from_slice::<Self>(&found) {
             Ok(agreed) if agreed.shards == shards && agreed.epoch(0).is_possible() => Ok(agreed),
-            Ok(agreed) if agreed.shards != shards => Err(Failed::ForGood(ElectionError::Shards {
-                ours: shards,
-                theirs: agreed.shards,
-                key,
-            })),
-            _ => Err(Failed::ForGood(ElectionError::Agreement {
+            Ok(agreed) if agreed.shards != shards => {
+                Err(StepError::ForGood(ElectionError::Shards {
+                    ours: shards,
+                    theirs: agreed.shards,
+                    key,
+                }))
+            }
+            _ => Err(StepError::ForGood(ElectionError::Agreement {
                 key,
                 found: String::from_utf8_lossy(&found).into_owned(),
             })),
@@ -68,7 +70,11 @@ impl Agreement {
 }
 
 /// Writes what is `proposed` if nothing is there; else what is.
-async fn propose(link: &Link, key: &str, proposed: &Agreement) -> Result<Option<Vec<u8>>, Failed> {
+async fn propose(
+    link: &EtcdLink,
+    key: &str,
+    proposed: &ClusterSettings,
+) -> Result<Option<Vec<u8>>, StepError> {
     let value = serde_json::to_vec(proposed).unwrap_or_default();
     let txn = Txn::new()
         .when([Compare::version(key, CompareOp::Equal, 0)])

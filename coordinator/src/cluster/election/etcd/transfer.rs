@@ -14,11 +14,11 @@ use sha2::{Digest as _, Sha256};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 
-use super::agreement::Agreement;
-use super::keys::Keys;
-use super::{BOOKS_CALL_LIMIT, CALL_LIMIT, Failed};
+use super::keys::ElectionKeys;
+use super::settings::ClusterSettings;
+use super::{BOOKS_CALL_LIMIT, CALL_LIMIT, StepError};
 use crate::cluster::election::Peer;
-use crate::cluster::etcd::Link;
+use crate::cluster::etcd::EtcdLink;
 
 /// Bytes of the books in one request; etcd takes 1.5 MiB.
 const PART_LEN: usize = 1 << 20;
@@ -29,9 +29,9 @@ const PARTS_MAX: usize = 64;
 
 /// A candidacy for one shard, and what it takes to keep office.
 #[derive(Clone, Debug)]
-pub(super) struct Office {
-    pub(super) keys: Keys,
-    pub(super) agreement: Agreement,
+pub(super) struct SnapshotTransfer {
+    pub(super) keys: ElectionKeys,
+    pub(super) settings: ClusterSettings,
     pub(super) shard: ShardId,
     /// The lease of the node.
     pub(super) lease: i64,
@@ -39,7 +39,7 @@ pub(super) struct Office {
 
 /// What is said of books that were handed over.
 #[derive(Debug, Deserialize, Serialize)]
-struct Head {
+struct SnapshotHead {
     /// The term that they are of.
     epoch: u64,
     parts: usize,
@@ -49,17 +49,17 @@ struct Head {
 
 /// What the last master has left.
 #[derive(Debug, Default)]
-struct Left {
+struct LastTerm {
     /// The revision of its term; 0 if nobody ever was master.
     revision: i64,
-    head: Option<Head>,
+    head: Option<SnapshotHead>,
 }
 
-// === impl Office ===
+// === impl SnapshotTransfer ===
 
-impl Office {
+impl SnapshotTransfer {
     /// Stands for the shard, unless this node does already.
-    pub(super) async fn stand(&self, link: &Link, peer: &Peer) -> Result<(), Failed> {
+    pub(super) async fn stand(&self, link: &EtcdLink, peer: &Peer) -> Result<(), StepError> {
         let value = serde_json::to_vec(peer).unwrap_or_default();
         let options = PutOptions::new().with_lease(self.lease);
         let txn = Txn::new()
@@ -71,14 +71,18 @@ impl Office {
     }
 
     /// Stands no longer.
-    pub(super) async fn withdraw(&self, link: &Link, epoch: Epoch) -> Result<(), Failed> {
+    pub(super) async fn withdraw(&self, link: &EtcdLink, epoch: Epoch) -> Result<(), StepError> {
         let delete = TxnOp::delete(self.key(), None);
         // One that has gone already is as good.
         self.still(link, epoch, [delete]).await.map(drop)
     }
 
     /// Becomes master, and gives the books of the term before; none if there are none.
-    pub(super) async fn take(&self, link: &Link, epoch: Epoch) -> Result<Option<Bytes>, Failed> {
+    pub(super) async fn take(
+        &self,
+        link: &EtcdLink,
+        epoch: Epoch,
+    ) -> Result<Option<Bytes>, StepError> {
         let left = self.left(link).await?;
         let books = match &left.head {
             Some(head) => self.read(link, head).await?,
@@ -94,17 +98,17 @@ impl Office {
         let answer = link.call(CALL_LIMIT, async |mut client| client.txn(txn).await);
         match answer.await?.succeeded() {
             true => Ok(books),
-            false => Err(Failed::NotStanding(self.shard)),
+            false => Err(StepError::NotStanding(self.shard)),
         }
     }
 
     /// Leaves office, with `books` for the next master.
     pub(super) async fn leave(
         &self,
-        link: &Link,
+        link: &EtcdLink,
         epoch: Epoch,
         books: Option<Bytes>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), StepError> {
         let parts = || books.iter().flat_map(|books| books.chunks(PART_LEN));
         let count = parts().count();
         let mut last = vec![TxnOp::delete(self.key(), None)];
@@ -117,7 +121,7 @@ impl Office {
                 self.must(link, epoch, [TxnOp::put(key, part, None)])
                     .await?;
             }
-            let head = Head {
+            let head = SnapshotHead {
                 epoch: epoch.0,
                 parts: count,
                 sha256: sha256(books),
@@ -134,17 +138,17 @@ impl Office {
 
     /// That this node stands since `epoch`.
     fn stands(&self, epoch: Epoch) -> Compare {
-        let revision = self.agreement.revision(epoch);
+        let revision = self.settings.revision(epoch);
         Compare::create_revision(self.key(), CompareOp::Equal, revision)
     }
 
     /// Does `ops` if this node stands since `epoch`, and says whether it did.
     async fn still(
         &self,
-        link: &Link,
+        link: &EtcdLink,
         epoch: Epoch,
         ops: impl Into<Vec<TxnOp>>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, StepError> {
         let txn = Txn::new().when([self.stands(epoch)]).and_then(ops);
         let answer = link.call(BOOKS_CALL_LIMIT, async |mut client| client.txn(txn).await);
         Ok(answer.await?.succeeded())
@@ -152,18 +156,18 @@ impl Office {
 
     async fn must(
         &self,
-        link: &Link,
+        link: &EtcdLink,
         epoch: Epoch,
         ops: impl Into<Vec<TxnOp>>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), StepError> {
         match self.still(link, epoch, ops).await? {
             true => Ok(()),
-            false => Err(Failed::NotStanding(self.shard)),
+            false => Err(StepError::NotStanding(self.shard)),
         }
     }
 
     /// What the last master has left: its books' head, if they are of the last term.
-    async fn left(&self, link: &Link) -> Result<Left, Failed> {
+    async fn left(&self, link: &EtcdLink) -> Result<LastTerm, StepError> {
         let txn = Txn::new().and_then([
             TxnOp::get(self.keys.term(self.shard), None),
             TxnOp::get(self.keys.books_head(self.shard), None),
@@ -176,20 +180,21 @@ impl Office {
         });
         let (term, head) = (pairs.next().flatten(), pairs.next().flatten());
         let Some(term) = term else {
-            return Ok(Left::default());
+            return Ok(LastTerm::default());
         };
         let epoch = std::str::from_utf8(term.value()).ok();
         let epoch: Option<u64> = epoch.and_then(|text| text.parse().ok());
         let head = head.and_then(|head: &KeyValue| serde_json::from_slice(head.value()).ok());
-        let head = head.filter(|head: &Head| Some(head.epoch) == epoch && head.parts <= PARTS_MAX);
-        Ok(Left {
+        let head =
+            head.filter(|head: &SnapshotHead| Some(head.epoch) == epoch && head.parts <= PARTS_MAX);
+        Ok(LastTerm {
             revision: term.mod_revision(),
             head,
         })
     }
 
     /// The books that `head` tells of; none if they are not as it says.
-    async fn read(&self, link: &Link, head: &Head) -> Result<Option<Bytes>, Failed> {
+    async fn read(&self, link: &EtcdLink, head: &SnapshotHead) -> Result<Option<Bytes>, StepError> {
         let mut books = Vec::new();
         for number in 0..head.parts {
             let key = self.keys.books_part(self.shard, number);
