@@ -6,5 +6,5 @@ pub mod driver;
 pub mod parent;
 pub mod router;
 pub mod shards;
-pub mod survey;
+pub mod stats;
 pub mod view;

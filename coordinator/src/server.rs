@@ -32,9 +32,9 @@ use crate::config::ClusterConfig;
 use crate::config::reload::Reload;
 use crate::config::{Config, Listen};
 use crate::leases::driver::LeaseCount;
-use crate::leases::parent::{Lineage, Parent};
+use crate::leases::parent::{AncestorPath, Parent};
 use crate::leases::router::Router;
-use crate::leases::shards::{Plan, Seats, Shards};
+use crate::leases::shards::{DriverSettings, ShardSupervisor, Shards};
 use crate::net::channels::Channels;
 use crate::net::tls::{ClientFiles, Credentials, Holder, Newest};
 use crate::observe::metrics::Metrics;
@@ -86,10 +86,10 @@ pub struct Server {
     /// Ends the election.
     resign: watch::Sender<()>,
     outcome: ElectionUpdates,
-    seats: Seats,
+    supervisor: ShardSupervisor,
     shards: Shards,
     reloads: (mpsc::Sender<()>, mpsc::Receiver<()>),
-    lineage: Lineage,
+    ancestors: AncestorPath,
     parent: Option<Parent>,
 }
 
@@ -214,7 +214,7 @@ impl Server {
                 "admin API: no admin.tokens, so everyone who reaches the HTTP port may read and write"
             );
         }
-        let lineage = Lineage::new(&name(&config, listeners.addresses().ok()));
+        let ancestors = AncestorPath::new(&name(&config, listeners.addresses().ok()));
         let doors = listeners.prepare(&config, &metrics)?;
         let bounds = config.bounds;
         let credentials = |holder, files: Option<&ClientFiles>| {
@@ -227,13 +227,13 @@ impl Server {
         let parent = match &config.parent {
             Some(parent) => {
                 let credentials = credentials(Holder::Parent, parent.tls.as_ref())?;
-                let (lineage, metrics) = (lineage.clone(), metrics.parent().clone());
-                Some(Parent::new(parent, credentials, lineage, metrics)?)
+                let (ancestors, metrics) = (ancestors.clone(), metrics.parent().clone());
+                Some(Parent::new(parent, credentials, ancestors, metrics)?)
             }
             None => None,
         };
         let (writer, catalog) = CatalogWriter::new(store, config, clock, metrics.clone()).await?;
-        let (seats, shards) = Seats::new(Plan {
+        let (supervisor, shards) = ShardSupervisor::new(DriverSettings {
             bounds,
             leases: LeaseCount::default(),
             catalog: catalog.watch(),
@@ -257,10 +257,10 @@ impl Server {
             election: Box::pin(election.run(publisher, resigned)),
             resign,
             outcome,
-            seats,
+            supervisor,
             shards,
             reloads: mpsc::channel(1),
-            lineage,
+            ancestors,
             parent,
         })
     }
@@ -277,7 +277,7 @@ impl Server {
                 .as_ref()
                 .map_or(NonZeroU16::MIN, |place| place.shards),
             peers: Channels::new(CONNECT_TIMEOUT, self.credentials.clone()),
-            lineage: self.lineage.clone(),
+            ancestors: self.ancestors.clone(),
             metrics: self.metrics.clone(),
         }
     }
@@ -299,9 +299,9 @@ impl Server {
         let alone = self.place.is_none();
         let router = self.router();
         let mut parts = JoinSet::new();
-        let (seats, events) = (self.seats, self.outcome.events);
+        let (supervisor, events) = (self.supervisor, self.outcome.events);
         parts.spawn(async move {
-            seats.run(events).await;
+            supervisor.run(events).await;
             Ok("books")
         });
         let given_up = spawn_election(&mut parts, self.election);

@@ -31,7 +31,7 @@ use self::spread::Spread;
 use crate::api::grpc::CallError;
 use crate::clock::{Clock, unix_time};
 use crate::config::Config;
-use crate::leases::router::{Remote, Router, Way};
+use crate::leases::router::{CallContext, RemoteMaster, Router};
 use crate::observe::metrics::{DoormanMethod, Metrics};
 use crate::wire::{CALL_LEN_MAX, Capacity, CapacityClient, CapacityServer};
 
@@ -71,9 +71,9 @@ impl Service {
     }
 
     /// Who is master, if that is one, and it is not this node.
-    fn mastership(&self, way: Way) -> Option<wire::Mastership> {
+    fn mastership(&self, way: CallContext) -> Option<wire::Mastership> {
         let shard = ShardId::default();
-        let here = way.hop.is_some() || self.router.count != NonZeroU16::MIN;
+        let here = way.forwarded.is_some() || self.router.count != NonZeroU16::MIN;
         if here || self.router.shards.get(shard).is_some() {
             return None;
         }
@@ -102,7 +102,7 @@ impl Service {
     async fn get(
         &self,
         request: wire::GetCapacityRequest,
-        way: Way,
+        way: CallContext,
     ) -> Result<wire::GetCapacityResponse, CallError> {
         if let Some(mastership) = self.mastership(way) {
             return Ok(wire::GetCapacityResponse {
@@ -119,7 +119,7 @@ impl Service {
         let spread = Spread::new(&self.router, client, arrival, way);
         let entries = request.resource.into_iter().zip(asked).collect();
         let client_id = request.client_id;
-        let pass_on = |remote: Remote, resource| {
+        let pass_on = |remote: RemoteMaster, resource| {
             let client_id = client_id.clone();
             async move {
                 let mut client = CapacityClient::new(remote.channel());
@@ -141,7 +141,7 @@ impl Service {
     async fn get_server(
         &self,
         request: wire::GetServerCapacityRequest,
-        way: Way,
+        way: CallContext,
     ) -> Result<wire::GetServerCapacityResponse, CallError> {
         if let Some(mastership) = self.mastership(way) {
             return Ok(wire::GetServerCapacityResponse {
@@ -158,7 +158,7 @@ impl Service {
         let spread = Spread::new(&self.router, client, arrival, way);
         let entries = request.resource.into_iter().zip(asked).collect();
         let server_id = request.server_id;
-        let pass_on = |remote: Remote, resource| {
+        let pass_on = |remote: RemoteMaster, resource| {
             let server_id = server_id.clone();
             async move {
                 let mut client = CapacityClient::new(remote.channel());
@@ -180,7 +180,7 @@ impl Service {
     async fn take_back(
         &self,
         request: wire::ReleaseCapacityRequest,
-        way: Way,
+        way: CallContext,
     ) -> Result<wire::ReleaseCapacityResponse, CallError> {
         if let Some(mastership) = self.mastership(way) {
             return Ok(wire::ReleaseCapacityResponse {
@@ -207,7 +207,7 @@ impl Capacity for Service {
         &self,
         request: Request<wire::DiscoveryRequest>,
     ) -> Result<Response<wire::DiscoveryResponse>, Status> {
-        let way = Way::read(request.metadata())?;
+        let way = CallContext::read(request.metadata())?;
         // Where the client has reached us, others of its kind can as well.
         let reached = request.local_addr().as_ref().map(SocketAddr::to_string);
         let advertised = self.router.me.as_ref().map(|me| me.grpc.clone());
@@ -227,7 +227,7 @@ impl Capacity for Service {
         request: Request<wire::GetCapacityRequest>,
     ) -> Result<Response<wire::GetCapacityResponse>, Status> {
         let start = self.clock.now();
-        let way = Way::read(request.metadata())?;
+        let way = CallContext::read(request.metadata())?;
         let result = self.get(request.into_inner(), way).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.response.len());
         let duration = self.clock.now().saturating_since(start);
@@ -240,7 +240,7 @@ impl Capacity for Service {
         request: Request<wire::GetServerCapacityRequest>,
     ) -> Result<Response<wire::GetServerCapacityResponse>, Status> {
         let start = self.clock.now();
-        let way = Way::read(request.metadata())?;
+        let way = CallContext::read(request.metadata())?;
         let result = self.get_server(request.into_inner(), way).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.response.len());
         let duration = self.clock.now().saturating_since(start);
@@ -252,7 +252,7 @@ impl Capacity for Service {
         &self,
         request: Request<wire::ReleaseCapacityRequest>,
     ) -> Result<Response<wire::ReleaseCapacityResponse>, Status> {
-        let way = Way::read(request.metadata())?;
+        let way = CallContext::read(request.metadata())?;
         let result = self.take_back(request.into_inner(), way).await;
         self.counted(DoormanMethod::ReleaseCapacity, result)
     }

@@ -12,9 +12,9 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::clock::Clock;
-use crate::leases::driver::{AskError, DriverError};
-use crate::leases::router::{Router, Unanswered, Way};
-use crate::leases::shards::HeldError;
+use crate::leases::driver::{DriverError, LeaseError};
+use crate::leases::router::{CallContext, RouteError, Router};
+use crate::leases::shards::MastershipError;
 use crate::observe::metrics::{Metrics, RefreshFault};
 use crate::observe::trace;
 use crate::wire::{CALL_LEN_MAX, LeaseService, LeaseServiceServer};
@@ -43,7 +43,7 @@ pub enum CallError {
     Field(#[from] FieldError),
     /// Nobody answered.
     #[error(transparent)]
-    Unanswered(#[from] Unanswered),
+    Route(#[from] RouteError),
 }
 
 // === impl Service ===
@@ -62,7 +62,7 @@ impl Service {
     async fn answer(
         &self,
         request: v1::RefreshRequest,
-        way: Way,
+        way: CallContext,
     ) -> Result<v1::RefreshResponse, CallError> {
         let refresh = Refresh::try_from(request)?;
         trace::record_call(refresh.client.id.as_str(), refresh.scopes.len());
@@ -73,9 +73,9 @@ impl Service {
     async fn take_back(
         &self,
         request: v1::ReleaseRequest,
-        way: Way,
+        way: CallContext,
     ) -> Result<v1::ReleaseResponse, CallError> {
-        let release = match way.hop {
+        let release = match way.forwarded {
             None => Release::try_from(request)?,
             Some(_) => Release::passed_on(request)?,
         };
@@ -94,7 +94,7 @@ impl LeaseService for Service {
         request: Request<v1::RefreshRequest>,
     ) -> Result<Response<v1::RefreshResponse>, Status> {
         let arrival = self.clock.now();
-        let way = Way::read(request.metadata())?;
+        let way = CallContext::read(request.metadata())?;
         let result = self.answer(request.into_inner(), way).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.scopes.len());
         let duration = self.clock.now().saturating_since(arrival);
@@ -107,7 +107,7 @@ impl LeaseService for Service {
         let mut response = Response::new(result?);
         if way.from_child {
             // What was passed on has brought who is above.
-            self.router.lineage.sign(response.metadata_mut());
+            self.router.ancestors.write_path(response.metadata_mut());
         }
         Ok(response)
     }
@@ -116,7 +116,7 @@ impl LeaseService for Service {
         &self,
         request: Request<v1::ReleaseRequest>,
     ) -> Result<Response<v1::ReleaseResponse>, Status> {
-        let way = Way::read(request.metadata())?;
+        let way = CallContext::read(request.metadata())?;
         let answer = self.take_back(request.into_inner(), way).await?;
         Ok(Response::new(answer))
     }
@@ -128,10 +128,10 @@ impl CallError {
     fn fault(&self) -> RefreshFault {
         match self {
             Self::Field(_) => RefreshFault::Invalid,
-            Self::Unanswered(Unanswered::Held(HeldError::Driver(DriverError::Busy))) => {
+            Self::Route(RouteError::Mastership(MastershipError::Driver(DriverError::Busy))) => {
                 RefreshFault::Busy
             }
-            Self::Unanswered(_) => RefreshFault::NoMaster,
+            Self::Route(_) => RefreshFault::NoMaster,
         }
     }
 }
@@ -142,7 +142,7 @@ impl From<CallError> for Status {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Field(_) => Self::new(Code::InvalidArgument, error.to_string()),
-            CallError::Unanswered(_) => {
+            CallError::Route(_) => {
                 let retry = ErrorDetails::with_retry_info(Some(RETRY_AFTER));
                 Self::with_error_details(Code::Unavailable, error.to_string(), retry)
             }
@@ -153,17 +153,17 @@ impl From<CallError> for Status {
 // === free functions ===
 
 /// What a client is told about a scope without an answer.
-pub(crate) fn scope_error(error: AskError) -> ScopeError {
+pub(crate) fn scope_error(error: LeaseError) -> ScopeError {
     let code = match error {
-        AskError::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
+        LeaseError::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
             Code::Aborted
         }
-        AskError::Refresh(
+        LeaseError::Refresh(
             RefreshError::TooManyClients { .. }
             | RefreshError::TooManyResources { .. }
             | RefreshError::TooManyLeases { .. },
         ) => Code::ResourceExhausted,
-        AskError::Elsewhere { .. } => Code::Unavailable,
+        LeaseError::Elsewhere { .. } => Code::Unavailable,
     };
     ScopeError {
         code: code as u32,

@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::leases::parent::Parent;
 use crate::leases::shards::Shards;
-use crate::leases::survey::{Named, Survey};
+use crate::leases::stats::{LeaseStats, NamedScopes};
 use crate::observe::metrics::Metrics;
 use crate::observe::trace;
 
@@ -63,7 +63,7 @@ struct App {
     clock: Clock,
     writer: writer::CatalogHandle,
     rate: RefreshRate,
-    /// One survey at a time: the driver has others to answer.
+    /// One stats at a time: the driver has others to answer.
     surveys: Arc<tokio::sync::Mutex<()>>,
     openapi: Arc<Value>,
 }
@@ -71,12 +71,12 @@ struct App {
 // === impl App ===
 
 impl App {
-    /// Looks at all books; see [`Survey::of`].
-    async fn survey(&self, busiest_max: usize) -> Result<Survey, RestError> {
+    /// Looks at all books; see [`LeaseStats::of`].
+    async fn lease_stats(&self, busiest_max: usize) -> Result<LeaseStats, RestError> {
         let _one = self.surveys.lock().await;
-        let named = Named::of(&self.writer.catalog());
-        let survey = Survey::of(&self.shards, named, busiest_max);
-        Ok(survey.await?)
+        let named = NamedScopes::of(&self.writer.catalog());
+        let stats = LeaseStats::of(&self.shards, named, busiest_max);
+        Ok(stats.await?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The one task that owns the books.
 //!
-//! Whoever wants something of the [`LeaseServer`] sends an event through a [`Handle`] and awaits the
+//! Whoever wants something of the [`LeaseServer`] sends an event through a [`DriverHandle`] and awaits the
 //! answer. The queue is bounded; when it stays full the caller is told so, and an event whose
 //! caller has gone is skipped rather than answered into the void.
 
@@ -25,14 +25,14 @@ use crate::clock::Clock;
 use crate::leases::view::{ScopeDetail, ScopePage};
 use crate::observe::metrics::{Metrics, RefreshFault};
 
-mod books;
 mod echo;
+mod hand_over;
 mod parent;
 mod tally;
 
 pub use self::echo::{EchoAsk, EchoCall, Granted};
-use self::parent::Upward;
-pub use self::parent::{Batch, Heard, WeakHandle};
+use self::parent::ParentState;
+pub use self::parent::{ParentBatch, ParentReply, WeakDriverHandle};
 pub use self::tally::LeaseCount;
 use self::tally::Tally;
 
@@ -56,31 +56,31 @@ const BULK_CALLS_HELD: usize = 64;
 
 /// What the driver can be asked to do.
 #[derive(Debug)]
-enum Event {
+enum DriverEvent {
     Refresh(Refresh, oneshot::Sender<Vec<ScopeAnswer>>),
     Release(Release, oneshot::Sender<()>),
     Drain(ClientId, Duration, oneshot::Sender<Result<(), DrainError>>),
     Echoes(EchoCall, oneshot::Sender<Echoed>),
-    HandOver(oneshot::Sender<Frozen>),
-    View(View),
+    HandOver(oneshot::Sender<FinalState>),
+    View(ViewRequest),
     /// What there is to say to the parent, when there is something.
-    Batch(oneshot::Sender<Batch>),
+    ParentBatch(oneshot::Sender<ParentBatch>),
     /// What the parent has said.
-    Heard(Heard, oneshot::Sender<()>),
+    ParentReply(ParentReply, oneshot::Sender<()>),
 }
 
 /// What came of each ask of a call.
-pub type Echoed = Vec<Result<Granted, AskError>>;
+pub type Echoed = Vec<Result<Granted, LeaseError>>;
 
 /// A question about the books: takes a look and sends what it saw.
-struct View(Box<Look>);
+struct ViewRequest(Box<ViewFn>);
 
-type Look = dyn FnOnce(&LeaseServer, Instant) + Send;
+type ViewFn = dyn FnOnce(&LeaseServer, Instant) + Send;
 
 /// The books of a driver that has ended, and when.
-type Frozen = Box<(LeaseServer, Instant)>;
+type FinalState = Box<(LeaseServer, Instant)>;
 
-/// Owns the books until the last [`Handle`] is gone, or until it has handed them over.
+/// Owns the books until the last [`DriverHandle`] is gone, or until it has handed them over.
 #[derive(Debug)]
 pub struct Driver {
     node: LeaseServer,
@@ -93,8 +93,8 @@ pub struct Driver {
     clock: Clock,
     metrics: Metrics,
     /// Of one that has a parent.
-    upward: Option<Upward>,
-    events: mpsc::Receiver<Event>,
+    parent: Option<ParentState>,
+    events: mpsc::Receiver<DriverEvent>,
     /// What the master before left, until it is read.
     inherited: Option<Vec<u8>>,
     /// Who is drained from the start, each until when.
@@ -105,8 +105,8 @@ pub struct Driver {
 
 /// Sends events to a [`Driver`].
 #[derive(Clone, Debug)]
-pub struct Handle {
-    events: mpsc::Sender<Event>,
+pub struct DriverHandle {
+    events: mpsc::Sender<DriverEvent>,
     /// Places in the queue for bulk calls.
     bulk: Arc<Semaphore>,
     /// Places for bulk calls in the queue and before it.
@@ -116,7 +116,7 @@ pub struct Handle {
 
 /// The places of a bulk call, which are free when this is dropped.
 #[derive(Debug)]
-struct BulkPlace<'a> {
+struct BulkPermit<'a> {
     _queue: SemaphorePermit<'a>,
     _held: SemaphorePermit<'a>,
 }
@@ -134,7 +134,7 @@ pub enum DriverError {
 
 /// Why one ask of a call got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
+pub enum LeaseError {
     /// The books refused it.
     #[error(transparent)]
     Refresh(#[from] RefreshError),
@@ -149,11 +149,11 @@ pub enum AskError {
     },
 }
 
-// === impl View ===
+// === impl ViewRequest ===
 
-impl fmt::Debug for View {
+impl fmt::Debug for ViewRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("View")
+        f.write_str("ViewRequest")
     }
 }
 
@@ -168,7 +168,7 @@ impl Driver {
         start: Start,
         clock: Clock,
         metrics: Metrics,
-    ) -> (Self, Handle) {
+    ) -> (Self, DriverHandle) {
         let (sender, events) = mpsc::channel(QUEUE_LEN);
         let driver = Self {
             node: LeaseServer::new(clock.now(), origin.epoch, bounds, start),
@@ -178,13 +178,13 @@ impl Driver {
             unlimited: Limit::new(Capacity::UNLIMITED),
             clock,
             metrics,
-            upward: None,
+            parent: None,
             events,
             inherited: None,
             drains: Vec::new(),
             tally: Tally::default(),
         };
-        let handle = Handle {
+        let handle = DriverHandle {
             events: sender,
             bulk: Arc::new(Semaphore::new(BULK_CALLS)),
             bulk_held: Arc::new(Semaphore::new(BULK_CALLS_HELD)),
@@ -225,7 +225,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 event = self.events.recv() => match event {
-                    Some(Event::HandOver(reply)) if !reply.is_closed() => {
+                    Some(DriverEvent::HandOver(reply)) if !reply.is_closed() => {
                         let frozen = (self.node, self.clock.now());
                         // Whoever asked may have gone just now. Nobody has the books then.
                         let _ = reply.send(Box::new(frozen));
@@ -265,29 +265,29 @@ impl Driver {
         timeouts.into_iter().flatten().min()
     }
 
-    fn handle_event(&mut self, event: Event) {
+    fn handle_event(&mut self, event: DriverEvent) {
         let now = self.clock.now();
         self.count_leases();
         match event {
-            Event::Refresh(refresh, reply) if !reply.is_closed() => {
+            DriverEvent::Refresh(refresh, reply) if !reply.is_closed() => {
                 let answers = self.refresh(now, &refresh);
                 let _ = reply.send(answers);
             }
-            Event::Echoes(call, reply) if !reply.is_closed() => {
+            DriverEvent::Echoes(call, reply) if !reply.is_closed() => {
                 let _ = reply.send(self.answer_echoes(now, call));
             }
-            Event::Release(release, reply) => {
+            DriverEvent::Release(release, reply) => {
                 // Even for a caller that has gone: it has nothing more to ask.
                 self.release(&release);
                 let _ = reply.send(());
             }
-            Event::Drain(client, time, reply) => {
+            DriverEvent::Drain(client, time, reply) => {
                 let until = now.saturating_add(time);
                 let _ = reply.send(self.node.handle_drain(now, &client, until));
             }
-            Event::View(View(look)) => look(&self.node, now),
-            Event::Batch(reply) => self.await_batch(reply),
-            Event::Heard(heard, reply) => {
+            DriverEvent::View(ViewRequest(look)) => look(&self.node, now),
+            DriverEvent::ParentBatch(reply) => self.await_batch(reply),
+            DriverEvent::ParentReply(heard, reply) => {
                 self.hear(now, heard);
                 let _ = reply.send(());
             }
@@ -311,13 +311,13 @@ impl Driver {
     ) -> ScopeAnswer {
         let resolved = self.resolver.resolve(&asks.scope);
         let home = at_home(self.origin, self.shards, resolved);
-        let (node, upward) = (&mut self.node, self.upward.as_ref());
+        let (node, parent) = (&mut self.node, self.parent.as_ref());
         let answers = asks.asks.iter().map(|(unit, ask)| {
             let (scope, unit) = (resolved.scope.clone(), *unit);
             let resource = ResourceId { scope, unit };
             home?;
             // What has no limit here may have one above.
-            let whole = upward.map(|_| Terms::of(&self.unlimited));
+            let whole = parent.map(|_| Terms::of(&self.unlimited));
             let answer = match resolved.terms(unit).or(whole) {
                 Some(terms) => node.handle_refresh(now, client, &resource, ask, &terms)?,
                 None => node.handle_unlimited(client, &resource, &self.unlimited),
@@ -329,9 +329,9 @@ impl Driver {
                 answer,
             })
         });
-        let outcome: Result<Vec<_>, AskError> = answers.collect();
-        let (canonical, limited) = match upward {
-            Some(upward) => upward.merged(resolved),
+        let outcome: Result<Vec<_>, LeaseError> = answers.collect();
+        let (canonical, limited) = match parent {
+            Some(parent) => parent.merged(resolved),
             None => (resolved.canonical.clone(), resolved.limited.clone()),
         };
         ScopeAnswer {
@@ -354,9 +354,9 @@ impl Driver {
     }
 }
 
-// === impl Handle ===
+// === impl DriverHandle ===
 
-impl Handle {
+impl DriverHandle {
     /// Where the driver's answers come from.
     pub fn origin(&self) -> Origin {
         self.origin
@@ -368,11 +368,12 @@ impl Handle {
     /// If the driver cannot be reached.
     pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, DriverError> {
         let _place = self.bulk_place(refresh.scopes.len()).await?;
-        self.call(|reply| Event::Refresh(refresh, reply)).await
+        self.call(|reply| DriverEvent::Refresh(refresh, reply))
+            .await
     }
 
     /// The places of a call for so many scopes; none are needed for a small one.
-    async fn bulk_place(&self, scopes: usize) -> Result<Option<BulkPlace<'_>>, DriverError> {
+    async fn bulk_place(&self, scopes: usize) -> Result<Option<BulkPermit<'_>>, DriverError> {
         if scopes <= BULK_LEN {
             return Ok(None);
         }
@@ -380,7 +381,7 @@ impl Handle {
         let held = held.map_err(|_| DriverError::Busy)?;
         let queue = tokio::time::timeout(QUEUE_WAIT, self.bulk.acquire()).await;
         let queue = queue.map_err(|_| DriverError::Busy)?;
-        Ok(Some(BulkPlace {
+        Ok(Some(BulkPermit {
             _queue: queue.map_err(|_| DriverError::Stopped)?,
             _held: held,
         }))
@@ -392,7 +393,7 @@ impl Handle {
     /// If the driver cannot be reached.
     pub async fn echoes(&self, call: EchoCall) -> Result<Echoed, DriverError> {
         let _place = self.bulk_place(call.asks.len()).await?;
-        self.call(|reply| Event::Echoes(call, reply)).await
+        self.call(|reply| DriverEvent::Echoes(call, reply)).await
     }
 
     /// Takes leases back.
@@ -401,7 +402,8 @@ impl Handle {
     /// If the driver cannot be reached.
     pub async fn release(&self, release: Release) -> Result<(), DriverError> {
         let _place = self.bulk_place(release.resources.len()).await?;
-        self.call(|reply| Event::Release(release, reply)).await
+        self.call(|reply| DriverEvent::Release(release, reply))
+            .await
     }
 
     /// Gives `client` nothing for `time`; lets it serve again if that is zero.
@@ -413,7 +415,8 @@ impl Handle {
         client: ClientId,
         time: Duration,
     ) -> Result<Result<(), DrainError>, DriverError> {
-        self.call(|reply| Event::Drain(client, time, reply)).await
+        self.call(|reply| DriverEvent::Drain(client, time, reply))
+            .await
     }
 
     /// The first `limit` scopes whose ids come after `after`.
@@ -448,7 +451,7 @@ impl Handle {
         look: impl FnOnce(&LeaseServer, Instant) -> T + Send + 'static,
     ) -> Result<T, DriverError> {
         let event = |reply: oneshot::Sender<T>| {
-            Event::View(View(Box::new(move |node, now| {
+            DriverEvent::View(ViewRequest(Box::new(move |node, now| {
                 if !reply.is_closed() {
                     let _ = reply.send(look(node, now));
                 }
@@ -459,7 +462,7 @@ impl Handle {
 
     async fn call<T>(
         &self,
-        event: impl FnOnce(oneshot::Sender<T>) -> Event,
+        event: impl FnOnce(oneshot::Sender<T>) -> DriverEvent,
     ) -> Result<T, DriverError> {
         let place = tokio::time::timeout(QUEUE_WAIT, self.events.reserve()).await;
         let place = place
@@ -474,25 +477,27 @@ impl Handle {
 // === free functions ===
 
 /// Refuses what the master of `origin` is not to answer for, of a cluster of `shards`.
-fn at_home(origin: Origin, shards: NonZeroU16, resolved: &ResolvedScope) -> Result<(), AskError> {
+fn at_home(origin: Origin, shards: NonZeroU16, resolved: &ResolvedScope) -> Result<(), LeaseError> {
     let Some(ours) = origin.shard else {
         return Ok(());
     };
     match shard_of(resolved.home(), shards) {
         shard if shard == ours => Ok(()),
-        shard => Err(AskError::Elsewhere { shard, ours }),
+        shard => Err(LeaseError::Elsewhere { shard, ours }),
     }
 }
 
-fn fault(error: AskError) -> RefreshFault {
+fn fault(error: LeaseError) -> RefreshFault {
     match error {
-        AskError::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
+        LeaseError::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
             RefreshFault::Stale
         }
-        AskError::Refresh(RefreshError::TooManyClients { .. }) => RefreshFault::TooManyClients,
-        AskError::Refresh(RefreshError::TooManyResources { .. }) => RefreshFault::TooManyResources,
-        AskError::Refresh(RefreshError::TooManyLeases { .. }) => RefreshFault::TooManyLeases,
-        AskError::Elsewhere { .. } => RefreshFault::Elsewhere,
+        LeaseError::Refresh(RefreshError::TooManyClients { .. }) => RefreshFault::TooManyClients,
+        LeaseError::Refresh(RefreshError::TooManyResources { .. }) => {
+            RefreshFault::TooManyResources
+        }
+        LeaseError::Refresh(RefreshError::TooManyLeases { .. }) => RefreshFault::TooManyLeases,
+        LeaseError::Elsewhere { .. } => RefreshFault::Elsewhere,
     }
 }
 

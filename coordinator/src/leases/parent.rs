@@ -23,22 +23,22 @@ use tonic::{Request, Status};
 
 use crate::clock::unix_time;
 use crate::config::ParentConfig;
-use crate::leases::driver::{Driver, Handle, Heard, WeakHandle};
+use crate::leases::driver::{Driver, DriverHandle, ParentReply, WeakDriverHandle};
 use crate::net::channels::{ChannelError, Channels, cause};
 use crate::net::tls::{Credentials, Newest};
 use crate::wire::LeaseServiceClient;
 
-mod lineage;
+mod ancestors;
 mod metrics;
-mod seen;
+mod status;
 
-pub use self::lineage::{LEVELS_MAX, Lineage, LoopError};
+pub use self::ancestors::{AncestorPath, LEVELS_MAX, LoopError};
 use self::metrics::CallResult;
 pub use self::metrics::ParentMetrics;
-use self::seen::Record;
-pub use self::seen::Seen;
+use self::status::CallRecord;
+pub use self::status::ParentStatus;
 
-/// The most calls that give something back and are under way: what nobody answers is not to keep the
+/// The most calls that give something back and are under context: what nobody answers is not to keep the
 /// parent from being asked.
 const RELEASES_MAX: usize = 8;
 
@@ -51,17 +51,17 @@ pub struct Parent {
     addresses: Arc<[String]>,
     channels: Channels,
     timeout: Duration,
-    lineage: Lineage,
+    ancestors: AncestorPath,
     metrics: ParentMetrics,
-    record: Record,
+    record: CallRecord,
 }
 
 /// Borrows for one driver, until that ends.
 #[derive(Debug)]
-pub struct Link {
+pub struct ParentLink {
     parent: Parent,
     client: ClientRun,
-    driver: WeakHandle,
+    driver: WeakDriverHandle,
     /// Which address is asked.
     current: usize,
     /// Whether the last call failed, which is logged once.
@@ -83,7 +83,7 @@ pub enum ParentError {
 
 /// Why a call to the parent was in vain.
 #[derive(Debug, thiserror::Error)]
-enum AskError {
+enum ParentCallError {
     #[error("{}: {}", .0.code(), cause(.0))]
     Status(#[from] Status),
     #[error(transparent)]
@@ -107,11 +107,11 @@ impl Parent {
     pub fn new(
         config: &ParentConfig,
         credentials: Option<Newest<Credentials>>,
-        lineage: Lineage,
+        ancestors: AncestorPath,
         metrics: ParentMetrics,
     ) -> Result<Self, ParentError> {
         // The name and any shard are a client's id.
-        client(lineage.name(), u16::MAX)?;
+        client(ancestors.name(), u16::MAX)?;
         let channels = Channels::new(CONNECT_TIMEOUT, credentials);
         for address in &config.addresses {
             channels.channel(address)?;
@@ -120,20 +120,20 @@ impl Parent {
             addresses: config.addresses.as_slice().into(),
             channels,
             timeout: config.timeout,
-            lineage,
+            ancestors,
             metrics,
-            record: Record::new(config.addresses.first().map_or("", String::as_str)),
+            record: CallRecord::new(config.addresses.first().map_or("", String::as_str)),
         })
     }
 
     /// How it was seen last.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> ParentStatus {
         self.record.look()
     }
 
     /// The names of it and of those above it, the nearest first; empty until it has answered.
     pub fn above(&self) -> Arc<[String]> {
-        self.lineage.above()
+        self.ancestors.above()
     }
 
     /// Lets `driver`, which `handle` reaches and which has the books of `shard`, lend what it
@@ -144,15 +144,15 @@ impl Parent {
     pub fn link(
         &self,
         driver: Driver,
-        handle: &Handle,
+        handle: &DriverHandle,
         shard: Option<ShardId>,
-    ) -> Result<(Driver, Link), IdError> {
+    ) -> Result<(Driver, ParentLink), IdError> {
         // The term tells the parent which run this is, but for one of an older build: for that there
         // were fewer requests in an earlier run than microseconds have passed.
         let sequence = u64::try_from(unix_time().as_micros()).unwrap_or(u64::MAX);
-        let link = Link {
+        let link = ParentLink {
             client: ClientRun {
-                id: client(self.lineage.name(), shard.map_or(0, |shard| shard.0))?,
+                id: client(self.ancestors.name(), shard.map_or(0, |shard| shard.0))?,
                 run: Run::Term(handle.origin().epoch),
             },
             parent: self.clone(),
@@ -165,9 +165,9 @@ impl Parent {
     }
 }
 
-// === impl Link ===
+// === impl ParentLink ===
 
-impl Link {
+impl ParentLink {
     /// Carries to the parent what there is to say, until the driver ends.
     pub async fn run(mut self) {
         while let Some(batch) = self.driver.batch().await {
@@ -192,16 +192,16 @@ impl Link {
         }
     }
 
-    async fn heard(&mut self, refresh: Refresh) -> Heard {
+    async fn heard(&mut self, refresh: Refresh) -> ParentReply {
         let asked = refresh.scopes.iter().flat_map(|scope| {
             let sequence =
                 |(unit, ask): &(_, tollgate_core::lease::LeaseRequest)| (*unit, ask.sequence);
             let units = scope.asks.iter().map(sequence);
             units.map(|(unit, sequence)| (scope.scope.clone(), unit, sequence))
         });
-        let mut heard = Heard {
+        let mut heard = ParentReply {
             asked: asked.collect(),
-            ..Heard::default()
+            ..ParentReply::default()
         };
         match self.refresh(&refresh).await {
             Ok((level, answers)) => {
@@ -221,16 +221,16 @@ impl Link {
     }
 
     /// Asks at the current address; how many are above, and the answers that can be read.
-    async fn refresh(&self, refresh: &Refresh) -> Result<(u32, Vec<ScopeAnswer>), AskError> {
+    async fn refresh(&self, refresh: &Refresh) -> Result<(u32, Vec<ScopeAnswer>), ParentCallError> {
         let mut call = Request::new(v1::RefreshRequest::from(refresh));
         call.set_timeout(self.parent.timeout);
-        self.parent.lineage.ask(call.metadata_mut());
+        self.parent.ancestors.name_child(call.metadata_mut());
         // The call's own time limit ends with the answer's headers.
         let limit = self.parent.timeout;
         let mut stub = self.stub()?;
         let answer = timeout(limit, stub.refresh(call)).await;
-        let answer = answer.map_err(|_| AskError::Late(limit))??;
-        let level = self.parent.lineage.read(answer.metadata())?;
+        let answer = answer.map_err(|_| ParentCallError::Late(limit))??;
+        let level = self.parent.ancestors.read_parent_path(answer.metadata())?;
         let refreshed = Refreshed::try_from(answer.into_inner())?;
         let readable = refreshed.scopes.into_iter().filter_map(Result::ok);
         Ok((level, readable.collect()))
@@ -256,13 +256,13 @@ impl Link {
     }
 
     /// Turns to the next address.
-    fn fail(&mut self, error: &AskError) {
+    fn fail(&mut self, error: &ParentCallError) {
         let result = match error {
-            AskError::Loop(_) => CallResult::Loop,
-            AskError::Status(_)
-            | AskError::Channel(_)
-            | AskError::Answer(_)
-            | AskError::Late(_) => CallResult::Failed,
+            ParentCallError::Loop(_) => CallResult::Loop,
+            ParentCallError::Status(_)
+            | ParentCallError::Channel(_)
+            | ParentCallError::Answer(_)
+            | ParentCallError::Late(_) => CallResult::Failed,
         };
         self.parent.metrics.count(result);
         let parent = self.address().to_owned();

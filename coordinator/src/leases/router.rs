@@ -7,7 +7,7 @@
 //! and no others.
 //!
 //! Two bounds keep that from going wrong: what was passed on once is never passed on again
-//! ([`Hop`]), and a master has less time than the client gave us.
+//! ([`ForwardingHeader`]), and a master has less time than the client gave us.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use tollgate_proto::v1;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
-pub(crate) use self::remote::Remote;
+pub(crate) use self::remote::RemoteMaster;
 pub(crate) use self::split::each;
-use self::split::{Joined, Part, split};
+use self::split::{CallPart, JoinedAnswers, split};
 use crate::catalog::Catalog;
 use crate::cluster::election::{Master, Masters, Peer};
-use crate::leases::parent::Lineage;
-use crate::leases::shards::{Held, HeldError, Shards};
+use crate::leases::parent::AncestorPath;
+use crate::leases::shards::{Mastership, MastershipError, Shards};
 use crate::net::channels::Channels;
 use crate::observe::metrics::{AnsweredBy, Metrics};
 use crate::wire::LeaseServiceClient;
 
-mod hop;
+mod context;
 mod remote;
 mod split;
 
-pub use self::hop::Hop;
+pub use self::context::ForwardingHeader;
 
 /// What this node knows of the others; clones share it.
 #[derive(Clone, Debug)]
@@ -55,25 +55,25 @@ pub struct Router {
     /// The connections to the others.
     pub peers: Channels,
     /// Who is above this node.
-    pub lineage: Lineage,
+    pub ancestors: AncestorPath,
     /// What is counted.
     pub metrics: Metrics,
 }
 
 /// How a call came here, and how long it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct CallContext {
     /// Whether another node has passed it on.
-    pub hop: Option<Hop>,
+    pub forwarded: Option<ForwardingHeader>,
     /// Whether it is a coordinator's, which is told who is above it.
     pub from_child: bool,
     /// How long the masters of other shards may take.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Why nobody answered for a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
+pub enum RouteError {
     /// There is no master that this node knows of.
     #[error("shard {0} has no master now")]
     NoMaster(ShardId),
@@ -82,7 +82,7 @@ pub enum Unanswered {
     NotHere(ShardId),
     /// This node's own books did not.
     #[error(transparent)]
-    Held(#[from] HeldError),
+    Mastership(#[from] MastershipError),
     /// The master did not in time.
     #[error("{node}, the master of shard {shard}, did not answer within {} ms", waited.as_millis())]
     Late {
@@ -105,18 +105,18 @@ pub enum Unanswered {
     },
 }
 
-// === impl Way ===
+// === impl CallContext ===
 
-impl Way {
+impl CallContext {
     /// What the `metadata` of a call say.
     ///
     /// # Errors
     /// If they say it wrongly.
     pub fn read(metadata: &MetadataMap) -> Result<Self, Status> {
         Ok(Self {
-            hop: Hop::read(metadata)?,
-            from_child: Lineage::is_asked(metadata),
-            patience: hop::patience(metadata),
+            forwarded: ForwardingHeader::read(metadata)?,
+            from_child: AncestorPath::is_from_child(metadata),
+            timeout: context::forward_timeout(metadata),
         })
     }
 }
@@ -131,17 +131,17 @@ impl Router {
     pub async fn refresh(
         &self,
         refresh: Refresh,
-        way: Way,
-    ) -> Result<Vec<ScopeAnswer>, Unanswered> {
+        context: CallContext,
+    ) -> Result<Vec<ScopeAnswer>, RouteError> {
         let count = refresh.scopes.len();
-        if let Some(hop) = way.hop {
-            let answers = self.own(hop)?.refresh(refresh).await?;
+        if let Some(forwarded) = context.forwarded {
+            let answers = self.own(forwarded)?.refresh(refresh).await?;
             self.metrics.count_answered(AnsweredBy::Books, count);
             return Ok(answers);
         }
         if self.count == NonZeroU16::MIN {
             let shard = ShardId::default();
-            let answers = self.refresh_shard(shard, refresh, way).await;
+            let answers = self.refresh_shard(shard, refresh, context).await;
             return answers.inspect_err(|_| self.metrics.count_answered(AnsweredBy::Nobody, count));
         }
         let Refresh { client, scopes } = refresh;
@@ -152,10 +152,10 @@ impl Router {
             let router = self.clone();
             async move {
                 let refresh = Refresh { client, scopes };
-                router.refresh_shard(shard, refresh, way).await
+                router.refresh_shard(shard, refresh, context).await
             }
         });
-        let mut joined = Joined::of(count);
+        let mut joined = JoinedAnswers::of(count);
         let mut reason = None;
         let mut answered = false;
         for (places, answers) in answers.await {
@@ -183,11 +183,15 @@ impl Router {
     ///
     /// # Errors
     /// If nobody took anything.
-    pub async fn release(&self, release: Release, way: Way) -> Result<Epoch, Unanswered> {
-        if let Some(hop) = way.hop {
-            let held = self.own(hop)?;
-            held.release(release).await?;
-            return Ok(held.epoch());
+    pub async fn release(
+        &self,
+        release: Release,
+        context: CallContext,
+    ) -> Result<Epoch, RouteError> {
+        if let Some(forwarded) = context.forwarded {
+            let mastership = self.own(forwarded)?;
+            mastership.release(release).await?;
+            return Ok(mastership.epoch());
         }
         let Release { client, resources } = release;
         let parts = self.split(resources, |(resource, _)| &resource.scope);
@@ -196,7 +200,7 @@ impl Router {
             let router = self.clone();
             async move {
                 let release = Release { client, resources };
-                router.release_shard(shard, release, way.patience).await
+                router.release_shard(shard, release, context.timeout).await
             }
         });
         let mut reason = None;
@@ -218,22 +222,26 @@ impl Router {
     ///
     /// # Errors
     /// If this node knows of none other than itself.
-    pub(crate) fn remote(&self, shard: ShardId, patience: Duration) -> Result<Remote, Unanswered> {
+    pub(crate) fn remote(
+        &self,
+        shard: ShardId,
+        timeout: Duration,
+    ) -> Result<RemoteMaster, RouteError> {
         let master = self.masters.borrow().of(shard).cloned();
         let ours = |master: &Master| Some(&*master.peer) == self.me.as_ref();
         let master = master.filter(|master| !ours(master));
-        let master = master.ok_or(Unanswered::NoMaster(shard))?;
+        let master = master.ok_or(RouteError::NoMaster(shard))?;
         let channel = self.peers.channel(&master.peer.grpc_url());
-        let channel = channel.map_err(|error| Unanswered::Peer {
+        let channel = channel.map_err(|error| RouteError::Peer {
             shard,
             node: master.peer.node.clone(),
             cause: error.to_string(),
         })?;
-        Ok(Remote {
+        Ok(RemoteMaster {
             shard,
             master,
             channel,
-            patience,
+            timeout,
         })
     }
 
@@ -241,10 +249,11 @@ impl Router {
     ///
     /// # Errors
     /// If this node is not the master of that shard, or of a term before the one that is meant.
-    pub fn own(&self, hop: Hop) -> Result<Held, Unanswered> {
-        let held = self.shards.get(hop.shard);
-        held.filter(|held| held.epoch() >= hop.epoch)
-            .ok_or(Unanswered::NotHere(hop.shard))
+    pub fn own(&self, forwarded: ForwardingHeader) -> Result<Mastership, RouteError> {
+        let mastership = self.shards.get(forwarded.shard);
+        mastership
+            .filter(|mastership| mastership.epoch() >= forwarded.epoch)
+            .ok_or(RouteError::NotHere(forwarded.shard))
     }
 
     /// The entries of a call by the shards of their scopes.
@@ -252,7 +261,7 @@ impl Router {
         &self,
         entries: Vec<T>,
         scope: impl Fn(&T) -> &Arc<str>,
-    ) -> Vec<(ShardId, Part<T>)> {
+    ) -> Vec<(ShardId, CallPart<T>)> {
         let catalog = self.catalog.borrow().clone();
         split(entries, |entry| {
             shard_of(&catalog.home(scope(entry)), self.count)
@@ -263,22 +272,22 @@ impl Router {
         &self,
         shard: ShardId,
         refresh: Refresh,
-        way: Way,
-    ) -> Result<Vec<ScopeAnswer>, Unanswered> {
+        context: CallContext,
+    ) -> Result<Vec<ScopeAnswer>, RouteError> {
         let count = refresh.scopes.len();
-        if let Some(held) = self.shards.get(shard) {
-            let answers = held.refresh(refresh).await?;
+        if let Some(mastership) = self.shards.get(shard) {
+            let answers = mastership.refresh(refresh).await?;
             self.metrics.count_answered(AnsweredBy::Books, count);
             return Ok(answers);
         }
-        let remote = self.remote(shard, way.patience)?;
+        let remote = self.remote(shard, context.timeout)?;
         let mut request = remote.request(v1::RefreshRequest::from(&refresh));
-        if way.from_child {
-            self.lineage.ask(request.metadata_mut());
+        if context.from_child {
+            self.ancestors.name_child(request.metadata_mut());
         }
         let mut client = LeaseServiceClient::new(remote.channel());
         let response = remote.respond(client.refresh(request)).await?;
-        self.lineage.overhear(response.metadata());
+        self.ancestors.read_master_path(response.metadata());
         let refreshed = Refreshed::try_from(response.into_inner());
         let refreshed = refreshed.map_err(|error| remote.refused(&error))?;
         self.metrics.count_answered(AnsweredBy::Peer, count);
@@ -297,13 +306,13 @@ impl Router {
         &self,
         shard: ShardId,
         release: Release,
-        patience: Duration,
-    ) -> Result<Epoch, Unanswered> {
-        if let Some(held) = self.shards.get(shard) {
-            held.release(release).await?;
-            return Ok(held.epoch());
+        timeout: Duration,
+    ) -> Result<Epoch, RouteError> {
+        if let Some(mastership) = self.shards.get(shard) {
+            mastership.release(release).await?;
+            return Ok(mastership.epoch());
         }
-        let remote = self.remote(shard, patience)?;
+        let remote = self.remote(shard, timeout)?;
         let message = v1::ReleaseRequest::from(&release);
         let mut client = LeaseServiceClient::new(remote.channel());
         let call = client.release(remote.request(message));
@@ -331,7 +340,7 @@ fn checked(
 }
 
 /// What a client is told of `scope`, for which nobody answered.
-fn unanswered(scope: &Arc<str>, error: &Unanswered) -> ScopeAnswer {
+fn unanswered(scope: &Arc<str>, error: &RouteError) -> ScopeAnswer {
     without_answer(scope, Code::Unavailable, error.to_string())
 }
 

@@ -25,39 +25,39 @@ use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::cluster::election::{ElectionEvent, Term};
 use crate::leases::drains::Drains;
-use crate::leases::driver::{Driver, DriverError, EchoCall, Echoed, Handle, LeaseCount};
+use crate::leases::driver::{Driver, DriverError, DriverHandle, EchoCall, Echoed, LeaseCount};
 use crate::leases::parent::Parent;
-use crate::leases::survey::{Walk, walk};
+use crate::leases::stats::{ResourceVisitor, visit_resources};
 use crate::leases::view::{ScopeDetail, ScopePage};
 use crate::observe::metrics::Metrics;
 
 /// A shard and the books of its master.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct Mastership {
     shard: ShardId,
     term: Term,
-    driver: Handle,
+    driver: DriverHandle,
 }
 
 /// The shards of this node, as they are now; clones see the same.
 #[derive(Clone, Debug)]
 pub struct Shards {
-    held: watch::Receiver<Arc<BTreeMap<ShardId, Held>>>,
+    masterships: watch::Receiver<Arc<BTreeMap<ShardId, Mastership>>>,
     drains: Drains,
 }
 
 /// Makes and ends drivers as the election says.
 #[derive(Debug)]
-pub struct Seats {
-    plan: Plan,
-    held: watch::Sender<Arc<BTreeMap<ShardId, Held>>>,
+pub struct ShardSupervisor {
+    settings: DriverSettings,
+    masterships: watch::Sender<Arc<BTreeMap<ShardId, Mastership>>>,
     drains: Drains,
     drivers: JoinSet<()>,
 }
 
 /// What all drivers are made of.
 #[derive(Debug)]
-pub struct Plan {
+pub struct DriverSettings {
     /// How much each keeps, but for the leases: so many are kept by all together.
     pub bounds: Bounds,
     /// The leases of all.
@@ -78,7 +78,7 @@ pub struct Plan {
 
 /// Why the master of a shard did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HeldError {
+pub enum MastershipError {
     /// Its term is over, or may be.
     #[error("this node is not the master of shard {0} any more")]
     Over(ShardId),
@@ -87,9 +87,9 @@ pub enum HeldError {
     Driver(#[from] DriverError),
 }
 
-// === impl Held ===
+// === impl Mastership ===
 
-impl Held {
+impl Mastership {
     /// Which.
     pub fn shard(&self) -> ShardId {
         self.shard
@@ -114,7 +114,7 @@ impl Held {
     ///
     /// # Errors
     /// If the term is over or the driver cannot be reached.
-    pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, HeldError> {
+    pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, MastershipError> {
         self.within_term(self.driver.refresh(refresh)).await
     }
 
@@ -122,7 +122,7 @@ impl Held {
     ///
     /// # Errors
     /// If the term is over or the driver cannot be reached.
-    pub async fn echoes(&self, call: EchoCall) -> Result<Echoed, HeldError> {
+    pub async fn echoes(&self, call: EchoCall) -> Result<Echoed, MastershipError> {
         self.within_term(self.driver.echoes(call)).await
     }
 
@@ -130,7 +130,7 @@ impl Held {
     ///
     /// # Errors
     /// If the term is over or the driver cannot be reached.
-    pub async fn release(&self, release: Release) -> Result<(), HeldError> {
+    pub async fn release(&self, release: Release) -> Result<(), MastershipError> {
         self.within_term(self.driver.release(release)).await
     }
 
@@ -145,13 +145,13 @@ impl Held {
     async fn within_term<T>(
         &self,
         answer: impl Future<Output = Result<T, DriverError>>,
-    ) -> Result<T, HeldError> {
+    ) -> Result<T, MastershipError> {
         if !self.term.holds() {
-            return Err(HeldError::Over(self.shard));
+            return Err(MastershipError::Over(self.shard));
         }
         let answer = answer.await?;
         if !self.term.holds() {
-            return Err(HeldError::Over(self.shard));
+            return Err(MastershipError::Over(self.shard));
         }
         Ok(answer)
     }
@@ -161,26 +161,29 @@ impl Held {
 
 impl Shards {
     /// The books of `shard`, if this node is its master.
-    pub fn get(&self, shard: ShardId) -> Option<Held> {
-        let held = self.held.borrow().get(&shard).cloned();
-        held.filter(Held::holds)
+    pub fn get(&self, shard: ShardId) -> Option<Mastership> {
+        let mastership = self.masterships.borrow().get(&shard).cloned();
+        mastership.filter(Mastership::holds)
     }
 
     /// All shards whose master this node is, in order.
-    pub fn all(&self) -> Vec<Held> {
-        let held = self.held.borrow().clone();
-        held.values().filter(|held| held.holds()).cloned().collect()
+    pub fn all(&self) -> Vec<Mastership> {
+        let all = self.masterships.borrow().clone();
+        all.values()
+            .filter(|mastership| mastership.holds())
+            .cloned()
+            .collect()
     }
 
     /// The highest term of this node; zero if it is master of nothing.
     pub fn epoch(&self) -> Epoch {
-        let epochs = self.all().into_iter().map(|held| held.epoch());
+        let epochs = self.all().into_iter().map(|mastership| mastership.epoch());
         epochs.max().unwrap_or_default()
     }
 
     /// Resolves when this node has become master of more or of less.
     pub async fn changed(&mut self) {
-        if self.held.changed().await.is_err() {
+        if self.masterships.changed().await.is_err() {
             std::future::pending().await
         }
     }
@@ -188,7 +191,7 @@ impl Shards {
     /// Resolves once this node is master of `count` shards, or never will be.
     pub async fn are(&mut self, count: usize) {
         // An error says that nobody is left to make it master of anything.
-        let _ = self.held.wait_for(|held| held.len() >= count).await;
+        let _ = self.masterships.wait_for(|all| all.len() >= count).await;
     }
 
     /// The first `limit` scopes whose ids come after `after`, of each shard of this node.
@@ -197,8 +200,8 @@ impl Shards {
     /// If a driver cannot be reached.
     pub async fn scopes(&self, after: &str, limit: usize) -> Result<Vec<ScopePage>, DriverError> {
         let mut pages = Vec::new();
-        for held in self.all() {
-            pages.push(held.driver.scopes(after.to_owned(), limit).await?);
+        for mastership in self.all() {
+            pages.push(mastership.driver.scopes(after.to_owned(), limit).await?);
         }
         Ok(pages)
     }
@@ -214,8 +217,8 @@ impl Shards {
         clients: usize,
     ) -> Result<Vec<ScopeDetail>, DriverError> {
         let mut details = Vec::new();
-        for held in self.all() {
-            details.extend(held.driver.scope(scope.to_owned(), clients).await?);
+        for mastership in self.all() {
+            details.extend(mastership.driver.scope(scope.to_owned(), clients).await?);
         }
         Ok(details)
     }
@@ -233,15 +236,15 @@ impl Shards {
         if let Err(error) = self.drains.set(client, time) {
             return Ok(Err(error));
         }
-        for held in self.all() {
-            if let Err(error) = held.driver.drain(client.clone(), time).await? {
+        for mastership in self.all() {
+            if let Err(error) = mastership.driver.drain(client.clone(), time).await? {
                 return Ok(Err(error));
             }
         }
         Ok(Ok(()))
     }
 
-    /// What `look` sees in the books of each shard of this node, in order; see [`Handle::view`].
+    /// What `look` sees in the books of each shard of this node, in order; see [`DriverHandle::view`].
     ///
     /// # Errors
     /// If a driver cannot be reached.
@@ -250,8 +253,8 @@ impl Shards {
         look: impl Fn(&LeaseServer, Instant) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, DriverError> {
         let mut seen = Vec::new();
-        for held in self.all() {
-            seen.push(held.driver.view(look.clone()).await?);
+        for mastership in self.all() {
+            seen.push(mastership.driver.view(look.clone()).await?);
         }
         Ok(seen)
     }
@@ -260,21 +263,21 @@ impl Shards {
     ///
     /// # Errors
     /// If a driver cannot be reached.
-    pub async fn walk<W: Walk>(&self, mut walker: W) -> Result<W, DriverError> {
-        for held in self.all() {
-            walker.enter(held.shard);
-            walker = walk(&held.driver, walker).await?;
+    pub async fn visit<W: ResourceVisitor>(&self, mut visitor: W) -> Result<W, DriverError> {
+        for mastership in self.all() {
+            visitor.enter(mastership.shard);
+            visitor = visit_resources(&mastership.driver, visitor).await?;
         }
-        Ok(walker)
+        Ok(visitor)
     }
 }
 
-// === impl Plan ===
+// === impl DriverSettings ===
 
-impl Plan {
+impl DriverSettings {
     /// A driver of `origin`, and the way to reach it: one that goes on from `books`, or else one
-    /// that knows what the plan says.
-    fn driver(&self, origin: Origin, books: Option<Bytes>) -> (Driver, Handle) {
+    /// that knows what the settings says.
+    fn driver(&self, origin: Origin, books: Option<Bytes>) -> (Driver, DriverHandle) {
         let (catalog, metrics) = (self.catalog.clone(), self.metrics.clone());
         let new = Driver::new(
             self.bounds,
@@ -296,20 +299,26 @@ impl Plan {
     }
 }
 
-// === impl Seats ===
+// === impl ShardSupervisor ===
 
-impl Seats {
-    /// No seats yet, and how others see what comes of that.
-    pub fn new(plan: Plan) -> (Self, Shards) {
-        let (sender, held) = watch::channel(Arc::default());
-        let drains = Drains::new(plan.clock);
-        let seats = Self {
-            plan,
-            held: sender,
+impl ShardSupervisor {
+    /// No supervisor yet, and how others see what comes of that.
+    pub fn new(settings: DriverSettings) -> (Self, Shards) {
+        let (sender, masterships) = watch::channel(Arc::default());
+        let drains = Drains::new(settings.clock);
+        let supervisor = Self {
+            settings,
+            masterships: sender,
             drains: drains.clone(),
             drivers: JoinSet::new(),
         };
-        (seats, Shards { held, drains })
+        (
+            supervisor,
+            Shards {
+                masterships,
+                drains,
+            },
+        )
     }
 
     /// Does what the election says, until nobody is left to say anything.
@@ -324,7 +333,7 @@ impl Seats {
             }
         }
         // Calls that are under way may still be answered.
-        drop(self.held);
+        drop(self.masterships);
         while self.drivers.join_next().await.is_some() {}
     }
 
@@ -334,13 +343,13 @@ impl Seats {
             ElectionEvent::StepDown { shard, reply } => {
                 let left = self.leave(shard);
                 // Where nobody is to go on, calls under way may still be answered.
-                if let Some(held) = left.filter(|_| !reply.is_closed()) {
-                    self.drivers.spawn(held.hand_over(reply));
+                if let Some(mastership) = left.filter(|_| !reply.is_closed()) {
+                    self.drivers.spawn(mastership.hand_over(reply));
                 }
             }
             ElectionEvent::Lost { shard } => {
-                if let Some(held) = self.leave(shard) {
-                    held.term.end();
+                if let Some(mastership) = self.leave(shard) {
+                    mastership.term.end();
                 }
             }
         }
@@ -348,12 +357,12 @@ impl Seats {
 
     fn take(&mut self, shard: ShardId, term: Term, books: Option<Bytes>) {
         let origin = Origin {
-            shard: self.plan.shards.map(|_| shard),
+            shard: self.settings.shards.map(|_| shard),
             epoch: term.epoch(),
         };
-        let (driver, handle) = self.plan.driver(origin, books);
+        let (driver, handle) = self.settings.driver(origin, books);
         let mut driver = driver.draining(self.drains.all());
-        if let Some(parent) = &self.plan.parent {
+        if let Some(parent) = &self.settings.parent {
             let (below, link) = match parent.link(driver, &handle, origin.shard) {
                 Ok(linked) => linked,
                 Err(error) => {
@@ -366,14 +375,14 @@ impl Seats {
             self.drivers.spawn(link.run());
         }
         self.drivers.spawn(driver.run());
-        let held = Held {
+        let mastership = Mastership {
             shard,
             term,
             driver: handle,
         };
         let mut before = None;
-        self.held.send_modify(|all| {
-            before = Arc::make_mut(all).insert(shard, held);
+        self.masterships.send_modify(|all| {
+            before = Arc::make_mut(all).insert(shard, mastership);
         });
         // Whoever still holds on to it is not to answer in a term that another has followed.
         if let Some(before) = before {
@@ -381,9 +390,9 @@ impl Seats {
         }
     }
 
-    fn leave(&self, shard: ShardId) -> Option<Held> {
+    fn leave(&self, shard: ShardId) -> Option<Mastership> {
         let mut left = None;
-        self.held.send_modify(|all| {
+        self.masterships.send_modify(|all| {
             left = Arc::make_mut(all).remove(&shard);
         });
         left

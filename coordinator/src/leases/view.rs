@@ -93,12 +93,12 @@ pub struct UnitDetail {
     /// How many clients have less than they want.
     pub waiting_count: usize,
     /// Its clients, or as many as were asked for.
-    pub clients: Vec<ClientView>,
+    pub clients: Vec<ResourceClient>,
 }
 
 /// What the books say of one client.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
-pub struct ClientView {
+pub struct ResourceClient {
     /// Its id.
     pub client: String,
     /// What it last wanted.
@@ -122,7 +122,7 @@ pub struct BusyResource {
     /// How many clients have less than they want.
     pub waiting_count: usize,
     /// The clients that have most, of the first thousand.
-    pub clients: Vec<ClientView>,
+    pub clients: Vec<ResourceClient>,
 }
 
 /// A number of units, or no limit.
@@ -260,7 +260,7 @@ impl BusyResource {
             waiting_count: waiting(resource),
             clients: most
                 .iter()
-                .map(|client| ClientView::new(now, client))
+                .map(|client| ResourceClient::new(now, client))
                 .collect(),
         })
     }
@@ -275,15 +275,15 @@ impl UnitDetail {
             summary,
             waiting_count: waiting(resource),
             clients: clients
-                .map(|client| ClientView::new(now, &client))
+                .map(|client| ResourceClient::new(now, &client))
                 .collect(),
         }
     }
 }
 
-// === impl ClientView ===
+// === impl ResourceClient ===
 
-impl ClientView {
+impl ResourceClient {
     fn new(now: Instant, client: &ClientRecord<'_>) -> Self {
         Self {
             client: client.id.as_str().to_owned(),
@@ -325,18 +325,18 @@ impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Said {
+        enum AmountForm {
             Number(f64),
-            Word(Word),
+            Word(AmountWord),
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "lowercase")]
-        enum Word {
+        enum AmountWord {
             Unlimited,
         }
-        Ok(match Said::deserialize(deserializer)? {
-            Said::Number(units) => Self::Number(units),
-            Said::Word(Word::Unlimited) => Self::Unlimited,
+        Ok(match AmountForm::deserialize(deserializer)? {
+            AmountForm::Number(units) => Self::Number(units),
+            AmountForm::Word(AmountWord::Unlimited) => Self::Unlimited,
         })
     }
 }

@@ -20,7 +20,7 @@ use tollgate_core::lease::Epoch;
 use self::labels::{Answered, By, DoormanCall, Outcome, Reason, method_name};
 use crate::cluster::election::ElectionMetrics;
 use crate::leases::parent::ParentMetrics;
-use crate::leases::survey::Survey;
+use crate::leases::stats::LeaseStats;
 use crate::net::connections::ConnectionMetrics;
 use crate::net::tls::TlsMetrics;
 
@@ -243,7 +243,7 @@ impl Metrics {
     ///
     /// # Errors
     /// If a metric cannot be written as text, which is a bug.
-    pub fn encode(&self, survey: &Survey) -> Result<String, fmt::Error> {
+    pub fn encode(&self, survey: &LeaseStats) -> Result<String, fmt::Error> {
         let mut of_books = Registry::with_prefix(PREFIX);
         books::register(&mut of_books, survey);
         let mut text = String::new();

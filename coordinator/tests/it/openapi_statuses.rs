@@ -13,7 +13,7 @@ use tollgate_coordinator::catalog::writer::CatalogWriter;
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::cluster::election::{ElectionEvent, Term};
 use tollgate_coordinator::config::Config;
-use tollgate_coordinator::leases::shards::{Plan, Seats};
+use tollgate_coordinator::leases::shards::{DriverSettings, ShardSupervisor};
 use tollgate_coordinator::observe::metrics::Metrics;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
@@ -193,7 +193,7 @@ async fn ended() -> SocketAddr {
     let store = Box::new(MemoryStore::default());
     let writer = CatalogWriter::new(store, config.clone(), clock, metrics.clone());
     let (writer, catalog) = writer.await.unwrap();
-    let (seats, mut shards) = Seats::new(Plan {
+    let (supervisor, mut shards) = ShardSupervisor::new(DriverSettings {
         parent: None,
         bounds: config.bounds,
         leases: tollgate_coordinator::leases::driver::LeaseCount::default(),
@@ -204,7 +204,7 @@ async fn ended() -> SocketAddr {
         metrics: metrics.clone(),
     });
     let (election, events) = mpsc::channel(1);
-    let seats = tokio::spawn(seats.run(events));
+    let supervisor = tokio::spawn(supervisor.run(events));
     let elected = ElectionEvent::Elected {
         shard: ShardId(0),
         term: Term::for_ever(Epoch(1)),
@@ -212,8 +212,8 @@ async fn ended() -> SocketAddr {
     };
     election.send(elected).await.unwrap();
     shards.are(1).await;
-    seats.abort();
-    let _ = seats.await;
+    supervisor.abort();
+    let _ = supervisor.await;
     drop(writer);
     let (keep, newest) = watch::channel(Arc::new(config));
     let router = rest::router(rest::Parts {

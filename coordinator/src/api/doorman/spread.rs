@@ -6,9 +6,9 @@ use tollgate_core::lease::ClientId;
 
 use super::answer::Answered;
 use super::ask::Asked;
-use crate::leases::driver::{AskError, EchoCall};
-use crate::leases::router::{Remote, Router, Unanswered, Way, each};
-use crate::leases::shards::Held;
+use crate::leases::driver::{EchoCall, LeaseError};
+use crate::leases::router::{CallContext, RemoteMaster, RouteError, Router, each};
+use crate::leases::shards::Mastership;
 use crate::observe::trace;
 
 /// Who asks, and how.
@@ -17,14 +17,19 @@ pub(super) struct Spread<'a> {
     router: &'a Router,
     client: ClientId,
     arrival: Duration,
-    way: Way,
+    way: CallContext,
 }
 
 // === impl Spread ===
 
 impl<'a> Spread<'a> {
     /// A call of `client` that arrived `arrival` after 1970.
-    pub(super) fn new(router: &'a Router, client: ClientId, arrival: Duration, way: Way) -> Self {
+    pub(super) fn new(
+        router: &'a Router,
+        client: ClientId,
+        arrival: Duration,
+        way: CallContext,
+    ) -> Self {
         Self {
             router,
             client,
@@ -45,22 +50,22 @@ impl<'a> Spread<'a> {
         &self,
         entries: Vec<(Q, Asked)>,
         answer: fn(Answered) -> A,
-        pass_on: impl Fn(Remote, Vec<Q>) -> F,
-    ) -> Result<Vec<A>, Unanswered>
+        pass_on: impl Fn(RemoteMaster, Vec<Q>) -> F,
+    ) -> Result<Vec<A>, RouteError>
     where
         A: Send + 'static,
-        F: Future<Output = Result<Vec<A>, Unanswered>> + Send + 'static,
+        F: Future<Output = Result<Vec<A>, RouteError>> + Send + 'static,
     {
         trace::record_call(self.client.as_str(), entries.len());
         let arrival = self.arrival;
-        let books = |held: Held, asked: Vec<Asked>| {
+        let books = |held: Mastership, asked: Vec<Asked>| {
             let client = self.client.clone();
             async move {
                 let answered = of_books(&held, client, asked, arrival).await?;
                 Ok(answered.into_iter().map(answer).collect())
             }
         };
-        if let Some(hop) = self.way.hop {
+        if let Some(hop) = self.way.forwarded {
             let asked = entries.into_iter().map(|(_, asked)| asked).collect();
             return books(self.router.own(hop)?, asked).await;
         }
@@ -72,14 +77,14 @@ impl<'a> Spread<'a> {
             let here = self.router.shards.get(shard).map(|held| books(held, asked));
             let there = match here {
                 Some(_) => None,
-                None => Some(self.router.remote(shard, self.way.patience)),
+                None => Some(self.router.remote(shard, self.way.timeout)),
             };
             let there = there.map(|remote| remote.map(|remote| pass_on(remote, wire)));
             async move {
                 match (here, there) {
                     (Some(here), _) => here.await,
                     (None, Some(there)) => there?.await,
-                    (None, None) => Err(Unanswered::NoMaster(shard)),
+                    (None, None) => Err(RouteError::NoMaster(shard)),
                 }
             }
         });
@@ -106,16 +111,16 @@ impl<'a> Spread<'a> {
 
 /// What the books of one shard say, each with what was asked.
 async fn of_books(
-    held: &Held,
+    held: &Mastership,
     client: ClientId,
     asked: Vec<Asked>,
     arrival: Duration,
-) -> Result<Vec<Answered>, Unanswered> {
+) -> Result<Vec<Answered>, RouteError> {
     let asks = asked.iter().map(|asked| asked.ask.clone()).collect();
     let granted = held.echoes(EchoCall { client, asks }).await?;
     let answered = asked.into_iter().zip(granted);
     let answered = answered.filter_map(|(asked, granted)| match granted {
-        Err(AskError::Elsewhere { .. }) => None,
+        Err(LeaseError::Elsewhere { .. }) => None,
         granted => Some(Answered::new(asked, granted.ok().as_ref(), arrival)),
     });
     Ok(answered.collect())

@@ -23,7 +23,7 @@ use super::gather::{Gathered, join_counts, join_leases};
 use super::openapi::{BadRequest, Conflict, Missing, ReadBooks, Write};
 use super::others::Asked;
 use super::problem::RestError;
-use crate::leases::survey::Walk;
+use crate::leases::stats::ResourceVisitor;
 use crate::leases::view::{Amount, ms};
 
 /// How long a client is drained if nobody says; long enough to take it out of service.
@@ -134,7 +134,7 @@ pub(super) async fn list(
     };
     let First { clients, .. } = {
         let _one = app.surveys.lock().await;
-        app.shards.walk(first).await?
+        app.shards.visit(first).await?
     };
     let mut clients: Vec<ClientSummary> = clients.into_values().collect();
     let more = clients.len() > limit;
@@ -253,7 +253,7 @@ async fn detail(app: &App, client: &ClientId) -> Result<Option<ClientDetail>, Re
         client: client.clone(),
     };
     let _one = app.surveys.lock().await;
-    let Leases { mut detail, client } = app.shards.walk(leases).await?;
+    let Leases { mut detail, client } = app.shards.visit(leases).await?;
     if detail.lease_count == 0 {
         return Ok(None);
     }
@@ -283,7 +283,7 @@ fn missing(client: &ClientId) -> RestError {
 
 // === impl First ===
 
-impl Walk for First {
+impl ResourceVisitor for First {
     fn add(&mut self, _: &LeaseServer, _: &ResourceId, resource: &Resource, _: Instant) {
         let mut books = resource.clients().peekable();
         while let Some(client) = books.next() {
@@ -336,7 +336,7 @@ impl ClientSummary {
 
 // === impl Leases ===
 
-impl Walk for Leases {
+impl ResourceVisitor for Leases {
     fn add(&mut self, _: &LeaseServer, id: &ResourceId, resource: &Resource, now: Instant) {
         let runs = resource.clients().filter(|books| *books.id == self.client);
         for books in runs {

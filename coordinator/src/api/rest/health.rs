@@ -43,8 +43,8 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, RestE
     )
 )]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, RestError> {
-    let survey = app.survey(0).await?;
-    let text = app.metrics.encode(&survey);
+    let stats = app.lease_stats(0).await?;
+    let text = app.metrics.encode(&stats);
     let text = text.map_err(|_| RestError::Text("the metrics"))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())

@@ -21,7 +21,7 @@ use super::openapi::ReadBooks;
 use super::others::Asked;
 use super::problem::RestError;
 use super::status::{DEFAULT, Status, UnitStatus};
-use crate::leases::view::{Amount, BusyResource, ClientView};
+use crate::leases::view::{Amount, BusyResource, ResourceClient};
 
 mod bar;
 mod cluster;
@@ -238,7 +238,7 @@ fn resource(out: &mut String, resource: &BusyResource) -> fmt::Result {
     Ok(())
 }
 
-fn row(out: &mut String, unit: &str, client: &ClientView) -> fmt::Result {
+fn row(out: &mut String, unit: &str, client: &ResourceClient) -> fmt::Result {
     writeln!(
         out,
         "<tr><th>{}<td>{}<td>{}<td>{}",

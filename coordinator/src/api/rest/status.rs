@@ -16,7 +16,7 @@ use super::extract::{Query, count};
 use super::openapi::{BadRequest, ReadBooks};
 use super::others::Asked;
 use super::problem::RestError;
-use crate::leases::survey::{Figures, Survey};
+use crate::leases::stats::{LeaseStats, ResourceStats};
 use crate::leases::view::{Amount, BusyResource, ms};
 
 mod cluster;
@@ -192,13 +192,13 @@ impl Status {
 
     /// How the coordinator of `app` is doing by itself.
     async fn of(app: &App, shown: Shown) -> Result<Self, RestError> {
-        let Survey {
+        let LeaseStats {
             units: sums,
             busiest,
             learning,
             borrowed,
             ..
-        } = app.survey(shown.resources).await?;
+        } = app.lease_stats(shown.resources).await?;
         let catalog = app.writer.catalog();
         let groups: Vec<_> = catalog.groups("").take(shown.resources).collect();
         let attached = groups
@@ -271,8 +271,8 @@ impl UnitStatus {
     }
 }
 
-impl From<Figures> for UnitStatus {
-    fn from(figures: Figures) -> Self {
+impl From<ResourceStats> for UnitStatus {
+    fn from(figures: ResourceStats) -> Self {
         Self {
             resource_count: figures.resources,
             unlimited_count: figures.unlimited,

@@ -15,6 +15,6 @@ pub use super::status::{
 };
 pub use super::stored::DefinedBy;
 pub use crate::leases::view::{
-    Amount, BusyResource, ClientView, LimitedBy, ScopeDetail, ScopePage, ScopeSummary, UnitDetail,
-    UnitSummary,
+    Amount, BusyResource, LimitedBy, ResourceClient, ScopeDetail, ScopePage, ScopeSummary,
+    UnitDetail, UnitSummary,
 };

@@ -8,7 +8,7 @@ use tollgate_core::limit::Limit;
 use tollgate_core::resource::RepeatedLease;
 use tollgate_core::units::Instant;
 
-use super::{AskError, Driver, Echoed, at_home, fault};
+use super::{Driver, Echoed, LeaseError, at_home, fault};
 
 /// A call for several resources.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl Driver {
         now: Instant,
         client: &ClientId,
         ask: EchoAsk,
-    ) -> Result<Granted, AskError> {
+    ) -> Result<Granted, LeaseError> {
         let EchoAsk {
             resource,
             echo,
@@ -70,7 +70,7 @@ impl Driver {
         let scope: Arc<str> = resource.scope.clone();
         let resolved = self.resolver.resolve(&scope);
         at_home(self.origin, self.shards, resolved)?;
-        let whole = self.upward.as_ref().map(|_| Terms::of(&self.unlimited));
+        let whole = self.parent.as_ref().map(|_| Terms::of(&self.unlimited));
         let Some(terms) = resolved.terms(resource.unit).or(whole) else {
             let client = ClientRun::only(client.clone());
             return Ok(Granted {

@@ -11,12 +11,12 @@ use tollgate_core::units::Instant;
 use tollgate_proto::request::{SCOPES_MAX, ScopeRefresh};
 use tollgate_proto::response::ScopeAnswer;
 
-use super::{Driver, Event, Handle};
+use super::{Driver, DriverEvent, DriverHandle};
 use crate::catalog::ResolvedScope;
 
 /// What there is to say to the parent.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct ParentBatch {
     /// What to ask for.
     pub scopes: Vec<ScopeRefresh>,
     /// What to give back, each with its sequence.
@@ -25,7 +25,7 @@ pub struct Batch {
 
 /// What came of what was asked.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct ParentReply {
     /// All that was asked: scope, unit and sequence.
     pub asked: Vec<(Arc<str>, Unit, u64)>,
     /// How many coordinators are above.
@@ -36,51 +36,52 @@ pub struct Heard {
 
 /// Reaches a driver without keeping it.
 #[derive(Clone, Debug)]
-pub struct WeakHandle(mpsc::WeakSender<Event>);
+pub struct WeakDriverHandle(mpsc::WeakSender<DriverEvent>);
 
 /// The driver's side of a parent.
 #[derive(Debug)]
-pub(super) struct Upward {
+pub(super) struct ParentState {
     /// From where on its requests are counted.
     sequence: u64,
     /// After how long a call is lost.
     timeout: Duration,
     /// Who is told when there is something to say.
-    waiting: Option<oneshot::Sender<Batch>>,
+    waiting: Option<oneshot::Sender<ParentBatch>>,
     /// What the parent said of scopes, beside leases; no more than are borrowed for.
-    said: HashMap<Arc<str>, Said>,
+    said: HashMap<Arc<str>, ParentScope>,
 }
 
 /// What a parent said of a scope.
 #[derive(Debug)]
-struct Said {
+struct ParentScope {
     canonical: Arc<str>,
     limited: Vec<Unit>,
 }
 
-// === impl Handle ===
+// === impl DriverHandle ===
 
-impl Handle {
+impl DriverHandle {
     /// Reaches the driver as long as others keep it.
-    pub fn downgrade(&self) -> WeakHandle {
-        WeakHandle(self.events.downgrade())
+    pub fn downgrade(&self) -> WeakDriverHandle {
+        WeakDriverHandle(self.events.downgrade())
     }
 }
 
-// === impl WeakHandle ===
+// === impl WeakDriverHandle ===
 
-impl WeakHandle {
+impl WeakDriverHandle {
     /// What there is to say, as soon as there is something; none when the driver has ended.
-    pub async fn batch(&self) -> Option<Batch> {
-        self.call(Event::Batch).await
+    pub async fn batch(&self) -> Option<ParentBatch> {
+        self.call(DriverEvent::ParentBatch).await
     }
 
     /// Says what was heard; none when the driver has ended.
-    pub async fn heard(&self, heard: Heard) -> Option<()> {
-        self.call(|reply| Event::Heard(heard, reply)).await
+    pub async fn heard(&self, heard: ParentReply) -> Option<()> {
+        self.call(|reply| DriverEvent::ParentReply(heard, reply))
+            .await
     }
 
-    async fn call<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Option<T> {
+    async fn call<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> DriverEvent) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.0.upgrade()?.send(event(reply)).await.ok()?;
         answer.await.ok()
@@ -90,12 +91,12 @@ impl WeakHandle {
 // === impl Driver ===
 
 impl Driver {
-    /// The same, below a parent: lends only what a [`Link`](crate::leases::parent::Link) borrows for it.
+    /// The same, below a parent: lends only what a [`Link`](crate::leases::parent::ParentLink) borrows for it.
     /// Its requests are counted from `sequence` on, and a call is lost after `timeout`.
     #[must_use]
     pub fn below(self, sequence: u64, timeout: Duration) -> Self {
         Self {
-            upward: Some(Upward {
+            parent: Some(ParentState {
                 sequence,
                 timeout,
                 waiting: None,
@@ -107,24 +108,24 @@ impl Driver {
 
     /// Lets the books, also those that were taken over, lend only what is borrowed.
     pub(super) fn borrow(&mut self) {
-        if let Some(upward) = &self.upward {
+        if let Some(parent) = &self.parent {
             let now = self.clock.now();
-            let Upward {
+            let ParentState {
                 sequence, timeout, ..
-            } = *upward;
+            } = *parent;
             self.node.borrow_from_parent(now, sequence, timeout);
         }
     }
 
-    pub(super) fn await_batch(&mut self, reply: oneshot::Sender<Batch>) {
-        if let Some(upward) = &mut self.upward {
-            upward.waiting = Some(reply);
+    pub(super) fn await_batch(&mut self, reply: oneshot::Sender<ParentBatch>) {
+        if let Some(parent) = &mut self.parent {
+            parent.waiting = Some(reply);
         }
     }
 
     /// When there is something to say to the parent, if somebody waits for it.
     pub(super) fn poll_parent(&self) -> Option<Instant> {
-        self.upward.as_ref()?.waiting.as_ref()?;
+        self.parent.as_ref()?.waiting.as_ref()?;
         self.node.poll_parent()
     }
 
@@ -134,10 +135,10 @@ impl Driver {
             return;
         }
         let todo = self.node.ask_parent(now, SCOPES_MAX);
-        let Some(upward) = self.upward.as_mut().filter(|_| !todo.is_empty()) else {
+        let Some(parent) = self.parent.as_mut().filter(|_| !todo.is_empty()) else {
             return;
         };
-        let batch = Batch::new(todo);
+        let batch = ParentBatch::new(todo);
         let tree = self.node.parent_leases();
         for (id, _) in &batch.releases {
             // What is borrowed of the scope's other units still needs what was said of it.
@@ -147,15 +148,15 @@ impl Driver {
                 loan.is_some_and(|loan| loan.capacity.is_some())
             };
             if !Unit::ALL.iter().any(other) {
-                upward.said.remove(&id.scope);
+                parent.said.remove(&id.scope);
             }
         }
-        if let Some(reply) = upward.waiting.take() {
+        if let Some(reply) = parent.waiting.take() {
             let _ = reply.send(batch);
         }
     }
 
-    pub(super) fn hear(&mut self, now: Instant, heard: Heard) {
+    pub(super) fn hear(&mut self, now: Instant, heard: ParentReply) {
         let mut answered = BTreeSet::new();
         for ScopeAnswer {
             scope,
@@ -184,8 +185,10 @@ impl Driver {
                 answered.insert(id);
             }
             // What is older than what is known, or of a lower epoch, says nothing about the scope either.
-            if counts && let Some(upward) = &mut self.upward {
-                upward.said.insert(scope, Said { canonical, limited });
+            if counts && let Some(parent) = &mut self.parent {
+                parent
+                    .said
+                    .insert(scope, ParentScope { canonical, limited });
             }
         }
         for (scope, unit, sequence) in heard.asked {
@@ -197,9 +200,9 @@ impl Driver {
     }
 }
 
-// === impl Upward ===
+// === impl ParentState ===
 
-impl Upward {
+impl ParentState {
     /// The canonical scope and the limited units of what is `resolved` here, with what the parent
     /// says of it: what is limited at any level is, and a canonical scope of this one's own counts.
     pub(super) fn merged(&self, resolved: &ResolvedScope) -> (Arc<str>, Vec<Unit>) {
@@ -216,9 +219,9 @@ impl Upward {
     }
 }
 
-// === impl Batch ===
+// === impl ParentBatch ===
 
-impl Batch {
+impl ParentBatch {
     fn new(todo: Vec<(ResourceId, LeaseMessage)>) -> Self {
         let mut releases = Vec::new();
         let mut scopes: BTreeMap<Arc<str>, Vec<_>> = BTreeMap::new();

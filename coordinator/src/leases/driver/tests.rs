@@ -5,15 +5,15 @@ use super::*;
 use crate::config::Config;
 
 /// A driver that lends at once, and the way to reach it.
-pub(super) fn driver() -> (Driver, Handle) {
+pub(super) fn driver() -> (Driver, DriverHandle) {
     driver_of("limits: [{match: '*', requests: {rate: 100}}]")
 }
 
-fn driver_of(config: &str) -> (Driver, Handle) {
+fn driver_of(config: &str) -> (Driver, DriverHandle) {
     driver_of_term(config, Epoch(1))
 }
 
-pub(super) fn driver_of_term(config: &str, epoch: Epoch) -> (Driver, Handle) {
+pub(super) fn driver_of_term(config: &str, epoch: Epoch) -> (Driver, DriverHandle) {
     let config = Config::parse(config).unwrap();
     let metrics = Metrics::new(epoch, 1);
     let catalog = Arc::new(Catalog::new(config.catalog));
@@ -40,14 +40,14 @@ fn refresh(client: &str, sequence: u64) -> Refresh {
     }
 }
 
-pub(super) async fn gets(handle: &Handle, client: &str, sequence: u64) -> Capacity {
+pub(super) async fn gets(handle: &DriverHandle, client: &str, sequence: u64) -> Capacity {
     let answers = handle.refresh(refresh(client, sequence)).await.unwrap();
     let lease = answers[0].outcome.as_ref().unwrap()[0].answer.lease;
     lease.unwrap().capacity
 }
 
 /// How many clients all books have together.
-pub(super) async fn clients(handle: &Handle) -> Result<usize, DriverError> {
+pub(super) async fn clients(handle: &DriverHandle) -> Result<usize, DriverError> {
     let count = |node: &LeaseServer, _| {
         node.resources()
             .map(|(_, books)| books.client_count())
@@ -236,7 +236,7 @@ async fn a_published_catalog_holds_for_the_next_call() {
 }
 
 /// What each of `clients` gets of the requests of `scope`, after they have asked several times.
-async fn settled(handle: &Handle, asks: &[(&str, &str, u64)]) -> Vec<f64> {
+async fn settled(handle: &DriverHandle, asks: &[(&str, &str, u64)]) -> Vec<f64> {
     let mut has = vec![Capacity::ZERO; asks.len()];
     for sequence in 1..20 {
         for (has, (client, scope, wants)) in has.iter_mut().zip(asks) {

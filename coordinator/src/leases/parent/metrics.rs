@@ -15,9 +15,9 @@ use crate::clock::unix_time;
 /// The calls to the parent.
 #[derive(Clone, Debug)]
 pub struct ParentMetrics {
-    calls: Family<Called, Counter>,
+    calls: Family<CallLabels, Counter>,
     scope_errors: Counter,
-    epoch_errors: Family<EpochCause, Counter>,
+    epoch_errors: Family<EpochErrorLabels, Counter>,
     answered: Gauge<f64, AtomicU64>,
 }
 
@@ -31,12 +31,12 @@ pub(super) enum CallResult {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Called {
+struct CallLabels {
     result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EpochCause {
+struct EpochErrorLabels {
     cause: &'static str,
 }
 
@@ -58,7 +58,7 @@ impl ParentMetrics {
         registry.register("parent_calls", help, metrics.calls.clone());
         let help = "Scopes that the parent did not answer for";
         registry.register("parent_scope_errors", help, metrics.scope_errors.clone());
-        for cause in [EpochCause::LOWER, EpochCause::JUMP] {
+        for cause in [EpochErrorLabels::LOWER, EpochErrorLabels::JUMP] {
             drop(metrics.epoch_errors.get_or_create(&cause));
         }
         let help = "Answers of the parent that were not applied because of their epoch";
@@ -79,8 +79,8 @@ impl ParentMetrics {
     /// Counts an answer that was not applied because of its epoch.
     pub fn count_epoch_error(&self, error: EpochError) {
         let cause = match error {
-            EpochError::Lower { .. } => EpochCause::LOWER,
-            EpochError::Jump { .. } => EpochCause::JUMP,
+            EpochError::Lower { .. } => EpochErrorLabels::LOWER,
+            EpochError::Jump { .. } => EpochErrorLabels::JUMP,
         };
         self.epoch_errors.get_or_create(&cause).inc();
     }
@@ -90,16 +90,16 @@ impl ParentMetrics {
     }
 }
 
-// === impl EpochCause ===
+// === impl EpochErrorLabels ===
 
-impl EpochCause {
+impl EpochErrorLabels {
     const LOWER: Self = Self { cause: "lower" };
     const JUMP: Self = Self { cause: "jump" };
 }
 
-// === impl Called ===
+// === impl CallLabels ===
 
-impl From<CallResult> for Called {
+impl From<CallResult> for CallLabels {
     fn from(result: CallResult) -> Self {
         let result = match result {
             CallResult::Answered => "answered",

@@ -6,22 +6,22 @@ use tollgate_core::cluster::ShardId;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use super::{Hop, Unanswered};
+use super::{ForwardingHeader, RouteError};
 use crate::cluster::election::Master;
 use crate::net::channels::cause;
 
 /// Where the calls for one shard go.
 #[derive(Clone, Debug)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteMaster {
     pub(super) shard: ShardId,
     pub(super) master: Master,
     pub(super) channel: Channel,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
-// === impl Remote ===
+// === impl RemoteMaster ===
 
-impl Remote {
+impl RemoteMaster {
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
     }
@@ -30,20 +30,20 @@ impl Remote {
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         let (shard, epoch) = (self.shard, self.master.epoch);
-        Hop { shard, epoch }.write(request.metadata_mut());
+        ForwardingHeader { shard, epoch }.write(request.metadata_mut());
         // So that nobody works for an answer that nobody waits for.
-        request.set_timeout(self.patience);
+        request.set_timeout(self.timeout);
         request
     }
 
-    /// What the master answers to a call that was made with [`Remote::request`].
+    /// What the master answers to a call that was made with [`RemoteMaster::request`].
     ///
     /// # Errors
     /// If it does not in time, or refuses.
     pub(crate) async fn answer<R>(
         &self,
         call: impl Future<Output = Result<Response<R>, Status>>,
-    ) -> Result<R, Unanswered> {
+    ) -> Result<R, RouteError> {
         self.respond(call).await.map(Response::into_inner)
     }
 
@@ -51,14 +51,14 @@ impl Remote {
     pub(super) async fn respond<R>(
         &self,
         call: impl Future<Output = Result<Response<R>, Status>>,
-    ) -> Result<Response<R>, Unanswered> {
-        let error = match tokio::time::timeout(self.patience, call).await {
+    ) -> Result<Response<R>, RouteError> {
+        let error = match tokio::time::timeout(self.timeout, call).await {
             Ok(Ok(response)) => return Ok(response),
             Ok(Err(status)) => self.refused(&cause(&status)),
-            Err(_) => Unanswered::Late {
+            Err(_) => RouteError::Late {
                 shard: self.shard,
                 node: self.master.peer.node.clone(),
-                waited: self.patience,
+                waited: self.timeout,
             },
         };
         tracing::warn!(%error, "router: forwarded call failed");
@@ -66,8 +66,8 @@ impl Remote {
     }
 
     /// The master will not, because of `cause`.
-    pub(super) fn refused(&self, cause: &impl ToString) -> Unanswered {
-        Unanswered::Peer {
+    pub(super) fn refused(&self, cause: &impl ToString) -> RouteError {
+        RouteError::Peer {
             shard: self.shard,
             node: self.master.peer.node.clone(),
             cause: cause.to_string(),

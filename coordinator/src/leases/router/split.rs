@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 use tollgate_core::cluster::ShardId;
 
-use super::Unanswered;
+use super::RouteError;
 
 /// The entries of a call that are of one shard, and their places in the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part<T> {
+pub(crate) struct CallPart<T> {
     pub(crate) places: Vec<usize>,
     pub(crate) entries: Vec<T>,
 }
 
 /// The answers to a call that have come so far.
 #[derive(Debug)]
-pub(crate) struct Joined<R>(Vec<Option<R>>);
+pub(crate) struct JoinedAnswers<R>(Vec<Option<R>>);
 
-// === impl Joined ===
+// === impl JoinedAnswers ===
 
-impl<R> Joined<R> {
+impl<R> JoinedAnswers<R> {
     /// None yet, of so many.
     pub(crate) fn of(count: usize) -> Self {
         Self(std::iter::repeat_with(|| None).take(count).collect())
@@ -49,10 +49,13 @@ impl<R> Joined<R> {
 // === free functions ===
 
 /// `entries` by shard, each part in the order of the call.
-pub(crate) fn split<T>(entries: Vec<T>, shard: impl Fn(&T) -> ShardId) -> Vec<(ShardId, Part<T>)> {
+pub(crate) fn split<T>(
+    entries: Vec<T>,
+    shard: impl Fn(&T) -> ShardId,
+) -> Vec<(ShardId, CallPart<T>)> {
     let mut parts = BTreeMap::new();
     for (place, entry) in entries.into_iter().enumerate() {
-        let part = parts.entry(shard(&entry)).or_insert_with(|| Part {
+        let part = parts.entry(shard(&entry)).or_insert_with(|| CallPart {
             places: Vec::new(),
             entries: Vec::new(),
         });
@@ -64,17 +67,17 @@ pub(crate) fn split<T>(entries: Vec<T>, shard: impl Fn(&T) -> ShardId) -> Vec<(S
 
 /// What `ask` makes of each part, all at the same time, with the places of its entries.
 pub(crate) async fn each<T, R, F>(
-    parts: Vec<(ShardId, Part<T>)>,
+    parts: Vec<(ShardId, CallPart<T>)>,
     ask: impl Fn(ShardId, Vec<T>) -> F,
-) -> Vec<(Vec<usize>, Result<R, Unanswered>)>
+) -> Vec<(Vec<usize>, Result<R, RouteError>)>
 where
     R: Send + 'static,
-    F: Future<Output = Result<R, Unanswered>> + Send + 'static,
+    F: Future<Output = Result<R, RouteError>> + Send + 'static,
 {
     let mut asked = JoinSet::new();
     let mut answers = Vec::with_capacity(parts.len());
     let alone = parts.len() == 1;
-    for (shard, Part { places, entries }) in parts {
+    for (shard, CallPart { places, entries }) in parts {
         let answer = ask(shard, entries);
         if alone {
             answers.push((places, answer.await));
@@ -97,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_did_not_come_is_missing_and_what_was_not_asked_is_dropped() {
-        let mut joined = Joined::of(4);
+        let mut joined = JoinedAnswers::of(4);
         joined.put(&[2, 0], ["c", "a", "too many"]);
         joined.put(&[1, 3, 9], ["b"]);
         let whole = joined.end(|place| ["", "", "", "none"][place]);
@@ -109,7 +112,7 @@ mod tests {
         for count in 0..50_u16 {
             let entries: Vec<u16> = (0..count).map(|i| i.wrapping_mul(7919) % 1000).collect();
             let shard = |entry: &u16| ShardId(entry % 5);
-            let mut joined = Joined::of(entries.len());
+            let mut joined = JoinedAnswers::of(entries.len());
             for (of, part) in split(entries.clone(), shard) {
                 assert!(part.entries.iter().all(|entry| shard(entry) == of));
                 assert!(part.places.is_sorted());

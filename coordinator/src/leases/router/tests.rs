@@ -5,8 +5,8 @@ use tollgate_core::units::Capacity;
 use super::*;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::leases::driver::{Driver, Handle};
-use crate::leases::shards::{Plan, Seats};
+use crate::leases::driver::{Driver, DriverHandle};
+use crate::leases::shards::{DriverSettings, ShardSupervisor};
 
 /// Tenants and namespaces with limits of their own, in groups of either kind, and in none.
 const CONFIG: &str = "
@@ -37,7 +37,7 @@ fn bounds() -> tollgate_core::lease_server::Bounds {
 /// A router of `count` shards, which has none itself.
 fn router(catalog: &watch::Receiver<Arc<Catalog>>, count: NonZeroU16) -> Router {
     let metrics = Metrics::new(Epoch(1), 0);
-    let (_, shards) = Seats::new(Plan {
+    let (_, shards) = ShardSupervisor::new(DriverSettings {
         bounds: bounds(),
         leases: crate::leases::driver::LeaseCount::default(),
         catalog: catalog.clone(),
@@ -55,13 +55,17 @@ fn router(catalog: &watch::Receiver<Arc<Catalog>>, count: NonZeroU16) -> Router 
         catalog: catalog.clone(),
         count,
         peers: Channels::new(Duration::from_secs(1), None),
-        lineage: Lineage::new("a"),
+        ancestors: AncestorPath::new("a"),
         metrics,
     }
 }
 
 /// The books of `shard`, one of `count`.
-fn books(catalog: &watch::Receiver<Arc<Catalog>>, shard: ShardId, count: NonZeroU16) -> Handle {
+fn books(
+    catalog: &watch::Receiver<Arc<Catalog>>,
+    shard: ShardId,
+    count: NonZeroU16,
+) -> DriverHandle {
     let origin = Origin {
         shard: Some(shard),
         epoch: Epoch(1),

@@ -6,7 +6,7 @@ use super::*;
 use crate::config::Config;
 
 /// The books of one shard that lends at once, which are not asked before they run.
-fn held(term: Term) -> (Held, Driver) {
+fn mastership(term: Term) -> (Mastership, Driver) {
     let config =
         Config::parse("limits: [{match: '*', requests: {rate: 100, headroom: 0}}]").unwrap();
     let (_, catalog) = watch::channel(Arc::new(Catalog::new(config.catalog)));
@@ -19,12 +19,12 @@ fn held(term: Term) -> (Held, Driver) {
         Metrics::new(term.epoch(), 1),
     );
     let shard = ShardId::default();
-    let held = Held {
+    let mastership = Mastership {
         shard,
         term,
         driver: handle,
     };
-    (held, driver)
+    (mastership, driver)
 }
 
 fn asks() -> Refresh {
@@ -38,19 +38,19 @@ fn asks() -> Refresh {
     }
 }
 
-async fn sum_has(held: &Held) -> u128 {
+async fn sum_has(mastership: &Mastership) -> u128 {
     let sum = |node: &LeaseServer, _| node.resources().map(|(_, books)| books.sum_has()).sum();
-    held.driver.view(sum).await.unwrap()
+    mastership.driver.view(sum).await.unwrap()
 }
 
 /// The books may have been asked long before the process was stopped; what they said meanwhile is
 /// said to nobody, and stays counted.
 #[tokio::test(start_paused = true)]
 async fn a_term_that_ends_while_the_books_are_asked_gives_no_answer() {
-    let over = Err(HeldError::Over(ShardId::default()));
+    let over = Err(MastershipError::Over(ShardId::default()));
     let term = Term::for_ever(Epoch(7));
-    let (held, driver) = held(term.clone());
-    let (one, other) = (held.clone(), held.clone());
+    let (mastership, driver) = mastership(term.clone());
+    let (one, other) = (mastership.clone(), mastership.clone());
     let answer = tokio::spawn(async move { one.refresh(asks()).await });
     let release = tokio::spawn(async move {
         let release = Release {
@@ -61,14 +61,18 @@ async fn a_term_that_ends_while_the_books_are_asked_gives_no_answer() {
     });
     // Both wait for the driver, which has not been woken yet.
     tokio::task::yield_now().await;
-    assert!(held.holds() && !answer.is_finished() && !release.is_finished());
+    assert!(mastership.holds() && !answer.is_finished() && !release.is_finished());
     term.end();
     tokio::spawn(driver.run());
     assert_eq!(answer.await.unwrap().map(drop), over);
     assert_eq!(release.await.unwrap(), over);
-    assert_eq!(sum_has(&held).await, 60_000_000, "what was lent is counted");
+    assert_eq!(
+        sum_has(&mastership).await,
+        60_000_000,
+        "what was lent is counted"
+    );
     // And then the books are not even asked.
-    assert_eq!(held.refresh(asks()).await.map(drop), over);
+    assert_eq!(mastership.refresh(asks()).await.map(drop), over);
 }
 
 /// A master that is told to go and loses its term meanwhile still gives its books: what is in them
@@ -76,9 +80,9 @@ async fn a_term_that_ends_while_the_books_are_asked_gives_no_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_term_that_ends_while_the_books_are_handed_over_leaves_them_whole() {
     let term = Term::for_ever(Epoch(7));
-    let (held, driver) = held(term.clone());
+    let (mastership, driver) = mastership(term.clone());
     let (reply, books) = oneshot::channel();
-    let (one, two) = (held.clone(), held.clone());
+    let (one, two) = (mastership.clone(), mastership.clone());
     let first = tokio::spawn(async move { one.refresh(asks()).await });
     tokio::task::yield_now().await;
     let handing = tokio::spawn(async move { two.hand_over(reply).await });
@@ -88,14 +92,14 @@ async fn a_term_that_ends_while_the_books_are_handed_over_leaves_them_whole() {
     assert!(first.await.unwrap().is_err(), "not in that term any more");
     handing.await.unwrap();
     assert!(books.await.unwrap().is_some());
-    assert!(!held.holds());
+    assert!(!mastership.holds());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_new_term_ends_the_one_before_it_on_the_same_node() {
     let config = Config::parse("limits: []").unwrap();
     let (_, catalog) = watch::channel(Arc::new(Catalog::new(config.catalog)));
-    let (mut seats, shards) = Seats::new(Plan {
+    let (mut supervisor, shards) = ShardSupervisor::new(DriverSettings {
         bounds: config.bounds,
         leases: LeaseCount::default(),
         catalog,
@@ -107,11 +111,11 @@ async fn a_new_term_ends_the_one_before_it_on_the_same_node() {
     });
     let shard = ShardId::default();
     let [first, second] = [7, 8].map(|epoch| Term::for_ever(Epoch(epoch)));
-    seats.take(shard, first.clone(), None);
+    supervisor.take(shard, first.clone(), None);
     let before = shards.get(shard).unwrap();
-    seats.take(shard, second.clone(), None);
+    supervisor.take(shard, second.clone(), None);
     assert!(!first.holds() && second.holds());
-    let over = Err(HeldError::Over(shard));
+    let over = Err(MastershipError::Over(shard));
     assert_eq!(before.refresh(asks()).await.map(drop), over);
     assert_eq!(shards.get(shard).unwrap().epoch(), Epoch(8));
 }

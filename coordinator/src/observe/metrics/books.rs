@@ -11,13 +11,17 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tollgate_core::lease::Unit;
 
-use crate::leases::survey::{Figures, Survey};
+use crate::leases::stats::{LeaseStats, ResourceStats};
 
 /// What all scopes without series of their own are called.
 const OTHER: &str = "other";
 
 /// The name of a gauge, its help, and its value in some figures, if it has one.
-type Figure = (&'static str, &'static str, fn(&Figures) -> Option<f64>);
+type Figure = (
+    &'static str,
+    &'static str,
+    fn(&ResourceStats) -> Option<f64>,
+);
 
 const OF_UNITS: [Figure; 7] = [
     ("resources", "Resources with clients", |f| {
@@ -90,7 +94,7 @@ struct OfScope {
 // === free functions ===
 
 /// Registers the figures of `survey`.
-pub(super) fn register(registry: &mut Registry, survey: &Survey) {
+pub(super) fn register(registry: &mut Registry, survey: &LeaseStats) {
     let units = Unit::ALL.map(|unit| {
         let figures = survey.units.get(&unit).copied().unwrap_or_default();
         (OfUnit { unit: unit.name() }, figures)
@@ -108,7 +112,7 @@ pub(super) fn register(registry: &mut Registry, survey: &Survey) {
     gauges(registry, &OF_SCOPES, &scopes);
 }
 
-fn gauges<L>(registry: &mut Registry, kinds: &[Figure], all: &[(L, Figures)])
+fn gauges<L>(registry: &mut Registry, kinds: &[Figure], all: &[(L, ResourceStats)])
 where
     L: Clone + std::hash::Hash + Eq + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static,
 {
@@ -123,6 +127,6 @@ where
     }
 }
 
-fn limited(figures: &Figures, value: f64) -> Option<f64> {
+fn limited(figures: &ResourceStats, value: f64) -> Option<f64> {
     (figures.unlimited < figures.resources).then_some(value)
 }

@@ -29,7 +29,7 @@ fn books(scopes: &[(&str, &[&str])]) -> LeaseServer {
     node
 }
 
-fn show<W: Walk>(node: &LeaseServer, mut walk: W) -> W {
+fn show<W: ResourceVisitor>(node: &LeaseServer, mut walk: W) -> W {
     for (id, resource) in node.resources() {
         walk.add(node, id, resource, Instant::ZERO);
     }

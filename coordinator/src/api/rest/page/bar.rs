@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::leases::view::{Amount, ClientView, UnitSummary};
+use crate::leases::view::{Amount, ResourceClient, UnitSummary};
 
 /// How wide a bar is, in its own units.
 const WIDTH: f64 = 1000.0;
@@ -13,7 +13,11 @@ const SHADES: usize = 4;
 /// Draws the shares of `clients`; nothing for a resource without a limit, which has no shares.
 ///
 /// The policy of the page allows no styles in tags, so it is SVG, whose sizes are attributes.
-pub(super) fn bar(out: &mut String, summary: &UnitSummary, clients: &[ClientView]) -> fmt::Result {
+pub(super) fn bar(
+    out: &mut String,
+    summary: &UnitSummary,
+    clients: &[ResourceClient],
+) -> fmt::Result {
     let Amount::Number(capacity) = summary.at_most() else {
         return Ok(());
     };

@@ -17,7 +17,7 @@ fn status(scope: &str, client: &str) -> Status {
         client_count: 2,
         limited_by: None,
     };
-    let client = ClientView {
+    let client = ResourceClient {
         client: client.to_owned(),
         wants: Amount::Number(150.0),
         has: Amount::Number(60.0),

@@ -7,7 +7,7 @@ use tollgate_core::lease::Unit;
 use utoipa::ToSchema;
 
 use crate::leases::parent::Parent;
-use crate::leases::survey::Borrowed;
+use crate::leases::stats::BorrowedStats;
 use crate::leases::view::ms;
 
 /// The coordinator above.
@@ -40,9 +40,9 @@ pub struct BorrowedStatus {
 // === impl ParentStatus ===
 
 impl ParentStatus {
-    pub(super) fn of(parent: &Parent, borrowed: &BTreeMap<Unit, Borrowed>) -> Self {
+    pub(super) fn of(parent: &Parent, borrowed: &BTreeMap<Unit, BorrowedStats>) -> Self {
         let seen = parent.seen();
-        let unit = |(unit, borrowed): (&Unit, &Borrowed)| {
+        let unit = |(unit, borrowed): (&Unit, &BorrowedStats)| {
             let wants = borrowed.wants.iter();
             let wants = wants.map(|(priority, wants)| (priority.to_string(), *wants));
             let status = BorrowedStatus {

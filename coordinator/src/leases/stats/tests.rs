@@ -29,16 +29,21 @@ fn books(rows: &[(&str, Capacity, u64)], clients: usize) -> LeaseServer {
     node
 }
 
-/// What a walk in steps of `step` finds, and how many steps it took.
-fn walk(node: &LeaseServer, named: &[&str], busiest: usize, step: usize) -> (Survey, usize) {
-    let named = Named::new(named.iter().map(|scope| Arc::from(*scope)));
-    let mut surveyor = Surveyor::new(named, busiest);
+/// What a visitor in steps of `step` finds, and how many steps it took.
+fn visit_in_steps(
+    node: &LeaseServer,
+    named: &[&str],
+    busiest: usize,
+    step: usize,
+) -> (LeaseStats, usize) {
+    let named = NamedScopes::new(named.iter().map(|scope| Arc::from(*scope)));
+    let mut scan = StatsScan::new(named, busiest);
     let (mut steps, mut after) = (0, Some(start()));
     while let Some(from) = after {
-        after = super::step(&mut surveyor, node, Instant::ZERO, &from, step);
+        after = super::step(&mut scan, node, Instant::ZERO, &from, step);
         steps += 1;
     }
-    (surveyor.end(), steps)
+    (scan.end(), steps)
 }
 
 fn whole(units: u64) -> Capacity {
@@ -53,17 +58,17 @@ fn the_sums_are_the_same_in_whatever_steps() {
         .map(|id| (id.as_str(), whole(100), 40))
         .collect();
     let node = books(&rows, 3);
-    let (survey, steps) = walk(&node, &[], 5, usize::MAX);
+    let (stats, steps) = visit_in_steps(&node, &[], 5, usize::MAX);
     assert_eq!(steps, 1);
-    let sums = survey.units[&Unit::Requests];
+    let sums = stats.units[&Unit::Requests];
     assert_eq!((sums.resources, sums.clients), (50, 150));
     assert_eq!((sums.capacity, sums.wants), (5000.0, 6000.0));
     assert_eq!((sums.learning, sums.unlimited), (0, 0));
-    assert_eq!(survey.other[&Unit::Requests], sums);
-    let (slow, steps) = walk(&node, &[], 5, 1);
+    assert_eq!(stats.other[&Unit::Requests], sums);
+    let (slow, steps) = visit_in_steps(&node, &[], 5, 1);
     assert_eq!(steps, 51);
-    assert_eq!(slow.units, survey.units);
-    assert_eq!(slow.busiest, survey.busiest);
+    assert_eq!(slow.units, stats.units);
+    assert_eq!(slow.busiest, stats.busiest);
 }
 
 #[test]
@@ -73,15 +78,15 @@ fn only_named_scopes_stand_alone_and_only_so_many() {
         ("b", whole(10), 20),
         ("c", whole(10), 5),
     ];
-    let (survey, _) = walk(&books(&rows, 1), &["b", "absent"], 5, 2);
-    let named: Vec<&str> = survey.named.keys().map(|id| &*id.scope).collect();
+    let (stats, _) = visit_in_steps(&books(&rows, 1), &["b", "absent"], 5, 2);
+    let named: Vec<&str> = stats.named.keys().map(|id| &*id.scope).collect();
     assert_eq!(named, ["b"]);
-    let b = survey.named.values().next().unwrap();
+    let b = stats.named.values().next().unwrap();
     assert_eq!((b.wants, b.has, b.waiting), (20.0, 10.0, 1));
-    assert_eq!(survey.other[&Unit::Requests].resources, 2);
-    assert_eq!(survey.other[&Unit::Requests].waiting, 0);
+    assert_eq!(stats.other[&Unit::Requests].resources, 2);
+    assert_eq!(stats.other[&Unit::Requests].waiting, 0);
     let many = (0..2 * NAMED_MAX).map(|i| Arc::from(format!("tenant/{i}")));
-    assert_eq!(Named::new(many).0.len(), NAMED_MAX);
+    assert_eq!(NamedScopes::new(many).0.len(), NAMED_MAX);
 }
 
 #[test]
@@ -96,8 +101,8 @@ fn the_busiest_come_first_and_are_as_many_as_asked_for() {
     ];
     let node = books(&rows, 1);
     let order = |max| {
-        let (survey, _) = walk(&node, &[], max, 1);
-        let ids = survey.busiest.iter().map(|id| id.scope.to_string());
+        let (stats, _) = visit_in_steps(&node, &[], max, 1);
+        let ids = stats.busiest.iter().map(|id| id.scope.to_string());
         ids.collect::<Vec<_>>()
     };
     let all = ["blocked", "over", "large", "small", "unlimited", "idle"];
@@ -109,8 +114,8 @@ fn the_busiest_come_first_and_are_as_many_as_asked_for() {
 #[test]
 fn what_is_unlimited_is_in_no_sum_of_capacities() {
     let rows = [("a", Capacity::UNLIMITED, 7), ("b", whole(10), 3)];
-    let (survey, _) = walk(&books(&rows, 1), &[], 1, 10);
-    let sums = survey.units[&Unit::Requests];
+    let (stats, _) = visit_in_steps(&books(&rows, 1), &[], 1, 10);
+    let sums = stats.units[&Unit::Requests];
     assert_eq!((sums.capacity, sums.wants, sums.unlimited), (10.0, 10.0, 1));
     assert!(sums.has <= 10.0, "{}", sums.has);
 }

@@ -24,7 +24,7 @@ pub const LEVELS_MAX: usize = 8;
 
 /// A coordinator's name and those above it.
 #[derive(Clone, Debug)]
-pub struct Lineage {
+pub struct AncestorPath {
     name: Arc<str>,
     above: Arc<watch::Sender<Arc<[String]>>>,
 }
@@ -45,9 +45,9 @@ pub enum LoopError {
     TooDeep,
 }
 
-// === impl Lineage ===
+// === impl AncestorPath ===
 
-impl Lineage {
+impl AncestorPath {
     /// A coordinator called `name`, with nobody known above it.
     pub fn new(name: &str) -> Self {
         Self {
@@ -67,20 +67,20 @@ impl Lineage {
     }
 
     /// Whether a coordinator asks in the call that has this metadata, itself or through a node.
-    pub fn is_asked(call: &MetadataMap) -> bool {
+    pub fn is_from_child(call: &MetadataMap) -> bool {
         call.contains_key(CHILD)
     }
 
     /// Says in the metadata of a call that a coordinator asks: this one, or one whose call it passes
     /// on.
-    pub(crate) fn ask(&self, call: &mut MetadataMap) {
+    pub(crate) fn name_child(&self, call: &mut MetadataMap) {
         if let Ok(name) = AsciiMetadataValue::try_from(self.name()) {
             call.insert(CHILD, name);
         }
     }
 
     /// Says in the metadata of an answer to a coordinator who answers.
-    pub fn sign(&self, answer: &mut MetadataMap) {
+    pub fn write_path(&self, answer: &mut MetadataMap) {
         let above = self.above();
         let names = std::iter::once(&*self.name).chain(above.iter().map(|name| &**name));
         let path = names.collect::<Vec<_>>().join(",");
@@ -91,7 +91,7 @@ impl Lineage {
 
     /// Takes the metadata of a master's answer to what this node has passed on to it. Who is above
     /// the master is above this node; one that has not heard of anybody yet says nothing.
-    pub(crate) fn overhear(&self, answer: &MetadataMap) {
+    pub(crate) fn read_master_path(&self, answer: &MetadataMap) {
         let above: Vec<String> = path(answer).into_iter().skip(1).collect();
         if !above.is_empty() {
             self.set(above);
@@ -102,7 +102,7 @@ impl Lineage {
     ///
     /// # Errors
     /// If this coordinator is among them, or they are too many.
-    pub(super) fn read(&self, answer: &MetadataMap) -> Result<u32, LoopError> {
+    pub(super) fn read_parent_path(&self, answer: &MetadataMap) -> Result<u32, LoopError> {
         let path = path(answer);
         if path.iter().any(|name| **name == *self.name) {
             return Err(LoopError::Loop {
@@ -142,61 +142,63 @@ fn path(answer: &MetadataMap) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn signed(by: &Lineage) -> MetadataMap {
+    fn signed(by: &AncestorPath) -> MetadataMap {
         let mut answer = MetadataMap::new();
-        by.sign(&mut answer);
+        by.write_path(&mut answer);
         answer
     }
 
     #[test]
     fn who_asks_is_told_from_an_envoy() {
         let mut call = MetadataMap::new();
-        assert!(!Lineage::is_asked(&call));
-        Lineage::new("leaf").ask(&mut call);
-        assert!(Lineage::is_asked(&call));
+        assert!(!AncestorPath::is_from_child(&call));
+        AncestorPath::new("leaf").name_child(&mut call);
+        assert!(AncestorPath::is_from_child(&call));
     }
 
     #[test]
     fn a_node_that_leads_nothing_hears_from_the_master_who_is_above() {
-        let [root, master, node, leaf] = ["root", "eu", "eu", "leaf"].map(Lineage::new);
-        node.overhear(&signed(&master));
+        let [root, master, node, leaf] = ["root", "eu", "eu", "leaf"].map(AncestorPath::new);
+        node.read_master_path(&signed(&master));
         assert!(node.above().is_empty());
-        assert_eq!(master.read(&signed(&root)), Ok(1));
-        node.overhear(&signed(&master));
-        assert_eq!(leaf.read(&signed(&node)), Ok(2));
+        assert_eq!(master.read_parent_path(&signed(&root)), Ok(1));
+        node.read_master_path(&signed(&master));
+        assert_eq!(leaf.read_parent_path(&signed(&node)), Ok(2));
         // Another master that has only been elected says nothing of those above.
-        node.overhear(&signed(&Lineage::new("eu")));
+        node.read_master_path(&signed(&AncestorPath::new("eu")));
         assert_eq!(*node.above(), ["root"]);
         // A loop that the node alone would not have shown.
-        assert!(root.read(&signed(&node)).is_err());
+        assert!(root.read_parent_path(&signed(&node)).is_err());
     }
 
     #[test]
     fn who_is_above_is_known_two_levels_down() {
-        let [root, region, leaf] = ["root", "region", "leaf"].map(Lineage::new);
-        assert_eq!(region.read(&signed(&root)), Ok(1));
-        assert_eq!(leaf.read(&signed(&region)), Ok(2));
+        let [root, region, leaf] = ["root", "region", "leaf"].map(AncestorPath::new);
+        assert_eq!(region.read_parent_path(&signed(&root)), Ok(1));
+        assert_eq!(leaf.read_parent_path(&signed(&region)), Ok(2));
         assert_eq!(*leaf.above(), ["region", "root"]);
     }
 
     #[test]
     fn nobody_is_below_itself() {
-        let [a, b] = ["a", "b"].map(Lineage::new);
-        let itself = a.read(&signed(&a)).unwrap_err().to_string();
+        let [a, b] = ["a", "b"].map(AncestorPath::new);
+        let itself = a.read_parent_path(&signed(&a)).unwrap_err().to_string();
         assert_eq!(
             itself,
             "the parent borrows from this coordinator, a: it is below a"
         );
-        assert_eq!(a.read(&signed(&b)), Ok(1));
-        let loop_ = b.read(&signed(&a)).unwrap_err();
+        assert_eq!(a.read_parent_path(&signed(&b)), Ok(1));
+        let loop_ = b.read_parent_path(&signed(&a)).unwrap_err();
         assert!(matches!(loop_, LoopError::Loop { .. }));
         assert!(b.above().is_empty());
     }
 
     #[test]
     fn levels_are_bounded() {
-        let names: Vec<_> = (0..20).map(|i| Lineage::new(&i.to_string())).collect();
-        let mut deep = names.windows(2).map(|pair| pair[1].read(&signed(&pair[0])));
+        let names: Vec<_> = (0..20).map(|i| AncestorPath::new(&i.to_string())).collect();
+        let mut deep = names
+            .windows(2)
+            .map(|pair| pair[1].read_parent_path(&signed(&pair[0])));
         let levels = (1..=LEVELS_MAX as u32).map(Ok);
         assert!(deep.by_ref().take(LEVELS_MAX).eq(levels));
         assert_eq!(deep.next(), Some(Err(LoopError::TooDeep)));

@@ -1,7 +1,7 @@
-//! A walk through all books: the sums that an operator asks about, and the busiest resources.
+//! A visitor through all books: the sums that an operator asks about, and the busiest resources.
 //!
 //! The books can be large and the driver answers no client while somebody looks at them. So the
-//! walk goes in steps, and clients are answered between them. A survey is therefore not one state
+//! visitor goes in steps, and clients are answered between them. A stats is therefore not one state
 //! of the books: what changes meanwhile may be in it or not.
 
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ use tollgate_core::tree::ParentLeaseView;
 use tollgate_core::units::{Capacity, Instant};
 
 use crate::catalog::Catalog;
-use crate::leases::driver::{DriverError, Handle};
+use crate::leases::driver::{DriverError, DriverHandle};
 use crate::leases::shards::Shards;
 use crate::leases::view::{units, waiting};
 
@@ -32,28 +32,28 @@ const STEP: usize = 4_000;
 /// The scopes whose figures are told one by one, because somebody has named them in the file or
 /// through the API; requests can add none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named(Arc<BTreeSet<Arc<str>>>);
+pub struct NamedScopes(Arc<BTreeSet<Arc<str>>>);
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
+pub struct LeaseStats {
     /// Sums over all resources of a unit.
-    pub units: BTreeMap<Unit, Figures>,
+    pub units: BTreeMap<Unit, ResourceStats>,
     /// The resources of named scopes.
-    pub named: BTreeMap<ResourceId, Figures>,
+    pub named: BTreeMap<ResourceId, ResourceStats>,
     /// What the named ones leave of the sums.
-    pub other: BTreeMap<Unit, Figures>,
+    pub other: BTreeMap<Unit, ResourceStats>,
     /// The busiest resources, the busiest first.
     pub busiest: Vec<ResourceId>,
     /// How many resources are in learning mode, by shard of this node.
     pub learning: BTreeMap<ShardId, usize>,
     /// What is borrowed of a parent.
-    pub borrowed: BTreeMap<Unit, Borrowed>,
+    pub borrowed: BTreeMap<Unit, BorrowedStats>,
 }
 
 /// Sums of what is borrowed of a parent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Borrowed {
+pub struct BorrowedStats {
     /// What it lends now, in units, of those resources that it limits.
     pub capacity: f64,
     /// The resources that it does not limit.
@@ -64,7 +64,7 @@ pub struct Borrowed {
 
 /// The figures of one resource, or the sums over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct ResourceStats {
     /// Resources with clients.
     pub resources: usize,
     /// Their clients; a client of two resources counts twice.
@@ -95,7 +95,7 @@ struct Pressure {
 }
 
 /// What looks at the resources of the books, one after the other.
-pub trait Walk: Send + 'static {
+pub trait ResourceVisitor: Send + 'static {
     /// What follows is in the books of `shard`.
     fn enter(&mut self, shard: ShardId) {
         let _ = shard;
@@ -105,19 +105,19 @@ pub trait Walk: Send + 'static {
     fn add(&mut self, node: &LeaseServer, id: &ResourceId, resource: &Resource, now: Instant);
 }
 
-/// A survey that is not over.
+/// A stats that is not over.
 #[derive(Debug)]
-struct Surveyor {
-    survey: Survey,
+struct StatsScan {
+    stats: LeaseStats,
     shard: ShardId,
-    named: Named,
+    named: NamedScopes,
     busiest: BinaryHeap<Reverse<Pressure>>,
     busiest_max: usize,
 }
 
-// === impl Named ===
+// === impl NamedScopes ===
 
-impl Named {
+impl NamedScopes {
     /// The scopes that `catalog` names: by exact ids in the file, of groups, of overrides.
     pub fn of(catalog: &Catalog) -> Self {
         let mut exact: Vec<Arc<str>> = catalog
@@ -133,7 +133,7 @@ impl Named {
     }
 
     /// The pools of named groups.
-    fn pools(&self, node: &LeaseServer) -> Vec<(ResourceId, Figures)> {
+    fn pools(&self, node: &LeaseServer) -> Vec<(ResourceId, ResourceStats)> {
         let ids = self.0.iter().flat_map(|scope| {
             let id = |unit| ResourceId {
                 scope: scope.clone(),
@@ -141,7 +141,7 @@ impl Named {
             };
             Unit::ALL.map(id)
         });
-        let pool = |id: ResourceId| Some((id.clone(), Figures::of_pool(node.pool(&id)?)));
+        let pool = |id: ResourceId| Some((id.clone(), ResourceStats::of_pool(node.pool(&id)?)));
         ids.filter_map(pool).collect()
     }
 
@@ -151,34 +151,34 @@ impl Named {
     }
 }
 
-// === impl Survey ===
+// === impl LeaseStats ===
 
-impl Survey {
+impl LeaseStats {
     /// Walks through the books of `shards`, and remembers the `busiest_max` busiest resources.
     ///
     /// # Errors
     /// If the driver cannot be reached.
     pub async fn of(
         shards: &Shards,
-        named: Named,
+        named: NamedScopes,
         busiest_max: usize,
     ) -> Result<Self, DriverError> {
-        let surveyor = Surveyor::new(named.clone(), busiest_max);
-        let mut survey = shards.walk(surveyor).await?.end();
+        let scan = StatsScan::new(named.clone(), busiest_max);
+        let mut stats = shards.visit(scan).await?.end();
         let pools = move |node: &LeaseServer, _: Instant| named.pools(node);
         // A pool is no resource: its figures are those of its members, which are in the sums.
         let pools = shards.view(pools).await?.into_iter().flatten();
-        survey.named.extend(pools);
-        Ok(survey)
+        stats.named.extend(pools);
+        Ok(stats)
     }
 }
 
-// === impl Surveyor ===
+// === impl StatsScan ===
 
-impl Surveyor {
-    fn new(named: Named, busiest_max: usize) -> Self {
+impl StatsScan {
+    fn new(named: NamedScopes, busiest_max: usize) -> Self {
         Self {
-            survey: Survey::default(),
+            stats: LeaseStats::default(),
             shard: ShardId::default(),
             named,
             busiest: BinaryHeap::new(),
@@ -186,40 +186,40 @@ impl Surveyor {
         }
     }
 
-    fn end(mut self) -> Survey {
+    fn end(mut self) -> LeaseStats {
         let busiest = self.busiest.into_sorted_vec().into_iter();
         let id = |Reverse(pressure): Reverse<Pressure>| pressure.id.0;
-        self.survey.busiest = busiest.map(id).collect();
-        self.survey
+        self.stats.busiest = busiest.map(id).collect();
+        self.stats
     }
 }
 
-impl Walk for Surveyor {
+impl ResourceVisitor for StatsScan {
     fn enter(&mut self, shard: ShardId) {
         self.shard = shard;
-        self.survey.learning.insert(shard, 0);
+        self.stats.learning.insert(shard, 0);
     }
 
     fn add(&mut self, node: &LeaseServer, id: &ResourceId, resource: &Resource, now: Instant) {
         let at_most = node.binding_limit(id).map(|binding| binding.at_most);
         let at_most = at_most.unwrap_or(Capacity::UNLIMITED);
-        let figures = Figures::of(resource, now, at_most);
-        let Survey {
+        let figures = ResourceStats::of(resource, now, at_most);
+        let LeaseStats {
             units,
             named,
             other,
             ..
-        } = &mut self.survey;
+        } = &mut self.stats;
         units.entry(id.unit).or_default().add(&figures);
         if self.named.0.contains(&id.scope) {
             named.insert(id.clone(), figures);
         } else {
             other.entry(id.unit).or_default().add(&figures);
         }
-        let learning = self.survey.learning.entry(self.shard).or_default();
+        let learning = self.stats.learning.entry(self.shard).or_default();
         *learning += figures.learning;
         if let Some(loan) = node.parent_leases().and_then(|tree| tree.view(now, id)) {
-            let borrowed = self.survey.borrowed.entry(id.unit).or_default();
+            let borrowed = self.stats.borrowed.entry(id.unit).or_default();
             borrowed.add(loan, node.demand(id).as_ref());
         }
         self.busiest
@@ -230,9 +230,9 @@ impl Walk for Surveyor {
     }
 }
 
-// === impl Borrowed ===
+// === impl BorrowedStats ===
 
-impl Borrowed {
+impl BorrowedStats {
     fn add(&mut self, loan: ParentLeaseView, demand: Option<&Demand>) {
         match loan.capacity {
             Some(capacity) if capacity.is_unlimited() => self.unlimited += 1,
@@ -244,9 +244,9 @@ impl Borrowed {
     }
 }
 
-// === impl Figures ===
+// === impl ResourceStats ===
 
-impl Figures {
+impl ResourceStats {
     fn of(resource: &Resource, now: Instant, at_most: Capacity) -> Self {
         let learning = resource.learning_until().saturating_since(now) > Duration::ZERO;
         let limited = !resource.capacity().is_unlimited();
@@ -312,20 +312,23 @@ impl Pressure {
 
 // === free functions ===
 
-/// Shows `walk` all books behind `driver`, and returns it.
+/// Shows `visitor` all books behind `driver`, and returns it.
 ///
 /// # Errors
 /// If the driver cannot be reached.
-pub async fn walk<W: Walk>(driver: &Handle, mut walk: W) -> Result<W, DriverError> {
+pub async fn visit_resources<W: ResourceVisitor>(
+    driver: &DriverHandle,
+    mut visitor: W,
+) -> Result<W, DriverError> {
     let mut after = Some(start());
     while let Some(from) = after.take() {
         let look = move |node: &LeaseServer, now| {
-            let after = step(&mut walk, node, now, &from, STEP);
-            (after, walk)
+            let after = step(&mut visitor, node, now, &from, STEP);
+            (after, visitor)
         };
-        (after, walk) = driver.view(look).await?;
+        (after, visitor) = driver.view(look).await?;
     }
-    Ok(walk)
+    Ok(visitor)
 }
 
 /// What comes before all resources.
@@ -335,10 +338,10 @@ fn start() -> ResourceId {
     ResourceId { scope, unit }
 }
 
-/// Shows `walk` the resources that come after `after`, until these and their clients are `at_most`;
+/// Shows `visitor` the resources that come after `after`, until these and their clients are `at_most`;
 /// the last of them, unless it was the last of all.
 fn step(
-    walk: &mut impl Walk,
+    visitor: &mut impl ResourceVisitor,
     node: &LeaseServer,
     now: Instant,
     after: &ResourceId,
@@ -346,7 +349,7 @@ fn step(
 ) -> Option<ResourceId> {
     let mut looked = 0;
     for (id, resource) in node.resources_after(after) {
-        walk.add(node, id, resource, now);
+        visitor.add(node, id, resource, now);
         looked += 1 + resource.client_count();
         if looked >= at_most {
             return Some(id.clone());

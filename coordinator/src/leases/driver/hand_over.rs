@@ -7,7 +7,7 @@ use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::{Bounds, LeaseServer, SnapshotError};
 use tollgate_proto::snapshot;
 
-use super::{Driver, DriverError, Event, Handle};
+use super::{Driver, DriverError, DriverEvent, DriverHandle};
 use crate::clock::Clock;
 
 /// Why the books of the master before are of no use.
@@ -24,7 +24,7 @@ enum InheritError {
 // === impl Driver ===
 
 impl Driver {
-    /// The same, which goes on with `books`: what [`Handle::hand_over`] of the master before gave.
+    /// The same, which goes on with `books`: what [`DriverHandle::hand_over`] of the master before gave.
     /// If they are of no use, it starts as it would without them, and the log says why.
     #[must_use]
     pub fn with_books(self, books: Vec<u8>) -> Self {
@@ -66,16 +66,16 @@ impl Driver {
     }
 }
 
-// === impl Handle ===
+// === impl DriverHandle ===
 
-impl Handle {
+impl DriverHandle {
     /// Ends the driver and returns its books as bytes, for the next master's
     /// [`Driver::with_books`]. Nothing is answered from them any more.
     ///
     /// # Errors
     /// If the driver cannot be reached, as when it has handed over already.
     pub async fn hand_over(&self) -> Result<Vec<u8>, DriverError> {
-        let frozen = self.call(Event::HandOver).await?;
+        let frozen = self.call(DriverEvent::HandOver).await?;
         let written = tokio::task::spawn_blocking(move || {
             let (node, now) = *frozen;
             let books = node.hand_over(now);

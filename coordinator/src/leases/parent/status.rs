@@ -7,10 +7,10 @@ use crate::clock::boot_time;
 
 /// How the last calls went; clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Record(Arc<Mutex<Last>>);
+pub(super) struct CallRecord(Arc<Mutex<LastCalls>>);
 
 #[derive(Debug)]
-struct Last {
+struct LastCalls {
     address: String,
     /// Since the machine's boot.
     answered_at: Option<Duration>,
@@ -19,7 +19,7 @@ struct Last {
 
 /// How a parent was seen last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ParentStatus {
     /// Where it was asked.
     pub address: String,
     /// How long ago it answered; none if never.
@@ -28,12 +28,12 @@ pub struct Seen {
     pub error: Option<String>,
 }
 
-// === impl Record ===
+// === impl CallRecord ===
 
-impl Record {
+impl CallRecord {
     /// Of one that is to be asked at `address` first.
     pub(super) fn new(address: &str) -> Self {
-        Self(Arc::new(Mutex::new(Last {
+        Self(Arc::new(Mutex::new(LastCalls {
             address: address.to_owned(),
             answered_at: None,
             error: None,
@@ -57,10 +57,10 @@ impl Record {
         last.error = Some(error.to_string());
     }
 
-    pub(super) fn look(&self) -> Seen {
+    pub(super) fn look(&self) -> ParentStatus {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ago = |at| boot_time().saturating_sub(at);
-        Seen {
+        ParentStatus {
             address: last.address.clone(),
             answered_ago: last.answered_at.map(ago),
             error: last.error.clone(),

@@ -14,23 +14,23 @@ const SHARD: &str = "tollgate-shard";
 const EPOCH: &str = "tollgate-epoch";
 
 /// How long a client waits that does not say; Envoys do.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// However long a client waits, a master that does not answer by then will not.
-const PATIENCE_MAX: Duration = Duration::from_secs(4);
+const TIMEOUT_MAX: Duration = Duration::from_secs(4);
 
 /// A call that another node has passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hop {
+pub struct ForwardingHeader {
     /// The shard that it is about.
     pub shard: ShardId,
     /// The term of the master that it is meant for, or of one after it.
     pub epoch: Epoch,
 }
 
-// === impl Hop ===
+// === impl ForwardingHeader ===
 
-impl Hop {
+impl ForwardingHeader {
     /// What `metadata` says; none if a client itself calls.
     ///
     /// # Errors
@@ -62,10 +62,10 @@ impl Hop {
 
 /// How long a master may take to answer what is passed on to it, for a client whose call came with
 /// `metadata`: three quarters of its time, so that it still hears of the others in time.
-pub(super) fn patience(metadata: &MetadataMap) -> Duration {
+pub(super) fn forward_timeout(metadata: &MetadataMap) -> Duration {
     let said = metadata.get("grpc-timeout");
     let said = said.and_then(|value| value.to_str().ok()).and_then(timeout);
-    said.unwrap_or(PATIENCE).min(PATIENCE_MAX) * 3 / 4
+    said.unwrap_or(TIMEOUT).min(TIMEOUT_MAX) * 3 / 4
 }
 
 /// A `grpc-timeout`: up to eight digits and a unit.
@@ -104,14 +104,14 @@ mod tests {
 
     #[test]
     fn a_hop_is_read_as_it_was_written() {
-        let hop = Hop {
+        let forwarded = ForwardingHeader {
             shard: ShardId(63),
             epoch: Epoch(u64::MAX),
         };
         let mut metadata = MetadataMap::new();
-        hop.write(&mut metadata);
-        assert_eq!(Hop::read(&metadata).unwrap(), Some(hop));
-        assert_eq!(Hop::read(&MetadataMap::new()).unwrap(), None);
+        forwarded.write(&mut metadata);
+        assert_eq!(ForwardingHeader::read(&metadata).unwrap(), Some(forwarded));
+        assert_eq!(ForwardingHeader::read(&MetadataMap::new()).unwrap(), None);
     }
 
     /// Whoever says that it passes something on must not be taken for a client: it would be passed
@@ -125,7 +125,7 @@ mod tests {
             &[(SHARD, "1"), (EPOCH, "-1")],
         ];
         for row in rows {
-            let status = Hop::read(&metadata(row)).unwrap_err();
+            let status = ForwardingHeader::read(&metadata(row)).unwrap_err();
             assert_eq!(status.code(), tonic::Code::InvalidArgument, "{row:?}");
         }
     }
@@ -149,7 +149,7 @@ mod tests {
                 true => metadata(&[("grpc-timeout", said)]),
                 false => MetadataMap::new(),
             };
-            assert_eq!(patience(&metadata).as_millis(), want_ms, "{said}");
+            assert_eq!(forward_timeout(&metadata).as_millis(), want_ms, "{said}");
         }
     }
 }
