@@ -1,12 +1,12 @@
-//! Who is master of which shard.
+//! Election of the masters of all shards.
 //!
-//! An [`Election`] runs for as long as the node does. It tells two things: [`ElectionEvent`]s, which are for
-//! the one who owns the books of this node's shards, and [`Masters`], which are for everybody who
-//! has to find a shard's master. With one node that is [`SingleNode`]: master of everything, at once and
-//! for ever. In a cluster it is [`EtcdElection`].
+//! An [`Election`] runs for as long as the node does. It sends [`ElectionEvent`]s to the supervisor
+//! of this node's shards, and publishes [`Masters`] for all who look for a shard's master. A node
+//! alone uses [`SingleNode`]: it is master of everything, at once and for ever. A cluster uses
+//! [`EtcdElection`].
 //!
-//! **Architecture invariant:** whoever lends looks at [`Term::holds`] before and after it has
-//! decided. A master whose term has ended is none, whatever its clock did in between.
+//! **Architecture invariant:** a master checks [`Term::holds`] before and after it decides about
+//! leases. A master whose term has ended is none, whatever its clock did in between.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -30,10 +30,10 @@ pub use metrics::ElectionMetrics;
 pub use single::{RunEpoch, RunEpochError, SingleNode};
 pub use term::{Term, TermDeadline};
 
-/// Events that wait. Each shard has at most one under way, and there are at most 64 shards.
+/// Events that wait. Each shard has at most one in progress, and there are at most 64 shards.
 const EVENTS_LEN: usize = 128;
 
-/// Why an election ended by itself.
+/// Reason for which an election ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum ElectionError {
     /// The cluster has another number of shards.
@@ -42,27 +42,27 @@ pub enum ElectionError {
          must have the same"
     )]
     Shards {
-        /// What this node's configuration says.
+        /// Number of shards in this node's configuration.
         ours: NonZeroU16,
-        /// What the first node said.
+        /// Number of shards of the cluster.
         theirs: NonZeroU16,
         /// The key in etcd that holds it.
         key: String,
     },
-    /// What the nodes have agreed on cannot be read.
+    /// The cluster settings in etcd cannot be read.
     #[error("{key:?} in etcd is not what a coordinator of this version writes: {found:?}")]
     Agreement {
         /// The key in etcd that holds it.
         key: String,
-        /// What stands there.
+        /// The value found.
         found: String,
     },
 }
 
-/// A way to settle who is master.
+/// A way to elect masters.
 pub trait Election: Send + 'static {
-    /// Tells `voice` until `stop` changes or its sender is gone; then gives up in order whatever
-    /// this node leads, and ends.
+    /// Publishes events and masters until `stop` changes or its sender is gone; then hands over
+    /// this node's shards, and ends.
     ///
     /// # Errors
     /// If this node cannot take part at all.
@@ -73,35 +73,35 @@ pub trait Election: Send + 'static {
     ) -> impl Future<Output = Result<(), ElectionError>> + Send;
 }
 
-/// What this node is to do about a shard.
+/// Change in this node's masterships.
 #[derive(Debug)]
 pub enum ElectionEvent {
-    /// Be its master.
+    /// This node became master of a shard.
     Elected {
-        /// Which.
+        /// The shard.
         shard: ShardId,
-        /// For how long, and under which epoch.
+        /// Its term.
         term: Term,
-        /// The books of the term directly before, if its master handed them over; what is left of
-        /// times in them counts from now. Without them one has to learn.
-        books: Option<Bytes>,
+        /// Snapshot of the term directly before, if its master handed one over; remaining times in
+        /// it count from now. Without it the new master learns.
+        snapshot: Option<Bytes>,
     },
-    /// Answer nobody any more, and give the books back, so that another can go on from them; none
-    /// if they are not worth it.
+    /// This node is to stop answering for a shard, and to return a snapshot for the next master;
+    /// `None` if there is none.
     StepDown {
-        /// Which.
+        /// The shard.
         shard: ShardId,
-        /// Where to.
+        /// Receives the snapshot.
         reply: oneshot::Sender<Option<Bytes>>,
     },
-    /// Be no longer its master; the term has ended already.
+    /// This node is no longer master of a shard; the term has ended already.
     Lost {
-        /// Which.
+        /// The shard.
         shard: ShardId,
     },
 }
 
-/// A node and how others reach it.
+/// A node and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Peer {
     /// Its name.
@@ -113,7 +113,7 @@ pub struct Peer {
     /// Whether its gRPC port speaks TLS.
     #[serde(default)]
     pub grpc_tls: bool,
-    /// Whether its HTTP port does.
+    /// Whether its HTTP port speaks TLS.
     #[serde(default)]
     pub http_tls: bool,
 }
@@ -121,13 +121,13 @@ pub struct Peer {
 /// The master of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Master {
-    /// Who it is.
+    /// The node.
     pub peer: Arc<Peer>,
     /// Its term.
     pub epoch: Epoch,
 }
 
-/// Who is master, as far as this node knows.
+/// Masters of all shards, as far as this node knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Masters {
     shards: Vec<Option<Master>>,
@@ -135,21 +135,21 @@ pub struct Masters {
     pub members: Vec<Arc<Peer>>,
 }
 
-/// Where an election tells what it has settled.
+/// Sender of an election's results.
 #[derive(Debug)]
 pub struct ElectionPublisher {
-    /// For the one who owns the books.
+    /// For the supervisor of this node's shards.
     pub events: mpsc::Sender<ElectionEvent>,
-    /// For everybody.
+    /// For the router and the APIs.
     pub masters: watch::Sender<Arc<Masters>>,
 }
 
-/// What an election has settled.
+/// Receiver of an election's results.
 #[derive(Debug)]
 pub struct ElectionUpdates {
-    /// What this node is to do, in order.
+    /// Changes in this node's masterships, in order.
     pub events: mpsc::Receiver<ElectionEvent>,
-    /// Who is master.
+    /// Masters of all shards.
     pub masters: watch::Receiver<Arc<Masters>>,
 }
 
@@ -162,7 +162,7 @@ impl Peer {
         format!("{scheme}://{}", self.grpc)
     }
 
-    /// Whether only who is on the same machine reaches one of its ports.
+    /// Whether one of its ports can be reached from the same machine only.
     pub fn is_on_loopback(&self) -> bool {
         let loopback = |address: &String| {
             let address: Result<SocketAddr, _> = address.parse();
@@ -175,7 +175,7 @@ impl Peer {
 // === impl ElectionPublisher ===
 
 impl ElectionPublisher {
-    /// A voice about `shards` shards, none of which has a master, and where it is heard.
+    /// Creates a publisher about `shards` shards without masters, and its receiver.
     pub fn new(shards: NonZeroU16) -> (Self, ElectionUpdates) {
         let (events, heard) = mpsc::channel(EVENTS_LEN);
         let (masters, seen) = watch::channel(Arc::new(Masters::none(shards)));
@@ -190,7 +190,7 @@ impl ElectionPublisher {
 // === impl Masters ===
 
 impl Masters {
-    /// Nobody leads any of `shards` shards.
+    /// No master for any of `shards` shards.
     pub fn none(shards: NonZeroU16) -> Self {
         Self {
             shards: vec![None; usize::from(shards.get())],
@@ -198,7 +198,7 @@ impl Masters {
         }
     }
 
-    /// `masters` of all shards in order, and the nodes that are alive.
+    /// The masters of all shards in order, and the nodes that are alive.
     pub fn new(masters: impl IntoIterator<Item = Option<Master>>, members: Vec<Arc<Peer>>) -> Self {
         Self {
             shards: masters.into_iter().collect(),
@@ -206,7 +206,7 @@ impl Masters {
         }
     }
 
-    /// The master of `shard`; none if there is none.
+    /// The master of `shard`, if it has one.
     pub fn of(&self, shard: ShardId) -> Option<&Master> {
         self.shards.get(shard.index())?.as_ref()
     }

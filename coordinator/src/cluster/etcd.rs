@@ -1,8 +1,8 @@
-//! How etcd is reached: endpoints, TLS, and who one is.
+//! Connection to etcd: endpoints, TLS, and credentials.
 //!
-//! A [`Client`] balances its calls over the endpoints that it was given and connects again by
-//! itself. What it does not notice is an endpoint that hangs with its connections open; so every
-//! call has its time ([`within`]), and who cannot wait tries one endpoint after another.
+//! A [`Client`] balances its calls over its endpoints and reconnects by itself. It does not notice
+//! an endpoint that hangs with its connections open. So every call has a time limit ([`within`]),
+//! and [`EtcdLink`] tries one endpoint after another.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,20 +18,20 @@ mod link;
 pub use etcd_client::Client;
 pub use link::EtcdLink;
 
-/// How long a connection may take to open.
+/// Time for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After how much silence an endpoint is asked whether it lives, and how long it has to say so.
-/// etcd hangs up on those who ask more often than every five seconds.
+/// Silence before a keep-alive is sent, and time for its answer. etcd closes connections with more
+/// than one keep-alive in five seconds.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
 
-/// The longest password, in bytes.
+/// Longest password, in bytes.
 const PASSWORD_LEN_MAX: usize = 4096;
 
-/// Why etcd did not do what it was asked to.
+/// Reason for which a call to etcd failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
-    /// A file that is needed to reach it cannot be read.
+    /// A file for the connection cannot be read.
     #[error("{}: {cause}", file.display())]
     File {
         /// The file.
@@ -45,10 +45,10 @@ pub enum EtcdError {
     /// A file for TLS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A password that cannot be one.
+    /// The password is not valid.
     #[error("{}: is empty, is not text or has more than {PASSWORD_LEN_MAX} bytes", .0.display())]
     Password(PathBuf),
-    /// It refused, or could not be reached.
+    /// It refused the call, or could not be reached.
     #[error("etcd: {0}")]
     Call(#[from] etcd_client::Error),
     /// It did not answer in time.
@@ -56,17 +56,17 @@ pub enum EtcdError {
     Timeout(Duration),
 }
 
-/// The files that `cluster.etcd` names, as they were read.
+/// Content of the files that `cluster.etcd` names.
 struct EtcdSecrets {
     tls: Option<Credentials>,
     password: Option<String>,
 }
 
-/// A client of `endpoints`, which are some of `config`'s; reads the files that it names by `files`.
+/// Connects to `endpoints`, which are some of `config`'s; `files` reads the files that it names.
 ///
 /// # Errors
-/// If a file cannot be used, or etcd does not accept the user. An endpoint that cannot be reached is
-/// noticed by the first call only, unless there is a user.
+/// If a file cannot be used, or etcd does not accept the user. An endpoint that cannot be reached
+/// fails the first call only, unless there is a user.
 pub async fn connect(
     config: &EtcdConfig,
     files: &FileReader,
@@ -89,7 +89,7 @@ pub async fn connect(
     Ok(Client::connect(endpoints, Some(options)).await?)
 }
 
-/// What `call` gives, if it gives it within `limit`.
+/// Awaits `call` for at most `limit`.
 ///
 /// # Errors
 /// Those of `call`, and [`EtcdError::Timeout`].

@@ -1,8 +1,7 @@
-//! The clients that are drained, as a node remembers them.
+//! Drained clients, as one node remembers them.
 //!
-//! Every node is told of every drain, and keeps it whether it is master of anything or not: so whoever
-//! becomes master of a shard knows it, also where the master before has died without handing its
-//! books over.
+//! Every node hears of every drain and keeps it, master or not. So the next master of a shard knows
+//! it, even if the previous one died without handing its lease table over.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,18 +13,18 @@ use tollgate_core::units::Instant;
 
 use crate::clock::Clock;
 
-/// Until when which client is drained; clones share it.
+/// Drained clients with the end of each drain; clones share it.
 #[derive(Clone, Debug)]
 pub struct Drains {
     clock: Clock,
-    /// Held for a look-up only.
+    /// Locked for one look-up at a time.
     until: Arc<Mutex<BTreeMap<ClientId, Instant>>>,
 }
 
 // === impl Drains ===
 
 impl Drains {
-    /// Nobody, by `clock`, which is that of the books.
+    /// No drains yet. `clock` is the clock of the lease tables.
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
@@ -33,10 +32,10 @@ impl Drains {
         }
     }
 
-    /// Drains `client` for `time` from now; ends that if it is zero.
+    /// Drains `client` for `time` from now; ends its drain if `time` is zero.
     ///
     /// # Errors
-    /// If as many others are drained as books keep.
+    /// If a lease table's bound of drained clients is reached.
     pub fn set(&self, client: &ClientId, time: Duration) -> Result<(), DrainError> {
         let now = self.clock.now();
         let mut all = self.until.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +51,7 @@ impl Drains {
         Ok(())
     }
 
-    /// All that are drained, each until when.
+    /// All drained clients, each with the end of its drain.
     pub fn all(&self) -> Vec<(ClientId, Instant)> {
         let now = self.clock.now();
         let all = self.until.lock().unwrap_or_else(PoisonError::into_inner);

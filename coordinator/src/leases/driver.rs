@@ -1,8 +1,7 @@
-//! The one task that owns the books.
+//! The one task that owns a lease table.
 //!
-//! Whoever wants something of the [`LeaseServer`] sends an event through a [`DriverHandle`] and awaits the
-//! answer. The queue is bounded; when it stays full the caller is told so, and an event whose
-//! caller has gone is skipped rather than answered into the void.
+//! A caller sends an event through a [`DriverHandle`] and awaits the answer. The queue is bounded:
+//! when it stays full the caller gets an error. An event whose caller has gone is skipped.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -40,21 +39,21 @@ use self::tally::Tally;
 /// already later than a client waits.
 const QUEUE_LEN: usize = 1024;
 
-/// How long a caller waits for a place in the queue.
+/// Longest wait of a caller for a place in the queue.
 const QUEUE_WAIT: Duration = Duration::from_secs(1);
 
 /// Calls for more scopes, or resources, than this are bulk calls.
 const BULK_LEN: usize = 64;
 
-/// Bulk calls in the queue at a time. A small call waits for no more of them, whoever sends how
-/// many; the other bulk calls wait before the queue, in order.
+/// Bulk calls in the queue at a time. A small call waits for no more of them; the other bulk calls
+/// wait before the queue, in order.
 const BULK_CALLS: usize = 8;
 
 /// Bulk calls in the queue and before it. A decoded one takes many times as much memory as its bytes
 /// on the wire: 0.4 MB for a thousand scopes with four units each.
 const BULK_CALLS_HELD: usize = 64;
 
-/// What the driver can be asked to do.
+/// Event that a driver handles.
 #[derive(Debug)]
 enum DriverEvent {
     Refresh(Refresh, oneshot::Sender<Vec<ScopeAnswer>>),
@@ -63,43 +62,43 @@ enum DriverEvent {
     Echoes(EchoCall, oneshot::Sender<Echoed>),
     HandOver(oneshot::Sender<FinalState>),
     View(ViewRequest),
-    /// What there is to say to the parent, when there is something.
+    /// Asks for the next requests to the parent; answered when one is due.
     ParentBatch(oneshot::Sender<ParentBatch>),
-    /// What the parent has said.
+    /// The parent's answers.
     ParentReply(ParentReply, oneshot::Sender<()>),
 }
 
-/// What came of each ask of a call.
+/// Results of a call's requests, in order.
 pub type Echoed = Vec<Result<Granted, LeaseError>>;
 
-/// A question about the books: takes a look and sends what it saw.
+/// Read-only look at the lease table, which sends its result itself.
 struct ViewRequest(Box<ViewFn>);
 
 type ViewFn = dyn FnOnce(&LeaseServer, Instant) + Send;
 
-/// The books of a driver that has ended, and when.
+/// The lease table of a driver that ended, and the time at which it did.
 type FinalState = Box<(LeaseServer, Instant)>;
 
-/// Owns the books until the last [`DriverHandle`] is gone, or until it has handed them over.
+/// Owns the lease table until the last [`DriverHandle`] is gone, or until it is handed over.
 #[derive(Debug)]
 pub struct Driver {
     node: LeaseServer,
     origin: Origin,
-    /// Into how many shards the scopes are divided.
+    /// Number of shards in the cluster.
     shards: NonZeroU16,
     resolver: Resolver,
-    /// How long a lease lasts where there is no limit.
+    /// Limit of a scope without one; says how long its lease lasts.
     unlimited: Limit,
     clock: Clock,
     metrics: Metrics,
-    /// Of one that has a parent.
+    /// `Some` below a parent.
     parent: Option<ParentState>,
     events: mpsc::Receiver<DriverEvent>,
-    /// What the master before left, until it is read.
+    /// Snapshot of the previous master, until it is read.
     inherited: Option<Vec<u8>>,
-    /// Who is drained from the start, each until when.
+    /// Clients that are drained from the start, each with the end of its drain.
     drains: Vec<(ClientId, Instant)>,
-    /// Its part of the leases that are bounded together.
+    /// This driver's share of the bound on leases.
     tally: Tally,
 }
 
@@ -107,21 +106,21 @@ pub struct Driver {
 #[derive(Clone, Debug)]
 pub struct DriverHandle {
     events: mpsc::Sender<DriverEvent>,
-    /// Places in the queue for bulk calls.
+    /// Permits for bulk calls in the queue.
     bulk: Arc<Semaphore>,
-    /// Places for bulk calls in the queue and before it.
+    /// Permits for bulk calls in the queue and before it.
     bulk_held: Arc<Semaphore>,
     origin: Origin,
 }
 
-/// The places of a bulk call, which are free when this is dropped.
+/// Permits of one bulk call, given back when this is dropped.
 #[derive(Debug)]
 struct BulkPermit<'a> {
     _queue: SemaphorePermit<'a>,
     _held: SemaphorePermit<'a>,
 }
 
-/// Why the driver did not answer.
+/// Reason for which the driver did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
     /// The queue stayed full for a second, or too many bulk calls wait for it.
@@ -132,17 +131,16 @@ pub enum DriverError {
     Stopped,
 }
 
-/// Why one ask of a call got no answer.
+/// Reason for which one unit of a scope got no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
-    /// The books refused it.
+    /// The lease table refused it.
     #[error(transparent)]
     Refresh(#[from] RefreshError),
-    /// It is not for this master to answer: nodes do not know the same configuration yet, by which
-    /// scopes belong to shards.
+    /// The scope belongs to another shard: the nodes do not know the same configuration yet.
     #[error("the scope belongs to shard {} here, and this node is master of shard {}", shard.0, ours.0)]
     Elsewhere {
-        /// The shard of the scope by the configuration of this node.
+        /// The scope's shard by this node's configuration.
         shard: ShardId,
         /// The shard of this master.
         ours: ShardId,
@@ -160,7 +158,7 @@ impl fmt::Debug for ViewRequest {
 // === impl Driver ===
 
 impl Driver {
-    /// A driver with empty books that follows `catalog`, and the way to reach it.
+    /// Creates a driver with an empty lease table that follows `catalog`, and a handle to it.
     pub fn new(
         bounds: Bounds,
         catalog: watch::Receiver<Arc<Catalog>>,
@@ -193,27 +191,27 @@ impl Driver {
         (driver, handle)
     }
 
-    /// The same, of a cluster that divides the scopes into `shards`: it answers for those of its own
-    /// alone. Only so is a pool in one shard, whatever other nodes know of the configuration.
+    /// Makes the driver one of `shards`: it answers for the scopes of its own shard alone. So a
+    /// pool is in one shard, even while other nodes have another configuration.
     #[must_use]
     pub fn among(self, shards: NonZeroU16) -> Self {
         Self { shards, ..self }
     }
 
-    /// The same, whose leases are bounded together with all others that are counted in `all`.
+    /// Bounds this driver's leases together with all others that `all` counts.
     #[must_use]
     pub fn counted_in(self, all: LeaseCount) -> Self {
         let tally = Tally::new(all);
         Self { tally, ..self }
     }
 
-    /// The same, which drains those clients, each until then, whatever its books say.
+    /// Drains `drains`, each until its end, regardless of the lease table.
     #[must_use]
     pub fn draining(self, drains: Vec<(ClientId, Instant)>) -> Self {
         Self { drains, ..self }
     }
 
-    /// Handles events and expiries until the last handle is gone or the books are handed over.
+    /// Handles events and expiries until the last handle is gone or the lease table is handed over.
     pub async fn run(mut self) {
         self.inherit().await;
         self.count_leases();
@@ -227,7 +225,8 @@ impl Driver {
                 event = self.events.recv() => match event {
                     Some(DriverEvent::HandOver(reply)) if !reply.is_closed() => {
                         let frozen = (self.node, self.clock.now());
-                        // Whoever asked may have gone just now. Nobody has the books then.
+                        // If the caller has gone just now, the lease table is lost and the next
+                        // master learns.
                         let _ = reply.send(Box::new(frozen));
                         return;
                     }
@@ -237,7 +236,7 @@ impl Driver {
                 () = timer.until(timeout) => {}
             }
             let now = self.clock.now();
-            // Also after an event: a busy queue must not keep leases in the books.
+            // Also after an event: a busy queue must not delay expiries.
             if self.node.poll_timeout().is_some_and(|at| at <= now) {
                 self.node.handle_timeout(now);
             }
@@ -254,12 +253,13 @@ impl Driver {
     fn drain_all(&mut self) {
         let now = self.clock.now();
         for (client, until) in std::mem::take(&mut self.drains) {
-            // There are no more of them than books keep; those of the master before are the same.
+            // The bound cannot be exceeded: `Drains` has the same, and the previous master's are
+            // among them.
             let _ = self.node.handle_drain(now, &client, until);
         }
     }
 
-    /// When there is something to do although nobody asks.
+    /// The next time at which something is due without an event.
     fn poll_timeout(&self) -> Option<Instant> {
         let timeouts = [self.node.poll_timeout(), self.poll_parent()];
         timeouts.into_iter().flatten().min()
@@ -316,7 +316,7 @@ impl Driver {
             let (scope, unit) = (resolved.scope.clone(), *unit);
             let resource = ResourceId { scope, unit };
             home?;
-            // What has no limit here may have one above.
+            // A scope without a limit here may have one at the parent.
             let whole = parent.map(|_| Terms::of(&self.unlimited));
             let answer = match resolved.terms(unit).or(whole) {
                 Some(terms) => node.handle_refresh(now, client, &resource, ask, &terms)?,
@@ -357,7 +357,7 @@ impl Driver {
 // === impl DriverHandle ===
 
 impl DriverHandle {
-    /// Where the driver's answers come from.
+    /// The shard and term of the driver's answers.
     pub fn origin(&self) -> Origin {
         self.origin
     }
@@ -372,7 +372,7 @@ impl DriverHandle {
             .await
     }
 
-    /// The places of a call for so many scopes; none are needed for a small one.
+    /// Takes the permits of a call for `scopes` scopes; a small call needs none.
     async fn bulk_place(&self, scopes: usize) -> Result<Option<BulkPermit<'_>>, DriverError> {
         if scopes <= BULK_LEN {
             return Ok(None);
@@ -387,7 +387,7 @@ impl DriverHandle {
         }))
     }
 
-    /// Answers a client whose protocol has no sequences, each ask in order.
+    /// Answers a client whose protocol has no sequences, each request in order.
     ///
     /// # Errors
     /// If the driver cannot be reached.
@@ -419,7 +419,7 @@ impl DriverHandle {
             .await
     }
 
-    /// The first `limit` scopes whose ids come after `after`.
+    /// Returns the first `limit` scopes whose ids come after `after`.
     ///
     /// # Errors
     /// If the driver cannot be reached.
@@ -428,7 +428,7 @@ impl DriverHandle {
             .await
     }
 
-    /// The books of one scope with at most `clients` of its clients; none if it is not in them.
+    /// Returns one scope with at most `clients` of its clients; `None` if the lease table lacks it.
     ///
     /// # Errors
     /// If the driver cannot be reached.
@@ -441,8 +441,8 @@ impl DriverHandle {
             .await
     }
 
-    /// What `look` sees in the books. The driver answers no client meanwhile, so it must not look
-    /// at more than some thousand entries.
+    /// Returns the result of `look` at the lease table. No client is answered meanwhile, so it must
+    /// not look at more than some thousand entries.
     ///
     /// # Errors
     /// If the driver cannot be reached.
@@ -476,7 +476,7 @@ impl DriverHandle {
 
 // === free functions ===
 
-/// Refuses what the master of `origin` is not to answer for, of a cluster of `shards`.
+/// Refuses a scope that belongs to another shard than the master of `origin`.
 fn at_home(origin: Origin, shards: NonZeroU16, resolved: &ResolvedScope) -> Result<(), LeaseError> {
     let Some(ours) = origin.shard else {
         return Ok(());

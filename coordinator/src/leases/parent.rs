@@ -1,12 +1,11 @@
-//! Borrows from the parent what the books say is to be borrowed.
+//! Borrows from the parent for the drivers of this node.
 //!
-//! What to ask for and what an answer means is decided in the core; here it is carried to the parent
-//! and back. The books are asked what there is to say, and answer when there is something: so
-//! nothing happens while nothing is due, and what becomes due while a call is under way goes
-//! together into the next one.
+//! The core decides what to request and how to apply an answer; this module carries requests and
+//! answers. The driver returns a batch when one is due, so nothing happens while nothing is due,
+//! and all that becomes due during a call goes into the next one.
 //!
-//! At the end nothing is given back: Envoys go on using what they have been lent until that expires,
-//! and the parent has to count it as long.
+//! At the end nothing is released: Envoys use their leases until these expire, and the parent has
+//! to count them as long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +37,14 @@ pub use self::metrics::ParentMetrics;
 use self::status::CallRecord;
 pub use self::status::ParentStatus;
 
-/// The most calls that give something back and are under context: what nobody answers is not to keep the
-/// parent from being asked.
+/// Release calls in flight. A parent that does not answer them must not keep others from being
+/// sent.
 const RELEASES_MAX: usize = 8;
 
-/// How long a connection may take to open.
+/// Time for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The way to a parent.
+/// Connection settings and state of the parent; clones share the state.
 #[derive(Clone, Debug)]
 pub struct Parent {
     addresses: Arc<[String]>,
@@ -56,32 +55,32 @@ pub struct Parent {
     record: CallRecord,
 }
 
-/// Borrows for one driver, until that ends.
+/// Carries requests to the parent for one driver, until the driver ends.
 #[derive(Debug)]
 pub struct ParentLink {
     parent: Parent,
     client: ClientRun,
     driver: WeakDriverHandle,
-    /// Which address is asked.
+    /// Index of the address in use.
     current: usize,
-    /// Whether the last call failed, which is logged once.
+    /// Whether the last call failed. Only the first failure is logged.
     failing: bool,
-    /// What is being given back.
+    /// Release calls in flight.
     releases: JoinSet<()>,
 }
 
-/// Why a parent cannot be asked.
+/// Reason for which a parent cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ParentError {
-    /// Its address or its certificates are of no use.
+    /// An address or a certificate is unusable.
     #[error("parent: {0}")]
     Channel(#[from] ChannelError),
-    /// The name is no client's.
+    /// The name is not a valid client id.
     #[error("parent.name: {0}")]
     Name(#[from] IdError),
 }
 
-/// Why a call to the parent was in vain.
+/// Reason for which a call to the parent failed.
 #[derive(Debug, thiserror::Error)]
 enum ParentCallError {
     #[error("{}: {}", .0.code(), cause(.0))]
@@ -99,8 +98,8 @@ enum ParentCallError {
 // === impl Parent ===
 
 impl Parent {
-    /// The way to the parent of `config`; connections are opened when they are needed, with
-    /// `credentials` where it speaks TLS.
+    /// Creates the parent of `config`. Connections are opened when they are needed, with
+    /// `credentials` where the parent speaks TLS.
     ///
     /// # Errors
     /// If an address or the name cannot be used.
@@ -110,7 +109,7 @@ impl Parent {
         ancestors: AncestorPath,
         metrics: ParentMetrics,
     ) -> Result<Self, ParentError> {
-        // The name and any shard are a client's id.
+        // The name and any shard must form a client id.
         client(ancestors.name(), u16::MAX)?;
         let channels = Channels::new(CONNECT_TIMEOUT, credentials);
         for address in &config.addresses {
@@ -126,29 +125,29 @@ impl Parent {
         })
     }
 
-    /// How it was seen last.
+    /// State of the calls, for people to read.
     pub fn seen(&self) -> ParentStatus {
         self.record.look()
     }
 
-    /// The names of it and of those above it, the nearest first; empty until it has answered.
+    /// Names of the parent and its ancestors, the nearest first; empty until it has answered.
     pub fn above(&self) -> Arc<[String]> {
         self.ancestors.above()
     }
 
-    /// Lets `driver`, which `handle` reaches and which has the books of `shard`, lend what it
-    /// borrows; the link is to run beside it.
+    /// Puts `driver`, which `handle` reaches and which serves `shard`, below this parent. The
+    /// returned link must run beside it.
     ///
     /// # Errors
-    /// If the name of this coordinator is no client's, which [`Parent::new`] has found out.
+    /// If this coordinator's name is not a valid client id, which [`Parent::new`] has checked.
     pub fn link(
         &self,
         driver: Driver,
         handle: &DriverHandle,
         shard: Option<ShardId>,
     ) -> Result<(Driver, ParentLink), IdError> {
-        // The term tells the parent which run this is, but for one of an older build: for that there
-        // were fewer requests in an earlier run than microseconds have passed.
+        // Newer parents tell runs apart by the term. Older ones need growing sequences: no run made
+        // more requests than microseconds have passed.
         let sequence = u64::try_from(unix_time().as_micros()).unwrap_or(u64::MAX);
         let link = ParentLink {
             client: ClientRun {
@@ -168,7 +167,7 @@ impl Parent {
 // === impl ParentLink ===
 
 impl ParentLink {
-    /// Carries to the parent what there is to say, until the driver ends.
+    /// Carries requests to the parent until the driver ends.
     pub async fn run(mut self) {
         while let Some(batch) = self.driver.batch().await {
             if !batch.releases.is_empty() {
@@ -220,12 +219,13 @@ impl ParentLink {
         heard
     }
 
-    /// Asks at the current address; how many are above, and the answers that can be read.
+    /// Sends `refresh` to the current address; returns the number of ancestors and the readable
+    /// answers.
     async fn refresh(&self, refresh: &Refresh) -> Result<(u32, Vec<ScopeAnswer>), ParentCallError> {
         let mut call = Request::new(v1::RefreshRequest::from(refresh));
         call.set_timeout(self.parent.timeout);
         self.parent.ancestors.name_child(call.metadata_mut());
-        // The call's own time limit ends with the answer's headers.
+        // The call's own timeout ends with the answer's headers.
         let limit = self.parent.timeout;
         let mut stub = self.stub()?;
         let answer = timeout(limit, stub.refresh(call)).await;
@@ -236,8 +236,8 @@ impl ParentLink {
         Ok((level, readable.collect()))
     }
 
-    /// Gives back, beside what is asked for meanwhile: the parent takes no release for one of what
-    /// was asked for after it. What does not arrive expires.
+    /// Sends `release` beside the refresh calls: the parent ignores a release of what was requested
+    /// after it. A release that does not arrive ends with the lease's expiry.
     async fn release(&mut self, release: &Release) {
         let Ok(mut stub) = self.stub() else { return };
         while self.releases.try_join_next().is_some() {}
@@ -255,7 +255,7 @@ impl ParentLink {
         });
     }
 
-    /// Turns to the next address.
+    /// Counts and logs a failed call, and turns to the next address.
     fn fail(&mut self, error: &ParentCallError) {
         let result = match error {
             ParentCallError::Loop(_) => CallResult::Loop,
@@ -288,12 +288,12 @@ impl ParentLink {
     }
 }
 
-/// The largest answer, in bytes: that to the largest call, with all units of each scope.
+/// Largest answer in bytes: one to the largest call, with all units of each scope.
 const ANSWER_LEN_MAX: usize = 4 << 20;
 
 // === free functions ===
 
-/// What the parent calls the master of `shard` of the coordinator `name`.
+/// Client id of `shard` of the coordinator `name`.
 fn client(name: &str, shard: u16) -> Result<ClientId, IdError> {
     ClientId::new(&format!("{name}/{shard}"))
 }

@@ -1,13 +1,12 @@
-//! Which node answers what.
+//! Routes each call to the masters of its scopes.
 //!
-//! Every node takes every call: a client need not know who is master of what, and an Envoy could not
-//! follow a redirect. A call is taken apart by shard; what is of this node's shards its own books
-//! answer, the rest is passed on to the masters over the same protocol, and the answers are put
-//! together in the order of the call. A shard without a master costs its own scopes their answers
-//! and no others.
+//! Every node takes every call: a client need not know the masters, and an Envoy could not follow a
+//! redirect. A call is split by shard. This node's lease tables answer for its own shards, the rest
+//! is forwarded to the masters over the same protocol, and the answers are joined in the order of
+//! the call. A shard without a master costs only its own scopes their answers.
 //!
-//! Two bounds keep that from going wrong: what was passed on once is never passed on again
-//! ([`ForwardingHeader`]), and a master has less time than the client gave us.
+//! Two rules bound that: a forwarded call is never forwarded again ([`ForwardingHeader`]), and a
+//! master has less time than the client gave.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -39,68 +38,68 @@ mod split;
 
 pub use self::context::ForwardingHeader;
 
-/// What this node knows of the others; clones share it.
+/// This node's knowledge of the cluster; clones share it.
 #[derive(Clone, Debug)]
 pub struct Router {
-    /// This node, as the others know it; none of one that is alone.
+    /// This node, as its peers know it; `None` for a node alone.
     pub me: Option<Peer>,
     /// The shards of this node.
     pub shards: Shards,
-    /// Who is master of what.
+    /// Masters of all shards.
     pub masters: watch::Receiver<Arc<Masters>>,
-    /// What is configured: which scopes belong together.
+    /// Configuration, which says which scopes belong together.
     pub catalog: watch::Receiver<Arc<Catalog>>,
-    /// Into how many shards the scopes are divided.
+    /// Number of shards.
     pub count: NonZeroU16,
-    /// The connections to the others.
+    /// Connections to peers.
     pub peers: Channels,
-    /// Who is above this node.
+    /// Coordinators above this node.
     pub ancestors: AncestorPath,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
 }
 
-/// How a call came here, and how long it may take.
+/// Origin of a call, and its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallContext {
-    /// Whether another node has passed it on.
+    /// Set if another node forwarded it.
     pub forwarded: Option<ForwardingHeader>,
-    /// Whether it is a coordinator's, which is told who is above it.
+    /// Whether a coordinator made it, which needs the names of those above it.
     pub from_child: bool,
-    /// How long the masters of other shards may take.
+    /// Time for the masters of other shards.
     pub timeout: Duration,
 }
 
-/// Why nobody answered for a shard.
+/// Reason for which a shard did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// There is no master that this node knows of.
+    /// This node knows of no master.
     #[error("shard {0} has no master now")]
     NoMaster(ShardId),
     /// Another node has taken this one for the master.
     #[error("this node is not the master of shard {0}, or not in that term")]
     NotHere(ShardId),
-    /// This node's own books did not.
+    /// This node's own driver did not answer.
     #[error(transparent)]
     Mastership(#[from] MastershipError),
-    /// The master did not in time.
+    /// The master did not answer in time.
     #[error("{node}, the master of shard {shard}, did not answer within {} ms", waited.as_millis())]
     Late {
         /// The shard.
         shard: ShardId,
         /// Its master.
         node: String,
-        /// How long it had.
+        /// Its time limit.
         waited: Duration,
     },
-    /// The master could not be reached, or would not answer.
+    /// The master could not be reached, or refused.
     #[error("{node}, the master of shard {shard}: {cause}")]
     Peer {
         /// The shard.
         shard: ShardId,
         /// Its master.
         node: String,
-        /// What it said, or the transport.
+        /// The master's or the transport's error.
         cause: String,
     },
 }
@@ -108,10 +107,10 @@ pub enum RouteError {
 // === impl CallContext ===
 
 impl CallContext {
-    /// What the `metadata` of a call say.
+    /// Reads `metadata` of a call.
     ///
     /// # Errors
-    /// If they say it wrongly.
+    /// If a forwarding header is malformed.
     pub fn read(metadata: &MetadataMap) -> Result<Self, Status> {
         Ok(Self {
             forwarded: ForwardingHeader::read(metadata)?,
@@ -127,7 +126,7 @@ impl Router {
     /// Answers a client, one answer for each scope in order.
     ///
     /// # Errors
-    /// If nobody answered for any scope.
+    /// If no shard answered.
     pub async fn refresh(
         &self,
         refresh: Refresh,
@@ -179,10 +178,10 @@ impl Router {
         }
     }
 
-    /// Takes leases back, and says the highest term of those who did.
+    /// Takes leases back, and returns the highest term among the masters that did.
     ///
     /// # Errors
-    /// If nobody took anything.
+    /// If no shard answered.
     pub async fn release(
         &self,
         release: Release,
@@ -213,12 +212,12 @@ impl Router {
         }
         match (latest, reason) {
             (None, Some(error)) => Err(error),
-            // What was not told to a master expires there.
+            // A lease whose master did not hear of this expires there.
             (epoch, _) => Ok(epoch.unwrap_or_default()),
         }
     }
 
-    /// The master of `shard`, to whom calls are passed on, and for how long they may take.
+    /// Returns the master of `shard` if it is a peer, with the time limit of calls to it.
     ///
     /// # Errors
     /// If this node knows of none other than itself.
@@ -245,10 +244,10 @@ impl Router {
         })
     }
 
-    /// The books that a call is for which another node has passed on.
+    /// Returns the mastership that a forwarded call is meant for.
     ///
     /// # Errors
-    /// If this node is not the master of that shard, or of a term before the one that is meant.
+    /// If this node is not the master of that shard, or only in an earlier term.
     pub fn own(&self, forwarded: ForwardingHeader) -> Result<Mastership, RouteError> {
         let mastership = self.shards.get(forwarded.shard);
         mastership
@@ -256,7 +255,7 @@ impl Router {
             .ok_or(RouteError::NotHere(forwarded.shard))
     }
 
-    /// The entries of a call by the shards of their scopes.
+    /// Splits the entries of a call by the shards of their scopes.
     pub(crate) fn split<T>(
         &self,
         entries: Vec<T>,
@@ -322,7 +321,7 @@ impl Router {
 
 // === free functions ===
 
-/// What a master answered to `asks`, if it is an answer to that and of `shard`.
+/// The master's answer for `asks`, if it is for that scope and of `shard`; else an error.
 fn checked(
     shard: ShardId,
     asks: &ScopeRefresh,
@@ -339,12 +338,12 @@ fn checked(
     without_answer(&asks.scope, Code::Internal, wrong)
 }
 
-/// What a client is told of `scope`, for which nobody answered.
+/// Error answer for `scope`, whose shard did not answer.
 fn unanswered(scope: &Arc<str>, error: &RouteError) -> ScopeAnswer {
     without_answer(scope, Code::Unavailable, error.to_string())
 }
 
-/// The same of one whose answer a bug has eaten.
+/// Error answer for a scope whose answer was lost by a bug.
 fn lost(scope: Option<&Arc<str>>) -> ScopeAnswer {
     let scope = scope.cloned().unwrap_or_default();
     without_answer(&scope, Code::Internal, "the answer was lost".to_owned())

@@ -1,10 +1,10 @@
-//! The shards whose master this node is: a driver for each, from its election to the end of its
+//! The shards whose master this node is: one driver for each, from its election to the end of its
 //! term.
 //!
-//! The one rule that everything here serves: nothing is answered in a term that may be over. A
-//! process can be stopped between any two instructions, so the term is looked at before the books
-//! are asked, and again when they have answered; what they said in between is dropped. It stays in
-//! the books, which can only make them count too much.
+//! The rule behind this module: no answer leaves in a term that may be over. A process can be
+//! stopped between any two instructions, so the term is checked before the driver is asked, and
+//! again when it has answered; a late answer is dropped. Its leases stay in the table, which can
+//! only count too much.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -31,7 +31,7 @@ use crate::leases::stats::{ResourceVisitor, visit_resources};
 use crate::leases::view::{ScopeDetail, ScopePage};
 use crate::observe::metrics::Metrics;
 
-/// A shard and the books of its master.
+/// A shard of which this node is master, with its driver.
 #[derive(Clone, Debug)]
 pub struct Mastership {
     shard: ShardId,
@@ -39,14 +39,14 @@ pub struct Mastership {
     driver: DriverHandle,
 }
 
-/// The shards of this node, as they are now; clones see the same.
+/// The shards of this node, kept up to date; clones see the same.
 #[derive(Clone, Debug)]
 pub struct Shards {
     masterships: watch::Receiver<Arc<BTreeMap<ShardId, Mastership>>>,
     drains: Drains,
 }
 
-/// Makes and ends drivers as the election says.
+/// Starts and ends drivers as the election decides.
 #[derive(Debug)]
 pub struct ShardSupervisor {
     settings: DriverSettings,
@@ -55,34 +55,34 @@ pub struct ShardSupervisor {
     drivers: JoinSet<()>,
 }
 
-/// What all drivers are made of.
+/// Settings of all drivers.
 #[derive(Debug)]
 pub struct DriverSettings {
-    /// How much each keeps, but for the leases: so many are kept by all together.
+    /// Bounds of each driver, except for leases, whose bound is shared.
     pub bounds: Bounds,
-    /// The leases of all.
+    /// Leases of all drivers together.
     pub leases: LeaseCount,
-    /// What is configured.
+    /// The newest configuration.
     pub catalog: watch::Receiver<Arc<Catalog>>,
-    /// Into how many shards the scopes are divided; none of a coordinator that is alone.
+    /// Number of shards; `None` for a coordinator that is alone.
     pub shards: Option<NonZeroU16>,
-    /// What a master without books of its predecessor knows.
+    /// Initial knowledge of a master without its predecessor's snapshot.
     pub start: Start,
-    /// The clock of the books.
+    /// Clock of the lease tables.
     pub clock: Clock,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// From whom all borrow; none for a root.
+    /// The parent; `None` for a root.
     pub parent: Option<Parent>,
 }
 
-/// Why the master of a shard did not answer.
+/// Reason for which the master of a shard did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MastershipError {
     /// Its term is over, or may be.
     #[error("this node is not the master of shard {0} any more")]
     Over(ShardId),
-    /// Its driver did not answer.
+    /// The driver did not answer.
     #[error(transparent)]
     Driver(#[from] DriverError),
 }
@@ -90,22 +90,22 @@ pub enum MastershipError {
 // === impl Mastership ===
 
 impl Mastership {
-    /// Which.
+    /// The shard.
     pub fn shard(&self) -> ShardId {
         self.shard
     }
 
-    /// Its term.
+    /// The epoch of its term.
     pub fn epoch(&self) -> Epoch {
         self.driver.origin().epoch
     }
 
-    /// Whether its term is not over.
+    /// Whether its term still holds.
     pub fn holds(&self) -> bool {
         self.term.holds()
     }
 
-    /// How long its term still holds; none if that ends only when it is ended.
+    /// Remaining time of the term; `None` if it has no deadline.
     pub fn left(&self) -> Option<Duration> {
         self.term.left()
     }
@@ -118,7 +118,7 @@ impl Mastership {
         self.within_term(self.driver.refresh(refresh)).await
     }
 
-    /// Answers a client whose protocol has no sequences, each ask in order.
+    /// Answers a client whose protocol has no sequences, each request in order.
     ///
     /// # Errors
     /// If the term is over or the driver cannot be reached.
@@ -134,12 +134,12 @@ impl Mastership {
         self.within_term(self.driver.release(release)).await
     }
 
-    /// Ends the term, and gives the books to whoever goes on.
+    /// Ends the term, and sends the snapshot for the next master.
     async fn hand_over(self, reply: oneshot::Sender<Option<Bytes>>) {
-        let books = self.driver.hand_over().await;
+        let snapshot = self.driver.hand_over().await;
         self.term.end();
-        // Without books the next master learns.
-        let _ = reply.send(books.ok().map(Bytes::from));
+        // Without a snapshot the next master learns.
+        let _ = reply.send(snapshot.ok().map(Bytes::from));
     }
 
     async fn within_term<T>(
@@ -160,13 +160,13 @@ impl Mastership {
 // === impl Shards ===
 
 impl Shards {
-    /// The books of `shard`, if this node is its master.
+    /// Returns the mastership of `shard`, if this node has it.
     pub fn get(&self, shard: ShardId) -> Option<Mastership> {
         let mastership = self.masterships.borrow().get(&shard).cloned();
         mastership.filter(Mastership::holds)
     }
 
-    /// All shards whose master this node is, in order.
+    /// All masterships of this node, in order of their shards.
     pub fn all(&self) -> Vec<Mastership> {
         let all = self.masterships.borrow().clone();
         all.values()
@@ -175,13 +175,13 @@ impl Shards {
             .collect()
     }
 
-    /// The highest term of this node; zero if it is master of nothing.
+    /// The highest term of this node; zero if it is master of no shard.
     pub fn epoch(&self) -> Epoch {
         let epochs = self.all().into_iter().map(|mastership| mastership.epoch());
         epochs.max().unwrap_or_default()
     }
 
-    /// Resolves when this node has become master of more or of less.
+    /// Resolves when this node gains or loses a mastership.
     pub async fn changed(&mut self) {
         if self.masterships.changed().await.is_err() {
             std::future::pending().await
@@ -190,11 +190,11 @@ impl Shards {
 
     /// Resolves once this node is master of `count` shards, or never will be.
     pub async fn are(&mut self, count: usize) {
-        // An error says that nobody is left to make it master of anything.
+        // An error means that the supervisor has ended.
         let _ = self.masterships.wait_for(|all| all.len() >= count).await;
     }
 
-    /// The first `limit` scopes whose ids come after `after`, of each shard of this node.
+    /// Returns the first `limit` scopes whose ids come after `after`, for each shard of this node.
     ///
     /// # Errors
     /// If a driver cannot be reached.
@@ -206,8 +206,8 @@ impl Shards {
         Ok(pages)
     }
 
-    /// The books of one scope with at most `clients` of its clients, of each shard of this node that
-    /// has any: two for a scope that has just moved from one to the other.
+    /// Returns one scope with at most `clients` of its clients, for each shard of this node that
+    /// has it: two while the scope moves from one shard to the other.
     ///
     /// # Errors
     /// If a driver cannot be reached.
@@ -223,8 +223,8 @@ impl Shards {
         Ok(details)
     }
 
-    /// Gives `client` nothing for `time`, in all shards of this node and in those of which it becomes
-    /// the master meanwhile.
+    /// Gives `client` nothing for `time`, in all shards of this node and in those that it gains
+    /// meanwhile.
     ///
     /// # Errors
     /// If a driver cannot be reached; within, if too many clients are drained already.
@@ -244,7 +244,8 @@ impl Shards {
         Ok(Ok(()))
     }
 
-    /// What `look` sees in the books of each shard of this node, in order; see [`DriverHandle::view`].
+    /// Returns the result of `look` at each lease table of this node, in order; see
+    /// [`DriverHandle::view`].
     ///
     /// # Errors
     /// If a driver cannot be reached.
@@ -259,7 +260,7 @@ impl Shards {
         Ok(seen)
     }
 
-    /// Shows `walk` all books of this node, and returns it.
+    /// Shows `visitor` all lease tables of this node, and returns it.
     ///
     /// # Errors
     /// If a driver cannot be reached.
@@ -275,9 +276,8 @@ impl Shards {
 // === impl DriverSettings ===
 
 impl DriverSettings {
-    /// A driver of `origin`, and the way to reach it: one that goes on from `books`, or else one
-    /// that knows what the settings says.
-    fn driver(&self, origin: Origin, books: Option<Bytes>) -> (Driver, DriverHandle) {
+    /// Creates a driver of `origin` and its handle; it continues from `snapshot` if there is one.
+    fn driver(&self, origin: Origin, snapshot: Option<Bytes>) -> (Driver, DriverHandle) {
         let (catalog, metrics) = (self.catalog.clone(), self.metrics.clone());
         let new = Driver::new(
             self.bounds,
@@ -292,8 +292,8 @@ impl DriverSettings {
         if let Some(shards) = self.shards {
             driver = driver.among(shards);
         }
-        if let Some(books) = books {
-            driver = driver.with_books(books.into());
+        if let Some(snapshot) = snapshot {
+            driver = driver.with_snapshot(snapshot.into());
         }
         (driver, handle)
     }
@@ -302,7 +302,7 @@ impl DriverSettings {
 // === impl ShardSupervisor ===
 
 impl ShardSupervisor {
-    /// No supervisor yet, and how others see what comes of that.
+    /// Creates a supervisor without drivers, and the view of its shards.
     pub fn new(settings: DriverSettings) -> (Self, Shards) {
         let (sender, masterships) = watch::channel(Arc::default());
         let drains = Drains::new(settings.clock);
@@ -321,7 +321,7 @@ impl ShardSupervisor {
         )
     }
 
-    /// Does what the election says, until nobody is left to say anything.
+    /// Follows the election until its events end.
     pub async fn run(mut self, mut events: mpsc::Receiver<ElectionEvent>) {
         loop {
             tokio::select! {
@@ -332,17 +332,21 @@ impl ShardSupervisor {
                 Some(_) = self.drivers.join_next() => {}
             }
         }
-        // Calls that are under way may still be answered.
+        // Calls in flight may still be answered.
         drop(self.masterships);
         while self.drivers.join_next().await.is_some() {}
     }
 
     fn handle(&mut self, event: ElectionEvent) {
         match event {
-            ElectionEvent::Elected { shard, term, books } => self.take(shard, term, books),
+            ElectionEvent::Elected {
+                shard,
+                term,
+                snapshot,
+            } => self.take(shard, term, snapshot),
             ElectionEvent::StepDown { shard, reply } => {
                 let left = self.leave(shard);
-                // Where nobody is to go on, calls under way may still be answered.
+                // Without a next master, calls in flight may still be answered.
                 if let Some(mastership) = left.filter(|_| !reply.is_closed()) {
                     self.drivers.spawn(mastership.hand_over(reply));
                 }
@@ -355,18 +359,18 @@ impl ShardSupervisor {
         }
     }
 
-    fn take(&mut self, shard: ShardId, term: Term, books: Option<Bytes>) {
+    fn take(&mut self, shard: ShardId, term: Term, snapshot: Option<Bytes>) {
         let origin = Origin {
             shard: self.settings.shards.map(|_| shard),
             epoch: term.epoch(),
         };
-        let (driver, handle) = self.settings.driver(origin, books);
+        let (driver, handle) = self.settings.driver(origin, snapshot);
         let mut driver = driver.draining(self.drains.all());
         if let Some(parent) = &self.settings.parent {
             let (below, link) = match parent.link(driver, &handle, origin.shard) {
                 Ok(linked) => linked,
                 Err(error) => {
-                    // Rather no master than one that lends what it has not borrowed.
+                    // No master is better than one that lends more than it has borrowed.
                     tracing::error!(%error, "parent: cannot borrow");
                     return;
                 }
@@ -384,7 +388,7 @@ impl ShardSupervisor {
         self.masterships.send_modify(|all| {
             before = Arc::make_mut(all).insert(shard, mastership);
         });
-        // Whoever still holds on to it is not to answer in a term that another has followed.
+        // Clones of the old mastership must not answer in a term that another has followed.
         if let Some(before) = before {
             before.term.end();
         }

@@ -1,8 +1,8 @@
-//! A visitor through all books: the sums that an operator asks about, and the busiest resources.
+//! Sums over all lease tables of a node, and the busiest resources.
 //!
-//! The books can be large and the driver answers no client while somebody looks at them. So the
-//! visitor goes in steps, and clients are answered between them. A stats is therefore not one state
-//! of the books: what changes meanwhile may be in it or not.
+//! The driver answers no client while somebody looks at its lease table, so a scan goes in steps
+//! and clients are answered between them. Its result is therefore not one state of the table:
+//! changes made meanwhile may be in it or not.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -22,47 +22,45 @@ use crate::leases::driver::{DriverError, DriverHandle};
 use crate::leases::shards::Shards;
 use crate::leases::view::{units, waiting};
 
-/// The most scopes whose figures are told one by one.
+/// The most scopes with figures of their own.
 pub const NAMED_MAX: usize = 200;
 
-/// Resources and clients that are looked at before clients are answered again: well under a
-/// millisecond. A resource is looked at as a whole.
+/// Resources and clients per step: well under a millisecond. A resource is never split.
 const STEP: usize = 4_000;
 
-/// The scopes whose figures are told one by one, because somebody has named them in the file or
-/// through the API; requests can add none.
+/// Scopes with figures of their own: those that the file or the API names. Requests can add none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedScopes(Arc<BTreeSet<Arc<str>>>);
 
-/// What was found.
+/// Result of a scan.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseStats {
     /// Sums over all resources of a unit.
     pub units: BTreeMap<Unit, ResourceStats>,
     /// The resources of named scopes.
     pub named: BTreeMap<ResourceId, ResourceStats>,
-    /// What the named ones leave of the sums.
+    /// Sums over all resources that are not named.
     pub other: BTreeMap<Unit, ResourceStats>,
     /// The busiest resources, the busiest first.
     pub busiest: Vec<ResourceId>,
-    /// How many resources are in learning mode, by shard of this node.
+    /// Number of resources in learning mode, by shard of this node.
     pub learning: BTreeMap<ShardId, usize>,
-    /// What is borrowed of a parent.
+    /// Sums of leases from the parent.
     pub borrowed: BTreeMap<Unit, BorrowedStats>,
 }
 
-/// Sums of what is borrowed of a parent.
+/// Sums of leases from the parent, for one unit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BorrowedStats {
-    /// What it lends now, in units, of those resources that it limits.
+    /// Capacity lent by the parent now, in units, over the resources that it limits.
     pub capacity: f64,
-    /// The resources that it does not limit.
+    /// Number of resources that it does not limit.
     pub unlimited: usize,
-    /// What is wanted, in units, by priority.
+    /// Wants, in units, by priority.
     pub wants: BTreeMap<u8, f64>,
 }
 
-/// The figures of one resource, or the sums over several.
+/// Figures of one resource, or sums over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ResourceStats {
     /// Resources with clients.
@@ -75,37 +73,37 @@ pub struct ResourceStats {
     pub learning: usize,
     /// The capacity of limited resources, in units.
     pub capacity: f64,
-    /// What clients of limited resources may be using, in units.
+    /// Leased amount of limited resources, in units.
     pub has: f64,
-    /// What clients want, in units.
+    /// Wants of all clients, in units.
     pub wants: f64,
     /// Resources that nothing limits: no limit of their own, no group and no parent.
     pub unlimited: usize,
 }
 
-/// How busy a resource is: first those that are asked for more than they have, then by how much of
-/// their capacity is wanted, then by how much is wanted.
+/// Sort key for the busiest resources: first by the part of the capacity that is wanted, then by
+/// wants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pressure {
-    /// The part of what the limit that binds leaves that is wanted, in thousandths; 0 without a limit.
+    /// Wanted part of the binding limit, in thousandths; 0 without a limit.
     wanted_milli: u64,
     wants: u128,
-    /// Makes it the same order each time.
+    /// Makes the order total.
     id: Reverse<ResourceId>,
 }
 
-/// What looks at the resources of the books, one after the other.
+/// Visitor of all resources of the lease tables, one after the other.
 pub trait ResourceVisitor: Send + 'static {
-    /// What follows is in the books of `shard`.
+    /// Begins the lease table of `shard`.
     fn enter(&mut self, shard: ShardId) {
         let _ = shard;
     }
 
-    /// Looks at `resource`, which is called `id`, in the books of `node`.
+    /// Visits `resource`, called `id`, of `node`.
     fn add(&mut self, node: &LeaseServer, id: &ResourceId, resource: &Resource, now: Instant);
 }
 
-/// A stats that is not over.
+/// Scan in progress.
 #[derive(Debug)]
 struct StatsScan {
     stats: LeaseStats,
@@ -118,7 +116,7 @@ struct StatsScan {
 // === impl NamedScopes ===
 
 impl NamedScopes {
-    /// The scopes that `catalog` names: by exact ids in the file, of groups, of overrides.
+    /// The scopes that `catalog` names: exact ids of the file, groups, overrides.
     pub fn of(catalog: &Catalog) -> Self {
         let mut exact: Vec<Arc<str>> = catalog
             .file()
@@ -132,7 +130,7 @@ impl NamedScopes {
         Self::new(exact.into_iter().chain(groups).chain(overrides))
     }
 
-    /// The pools of named groups.
+    /// Figures of the pools of named groups.
     fn pools(&self, node: &LeaseServer) -> Vec<(ResourceId, ResourceStats)> {
         let ids = self.0.iter().flat_map(|scope| {
             let id = |unit| ResourceId {
@@ -145,7 +143,7 @@ impl NamedScopes {
         ids.filter_map(pool).collect()
     }
 
-    /// `scopes`, or as many of them as may be.
+    /// Takes the first [`NAMED_MAX`] of `scopes`.
     pub fn new(scopes: impl IntoIterator<Item = Arc<str>>) -> Self {
         Self(Arc::new(scopes.into_iter().take(NAMED_MAX).collect()))
     }
@@ -154,10 +152,10 @@ impl NamedScopes {
 // === impl LeaseStats ===
 
 impl LeaseStats {
-    /// Walks through the books of `shards`, and remembers the `busiest_max` busiest resources.
+    /// Scans the lease tables of `shards`, and remembers the `busiest_max` busiest resources.
     ///
     /// # Errors
-    /// If the driver cannot be reached.
+    /// If a driver cannot be reached.
     pub async fn of(
         shards: &Shards,
         named: NamedScopes,
@@ -166,7 +164,7 @@ impl LeaseStats {
         let scan = StatsScan::new(named.clone(), busiest_max);
         let mut stats = shards.visit(scan).await?.end();
         let pools = move |node: &LeaseServer, _: Instant| named.pools(node);
-        // A pool is no resource: its figures are those of its members, which are in the sums.
+        // A pool is not a resource: its figures are those of its members, which are in the sums.
         let pools = shards.view(pools).await?.into_iter().flatten();
         stats.named.extend(pools);
         Ok(stats)
@@ -263,7 +261,7 @@ impl ResourceStats {
         }
     }
 
-    /// Those that a pool has of its own; clients are its members'.
+    /// Figures of a pool itself, without its members' clients.
     fn of_pool(pool: &Pool) -> Self {
         let limited = !pool.limit().capacity.is_unlimited();
         Self {
@@ -295,7 +293,7 @@ impl Pressure {
         let wants = resource.sum_wants();
         let capacity = u128::from(at_most.as_micros());
         let wanted = wants.saturating_mul(1000);
-        // A scope that is blocked and wanted is as busy as can be.
+        // A blocked scope that is wanted is as busy as can be.
         let wanted_milli = match wanted.checked_div(capacity) {
             _ if at_most.is_unlimited() => 0,
             Some(part) => u64::try_from(part).unwrap_or(u64::MAX),
@@ -312,7 +310,7 @@ impl Pressure {
 
 // === free functions ===
 
-/// Shows `visitor` all books behind `driver`, and returns it.
+/// Shows `visitor` the whole lease table of `driver`, and returns it.
 ///
 /// # Errors
 /// If the driver cannot be reached.
@@ -331,15 +329,15 @@ pub async fn visit_resources<W: ResourceVisitor>(
     Ok(visitor)
 }
 
-/// What comes before all resources.
+/// Id before all resources.
 fn start() -> ResourceId {
     let [unit, ..] = Unit::ALL;
     let scope = "".into();
     ResourceId { scope, unit }
 }
 
-/// Shows `visitor` the resources that come after `after`, until these and their clients are `at_most`;
-/// the last of them, unless it was the last of all.
+/// Shows `visitor` the resources after `after`, until these and their clients are `at_most`;
+/// returns the id of the last one, or `None` at the end.
 fn step(
     visitor: &mut impl ResourceVisitor,
     node: &LeaseServer,

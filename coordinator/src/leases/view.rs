@@ -1,6 +1,6 @@
-//! What the books look like from outside: plain values that REST and metrics show.
+//! Views of the lease table: plain values for REST and metrics.
 //!
-//! Made inside the driver from one state of the books, so the numbers of one view agree.
+//! Made inside the driver from one state of the table, so the numbers of one view agree.
 
 #![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
 
@@ -17,7 +17,7 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Clients of a resource among which those that have most are sought.
+/// Clients of a resource that are compared to find those with the largest leases.
 const LOOKED_AT: usize = 1000;
 
 /// Some scopes, in the order of their ids.
@@ -25,9 +25,9 @@ const LOOKED_AT: usize = 1000;
 pub struct ScopePage {
     /// The scopes.
     pub scopes: Vec<ScopeSummary>,
-    /// What to pass as `after` for the scopes that follow; none if these were the last.
+    /// Value of `after` for the next page; none on the last page.
     pub next: Option<String>,
-    /// The nodes of the cluster that did not answer for their books.
+    /// Nodes of the cluster that did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub unanswered: Vec<String>,
@@ -45,19 +45,19 @@ pub struct ScopeSummary {
 /// One resource in a list. Amounts are per second for the unit `requests`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct UnitSummary {
-    /// What the fleet may use.
+    /// Capacity for the whole fleet.
     pub capacity: Amount,
-    /// What each client falls back to, if the coordinator says so.
+    /// Fallback of each client without a lease, if the coordinator sets one.
     pub safe: Option<Amount>,
-    /// How long learning mode lasts from now; 0 if it is over.
+    /// Remaining time of learning mode; 0 if it is over.
     pub learning_ms: u64,
-    /// The sum of what clients may be using.
+    /// Sum of the leases.
     pub sum_has: Amount,
-    /// The sum of what clients want.
+    /// Sum of the clients' wants.
     pub sum_wants: Amount,
-    /// How many clients have a lease or wait for one.
+    /// Number of clients that have a lease or wait for one.
     pub client_count: usize,
-    /// The limit that binds it; null if nothing limits it.
+    /// The binding limit; null if nothing limits the resource.
     #[serde(default)]
     pub limited_by: Option<LimitedBy>,
 }
@@ -65,9 +65,9 @@ pub struct UnitSummary {
 /// The limit that leaves the clients of a resource least.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct LimitedBy {
-    /// The owner of the limit, in words: `own limit`, `parent`, or as `group gold`.
+    /// Owner of the limit: `own limit`, `parent`, or `group gold`.
     pub whose: String,
-    /// The most that it lets the resource's clients have together now.
+    /// The most that the limit lets the resource's clients have together now.
     pub at_most: Amount,
 }
 
@@ -78,7 +78,7 @@ pub struct ScopeDetail {
     pub scope: String,
     /// Its resources by unit.
     pub units: BTreeMap<String, UnitDetail>,
-    /// The nodes of the cluster that did not answer for their books.
+    /// Nodes of the cluster that did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub unanswered: Vec<String>,
@@ -90,22 +90,22 @@ pub struct UnitDetail {
     /// The resource.
     #[serde(flatten)]
     pub summary: UnitSummary,
-    /// How many clients have less than they want.
+    /// Number of clients that have less than they want.
     pub waiting_count: usize,
-    /// Its clients, or as many as were asked for.
+    /// Its clients, up to the number requested.
     pub clients: Vec<ResourceClient>,
 }
 
-/// What the books say of one client.
+/// One client of a resource.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct ResourceClient {
     /// Its id.
     pub client: String,
-    /// What it last wanted.
+    /// Its last wants.
     pub wants: Amount,
-    /// The most that it may be using.
+    /// Its lease: the most that it may be using.
     pub has: Amount,
-    /// When that ends, from now, unless it refreshes.
+    /// Time until the lease expires unless it is refreshed.
     pub expires_in_ms: u64,
 }
 
@@ -119,25 +119,25 @@ pub struct BusyResource {
     /// The resource.
     #[serde(flatten)]
     pub summary: UnitSummary,
-    /// How many clients have less than they want.
+    /// Number of clients that have less than they want.
     pub waiting_count: usize,
-    /// The clients that have most, of the first thousand.
+    /// The clients with the largest leases, of the first thousand.
     pub clients: Vec<ResourceClient>,
 }
 
 /// A number of units, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// So many.
+    /// This number.
     Number(f64),
-    /// Any number.
+    /// No limit.
     Unlimited,
 }
 
 // === impl ScopePage ===
 
 impl ScopePage {
-    /// The first `limit` scopes whose ids come after `after`.
+    /// Returns the first `limit` scopes whose ids come after `after`.
     pub(crate) fn new(node: &LeaseServer, now: Instant, after: &str, limit: usize) -> Self {
         let mut scopes: Vec<ScopeSummary> = Vec::new();
         let mut next = None;
@@ -174,7 +174,7 @@ impl ScopePage {
 // === impl ScopeDetail ===
 
 impl ScopeDetail {
-    /// The scope called `scope`, if it is in the books, with at most `clients` of its clients.
+    /// Returns the scope called `scope` with at most `clients` of its clients, if the table has it.
     pub(crate) fn find(
         node: &LeaseServer,
         now: Instant,
@@ -216,7 +216,7 @@ impl UnitSummary {
         }
     }
 
-    /// The most that the resource's clients may have together, by the limit that binds it.
+    /// The most that the resource's clients may have together, by the binding limit.
     pub fn at_most(&self) -> Amount {
         let limited_by = self.limited_by.as_ref();
         limited_by.map_or(self.capacity, |limited_by| limited_by.at_most)
@@ -242,7 +242,7 @@ impl From<BindingLimit<'_>> for LimitedBy {
 // === impl BusyResource ===
 
 impl BusyResource {
-    /// The resource called `id`, if it is in the books, with at most `clients` of its clients.
+    /// Returns the resource called `id` with at most `clients` of its clients, if the table has it.
     pub(crate) fn find(
         node: &LeaseServer,
         now: Instant,
@@ -312,7 +312,7 @@ impl From<f64> for Amount {
 }
 
 impl Serialize for Amount {
-    /// A number, or the word that the configuration uses.
+    /// A number, or the word `unlimited` as in the configuration.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Number(units) => serializer.serialize_f64(*units),
@@ -361,12 +361,12 @@ impl PartialSchema for Amount {
 
 // === free functions ===
 
-/// So long in whole milliseconds.
+/// `duration` in whole milliseconds.
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How many clients have less than they want.
+/// Number of clients that have less than they want.
 pub(crate) fn waiting(resource: &Resource) -> usize {
     let waiting = resource
         .clients()
@@ -374,12 +374,12 @@ pub(crate) fn waiting(resource: &Resource) -> usize {
     waiting.count()
 }
 
-/// So many millionths as a number of units.
+/// `micros` millionths as a number of units.
 pub(crate) fn units(micros: u128) -> f64 {
     micros as f64 / MICRO as f64
 }
 
-/// A sum of capacities; one that has an unlimited one in it is unlimited.
+/// A sum of capacities; unlimited if one of them is.
 fn sum(micros: u128) -> Amount {
     if micros >= u128::from(Capacity::UNLIMITED.as_micros()) {
         return Amount::Unlimited;

@@ -108,8 +108,8 @@ async fn books_go_along_with_a_shard() {
     let mut cluster = Cluster::of_three(LIMITS).await;
     let tenants = tenants();
     cluster.nodes[0].refresh("envoy-a/x", &tenants, 60.0).await;
-    let books = cluster.nodes[0].steps_down(ShardId(0)).await;
-    assert!(books.is_some());
+    let snapshot = cluster.nodes[0].steps_down(ShardId(0)).await;
+    assert!(snapshot.is_some());
     let wants_all = |answers: Vec<ScopeAnswer>| -> Vec<_> {
         let gets = answers.into_iter().map(|answer| {
             let units = answer.outcome.ok()?;
@@ -124,7 +124,9 @@ async fn books_go_along_with_a_shard() {
     for (answer, moved) in between.iter().zip(&moved) {
         assert_eq!(answer.is_none(), *moved, "{answer:?}");
     }
-    cluster.elect_with(ShardId(0), 1, Epoch(200), books).await;
+    cluster
+        .elect_with(ShardId(0), 1, Epoch(200), snapshot)
+        .await;
     let after = wants_all(cluster.nodes[2].refresh("envoy-c/x", &tenants, 60.0).await);
     for (answer, moved) in after.into_iter().zip(moved) {
         let (epoch, gets) = answer.expect("no learning");

@@ -50,7 +50,7 @@ async fn one_member() -> (TempDir, Etcd) {
 }
 
 /// Books that are more than one request of etcd takes.
-fn books(len: usize) -> Bytes {
+fn snapshot(len: usize) -> Bytes {
     let bytes = (0..len).map(|n| (n * 31 % 251) as u8);
     bytes.collect::<Vec<_>>().into()
 }
@@ -63,7 +63,7 @@ fn of_two() -> (&'static str, &'static str) {
     }
 }
 
-/// Waits until `elector` leads the only shard, and gives its term and the books that came with it.
+/// Waits until `elector` leads the only shard, and gives its term and the snapshot that came with it.
 async fn term_of(elector: &Elector) -> (Term, Option<Bytes>) {
     elector.leads(1).await;
     elector.terms.of(SHARD).unwrap()
@@ -73,16 +73,16 @@ async fn term_of(elector: &Elector) -> (Term, Option<Bytes>) {
 async fn a_master_hands_its_books_over_when_the_preferred_node_comes_and_when_it_stops() {
     let (_dir, etcd) = one_member().await;
     let (preferred, other) = of_two();
-    let large = books(3 << 20 | 12_345);
+    let large = snapshot(3 << 20 | 12_345);
     let first = Elector::start(&cluster(&etcd, other, "shards: 1"), Some(large.clone()));
     let (first_term, from_nobody) = term_of(&first).await;
     assert_eq!(from_nobody, None);
 
-    let small = books(5);
+    let small = snapshot(5);
     let second = Elector::start(&cluster(&etcd, preferred, "shards: 1"), Some(small.clone()));
     let (second_term, from_first) = term_of(&second).await;
     assert!(!first_term.holds(), "who has handed over lends nothing");
-    assert!(from_first.unwrap() == large, "other books arrived");
+    assert!(from_first.unwrap() == large, "other snapshot arrived");
     assert!(second_term.epoch() > first_term.epoch());
     for masters in [&first.masters, &second.masters] {
         wait::until("all to know the master", LIMIT, async || {
@@ -240,7 +240,7 @@ async fn one_of_three_members_that_hangs_costs_nobody_its_office() {
 async fn books_of_an_earlier_term_are_not_taken() {
     let (_dir, etcd) = one_member().await;
     let config = cluster(&etcd, "a", "shards: 1");
-    let first = Elector::start(&config, Some(books(100)));
+    let first = Elector::start(&config, Some(snapshot(100)));
     first.leads(1).await;
     first.stop().await;
     let mut client = client(&config).await;
@@ -253,7 +253,7 @@ async fn books_of_an_earlier_term_are_not_taken() {
 
     let second = Elector::start(&config, None);
     let (term, taken) = term_of(&second).await;
-    assert_eq!(taken, Some(books(100)));
+    assert_eq!(taken, Some(snapshot(100)));
     let rest = client
         .get("/tollgate/shards/0/books/", prefix())
         .await
@@ -277,12 +277,12 @@ async fn books_of_an_earlier_term_are_not_taken() {
 async fn books_that_are_not_whole_are_not_taken() {
     let (_dir, etcd) = one_member().await;
     let config = cluster(&etcd, "a", "shards: 1");
-    let first = Elector::start(&config, Some(books(100)));
+    let first = Elector::start(&config, Some(snapshot(100)));
     first.leads(1).await;
     first.stop().await;
     let mut client = client(&config).await;
     let part = "/tollgate/shards/0/books/00000";
-    client.put(part, &books(99)[..], None).await.unwrap();
+    client.put(part, &snapshot(99)[..], None).await.unwrap();
     let second = Elector::start(&config, None);
     assert_eq!(term_of(&second).await.1, None);
 }

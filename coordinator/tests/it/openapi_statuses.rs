@@ -208,7 +208,7 @@ async fn ended() -> SocketAddr {
     let elected = ElectionEvent::Elected {
         shard: ShardId(0),
         term: Term::for_ever(Epoch(1)),
-        books: None,
+        snapshot: None,
     };
     election.send(elected).await.unwrap();
     shards.are(1).await;

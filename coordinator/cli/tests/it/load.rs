@@ -98,7 +98,7 @@ async fn a_hundred_thousand_attachments_to_ten_thousand_groups_fit() {
     let store = Box::new(RedbStore::create(path).unwrap());
     let metrics = Metrics::new(Epoch(1), 1);
     let writer = CatalogWriter::new(store, config, Clock::start(), metrics).await;
-    let (_keeper, handle) = writer.unwrap();
+    let (_writer, handle) = writer.unwrap();
     let mut resolver = Resolver::new(handle.watch(), 100_000);
     let scope = |i: u32| format!("tenant/tenant-number-{}", (i * 7919) % ATTACHMENTS).into();
     let scopes: Vec<Arc<str>> = (0..50_000).map(scope).collect();

@@ -1,13 +1,13 @@
 //! An election through etcd.
 //!
-//! A node takes a lease and writes two kinds of keys under it: that it is alive, and for which
-//! shards it stands. What it does next follows from all these keys as [`tollgate_core::cluster`]
-//! says; here that is only carried out. Who stands longest for a shard is its master, and the
-//! revision of etcd at which it began to stand is its epoch.
+//! A node takes an etcd lease and writes two kinds of keys under it: one that it is alive, and one
+//! for each shard of which it is a candidate. The next steps follow from all these keys as
+//! [`tollgate_core::cluster`] decides; this module carries them out. The oldest candidate of a
+//! shard is its master, and the etcd revision of its candidacy is its epoch.
 //!
 //! This is etcd's own recipe for elections, with one look at all shards in place of a call and a
-//! stream for each. A look is made when etcd tells of a change, and several times in a lease anyhow,
-//! so that a stream which has died unnoticed delays nothing by much.
+//! stream for each. The node looks when etcd reports a change, and several times per lease, so that
+//! a stream that died unnoticed delays little.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -28,14 +28,14 @@ mod tasks;
 mod transfer;
 mod view;
 
-/// How long a small call may take: far longer than it does, and several fit into the time for which
-/// a client waits for a new master.
+/// Time limit of a small call: far longer than it takes, and several fit into the time for which a
+/// client waits for a new master.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long a call may take that carries a part of the books.
-const BOOKS_CALL_LIMIT: Duration = Duration::from_secs(4);
+/// Time limit of a call that carries a part of a snapshot.
+const SNAPSHOT_CALL_LIMIT: Duration = Duration::from_secs(4);
 
-/// How long it takes to try again: at first, and at most.
+/// Waits before another attempt: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// One node's part in an election through etcd.
@@ -47,13 +47,13 @@ pub struct EtcdElection {
     metrics: ElectionMetrics,
 }
 
-/// Why something did not work; most of it may the next time.
+/// Reason for which a step failed; most steps may succeed later.
 #[derive(Debug, thiserror::Error)]
 enum StepError {
     #[error(transparent)]
     Etcd(#[from] EtcdError),
     #[error("this node is no longer a candidate for shard {0}")]
-    NotStanding(ShardId),
+    NotCandidate(ShardId),
     #[error("there are {0} keys of masters and members in etcd, too many")]
     TooMany(i64),
     #[error(
@@ -62,7 +62,7 @@ enum StepError {
     )]
     Known(String),
     #[error("the lease table was not returned in time")]
-    NoBooks,
+    NoSnapshot,
     #[error(transparent)]
     ForGood(ElectionError),
 }
@@ -70,7 +70,7 @@ enum StepError {
 // === impl EtcdElection ===
 
 impl EtcdElection {
-    /// The part of the node that `peer` describes in the election of `config`'s cluster.
+    /// Creates the election of `config`'s cluster for the node that `peer` describes.
     pub fn new(config: &ClusterConfig, peer: Peer, metrics: ElectionMetrics) -> Self {
         Self {
             peer,

@@ -1,4 +1,4 @@
-//! What Prometheus sees of an election.
+//! Metrics of an election.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -29,14 +29,14 @@ struct ShardLabel {
 // === impl ElectionMetrics ===
 
 impl ElectionMetrics {
-    /// Shown in `registry`; about no shard before an election says something of it.
+    /// Registers the metrics in `registry`. A shard appears when an election mentions it.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let help = "1 if this node is the shard's master";
         registry.register("master", help, metrics.master.clone());
         let help = "Times that this node became master of a shard";
         registry.register("elections", help, metrics.elections.clone());
-        let help = "Times that this node handed a shard's books over to the next master";
+        let help = "Times that this node handed a shard's lease table over to the next master";
         registry.register("hand_overs", help, metrics.hand_overs.clone());
         let help = "Calls to etcd that failed";
         registry.register("etcd_errors", help, metrics.errors.clone());
@@ -45,28 +45,28 @@ impl ElectionMetrics {
         metrics
     }
 
-    /// This node leads `shard`, or does not.
+    /// Sets whether this node is master of `shard`.
     pub fn set_master(&self, shard: ShardId, leads: bool) {
         let of = ShardLabel { shard: shard.0 };
         self.master.get_or_create(&of).set(leads.into());
     }
 
-    /// This node became master of a shard.
+    /// Counts a mastership gained.
     pub fn count_election(&self) {
         self.elections.inc();
     }
 
-    /// The next master of a shard can go on from this node's books.
+    /// Counts a lease table handed over.
     pub fn count_hand_over(&self) {
         self.hand_overs.inc();
     }
 
-    /// A call to etcd failed.
+    /// Counts a failed call to etcd.
     pub fn count_error(&self) {
         self.errors.inc();
     }
 
-    /// This node's terms end in `left`.
+    /// Sets the remaining time of this node's terms.
     pub fn set_term(&self, left: Duration) {
         self.term.set(left.as_secs_f64());
     }

@@ -11,31 +11,31 @@ use super::{
     Election, ElectionError, ElectionEvent, ElectionPublisher, Master, Masters, Peer, Term,
 };
 
-/// An election with one voter.
+/// Election of a node alone, which wins every shard.
 #[derive(Debug)]
 pub struct SingleNode {
     /// This node.
     pub peer: Peer,
-    /// Of how many shards it is master.
+    /// Number of shards.
     pub shards: NonZeroU16,
     /// Its only term.
     pub epoch: Epoch,
 }
 
-/// The epoch that a node alone starts with.
+/// First epoch of a node alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEpoch {
-    /// This one, as of the wall clock, or a higher one if the store knows of a run whose epoch was
-    /// not lower.
+    /// At least this one, from the wall clock; higher if the store has one of an earlier run that
+    /// is not lower.
     AtLeast(Epoch),
-    /// This one and no other, as an operator says.
+    /// Exactly this one, as an operator says.
     Exactly(Epoch),
 }
 
-/// Why a node alone has no epoch to start with.
+/// Reason for which a node alone has no valid epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunEpochError {
-    /// Envoys that have seen the epoch of the run before would ignore this one.
+    /// Envoys that have seen the epoch of the last run would ignore this one.
     #[error(
         "--epoch: is {}, and the store has the epoch of the last run, {}: it must be higher",
         .asked.0, .stored.0
@@ -46,7 +46,7 @@ pub enum RunEpochError {
         /// The epoch of the last run.
         stored: Epoch,
     },
-    /// Envoys take no such epoch for a real one.
+    /// Envoys ignore such an epoch.
     #[error("epoch: {} is above the highest that Envoys accept, {}", .0.0, Epoch::MAX.0)]
     TooHigh(Epoch),
 }
@@ -54,7 +54,7 @@ pub enum RunEpochError {
 // === impl RunEpoch ===
 
 impl RunEpoch {
-    /// The epoch of a run that comes after that of `stored`.
+    /// The epoch of a run after that of `stored`.
     ///
     /// # Errors
     /// If Envoys would ignore it.
@@ -100,14 +100,14 @@ impl Election for SingleNode {
             let elected = ElectionEvent::Elected {
                 shard,
                 term: Term::for_ever(self.epoch),
-                books: None,
+                snapshot: None,
             };
-            // Nobody who listens any more is as good as the end.
+            // A supervisor that is gone means that the node stops.
             let _ = publisher.events.send(elected).await;
         }
         let _ = stop.changed().await;
         for shard in ShardId::all(self.shards) {
-            // There is nobody to hand the books to.
+            // There is no next master.
             let (reply, _) = oneshot::channel();
             let _ = publisher
                 .events
@@ -170,7 +170,7 @@ mod tests {
             let Some(ElectionEvent::Elected {
                 shard: of,
                 term,
-                books: None,
+                snapshot: None,
             }) = outcome.events.recv().await
             else {
                 panic!("not elected");

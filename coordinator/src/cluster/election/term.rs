@@ -1,4 +1,4 @@
-//! How long a master may lend.
+//! Term of a master.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,8 +10,8 @@ use crate::clock::boot_time;
 
 /// The term of a master: its epoch, and whether it still holds.
 ///
-/// Clones share their end. A term that ends by its time can hold again, if etcd confirms that
-/// nobody else can have been elected meanwhile; one that was [ended](Self::end) cannot.
+/// Clones share their end. A term that ended by its deadline can hold again, if etcd confirms that
+/// no other node can have been elected meanwhile; one that was [ended](Self::end) cannot.
 #[derive(Clone, Debug)]
 pub struct Term {
     epoch: Epoch,
@@ -19,15 +19,15 @@ pub struct Term {
     over: Arc<AtomicBool>,
 }
 
-/// The time at which the terms of a node end, by the clock that counts from the machine's boot and
-/// goes on while it sleeps: in nanoseconds, `u64::MAX` for never. Clones share it.
+/// Deadline of all terms of a node, by the clock that counts from the machine's boot and goes on
+/// while it sleeps: in nanoseconds, `u64::MAX` for never. Clones share it.
 #[derive(Clone, Debug)]
 pub struct TermDeadline(Arc<AtomicU64>);
 
 // === impl Term ===
 
 impl Term {
-    /// A term that holds until `ends`.
+    /// A term that holds until `deadline`.
     pub fn new(epoch: Epoch, deadline: TermDeadline) -> Self {
         Self {
             epoch,
@@ -36,22 +36,22 @@ impl Term {
         }
     }
 
-    /// A term that never ends by itself.
+    /// A term without a deadline.
     pub fn for_ever(epoch: Epoch) -> Self {
         Self::new(epoch, TermDeadline::never())
     }
 
-    /// Which term it is.
+    /// Its epoch.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Whether the master may lend now.
+    /// Whether the master may grant leases now.
     pub fn holds(&self) -> bool {
         !self.over.load(Ordering::Acquire) && self.deadline.is_ahead()
     }
 
-    /// How long it still holds; none if it ends only when it is ended.
+    /// Remaining time; `None` without a deadline.
     pub fn left(&self) -> Option<Duration> {
         if self.over.load(Ordering::Acquire) {
             return Some(Duration::ZERO);
@@ -59,7 +59,7 @@ impl Term {
         (!self.deadline.is_never()).then(|| self.deadline.left())
     }
 
-    /// Ends it, for all clones, for good.
+    /// Ends the term for good, for all clones.
     pub fn end(&self) {
         self.over.store(true, Ordering::Release);
     }
@@ -68,24 +68,24 @@ impl Term {
 // === impl TermDeadline ===
 
 impl TermDeadline {
-    /// At `time` since the machine's boot.
+    /// A deadline at `time` since the machine's boot.
     pub fn at(time: Duration) -> Self {
         let deadline = Self(Arc::default());
         deadline.extend(time);
         deadline
     }
 
-    /// Never.
+    /// A deadline that never comes.
     pub fn never() -> Self {
         Self(Arc::new(AtomicU64::new(u64::MAX)))
     }
 
-    /// Not before `time` since the machine's boot.
+    /// Moves the deadline to `time` since the machine's boot, unless it is later already.
     pub fn extend(&self, time: Duration) {
         self.0.fetch_max(nanos(time), Ordering::AcqRel);
     }
 
-    /// How long it is until then; zero once it has passed.
+    /// Remaining time; zero once it has passed.
     pub fn left(&self) -> Duration {
         let deadline = Duration::from_nanos(self.0.load(Ordering::Acquire));
         deadline.saturating_sub(boot_time())
@@ -97,7 +97,7 @@ impl TermDeadline {
 
     fn is_ahead(&self) -> bool {
         let deadline = self.0.load(Ordering::Acquire);
-        // Who is alone need not read the clock for every answer.
+        // A node alone need not read the clock for every answer.
         deadline == u64::MAX || nanos(boot_time()) < deadline
     }
 }

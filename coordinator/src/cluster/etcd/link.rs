@@ -1,4 +1,4 @@
-//! Calls that go to one of etcd's endpoints, and to the next after one of them failed.
+//! Calls to one of etcd's endpoints, and to the next after a failure.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use super::{Client, EtcdError, connect, within};
 use crate::config::EtcdConfig;
 use crate::net::files::FileReader;
 
-/// A way to etcd that keeps to one endpoint for as long as that answers in time.
+/// Connection to etcd that keeps to one endpoint for as long as that answers in time.
 ///
-/// A balanced client would go on trying an endpoint that hangs; who has to be heard within a lease
-/// cannot afford that more than once.
+/// A balanced client would go on trying an endpoint that hangs, which a keep-alive cannot afford
+/// more than once per lease.
 #[derive(Debug)]
 pub struct EtcdLink {
     config: EtcdConfig,
     files: FileReader,
-    /// How many endpoints have been given up so far; the one in use follows from it.
+    /// Number of endpoints given up so far; the one in use follows from it.
     turns: watch::Sender<usize>,
     slot: Mutex<Option<(usize, OpaqueClient)>>,
 }
 
-/// A client, which says nothing of itself.
+/// A client with a `Debug` that shows nothing.
 struct OpaqueClient(Client);
 
 // === impl EtcdLink ===
 
 impl EtcdLink {
-    /// A way to the etcd of `config`; connects when it is used.
+    /// Creates a link to the etcd of `config`; it connects when it is used.
     pub fn new(config: EtcdConfig) -> Self {
         Self {
             config,
@@ -37,8 +37,7 @@ impl EtcdLink {
         }
     }
 
-    /// What `call` gives, if it gives it within `limit`. After an error the next call goes to
-    /// another endpoint.
+    /// Awaits `call` for at most `limit`. After an error the next call goes to another endpoint.
     ///
     /// # Errors
     /// Those of [`connect`] and of `call`, and [`EtcdError::Timeout`].
@@ -54,7 +53,7 @@ impl EtcdLink {
         });
         let result = result.await;
         if result.is_err() {
-            // Whoever else failed at the same endpoint has left it already.
+            // Another failed call may have left the endpoint already.
             self.turns.send_if_modified(|now| {
                 let is_first = *now == turn;
                 *now = now.wrapping_add(usize::from(is_first));

@@ -1,22 +1,23 @@
-//! Handing the books over, and going on with those that the master before left.
+//! Hand-over of a lease table from one master to the next.
 //!
-//! Both take a while with many leases, so neither is done where clients are answered: a driver that
-//! hands over ends at once and gives its whole state away, and one that begins lets the events wait.
+//! Encoding and decoding take a while with many leases, so neither is done where clients are
+//! answered: the old driver ends at once and gives its whole state away, and the new one lets
+//! events wait.
 
 use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::{Bounds, LeaseServer, SnapshotError};
-use tollgate_proto::snapshot;
+use tollgate_proto::snapshot as codec;
 
 use super::{Driver, DriverError, DriverEvent, DriverHandle};
 use crate::clock::Clock;
 
-/// Why the books of the master before are of no use.
+/// Reason for which a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum InheritError {
     #[error(transparent)]
-    Read(#[from] snapshot::ReadError),
+    Read(#[from] codec::ReadError),
     #[error("the lease table cannot be taken over: {0}")]
-    Books(#[from] SnapshotError),
+    TakeOver(#[from] SnapshotError),
     #[error("reading the lease table was cancelled: {0}")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -24,18 +25,18 @@ enum InheritError {
 // === impl Driver ===
 
 impl Driver {
-    /// The same, which goes on with `books`: what [`DriverHandle::hand_over`] of the master before gave.
-    /// If they are of no use, it starts as it would without them, and the log says why.
+    /// Starts from `snapshot`, which [`DriverHandle::hand_over`] of the previous master returned.
+    /// An unusable one is logged, and the driver starts without it.
     #[must_use]
-    pub fn with_books(self, books: Vec<u8>) -> Self {
+    pub fn with_snapshot(self, snapshot: Vec<u8>) -> Self {
         Self {
-            inherited: Some(books),
+            inherited: Some(snapshot),
             ..self
         }
     }
 
-    /// Reads the books of the master before, if there are any. Comes first of all: what a node borrows
-    /// of a parent is not in them, and is asked for anew when it has them.
+    /// Reads the previous master's snapshot, if there is one. Comes first of all: leases from a
+    /// parent are not in it, and are requested anew for it.
     pub(super) async fn inherit(&mut self) {
         let Some(bytes) = self.inherited.take() else {
             return;
@@ -69,17 +70,17 @@ impl Driver {
 // === impl DriverHandle ===
 
 impl DriverHandle {
-    /// Ends the driver and returns its books as bytes, for the next master's
-    /// [`Driver::with_books`]. Nothing is answered from them any more.
+    /// Ends the driver and returns its lease table as bytes, for the next master's
+    /// [`Driver::with_snapshot`].
     ///
     /// # Errors
-    /// If the driver cannot be reached, as when it has handed over already.
+    /// If the driver cannot be reached, or has handed over already.
     pub async fn hand_over(&self) -> Result<Vec<u8>, DriverError> {
         let frozen = self.call(DriverEvent::HandOver).await?;
         let written = tokio::task::spawn_blocking(move || {
             let (node, now) = *frozen;
-            let books = node.hand_over(now);
-            (books.lease_count(), snapshot::encode(&books))
+            let snapshot = node.hand_over(now);
+            (snapshot.lease_count(), codec::encode(&snapshot))
         });
         let (leases, bytes) = written.await.map_err(|_| DriverError::Stopped)?;
         let (epoch, len) = (self.origin.epoch.0, bytes.len());
@@ -95,20 +96,20 @@ impl DriverHandle {
 
 // === free functions ===
 
-/// The master that goes on with the books that `bytes` say, and how many leases they have; there is
-/// room for as many.
+/// Decodes `bytes` to a lease table with room for `room` leases; returns it with its number of
+/// leases.
 fn read(
     clock: Clock,
     epoch: Epoch,
     (bounds, room): (Bounds, usize),
     bytes: &[u8],
 ) -> Result<(LeaseServer, usize), InheritError> {
-    let books = snapshot::decode(bytes)?;
-    let (count, max) = (books.lease_count(), room);
+    let snapshot = codec::decode(bytes)?;
+    let (count, max) = (snapshot.lease_count(), room);
     if count > max {
         return Err(SnapshotError::TooManyLeases { count, max }.into());
     }
-    let node = LeaseServer::take_over(clock.now(), epoch, bounds, &books)?;
+    let node = LeaseServer::take_over(clock.now(), epoch, bounds, &snapshot)?;
     Ok((node, count))
 }
 

@@ -1,4 +1,4 @@
-//! What a driver below another coordinator says to it and hears from it.
+//! The driver's side of a parent coordinator.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,44 +14,44 @@ use tollgate_proto::response::ScopeAnswer;
 use super::{Driver, DriverEvent, DriverHandle};
 use crate::catalog::ResolvedScope;
 
-/// What there is to say to the parent.
+/// Requests that are due for the parent.
 #[derive(Debug, Default)]
 pub struct ParentBatch {
-    /// What to ask for.
+    /// Refreshes.
     pub scopes: Vec<ScopeRefresh>,
-    /// What to give back, each with its sequence.
+    /// Releases, each with its sequence.
     pub releases: Vec<(ResourceId, u64)>,
 }
 
-/// What came of what was asked.
+/// Result of a batch's refreshes.
 #[derive(Debug, Default)]
 pub struct ParentReply {
-    /// All that was asked: scope, unit and sequence.
+    /// All that was requested: scope, unit and sequence.
     pub asked: Vec<(Arc<str>, Unit, u64)>,
-    /// How many coordinators are above.
+    /// Number of coordinators above.
     pub level: u32,
-    /// What was answered of that, or why it was not.
+    /// The answers that came.
     pub answers: Vec<ScopeAnswer>,
 }
 
-/// Reaches a driver without keeping it.
+/// Reaches a driver without keeping it alive.
 #[derive(Clone, Debug)]
 pub struct WeakDriverHandle(mpsc::WeakSender<DriverEvent>);
 
-/// The driver's side of a parent.
+/// State of a driver below a parent.
 #[derive(Debug)]
 pub(super) struct ParentState {
-    /// From where on its requests are counted.
+    /// First sequence of its requests.
     sequence: u64,
-    /// After how long a call is lost.
+    /// Time after which a call is lost.
     timeout: Duration,
-    /// Who is told when there is something to say.
+    /// Waits for the next batch.
     waiting: Option<oneshot::Sender<ParentBatch>>,
-    /// What the parent said of scopes, beside leases; no more than are borrowed for.
+    /// Answers about scopes, beside leases; bounded by the borrowed leases.
     said: HashMap<Arc<str>, ParentScope>,
 }
 
-/// What a parent said of a scope.
+/// The parent's answer about a scope.
 #[derive(Debug)]
 struct ParentScope {
     canonical: Arc<str>,
@@ -61,7 +61,7 @@ struct ParentScope {
 // === impl DriverHandle ===
 
 impl DriverHandle {
-    /// Reaches the driver as long as others keep it.
+    /// Returns a handle that reaches the driver as long as others keep it alive.
     pub fn downgrade(&self) -> WeakDriverHandle {
         WeakDriverHandle(self.events.downgrade())
     }
@@ -70,12 +70,12 @@ impl DriverHandle {
 // === impl WeakDriverHandle ===
 
 impl WeakDriverHandle {
-    /// What there is to say, as soon as there is something; none when the driver has ended.
+    /// Returns the next batch as soon as one is due; `None` when the driver has ended.
     pub async fn batch(&self) -> Option<ParentBatch> {
         self.call(DriverEvent::ParentBatch).await
     }
 
-    /// Says what was heard; none when the driver has ended.
+    /// Applies the parent's answers; `None` when the driver has ended.
     pub async fn heard(&self, heard: ParentReply) -> Option<()> {
         self.call(|reply| DriverEvent::ParentReply(heard, reply))
             .await
@@ -91,8 +91,9 @@ impl WeakDriverHandle {
 // === impl Driver ===
 
 impl Driver {
-    /// The same, below a parent: lends only what a [`Link`](crate::leases::parent::ParentLink) borrows for it.
-    /// Its requests are counted from `sequence` on, and a call is lost after `timeout`.
+    /// Puts the driver below a parent: it lends only what a
+    /// [`ParentLink`](crate::leases::parent::ParentLink) borrows for it. Its requests are counted
+    /// from `sequence` on, and a call is lost after `timeout`.
     #[must_use]
     pub fn below(self, sequence: u64, timeout: Duration) -> Self {
         Self {
@@ -106,7 +107,7 @@ impl Driver {
         }
     }
 
-    /// Lets the books, also those that were taken over, lend only what is borrowed.
+    /// Makes the lease table, also one that was handed over, lend only what is borrowed.
     pub(super) fn borrow(&mut self) {
         if let Some(parent) = &self.parent {
             let now = self.clock.now();
@@ -123,13 +124,13 @@ impl Driver {
         }
     }
 
-    /// When there is something to say to the parent, if somebody waits for it.
+    /// The time of the next batch, if one is awaited.
     pub(super) fn poll_parent(&self) -> Option<Instant> {
         self.parent.as_ref()?.waiting.as_ref()?;
         self.node.poll_parent()
     }
 
-    /// Tells who waits what there is to say.
+    /// Sends the batch that is due to the link that waits for it.
     pub(super) fn tell_parent(&mut self, now: Instant) {
         if self.poll_parent().is_none_or(|at| at > now) {
             return;
@@ -141,7 +142,7 @@ impl Driver {
         let batch = ParentBatch::new(todo);
         let tree = self.node.parent_leases();
         for (id, _) in &batch.releases {
-            // What is borrowed of the scope's other units still needs what was said of it.
+            // Leases of the scope's other units still need the answer about the scope.
             let other = |unit: &Unit| {
                 let scope = id.scope.clone();
                 let loan = tree.and_then(|tree| tree.view(now, &ResourceId { scope, unit: *unit }));
@@ -184,7 +185,7 @@ impl Driver {
                 counts |= self.node.handle_parent_answer(now, &id, said, &unit.answer);
                 answered.insert(id);
             }
-            // What is older than what is known, or of a lower epoch, says nothing about the scope either.
+            // An outdated answer, or one of a lower epoch, says nothing about the scope either.
             if counts && let Some(parent) = &mut self.parent {
                 parent
                     .said
@@ -203,8 +204,8 @@ impl Driver {
 // === impl ParentState ===
 
 impl ParentState {
-    /// The canonical scope and the limited units of what is `resolved` here, with what the parent
-    /// says of it: what is limited at any level is, and a canonical scope of this one's own counts.
+    /// Canonical scope and limited units of `resolved`, merged with the parent's answer: a unit
+    /// limited at any level is limited, and a canonical scope of this coordinator wins.
     pub(super) fn merged(&self, resolved: &ResolvedScope) -> (Arc<str>, Vec<Unit>) {
         let Some(said) = self.said.get(&resolved.scope) else {
             return (resolved.canonical.clone(), resolved.limited.clone());

@@ -1,13 +1,13 @@
-//! How many leases all drivers of this process keep together.
+//! Count of the leases of all drivers of this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The leases of all drivers that share a bound; clones share the count.
+/// Number of leases of all drivers that share a bound; clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseCount(Arc<AtomicUsize>);
 
-/// One driver's part of a [`LeaseCount`], which ends with it.
+/// One driver's part of a [`LeaseCount`], subtracted when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     all: LeaseCount,
@@ -17,13 +17,13 @@ pub(super) struct Tally {
 // === impl Tally ===
 
 impl Tally {
-    /// Nothing of `all` yet.
+    /// A part of `all` that is zero so far.
     pub(super) fn new(all: LeaseCount) -> Self {
         Self { all, own: 0 }
     }
 
-    /// Takes over that this driver keeps `own` leases; how many the others keep. Two drivers that
-    /// count at the same time may both miss what the other has just added: a call each at most.
+    /// Sets this driver's part to `own`; returns the sum of the other parts. Two drivers that count
+    /// at the same time may both miss the other's last call.
     pub(super) fn count(&mut self, own: usize) -> usize {
         let LeaseCount(all) = &self.all;
         if own != self.own {

@@ -4,7 +4,7 @@ use tollgate_core::units::Capacity;
 use super::*;
 use crate::config::Config;
 
-/// A driver that lends at once, and the way to reach it.
+/// A driver that lends at once, and a handle to it.
 pub(super) fn driver() -> (Driver, DriverHandle) {
     driver_of("limits: [{match: '*', requests: {rate: 100}}]")
 }
@@ -46,11 +46,11 @@ pub(super) async fn gets(handle: &DriverHandle, client: &str, sequence: u64) -> 
     lease.unwrap().capacity
 }
 
-/// How many clients all books have together.
+/// Number of clients of the lease table.
 pub(super) async fn clients(handle: &DriverHandle) -> Result<usize, DriverError> {
     let count = |node: &LeaseServer, _| {
         node.resources()
-            .map(|(_, books)| books.client_count())
+            .map(|(_, resource)| resource.client_count())
             .sum()
     };
     handle.view(count).await
@@ -65,7 +65,7 @@ async fn a_lease_that_expires_is_forgotten_without_a_call() {
     assert_eq!(gets(&handle, "b", 1).await, Capacity::ZERO);
     tokio::time::advance(Duration::from_millis(100)).await;
     assert_eq!(gets(&handle, "b", 2).await, Capacity::from_whole(100));
-    // Nobody asks any more: the timer alone empties the books.
+    // No request comes any more: the timer alone empties the table.
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(clients(&handle).await, Ok(0));
 }
@@ -229,13 +229,13 @@ async fn a_published_catalog_holds_for_the_next_call() {
     publish.send_replace(parse(30));
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(gets(&handle, "a", 2).await, Capacity::from_whole(30));
-    // And when nobody can publish any more, the last one stays.
+    // Without a publisher the last catalog stays.
     drop(publish);
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(gets(&handle, "a", 3).await, Capacity::from_whole(30));
 }
 
-/// What each of `clients` gets of the requests of `scope`, after they have asked several times.
+/// The leases of `clients` for the requests of `scope`, after several refreshes.
 async fn settled(handle: &DriverHandle, asks: &[(&str, &str, u64)]) -> Vec<f64> {
     let mut has = vec![Capacity::ZERO; asks.len()];
     for sequence in 1..20 {
@@ -261,8 +261,8 @@ groups: {gold: {requests: {rate: 1000, headroom: 0}}}
 attach: {tenants: {greedy: gold, capped: gold, heavy: {group: gold, weight: 3}}}",
     );
     tokio::spawn(driver.run());
-    // The capped one gets its own limit; what it leaves is divided 1 : 3, and the greedy one's part
-    // between the Envoys that ask for it. Who is in no group is not concerned.
+    // The capped tenant gets its own limit; the rest is divided 1 : 3, and the greedy tenant's part
+    // between its Envoys. A tenant outside the group is not concerned.
     let asks = [
         ("a", "tenant/greedy", 5000),
         ("b", "tenant/greedy", 5000),

@@ -1,43 +1,42 @@
-//! Who is above whom, so that nobody borrows from itself.
+//! Names of the coordinators above one another, so that none borrows from itself.
 //!
-//! A coordinator that asks its parent says its name, and the answer comes with the names of the
-//! parent and of all who are above it. Who finds its own name there has been configured below
-//! itself: two such would lend each other what neither has. It uses no such answer.
+//! A coordinator that calls its parent sends its name, and the answer has the names of the parent
+//! and of the parent's ancestors. A coordinator that finds its own name there is configured below
+//! itself: two such would lend each other capacity that neither has. It uses no such answer.
 //!
-//! Of a cluster only masters hear from the parent. A node that passes a coordinator's call on says
-//! so to the master, and takes from its answer who is above them both, before it signs its own.
+//! In a cluster only masters call the parent. A node that forwards a child's call marks it so for
+//! the master, and takes the ancestors from the master's answer before it writes its own.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
-/// In calls: the name of the coordinator that asks.
+/// In calls: the name of the calling coordinator.
 const CHILD: &str = "tollgate-child";
 
-/// In answers: the names of who answers and of those above, the nearest first.
+/// In answers: the name of the answering coordinator and its ancestors, the nearest first.
 const PATH: &str = "tollgate-path";
 
-/// The most coordinators above one another. A loop that does not come back to the same name ends
-/// here as well.
+/// The most coordinators above one another. It also ends a loop that never shows the same name.
 pub const LEVELS_MAX: usize = 8;
 
-/// A coordinator's name and those above it.
+/// A coordinator's name and its ancestors; clones share the ancestors.
 #[derive(Clone, Debug)]
 pub struct AncestorPath {
     name: Arc<str>,
     above: Arc<watch::Sender<Arc<[String]>>>,
 }
 
-/// Why an answer is of no use.
+/// Reason for which an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoopError {
     /// The parent is this coordinator, or below it.
     #[error("the parent borrows from this coordinator, {name}: it is below {}", path.join(", below "))]
     Loop {
-        /// This one.
+        /// This coordinator.
         name: String,
-        /// The parent and those above it.
+        /// The parent and its ancestors.
         path: Vec<String>,
     },
     /// Too many levels.
@@ -48,7 +47,7 @@ pub enum LoopError {
 // === impl AncestorPath ===
 
 impl AncestorPath {
-    /// A coordinator called `name`, with nobody known above it.
+    /// A coordinator called `name` without known ancestors.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -61,25 +60,24 @@ impl AncestorPath {
         &self.name
     }
 
-    /// Those above it, the parent first; empty until that has answered.
+    /// Names of the ancestors, the parent first; empty until it has answered.
     pub fn above(&self) -> Arc<[String]> {
         self.above.borrow().clone()
     }
 
-    /// Whether a coordinator asks in the call that has this metadata, itself or through a node.
+    /// Whether the metadata is that of a coordinator's call, direct or forwarded.
     pub fn is_from_child(call: &MetadataMap) -> bool {
         call.contains_key(CHILD)
     }
 
-    /// Says in the metadata of a call that a coordinator asks: this one, or one whose call it passes
-    /// on.
+    /// Marks the metadata of a call as a coordinator's: this one's, or one that it forwards.
     pub(crate) fn name_child(&self, call: &mut MetadataMap) {
         if let Ok(name) = AsciiMetadataValue::try_from(self.name()) {
             call.insert(CHILD, name);
         }
     }
 
-    /// Says in the metadata of an answer to a coordinator who answers.
+    /// Writes the path into the metadata of an answer to a coordinator.
     pub fn write_path(&self, answer: &mut MetadataMap) {
         let above = self.above();
         let names = std::iter::once(&*self.name).chain(above.iter().map(|name| &**name));
@@ -89,8 +87,8 @@ impl AncestorPath {
         }
     }
 
-    /// Takes the metadata of a master's answer to what this node has passed on to it. Who is above
-    /// the master is above this node; one that has not heard of anybody yet says nothing.
+    /// Takes the ancestors from a master's answer to a forwarded call. They are this node's as
+    /// well; a master that does not know any yet sends none.
     pub(crate) fn read_master_path(&self, answer: &MetadataMap) {
         let above: Vec<String> = path(answer).into_iter().skip(1).collect();
         if !above.is_empty() {
@@ -98,7 +96,7 @@ impl AncestorPath {
         }
     }
 
-    /// Takes the metadata of the parent's answer; how many there are above this one.
+    /// Takes the path from the parent's answer; returns the number of ancestors.
     ///
     /// # Errors
     /// If this coordinator is among them, or they are too many.
@@ -131,7 +129,7 @@ impl AncestorPath {
 
 // === free functions ===
 
-/// The names in the metadata of an answer, at most one more than there may be.
+/// The names in an answer's metadata, at most one more than are allowed.
 fn path(answer: &MetadataMap) -> Vec<String> {
     let path = answer.get(PATH).and_then(|path| path.to_str().ok());
     let names = path.into_iter().flat_map(|path| path.split(','));
@@ -164,7 +162,7 @@ mod tests {
         assert_eq!(master.read_parent_path(&signed(&root)), Ok(1));
         node.read_master_path(&signed(&master));
         assert_eq!(leaf.read_parent_path(&signed(&node)), Ok(2));
-        // Another master that has only been elected says nothing of those above.
+        // A master that was elected just now knows no ancestors.
         node.read_master_path(&signed(&AncestorPath::new("eu")));
         assert_eq!(*node.above(), ["root"]);
         // A loop that the node alone would not have shown.

@@ -1,4 +1,4 @@
-//! What Prometheus sees of the parent.
+//! Metrics of the calls to the parent.
 
 use std::sync::atomic::AtomicU64;
 
@@ -12,7 +12,7 @@ use tollgate_core::lease::EpochError;
 
 use crate::clock::unix_time;
 
-/// The calls to the parent.
+/// Metrics of the calls to the parent; clones share them.
 #[derive(Clone, Debug)]
 pub struct ParentMetrics {
     calls: Family<CallLabels, Counter>,
@@ -21,7 +21,7 @@ pub struct ParentMetrics {
     answered: Gauge<f64, AtomicU64>,
 }
 
-/// What came of a call.
+/// Result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CallResult {
     Answered,
@@ -43,7 +43,7 @@ struct EpochErrorLabels {
 // === impl ParentMetrics ===
 
 impl ParentMetrics {
-    /// All at zero.
+    /// Registers the metrics in `registry`, all at zero.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             calls: Family::default(),

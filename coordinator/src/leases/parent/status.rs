@@ -1,37 +1,37 @@
-//! How the calls to the parent go, for people to read.
+//! State of the calls to the parent, for people to read.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::boot_time;
 
-/// How the last calls went; clones share it.
+/// Record of the last calls; clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct CallRecord(Arc<Mutex<LastCalls>>);
 
 #[derive(Debug)]
 struct LastCalls {
     address: String,
-    /// Since the machine's boot.
+    /// Time since the machine's boot.
     answered_at: Option<Duration>,
     error: Option<String>,
 }
 
-/// How a parent was seen last.
+/// State of the calls to a parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentStatus {
-    /// Where it was asked.
+    /// Address of the last call.
     pub address: String,
-    /// How long ago it answered; none if never.
+    /// Time since the last answer; `None` if there was none.
     pub answered_ago: Option<Duration>,
-    /// Why the last call failed, if it did.
+    /// Reason for which the last call failed, if it did.
     pub error: Option<String>,
 }
 
 // === impl CallRecord ===
 
 impl CallRecord {
-    /// Of one that is to be asked at `address` first.
+    /// Record without calls; `address` is the first to be used.
     pub(super) fn new(address: &str) -> Self {
         Self(Arc::new(Mutex::new(LastCalls {
             address: address.to_owned(),
@@ -40,7 +40,7 @@ impl CallRecord {
         })))
     }
 
-    /// It has answered at `address`.
+    /// Records an answer from `address`.
     pub(super) fn answered(&self, address: &str) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.address != address {
@@ -50,7 +50,7 @@ impl CallRecord {
         last.error = None;
     }
 
-    /// It could not be asked at `address`, or has given an answer of no use.
+    /// Records a failed call to `address`.
     pub(super) fn failed(&self, address: &str, error: &impl ToString) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.address = address.to_owned();

@@ -1,7 +1,8 @@
-//! What a call says that another node has passed on: for which shard, and in whose term.
+//! Metadata of a call: the forwarding header, and the time limit.
 //!
-//! A call with these is answered from the books of that shard or refused, and never passed on
-//! again: so two nodes that each take the other for the master send nothing to and fro.
+//! A forwarded call names the shard and the term of the master that it is meant for. It is answered
+//! by that master or refused, and never forwarded again: so two nodes that each take the other for
+//! the master send nothing to and fro.
 
 use std::time::Duration;
 
@@ -13,28 +14,28 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 const SHARD: &str = "tollgate-shard";
 const EPOCH: &str = "tollgate-epoch";
 
-/// How long a client waits that does not say; Envoys do.
+/// Time limit of a call without `grpc-timeout`. Envoys always send it.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// However long a client waits, a master that does not answer by then will not.
+/// Longest time limit: a master that has not answered by then will not.
 const TIMEOUT_MAX: Duration = Duration::from_secs(4);
 
-/// A call that another node has passed on.
+/// The shard and term that a forwarded call is meant for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardingHeader {
-    /// The shard that it is about.
+    /// The shard.
     pub shard: ShardId,
-    /// The term of the master that it is meant for, or of one after it.
+    /// The term of its master; a later one will do.
     pub epoch: Epoch,
 }
 
 // === impl ForwardingHeader ===
 
 impl ForwardingHeader {
-    /// What `metadata` says; none if a client itself calls.
+    /// Reads the header from `metadata`; `None` if the call was not forwarded.
     ///
     /// # Errors
-    /// If it says something that is no shard and no term.
+    /// If the shard or the term is malformed.
     pub fn read(metadata: &MetadataMap) -> Result<Option<Self>, Status> {
         let Some(shard) = metadata.get(SHARD) else {
             return Ok(None);
@@ -51,7 +52,7 @@ impl ForwardingHeader {
         }))
     }
 
-    /// Says it in `metadata`.
+    /// Writes the header to `metadata`.
     pub(super) fn write(self, metadata: &mut MetadataMap) {
         metadata.insert(SHARD, MetadataValue::from(self.shard.0));
         metadata.insert(EPOCH, MetadataValue::from(self.epoch.0));
@@ -60,8 +61,8 @@ impl ForwardingHeader {
 
 // === free functions ===
 
-/// How long a master may take to answer what is passed on to it, for a client whose call came with
-/// `metadata`: three quarters of its time, so that it still hears of the others in time.
+/// Time limit for forwarding a call with `metadata`: three quarters of the client's, so that the
+/// other shards' answers still reach it in time.
 pub(super) fn forward_timeout(metadata: &MetadataMap) -> Duration {
     let said = metadata.get("grpc-timeout");
     let said = said.and_then(|value| value.to_str().ok()).and_then(timeout);
@@ -114,8 +115,8 @@ mod tests {
         assert_eq!(ForwardingHeader::read(&MetadataMap::new()).unwrap(), None);
     }
 
-    /// Whoever says that it passes something on must not be taken for a client: it would be passed
-    /// on again.
+    /// A call that claims to be forwarded must not be taken for a client's: it would be forwarded
+    /// again.
     #[test]
     fn half_a_hop_is_refused() {
         let rows: [&[(&'static str, &str)]; 4] = [

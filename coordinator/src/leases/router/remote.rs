@@ -1,4 +1,4 @@
-//! The master of a shard that is another node.
+//! The master of a shard on another node.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{ForwardingHeader, RouteError};
 use crate::cluster::election::Master;
 use crate::net::channels::cause;
 
-/// Where the calls for one shard go.
+/// Connection to the master of one shard.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteMaster {
     pub(super) shard: ShardId,
@@ -26,20 +26,20 @@ impl RemoteMaster {
         self.channel.clone()
     }
 
-    /// `message` as a call that the master answers itself or not at all.
+    /// Wraps `message` in a request that the master answers itself or not at all.
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         let (shard, epoch) = (self.shard, self.master.epoch);
         ForwardingHeader { shard, epoch }.write(request.metadata_mut());
-        // So that nobody works for an answer that nobody waits for.
+        // So that the master stops work whose answer comes too late.
         request.set_timeout(self.timeout);
         request
     }
 
-    /// What the master answers to a call that was made with [`RemoteMaster::request`].
+    /// Awaits the answer to a call made with [`RemoteMaster::request`].
     ///
     /// # Errors
-    /// If it does not in time, or refuses.
+    /// If the master is late or refuses.
     pub(crate) async fn answer<R>(
         &self,
         call: impl Future<Output = Result<Response<R>, Status>>,
@@ -47,7 +47,7 @@ impl RemoteMaster {
         self.respond(call).await.map(Response::into_inner)
     }
 
-    /// The same with its metadata.
+    /// Awaits the answer with its metadata.
     pub(super) async fn respond<R>(
         &self,
         call: impl Future<Output = Result<Response<R>, Status>>,
@@ -65,7 +65,7 @@ impl RemoteMaster {
         Err(error)
     }
 
-    /// The master will not, because of `cause`.
+    /// The error of a master that refuses with `cause`.
     pub(super) fn refused(&self, cause: &impl ToString) -> RouteError {
         RouteError::Peer {
             shard: self.shard,

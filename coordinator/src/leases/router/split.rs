@@ -1,4 +1,4 @@
-//! A call for several shards taken apart, and its answers put together again.
+//! Splits a call by shard, and joins the answers.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use tollgate_core::cluster::ShardId;
 
 use super::RouteError;
 
-/// The entries of a call that are of one shard, and their places in the call.
+/// The entries of a call for one shard, and their places in the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallPart<T> {
     pub(crate) places: Vec<usize>,
     pub(crate) entries: Vec<T>,
 }
 
-/// The answers to a call that have come so far.
+/// The answers to a call so far.
 #[derive(Debug)]
 pub(crate) struct JoinedAnswers<R>(Vec<Option<R>>);
 
 // === impl JoinedAnswers ===
 
 impl<R> JoinedAnswers<R> {
-    /// None yet, of so many.
+    /// No answers yet, with `count` places.
     pub(crate) fn of(count: usize) -> Self {
         Self(std::iter::repeat_with(|| None).take(count).collect())
     }
@@ -35,7 +35,7 @@ impl<R> JoinedAnswers<R> {
         }
     }
 
-    /// All answers in the order of the call, with `missing` for each place that stayed open.
+    /// All answers in the order of the call, with `missing` for each empty place.
     pub(crate) fn end(self, mut missing: impl FnMut(usize) -> R) -> Vec<R> {
         let places = self.0.into_iter().enumerate();
         let or_missing = |(place, answer): (usize, Option<R>)| match answer {
@@ -48,7 +48,7 @@ impl<R> JoinedAnswers<R> {
 
 // === free functions ===
 
-/// `entries` by shard, each part in the order of the call.
+/// Splits `entries` by shard, each part in the order of the call.
 pub(crate) fn split<T>(
     entries: Vec<T>,
     shard: impl Fn(&T) -> ShardId,
@@ -65,7 +65,7 @@ pub(crate) fn split<T>(
     parts.into_iter().collect()
 }
 
-/// What `ask` makes of each part, all at the same time, with the places of its entries.
+/// Calls `ask` for all parts at once; returns each result with the places of its part.
 pub(crate) async fn each<T, R, F>(
     parts: Vec<(ShardId, CallPart<T>)>,
     ask: impl Fn(ShardId, Vec<T>) -> F,

@@ -60,8 +60,8 @@ fn router(catalog: &watch::Receiver<Arc<Catalog>>, count: NonZeroU16) -> Router 
     }
 }
 
-/// The books of `shard`, one of `count`.
-fn books(
+/// The lease table of `shard`, one of `count`.
+fn lease_table(
     catalog: &watch::Receiver<Arc<Catalog>>,
     shard: ShardId,
     count: NonZeroU16,
@@ -95,8 +95,8 @@ fn call(scopes: Vec<Arc<str>>) -> Refresh {
     }
 }
 
-/// A scope that the router brought elsewhere would be refused for ever, and one that two drivers
-/// took for theirs would have its capacity twice.
+/// A scope routed to the wrong shard would always be refused, and one that two drivers take for
+/// theirs would have its capacity twice.
 #[tokio::test]
 async fn of_all_drivers_only_the_one_that_is_asked_takes_a_scope_for_its_own() {
     let config = Config::parse(CONFIG).unwrap();
@@ -109,9 +109,9 @@ async fn of_all_drivers_only_the_one_that_is_asked_takes_a_scope_for_its_own() {
             .map(|(shard, part)| (shard, part.entries))
             .collect();
         for shard in ShardId::all(count) {
-            let books = books(&catalog, shard, count);
+            let lease_table = lease_table(&catalog, shard, count);
             for (home, scopes) in &homes {
-                for answer in books.refresh(call(scopes.clone())).await.unwrap() {
+                for answer in lease_table.refresh(call(scopes.clone())).await.unwrap() {
                     let taken = answer.outcome.is_ok();
                     let scope = &answer.scope;
                     assert_eq!(taken, *home == shard, "{scope:?} at {shard} of {count}");

@@ -5,7 +5,7 @@ use tollgate_proto::request::ScopeRefresh;
 use super::*;
 use crate::config::Config;
 
-/// The books of one shard that lends at once, which are not asked before they run.
+/// A mastership of a shard that lends at once, and its driver, which is not running yet.
 fn mastership(term: Term) -> (Mastership, Driver) {
     let config =
         Config::parse("limits: [{match: '*', requests: {rate: 100, headroom: 0}}]").unwrap();
@@ -39,12 +39,16 @@ fn asks() -> Refresh {
 }
 
 async fn sum_has(mastership: &Mastership) -> u128 {
-    let sum = |node: &LeaseServer, _| node.resources().map(|(_, books)| books.sum_has()).sum();
+    let sum = |node: &LeaseServer, _| {
+        node.resources()
+            .map(|(_, resource)| resource.sum_has())
+            .sum()
+    };
     mastership.driver.view(sum).await.unwrap()
 }
 
-/// The books may have been asked long before the process was stopped; what they said meanwhile is
-/// said to nobody, and stays counted.
+/// A call may wait long while the process is stopped; its late answer is dropped, and its leases
+/// stay counted.
 #[tokio::test(start_paused = true)]
 async fn a_term_that_ends_while_the_books_are_asked_gives_no_answer() {
     let over = Err(MastershipError::Over(ShardId::default()));
@@ -71,17 +75,17 @@ async fn a_term_that_ends_while_the_books_are_asked_gives_no_answer() {
         60_000_000,
         "what was lent is counted"
     );
-    // And then the books are not even asked.
+    // Now the driver is not even asked.
     assert_eq!(mastership.refresh(asks()).await.map(drop), over);
 }
 
-/// A master that is told to go and loses its term meanwhile still gives its books: what is in them
-/// was lent in time.
+/// A master that is told to step down and loses its term meanwhile still hands its lease table
+/// over: its leases were granted in time.
 #[tokio::test(start_paused = true)]
 async fn a_term_that_ends_while_the_books_are_handed_over_leaves_them_whole() {
     let term = Term::for_ever(Epoch(7));
     let (mastership, driver) = mastership(term.clone());
-    let (reply, books) = oneshot::channel();
+    let (reply, snapshot) = oneshot::channel();
     let (one, two) = (mastership.clone(), mastership.clone());
     let first = tokio::spawn(async move { one.refresh(asks()).await });
     tokio::task::yield_now().await;
@@ -91,7 +95,7 @@ async fn a_term_that_ends_while_the_books_are_handed_over_leaves_them_whole() {
     tokio::spawn(driver.run());
     assert!(first.await.unwrap().is_err(), "not in that term any more");
     handing.await.unwrap();
-    assert!(books.await.unwrap().is_some());
+    assert!(snapshot.await.unwrap().is_some());
     assert!(!mastership.holds());
 }
 

@@ -11,8 +11,9 @@ const BOUNDS: Bounds = Bounds {
     max_leases: 1_000_000,
 };
 
-/// Books in which each of `clients` clients of each scope wants what its row says of a capacity.
-fn books(rows: &[(&str, Capacity, u64)], clients: usize) -> LeaseServer {
+/// A lease table in which each of `clients` clients of each scope wants its row's part of a
+/// capacity.
+fn lease_table(rows: &[(&str, Capacity, u64)], clients: usize) -> LeaseServer {
     let now = Instant::ZERO;
     let mut node = LeaseServer::new(now, Epoch(1), BOUNDS, Start::Fresh);
     for (scope, capacity, wants) in rows {
@@ -29,7 +30,7 @@ fn books(rows: &[(&str, Capacity, u64)], clients: usize) -> LeaseServer {
     node
 }
 
-/// What a visitor in steps of `step` finds, and how many steps it took.
+/// The result of a scan in steps of `step`, and the number of steps.
 fn visit_in_steps(
     node: &LeaseServer,
     named: &[&str],
@@ -57,7 +58,7 @@ fn the_sums_are_the_same_in_whatever_steps() {
         .iter()
         .map(|id| (id.as_str(), whole(100), 40))
         .collect();
-    let node = books(&rows, 3);
+    let node = lease_table(&rows, 3);
     let (stats, steps) = visit_in_steps(&node, &[], 5, usize::MAX);
     assert_eq!(steps, 1);
     let sums = stats.units[&Unit::Requests];
@@ -78,7 +79,7 @@ fn only_named_scopes_stand_alone_and_only_so_many() {
         ("b", whole(10), 20),
         ("c", whole(10), 5),
     ];
-    let (stats, _) = visit_in_steps(&books(&rows, 1), &["b", "absent"], 5, 2);
+    let (stats, _) = visit_in_steps(&lease_table(&rows, 1), &["b", "absent"], 5, 2);
     let named: Vec<&str> = stats.named.keys().map(|id| &*id.scope).collect();
     assert_eq!(named, ["b"]);
     let b = stats.named.values().next().unwrap();
@@ -99,7 +100,7 @@ fn the_busiest_come_first_and_are_as_many_as_asked_for() {
         ("small", whole(10), 5),
         ("unlimited", Capacity::UNLIMITED, 900),
     ];
-    let node = books(&rows, 1);
+    let node = lease_table(&rows, 1);
     let order = |max| {
         let (stats, _) = visit_in_steps(&node, &[], max, 1);
         let ids = stats.busiest.iter().map(|id| id.scope.to_string());
@@ -114,7 +115,7 @@ fn the_busiest_come_first_and_are_as_many_as_asked_for() {
 #[test]
 fn what_is_unlimited_is_in_no_sum_of_capacities() {
     let rows = [("a", Capacity::UNLIMITED, 7), ("b", whole(10), 3)];
-    let (stats, _) = visit_in_steps(&books(&rows, 1), &[], 1, 10);
+    let (stats, _) = visit_in_steps(&lease_table(&rows, 1), &[], 1, 10);
     let sums = stats.units[&Unit::Requests];
     assert_eq!((sums.capacity, sums.wants, sums.unlimited), (10.0, 10.0, 1));
     assert!(sums.has <= 10.0, "{}", sums.has);

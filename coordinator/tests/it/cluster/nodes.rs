@@ -123,16 +123,18 @@ impl Cluster {
         self.elect_with(shard, node, epoch, None).await
     }
 
-    /// The same with books of the master before.
+    /// The same with snapshot of the master before.
     pub(super) async fn elect_with(
         &mut self,
         shard: ShardId,
         node: usize,
         epoch: Epoch,
-        books: Option<Bytes>,
+        snapshot: Option<Bytes>,
     ) -> Term {
         let term = Term::new(epoch, TermDeadline::never());
-        self.nodes[node].elected(shard, term.clone(), books).await;
+        self.nodes[node]
+            .elected(shard, term.clone(), snapshot)
+            .await;
         self.says_it_leads(shard, node, epoch).await;
         term
     }
@@ -179,7 +181,7 @@ impl Node {
         Self { said, ..node }
     }
 
-    /// One that takes part in an election, and lends at once where it is elected without books.
+    /// One that takes part in an election, and lends at once where it is elected without snapshot.
     pub(super) async fn elected_by<E: Election>(
         name: &str,
         shards: NonZeroU16,
@@ -232,9 +234,13 @@ impl Node {
     }
 
     /// Makes it the master of `shard`, and waits until it is.
-    pub(super) async fn elected(&self, shard: ShardId, term: Term, books: Option<Bytes>) {
+    pub(super) async fn elected(&self, shard: ShardId, term: Term, snapshot: Option<Bytes>) {
         let holds = term.holds();
-        let elected = ElectionEvent::Elected { shard, term, books };
+        let elected = ElectionEvent::Elected {
+            shard,
+            term,
+            snapshot,
+        };
         self.said.send(Said::Event(elected)).await.ok().unwrap();
         while holds && !self.leads(shard).await {
             tokio::task::yield_now().await;
@@ -253,15 +259,15 @@ impl Node {
         }
     }
 
-    /// Tells it to give `shard` up, and takes its books.
+    /// Tells it to give `shard` up, and takes its snapshot.
     pub(super) async fn steps_down(&self, shard: ShardId) -> Option<Bytes> {
-        let (reply, books) = oneshot::channel();
+        let (reply, snapshot) = oneshot::channel();
         let event = ElectionEvent::StepDown { shard, reply };
         self.said.send(Said::Event(event)).await.ok().unwrap();
-        books.await.unwrap()
+        snapshot.await.unwrap()
     }
 
-    /// Whether it answers a call from its own books that another would pass on.
+    /// Whether it answers a call from its own snapshot that another would pass on.
     async fn leads(&self, shard: ShardId) -> bool {
         let mut release = Request::new(v1::ReleaseRequest {
             client_id: "probe".to_owned(),

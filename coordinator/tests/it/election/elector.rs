@@ -1,4 +1,4 @@
-//! A node that takes part in an election, and nothing else: it keeps no books but those it is given.
+//! A node that takes part in an election, and nothing else: it keeps no snapshot but those it is given.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ pub(crate) struct Elector {
     running: JoinHandle<Result<(), ElectionError>>,
 }
 
-/// The last terms of a node, by shard, also those that have ended, with the books that came with them.
+/// The last terms of a node, by shard, also those that have ended, with the snapshot that came with them.
 #[derive(Clone, Default)]
 pub(crate) struct Terms(Arc<Mutex<Seen>>);
 
@@ -36,8 +36,8 @@ type Seen = BTreeMap<ShardId, (Term, Option<Bytes>)>;
 // === impl Elector ===
 
 impl Elector {
-    /// Takes part as `node`, and hands over `books` of every shard that it has to give up.
-    pub(crate) fn start(cluster: &ClusterConfig, books: Option<Bytes>) -> Self {
+    /// Takes part as `node`, and hands over `snapshot` of every shard that it has to give up.
+    pub(crate) fn start(cluster: &ClusterConfig, snapshot: Option<Bytes>) -> Self {
         let listen = Config::parse("limits: []").unwrap().listen;
         let peer = cluster.peer(listen, &Tls::default());
         let (publisher, outcome) = ElectionPublisher::new(cluster.shards);
@@ -45,7 +45,7 @@ impl Elector {
         let etcd = EtcdElection::new(cluster, peer, ElectionMetrics::default());
         let running = tokio::spawn(etcd.run(publisher, stopped));
         let terms = Terms::default();
-        tokio::spawn(terms.clone().follow(outcome.events, books));
+        tokio::spawn(terms.clone().follow(outcome.events, snapshot));
         Self {
             masters: outcome.masters,
             terms,
@@ -103,20 +103,24 @@ impl Terms {
         self.0.lock().unwrap().get(&shard).cloned()
     }
 
-    async fn follow(self, mut events: mpsc::Receiver<ElectionEvent>, books: Option<Bytes>) {
+    async fn follow(self, mut events: mpsc::Receiver<ElectionEvent>, snapshot: Option<Bytes>) {
         while let Some(event) = events.recv().await {
             let mut terms = self.0.lock().unwrap();
             match event {
-                ElectionEvent::Elected { shard, term, books } => {
+                ElectionEvent::Elected {
+                    shard,
+                    term,
+                    snapshot,
+                } => {
                     assert!(term.holds(), "elected for a term that has ended");
-                    if let Some((before, _)) = terms.insert(shard, (term.clone(), books)) {
+                    if let Some((before, _)) = terms.insert(shard, (term.clone(), snapshot)) {
                         assert!(!before.holds(), "elected twice");
                         assert!(before.epoch() < term.epoch(), "epochs grow");
                     }
                 }
                 ElectionEvent::StepDown { shard, reply } => {
                     assert!(terms.contains_key(&shard), "to step down from nothing");
-                    let _ = reply.send(books.clone());
+                    let _ = reply.send(snapshot.clone());
                 }
                 ElectionEvent::Lost { shard } => {
                     let (term, _) = &terms[&shard];

@@ -73,12 +73,12 @@ async fn etcd_with_tls_and_users_is_as_good() {
     assert!(error.contains("permission denied"), "{error}");
 
     let config = config(&login("good"), "/edge");
-    let elector = Elector::start(&config, Some(books(10)));
+    let elector = Elector::start(&config, Some(snapshot(10)));
     elector.leads(2).await;
     elector.stop().await;
     let second = Elector::start(&config, None);
     second.leads(2).await;
-    assert_eq!(second.terms.of(SHARD).unwrap().1, Some(books(10)));
+    assert_eq!(second.terms.of(SHARD).unwrap().1, Some(snapshot(10)));
 }
 
 async fn connect_and_read(config: &ClusterConfig) -> Result<()> {

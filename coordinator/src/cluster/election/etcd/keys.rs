@@ -1,12 +1,12 @@
-//! Where things are in etcd.
+//! Layout of the keys in etcd.
 //!
 //! ```text
-//! PREFIX/cluster                    what all nodes have agreed on
-//! PREFIX/masters/SHARD/LEASE        who stands for a shard; the oldest is its master
+//! PREFIX/cluster                    the cluster settings
+//! PREFIX/masters/SHARD/LEASE        a candidate of a shard; the oldest is its master
 //! PREFIX/members/NODE               the nodes that are alive
 //! PREFIX/shards/SHARD/term          the epoch of the last master
-//! PREFIX/shards/SHARD/books/head    what the last master handed over: of which term, how much
-//! PREFIX/shards/SHARD/books/NUMBER  and its parts
+//! PREFIX/shards/SHARD/books/head    head of the last master's snapshot: its term and size
+//! PREFIX/shards/SHARD/books/NUMBER  its parts
 //! ```
 //! Masters and members are neighbours so that one look, at one revision, sees both. Their keys
 //! have the lease of their node and go when it does.
@@ -19,7 +19,7 @@ pub(super) struct ElectionKeys {
     prefix: String,
 }
 
-/// What a key says that is about a master or a member.
+/// Meaning of a key of a master or a member.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ElectionKey<'a> {
     Candidate(ShardId),
@@ -46,7 +46,7 @@ impl ElectionKeys {
         format!("{}/masters/{shard}/{lease:x}", self.prefix)
     }
 
-    /// Where masters and members begin, and where they have ended.
+    /// First key of masters and members, and the key after the last.
     pub(super) fn masters_and_members(&self) -> (String, String) {
         // `0` comes after `/`.
         let (start, end) = ("masters/", "members0");
@@ -60,19 +60,19 @@ impl ElectionKeys {
         format!("{}/shards/{shard}/term", self.prefix)
     }
 
-    pub(super) fn books(&self, shard: ShardId) -> String {
+    pub(super) fn snapshot(&self, shard: ShardId) -> String {
         format!("{}/shards/{shard}/books/", self.prefix)
     }
 
-    pub(super) fn books_head(&self, shard: ShardId) -> String {
-        format!("{}head", self.books(shard))
+    pub(super) fn snapshot_head(&self, shard: ShardId) -> String {
+        format!("{}head", self.snapshot(shard))
     }
 
-    pub(super) fn books_part(&self, shard: ShardId, number: usize) -> String {
-        format!("{}{number:05}", self.books(shard))
+    pub(super) fn snapshot_part(&self, shard: ShardId, number: usize) -> String {
+        format!("{}{number:05}", self.snapshot(shard))
     }
 
-    /// What `key`, one of masters and members, is; none if no node has written it.
+    /// Parses `key`, one of masters and members; `None` if no node has written it.
     pub(super) fn parse<'a>(&self, key: &'a [u8]) -> Option<ElectionKey<'a>> {
         let key = std::str::from_utf8(key).ok()?;
         let key = key.strip_prefix(&self.prefix)?.strip_prefix('/')?;

@@ -25,13 +25,13 @@ use crate::cluster::election::{
 };
 use crate::cluster::etcd::EtcdLink;
 
-/// How long a driver has to give its books back.
-const BOOKS_LIMIT: Duration = Duration::from_secs(2);
+/// Time for a driver to return its snapshot.
+const SNAPSHOT_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long the end of a node may take; whatever has not passed by then has to be learned.
+/// Time for stopping a node. The next masters learn all that was not handed over by then.
 const STOP_LIMIT: Duration = Duration::from_secs(4);
 
-/// A node that takes part.
+/// A node that takes part in the election.
 #[derive(Debug)]
 pub(super) struct Session {
     link: Arc<EtcdLink>,
@@ -44,33 +44,33 @@ pub(super) struct Session {
     pulse: KeepAliveTimes,
     deadline: TermDeadline,
     led: BTreeMap<ShardId, Term>,
-    /// Candidacies that are over for this node, though etcd may not know yet.
+    /// Candidacies that this node has ended, though etcd may not know yet.
     spent: BTreeMap<ShardId, Epoch>,
     work: JoinSet<(ShardId, StepOutcome)>,
-    /// The shards about which something is under way.
+    /// Shards with a step in progress.
     busy: BTreeSet<ShardId>,
 }
 
-/// How a session ended.
+/// Reason for which a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionEnd {
-    /// In order, because the node stops.
+    /// The node stops.
     Stopped,
     /// Its lease is gone.
     Lost,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug)]
 enum StepOutcome {
     Stood,
     Elected(Epoch, Option<Bytes>),
-    /// Whether the next master has the books.
+    /// Whether the next master gets a snapshot.
     HandedOver(bool),
     Failed(StepError),
 }
 
-/// A term that is being handed over: it ends with the hand-over, however far that gets.
+/// A term during its hand-over; ends with it, however far that gets.
 struct EndingTerm(Term);
 
 // === impl EndingTerm ===
@@ -84,7 +84,7 @@ impl Drop for EndingTerm {
 // === impl Session ===
 
 impl Session {
-    /// Takes a lease and writes that the node is alive.
+    /// Takes an etcd lease and registers the node.
     pub(super) async fn join(
         node: &EtcdElection,
         link: Arc<EtcdLink>,
@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// Takes part until the lease is gone or `stop` says so.
+    /// Takes part until the lease is gone or `stop` changes.
     pub(super) async fn run(
         mut self,
         publisher: &ElectionPublisher,
@@ -132,7 +132,7 @@ impl Session {
         let node = &self.peer.node;
         tracing::info!(%node, lease = format!("{:x}", self.lease), "election: takes part");
         let changed = Arc::new(Notify::new());
-        // They end with the session, however that ends.
+        // The tasks end with the session, however it ends.
         let mut tasks = JoinSet::new();
         let (link, metrics) = (self.link.clone(), self.metrics.clone());
         let alive = keep_alive(
@@ -173,7 +173,7 @@ impl Session {
         ended
     }
 
-    /// Writes that the node is alive, unless one of its name is.
+    /// Registers the node, unless another has its name.
     async fn register(&self) -> Result<(), StepError> {
         let key = self.keys.member(&self.peer.node);
         let value = serde_json::to_vec(&*self.peer).unwrap_or_default();
@@ -190,8 +190,8 @@ impl Session {
         }
     }
 
-    /// Looks at the others, says who is master, and begins what is to be done; false if the others
-    /// do not see this node any more.
+    /// Reads the cluster's state, publishes the masters, and begins the next steps; returns false
+    /// if etcd does not have this node any more.
     async fn look(&mut self, publisher: &ElectionPublisher) -> bool {
         self.metrics.set_term(self.deadline.left());
         let seen = ClusterView::look(&self.link, &self.keys, self.shards, self.settings).await;
@@ -237,8 +237,8 @@ impl Session {
             }
             ElectionStep::Lead(_, epoch) if self.spent.get(&shard) != Some(&epoch) => {
                 self.spawn(shard, async move {
-                    let books = transfer.take(&link, epoch).await?;
-                    Ok(StepOutcome::Elected(epoch, books))
+                    let snapshot = transfer.take(&link, epoch).await?;
+                    Ok(StepOutcome::Elected(epoch, snapshot))
                 });
             }
             ElectionStep::Withdraw(_, epoch) | ElectionStep::Lead(_, epoch) => {
@@ -254,14 +254,14 @@ impl Session {
         }
     }
 
-    /// Takes the books of `shard` back and leaves them to the next master.
+    /// Takes the snapshot of `shard` from its driver and leaves it for the next master.
     async fn hand_over(&mut self, publisher: &ElectionPublisher, shard: ShardId) {
         let Some(term) = self.led.remove(&shard) else {
             return;
         };
         self.spent.insert(shard, term.epoch());
         self.metrics.set_master(shard, false);
-        let (reply, books) = oneshot::channel();
+        let (reply, snapshot) = oneshot::channel();
         let asked = publisher
             .events
             .send(ElectionEvent::StepDown { shard, reply })
@@ -270,22 +270,22 @@ impl Session {
         let epoch = term.epoch();
         let leaving = EndingTerm(term);
         self.spawn(shard, async move {
-            let books = match asked {
-                Ok(()) => timeout(BOOKS_LIMIT, books).await,
-                Err(_) => return Err(StepError::NoBooks),
+            let snapshot = match asked {
+                Ok(()) => timeout(SNAPSHOT_LIMIT, snapshot).await,
+                Err(_) => return Err(StepError::NoSnapshot),
             };
-            // Whatever the driver does: from here on it lends nothing.
+            // From here on the driver grants nothing, even if it still runs.
             drop(leaving);
-            let Ok(Ok(books)) = books else {
-                return Err(StepError::NoBooks);
+            let Ok(Ok(snapshot)) = snapshot else {
+                return Err(StepError::NoSnapshot);
             };
-            let has_books = books.is_some();
-            transfer.leave(&link, epoch, books).await?;
-            Ok(StepOutcome::HandedOver(has_books))
+            let has_snapshot = snapshot.is_some();
+            transfer.leave(&link, epoch, snapshot).await?;
+            Ok(StepOutcome::HandedOver(has_snapshot))
         });
     }
 
-    /// Takes in what came of a step; true if there may be something to do now.
+    /// Applies the result of a step; returns whether to look again at once.
     async fn take_in(
         &mut self,
         publisher: &ElectionPublisher,
@@ -298,33 +298,37 @@ impl Session {
         let id = shard.0;
         match done {
             StepOutcome::Stood => {}
-            StepOutcome::Elected(epoch, books) => {
-                let bytes = books.as_ref().map(Bytes::len);
-                tracing::info!(shard = id, epoch = epoch.0, books = ?bytes, "election: became master");
+            StepOutcome::Elected(epoch, snapshot) => {
+                let bytes = snapshot.as_ref().map(Bytes::len);
+                tracing::info!(shard = id, epoch = epoch.0, snapshot_bytes = ?bytes, "election: became master");
                 let term = Term::new(epoch, self.deadline.clone());
                 self.led.insert(shard, term.clone());
                 self.metrics.count_election();
                 self.metrics.set_master(shard, true);
-                let elected = ElectionEvent::Elected { shard, term, books };
+                let elected = ElectionEvent::Elected {
+                    shard,
+                    term,
+                    snapshot,
+                };
                 let _ = publisher.events.send(elected).await;
             }
-            StepOutcome::HandedOver(has_books) => {
-                tracing::info!(shard = id, has_books, "election: handed over");
-                if has_books {
+            StepOutcome::HandedOver(has_snapshot) => {
+                tracing::info!(shard = id, has_snapshot, "election: handed over");
+                if has_snapshot {
                     self.metrics.count_hand_over();
                 }
             }
             StepOutcome::Failed(error) => {
                 self.metrics.count_error();
                 tracing::warn!(shard = id, %error, "election: step failed");
-                // Not at once again.
+                // Waits for the next tick.
                 return false;
             }
         }
         true
     }
 
-    /// Hands everything over, and lets the others take this node's place at once.
+    /// Hands all shards over, and gives this node's place to its peers at once.
     async fn stop(&mut self, publisher: &ElectionPublisher) {
         let all = async {
             while let Some(done) = self.work.join_next().await {
@@ -369,7 +373,7 @@ impl Session {
         let _ = publisher.events.send(ElectionEvent::Lost { shard }).await;
     }
 
-    /// Ends the lease, so that nobody has to wait for that.
+    /// Revokes the lease, so that no peer has to wait for its end.
     async fn revoke(&self) {
         let lease = self.lease;
         let revoked = self.link.call(CALL_LIMIT, async |mut client| {
@@ -404,7 +408,7 @@ impl Session {
 
 // === free functions ===
 
-/// Says who is master now, if that is news.
+/// Publishes `masters` if they have changed.
 fn say(publisher: &ElectionPublisher, masters: Masters) {
     publisher.masters.send_if_modified(|before| {
         for (shard, master) in masters.iter() {

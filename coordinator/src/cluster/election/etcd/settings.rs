@@ -1,4 +1,5 @@
-//! What all nodes of a cluster have agreed on: the first writes it, the others keep to it.
+//! Settings that all nodes of a cluster must share: the first node writes them, the others check
+//! them.
 
 use std::num::NonZeroU16;
 
@@ -12,20 +13,20 @@ use crate::clock::epoch_of_this_start;
 use crate::cluster::election::ElectionError;
 use crate::cluster::etcd::EtcdLink;
 
-/// What all nodes have agreed on.
+/// Settings that all nodes of a cluster share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct ClusterSettings {
-    /// Between how many shards the scopes are divided.
+    /// Number of shards.
     shards: NonZeroU16,
-    /// What epochs are counted from: revisions of etcd start at 1, and a node that was alone before
-    /// has used much higher ones, as has a cluster whose etcd was lost.
+    /// Base of epochs. Revisions of etcd start at 1, and a node that was alone before has used much
+    /// higher epochs, as has a cluster whose etcd was lost.
     origin: u64,
 }
 
 // === impl ClusterSettings ===
 
 impl ClusterSettings {
-    /// Agrees on `shards` shards with those who were here before.
+    /// Writes the settings with `shards` shards, or checks those that are there.
     pub(super) async fn reach(
         link: &EtcdLink,
         keys: &ElectionKeys,
@@ -56,20 +57,20 @@ impl ClusterSettings {
         }
     }
 
-    /// The epoch of who stands since `revision`.
+    /// The epoch of a candidacy that began at `revision`.
     pub(super) fn epoch(self, revision: i64) -> Epoch {
         let revision = u64::try_from(revision).unwrap_or_default();
         Epoch(self.origin.saturating_add(revision))
     }
 
-    /// The revision since which one stands whose epoch is `epoch`.
+    /// The revision at which the candidacy of `epoch` began.
     pub(super) fn revision(self, epoch: Epoch) -> i64 {
         let revision = epoch.0.saturating_sub(self.origin);
         i64::try_from(revision).unwrap_or(i64::MAX)
     }
 }
 
-/// Writes what is `proposed` if nothing is there; else what is.
+/// Writes `proposed` if nothing is there; else returns what is.
 async fn propose(
     link: &EtcdLink,
     key: &str,

@@ -1,4 +1,4 @@
-//! What goes on beside a session: the lease is kept, and the others are watched.
+//! Tasks beside a session: they keep its lease alive, and watch the peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use crate::clock::boot_time;
 use crate::cluster::election::{ElectionMetrics, TermDeadline};
 use crate::cluster::etcd::{EtcdError, EtcdLink};
 
-/// The least time by which a term ends before the lease that it depends on.
+/// Least time between the deadline of a term and the end of its lease.
 const MARGIN_MIN: Duration = Duration::from_millis(200);
 
-/// The times of a lease.
+/// Timing of an etcd lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeepAliveTimes {
     lease: Duration,
-    /// How often the lease is confirmed, and the others are looked at even if nothing is heard.
+    /// Interval of keep-alives, and of looks without a change.
     pub(super) beat: Duration,
-    /// How long an endpoint has to confirm it before the next is asked.
-    patience: Duration,
+    /// Time for an endpoint to confirm the lease before the next is asked.
+    timeout: Duration,
 }
 
 // === impl KeepAliveTimes ===
 
 impl KeepAliveTimes {
-    /// Those of a lease that lasts `lease`.
+    /// The timing of a lease that lasts `lease`.
     pub(super) fn new(lease: Duration) -> Self {
         Self {
             lease,
             beat: lease / 5,
-            patience: (lease / 4).min(CALL_LIMIT),
+            timeout: (lease / 4).min(CALL_LIMIT),
         }
     }
 
-    /// When a term ends that was confirmed by what was sent at `sent`: before the lease, which etcd
-    /// counts from when that arrived. The margin is for clocks that do not run equally fast.
+    /// The deadline of a term that is confirmed by a keep-alive sent at `sent`: before the end of
+    /// the lease, which etcd counts from the arrival. The margin is for clocks of unequal speed.
     pub(super) fn end(&self, sent: Duration) -> Duration {
         let margin = (self.lease / 10).max(MARGIN_MIN);
         sent.saturating_add(self.lease).saturating_sub(margin)
@@ -48,8 +48,8 @@ impl KeepAliveTimes {
 
 // === free functions ===
 
-/// Confirms `lease` again and again, and puts `ends` off each time; returns when etcd does not know
-/// the lease any more.
+/// Keeps `lease` alive, and extends `deadline` each time; returns when etcd does not know the lease
+/// any more.
 pub(super) async fn keep_alive(
     link: Arc<EtcdLink>,
     lease: i64,
@@ -60,7 +60,7 @@ pub(super) async fn keep_alive(
     let mut holds = true;
     loop {
         let sent = boot_time();
-        let kept = link.call(pulse.patience, async |mut client| {
+        let kept = link.call(pulse.timeout, async |mut client| {
             client.lease_keep_alive(lease).await
         });
         match kept.await {
@@ -105,7 +105,7 @@ pub(super) async fn watch_others(
             client.watch(start, Some(options)).await
         });
         if let Ok(mut watching) = watching.await {
-            // Whatever happened before the watch began.
+            // Covers changes before the watch began.
             changed.notify_one();
             loop {
                 tokio::select! {
@@ -113,7 +113,7 @@ pub(super) async fn watch_others(
                         Ok(Some(message)) if !message.canceled() => changed.notify_one(),
                         _ => break,
                     },
-                    // The endpoint that it watches at did not answer somebody else.
+                    // Another call failed at the endpoint of this watch.
                     _ = turns.changed() => break,
                 }
             }
@@ -122,7 +122,7 @@ pub(super) async fn watch_others(
     }
 }
 
-/// Whether etcd answered, and does not know the lease.
+/// Whether etcd answered that it does not know the lease.
 fn is_gone(error: &EtcdError) -> bool {
     use etcd_client::Error;
     match error {
@@ -146,7 +146,7 @@ mod tests {
             assert!(early >= MARGIN_MIN && early >= lease / 10, "{lease:?}");
             assert!(early < lease / 2, "{lease:?}");
             // One endpoint may hang, and another still confirms the lease in time.
-            let late = pulse.beat + pulse.patience + pulse.beat / 4 + pulse.patience;
+            let late = pulse.beat + pulse.timeout + pulse.beat / 4 + pulse.timeout;
             assert!(late < lease - early, "{lease:?}");
         }
     }

@@ -1,9 +1,9 @@
-//! Taking office and leaving it: how the books of a shard pass from one master to the next.
+//! Transfer of a shard's snapshot from one master to the next.
 //!
-//! Who leaves writes its books in parts, each in a transaction that needs its candidacy to stand
-//! still; the last one writes the head and ends the candidacy, so that either all of the books are
-//! there or nobody takes them for such. Who comes takes them only if they are of the term directly
-//! before its own, and removes them in the transaction that writes its own term.
+//! The old master writes its snapshot in parts, each in a transaction that requires its candidacy
+//! to be unchanged. The last one writes the head and ends the candidacy, so either all parts are
+//! there or none count. The new master takes a snapshot only if it is of the term directly before
+//! its own, and removes it in the transaction that writes its own term.
 
 use axum::body::Bytes;
 use etcd_client::{
@@ -16,41 +16,41 @@ use tollgate_core::lease::Epoch;
 
 use super::keys::ElectionKeys;
 use super::settings::ClusterSettings;
-use super::{BOOKS_CALL_LIMIT, CALL_LIMIT, StepError};
+use super::{CALL_LIMIT, SNAPSHOT_CALL_LIMIT, StepError};
 use crate::cluster::election::Peer;
 use crate::cluster::etcd::EtcdLink;
 
-/// Bytes of the books in one request; etcd takes 1.5 MiB.
+/// Bytes of a snapshot in one request; etcd takes 1.5 MiB.
 const PART_LEN: usize = 1 << 20;
 
-/// The most parts, so 64 MiB: books of a million clients. Larger ones stay behind, and the next
-/// master has to learn.
+/// The most parts, so 64 MiB: leases of a million clients. A larger snapshot is not handed over,
+/// and the next master learns.
 const PARTS_MAX: usize = 64;
 
-/// A candidacy for one shard, and what it takes to keep office.
+/// A candidacy for one shard, with which snapshots are taken and left.
 #[derive(Clone, Debug)]
 pub(super) struct SnapshotTransfer {
     pub(super) keys: ElectionKeys,
     pub(super) settings: ClusterSettings,
     pub(super) shard: ShardId,
-    /// The lease of the node.
+    /// The node's etcd lease.
     pub(super) lease: i64,
 }
 
-/// What is said of books that were handed over.
+/// Head of a snapshot that was handed over.
 #[derive(Debug, Deserialize, Serialize)]
 struct SnapshotHead {
-    /// The term that they are of.
+    /// Its term.
     epoch: u64,
     parts: usize,
     /// SHA-256 of all parts together, in hexadecimal.
     sha256: String,
 }
 
-/// What the last master has left.
+/// State that the last master left.
 #[derive(Debug, Default)]
 struct LastTerm {
-    /// The revision of its term; 0 if nobody ever was master.
+    /// The revision of its term; 0 if there never was a master.
     revision: i64,
     head: Option<SnapshotHead>,
 }
@@ -58,7 +58,7 @@ struct LastTerm {
 // === impl SnapshotTransfer ===
 
 impl SnapshotTransfer {
-    /// Stands for the shard, unless this node does already.
+    /// Becomes a candidate for the shard, unless this node is one already.
     pub(super) async fn stand(&self, link: &EtcdLink, peer: &Peer) -> Result<(), StepError> {
         let value = serde_json::to_vec(peer).unwrap_or_default();
         let options = PutOptions::new().with_lease(self.lease);
@@ -70,21 +70,21 @@ impl SnapshotTransfer {
         Ok(())
     }
 
-    /// Stands no longer.
+    /// Ends the candidacy.
     pub(super) async fn withdraw(&self, link: &EtcdLink, epoch: Epoch) -> Result<(), StepError> {
         let delete = TxnOp::delete(self.key(), None);
-        // One that has gone already is as good.
+        // If it has ended already, so much the better.
         self.still(link, epoch, [delete]).await.map(drop)
     }
 
-    /// Becomes master, and gives the books of the term before; none if there are none.
+    /// Becomes master, and returns the previous term's snapshot, if there is one.
     pub(super) async fn take(
         &self,
         link: &EtcdLink,
         epoch: Epoch,
     ) -> Result<Option<Bytes>, StepError> {
         let left = self.left(link).await?;
-        let books = match &left.head {
+        let snapshot = match &left.head {
             Some(head) => self.read(link, head).await?,
             None => None,
         };
@@ -93,41 +93,45 @@ impl SnapshotTransfer {
         let all = DeleteOptions::new().with_prefix();
         let txn = Txn::new().when([self.stands(epoch), seen]).and_then([
             TxnOp::put(term, epoch.0.to_string(), None),
-            TxnOp::delete(self.keys.books(self.shard), Some(all)),
+            TxnOp::delete(self.keys.snapshot(self.shard), Some(all)),
         ]);
         let answer = link.call(CALL_LIMIT, async |mut client| client.txn(txn).await);
         match answer.await?.succeeded() {
-            true => Ok(books),
-            false => Err(StepError::NotStanding(self.shard)),
+            true => Ok(snapshot),
+            false => Err(StepError::NotCandidate(self.shard)),
         }
     }
 
-    /// Leaves office, with `books` for the next master.
+    /// Ends the mastership, and leaves `snapshot` for the next master.
     pub(super) async fn leave(
         &self,
         link: &EtcdLink,
         epoch: Epoch,
-        books: Option<Bytes>,
+        snapshot: Option<Bytes>,
     ) -> Result<(), StepError> {
-        let parts = || books.iter().flat_map(|books| books.chunks(PART_LEN));
+        let parts = || {
+            snapshot
+                .iter()
+                .flat_map(|snapshot| snapshot.chunks(PART_LEN))
+        };
         let count = parts().count();
         let mut last = vec![TxnOp::delete(self.key(), None)];
         if count > PARTS_MAX {
             let (shard, bytes) = (self.shard.0, count.saturating_mul(PART_LEN));
             tracing::warn!(shard, bytes, "hand-over: lease table is too large");
-        } else if let Some(books) = &books {
+        } else if let Some(snapshot) = &snapshot {
             for (number, part) in parts().enumerate() {
-                let key = self.keys.books_part(self.shard, number);
+                let key = self.keys.snapshot_part(self.shard, number);
                 self.must(link, epoch, [TxnOp::put(key, part, None)])
                     .await?;
             }
             let head = SnapshotHead {
                 epoch: epoch.0,
                 parts: count,
-                sha256: sha256(books),
+                sha256: sha256(snapshot),
             };
             let head = serde_json::to_vec(&head).unwrap_or_default();
-            last.push(TxnOp::put(self.keys.books_head(self.shard), head, None));
+            last.push(TxnOp::put(self.keys.snapshot_head(self.shard), head, None));
         }
         self.must(link, epoch, last).await
     }
@@ -136,13 +140,13 @@ impl SnapshotTransfer {
         self.keys.candidate(self.shard, self.lease)
     }
 
-    /// That this node stands since `epoch`.
+    /// Condition that this node's candidacy began at `epoch`.
     fn stands(&self, epoch: Epoch) -> Compare {
         let revision = self.settings.revision(epoch);
         Compare::create_revision(self.key(), CompareOp::Equal, revision)
     }
 
-    /// Does `ops` if this node stands since `epoch`, and says whether it did.
+    /// Makes `ops` if this node's candidacy began at `epoch`; returns whether it did.
     async fn still(
         &self,
         link: &EtcdLink,
@@ -150,7 +154,9 @@ impl SnapshotTransfer {
         ops: impl Into<Vec<TxnOp>>,
     ) -> Result<bool, StepError> {
         let txn = Txn::new().when([self.stands(epoch)]).and_then(ops);
-        let answer = link.call(BOOKS_CALL_LIMIT, async |mut client| client.txn(txn).await);
+        let answer = link.call(SNAPSHOT_CALL_LIMIT, async |mut client| {
+            client.txn(txn).await
+        });
         Ok(answer.await?.succeeded())
     }
 
@@ -162,15 +168,16 @@ impl SnapshotTransfer {
     ) -> Result<(), StepError> {
         match self.still(link, epoch, ops).await? {
             true => Ok(()),
-            false => Err(StepError::NotStanding(self.shard)),
+            false => Err(StepError::NotCandidate(self.shard)),
         }
     }
 
-    /// What the last master has left: its books' head, if they are of the last term.
+    /// The state that the last master left; with a snapshot's head only if that is of the last
+    /// term.
     async fn left(&self, link: &EtcdLink) -> Result<LastTerm, StepError> {
         let txn = Txn::new().and_then([
             TxnOp::get(self.keys.term(self.shard), None),
-            TxnOp::get(self.keys.books_head(self.shard), None),
+            TxnOp::get(self.keys.snapshot_head(self.shard), None),
         ]);
         let answer = link.call(CALL_LIMIT, async |mut client| client.txn(txn).await);
         let found = answer.await?.op_responses();
@@ -193,24 +200,24 @@ impl SnapshotTransfer {
         })
     }
 
-    /// The books that `head` tells of; none if they are not as it says.
+    /// The snapshot that `head` describes; `None` if it is incomplete.
     async fn read(&self, link: &EtcdLink, head: &SnapshotHead) -> Result<Option<Bytes>, StepError> {
-        let mut books = Vec::new();
+        let mut snapshot = Vec::new();
         for number in 0..head.parts {
-            let key = self.keys.books_part(self.shard, number);
-            let part = link.call(BOOKS_CALL_LIMIT, async |mut client| {
+            let key = self.keys.snapshot_part(self.shard, number);
+            let part = link.call(SNAPSHOT_CALL_LIMIT, async |mut client| {
                 client.get(key, None).await
             });
             let part = part.await?;
             let part = part.kvs().first().map(KeyValue::value);
-            books.extend_from_slice(part.unwrap_or_default());
+            snapshot.extend_from_slice(part.unwrap_or_default());
         }
-        if sha256(&books) != head.sha256 {
+        if sha256(&snapshot) != head.sha256 {
             let shard = self.shard.0;
             tracing::warn!(shard, "hand-over: lease table is incomplete and not used");
             return Ok(None);
         }
-        Ok(Some(books.into()))
+        Ok(Some(snapshot.into()))
     }
 }
 

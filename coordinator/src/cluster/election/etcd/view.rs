@@ -1,4 +1,4 @@
-//! What a node sees of the others, at one revision of etcd.
+//! The cluster as one node sees it, at one revision of etcd.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::{CALL_LIMIT, StepError};
 use crate::cluster::election::{Master, Masters, Peer};
 use crate::cluster::etcd::EtcdLink;
 
-/// The most masters and members that are looked at: 64 shards, each with more nodes waiting than
-/// any cluster has.
-const SEEN_MAX: i64 = 4096;
+/// The most keys of masters and members: 64 shards, each with more candidates than any cluster has
+/// nodes.
+const KEYS_MAX: i64 = 4096;
 
-/// Who is alive, and who stands for which shard.
+/// The nodes that are alive, and the candidates of all shards.
 #[derive(Debug)]
 pub(super) struct ClusterView {
     shards: NonZeroU16,
@@ -29,14 +29,14 @@ pub(super) struct ClusterView {
 struct CandidateEntry {
     shard: ShardId,
     epoch: Epoch,
-    /// None if it cannot be read; it stands all the same.
+    /// `None` if it cannot be read; the candidacy counts all the same.
     peer: Option<Arc<Peer>>,
 }
 
 // === impl ClusterView ===
 
 impl ClusterView {
-    /// Looks at all masters and members.
+    /// Reads all masters and members.
     pub(super) async fn look(
         link: &EtcdLink,
         keys: &ElectionKeys,
@@ -44,7 +44,7 @@ impl ClusterView {
         settings: ClusterSettings,
     ) -> Result<Self, StepError> {
         let (start, end) = keys.masters_and_members();
-        let options = GetOptions::new().with_range(end).with_limit(SEEN_MAX);
+        let options = GetOptions::new().with_range(end).with_limit(KEYS_MAX);
         let found = link.call(CALL_LIMIT, async |mut client| {
             client.get(start, Some(options)).await
         });
@@ -63,12 +63,12 @@ impl ClusterView {
         Ok(seen)
     }
 
-    /// Whether `node` is alive, as far as etcd knows.
+    /// Whether etcd has `node` as alive.
     pub(super) fn has(&self, node: &str) -> bool {
         self.members.iter().any(|peer| peer.node == node)
     }
 
-    /// What `node`, which leads `led`, is to do next.
+    /// The next steps of `node`, which is master of `led`.
     pub(super) fn steps(&self, node: &str, led: &[(ShardId, Epoch)]) -> Vec<ElectionStep> {
         let members: Vec<&str> = self.members.iter().map(|peer| &*peer.node).collect();
         let candidates = self.candidates();
@@ -105,7 +105,7 @@ impl ClusterView {
         let candidates = self.candidates.iter().map(|one| Candidate {
             shard: one.shard,
             epoch: one.epoch,
-            // Nobody's name is empty.
+            // No node has an empty name.
             node: one.peer.as_ref().map_or("", |peer| &peer.node),
         });
         candidates.collect()
@@ -113,7 +113,7 @@ impl ClusterView {
 
     fn take(&mut self, keys: &ElectionKeys, settings: ClusterSettings, pair: &KeyValue) {
         if pair.lease() == 0 {
-            // What outlives its node is no word of a node.
+            // A key without a lease was not written by a node.
             return;
         }
         let peer = serde_json::from_slice::<Peer>(pair.value())

@@ -13,17 +13,17 @@ async fn a_successor_goes_on_where_the_master_ended() {
     let (first, old) = driver();
     tokio::spawn(first.run());
     assert_eq!(gets(&old, "a", 1).await, Capacity::from_whole(100));
-    let books = old.hand_over().await.unwrap();
+    let snapshot = old.hand_over().await.unwrap();
 
-    // Nobody is answered from the old books, and they are given once.
+    // The old driver answers no longer, and hands over only once.
     assert_eq!(clients(&old).await, Err(DriverError::Stopped));
     assert_eq!(old.hand_over().await, Err(DriverError::Stopped));
 
     let (second, new) = driver_of_term(CONFIG, Epoch(2));
-    tokio::spawn(second.with_books(books).run());
+    tokio::spawn(second.with_snapshot(snapshot).run());
     assert_eq!(new.origin(), Origin::alone(Epoch(2)));
     assert_eq!(gets(&new, "b", 1).await, Capacity::ZERO);
-    // What was lent ends when it would have ended.
+    // A lease ends when it would have ended.
     tokio::time::sleep(Duration::from_millis(10_100)).await;
     assert_eq!(clients(&new).await, Ok(0));
 }
@@ -33,11 +33,11 @@ async fn calls_that_come_while_books_are_read_wait_for_them() {
     let (first, old) = driver();
     tokio::spawn(first.run());
     gets(&old, "a", 1).await;
-    let books = old.hand_over().await.unwrap();
+    let snapshot = old.hand_over().await.unwrap();
     let (second, new) = driver_of_term(CONFIG, Epoch(2));
     let call = tokio::spawn(async move { clients(&new).await });
     tokio::task::yield_now().await;
-    tokio::spawn(second.with_books(books).run());
+    tokio::spawn(second.with_snapshot(snapshot).run());
     assert_eq!(call.await.unwrap(), Ok(1));
 }
 
@@ -49,9 +49,9 @@ async fn books_that_are_of_no_use_leave_the_driver_as_it_is() {
     let good = old.hand_over().await.unwrap();
     let cut = good[..good.len() - 1].to_vec();
     // The last is of a driver of the same term.
-    for (books, term) in [(vec![0xff; 9], 2), (cut, 2), (good, 1)] {
+    for (snapshot, term) in [(vec![0xff; 9], 2), (cut, 2), (good, 1)] {
         let (driver, handle) = driver_of_term(CONFIG, Epoch(term));
-        tokio::spawn(driver.with_books(books).run());
+        tokio::spawn(driver.with_snapshot(snapshot).run());
         assert_eq!(clients(&handle).await, Ok(0));
         assert_eq!(gets(&handle, "b", 1).await, Capacity::from_whole(100));
     }
@@ -69,7 +69,7 @@ async fn nothing_ends_if_whoever_asked_has_gone() {
     assert_eq!(clients(&handle).await, Ok(0));
 }
 
-/// What a hand-over costs; `--nocapture` shows it.
+/// Cost of a hand-over; `--nocapture` shows it.
 #[tokio::test]
 async fn a_hundred_thousand_leases_are_handed_over() {
     let (first, old) = driver();
@@ -78,11 +78,11 @@ async fn a_hundred_thousand_leases_are_handed_over() {
         gets(&old, &format!("envoy-{i}/0123456789abcdef"), 1 << 60).await;
     }
     let clock = Clock::start();
-    let books = old.hand_over().await.unwrap();
+    let snapshot = old.hand_over().await.unwrap();
     let written = clock.now();
-    let len = books.len();
+    let len = snapshot.len();
     let (second, new) = driver_of_term(CONFIG, Epoch(2));
-    tokio::spawn(second.with_books(books).run());
+    tokio::spawn(second.with_snapshot(snapshot).run());
     assert_eq!(clients(&new).await, Ok(LEASES));
     let read = clock.now();
     eprintln!(
@@ -94,7 +94,7 @@ async fn a_hundred_thousand_leases_are_handed_over() {
     assert!(len < 100 * LEASES, "{len} bytes");
 }
 
-/// As many as a resource has at most; fewer where nobody looks at the time.
+/// As many as a resource has at most; fewer in debug builds.
 const LEASES: usize = if cfg!(debug_assertions) {
     1000
 } else {
