@@ -1,13 +1,12 @@
-//! What is leased, and who shares it: limits, groups, attachments and overrides.
+//! The catalog: limits, groups, attachments and overrides.
 //!
-//! A [`Catalog`] is one state of all that is configured, the file's part and what was written
-//! through the API. It never changes; whoever changes something makes the next one, which shares
-//! everything else with it (the maps are persistent trees), so a change costs O(log n) and readers
-//! keep a whole and unchanging state without a lock. The [`writer`] makes them, the
-//! driver and the doors read them.
+//! A [`Catalog`] is one state of the whole configuration: the file's part and that of the API. It
+//! never changes. A writer makes the next one, which shares everything else with it (the maps are
+//! persistent trees): a change costs O(log n), and readers keep a whole and unchanging state
+//! without a lock. The [`writer`] makes catalogs, the driver and the APIs read them.
 //!
-//! What the file says wins: an object of the same name that was written through the API before
-//! the file named it is kept, but has no effect until the file no longer names it.
+//! The file wins: an object of the same name that the API wrote before the file named it is kept,
+//! but has no effect until the file no longer names it.
 
 use std::num::NonZeroU32;
 use std::ops::Bound;
@@ -42,10 +41,10 @@ pub use write::{CatalogObject, Precondition, WriteOutcome, WriteRefusal};
 
 use merge::{find, merge};
 
-/// A map of what was written through the API, by name.
+/// Objects written through the API, by name.
 type StoredMap<T> = RedBlackTreeMapSync<Arc<str>, StoredObject<T>>;
 
-/// One state of everything that is configured.
+/// One state of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     file: Arc<FileCatalog>,
@@ -53,11 +52,11 @@ pub struct Catalog {
     tenants: StoredMap<Attachment>,
     namespaces: StoredMap<Attachment>,
     overrides: StoredMap<Arc<Override>>,
-    /// How many are attached to each group through the API.
+    /// Number of API attachments of each group.
     attached: RedBlackTreeMapSync<Arc<str>, usize>,
 }
 
-/// How much may be written through the API.
+/// Bounds of the objects written through the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogBounds {
     /// Groups.
@@ -68,7 +67,7 @@ pub struct CatalogBounds {
     pub max_overrides: usize,
 }
 
-/// What can be attached to a group.
+/// Kind of object that can be attached to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberKind {
     /// A tenant, such as `acme`.
@@ -77,47 +76,46 @@ pub enum MemberKind {
     Namespace,
 }
 
-/// Which group something is attached to.
+/// Attachment to a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
     /// The group's name.
     pub group: Arc<str>,
-    /// What its part is in proportion to, where the group is divided between members.
+    /// Weight of the member's part, where the group is divided between members.
     pub weight: NonZeroU32,
 }
 
-/// Limits of one scope that were written through the API; they replace all that the file's globs
-/// say of it.
+/// Limits of one scope written through the API; they replace those of the file's globs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     limits: Arc<UnitLimits>,
     written: Box<str>,
 }
 
-/// Something that was written through the API.
+/// An object written through the API, and the write's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredObject<T> {
-    /// What was written.
+    /// The object.
     pub value: T,
-    /// Which write it was, counted over the whole store.
+    /// Number of the write, counted over the whole store.
     pub revision: u64,
 }
 
-/// Something that is configured, and by what.
+/// A configured object and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogEntry<T> {
     /// Its name.
     pub name: Arc<str>,
-    /// What it is.
+    /// The object.
     pub value: T,
-    /// Its revision; none if it stands in the file, where the API cannot change it.
+    /// Its revision; `None` if the file defines it, where the API cannot change it.
     pub revision: Option<u64>,
 }
 
 // === impl Catalog ===
 
 impl Catalog {
-    /// What `file` says, and nothing else.
+    /// A catalog of `file` alone.
     pub fn new(file: Arc<FileCatalog>) -> Self {
         Self {
             file,
@@ -143,9 +141,9 @@ impl Catalog {
         merge(&self.file.groups, &self.groups, after)
     }
 
-    /// What the tenant or namespace called `name` is attached to, itself.
+    /// The attachment of the tenant or namespace called `name` itself.
     pub fn attachment(&self, kind: MemberKind, name: &str) -> Option<CatalogEntry<Attachment>> {
-        find(self.file.attached(kind), self.kept(kind), name)
+        find(self.file.attached(kind), self.stored(kind), name)
     }
 
     /// The attachments of the tenants or namespaces whose names come after `after`, by name.
@@ -154,13 +152,13 @@ impl Catalog {
         kind: MemberKind,
         after: &'a str,
     ) -> impl Iterator<Item = CatalogEntry<Attachment>> + 'a {
-        merge(self.file.attached(kind), self.kept(kind), after)
+        merge(self.file.attached(kind), self.stored(kind), after)
     }
 
     /// The override of `scope`.
     pub fn overridden(&self, scope: &str) -> Option<CatalogEntry<Arc<Override>>> {
-        let (name, kept) = self.overrides.get_key_value(scope)?;
-        Some(CatalogEntry::kept(name, kept))
+        let (name, stored) = self.overrides.get_key_value(scope)?;
+        Some(CatalogEntry::stored(name, stored))
     }
 
     /// The overrides of scopes that come after `after`, by scope.
@@ -169,17 +167,17 @@ impl Catalog {
         after: &'a str,
     ) -> impl Iterator<Item = CatalogEntry<Arc<Override>>> + 'a {
         let range = (Bound::Excluded(after), Bound::Unbounded);
-        let kept = self.overrides.range::<str, _>(range);
-        kept.map(|(name, kept)| CatalogEntry::kept(name, kept))
+        let stored = self.overrides.range::<str, _>(range);
+        stored.map(|(name, stored)| CatalogEntry::stored(name, stored))
     }
 
-    /// How many tenants and namespaces are attached to the group called `name`.
+    /// Number of tenants and namespaces attached to the group called `name`.
     pub fn attached_count(&self, name: &str) -> usize {
-        let kept = self.attached.get(name).copied().unwrap_or(0);
-        kept + self.file.attached_count(name)
+        let stored = self.attached.get(name).copied().unwrap_or(0);
+        stored + self.file.attached_count(name)
     }
 
-    fn kept(&self, kind: MemberKind) -> &StoredMap<Attachment> {
+    fn stored(&self, kind: MemberKind) -> &StoredMap<Attachment> {
         match kind {
             MemberKind::Tenant => &self.tenants,
             MemberKind::Namespace => &self.namespaces,
@@ -202,10 +200,10 @@ impl Default for CatalogBounds {
 // === impl MemberKind ===
 
 impl MemberKind {
-    /// Both.
+    /// Both kinds.
     pub const ALL: [Self; 2] = [Self::Tenant, Self::Namespace];
 
-    /// What one is called, which is also what its scope's id begins with.
+    /// Name of one, with which its scope's id begins.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tenant => "tenant",
@@ -213,7 +211,7 @@ impl MemberKind {
         }
     }
 
-    /// What several are called.
+    /// Name of several.
     pub const fn plural(self) -> &'static str {
         match self {
             Self::Tenant => "tenants",
@@ -225,11 +223,11 @@ impl MemberKind {
 // === impl Attachment ===
 
 impl Attachment {
-    /// The largest weight: far more than anybody means, and few enough digits that no sum of
-    /// weights overflows.
+    /// The largest weight: far more than is useful, and few enough digits that no sum of weights
+    /// overflows.
     pub const WEIGHT_MAX: u32 = 1_000_000;
 
-    /// What is written to have it.
+    /// The written form.
     pub fn spec(&self) -> AttachmentSpec {
         AttachmentSpec {
             group: Some(LocatedValue::nowhere(self.group.as_ref().into())),
@@ -241,7 +239,7 @@ impl Attachment {
 // === impl Override ===
 
 impl Override {
-    /// What `spec`, which is good, says as `limits`.
+    /// An override with `limits`, which are those of the valid `spec`.
     pub(crate) fn new(limits: UnitLimits, spec: &LimitsSpec) -> Self {
         Self {
             limits: Arc::new(limits),
@@ -254,7 +252,7 @@ impl Override {
         &self.limits
     }
 
-    /// What was written.
+    /// The written form.
     pub fn spec(&self) -> LimitsSpec {
         serde_json::from_str(&self.written).unwrap_or_default()
     }
@@ -263,11 +261,11 @@ impl Override {
 // === impl CatalogEntry ===
 
 impl<T: Clone> CatalogEntry<T> {
-    fn kept(name: &Arc<str>, kept: &StoredObject<T>) -> Self {
+    fn stored(name: &Arc<str>, stored: &StoredObject<T>) -> Self {
         Self {
             name: name.clone(),
-            value: kept.value.clone(),
-            revision: Some(kept.revision),
+            value: stored.value.clone(),
+            revision: Some(stored.revision),
         }
     }
 
@@ -282,8 +280,7 @@ impl<T: Clone> CatalogEntry<T> {
 
 // === free functions ===
 
-/// The JSON of a spec. Kept instead of the spec, which is ten times as large: a place for each of
-/// its fields, most of which are absent.
+/// JSON of a spec. It is stored instead of the spec, which is ten times as large and mostly empty.
 fn written(spec: &impl serde::Serialize) -> Box<str> {
     let written = serde_json::to_string(spec);
     written.unwrap_or_default().into()

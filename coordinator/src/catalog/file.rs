@@ -6,25 +6,25 @@ use std::sync::Arc;
 use super::{Attachment, CatalogBounds, Group, MemberKind};
 use crate::catalog::limits::LimitTable;
 
-/// What the configuration file says of limits, groups and attachments.
+/// Limits, groups and attachments of the configuration file.
 #[derive(Debug, Default)]
 pub struct FileCatalog {
     /// Limits by the scopes they match.
     pub limits: LimitTable,
     /// Groups, by name.
     pub groups: BTreeMap<Arc<str>, Arc<Group>>,
-    /// Tenants that are attached to a group of the file.
+    /// Tenants attached to a group of the file.
     pub tenants: BTreeMap<Arc<str>, Attachment>,
-    /// Namespaces that are.
+    /// Namespaces attached to a group of the file.
     pub namespaces: BTreeMap<Arc<str>, Attachment>,
-    /// How much may be written through the API.
+    /// Bounds of the objects written through the API.
     pub bounds: CatalogBounds,
 }
 
 // === impl FileCatalog ===
 
 impl FileCatalog {
-    /// The tenants or the namespaces.
+    /// The attachments of one kind.
     pub fn attached(&self, kind: MemberKind) -> &BTreeMap<Arc<str>, Attachment> {
         match kind {
             MemberKind::Tenant => &self.tenants,
@@ -32,7 +32,7 @@ impl FileCatalog {
         }
     }
 
-    /// How many are attached to the group called `name`. Looks through all.
+    /// Number of attachments of the group called `name`. Looks at all of them.
     pub(super) fn attached_count(&self, name: &str) -> usize {
         let all = self.tenants.values().chain(self.namespaces.values());
         all.filter(|attachment| &*attachment.group == name).count()

@@ -10,7 +10,7 @@ use super::written;
 use crate::catalog::limits::UnitLimits;
 use crate::catalog::spec::GroupSpec;
 
-/// A named set of limits that all who are attached to it share.
+/// A named set of limits that its members share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     name: Arc<str>,
@@ -21,7 +21,7 @@ pub struct Group {
     written: Box<str>,
 }
 
-/// What the members of a group are lent of one unit.
+/// Pool of one unit, from which the members borrow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pool {
     /// The group's scope and the unit.
@@ -30,23 +30,24 @@ pub(super) struct Pool {
     pub(super) member: Limit,
 }
 
-/// Between whom a group's capacity is divided first.
+/// The first division of a group's capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FairBetween {
     /// Between its members, by their weights, and a member's part between Envoys. The default: a
-    /// group is shared by tenants that do not know each other, and one that sends ten times as
-    /// much must not get ten times as much.
+    /// group is shared by tenants that do not know each other, and one that sends ten times as much
+    /// must not get ten times as much.
     #[default]
     Members,
-    /// Between Envoys only: all members share one bucket in each, and who sends more gets more.
-    /// For members that belong together, and cheaper: a lease for the group, not for each member.
+    /// Between Envoys only: all members share one bucket in each, and a member that sends more gets
+    /// more. For members that belong together, and cheaper: one lease for the group, not for each
+    /// member.
     Clients,
 }
 
 // === impl Group ===
 
 impl Group {
-    /// The group called `name`, which is good, with `limits`, which `spec` says.
+    /// A group with a valid `name` and `limits`, which are those of `spec`.
     pub(crate) fn new(
         name: &str,
         limits: UnitLimits,
@@ -77,17 +78,17 @@ impl Group {
         &self.scope
     }
 
-    /// Between whom its capacity is divided first.
+    /// The first division of its capacity.
     pub fn fair_between(&self) -> FairBetween {
         self.fair_between
     }
 
-    /// The limits that are shared.
+    /// The shared limits.
     pub fn limits(&self) -> &Arc<UnitLimits> {
         &self.limits
     }
 
-    /// What was written.
+    /// The written form.
     pub fn spec(&self) -> GroupSpec {
         serde_json::from_str(&self.written).unwrap_or_default()
     }
@@ -96,7 +97,7 @@ impl Group {
         &self.written
     }
 
-    /// What its members are lent of `unit`.
+    /// The pool of `unit`.
     pub(super) fn pool(&self, unit: Unit) -> Option<&Pool> {
         self.pools.iter().find(|pool| pool.id.unit == unit)
     }
@@ -105,7 +106,7 @@ impl Group {
 // === impl Pool ===
 
 impl Pool {
-    /// A member's own limit says nothing but when it is to ask again: what counts is the group's.
+    /// A pool whose members have no limit of their own but the intervals of the group's.
     fn new(scope: &Arc<str>, unit: Unit, limit: &Limit) -> Self {
         let scope = scope.clone();
         Self {
@@ -126,7 +127,7 @@ impl FairBetween {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Members, Self::Clients];
 
-    /// The word for it in configurations.
+    /// Its word in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Members => "members",

@@ -1,4 +1,4 @@
-//! Which limits a scope has by the file.
+//! Limits of the file, by scope.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use tollgate_core::lease::Unit;
 use tollgate_core::limit::Limit;
 
-/// The characters that make a `match` a glob.
+/// Characters that make a `match` a glob.
 pub const GLOB_CHARACTERS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// The most choices in one glob: far more than a name has parts.
@@ -17,7 +17,7 @@ pub const GLOB_CHOICES_MAX: usize = 64;
 /// so many take about a second and a hundred megabytes.
 pub const CHOICES_MAX: usize = 40_000;
 
-/// How many choices a class such as `[!a-z]` counts for: it stands for many ranges of bytes.
+/// Choices of a class such as `[!a-z]`, which stands for many ranges of bytes.
 const CLASS_CHOICES: usize = 4;
 
 /// The limits of one scope or group, by unit; a unit that is not here has no limit.
@@ -40,7 +40,7 @@ pub struct LimitTable {
     rest: Option<MatchedLimits>,
 }
 
-/// Limits and the `match` that they stand under.
+/// Limits and their `match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchedLimits {
     /// The `match`.
@@ -49,7 +49,7 @@ pub struct MatchedLimits {
     pub limits: Arc<UnitLimits>,
 }
 
-/// What a `match` says.
+/// Kind of a `match`.
 #[derive(Clone, Debug)]
 pub enum Pattern {
     /// One scope.
@@ -94,7 +94,7 @@ impl FromIterator<(Unit, Limit)> for UnitLimits {
 // === impl Pattern ===
 
 impl Pattern {
-    /// What `text` matches. It is a glob if it has any of `*?[]{}\`.
+    /// Parses `text`. It is a glob if it has any of `*?[]{}\`.
     ///
     /// # Errors
     /// If it is a glob that cannot be read.
@@ -116,7 +116,7 @@ impl Pattern {
 // === impl LimitTableBuilder ===
 
 impl LimitTableBuilder {
-    /// Adds the limits of the scopes that `text`, which says `pattern`, matches.
+    /// Adds the limits of the scopes that `text`, parsed as `pattern`, matches.
     pub fn add(&mut self, text: &str, pattern: Pattern, limits: UnitLimits) {
         let matched = MatchedLimits {
             pattern: text.into(),
@@ -134,7 +134,7 @@ impl LimitTableBuilder {
         }
     }
 
-    /// The limits.
+    /// Builds the table.
     ///
     /// # Errors
     /// If the matcher of all globs would be too large.
@@ -151,12 +151,12 @@ impl LimitTableBuilder {
 // === impl LimitTable ===
 
 impl LimitTable {
-    /// What stands under exactly `scope`.
+    /// The limits whose `match` is exactly `scope`.
     pub fn exact(&self, scope: &str) -> Option<&MatchedLimits> {
         self.exact.get(scope)
     }
 
-    /// What stands under the first glob that matches `scope`, or under `*`.
+    /// The limits of the first glob that matches `scope`, or of `*`.
     pub fn by_glob(&self, scope: &str) -> Option<&MatchedLimits> {
         if self.by_glob.is_empty() {
             return self.rest.as_ref();
@@ -167,7 +167,7 @@ impl LimitTable {
             .or(self.rest.as_ref())
     }
 
-    /// The scopes that stand here by their exact ids, in no order.
+    /// The scopes with limits by their exact ids, in no order.
     pub fn exact_scopes(&self) -> impl Iterator<Item = &str> {
         self.exact.keys().map(AsRef::as_ref)
     }
@@ -180,7 +180,7 @@ impl LimitTable {
         exact.into_iter().chain(globs).collect()
     }
 
-    /// How many there are.
+    /// Number of limits.
     pub fn count(&self) -> usize {
         self.exact.len() + self.by_glob.len() + usize::from(self.rest.is_some())
     }
@@ -188,7 +188,8 @@ impl LimitTable {
 
 // === free functions ===
 
-/// How many choices the matcher of `glob` has to keep open: its wildcards, classes and alternatives.
+/// Number of choices that the matcher of `glob` has to keep open: its wildcards, classes and
+/// alternatives.
 pub fn choices(glob: &str) -> usize {
     let (mut choices, mut depth) = (0_usize, 0_usize);
     let mut rest = glob.chars();

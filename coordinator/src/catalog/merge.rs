@@ -1,4 +1,4 @@
-//! Two ordered maps as one: the file's, which wins, and what was written through the API.
+//! One ordered view of two maps: the file's, which wins, and the API's.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,34 +9,34 @@ use super::{CatalogEntry, StoredMap};
 /// The entry called `name`.
 pub(super) fn find<T: Clone>(
     file: &BTreeMap<Arc<str>, T>,
-    kept: &StoredMap<T>,
+    stored: &StoredMap<T>,
     name: &str,
 ) -> Option<CatalogEntry<T>> {
     if let Some((name, value)) = file.get_key_value(name) {
         return Some(CatalogEntry::of_file(name, value));
     }
-    let (name, kept) = kept.get_key_value(name)?;
-    Some(CatalogEntry::kept(name, kept))
+    let (name, stored) = stored.get_key_value(name)?;
+    Some(CatalogEntry::stored(name, stored))
 }
 
 /// The entries whose names come after `after`, by name.
 pub(super) fn merge<'a, T: Clone>(
     file: &'a BTreeMap<Arc<str>, T>,
-    kept: &'a StoredMap<T>,
+    stored: &'a StoredMap<T>,
     after: &'a str,
 ) -> impl Iterator<Item = CatalogEntry<T>> + 'a {
     let range = (Bound::Excluded(after), Bound::Unbounded);
     let mut of_file = file.range::<str, _>(range).peekable();
-    let mut of_kept = kept.range::<str, _>(range).peekable();
+    let mut of_kept = stored.range::<str, _>(range).peekable();
     std::iter::from_fn(move || {
         let from_file = match (of_file.peek(), of_kept.peek()) {
-            (Some((file, _)), Some((kept, _))) => {
-                if file == kept {
+            (Some((file, _)), Some((stored, _))) => {
+                if file == stored {
                     // The file's wins.
                     of_kept.next();
                     true
                 } else {
-                    file < kept
+                    file < stored
                 }
             }
             (file, _) => file.is_some(),
@@ -48,6 +48,6 @@ pub(super) fn merge<'a, T: Clone>(
         }
         of_kept
             .next()
-            .map(|(name, kept)| CatalogEntry::kept(name, kept))
+            .map(|(name, stored)| CatalogEntry::stored(name, stored))
     })
 }

@@ -1,4 +1,4 @@
-//! What groups, tenants, namespaces and scopes may be called.
+//! Names of groups, tenants, namespaces and scopes.
 //!
 //! Names become parts of scope ids, of paths and of log lines, so they are bounded and printable.
 
@@ -7,18 +7,18 @@ use tollgate_core::lease::{ID_LEN_MAX, IdError, ResourceId, Unit};
 use super::MemberKind;
 use crate::catalog::limits::GLOB_CHARACTERS;
 
-/// Why a text is not a name.
+/// Reason for which a text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// No scope can be called so.
+    /// It is not valid in a scope id.
     #[error(transparent)]
     Id(#[from] IdError),
     /// Longer than a scope id has room for.
     #[error("has {len} bytes, more than {max}")]
     TooLong {
-        /// How many.
+        /// Its length in bytes.
         len: usize,
-        /// How many it may have.
+        /// The longest length.
         max: usize,
     },
     /// A slash where a name is one segment.
@@ -27,7 +27,7 @@ pub enum NameError {
     /// A namespace that does not name its tenant.
     #[error("is not of the form `tenant/namespace`")]
     NotTwo,
-    /// A pattern where one thing is named.
+    /// A pattern in place of a name.
     #[error(
         "is a pattern because of its `{0}`, and only one thing can be named here; patterns stand \
          in `limits` of the configuration"
@@ -41,7 +41,7 @@ pub enum NameError {
 // === impl MemberKind ===
 
 impl MemberKind {
-    /// Whether `name` can be attached.
+    /// Checks whether `name` can be attached.
     ///
     /// # Errors
     /// The rule it breaks.
@@ -61,7 +61,7 @@ impl MemberKind {
 
 // === free functions ===
 
-/// Whether a group can be called `name`.
+/// Checks the name of a group.
 ///
 /// # Errors
 /// The rule it breaks.
@@ -73,7 +73,7 @@ pub fn check_group(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Whether the limits of `scope` can be overridden.
+/// Checks whether the limits of `scope` can be overridden.
 ///
 /// # Errors
 /// The rule it breaks.
@@ -85,8 +85,8 @@ pub fn check_scope(scope: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Whether `scope` is one scope for people who write `match` in the file, and not a glob. What is
-/// kept already is not held against this: an earlier version may have written more.
+/// Checks that `scope` is one scope and not a glob, for people who write `match` in the file.
+/// Stored objects are not checked: an earlier version may have written more.
 ///
 /// # Errors
 /// The first character that makes it a glob.
@@ -94,8 +94,8 @@ pub fn check_one_scope(scope: &str) -> Result<(), NameError> {
     no_pattern(scope, &GLOB_CHARACTERS)
 }
 
-/// Whether `name` is one group, tenant or namespace for them, and not a glob. Only `*` is taken for
-/// one: a tenant can be called `[eu]`, and whoever attaches it has no other way to write that.
+/// Checks that `name` is one group, tenant or namespace and not a glob. Only `*` counts as a glob:
+/// a tenant can be called `[eu]`, and there is no other way to write that.
 ///
 /// # Errors
 /// The first character that makes it a glob.
@@ -108,7 +108,7 @@ fn no_pattern(name: &str, characters: &[char]) -> Result<(), NameError> {
     found.map_or(Ok(()), |c| Err(NameError::Pattern(c)))
 }
 
-/// Whether `<prefix>/<name>` is an id.
+/// Checks whether `<prefix>/<name>` is a valid id.
 fn fits(prefix: &str, name: &str) -> Result<(), NameError> {
     ResourceId::new(name, Unit::Requests)?;
     let max = ID_LEN_MAX - prefix.len() - 1;

@@ -1,12 +1,12 @@
 //! Quantities as people write them: `250`, `1.5k`, `20M`, `50MiB`.
 //!
 //! A number, and after it a decimal suffix (`k`, `M`, `G`, `T`) or a binary one (`Ki`, `Mi`, `Gi`,
-//! `Ti`). `B` after that says bytes, and is taken only where bytes are counted: `50MiB` as a number
-//! of requests is a mistake that should not pass for 52 million.
+//! `Ti`). A `B` after that means bytes, and is accepted only where bytes are counted: `50MiB` as a
+//! number of requests is a mistake that should not pass for 52 million.
 
 use tollgate_core::units::{Capacity, CapacityError};
 
-/// The suffixes and what they multiply by. There is no `m`: it could mean a million or a thousandth.
+/// Suffixes and their factors. There is no `m`: it could mean a million or a thousandth.
 const SUFFIXES: [(&str, f64); 9] = [
     ("k", 1e3),
     ("K", 1e3),
@@ -19,7 +19,7 @@ const SUFFIXES: [(&str, f64); 9] = [
     ("Ti", 1_099_511_627_776.0),
 ];
 
-/// What a quantity is a number of.
+/// Unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityUnit {
     /// Requests, tokens of them, or requests in flight.
@@ -28,26 +28,26 @@ pub enum QuantityUnit {
     Bytes,
 }
 
-/// Why a text is not a quantity.
+/// Reason for which a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum QuantityError {
-    /// No number in front.
+    /// It does not begin with a number.
     #[error("{0:?} is not a number")]
     NotANumber(String),
-    /// Something unknown behind the number.
+    /// An unknown suffix.
     #[error("{text:?} ends in {suffix:?}, which is none of k, M, G, T, Ki, Mi, Gi, Ti{bytes}")]
     Suffix {
         /// The whole text.
         text: String,
-        /// What is behind the number.
+        /// The suffix.
         suffix: String,
-        /// That `B` may follow, where it may.
+        /// Hint that `B` may follow, where it may.
         bytes: &'static str,
     },
     /// Bytes where requests are counted.
     #[error("{0:?} is a number of bytes, but requests are counted here")]
     BytesHere(String),
-    /// A number that is no capacity.
+    /// The number is not a capacity.
     #[error(transparent)]
     Capacity(#[from] CapacityError),
 }
@@ -65,7 +65,7 @@ pub enum QuantityError {
 /// # Errors
 /// Which rule `text` breaks.
 pub fn parse(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityError> {
-    // Also `nan` and `inf`: numbers to Rust, and the capacity says what is wrong with them.
+    // Also `nan` and `inf`: they are numbers to Rust, and the capacity's error says more.
     if let Ok(number) = text.parse() {
         return Ok(Capacity::try_from_f64(number)?);
     }
@@ -81,7 +81,7 @@ pub fn parse(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityErro
 
 // === free functions ===
 
-/// What `suffix`, which stands behind the number in `text`, multiplies by.
+/// The factor of `suffix`, which ends `text`.
 fn factor(text: &str, suffix: &str, counted: QuantityUnit) -> Result<f64, QuantityError> {
     let prefix = suffix.strip_suffix('B');
     let known = |name: &str| {

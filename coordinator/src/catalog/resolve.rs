@@ -1,4 +1,4 @@
-//! What holds for a scope: its own limits, its group's, and whose bucket it shares.
+//! Resolution of a scope: its own limits, its group's, and the bucket that it shares.
 
 use std::num::NonZeroU32;
 use std::ops::Deref;
@@ -11,77 +11,77 @@ use tollgate_core::limit::Limit;
 use super::{Attachment, Catalog, FairBetween, Group, MemberKind};
 use crate::catalog::limits::UnitLimits;
 
-/// What holds for one scope.
+/// Limits of one scope.
 #[derive(Clone, Debug)]
 pub struct ResolvedScope {
     /// The scope.
     pub scope: Arc<str>,
-    /// A scope whose capacity the requests of this one use as well; itself if there is none.
+    /// Another scope whose capacity this one's requests use as well; itself if there is none.
     pub canonical: Arc<str>,
-    /// The units that have a limit, of its own or its group's.
+    /// Units with a limit, its own or its group's.
     pub limited: Vec<Unit>,
-    /// Its own limits; none if nothing says anything of it.
+    /// Its own limits, if it has any.
     pub own: Option<OwnLimits>,
-    /// The group that its capacity is lent from, if it is a member of one.
+    /// Its membership in the group from whose pool it borrows.
     pub member: Option<GroupMembership>,
 }
 
-/// The limits of a scope, and where they come from.
+/// Limits of a scope, and their origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnLimits {
-    /// Where they come from.
+    /// The origin.
     pub source: LimitSource,
     /// By unit.
     pub limits: Arc<UnitLimits>,
 }
 
-/// Where the limits of a scope come from.
+/// Origin of a scope's limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitSource {
     /// The `match` of a limit of the file.
     File(Arc<str>),
     /// An override, with its revision.
     Override(u64),
-    /// It is the scope of a group.
+    /// The scope is that of a group.
     Group,
 }
 
-/// A place in a group that is divided between members.
+/// Membership in a group that is divided between members.
 #[derive(Clone, Debug)]
 pub struct GroupMembership {
     /// The group.
     pub group: Arc<Group>,
-    /// What the member's part is in proportion to.
+    /// Weight of the member's part.
     pub weight: NonZeroU32,
 }
 
-/// The scope whose shard another one is in.
+/// The scope that decides about another one's shard.
 #[derive(Clone, Debug)]
 pub enum HomeScope<'a> {
-    /// It is in none but its own.
+    /// The scope itself.
     Itself(&'a str),
-    /// It takes from the pool of a group.
+    /// A group's scope, from whose pool it borrows.
     Pool(Arc<Group>),
 }
 
-/// A group and how a scope comes to share it.
+/// A group that a scope shares.
 struct SharedGroup {
     group: Arc<Group>,
     weight: NonZeroU32,
-    /// The tenant that is attached, if the scope is a namespace without an attachment of its own.
+    /// The attached tenant, if the scope is a namespace without an attachment of its own.
     through: Option<Arc<str>>,
 }
 
 // === impl Catalog ===
 
 impl Catalog {
-    /// What holds for `scope`.
+    /// Resolves `scope`.
     ///
     /// A tenant or namespace that is attached to a group shares its limits. Where the group is
-    /// divided between members, it is lent its part of them: it is a member of the group's pool.
-    /// Where the group is divided between Envoys, it uses the group's scope as well. A namespace
-    /// that is not attached itself does as its tenant does; if that is a member of a pool, the
-    /// namespace uses the tenant's scope. Own limits stay where they are.
+    /// divided between members, it is a member of the group's pool. Where the group is divided
+    /// between Envoys, it uses the group's scope as well. A namespace that is not attached itself
+    /// does as its tenant does; if that is a member of a pool, the namespace uses the tenant's
+    /// scope. Own limits stay where they are.
     pub fn resolve(&self, scope: &Arc<str>) -> ResolvedScope {
         let group = scope.strip_prefix("group/");
         if let Some(group) = group.and_then(|name| self.group(name)) {
@@ -111,8 +111,8 @@ impl Catalog {
         }
     }
 
-    /// The scope whose shard `scope` is in: a pool must be whole in one, so its members are where it
-    /// is. The same as [`ResolvedScope::home`], without a look at limits.
+    /// The scope that decides about the shard of `scope`: a pool must be whole in one shard, so its
+    /// members are in the shard of the pool. Equal to [`ResolvedScope::home`], but cheaper.
     pub fn home<'a>(&self, scope: &'a str) -> HomeScope<'a> {
         match self.shared(scope) {
             Some(SharedGroup {
@@ -124,8 +124,8 @@ impl Catalog {
         }
     }
 
-    /// What the file or an override says of `scope`: its exact id in the file, else an override,
-    /// else the file's globs.
+    /// The limits that the file or an override gives to `scope`: its exact id in the file, else an
+    /// override, else the file's globs.
     fn own_limits(&self, scope: &str) -> Option<OwnLimits> {
         let of_file = |matched: &crate::catalog::limits::MatchedLimits| OwnLimits {
             source: LimitSource::File(matched.pattern.clone()),
@@ -134,16 +134,16 @@ impl Catalog {
         if let Some(exact) = self.file.limits.exact(scope) {
             return Some(of_file(exact));
         }
-        if let Some(kept) = self.overrides.get(scope) {
+        if let Some(stored) = self.overrides.get(scope) {
             return Some(OwnLimits {
-                source: LimitSource::Override(kept.revision),
-                limits: kept.value.limits().clone(),
+                source: LimitSource::Override(stored.revision),
+                limits: stored.value.limits().clone(),
             });
         }
         self.file.limits.by_glob(scope).map(of_file)
     }
 
-    /// The group that `scope` shares; none if it shares none, or one that is not there.
+    /// The existing group that `scope` shares, if it shares one.
     fn shared(&self, scope: &str) -> Option<SharedGroup> {
         if let Some(tenant) = scope.strip_prefix("tenant/") {
             return self.shared_by(MemberKind::Tenant, tenant, None);
@@ -172,7 +172,7 @@ impl Catalog {
 
     fn attachment_of(&self, kind: MemberKind, name: &str) -> Option<&Attachment> {
         let of_file = self.file.attached(kind).get(name);
-        of_file.or_else(|| self.kept(kind).get(name).map(|kept| &kept.value))
+        of_file.or_else(|| self.stored(kind).get(name).map(|stored| &stored.value))
     }
 }
 
@@ -192,7 +192,8 @@ impl Deref for HomeScope<'_> {
 // === impl ResolvedScope ===
 
 impl ResolvedScope {
-    /// What holds for the scope of a group. Whoever asks for it under `members` is one more member.
+    /// Resolves the scope of a group. Under `members`, a client that refreshes it is one more
+    /// member.
     fn of_group(scope: &Arc<str>, group: Arc<Group>) -> Self {
         let own = OwnLimits {
             source: LimitSource::Group,
@@ -210,19 +211,19 @@ impl ResolvedScope {
         }
     }
 
-    /// The scope whose shard this one is in; see [`Catalog::home`].
+    /// The scope that decides about this one's shard; see [`Catalog::home`].
     pub fn home(&self) -> &str {
         let pool = self.member.as_ref().map(|member| member.group.scope());
         pool.unwrap_or(&self.scope)
     }
 
-    /// On which terms `unit` of the scope is lent; none if it has no limit.
+    /// The terms of a lease of `unit`; `None` if it has no limit.
     pub fn terms(&self, unit: Unit) -> Option<Terms<'_>> {
         let own = self.own.as_ref().and_then(|own| own.limits.get(unit));
         let Some((pool, lent)) = self.pool(unit) else {
             return own.map(Terms::of);
         };
-        // An own limit that limits nothing says less than the group's.
+        // An unlimited own limit says less than the group's.
         let own = own.filter(|own| !own.capacity.is_unlimited());
         Some(Terms {
             limit: own.unwrap_or(lent),
@@ -230,7 +231,7 @@ impl ResolvedScope {
         })
     }
 
-    /// The pool that `unit` is lent from, and the limit of a member that has none of its own.
+    /// The pool of `unit`, and the limit of a member that has none of its own.
     fn pool(&self, unit: Unit) -> Option<(PoolTerms<'_>, &Limit)> {
         let GroupMembership { group, weight } = self.member.as_ref()?;
         let pool = group.pool(unit)?;

@@ -1,4 +1,4 @@
-//! Resolves scopes for the driver, which asks for the same ones again and again.
+//! Cache of resolved scopes for the driver, which needs the same ones again and again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::{Catalog, ResolvedScope};
 
-/// Resolves scopes by the newest catalog and remembers them until that changes.
+/// Resolves scopes by the newest catalog, and caches them until that changes.
 #[derive(Debug)]
 pub struct Resolver {
     newest: watch::Receiver<Arc<Catalog>>,
@@ -19,7 +19,7 @@ pub struct Resolver {
 // === impl Resolver ===
 
 impl Resolver {
-    /// Follows `newest`, and remembers at most `known_max` scopes.
+    /// Creates a resolver that follows `newest` and caches at most `known_max` scopes.
     pub fn new(mut newest: watch::Receiver<Arc<Catalog>>, known_max: usize) -> Self {
         let catalog = newest.borrow_and_update().clone();
         Self {
@@ -30,20 +30,20 @@ impl Resolver {
         }
     }
 
-    /// Turns to the newest catalog.
+    /// Switches to the newest catalog.
     pub fn update(&mut self) {
-        // An error says that nobody is left to make a newer one.
+        // An error means that the writer has ended.
         if self.newest.has_changed().unwrap_or(false) {
             self.catalog = self.newest.borrow_and_update().clone();
             self.known.clear();
         }
     }
 
-    /// What holds for `scope`. Of a scope that was seen before it costs one look into a hash map;
-    /// of another, look-ups in trees and all globs of the file.
+    /// Resolves `scope`. A cached scope costs one look-up in a hash map; another one look-ups in
+    /// trees and in all globs of the file.
     pub fn resolve(&mut self, scope: &Arc<str>) -> &ResolvedScope {
-        // When full it forgets everything: cheaper than to keep an order, and as rare as a fleet
-        // that uses more scopes than the books may have.
+        // A full cache is cleared: cheaper than to keep an order, and as rare as a fleet that uses
+        // more scopes than the lease table may have.
         if self.known.len() >= self.known_max && !self.known.contains_key(scope) {
             self.known.clear();
         }

@@ -1,7 +1,7 @@
-//! What the nodes of a cluster share of their configuration, from outside: read, and replaced.
+//! The configuration that the nodes of a cluster share, read and replaced from outside.
 //!
 //! It is replaced like everything else in the store: only on top of a state that it was checked
-//! against, so that no group goes that something is attached to.
+//! against, so that no group goes while something is attached to it.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::catalog::{Catalog, WriteRefusal};
 use crate::config::{Config, ConfigErrors};
 use crate::observe::metrics::Metrics;
 
-/// The largest text, in bytes: etcd takes at most 1.5 MiB in a request. More is kept better through
-/// the API.
+/// Largest text in bytes: etcd takes at most 1.5 MiB in a request. A larger configuration belongs
+/// into the API.
 pub const TEXT_LEN_MAX: usize = 1 << 20;
 
-/// How often it is tried when coordinators write at the same time.
+/// Attempts while coordinators write at the same time.
 const TRIES_MAX: usize = 20;
 
-/// Why what is shared was not read or replaced.
+/// Reason for which the shared configuration was not read or replaced.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SharedConfigError {
     /// The node's own configuration says that nothing is shared.
@@ -30,18 +30,18 @@ pub enum SharedConfigError {
     /// It is too large.
     #[error("has {0} bytes, more than {TEXT_LEN_MAX}: write groups and attachments with the API")]
     TooLarge(usize),
-    /// It is wrong in itself.
+    /// It is not valid.
     #[error(transparent)]
     Wrong(#[from] ConfigErrors),
-    /// It does not go with what was written through the API.
+    /// It conflicts with an object written through the API.
     #[error(transparent)]
     Refused(#[from] WriteRefusal),
-    /// The store did not do it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The text that the cluster of `node` shares; none if there is none yet.
+/// Returns the text that the cluster of `node` shares, if there is one.
 ///
 /// # Errors
 /// If it cannot be read, or the cluster shares nothing.
@@ -50,10 +50,10 @@ pub async fn get(node: &Config) -> Result<Option<Vec<u8>>, SharedConfigError> {
     Ok(store.load().await?.shared)
 }
 
-/// Makes `text` what the cluster of `node` shares.
+/// Replaces the text that the cluster of `node` shares.
 ///
 /// # Errors
-/// Why not; nothing has changed then, unless the store is not sure.
+/// The reason; nothing has changed then, unless the store is not sure.
 pub async fn put(node: &Config, text: &[u8]) -> Result<(), SharedConfigError> {
     if text.len() > TEXT_LEN_MAX {
         return Err(SharedConfigError::TooLarge(text.len()));
@@ -84,7 +84,7 @@ fn open(node: &Config) -> Result<EtcdStore, SharedConfigError> {
     Ok(EtcdStore::new(&cluster.etcd, metrics))
 }
 
-/// What is in force in a node that has read `stored`.
+/// The catalog of a node that has read `stored`.
 fn catalog(node: &Config, stored: StoreContent) -> Catalog {
     let shared = stored.shared.and_then(|text| node.with_shared(&text).ok());
     let file = shared.map_or_else(Arc::default, |shared| shared.catalog);

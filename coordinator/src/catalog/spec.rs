@@ -1,7 +1,7 @@
-//! What people write: limits, groups and attachments, in the YAML file and in the API's JSON.
+//! Written form of limits, groups and attachments, in the YAML file and in the API's JSON.
 //!
-//! One form for both, so that both mean the same and are judged by the same rules, which are in
-//! [`crate::config`]. A value knows its place in the file; in JSON it has none.
+//! Both use one form and the same rules, which are in [`crate::config`]. A value knows its place in
+//! the file; in JSON it has none.
 
 use std::collections::BTreeMap;
 
@@ -17,43 +17,44 @@ mod text;
 pub use attachment::AttachmentSpec;
 pub use text::{LocatedScalar, LocatedValue, Scalar};
 
-/// What is written for a unit that is a rate.
+/// Limit of a unit that is a rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object like {\"rate\": 1000}")]
 pub struct RateSpec {
-    /// Per second, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
+    /// Rate per second, for the whole fleet; `0` blocks, or `unlimited`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::AmountSchema>)]
     pub rate: Option<LocatedScalar>,
-    /// At once after a pause, for the whole fleet; by default a second of the rate.
+    /// Units at once after a pause, for the whole fleet; by default a second of the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::QuantitySchema>)]
     pub burst: Option<LocatedScalar>,
-    /// What each client falls back to without a lease; `dynamic` is the capacity over the clients.
+    /// Fallback of each client without a lease; `dynamic` is the capacity over the clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::SafeSchema>)]
     pub safe: Option<LocatedScalar>,
-    /// How long a lease lasts, such as `10s`; at most a day.
+    /// Duration of a lease, such as `10s`; at most a day.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::DurationSchema>)]
     pub lease: Option<LocatedScalar>,
-    /// How often a client asks again; shorter than the lease.
+    /// Interval of refreshes; shorter than the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::DurationSchema>)]
     pub refresh: Option<LocatedScalar>,
-    /// The soonest it may, and how often it does while shares shift; at most `refresh`.
+    /// Shortest interval of refreshes, used while shares shift; at most `refresh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::DurationSchema>)]
     pub min_refresh: Option<LocatedScalar>,
-    /// How long a coordinator that starts only confirms what clients have; at least `lease`.
+    /// Duration of learning mode, in which a new coordinator only confirms leases; at least
+    /// `lease`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::DurationSchema>)]
     pub learning: Option<LocatedScalar>,
-    /// The part of what nobody wants that is lent to active clients all the same; 0 to 1.
+    /// Part of the unwanted capacity that is lent to active clients all the same; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::FractionSchema>)]
     pub headroom: Option<LocatedScalar>,
-    /// The part of the capacity that is kept for newcomers; 0 to 1.
+    /// Part of the capacity that is kept for newcomers; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::FractionSchema>)]
     pub reserve: Option<LocatedScalar>,
@@ -61,45 +62,46 @@ pub struct RateSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::AlgorithmSchema>)]
     pub algorithm: Option<LocatedScalar>,
-    /// What each priority band, 0 to 15, gets before the others share the rest.
+    /// Amounts that priority bands, 0 to 15, get before the others share the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
     pub guaranteed: Option<BTreeMap<String, LocatedScalar>>,
 }
 
-/// What is written for `concurrency`, which is a number in flight.
+/// Limit of `concurrency`, the number of requests in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object like {\"max\": 64}")]
 pub struct ConcurrencySpec {
-    /// In flight at a time, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
+    /// Requests in flight, for the whole fleet; `0` blocks, or `unlimited`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::AmountSchema>)]
     pub max: Option<LocatedScalar>,
-    /// What each client falls back to without a lease; `dynamic` is the capacity over the clients.
+    /// Fallback of each client without a lease; `dynamic` is the capacity over the clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::SafeSchema>)]
     pub safe: Option<LocatedScalar>,
-    /// How long a lease lasts, such as `10s`; at most a day.
+    /// Duration of a lease, such as `10s`; at most a day.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::DurationSchema>)]
     pub lease: Option<LocatedScalar>,
-    /// How often a client asks again; shorter than the lease.
+    /// Interval of refreshes; shorter than the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::DurationSchema>)]
     pub refresh: Option<LocatedScalar>,
-    /// The soonest it may, and how often it does while shares shift; at most `refresh`.
+    /// Shortest interval of refreshes, used while shares shift; at most `refresh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::DurationSchema>)]
     pub min_refresh: Option<LocatedScalar>,
-    /// How long a coordinator that starts only confirms what clients have; at least `lease`.
+    /// Duration of learning mode, in which a new coordinator only confirms leases; at least
+    /// `lease`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::DurationSchema>)]
     pub learning: Option<LocatedScalar>,
-    /// The part of what nobody wants that is lent to active clients all the same; 0 to 1.
+    /// Part of the unwanted capacity that is lent to active clients all the same; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::FractionSchema>)]
     pub headroom: Option<LocatedScalar>,
-    /// The part of the capacity that is kept for newcomers; 0 to 1.
+    /// Part of the capacity that is kept for newcomers; 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::FractionSchema>)]
     pub reserve: Option<LocatedScalar>,
@@ -107,7 +109,7 @@ pub struct ConcurrencySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::AlgorithmSchema>)]
     pub algorithm: Option<LocatedScalar>,
-    /// What each priority band, 0 to 15, gets before the others share the rest.
+    /// Amounts that priority bands, 0 to 15, get before the others share the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
     pub guaranteed: Option<BTreeMap<String, LocatedScalar>>,
@@ -163,26 +165,26 @@ pub struct GroupSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ConcurrencySpec>)]
     pub concurrency: Option<LocatedValue<ConcurrencySpec>>,
-    /// Between whom the capacity is divided first: `members` (the default) or `clients`.
+    /// First division of the capacity, between `members` (the default) or `clients`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::FairBetweenSchema>)]
     pub fair_between: Option<LocatedScalar>,
 }
 
-/// What is written for one unit, whichever it is.
+/// Written form of the limit of one unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum UnitSpec<'a> {
     Rate(&'a LocatedValue<RateSpec>),
     Gauge(&'a LocatedValue<ConcurrencySpec>),
 }
 
-/// The units that are written, in their order.
+/// The units that are written, in order.
 pub(crate) type Units<'a> = Vec<(Unit, UnitSpec<'a>)>;
 
 // === impl UnitSpec ===
 
 impl UnitSpec<'_> {
-    /// Where it stands.
+    /// Its place in the file.
     pub(crate) fn at(self) -> Location {
         match self {
             Self::Rate(spec) => spec.at,

@@ -1,15 +1,15 @@
-//! Where what is written through the API is kept over restarts.
+//! Storage of the objects that are written through the API.
 //!
-//! A [`Store`] keeps records by key and knows nothing of what they mean: on one machine it is a
-//! redb file, in a cluster etcd, in tests memory. A batch is whole or not there, and durable before
-//! [`Store::apply`] returns, so whoever acknowledges a write after that never takes it back.
+//! A [`Store`] keeps records by key and does not interpret them: on one machine it is a redb file,
+//! in a cluster etcd, in tests memory. A batch is applied as a whole or not at all, and is durable
+//! when [`Store::apply`] returns, so a write that is acknowledged after that is never lost.
 //!
-//! A store that others write to as well is a log that all of them read in one order: a batch is
-//! made only on top of everything that came before it, and what is in it is taken when it comes
-//! back as [`StoreUpdate`], like what the others wrote.
+//! A store with several writers is a log that all of them read in one order. A batch is applied
+//! only on top of everything before it, and its writer takes it into its catalog when it comes back
+//! as a [`StoreUpdate`], like a batch of another writer.
 //!
-//! A record is JSON, `{"revision": 7, "spec": {...}}`, with what was written as it was written. The
-//! format of the whole has a number; a store with a higher one is refused rather than guessed at.
+//! A record is JSON, `{"revision": 7, "spec": {...}}`, with the spec as it was written. The format
+//! has a number; a store with a higher one is refused.
 
 use std::fmt;
 
@@ -33,26 +33,26 @@ pub use memory::MemoryStore;
 pub(crate) use record::REVISION_MAX;
 pub(crate) use record::{decode, encode};
 
-/// The format that this version writes, and the highest that it reads.
+/// Format that this version writes, and the highest that it reads.
 pub const FORMAT: u64 = 1;
 
-/// Keeps records.
+/// Storage of records.
 #[tonic::async_trait]
 pub trait Store: Send + fmt::Debug {
-    /// Everything that is kept.
+    /// Reads everything.
     ///
     /// # Errors
     /// If it cannot be read.
     async fn load(&mut self) -> Result<StoreContent, StoreError>;
 
-    /// Makes all changes of `batch`, or none. They are durable when this returns.
+    /// Applies all changes of `batch`, or none. They are durable when this returns.
     ///
     /// # Errors
-    /// If they could not be made durable; after a failure of the disk they may be there at the next
-    /// start all the same.
+    /// If they could not be made durable; after a failure of the disk they may still be there at
+    /// the next start.
     async fn apply(&mut self, batch: WriteBatch) -> Result<ApplyOutcome, StoreError>;
 
-    /// The epoch of the last run that kept one here.
+    /// The epoch of the last run that stored one.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -60,8 +60,8 @@ pub trait Store: Send + fmt::Debug {
         Ok(None)
     }
 
-    /// Keeps `epoch`, that of this run, for the next one. It is durable when this returns, or, if
-    /// nothing is kept yet, with the first batch.
+    /// Stores `epoch`, that of this run, for the next one. It is durable when this returns, or with
+    /// the first batch if the store is empty.
     ///
     /// # Errors
     /// If it could not be made durable.
@@ -69,90 +69,90 @@ pub trait Store: Send + fmt::Debug {
         Ok(())
     }
 
-    /// What was written next, by others or by [`Store::apply`]; never resolves if nobody else can
-    /// write. Giving up waiting loses nothing.
+    /// Waits for the next update, by another writer or by [`Store::apply`]; never resolves without
+    /// other writers. Cancelling loses nothing.
     async fn next_update(&mut self) -> StoreUpdate {
         std::future::pending().await
     }
 
-    /// What the text is called that all nodes of a cluster share; none if none is kept here.
+    /// Key of the configuration that all nodes of a cluster share; `None` if this store has none.
     fn shared_key(&self) -> Option<String> {
         None
     }
 
-    /// Whether others write to it as well. A record that this version cannot read is then no reason
-    /// to stop: a newer version may have written it.
+    /// Whether there are other writers. An unreadable record is then no reason to stop: a newer
+    /// version may have written it.
     fn is_shared(&self) -> bool {
         false
     }
 }
 
-/// What came of a batch.
+/// Result of applying a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyOutcome {
-    /// It is durable, and everything is as the batch says.
+    /// It is durable, and the store is as the batch says.
     Alone,
-    /// It is durable, and is among the update up to this place.
+    /// It is durable, and comes back with the updates up to this position.
     Shared(LogPosition),
-    /// Others wrote first, so that nothing was done; what they wrote is among the update up to this
-    /// place.
+    /// Another writer was first, so nothing was applied; its batch is among the updates up to this
+    /// position.
     Overtaken(LogPosition),
 }
 
-/// A place in the order of all writes to a store that others write to.
+/// Position in the order of all writes to a store with several writers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPosition(pub u64);
 
-/// What was written to a store that others write to.
+/// Update of a store with several writers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUpdate {
-    /// Everything that is kept now, in the place of whatever was known.
+    /// The whole content, which replaces all that was known.
     All(StoreContent),
-    /// What has changed, whole writes only, and the place that this leads to.
+    /// Changes of whole batches, and the position after them.
     Changes(WriteBatch, LogPosition),
 }
 
-/// Everything that a store keeps.
+/// Content of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreContent {
     /// The highest revision that was given to a write.
     pub revision: u64,
     /// The records, each key once.
     pub records: Vec<(RecordKey, Vec<u8>)>,
-    /// The text of what all nodes of a cluster share, if it is kept here.
+    /// Configuration that all nodes of a cluster share, if this store has it.
     pub shared: Option<Vec<u8>>,
-    /// The place at which it is so.
-    pub place: LogPosition,
+    /// The position of this content.
+    pub position: LogPosition,
 }
 
-/// Changes that belong together.
+/// Changes that are applied together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteBatch {
     /// The highest revision that was given to a write.
     pub revision: u64,
-    /// The new text of what all nodes of a cluster share, if it changes; before everything else.
+    /// New configuration that all nodes of a cluster share, if it changes; before everything else.
     pub shared: Option<Vec<u8>>,
-    /// The new record of each key, later ones last; none removes it.
+    /// New record of each key, later ones last; `None` removes it.
     pub changes: Vec<(RecordKey, Option<Vec<u8>>)>,
 }
 
-/// Why a store cannot be used.
+/// Reason for which a store cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StoreError {
     /// It cannot be read or written.
     #[error("the store {store}: {cause}")]
     Failed {
-        /// Which.
+        /// The store.
         store: String,
-        /// What the library or the system says.
+        /// The library's or the system's error.
         cause: String,
     },
     /// It cannot be reached, so nothing was changed.
     #[error("the store {store} cannot be reached: {cause}")]
     Away {
-        /// Which.
+        /// The store.
         store: String,
-        /// What the library or the system says.
+        /// The library's or the system's error.
         cause: String,
     },
     /// Its file is not where it was opened.
@@ -174,35 +174,35 @@ pub enum StoreError {
     Damaged {
         /// Its path.
         store: String,
-        /// The reason as the library gives it.
+        /// The library's error.
         cause: String,
     },
     /// It did not answer, or not in time.
     #[error("the store {store} did not say whether it was written: {cause}")]
     Unsure {
-        /// Which.
+        /// The store.
         store: String,
-        /// What the library or the system says.
+        /// The library's or the system's error.
         cause: String,
     },
-    /// Others wrote at the same time, each time that it was tried; nothing was changed.
+    /// Other writers were first at every attempt; nothing was changed.
     #[error("other coordinators wrote to the store at the same time, again and again")]
     Overtaken,
-    /// It is durable, but does not come back, so that it is not in force here yet.
+    /// It is durable, but did not come back, so that it is not in force here yet.
     #[error("it was written, but this coordinator does not see it in the store yet")]
     Unseen,
-    /// What all nodes of a cluster share is not there.
+    /// The configuration that all nodes of a cluster share is missing.
     #[error("there is no {key} in etcd: `tollgate config put` puts one there")]
     NothingShared {
         /// Its key.
         key: String,
     },
-    /// What all nodes of a cluster share makes no sense.
+    /// The configuration that all nodes of a cluster share is not valid.
     #[error("{key} in etcd is wrong:\n{errors}")]
     Shared {
         /// Its key.
         key: String,
-        /// Everything that is wrong.
+        /// All its errors.
         errors: ConfigErrors,
     },
     /// It was written by a newer version.
@@ -211,17 +211,17 @@ pub enum StoreError {
          reads up to {FORMAT}"
     )]
     Newer {
-        /// Which.
+        /// The store.
         store: String,
         /// Its format.
         format: u64,
     },
-    /// A record makes no sense.
+    /// A record is not valid.
     #[error("the store's record {key:?} is invalid: {cause}")]
     Record {
         /// Its key.
         key: String,
-        /// Why.
+        /// The reason.
         cause: String,
     },
 }

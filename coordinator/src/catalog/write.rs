@@ -1,4 +1,4 @@
-//! From one catalog to the next: what may be written, and what comes of it.
+//! Writes to a catalog: rules, and effects.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::catalog::store::{RecordKey, RecordKind};
 
-/// What can be written.
+/// Object that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogObject {
     /// A group.
@@ -19,71 +19,71 @@ pub enum CatalogObject {
     Override(Arc<Override>),
 }
 
-/// What must be there for a write to be made.
+/// Condition of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
-    /// Anything or nothing.
+    /// None.
     #[default]
     Anything,
-    /// Nothing: `If-None-Match: *`.
+    /// The object does not exist: `If-None-Match: *`.
     Nothing,
-    /// Something: `If-Match: *`.
+    /// The object exists: `If-Match: *`.
     Something,
-    /// What was written as this revision: `If-Match: "<revision>"`.
+    /// The object has this revision: `If-Match: "<revision>"`.
     Revision(u64),
 }
 
-/// What a write did.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOutcome {
     /// Its revision.
     pub revision: u64,
-    /// Whether nothing was there before.
+    /// Whether the object did not exist before.
     pub created: bool,
 }
 
-/// Why something cannot be written.
+/// Reason for which a write is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteRefusal {
-    /// There is nothing to delete.
+    /// The object to delete does not exist.
     #[error("there is no such {what}")]
     NotFound {
-        /// What kind of thing.
+        /// Kind of object.
         what: &'static str,
     },
     /// The file defines it, and only the file can change it.
     #[error("the configuration file defines this {what}: change the file")]
     DefinedInFile {
-        /// What kind of thing.
+        /// Kind of object.
         what: &'static str,
     },
     /// The group is in use.
     #[error("{count} are attached to this group, such as the {} {name:?}", kind.name())]
     Attached {
-        /// How many are attached.
+        /// Number of attachments.
         count: usize,
-        /// What one of them is.
+        /// Kind of one of them.
         kind: MemberKind,
         /// Its name.
         name: Arc<str>,
     },
-    /// The group to attach to is not there.
+    /// The group to attach to does not exist.
     #[error("there is no group called {0:?}")]
     NoGroup(Arc<str>),
-    /// What is there is not what the caller expects.
+    /// The condition of the write does not hold.
     #[error("{}", mismatch(*found))]
     Mismatch {
-        /// The revision of what is there.
+        /// The object's revision, if it exists.
         found: Option<u64>,
     },
-    /// There are as many as may be.
+    /// The bound is reached.
     #[error("there are {max} {what}, the most this coordinator keeps ({field})")]
     Bound {
-        /// What there are.
+        /// Kind of objects.
         what: &'static str,
         /// The bound.
         max: usize,
-        /// The field of the configuration that says so.
+        /// The field of the configuration with the bound.
         field: &'static str,
     },
 }
@@ -91,10 +91,10 @@ pub enum WriteRefusal {
 // === impl Catalog ===
 
 impl Catalog {
-    /// Writes `object` as `key`, or deletes what is there; the write is number `revision`.
+    /// Writes `object` as `key`, or deletes it; `revision` is the number of the write.
     ///
     /// # Errors
-    /// Why not; nothing has changed then.
+    /// The reason; nothing has changed then.
     pub fn write(
         &mut self,
         key: &RecordKey,
@@ -104,12 +104,12 @@ impl Catalog {
     ) -> Result<WriteOutcome, WriteRefusal> {
         let what = key.kind.what();
         if self.in_file(key) {
-            // What the file says has no revision.
+            // An object of the file has no revision.
             return Err(match expect {
                 Precondition::Revision(_) => WriteRefusal::Mismatch { found: None },
                 _ => WriteRefusal::DefinedInFile {
                     what: match key.kind {
-                        // What is in the file is the limit whose `match` is this very scope.
+                        // The file has a limit whose `match` is exactly this scope.
                         RecordKind::Override => "scope's limits",
                         RecordKind::Group | RecordKind::Attachment(_) => what,
                     },
@@ -134,26 +134,25 @@ impl Catalog {
         })
     }
 
-    /// Puts back what was kept, whatever the file says and however many there are: it was
-    /// acknowledged once.
+    /// Restores a stored object, regardless of the file and the bounds: it was acknowledged once.
     pub(crate) fn restore(&mut self, key: &RecordKey, object: StoredObject<CatalogObject>) {
         self.insert(key, object.value, object.revision);
     }
 
-    /// Takes away what was kept, whatever uses it: whoever wrote that has seen to it.
+    /// Removes a stored object, regardless of its users: its writer has checked them.
     pub(crate) fn forget(&mut self, key: &RecordKey) {
         match key.kind {
             RecordKind::Group => self.groups.remove_mut(&key.name),
             RecordKind::Attachment(kind) => {
                 self.detach(kind, &key.name);
-                self.kept_mut(kind).remove_mut(&key.name)
+                self.stored_mut(kind).remove_mut(&key.name)
             }
             RecordKind::Override => self.overrides.remove_mut(&key.name),
         };
     }
 
     /// The file's part of this catalog.
-    pub(crate) fn without_kept(&self) -> Self {
+    pub(crate) fn file_only(&self) -> Self {
         Self::new(self.file.clone())
     }
 
@@ -176,7 +175,7 @@ impl Catalog {
         }
     }
 
-    /// Groups that something is attached to although they are not there, each with how many.
+    /// Groups with attachments that do not exist, each with the number of its attachments.
     pub fn missing_groups(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
         let attached = self.attached.iter();
         let missing = attached.filter(|(group, _)| self.group(group).is_none());
@@ -194,15 +193,16 @@ impl Catalog {
 
     fn revision(&self, key: &RecordKey) -> Option<u64> {
         match key.kind {
-            RecordKind::Group => self.groups.get(&key.name).map(|kept| kept.revision),
-            RecordKind::Attachment(kind) => {
-                self.kept(kind).get(&key.name).map(|kept| kept.revision)
-            }
-            RecordKind::Override => self.overrides.get(&key.name).map(|kept| kept.revision),
+            RecordKind::Group => self.groups.get(&key.name).map(|stored| stored.revision),
+            RecordKind::Attachment(kind) => self
+                .stored(kind)
+                .get(&key.name)
+                .map(|stored| stored.revision),
+            RecordKind::Override => self.overrides.get(&key.name).map(|stored| stored.revision),
         }
     }
 
-    /// Whether there is room for `key`, of which `found` is there.
+    /// Checks the bound for `key`, whose revision is `found`.
     fn bounded(&self, key: &RecordKey, found: Option<u64>) -> Result<(), WriteRefusal> {
         let CatalogBounds {
             max_groups,
@@ -263,13 +263,13 @@ impl Catalog {
             }
             (RecordKind::Attachment(kind), CatalogObject::Attachment(mut value)) => {
                 self.detach(kind, &name);
-                // One allocation for all who are attached to a group.
+                // All members of a group share one allocation of its name.
                 if let Some((group, _)) = self.attached.get_key_value(&value.group) {
                     value.group = group.clone();
                 }
                 self.count(&value.group, 1);
-                let kept = StoredObject { value, revision };
-                self.kept_mut(kind).insert_mut(name, kept);
+                let stored = StoredObject { value, revision };
+                self.stored_mut(kind).insert_mut(name, stored);
             }
             (kind, object) => debug_assert!(false, "{object:?} is no {kind:?}"),
         }
@@ -283,10 +283,10 @@ impl Catalog {
         Ok(())
     }
 
-    /// Counts one less of the group that `name` is attached to.
+    /// Subtracts the attachment of `name` from its group's count.
     fn detach(&mut self, kind: MemberKind, name: &str) {
-        let kept = self.kept(kind).get(name);
-        if let Some(group) = kept.map(|kept| kept.value.group.clone()) {
+        let stored = self.stored(kind).get(name);
+        if let Some(group) = stored.map(|stored| stored.value.group.clone()) {
             self.count(&group, -1);
         }
     }
@@ -301,12 +301,12 @@ impl Catalog {
         }
     }
 
-    /// That something is attached to `group`.
+    /// The error that something is attached to `group`.
     fn attached_error(&self, group: &str) -> WriteRefusal {
         let count = self.attached.get(group).copied().unwrap_or(0);
         let found = MemberKind::ALL.into_iter().find_map(|kind| {
-            let mut kept = self.kept(kind).iter();
-            let (name, _) = kept.find(|(_, kept)| &*kept.value.group == group)?;
+            let mut stored = self.stored(kind).iter();
+            let (name, _) = stored.find(|(_, stored)| &*stored.value.group == group)?;
             Some((kind, name.clone()))
         });
         match found {
@@ -315,7 +315,7 @@ impl Catalog {
         }
     }
 
-    fn kept_mut(&mut self, kind: MemberKind) -> &mut StoredMap<Attachment> {
+    fn stored_mut(&mut self, kind: MemberKind) -> &mut StoredMap<Attachment> {
         match kind {
             MemberKind::Tenant => &mut self.tenants,
             MemberKind::Namespace => &mut self.namespaces,
@@ -339,7 +339,7 @@ impl Precondition {
 // === impl CatalogObject ===
 
 impl CatalogObject {
-    /// What was written, as JSON.
+    /// Written form, as JSON.
     pub(crate) fn written(&self) -> Box<str> {
         match self {
             Self::Group(group) => group.written().into(),
@@ -365,7 +365,7 @@ impl RecordKind {
 
 fn mismatch(found: Option<u64>) -> String {
     match found {
-        Some(revision) => format!("what is there is revision {revision}"),
-        None => "nothing is there".to_owned(),
+        Some(revision) => format!("the current revision is {revision}"),
+        None => "it does not exist".to_owned(),
     }
 }

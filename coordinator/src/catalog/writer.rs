@@ -2,12 +2,12 @@
 //!
 //! A write is checked against the newest state, made durable, and only then published, so that
 //! nothing is ever in force that a restart would forget. It is answered last: by then the driver
-//! has the new state, and the next refresh of any client follows it. Writes that wait together are
-//! made durable together, so many callers at a time cost one flush of the disk.
+//! has the new state, and every later refresh follows it. Waiting writes are made durable together,
+//! so many callers at a time cost one flush of the disk.
 //!
-//! Where several coordinators write to one store, the newest state is what the store says: each of
-//! them takes all writes, its own among them, in the store's order. A batch that was checked
-//! against an older state is refused by the store as a whole, and checked again against the newer.
+//! With several coordinators on one store, the store decides the newest state: each of them takes
+//! all batches, its own among them, in the store's order. The store refuses a batch that was
+//! checked against an older state as a whole; it is then checked again against the newer one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,18 +32,18 @@ pub use handle::CatalogHandle;
 /// Writes that wait for the writer.
 const QUEUE_LEN: usize = 1024;
 
-/// Writes that are made durable together, at most: so many that a flush is cheap for each, and so
-/// few that the first does not wait long for the last, and that etcd takes them in one transaction
-/// (it has at most 128 operations).
+/// The most writes in a batch: enough to make a flush cheap for each, and few enough that the first
+/// does not wait long for the last and that etcd takes them in one transaction (at most 128
+/// operations).
 const BATCH_MAX: usize = 100;
 
-/// Bytes of them: etcd takes at most 1.5 MiB in a request.
+/// The most bytes in a batch: etcd takes at most 1.5 MiB in a request.
 const BATCH_LEN_MAX: usize = 1 << 20;
 
-/// How long writes are tried again when others were faster, before their callers hear of it.
+/// Time for which a batch is tried again while other writers are faster.
 const OVERTAKEN_FOR: Duration = Duration::from_secs(3);
 
-/// How long update that must come are waited for.
+/// Longest wait for an update that must come.
 const UPDATE_WAIT: Duration = Duration::from_secs(2);
 
 /// Changes the catalog until the last [`CatalogHandle`] is gone.
@@ -53,21 +53,21 @@ pub struct CatalogWriter {
     clock: Clock,
     metrics: Metrics,
     revision: u64,
-    /// How far the update of the store have been taken.
-    place: LogPosition,
+    /// Position after the last update taken.
+    position: LogPosition,
     catalog: watch::Sender<Arc<Catalog>>,
-    /// The file, and what the nodes of the cluster share.
+    /// The file, and the configuration that the nodes of the cluster share.
     config: watch::Sender<Arc<Config>>,
     commands: mpsc::Receiver<WriterCommand>,
 }
 
-/// Why something was not written.
+/// Reason for which a write failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WriteError {
-    /// What is to be written is wrong in itself.
+    /// The object is not valid.
     #[error(transparent)]
     Invalid(#[from] ConfigErrors),
-    /// It does not go with what is there.
+    /// It conflicts with the catalog.
     #[error(transparent)]
     Refused(#[from] WriteRefusal),
     /// It could not be made durable.
@@ -78,7 +78,7 @@ pub enum WriteError {
     Stopped,
 }
 
-/// Hears what came of a write.
+/// Receives the result of a write.
 type WriteReply = oneshot::Sender<Result<WriteOutcome, WriteError>>;
 
 #[derive(Debug)]
@@ -90,10 +90,10 @@ enum WriterCommand {
 // === impl CatalogWriter ===
 
 impl CatalogWriter {
-    /// A writer of what `store` has and `config` says, and the way to reach it.
+    /// Creates a writer from the content of `store` and `config`, and a handle to it.
     ///
     /// # Errors
-    /// If the store cannot be read, or has nothing good of what the nodes of a cluster share.
+    /// If the store cannot be read, or lacks a valid shared configuration that the cluster needs.
     pub async fn new(
         mut store: Box<dyn Store>,
         config: Config,
@@ -114,7 +114,7 @@ impl CatalogWriter {
             clock,
             metrics,
             revision: stored.revision,
-            place: stored.place,
+            position: stored.position,
             catalog,
             config,
             commands: queue,
@@ -178,7 +178,7 @@ impl CatalogWriter {
         Ok(())
     }
 
-    /// Puts `text` in force, which is what the nodes share, or says what is wrong with it.
+    /// Puts the shared configuration `text` in force, or logs its errors.
     fn take_shared(&self, text: &[u8]) {
         let current = self.config.borrow().clone();
         if !current.shares() || current.shared.as_deref() == Some(text) {
@@ -211,7 +211,7 @@ impl CatalogWriter {
             Err(error) => {
                 tracing::error!(%error, "catalog: write failed");
                 let error = WriteError::Store(error);
-                // Also those that were refused: what refused them may not have been written.
+                // Also those that were refused: the write that refused them may not be durable.
                 writes
                     .into_iter()
                     .for_each(|(_, to)| answer(to, Err(error.clone())));
@@ -219,7 +219,7 @@ impl CatalogWriter {
         }
     }
 
-    /// Makes `writes`, and what each is told; by then they are in force.
+    /// Applies `writes`; returns the result of each. By then they are in force.
     async fn outcomes(
         &mut self,
         writes: &[(WriteRequest, WriteReply)],
@@ -239,12 +239,12 @@ impl CatalogWriter {
                     self.catalog.send_replace(Arc::new(draft.catalog));
                     return Ok(draft.outcomes);
                 }
-                ApplyOutcome::Shared(place) => {
-                    let seen = self.follow(place).await;
+                ApplyOutcome::Shared(position) => {
+                    let seen = self.follow(position).await;
                     return seen.then_some(draft.outcomes).ok_or(StoreError::Unseen);
                 }
-                ApplyOutcome::Overtaken(place) => {
-                    if !self.follow(place).await || self.clock.now() > until {
+                ApplyOutcome::Overtaken(position) => {
+                    if !self.follow(position).await || self.clock.now() > until {
                         return Err(StoreError::Overtaken);
                     }
                 }
@@ -260,9 +260,9 @@ impl CatalogWriter {
         applied
     }
 
-    /// Takes the update up to `place`; whether they came.
-    async fn follow(&mut self, place: LogPosition) -> bool {
-        while self.place < place {
+    /// Takes updates up to `position`; returns whether they came.
+    async fn follow(&mut self, position: LogPosition) -> bool {
+        while self.position < position {
             let Ok(update) = tokio::time::timeout(UPDATE_WAIT, self.store.next_update()).await
             else {
                 return false;
@@ -274,7 +274,7 @@ impl CatalogWriter {
 
     fn take(&mut self, update: StoreUpdate) {
         match update {
-            StoreUpdate::Changes(batch, place) => {
+            StoreUpdate::Changes(batch, position) => {
                 if let Some(text) = &batch.shared {
                     self.take_shared(text);
                 }
@@ -286,13 +286,13 @@ impl CatalogWriter {
                     }
                 }
                 self.revision = self.revision.max(batch.revision);
-                self.place = place;
+                self.position = position;
                 self.catalog.send_replace(Arc::new(catalog));
             }
             StoreUpdate::All(stored) => {
                 self.revision = self.revision.max(stored.revision);
-                self.place = stored.place;
-                // It skips what it cannot read: there are only update of stores that are shared.
+                self.position = stored.position;
+                // Errors are skipped: only stores with several writers have updates.
                 let _ = self.restore_all(stored.records);
                 if let Some(text) = &stored.shared {
                     self.take_shared(text);
@@ -301,9 +301,9 @@ impl CatalogWriter {
         }
     }
 
-    /// Puts everything that is kept beside the file's part.
+    /// Replaces the API's part of the catalog by `records`.
     fn restore_all(&mut self, records: Vec<(RecordKey, Vec<u8>)>) -> Result<(), StoreError> {
-        let mut catalog = self.catalog.borrow().without_kept();
+        let mut catalog = self.catalog.borrow().file_only();
         let count = records.len();
         for (key, record) in records {
             if self.store.is_shared() {
@@ -320,7 +320,7 @@ impl CatalogWriter {
         Ok(())
     }
 
-    /// Puts what a record says into `catalog`. One that cannot be read changes nothing.
+    /// Restores one record into `catalog`. An unreadable one changes nothing.
     fn restore_or_skip(&mut self, catalog: &mut Catalog, key: &RecordKey, record: &[u8]) {
         match decode(key, record) {
             Ok(object) => {
@@ -337,7 +337,7 @@ impl CatalogWriter {
 
 // === free functions ===
 
-/// `config` with what its cluster shares, of which `text` is kept as `key`.
+/// `config` with the configuration that its cluster shares, which is `text` under `key`.
 fn shared(key: String, config: &Config, text: Option<&[u8]>) -> Result<Config, StoreError> {
     let Some(text) = text else {
         return Err(StoreError::NothingShared { key });
@@ -346,7 +346,7 @@ fn shared(key: String, config: &Config, text: Option<&[u8]>) -> Result<Config, S
     shared.map_err(|errors| StoreError::Shared { key, errors })
 }
 
-/// Says how it went to whoever still waits for it.
+/// Sends a result to a caller that may have gone.
 fn answer<T>(to: oneshot::Sender<T>, outcome: T) {
     let _ = to.send(outcome);
 }

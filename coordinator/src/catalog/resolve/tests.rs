@@ -34,7 +34,7 @@ fn resolve(catalog: &Catalog, scope: &str) -> ResolvedScope {
 /// A pool's scope and capacity, and the weight of the member.
 type Lent = (String, Capacity, u32);
 
-/// What is said of a unit of a scope: its own capacity, and what it is lent from.
+/// The limit of a unit of a scope, and the pool that it borrows from.
 fn terms(resolved: &ResolvedScope, unit: Unit) -> Option<(Capacity, Option<Lent>)> {
     let terms = resolved.terms(unit)?;
     let pool = terms.pool.map(|pool| {
@@ -67,7 +67,7 @@ fn who_shares_whose_bucket() {
             "tenant/acme",
             &[Requests, RequestBytes],
         ),
-        // An attachment of its own.
+        // Attached itself.
         ("namespace/acme/special", "group/pool", &[Requests]),
         (
             "namespace/dora/orders",
@@ -117,7 +117,7 @@ fn on_which_terms_a_unit_is_lent() {
             Unit::Requests,
             Some((Capacity::UNLIMITED, gold(1))),
         ),
-        // A limit that limits nothing is kept, so that what is used can be seen.
+        // An unlimited limit is kept, so that the usage is visible.
         ("namespace/free/x", Unit::Requests, own(Capacity::UNLIMITED)),
         ("route/x", Unit::Requests, None),
     ];
@@ -146,7 +146,7 @@ fn an_override_is_above_globs_and_below_exact_ids() {
     assert_eq!(terms(&zoe, Unit::Concurrency), None);
     assert_eq!(zoe.own.unwrap().source, LimitSource::Override(1));
 
-    // A later file that names it wins, and gives way again.
+    // A later file that names the scope wins, and gives way again.
     let named = FILE.replace("tenant/acme\n", "tenant/zoe\n");
     let named = Config::parse(&named).unwrap().catalog;
     let later = catalog.with_file(named).unwrap();
@@ -165,11 +165,11 @@ fn an_attachment_to_a_group_that_is_not_there_counts_for_nothing() {
     let attachment: AttachmentSpec = serde_json::from_str(r#"{"group": "lost"}"#).unwrap();
     let attachment = check_attachment(MemberKind::Tenant, "acme", attachment).unwrap();
     let key = RecordKey::new(RecordKind::Attachment(MemberKind::Tenant), "acme");
-    let kept = crate::catalog::StoredObject {
+    let stored = crate::catalog::StoredObject {
         value: crate::catalog::CatalogObject::Attachment(attachment),
         revision: 3,
     };
-    catalog.restore(&key, kept);
+    catalog.restore(&key, stored);
     let resolved = resolve(&catalog, "tenant/acme");
     assert_eq!(
         (&*resolved.canonical, resolved.limited.len()),

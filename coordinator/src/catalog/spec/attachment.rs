@@ -1,4 +1,4 @@
-//! What is written for a tenant or a namespace that is attached to a group.
+//! Written form of a tenant's or namespace's attachment to a group.
 
 use std::fmt;
 
@@ -9,21 +9,20 @@ use utoipa::ToSchema;
 
 use super::{LocatedScalar, LocatedValue};
 
-/// Which group, and how much of it compared with the others: `gold`, or
-/// `{group: gold, weight: 3}`.
+/// A group, and a weight among its members: `gold`, or `{group: gold, weight: 3}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(example = json!({"group": "gold", "weight": 3}))]
 pub struct AttachmentSpec {
     /// The group's name.
     #[schema(value_type = String)]
     pub group: Option<LocatedValue<String>>,
-    /// What the member's part is in proportion to; 1 by default.
+    /// Weight of the member's part; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<super::schema::WeightSchema>)]
     pub weight: Option<LocatedScalar>,
 }
 
-/// The longer of the two forms.
+/// The longer form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AttachmentMapping {
@@ -35,12 +34,12 @@ struct AttachmentMapping {
 
 impl<'de> Deserialize<'de> for AttachmentSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Not an untagged enum, which would forget the places.
+        // An untagged enum would lose the locations.
         deserializer.deserialize_any(AttachmentVisitor)
     }
 }
 
-/// Takes both forms.
+/// Accepts both forms.
 struct AttachmentVisitor;
 
 impl<'de> Visitor<'de> for AttachmentVisitor {

@@ -1,11 +1,11 @@
-//! What scalars look like in OpenAPI. They are all read as text and judged in one place, so these
-//! are for readers and generators of requests only.
+//! OpenAPI schemas of scalars. The server reads them all as text and checks them in one place, so
+//! these serve only readers and generators of requests.
 
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// A number with a suffix or without.
+/// Pattern of a number with or without a suffix.
 const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?([kMGT]|[KMGT]i)?B?$";
 
 /// A number, such as `1000`, `"1k"` or, where bytes are counted, `"50MiB"`.
@@ -24,19 +24,19 @@ pub(super) struct SafeSchema;
 #[derive(Debug)]
 pub(super) struct DurationSchema;
 
-/// A part of a whole.
+/// A fraction of one.
 #[derive(Debug)]
 pub(super) struct FractionSchema;
 
-/// What a part is in proportion to.
+/// A weight among members.
 #[derive(Debug)]
 pub(super) struct WeightSchema;
 
-/// How a capacity is divided.
+/// An algorithm that divides a capacity.
 #[derive(Debug)]
 pub(super) struct AlgorithmSchema;
 
-/// Between whom a group is divided first.
+/// First division of a group's capacity.
 #[derive(Debug)]
 pub(super) struct FairBetweenSchema;
 

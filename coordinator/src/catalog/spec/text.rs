@@ -1,4 +1,4 @@
-//! Values with the place where they stand, if they stand in a file.
+//! Values with their locations in a file.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,27 +10,26 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// A value and its place: line and column in YAML, unknown in JSON.
+/// A value and its location: line and column in YAML, unknown in JSON.
 #[derive(Clone, Debug)]
 pub struct LocatedValue<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Its location.
     pub at: Location,
 }
 
-/// A number or a word, as it was written: what it may be is judged in one place, with errors that
-/// quote it.
+/// A number or a word, as it was written. It is checked in one place, with errors that quote it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scalar(pub String);
 
-/// A scalar and its place.
+/// A scalar and its location.
 pub type LocatedScalar = LocatedValue<Scalar>;
 
 // === impl LocatedValue ===
 
 impl<T> LocatedValue<T> {
-    /// `value`, which stands in no file.
+    /// `value` without a location.
     pub const fn nowhere(value: T) -> Self {
         Self {
             value,
@@ -40,14 +39,14 @@ impl<T> LocatedValue<T> {
 }
 
 impl LocatedScalar {
-    /// What was written.
+    /// The text as it was written.
     pub fn as_str(&self) -> &str {
         &self.value.0
     }
 }
 
 impl<T: PartialEq> PartialEq for LocatedValue<T> {
-    /// Wherever they stand.
+    /// Compares the values, regardless of their locations.
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
     }
@@ -111,13 +110,13 @@ impl From<&str> for Scalar {
 
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // YAML gives the text as it stands; JSON its numbers as numbers.
+        // YAML gives the text as it stands; JSON gives numbers as numbers.
         deserializer.deserialize_str(ScalarVisitor)
     }
 }
 
 impl Serialize for Scalar {
-    /// A number where it is one, else a text.
+    /// A number if it is one, else a text.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let Ok(number) = self.0.parse::<u64>() {
             return serializer.serialize_u64(number);
@@ -141,7 +140,7 @@ impl PartialSchema for Scalar {
 
 impl ToSchema for Scalar {}
 
-/// Takes texts and numbers.
+/// Accepts texts and numbers.
 struct ScalarVisitor;
 
 impl Visitor<'_> for ScalarVisitor {

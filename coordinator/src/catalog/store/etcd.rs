@@ -1,12 +1,11 @@
-//! A store in etcd, which several coordinators write to.
+//! A store in etcd, for several writers.
 //!
-//! Each record has a key below `<prefix>/config/`. One more, the guard, has the number of the last
-//! write, and every batch replaces it: in one transaction with the records, which etcd makes only
-//! if the guard is still as this coordinator has seen it. So the writes of all coordinators have
-//! one order, and a batch that was checked against a state that is no longer the newest is refused
-//! as a whole. The obvious alternative, to compare only the keys that a write depends on, would let
-//! writes of different things pass each other; but what a write depends on is also how many there
-//! are, and whether nothing is attached to a group.
+//! Each record has a key below `<prefix>/config/`. One more key, the guard, has the number of the
+//! last write. Every batch replaces it in one transaction with the records, on condition that the
+//! guard is as this writer knows it. So the batches of all writers have one order, and one that was
+//! checked against an outdated state is refused as a whole. Comparing only the keys that a write
+//! touches would let writes of different objects pass each other; but a write also depends on the
+//! number of objects, and on attachments to a group.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,16 +24,16 @@ use crate::config::EtcdConfig;
 use crate::observe::metrics::Metrics;
 use follower::Follower;
 use layout::{Guard, Layout};
-use reader::{CALL_LIMIT, EtcdUpdate, GuardVersion, Reader, place};
+use reader::{CALL_LIMIT, EtcdUpdate, GuardVersion, Reader, position};
 
 mod follower;
 mod layout;
 mod reader;
 
-/// News that have been heard and not yet taken; more wait in etcd.
-const HEARD_LEN: usize = 64;
+/// Updates that were received and not yet taken; more wait in etcd.
+const UPDATES_LEN: usize = 64;
 
-/// How long to read everything may take at the start, and to wait for an etcd that starts as well.
+/// Time for reading everything at the start, and for an etcd that starts at the same time.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Keeps records in etcd.
@@ -42,16 +41,16 @@ pub struct EtcdStore {
     layout: Layout,
     link: Arc<EtcdLink>,
     reader: Reader,
-    /// The guard, as it was with the last update that were taken.
+    /// The guard as of the last update taken.
     guard: GuardVersion,
-    heard: mpsc::Receiver<EtcdUpdate>,
+    updates: mpsc::Receiver<EtcdUpdate>,
     lost: watch::Receiver<Option<String>>,
 }
 
 // === impl EtcdStore ===
 
 impl EtcdStore {
-    /// The store of the cluster that is in the etcd of `config`, which is reached when it is used.
+    /// Creates the store of the cluster in the etcd of `config`; it connects when it is used.
     pub fn new(config: &EtcdConfig, metrics: Metrics) -> Self {
         let layout = Layout::new(&config.prefix);
         let link = Arc::new(EtcdLink::new(config.clone()));
@@ -60,7 +59,7 @@ impl EtcdStore {
             layout,
             link,
             guard: GuardVersion::default(),
-            heard: mpsc::channel(1).1,
+            updates: mpsc::channel(1).1,
             lost: watch::channel(None).1,
         }
     }
@@ -81,7 +80,7 @@ impl EtcdStore {
         Ok(())
     }
 
-    /// The changes of `batch`, only if the guard is as it was seen; else what the guard is.
+    /// The changes of `batch`, on condition that the guard is unchanged; else a read of the guard.
     fn transaction(&self, batch: WriteBatch) -> Txn {
         let guard = self.layout.guard();
         let unchanged = Compare::mod_revision(guard.clone(), CompareOp::Equal, self.guard.changed);
@@ -114,7 +113,7 @@ impl EtcdStore {
     fn failed(&self, error: &EtcdError) -> StoreError {
         let store = self.name();
         let cause = error.to_string();
-        // etcd's own refusals; everything else may have happened after the transaction was made.
+        // etcd's own refusals; after any other error the transaction may have been made.
         let refused = [
             Code::InvalidArgument,
             Code::PermissionDenied,
@@ -148,12 +147,12 @@ impl Store for EtcdStore {
         if format > FORMAT {
             return Err(StoreError::Newer { store, format });
         }
-        let (heard, to_take) = mpsc::channel(HEARD_LEN);
+        let (sender, updates) = mpsc::channel(UPDATES_LEN);
         let (lost, is_lost) = watch::channel(None);
-        let follower = Follower::new(self.reader.clone(), stored.place, heard, lost);
-        // It ends with this store, which is the only one to listen.
+        let follower = Follower::new(self.reader.clone(), stored.position, sender, lost);
+        // It ends with this store, its only receiver.
         tokio::spawn(follower.run());
-        (self.heard, self.lost, self.guard) = (to_take, is_lost, guard);
+        (self.updates, self.lost, self.guard) = (updates, is_lost, guard);
         Ok(stored)
     }
 
@@ -168,20 +167,20 @@ impl Store for EtcdStore {
         if answer.succeeded() {
             let made = answer.header().filter(|_| changes);
             let at = made.map_or(self.guard.changed, |header| header.revision());
-            return Ok(ApplyOutcome::Shared(place(at)));
+            return Ok(ApplyOutcome::Shared(position(at)));
         }
-        // A guard that is gone was deleted after it was seen.
+        // The guard was deleted after it was read.
         let at = guard_changed(&answer).unwrap_or_else(|| self.guard.changed.saturating_add(1));
-        Ok(ApplyOutcome::Overtaken(place(at)))
+        Ok(ApplyOutcome::Overtaken(position(at)))
     }
 
     async fn next_update(&mut self) -> StoreUpdate {
-        match self.heard.recv().await {
+        match self.updates.recv().await {
             Some(EtcdUpdate { update, guard }) => {
                 self.guard = guard.unwrap_or(self.guard);
                 update
             }
-            // The follower ends only with this.
+            // The follower ends only with this store.
             None => std::future::pending().await,
         }
     }
@@ -211,7 +210,7 @@ fn last_of_each(batch: WriteBatch) -> BTreeMap<RecordKey, Option<Vec<u8>>> {
     batch.changes.into_iter().collect()
 }
 
-/// etcd's revision of the guard's last change, as the answer to a refused transaction says.
+/// etcd's revision of the guard's last change, from the answer to a refused transaction.
 fn guard_changed(answer: &TxnResponse) -> Option<i64> {
     let guards = answer.op_responses().into_iter();
     let mut guards = guards.filter_map(|answer| match answer {

@@ -1,4 +1,4 @@
-//! What records are called.
+//! Keys of records.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use crate::catalog::MemberKind;
 /// The key of a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey {
-    /// What the record is of.
+    /// Kind of its object.
     pub kind: RecordKind,
-    /// The name of the group, tenant or namespace, or the scope.
+    /// Name of the group, tenant or namespace, or the scope.
     pub name: Arc<str>,
 }
 
-/// What a record is of.
+/// Kind of a record's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordKind {
     /// A group.
@@ -34,7 +34,7 @@ impl RecordKey {
         Self { kind, name }
     }
 
-    /// The key that `text` says.
+    /// Parses `text`.
     pub fn parse(text: &str) -> Option<Self> {
         let (prefix, name) = text.split_once('/')?;
         let kind = RecordKind::ALL

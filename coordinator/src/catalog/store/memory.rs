@@ -1,4 +1,4 @@
-//! A store that forgets.
+//! A store in memory.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Records: what was written, and which write it was.
+//! Records: an object's written form, and the number of its write.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
 use crate::catalog::{CatalogObject, StoredObject};
 use crate::config::{ConfigErrors, check_attachment, check_group, check_override};
 
-/// Unknown fields are left alone: a later version of the same format may add some.
+/// Unknown fields are ignored: a later version of the same format may add some.
 #[derive(Deserialize)]
 struct StoreRecord<T> {
     revision: u64,
     spec: T,
 }
 
-/// Why a record is not good.
+/// Reason for which a record is not valid.
 #[derive(Debug, thiserror::Error)]
 enum RecordError {
     #[error(transparent)]
@@ -28,22 +28,21 @@ enum RecordError {
     Revision(u64),
 }
 
-/// The highest revision that is believed: more writes than there will ever be, so that nothing
-/// written past the API brings the count to its end. Programs in which a number is a double read it
-/// exactly.
+/// Highest accepted revision: more writes than there will ever be, so that a record written past
+/// the API cannot exhaust the count. Programs in which a number is a double read it exactly.
 pub(crate) const REVISION_MAX: u64 = (1 << 53) - 1;
 
 // === free functions ===
 
-/// The record of an object whose JSON is `written`.
+/// Encodes the record of an object whose JSON is `written`.
 pub(crate) fn encode(written: &str, revision: u64) -> Vec<u8> {
     format!("{{\"revision\":{revision},\"spec\":{written}}}").into_bytes()
 }
 
-/// What the record of `key` says.
+/// Decodes the record of `key`.
 ///
 /// # Errors
-/// If it is none, or what it says is wrong.
+/// If it is not a record, or its object is not valid.
 pub(crate) fn decode(
     key: &RecordKey,
     record: &[u8],

@@ -30,7 +30,7 @@ mod file;
 /// The records by the text of their keys.
 const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("records");
 
-/// Numbers about the whole: `format`, `revision` and [`EPOCH`].
+/// Numbers about the store: `format`, `revision` and [`EPOCH`].
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
 /// The number that is the epoch of the last run.
@@ -39,31 +39,31 @@ const EPOCH: &str = "epoch";
 /// redb's cache. Records are read once, at the start; writes touch a few pages.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// How often the path is looked at when nothing is written.
+/// Interval of checks of the path while nothing is written.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Keeps records in a file.
 pub struct RedbStore {
     path: PathBuf,
-    /// Closed before the file exists, and after a failure, so that the next use opens it anew.
+    /// `None` before the file exists, and after a failure, so that the next use opens it anew.
     database: Option<Arc<Database>>,
-    /// The file that was opened first; nothing else is ever written to.
+    /// The file that was opened first; no other file is ever written to.
     pinned: Option<Arc<PinnedFile>>,
-    /// Why the path does not lead to that file, as it was last said.
+    /// Reason for which the path does not lead to that file, as it was last logged.
     detached: Option<DetachCause>,
     files: FileReader,
     metrics: Option<Metrics>,
-    /// That of this run.
+    /// The epoch of this run.
     epoch: Option<Epoch>,
 }
 
-/// Everything that redb returns is one of these.
+/// Result of a call to redb.
 type RedbResult<T> = Result<T, redb::Error>;
 
 // === impl RedbStore ===
 
 impl RedbStore {
-    /// The store in the file `path`, which is made now if it is not there.
+    /// Opens the store in the file `path`, and creates it if it does not exist.
     ///
     /// # Errors
     /// If it cannot be opened, or another process has it open.
@@ -73,17 +73,17 @@ impl RedbStore {
         Ok(store)
     }
 
-    /// The store in the file `path`, which is made when something is written if it is not there.
+    /// Opens the store in the file `path`; the first write creates it if it does not exist.
     ///
     /// # Errors
-    /// If it is there and cannot be opened, or another process has it open.
+    /// If it exists and cannot be opened, or another process has it open.
     pub fn open_or_later(path: PathBuf) -> Result<Self, StoreError> {
         let mut store = Self::at(path);
         store.open(false)?;
         Ok(store)
     }
 
-    /// The same store, which shows in `metrics` whether its file is where it should be.
+    /// Shows in `metrics` whether the file is at its path.
     pub fn with_metrics(self, metrics: Metrics) -> Self {
         Self {
             metrics: Some(metrics),
@@ -124,13 +124,13 @@ impl RedbStore {
         Ok(Some(database))
     }
 
-    /// Looks whether the path still leads to the file that is open. May block.
+    /// Returns a check whether the path still leads to the open file. The check may block.
     fn attached(&self) -> impl Fn() -> Result<(), DetachCause> + Send + 'static {
         let (path, pinned) = (self.path.clone(), self.pinned.clone());
         move || pinned.as_ref().map_or(Ok(()), |pinned| pinned.check(&path))
     }
 
-    /// Says and shows it if the path has been found to lead elsewhere, or back.
+    /// Logs a change of the path's state, and sets its metric.
     fn note(&mut self, attached: Result<(), DetachCause>) -> Result<(), StoreError> {
         if let Some(metrics) = &self.metrics {
             metrics.set_store_detached(attached.is_err());
@@ -142,7 +142,7 @@ impl RedbStore {
             cause: cause.to_string(),
         });
         match &error {
-            Some(error) if self.detached != before => tracing::error!("{error}"),
+            Some(error) if self.detached != before => tracing::error!("store: {error}"),
             None if before.is_some() => tracing::info!(store, "store: file is back in its place"),
             _ => {}
         }
@@ -182,13 +182,13 @@ impl RedbStore {
         let done = tokio::task::spawn_blocking(work).await;
         let done = done.map_err(|error| self.failed(error))?;
         done.map_err(|error| {
-            // After a failure of the disk redb refuses everything until it is opened anew.
+            // After a failure of the disk redb refuses everything until the file is opened anew.
             self.database = None;
             self.unusable(&error)
         })
     }
 
-    /// Notes whether the path leads to the open file.
+    /// Checks whether the path leads to the open file.
     async fn check_attached(&mut self) -> Result<(), StoreError> {
         let looked = tokio::task::spawn_blocking(self.attached()).await;
         let attached = looked.map_err(|error| self.failed(error))?;
@@ -202,7 +202,7 @@ impl RedbStore {
         let epoch = self.epoch;
         self.blocking(move || apply(&database, &batch, epoch))
             .await?;
-        // If the path leads elsewhere now, it is for the operator whether a restart finds this.
+        // If the path leads elsewhere now, a restart may or may not find this batch.
         self.check_attached().await.map_err(unsure)
     }
 }
@@ -233,7 +233,8 @@ impl Store for RedbStore {
     }
 
     async fn apply(&mut self, batch: WriteBatch) -> Result<ApplyOutcome, StoreError> {
-        // Also before it is opened anew after a failure: at the path there may be another file now.
+        // Also before the file is opened anew after a failure: the path may lead to another one
+        // now.
         self.check_attached().await?;
         self.write(batch).await?;
         Ok(ApplyOutcome::Alone)
@@ -242,10 +243,10 @@ impl Store for RedbStore {
     async fn next_update(&mut self) -> StoreUpdate {
         loop {
             tokio::time::sleep(WATCH_INTERVAL).await;
-            // Nobody waits for this, so nothing else would notice that it hangs.
+            // A check that hangs would otherwise go unnoticed.
             let hangs = |error: io::Error| Err(DetachCause::Unreadable(error.to_string()));
             let attached = self.files.run(self.attached()).await;
-            // It is said and shown here; whoever writes next is told as well.
+            // It is logged and shown here; the next write fails with it as well.
             let _ = self.note(attached.unwrap_or_else(hangs));
         }
     }
@@ -280,7 +281,7 @@ impl fmt::Debug for RedbStore {
     }
 }
 
-/// What stands in a file, not yet understood.
+/// Content of a file, not yet decoded.
 #[derive(Default)]
 struct RawContent {
     revision: u64,
@@ -289,7 +290,7 @@ struct RawContent {
 
 // === free functions ===
 
-/// Makes a store in the new file `path`, whole or not at all.
+/// Creates a store in the new file `path`, whole or not at all.
 fn make(path: &Path) -> RedbResult<Database> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
@@ -317,16 +318,16 @@ fn open(path: &Path) -> RedbResult<Database> {
             let store = path.display();
             tracing::error!(
                 %store,
-                "the store has a commit newer than the one in force: a crash cut a write short, or \
-                 the file is damaged and the last acknowledged write is missing"
+                "store: has a commit newer than the one in force; a crash cut a write short, or the \
+                 file is damaged and the last acknowledged write is missing"
             );
         }
-        // It is read as a whole anyway.
+        // The whole file is read anyway.
         if !database.check_integrity()? {
             let store = path.display();
             tracing::error!(
                 %store,
-                "the store was damaged and has been repaired: its last writes may be missing"
+                "store: was damaged and has been repaired; its last writes may be missing"
             );
         }
         Ok(database)
@@ -349,19 +350,19 @@ fn builder() -> Builder {
     builder
 }
 
-/// Begins a transaction after whose commit there is no going back.
+/// Begins a transaction that is committed in two phases.
 fn begin_write(database: &Database) -> RedbResult<redb::WriteTransaction> {
     let mut transaction = database.begin_write()?;
     transaction.set_two_phase_commit(true);
     Ok(transaction)
 }
 
-/// The format, and everything that stands there if the format is known.
+/// The format, and the content if the format is known.
 fn load(database: &Database) -> RedbResult<(u64, RawContent)> {
     let transaction = database.begin_read()?;
     let numbers = match transaction.open_table(NUMBERS) {
         Ok(numbers) => numbers,
-        // Made, but the process ended before its first transaction.
+        // Created, but the process ended before its first transaction.
         Err(redb::TableError::TableDoesNotExist(_)) => return Ok((FORMAT, RawContent::default())),
         Err(error) => return Err(error.into()),
     };
@@ -383,7 +384,7 @@ fn load(database: &Database) -> RedbResult<(u64, RawContent)> {
     Ok((format, loaded))
 }
 
-/// The number that is called `name`; none if there is none.
+/// The number called `name`, if there is one.
 fn number(database: &Database, name: &str) -> RedbResult<Option<u64>> {
     match database.begin_read()?.open_table(NUMBERS) {
         Ok(numbers) => Ok(numbers.get(name)?.map(|number| number.value())),
@@ -399,7 +400,7 @@ fn keep_epoch(database: &Database, epoch: Epoch) -> RedbResult<()> {
     Ok(())
 }
 
-/// The error of a failed check of the path after a write, which is durable, but perhaps not where the path
+/// Error of a check of the path after a write, which is durable, but perhaps not where the path
 /// leads.
 fn unsure(error: StoreError) -> StoreError {
     match error {

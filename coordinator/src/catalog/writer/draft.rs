@@ -1,35 +1,35 @@
-//! What comes of writes, before they are made.
+//! Result of a batch of writes, before it is made durable.
 
 use crate::catalog::store::{RecordKey, WriteBatch, encode};
 use crate::catalog::{Catalog, CatalogObject, Precondition, WriteOutcome};
 
 use super::WriteError;
 
-/// Something that somebody wants to have written.
+/// A requested write.
 #[derive(Debug)]
 pub(super) struct WriteRequest {
     key: RecordKey,
     object: Option<CatalogObject>,
-    /// The object as it is kept.
+    /// Written form of the object.
     written: Option<Box<str>>,
     expect: Precondition,
 }
 
-/// What comes of some writes, one after the other, on top of one catalog.
+/// Result of several writes, one after the other, on top of one catalog.
 #[derive(Debug)]
 pub(super) struct Draft {
     /// The catalog after all of them.
     pub(super) catalog: Catalog,
-    /// What is to be made durable for it.
+    /// The batch that makes it durable.
     pub(super) batch: WriteBatch,
-    /// What each of them is told if that has been done.
+    /// Result of each write if the batch is applied.
     pub(super) outcomes: Vec<Result<WriteOutcome, WriteError>>,
 }
 
 // === impl WriteRequest ===
 
 impl WriteRequest {
-    /// To have `object` as `key`, or nothing, on top of what is expected.
+    /// A write of `object` as `key`, or its deletion, if `expect` holds.
     pub(super) fn new(key: RecordKey, object: Option<CatalogObject>, expect: Precondition) -> Self {
         let written = object.as_ref().map(CatalogObject::written);
         Self {
@@ -40,7 +40,7 @@ impl WriteRequest {
         }
     }
 
-    /// How many bytes it needs, more or less.
+    /// Its approximate size in bytes.
     pub(super) fn len(&self) -> usize {
         self.key.name.len() + self.written.as_ref().map_or(0, |written| written.len())
     }
@@ -49,7 +49,7 @@ impl WriteRequest {
 // === impl Draft ===
 
 impl Draft {
-    /// `writes` on top of `catalog`, in which `revision` is the last.
+    /// Applies `writes` to `catalog`, whose last revision is `revision`.
     pub(super) fn new<'a>(
         writes: impl Iterator<Item = &'a WriteRequest>,
         catalog: &Catalog,
@@ -70,7 +70,7 @@ impl Draft {
         draft
     }
 
-    /// Whether something changes.
+    /// Whether anything changes.
     pub(super) fn changes(&self) -> bool {
         !self.batch.changes.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The way to the writer.
+//! Handle of the catalog writer.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl CatalogHandle {
     /// Creates the group called `name`, or replaces it as a whole.
     ///
     /// # Errors
-    /// Why not; nothing has changed then.
+    /// The reason; nothing has changed then.
     pub async fn put_group(
         &self,
         name: &str,
@@ -55,7 +55,7 @@ impl CatalogHandle {
     /// Deletes the group called `name`.
     ///
     /// # Errors
-    /// Why not, for instance because something is attached to it; nothing has changed then.
+    /// The reason, such as an attachment to it; nothing has changed then.
     pub async fn delete_group(
         &self,
         name: &str,
@@ -65,10 +65,10 @@ impl CatalogHandle {
             .await
     }
 
-    /// Attaches the tenant or namespace called `name` to a group, whatever it was attached to.
+    /// Attaches the tenant or namespace called `name` to a group, and detaches it from any other.
     ///
     /// # Errors
-    /// Why not, for instance because the group is not there; nothing has changed then.
+    /// The reason, such as a group that does not exist; nothing has changed then.
     pub async fn put_attachment(
         &self,
         kind: MemberKind,
@@ -84,7 +84,7 @@ impl CatalogHandle {
     /// Detaches the tenant or namespace called `name` from its group.
     ///
     /// # Errors
-    /// Why not; nothing has changed then.
+    /// The reason; nothing has changed then.
     pub async fn delete_attachment(
         &self,
         kind: MemberKind,
@@ -95,10 +95,10 @@ impl CatalogHandle {
         self.write(key, None, expect).await
     }
 
-    /// Replaces all that the file's globs say of `scope`.
+    /// Overrides the limits that the file's globs give to `scope`.
     ///
     /// # Errors
-    /// Why not, for instance because the file names the scope itself; nothing has changed then.
+    /// The reason, such as exact limits in the file; nothing has changed then.
     pub async fn put_override(
         &self,
         scope: &str,
@@ -110,10 +110,10 @@ impl CatalogHandle {
         self.write(key, Some(limits), expect).await
     }
 
-    /// Gives `scope` back the limits that the file's globs say.
+    /// Removes the override of `scope`.
     ///
     /// # Errors
-    /// Why not; nothing has changed then.
+    /// The reason; nothing has changed then.
     pub async fn delete_override(
         &self,
         scope: &str,
@@ -123,10 +123,10 @@ impl CatalogHandle {
             .await
     }
 
-    /// Puts `config` in force, but for what is shared with other nodes and what needs a restart.
+    /// Puts `config` in force, except for its shared part and for settings that need a restart.
     ///
     /// # Errors
-    /// If what was written through the API does not go with it; nothing has changed then.
+    /// If it conflicts with an object written through the API; nothing has changed then.
     pub async fn reload(&self, config: Config) -> Result<(), WriteError> {
         let config = Box::new(config);
         self.call(|reply| WriterCommand::Reload(config, reply))

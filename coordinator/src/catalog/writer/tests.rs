@@ -68,7 +68,7 @@ fn limits(rate: u32) -> LimitsSpec {
 const ANY: Precondition = Precondition::Anything;
 const TENANT: MemberKind = MemberKind::Tenant;
 
-/// What is said of a write that was refused.
+/// The error of a refused write.
 fn said<T: std::fmt::Debug>(result: Result<T, WriteError>) -> String {
     result.unwrap_err().to_string()
 }
@@ -140,7 +140,7 @@ async fn a_group_in_use_is_not_deleted() {
         "1 are attached to this group, such as the tenant \"acme\""
     );
     assert_eq!(writer.catalog().attached_count("gold"), 1);
-    // Attached elsewhere, it no longer holds the first.
+    // Attached to another group, it no longer holds the first.
     writer
         .put_attachment(TENANT, "acme", attach("silver"), ANY)
         .await
@@ -197,25 +197,28 @@ async fn what_does_not_go_with_what_is_there_is_refused() {
 async fn a_write_happens_only_if_what_is_there_is_as_expected() {
     let writer = writer().await;
     let put = async |expect| writer.put_group("gold", group(1), expect).await;
-    assert_eq!(said(put(Precondition::Something).await), "nothing is there");
+    assert_eq!(
+        said(put(Precondition::Something).await),
+        "it does not exist"
+    );
     assert_eq!(
         said(put(Precondition::Revision(1)).await),
-        "nothing is there"
+        "it does not exist"
     );
     let first = put(Precondition::Nothing).await.unwrap().revision;
-    let there = format!("what is there is revision {first}");
+    let there = format!("the current revision is {first}");
     assert_eq!(said(put(Precondition::Nothing).await), there);
     assert_eq!(said(put(Precondition::Revision(first + 1)).await), there);
     let second = put(Precondition::Revision(first)).await.unwrap().revision;
     let lost = writer
         .delete_group("gold", Precondition::Revision(first))
         .await;
-    assert_eq!(said(lost), format!("what is there is revision {second}"));
+    assert_eq!(said(lost), format!("the current revision is {second}"));
     writer
         .delete_group("gold", Precondition::Something)
         .await
         .unwrap();
-    // A revision is never given twice, so what was expected of the old group does not fit the new.
+    // A revision is never used twice, so that of the deleted group does not match the new one.
     assert!(put(ANY).await.unwrap().revision > second);
 }
 
@@ -272,7 +275,7 @@ async fn every_bound_is_a_clear_refusal() {
         refused,
         format!("there are 1 overrides, {tail} (bounds.max_overrides)")
     );
-    // What is there can be replaced, and room made.
+    // An object can still be replaced, and room made.
     writer.put_group("b", group(2), ANY).await.unwrap();
     writer.delete_attachment(TENANT, "b", ANY).await.unwrap();
     writer

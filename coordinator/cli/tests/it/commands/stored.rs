@@ -184,7 +184,7 @@ fn conflicts_end_with_5() {
     let gone = "delete override tenant/x --if-match *";
     server
         .say(gone)
-        .failed(5, "override tenant/x: nothing is there");
+        .failed(5, "override tenant/x: it does not exist");
 }
 
 #[test]

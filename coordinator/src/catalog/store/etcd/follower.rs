@@ -1,4 +1,4 @@
-//! Follows what is written, over losses of the connection and over compactions.
+//! Follows the writes of all coordinators, over lost connections and compactions.
 
 use etcd_client::WatchStream;
 use tokio::sync::{mpsc, watch};
@@ -7,24 +7,24 @@ use super::reader::{self, EtcdUpdate, Reader};
 use crate::catalog::store::{LogPosition, StoreUpdate};
 use crate::cluster::etcd::EtcdError;
 
-/// Follows the keys of one cluster from a place on.
+/// Follows the keys of one cluster from a position on.
 pub(super) struct Follower {
     reader: Reader,
     at: LogPosition,
-    heard: mpsc::Sender<EtcdUpdate>,
-    /// Why nothing is heard at the moment, if that is so.
+    updates: mpsc::Sender<EtcdUpdate>,
+    /// The reason while the connection is lost.
     lost: watch::Sender<Option<String>>,
 }
 
-/// Why it no longer follows.
+/// Reason for which a watch ended.
 enum FollowEnd {
-    /// Nobody listens any more.
-    Unheard,
-    /// What comes next has been compacted away.
+    /// The store is gone.
+    StoreGone,
+    /// The next changes have been compacted away.
     Compacted,
-    /// Calls go to another endpoint from now on, because this one failed.
+    /// Another call failed at this endpoint, so calls go to another one.
     Moved,
-    /// The connection is lost, or etcd has said so.
+    /// The connection is lost, or etcd ended the watch.
     Lost(String),
 }
 
@@ -35,23 +35,23 @@ impl Follower {
     pub(super) fn new(
         reader: Reader,
         at: LogPosition,
-        heard: mpsc::Sender<EtcdUpdate>,
+        updates: mpsc::Sender<EtcdUpdate>,
         lost: watch::Sender<Option<String>>,
     ) -> Self {
         Self {
             reader,
             at,
-            heard,
+            updates,
             lost,
         }
     }
 
-    /// Follows until nobody listens.
+    /// Follows until the store is gone.
     pub(super) async fn run(mut self) {
         let mut waits = reader::waits();
         loop {
             let cause = match self.follow().await {
-                FollowEnd::Unheard => return,
+                FollowEnd::StoreGone => return,
                 FollowEnd::Moved => continue,
                 FollowEnd::Compacted => match self.reload().await {
                     Ok(()) => continue,
@@ -63,13 +63,13 @@ impl Follower {
                 waits = reader::waits();
                 tracing::warn!(
                     cause,
-                    "lost the configuration in etcd: what is known stays in force, and nothing \
-                     can be written"
+                    "store: lost the configuration in etcd; the last known one stays in force, and \
+                     writes fail"
                 );
             }
             let wait = waits.next().unwrap_or_default();
             tokio::select! {
-                () = self.heard.closed() => return,
+                () = self.updates.closed() => return,
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -78,17 +78,17 @@ impl Follower {
     async fn follow(&mut self) -> FollowEnd {
         let mut turns = self.reader.turns();
         let watched = tokio::select! {
-            () = self.heard.closed() => return FollowEnd::Unheard,
+            () = self.updates.closed() => return FollowEnd::StoreGone,
             watched = self.reader.watch(self.at) => watched,
         };
         let mut stream = match watched {
             Ok(stream) => stream,
             Err(error) => return FollowEnd::Lost(error.to_string()),
         };
-        let heard = self.heard.clone();
+        let updates = self.updates.clone();
         loop {
             tokio::select! {
-                () = heard.closed() => return FollowEnd::Unheard,
+                () = updates.closed() => return FollowEnd::StoreGone,
                 Ok(()) = turns.changed() => return FollowEnd::Moved,
                 ended = self.next(&mut stream) => if let Err(ended) = ended {
                     return ended;
@@ -97,7 +97,7 @@ impl Follower {
         }
     }
 
-    /// Waits for the next answer and hands on what it says.
+    /// Waits for the next answer and sends its updates to the store.
     async fn next(&mut self, stream: &mut WatchStream) -> Result<(), FollowEnd> {
         let answer = stream
             .message()
@@ -113,9 +113,9 @@ impl Follower {
         if self.lost.send_replace(None).is_some() {
             tracing::info!("store: follows etcd again");
         }
-        for heard in self.reader.heard(&answer) {
-            let handed = self.hand_on(heard).await;
-            handed.map_err(|_| FollowEnd::Unheard)?;
+        for update in self.reader.updates(&answer) {
+            let handed = self.send(update).await;
+            handed.map_err(|_| FollowEnd::StoreGone)?;
         }
         Ok(())
     }
@@ -123,26 +123,23 @@ impl Follower {
     /// Reads everything anew.
     async fn reload(&mut self) -> Result<(), EtcdError> {
         let (stored, guard) = self.reader.load().await?;
-        let heard = EtcdUpdate {
+        let update = EtcdUpdate {
             update: StoreUpdate::All(stored),
             guard: Some(guard),
         };
         tracing::info!(
             "store: read the whole configuration in etcd again, because its changes were compacted"
         );
-        // Who does not listen any more is seen by the next wait.
-        let _ = self.hand_on(heard).await;
+        // If the store is gone, the next wait notices.
+        let _ = self.send(update).await;
         Ok(())
     }
 
-    async fn hand_on(
-        &mut self,
-        heard: EtcdUpdate,
-    ) -> Result<(), mpsc::error::SendError<EtcdUpdate>> {
-        self.at = match &heard.update {
-            StoreUpdate::All(stored) => stored.place,
-            StoreUpdate::Changes(_, place) => *place,
+    async fn send(&mut self, update: EtcdUpdate) -> Result<(), mpsc::error::SendError<EtcdUpdate>> {
+        self.at = match &update.update {
+            StoreUpdate::All(stored) => stored.position,
+            StoreUpdate::Changes(_, position) => *position,
         };
-        self.heard.send(heard).await
+        self.updates.send(update).await
     }
 }

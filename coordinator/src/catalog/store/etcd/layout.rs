@@ -1,4 +1,4 @@
-//! Where what stands in etcd.
+//! Layout of the store's keys in etcd.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use serde::Deserialize;
 
 use crate::catalog::store::{FORMAT, REVISION_MAX, RecordKey};
 
-/// The name of the guard below the prefix; no record can have it, because those have a `/`.
+/// Name of the guard below the prefix. No record has it, because theirs contain a `/`.
 const GUARD: &str = "revision";
 
-/// The name of the text that all nodes share; as it is, not as a record.
+/// Name of the shared configuration, a plain text and not a record.
 const SHARED: &str = "file";
 
 /// The keys of one cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// What all of them begin with, `/tollgate/config/`.
+    /// Prefix of all keys, `/tollgate/config/`.
     prefix: String,
 }
 
-/// What a key is of.
+/// Meaning of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EtcdKey {
     Guard,
     Shared,
     Record(RecordKey),
-    /// Nothing that this version knows, as it is called below the prefix.
+    /// A key that this version does not know, with its name below the prefix.
     Unknown(String),
 }
 
-/// What the guard says. It is replaced in every transaction.
+/// Content of the guard, which every transaction replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Guard {
-    /// The format of the whole.
+    /// Format of the store.
     pub(super) format: u64,
     /// The highest revision that was given to a write.
     pub(super) revision: u64,
@@ -41,13 +41,13 @@ pub(super) struct Guard {
 // === impl Layout ===
 
 impl Layout {
-    /// The keys of the cluster whose keys begin with `prefix`, `/tollgate`.
+    /// The keys of the cluster with `prefix`, such as `/tollgate`.
     pub(super) fn new(prefix: &str) -> Self {
         let prefix = format!("{}/config/", prefix.trim_end_matches('/'));
         Self { prefix }
     }
 
-    /// What all keys begin with.
+    /// Prefix of all keys.
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -64,7 +64,7 @@ impl Layout {
         format!("{}{key}", self.prefix)
     }
 
-    /// What `key` is of.
+    /// The meaning of `key`.
     pub(super) fn name(&self, key: &[u8]) -> EtcdKey {
         let text = String::from_utf8_lossy(key);
         let below = text.strip_prefix(&self.prefix).unwrap_or(&text);
@@ -83,7 +83,7 @@ impl Layout {
 // === impl Guard ===
 
 impl Guard {
-    /// What the guard says; none if it says nothing that makes sense.
+    /// Parses the guard; `None` if it is not valid.
     pub(super) fn parse(value: &[u8]) -> Option<Self> {
         let guard: Option<Self> = serde_json::from_slice(value).ok();
         guard.filter(|guard| guard.revision <= REVISION_MAX)
@@ -98,7 +98,7 @@ impl fmt::Display for Guard {
 }
 
 impl Default for Guard {
-    /// As if nothing was ever written.
+    /// The guard of an empty store.
     fn default() -> Self {
         Self {
             format: FORMAT,

@@ -1,4 +1,4 @@
-//! Reads the keys of one cluster: all of them at one revision, and each change after it.
+//! Reads the keys of one cluster: all of them at one revision, and each later change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::catalog::store::{LogPosition, RecordKey, StoreContent, StoreUpdate, W
 use crate::cluster::etcd::{EtcdError, EtcdLink};
 use crate::observe::metrics::Metrics;
 
-/// Keys that are read at once: of the largest records, some ten megabytes.
+/// Keys per read: some ten megabytes of the largest records.
 const PAGE_LEN: i64 = 500;
 
-/// The largest answer that is taken. etcd puts up to a thousand revisions into one when a watch
-/// has fallen behind.
+/// Largest answer, in bytes. etcd puts up to a thousand revisions into one when a watch has fallen
+/// behind.
 const ANSWER_LEN_MAX: usize = 256 << 20;
 
-/// How long one call may take, which is a few milliseconds when all is well.
+/// Time limit of one call, which takes a few milliseconds when all is well.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(2);
 
-/// The first wait after a failure, and the longest.
+/// Waits after a failure: the first, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Reads the keys of one cluster.
@@ -32,15 +32,15 @@ pub(super) struct Reader {
     metrics: Metrics,
 }
 
-/// News, and what they say of the guard.
+/// An update, and the guard after it.
 #[derive(Debug)]
 pub(super) struct EtcdUpdate {
     pub(super) update: StoreUpdate,
-    /// None if it is as it was.
+    /// `None` if it did not change.
     pub(super) guard: Option<GuardVersion>,
 }
 
-/// The guard, as it was seen.
+/// The guard and its last change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GuardVersion {
     /// etcd's revision of its last change; 0 if there is none.
@@ -64,7 +64,7 @@ impl Reader {
         self.link.turns()
     }
 
-    /// As [`Reader::load`], again and again until it succeeds or `limit` has passed; then the reason.
+    /// Loads again and again until it succeeds or `limit` has passed; then the last error.
     pub(super) async fn load_within(
         &self,
         limit: Duration,
@@ -85,7 +85,7 @@ impl Reader {
         loaded.ok_or(cause)
     }
 
-    /// Everything that is there, at one revision.
+    /// Reads everything at one revision.
     pub(super) async fn load(&self) -> Result<(StoreContent, GuardVersion), EtcdError> {
         let end = after_prefix(self.layout.prefix());
         let mut from = self.layout.prefix().as_bytes().to_vec();
@@ -115,15 +115,15 @@ impl Reader {
             }
             let last = page.take_kvs().pop().filter(|_| page.more());
             let Some(last) = last else { break };
-            // The least key that comes after it.
+            // The least key after it.
             from = [last.key(), &[0]].concat();
         }
         stored.revision = guard.guard.revision;
-        stored.place = place(at);
+        stored.position = position(at);
         Ok((stored, guard))
     }
 
-    /// Every change after the one at `at`.
+    /// Watches every change after `at`.
     pub(super) async fn watch(&self, at: LogPosition) -> Result<WatchStream, EtcdError> {
         let from = i64::try_from(at.0).unwrap_or(i64::MAX).saturating_add(1);
         let options = WatchOptions::new().with_prefix().with_start_revision(from);
@@ -136,9 +136,9 @@ impl Reader {
         watched.await
     }
 
-    /// What an answer to a watch says. A change of what is shared begins update of its own, so that
-    /// it is taken on top of just what came before it, by every node alike.
-    pub(super) fn heard(&self, answer: &WatchResponse) -> Vec<EtcdUpdate> {
+    /// The updates in an answer to a watch. A change of the shared configuration begins an update
+    /// of its own, so that every node applies it on top of the same records.
+    pub(super) fn updates(&self, answer: &WatchResponse) -> Vec<EtcdUpdate> {
         let mut all = Vec::new();
         let mut batch = WriteBatch::default();
         let (mut guard, mut last) = (None, None);
@@ -150,8 +150,8 @@ impl Reader {
                 EtcdKey::Guard if deleted => guard = Some(GuardVersion::default()),
                 EtcdKey::Guard => guard = Some(self.seen(pair)),
                 EtcdKey::Shared => {
-                    // What is left of its own transaction comes after it.
-                    let before = place(pair.mod_revision().saturating_sub(1));
+                    // The rest of its own transaction follows it.
+                    let before = position(pair.mod_revision().saturating_sub(1));
                     let earlier = std::mem::take(&mut batch);
                     all.push(EtcdUpdate::changes(earlier, guard.take(), before));
                     batch.shared = Some(pair.value().to_vec());
@@ -161,11 +161,11 @@ impl Reader {
                 EtcdKey::Unknown(name) => self.skip(&name),
             }
         }
-        all.extend(last.map(|last| EtcdUpdate::changes(batch, guard, place(last))));
+        all.extend(last.map(|last| EtcdUpdate::changes(batch, guard, position(last))));
         all
     }
 
-    /// The guard. One that makes no sense counts as new: the next write replaces it.
+    /// Reads the guard. An invalid one counts as new: the next write replaces it.
     fn seen(&self, pair: &KeyValue) -> GuardVersion {
         let guard = Guard::parse(pair.value());
         if guard.is_none() {
@@ -208,7 +208,7 @@ fn change(key: RecordKey, pair: &KeyValue, deleted: bool) -> (RecordKey, Option<
     (key, record)
 }
 
-pub(super) fn place(revision: i64) -> LogPosition {
+pub(super) fn position(revision: i64) -> LogPosition {
     LogPosition(u64::try_from(revision).unwrap_or(0))
 }
 
@@ -221,7 +221,7 @@ fn after_prefix(prefix: &str) -> Vec<u8> {
     end
 }
 
-/// How long to wait before each new attempt: it doubles up to the longest.
+/// Waits before new attempts: they double up to the longest.
 pub(super) fn waits() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(WAITS.0), |wait| Some((*wait * 2).min(WAITS.1)))
 }

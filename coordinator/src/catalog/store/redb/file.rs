@@ -1,8 +1,8 @@
 //! The file of a store while it is open.
 //!
-//! redb keeps writing to the file that it opened, also when its path leads nowhere any more or to
-//! another file; what it calls durable then is gone after a restart. So the path is compared with the
-//! open file before and after every write.
+//! redb keeps writing to the file that it opened, even when its path leads nowhere or to another
+//! file, and that file is gone after a restart. So the path is compared with the open file before
+//! and after every write.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -17,7 +17,7 @@ use crate::net::files::check_regular;
 #[derive(Debug)]
 pub(super) struct PinnedFile(File);
 
-/// Why a path does not lead to the store any more.
+/// Reason for which a path does not lead to the store any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DetachCause {
     #[error("was deleted or moved away while this coordinator has it open")]
@@ -54,10 +54,10 @@ impl PinnedFile {
 
 // === free functions ===
 
-/// Whether a store is at `path`.
+/// Whether a store exists at `path`.
 ///
 /// # Errors
-/// If something else is, or an empty file: a store that has been made is never empty.
+/// If it is something else, or an empty file: a store is never empty.
 pub(super) fn exists(path: &Path) -> io::Result<bool> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -73,10 +73,10 @@ pub(super) fn exists(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether the store at `path` says that the newer of its last two commits is in force.
+/// Whether the newer of the last two commits of the store at `path` is in force.
 ///
-/// If not, a crash cut a write short before it could be acknowledged, or the one bit that says it was
-/// damaged, which no checksum covers. The layout is that of redb's file format 3.
+/// If not, a crash cut a write short before it could be acknowledged, or the one bit that says it
+/// was damaged, which no checksum covers. The layout is that of redb's file format 3.
 pub(super) fn newer_commit_is_in_force(path: &Path) -> io::Result<bool> {
     const FLAGS: usize = 9;
     const SECOND_IN_FORCE: u8 = 1;
@@ -92,7 +92,7 @@ pub(super) fn newer_commit_is_in_force(path: &Path) -> io::Result<bool> {
     Ok(second_in_force == (second > first))
 }
 
-/// Sees to it that the file itself is found after a crash of the machine.
+/// Makes the file's name durable, so that a crash of the machine does not lose it.
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,

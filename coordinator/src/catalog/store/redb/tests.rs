@@ -17,7 +17,7 @@ fn batch(revision: u64, changes: &[(&str, Option<&str>)]) -> WriteBatch {
     }
 }
 
-/// The revision and the records that a store has.
+/// The revision and the records of a store.
 async fn stored(store: &mut RedbStore) -> (u64, Vec<(String, String)>) {
     let stored = store.load().await.unwrap();
     let text =
@@ -128,7 +128,7 @@ async fn what_is_no_store_or_no_place_for_one_is_said_with_its_path() {
     let nowhere = dir.path().join("no/such/x.redb");
     let error = RedbStore::create(nowhere.clone()).unwrap_err().to_string();
     assert!(error.contains("No such file or directory"), "{error}");
-    // What cannot be made when it is needed is an error of the write.
+    // A file that cannot be created when it is needed fails the write.
     let mut store = RedbStore::open_or_later(nowhere.clone()).unwrap();
     let error = store
         .apply(batch(1, &[("a", Some("1"))]))
@@ -175,12 +175,12 @@ async fn a_record_that_makes_no_sense_is_refused_with_its_key() {
         );
         assert!(error.contains(want), "{error}");
     }
-    // What a later version of this format may add is left alone.
+    // Fields of a later version of this format are ignored.
     let later = br#"{"revision": 1, "spec": {}, "note": "x"}"#;
     crate::catalog::store::decode(&RecordKey::new(RecordKind::Group, "gold"), later).unwrap();
 }
 
-/// The text of a failed write.
+/// The error of a failed write.
 async fn refused(store: &mut RedbStore) -> String {
     let error = store.apply(batch(9, &[("late", Some("9"))])).await;
     error.unwrap_err().to_string()
@@ -226,7 +226,7 @@ async fn a_write_into_a_store_that_is_moved_away_meanwhile_is_not_called_undone(
     let mut store = RedbStore::create(path.clone()).unwrap();
     store.apply(batch(1, &[("a", Some("1"))])).await.unwrap();
 
-    // After the path was looked at, and before the write is durable.
+    // After the check of the path, and before the write is durable.
     fs::rename(&path, &away).unwrap();
     let error = store.write(batch(2, &[("b", Some("2"))])).await;
     let error = error.unwrap_err();
@@ -255,7 +255,7 @@ async fn an_empty_file_and_what_is_no_file_are_no_store() {
     assert!(error.to_string().contains("the file is empty"), "{error}");
     let error = RedbStore::create(dir.path().to_owned()).unwrap_err();
     assert!(error.to_string().contains("is a directory"), "{error}");
-    // A draft of a start that was cut short is no hindrance.
+    // A draft of a start that was cut short does not matter.
     fs::remove_file(&path).unwrap();
     fs::write(dir.path().join("x.redb.new"), "half").unwrap();
     drop(RedbStore::create(path).unwrap());
@@ -295,7 +295,7 @@ async fn a_damaged_store_is_refused_or_whole() {
         fs::write(&path, &image).unwrap();
         assert!(file::newer_commit_is_in_force(&path).unwrap());
         let used: Vec<usize> = (0..image.len()).filter(|&at| image[at] != 0).collect();
-        // Every bit that says which transaction is the newest, and how it was committed.
+        // Every bit that selects the newest transaction, and the kind of its commit.
         let newest = (0..8).map(|bit| (9, bit));
         let header = (0..320).step_by(6).map(|at| (at, at % 8));
         let header = newest.chain(header);

@@ -8,12 +8,12 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::catalog::store::ApplyOutcome;
 
-/// A store that is shared by all that were made of one log.
+/// A store that shares its log with others.
 #[derive(Clone, Debug)]
 struct Shared {
     log: watch::Sender<Vec<WriteBatch>>,
     taken: usize,
-    /// News do not come while this is held.
+    /// No updates come while this is held.
     held: watch::Sender<bool>,
 }
 
@@ -28,7 +28,7 @@ impl Shared {
         }
     }
 
-    /// Another that writes to the same log.
+    /// Another writer to the same log.
     fn another(&self) -> Self {
         Self {
             held: watch::Sender::new(false),
@@ -36,7 +36,7 @@ impl Shared {
         }
     }
 
-    /// Writes what no coordinator would.
+    /// Writes a record that no coordinator would.
     fn write(&self, key: RecordKey, record: Option<&str>) {
         self.log.send_modify(|log| {
             let record = record.map(|record| record.as_bytes().to_vec());
@@ -68,7 +68,7 @@ impl Store for Shared {
             applied = Some(ApplyOutcome::Shared(LogPosition(log.len() as u64)));
             changes
         });
-        // As over a network: the others come in between.
+        // As over a network: other writers come in between.
         tokio::task::yield_now().await;
         Ok(applied.unwrap())
     }
@@ -95,7 +95,7 @@ async fn pair() -> (Shared, CatalogHandle, CatalogHandle) {
     (store, a, b)
 }
 
-/// Waits until `handle` has a catalog that is `as_wanted`.
+/// Waits until the catalog of `handle` is `as_wanted`.
 async fn until(
     handle: &CatalogHandle,
     as_wanted: impl FnMut(&Arc<Catalog>) -> bool,
@@ -110,7 +110,7 @@ async fn what_one_writes_the_other_has() {
     let first = a.put_group("gold", group(5), ANY).await.unwrap();
     let seen = until(&b, |catalog| catalog.group("gold").is_some()).await;
     assert_eq!(seen.group("gold").unwrap().revision, Some(first.revision));
-    // And is followed by what the other writes on top of it.
+    // The other writer can write on top of it.
     let expect = Precondition::Revision(first.revision);
     let second = b.put_group("gold", group(6), expect).await.unwrap();
     assert!(!second.created && second.revision > first.revision);
@@ -131,7 +131,7 @@ async fn what_was_acknowledged_by_one_is_known_to_the_other_when_it_writes() {
     let held = late.held.clone();
     let b = writer_of(late, FILE).await;
     for round in 0..3 {
-        // It hears of nothing until it has to.
+        // It gets no update until it has to.
         held.send_replace(true);
         a.put_group("gold", group(round), ANY).await.unwrap();
         let release = async {
@@ -182,7 +182,7 @@ async fn what_holds_between_objects_holds_whoever_writes() {
         let handle = if writer % 2 == 0 { &a } else { &b }.clone();
         writers.spawn(async move {
             for step in 0..40_u32 {
-                // All fight for the same few things; most are refused, for every reason there is.
+                // All write the same few objects; most are refused, for every possible reason.
                 let name = ["x", "y", "z"][(writer + step) as usize % 3];
                 let _ = match (writer * 7 + step * 5) % 4 {
                     0 => handle.put_group(name, group(step), ANY).await.map(drop),
@@ -203,7 +203,7 @@ async fn what_holds_between_objects_holds_whoever_writes() {
     let written = store.log.borrow().clone();
     assert!(written.len() > 20, "{}", written.len());
     // After every one of the writes, in their order.
-    let mut catalog = a.catalog().without_kept();
+    let mut catalog = a.catalog().file_only();
     let (mut last, mut missing) = (0, 0);
     for batch in written {
         assert!(batch.revision > last, "{batch:?}");
@@ -243,7 +243,7 @@ async fn a_record_that_makes_no_sense_is_skipped_and_the_rest_goes_on() {
     let seen = until(&a, |catalog| catalog.group("plain").is_some()).await;
     assert_eq!(seen.group("gold").unwrap().value.spec(), group(5));
     assert!(seen.group("other").is_none());
-    // Whatever uses it: who writes past the API has to know.
+    // A record written past the API takes effect even if it is in use.
     let attached = a.put_attachment(TENANT, "acme", attach("plain"), ANY).await;
     attached.unwrap();
     store.write(key("plain"), None);
@@ -263,7 +263,7 @@ async fn what_does_not_come_back_is_not_acknowledged() {
     assert_eq!(unseen, Err(StoreError::Unseen.into()));
     assert!(start.elapsed() <= Duration::from_secs(5), "{start:?}");
     assert!(handle.catalog().group("gold").is_none());
-    // It was written all the same, and is in force once it comes.
+    // It was written all the same, and is in force once it comes back.
     held.send_replace(false);
     until(&handle, |catalog| catalog.group("gold").is_some()).await;
 }
