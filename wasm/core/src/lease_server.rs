@@ -4,7 +4,7 @@
 //! passes it with each refresh, so a changed limit takes effect at the next refresh of each client
 //! and there is nothing to invalidate.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use core::ops::Bound;
 
 mod binding;
@@ -21,6 +21,7 @@ use self::drain::Drains;
 use self::slot::{Pools, ResourceSlot};
 pub use self::snapshot::{PoolSnapshot, ResourceSnapshot, Snapshot, SnapshotError};
 pub use self::terms::{PoolTerms, Terms};
+use crate::deadlines::Deadlines;
 use crate::lease::{Answer, ClientId, ClientRun, Demand, Epoch, ResourceId};
 use crate::pool::Pool;
 use crate::resource::{RefreshError, RepeatedLease, Resource};
@@ -36,7 +37,7 @@ pub struct LeaseServer {
     started_at: Instant,
     resources: BTreeMap<ResourceId, ResourceSlot>,
     /// For each resource with clients one instant, not after its next expiry.
-    timeouts: BTreeSet<(Instant, ResourceId)>,
+    timeouts: Deadlines<ResourceId>,
     /// Pools with members; so there are never more than resources.
     pools: Pools,
     drains: Drains,
@@ -84,7 +85,7 @@ impl LeaseServer {
             start,
             started_at: now,
             resources: BTreeMap::new(),
-            timeouts: BTreeSet::new(),
+            timeouts: Deadlines::default(),
             pools: BTreeMap::new(),
             drains: Drains::default(),
             parent_leases: None,
@@ -164,10 +165,7 @@ impl LeaseServer {
 
     /// Takes back what has expired and forgets resources without clients.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while self.timeouts.first().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, id)) = self.timeouts.pop_first() else {
-                return;
-            };
+        while let Some(id) = self.timeouts.pop_due(now) {
             let Some(slot) = self.resources.get_mut(&id) else {
                 continue;
             };
@@ -177,7 +175,7 @@ impl LeaseServer {
             recount(&mut self.leases, known, slot);
             if let Some(next) = slot.resource.poll_timeout() {
                 slot.queued_at = next;
-                self.timeouts.insert((next, id));
+                self.timeouts.insert(next, id);
             } else if let Some(mut slot) = self.resources.remove(&id) {
                 slot.leave(&mut self.pools);
             }
@@ -186,7 +184,7 @@ impl LeaseServer {
 
     /// When [`LeaseServer::handle_timeout`] next has something to look at.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timeouts.first().map(|(at, _)| *at)
+        self.timeouts.earliest()
     }
 
     /// All resources with clients, by id.
@@ -243,7 +241,7 @@ impl LeaseServer {
     fn insert(&mut self, id: &ResourceId, mut slot: ResourceSlot, queued_at: Instant) {
         slot.queued_at = queued_at;
         recount(&mut self.leases, 0, &slot);
-        self.timeouts.insert((queued_at, id.clone()));
+        self.timeouts.insert(queued_at, id.clone());
         self.resources.insert(id.clone(), slot);
     }
 
@@ -253,7 +251,7 @@ impl LeaseServer {
             && let Some(mut slot) = self.resources.remove(id)
         {
             slot.leave(&mut self.pools);
-            self.timeouts.remove(&(slot.queued_at, id.clone()));
+            self.timeouts.remove(slot.queued_at, id.clone());
         }
     }
 }
@@ -266,22 +264,10 @@ fn recount(leases: &mut usize, known: usize, slot: &ResourceSlot) {
     *leases = others.saturating_add(slot.resource.client_count());
 }
 
-/// Sees to it that the next expiry in `slot` is looked at in time; one that is too early stays.
-fn requeue(
-    timeouts: &mut BTreeSet<(Instant, ResourceId)>,
-    id: &ResourceId,
-    slot: &mut ResourceSlot,
-) {
-    let Some(next) = slot
-        .resource
-        .poll_timeout()
-        .filter(|next| *next < slot.queued_at)
-    else {
-        return;
-    };
-    if let Some((_, id)) = timeouts.take(&(slot.queued_at, id.clone())) {
-        timeouts.insert((next, id));
-        slot.queued_at = next;
+/// Lets the server look at `slot` in time for its next expiry.
+fn requeue(timeouts: &mut Deadlines<ResourceId>, id: &ResourceId, slot: &mut ResourceSlot) {
+    if let Some(next) = slot.resource.poll_timeout() {
+        timeouts.advance(&mut slot.queued_at, next, id);
     }
 }
 

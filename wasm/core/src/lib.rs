@@ -24,6 +24,7 @@ extern crate std;
 pub mod bucket;
 pub mod client;
 pub mod cluster;
+pub mod deadlines;
 mod hash;
 pub mod lease;
 pub mod lease_server;

@@ -19,7 +19,7 @@
 //! Every number a grant totals is kept as a running sum or comes out of the [`FairShare`](crate::share::FairShare) tree, so
 //! a refresh costs O(log n) in the number of clients.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
 
 mod allocation;
@@ -29,6 +29,7 @@ mod snapshot;
 use self::allocation::{Allocation, ClientEntry, Received, TieBreak};
 pub use self::repeated_lease::RepeatedLease;
 pub use self::snapshot::{ClientSnapshot, LeaseSnapshot};
+use crate::deadlines::Deadlines;
 use crate::hash::fnv1a;
 use crate::lease::{Answer, ClientId, ClientRun, Demand, Epoch, LeaseRequest, Run, Unit};
 use crate::limit::Limit;
@@ -45,7 +46,7 @@ pub struct Resource {
     allocation: Allocation,
     clients: BTreeMap<ClientKey, ClientEntry>,
     /// For each entry one instant, not after the next one at which what it has falls.
-    expiries: BTreeSet<(Instant, ClientKey)>,
+    expiries: Deadlines<ClientKey>,
 }
 
 /// What the books say of one client.
@@ -133,7 +134,7 @@ impl Resource {
         Self {
             allocation: Allocation::new(unit, limit, learning_until),
             clients: BTreeMap::new(),
-            expiries: BTreeSet::new(),
+            expiries: Deadlines::default(),
         }
     }
 
@@ -179,7 +180,8 @@ impl Resource {
                 Received::Repeat(answer) => answer,
                 Received::Settle => settle(allocation, now, entry, request, pool),
             };
-            requeue(&mut self.expiries, &key, entry);
+            let next = entry.next_expiry();
+            self.expiries.advance(&mut entry.queued_at, next, &key);
             return Ok(answer);
         }
         if known >= clients_max {
@@ -188,7 +190,7 @@ impl Resource {
         let mut entry = allocation.admit(now, by, request);
         let answer = settle(allocation, now, &mut entry, request, pool);
         entry.queued_at = entry.next_expiry();
-        self.expiries.insert((entry.queued_at, key.clone()));
+        self.expiries.insert(entry.queued_at, key.clone());
         self.clients.insert(key, entry);
         Ok(answer)
     }
@@ -203,7 +205,7 @@ impl Resource {
             .is_some_and(|entry| (entry.term, entry.sequence) <= last)
             && let Some(entry) = self.clients.remove(&key)
         {
-            self.expiries.remove(&(entry.queued_at, key));
+            self.expiries.remove(entry.queued_at, key);
             self.allocation.forget(entry);
         }
     }
@@ -245,17 +247,14 @@ impl Resource {
     }
 
     fn expire(&mut self, now: Instant) {
-        while self.expiries.first().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, key)) = self.expiries.pop_first() else {
-                return;
-            };
+        while let Some(key) = self.expiries.pop_due(now) {
             let Some(entry) = self.clients.get_mut(&key) else {
                 continue;
             };
             self.allocation.expire(now, entry);
             if entry.last_expiry() > now {
                 entry.queued_at = entry.next_expiry();
-                self.expiries.insert((entry.queued_at, key));
+                self.expiries.insert(entry.queued_at, key);
             } else if let Some(entry) = self.clients.remove(&key) {
                 self.allocation.forget(entry);
             }
@@ -264,7 +263,7 @@ impl Resource {
 
     /// When [`Resource::handle_timeout`] next has something to look at.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.expiries.first().map(|(at, _)| *at)
+        self.expiries.earliest()
     }
 
     /// The limit that the last refresh came with.
@@ -387,22 +386,6 @@ fn settle(
         pool.set_crowded_until(until);
     }
     answer
-}
-
-/// Sees to it that the next expiry of `entry` is looked at in time. An instant that has become too
-/// early stays where it is: looking once too often costs less than moving it at each refresh.
-fn requeue(
-    expiries: &mut BTreeSet<(Instant, ClientKey)>,
-    key: &ClientKey,
-    entry: &mut ClientEntry,
-) {
-    let next = entry.next_expiry();
-    if next < entry.queued_at
-        && let Some((_, key)) = expiries.take(&(entry.queued_at, key.clone()))
-    {
-        expiries.insert((next, key));
-        entry.queued_at = next;
-    }
 }
 
 /// Where `client` stands among those who want the same.

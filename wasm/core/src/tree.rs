@@ -26,7 +26,7 @@
 //! lent, for each client what the parent last sent, else what the limit says; if neither says
 //! anything, nothing is lent, and clients do what their mode says.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -37,6 +37,7 @@ pub(crate) use self::lendable::{LendableCapacity, LendableSource};
 use self::parent_lease::ParentLease;
 pub use self::parent_lease::ParentLeaseView;
 use crate::client::LeaseMessage;
+use crate::deadlines::Deadlines;
 use crate::lease::{Answer, Demand, EpochError, Origin, ResourceId};
 use crate::limit::Limit;
 use crate::pool::ResourceTotals;
@@ -54,7 +55,7 @@ const TOGETHER: Duration = Duration::from_millis(20);
 pub struct ParentLeases {
     parent_leases: BTreeMap<ResourceId, ParentLease>,
     /// For each loan one instant, not after its next request.
-    due: BTreeSet<(Instant, ResourceId)>,
+    due: Deadlines<ResourceId>,
     /// Of the last request, whatever it was for.
     sequence: u64,
     /// How many coordinators are above.
@@ -85,7 +86,7 @@ impl ParentLeases {
     pub fn new(sequence: u64, call_timeout: Duration, idle_max: usize) -> Self {
         Self {
             parent_leases: BTreeMap::new(),
-            due: BTreeSet::new(),
+            due: Deadlines::default(),
             sequence,
             level: 1,
             call_timeout,
@@ -131,14 +132,14 @@ impl ParentLeases {
             }
             return;
         }
-        self.due.insert((now, id.clone()));
+        self.due.insert(now, id.clone());
         self.parent_leases
             .insert(id.clone(), ParentLease::new(now, lent_until));
     }
 
     /// When [`ParentLeases::ask`] next has something to say.
     pub(crate) fn poll_due(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
+        self.due.earliest()
     }
 
     /// What there is to say to the parent now, of at most `max` resources; `look` tells what the
@@ -150,12 +151,12 @@ impl ParentLeases {
         mut look: impl FnMut(&ResourceId) -> Option<ParentRequest>,
     ) -> Vec<(ResourceId, LeaseMessage)> {
         let mut message = Vec::new();
-        if self.due.first().is_none_or(|(at, _)| *at > now) {
+        if self.due.first_due(now).is_none() {
             return message;
         }
         let horizon = now.saturating_add(TOGETHER);
-        while message.len() < max && self.due.first().is_some_and(|(at, _)| *at <= horizon) {
-            let Some((_, id)) = self.due.pop_first() else {
+        while message.len() < max {
+            let Some(id) = self.due.pop_due(horizon) else {
                 break;
             };
             let asked = look(&id);
@@ -179,7 +180,7 @@ impl ParentLeases {
         if parent_lease.due() > horizon || waits {
             // It was put off after it had been queued.
             parent_lease.queued_at = parent_lease.due();
-            self.due.insert((parent_lease.queued_at, id.clone()));
+            self.due.insert(parent_lease.queued_at, id.clone());
             return None;
         }
         self.sequence = self.sequence.saturating_add(1);
@@ -201,7 +202,7 @@ impl ParentLeases {
             }
         };
         parent_lease.queued_at = parent_lease.due();
-        self.due.insert((parent_lease.queued_at, id.clone()));
+        self.due.insert(parent_lease.queued_at, id.clone());
         message
     }
 
@@ -253,19 +254,10 @@ impl ParentLeases {
 
 // === free functions ===
 
-/// Sees to it that the next request is looked at in time; an instant that is too early stays.
-fn requeue(
-    due: &mut BTreeSet<(Instant, ResourceId)>,
-    id: &ResourceId,
-    parent_lease: &mut ParentLease,
-) {
+/// Lets the coordinator look at `parent_lease` in time for its next request.
+fn requeue(due: &mut Deadlines<ResourceId>, id: &ResourceId, parent_lease: &mut ParentLease) {
     let next = parent_lease.due();
-    if next < parent_lease.queued_at
-        && let Some((_, id)) = due.take(&(parent_lease.queued_at, id.clone()))
-    {
-        due.insert((next, id));
-        parent_lease.queued_at = next;
-    }
+    due.advance(&mut parent_lease.queued_at, next, id);
 }
 
 #[cfg(test)]

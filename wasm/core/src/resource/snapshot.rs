@@ -68,7 +68,7 @@ impl Resource {
                 return Err(key.id);
             }
             let entry = resource.allocation.restore(now, key.tie_break(), snapshot);
-            resource.expiries.insert((entry.queued_at, key.clone()));
+            resource.expiries.insert(entry.queued_at, key.clone());
             resource.clients.insert(key, entry);
         }
         Ok(resource)
