@@ -5,14 +5,13 @@
 //! decides with it and writes it back unchanged in between has made the decision for all. So
 //! everything here is plain data.
 
-pub(crate) mod backoff;
 #[cfg(test)]
 mod clocks;
 mod concurrency_limiter;
 mod demand_estimator;
 mod leader_lock;
-mod lease_client;
 mod policy;
+mod process_lease;
 mod rate_limiter;
 mod round_robin;
 mod safe_mode;
@@ -23,10 +22,11 @@ mod wait_queue;
 pub use self::concurrency_limiter::{ConcurrencyLimiter, PermitResult, WorkerUsage};
 pub use self::demand_estimator::DemandEstimator;
 pub use self::leader_lock::{LeaderLock, LeaderRole};
-pub use self::lease_client::{LeaseMessage, LeaseState};
 pub use self::policy::{Mode, Policy};
+pub use self::process_lease::LeaseState;
 pub use self::rate_limiter::{BucketLevel, DrawResult, RateLimiter};
 pub use self::round_robin::{RoundRobin, Waiter};
 pub use self::safe_mode::{CallHistory, SafeMode, SafeModeReport};
 pub use self::scope_state::ScopeState;
 pub use self::wait_queue::{Shortage, WaitQueue};
+pub use crate::lease_client::LeaseMessage;

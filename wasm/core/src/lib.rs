@@ -27,6 +27,7 @@ pub mod cluster;
 pub mod deadlines;
 mod hash;
 pub mod lease;
+pub mod lease_client;
 pub mod lease_server;
 mod lease_times;
 pub mod limit;

@@ -21,9 +21,10 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::lease_client::{HeldLease, LeaseClient, LeaseMessage, LeaseState, Phase};
 use super::policy::{Mode, Policy};
+use super::process_lease::{LeaseState, Phase, ProcessLease};
 use crate::lease::{Answer, Origin};
+use crate::lease_client::{HeldLease, LeaseMessage};
 use crate::units::{Capacity, Instant};
 
 /// The time in which use is measured.
@@ -42,7 +43,7 @@ const SHARES_MAX: usize = 512;
 /// A process's permits for one resource; plain data, see [`ScopeState::encode`](super::ScopeState::encode).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConcurrencyLimiter {
-    pub(super) lease_client: LeaseClient,
+    pub(super) lease: ProcessLease,
     /// What may be in flight by the last answer: less than the lease while that is kept for what was
     /// begun under it.
     pub(super) gets: Capacity,
@@ -108,7 +109,7 @@ impl ConcurrencyLimiter {
     /// No permits, and none wanted.
     pub fn new(now: Instant) -> Self {
         Self {
-            lease_client: LeaseClient::new(),
+            lease: ProcessLease::new(),
             gets: Capacity::UNLIMITED,
             shares: Vec::new(),
             admitted: 0,
@@ -131,7 +132,7 @@ impl ConcurrencyLimiter {
         workers: u32,
         may_hold: bool,
     ) -> PermitResult {
-        self.lease_client.rouse(now, policy);
+        self.lease.rouse(now, policy);
         let wanted = usage.peak.max(usage.in_use.saturating_add(1));
         self.report(
             now,
@@ -141,7 +142,7 @@ impl ConcurrencyLimiter {
             },
         );
         self.last_attempt = now.max(self.last_attempt);
-        if let Phase::Pending { until } = self.lease_client.phase
+        if let Phase::Pending { until } = self.lease.phase
             && may_hold
         {
             return PermitResult::Pending { until };
@@ -173,9 +174,9 @@ impl ConcurrencyLimiter {
         self.admitted = self.admitted.saturating_add(usage.admitted);
         self.refused = self.refused.saturating_add(usage.refused);
         self.set_share(now, usage);
-        let reported = whole(self.lease_client.reported);
+        let reported = whole(self.lease.reported);
         let changed = self.wants().saturating_sub(reported) > reported / 10;
-        changed && self.lease_client.may_hurry() && self.lease_client.hurry(now)
+        changed && self.lease.may_hurry() && self.lease.hurry(now)
     }
 
     /// Drops the shares of workers that are not among the living and were not heard of for 3 s.
@@ -188,7 +189,7 @@ impl ConcurrencyLimiter {
 
     /// When there is something to say to the coordinator; none while idle.
     pub fn due(&self) -> Option<Instant> {
-        self.lease_client.due
+        self.lease.client.due
     }
 
     /// What there is to say now, as [`RateLimiter::ask`](super::RateLimiter::ask) does, also if it would be
@@ -199,12 +200,12 @@ impl ConcurrencyLimiter {
         policy: &Policy,
         early: Duration,
     ) -> LeaseMessage {
-        if !self.lease_client.is_due(now, early) {
+        if !self.lease.client.is_due(now, early) {
             return LeaseMessage::Nothing;
         }
         self.roll(now);
         let wants = Capacity::from_whole(self.wants().into());
-        self.lease_client.ask(now, policy, self.has(now), wants)
+        self.lease.ask(now, policy, self.has(now), wants)
     }
 
     /// Applies the answer to the request of `sequence`. False if it was dropped.
@@ -215,16 +216,16 @@ impl ConcurrencyLimiter {
         origin: Origin,
         answer: &Answer,
     ) -> bool {
-        let accepted = self.lease_client.accepts(now, sequence, origin);
+        let accepted = self.lease.accepts(now, sequence, origin);
         if accepted {
-            let before = self.lease_client.valid_lease(now);
-            self.lease_client.apply(now, origin, answer);
-            let given = self.lease_client.lease;
+            let before = self.lease.client.valid_lease(now);
+            self.lease.apply(now, origin, answer);
+            let given = self.lease.client.lease;
             self.gets = given.map_or(Capacity::ZERO, |given| given.capacity);
             if let (Some(before), Some(given)) = (before, given)
                 && self.must_keep(now, before, given)
             {
-                self.lease_client.lease = Some(before);
+                self.lease.client.lease = Some(before);
             }
         }
         accepted
@@ -234,7 +235,7 @@ impl ConcurrencyLimiter {
     /// before it ends. One that is to end sooner is to be gone by then.
     fn must_keep(&self, now: Instant, before: HeldLease, given: HeldLease) -> bool {
         let in_flight = Capacity::from_whole(self.held().into());
-        let next = self.lease_client.due.unwrap_or(now);
+        let next = self.lease.client.due.unwrap_or(now);
         let answered = next.saturating_add(next.saturating_since(now));
         in_flight.min(before.capacity) > given.capacity
             && before.expiry <= given.expiry
@@ -243,20 +244,20 @@ impl ConcurrencyLimiter {
 
     /// Notes that the request of `sequence` failed.
     pub fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) {
-        self.lease_client.handle_failure(now, sequence, seed);
+        self.lease.handle_failure(now, sequence, seed);
     }
 
     /// Where the process stands at `now`.
     pub fn state(&self, now: Instant) -> LeaseState {
-        self.lease_client.state(now)
+        self.lease.state(now)
     }
 
     /// How many may be in flight at `now`.
     pub fn limit(&self, now: Instant, policy: &Policy) -> u32 {
-        if let Some(lease) = self.lease_client.valid_lease(now) {
+        if let Some(lease) = self.lease.client.valid_lease(now) {
             return whole(lease.capacity.min(self.gets));
         }
-        let safe = self.lease_client.safe.unwrap_or(policy.safe_concurrency);
+        let safe = self.lease.client.safe.unwrap_or(policy.safe_concurrency);
         match policy.no_lease {
             Mode::Safe => whole(safe),
             Mode::Optimistic => whole(safe).max(self.wants()),
@@ -274,7 +275,7 @@ impl ConcurrencyLimiter {
     /// much as is in flight. Never more than was lent, and without a lease nothing: a coordinator that
     /// heard of what goes on besides would take it for the lease of another master.
     pub fn has(&self, now: Instant) -> Capacity {
-        let lease = self.lease_client.valid_lease(now);
+        let lease = self.lease.client.valid_lease(now);
         lease.map_or(Capacity::ZERO, |lease| {
             let in_flight = Capacity::from_whole(self.held().into());
             let in_use = self.gets.max(in_flight);
@@ -284,14 +285,14 @@ impl ConcurrencyLimiter {
 
     /// The capacity of the whole resource, as the coordinator last said.
     pub fn capacity(&self) -> Option<Capacity> {
-        self.lease_client.capacity
+        self.lease.client.capacity
     }
 
     /// Whether nothing would be lost with this gauge.
     pub fn is_reusable(&self, now: Instant) -> bool {
         let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
-        (self.lease_client.phase == Phase::Idle || abandoned)
-            && self.lease_client.valid_lease(now).is_none()
+        (self.lease.phase == Phase::Idle || abandoned)
+            && self.lease.client.valid_lease(now).is_none()
             && self.held() == 0
     }
 

@@ -7,10 +7,11 @@
 use core::time::Duration;
 
 use super::demand_estimator::{DemandEstimator, deviation};
-use super::lease_client::{LeaseClient, LeaseMessage, LeaseState, Phase};
 use super::policy::{Mode, Policy};
+use super::process_lease::{LeaseState, Phase, ProcessLease};
 use crate::bucket::{BucketState, TakeError, TokenBucket};
 use crate::lease::{Answer, Origin, Unit};
+use crate::lease_client::LeaseMessage;
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// The part of a second's tokens that a worker draws at once: enough that a busy worker rarely
@@ -32,7 +33,7 @@ pub struct RateLimiter {
     pub(super) bucket: TokenBucket,
     /// Whether no lease has ever sized the bucket.
     pub(super) fresh: bool,
-    pub(super) lease_client: LeaseClient,
+    pub(super) lease: ProcessLease,
     pub(super) demand: DemandEstimator,
     pub(super) last_attempt: Instant,
     pub(super) unit: Unit,
@@ -84,7 +85,7 @@ impl RateLimiter {
         let mut limiter = Self {
             bucket: TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO),
             fresh: true,
-            lease_client: LeaseClient::new(),
+            lease: ProcessLease::new(),
             demand: DemandEstimator::new(now),
             last_attempt: now,
             unit,
@@ -105,8 +106,8 @@ impl RateLimiter {
         need: Tokens,
         workers: u32,
     ) -> DrawResult {
-        self.lease_client.rouse(now, policy);
-        if let Phase::Pending { until } = self.lease_client.phase {
+        self.lease.rouse(now, policy);
+        if let Phase::Pending { until } = self.lease.phase {
             return DrawResult::Pending { until };
         }
         self.draw_at_once(now, policy, need, workers)
@@ -121,7 +122,7 @@ impl RateLimiter {
         need: Tokens,
         workers: u32,
     ) -> DrawResult {
-        self.lease_client.rouse(now, policy);
+        self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
         self.set_flow(now, policy);
         self.take(now, need, workers)
@@ -149,7 +150,7 @@ impl RateLimiter {
         if attempts == 0 && owed == Tokens::ZERO {
             return;
         }
-        self.lease_client.rouse(now, policy);
+        self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
         self.bucket.charge(now, owed);
         let most = micros(self.bucket.rate().tokens_in(policy.max_debt));
@@ -164,8 +165,8 @@ impl RateLimiter {
     /// so that none passes while there is a debt. Nobody is held for the first answer, and a
     /// holder that is idle stays so.
     pub fn advance(&mut self, now: Instant, policy: &Policy, workers: u32) -> DrawResult {
-        if self.lease_client.phase != Phase::Idle {
-            self.lease_client.rouse(now, policy);
+        if self.lease.phase != Phase::Idle {
+            self.lease.rouse(now, policy);
         }
         self.settle_bucket(now, policy);
         self.take(now, Tokens::ONE, workers)
@@ -188,19 +189,19 @@ impl RateLimiter {
         if attempts > 0 {
             // A window that has been open all through a pause would hide who returns.
             let pause = now.saturating_since(self.last_attempt);
-            if self.lease_client.phase == Phase::Idle && pause >= RETURN_AFTER {
+            if self.lease.phase == Phase::Idle && pause >= RETURN_AFTER {
                 self.demand = DemandEstimator::new(now);
             }
             self.last_attempt = now.max(self.last_attempt);
         }
         self.demand.count(now, attempts, grain(self.unit));
-        let news_at = self.news_at(now).filter(|_| self.lease_client.may_hurry());
-        news_at.is_some_and(|at| self.lease_client.hurry(at))
+        let news_at = self.news_at(now).filter(|_| self.lease.may_hurry());
+        news_at.is_some_and(|at| self.lease.hurry(at))
     }
 
     /// From when on there is something else to say than was said, if what is wanted has changed.
     fn news_at(&self, now: Instant) -> Option<Instant> {
-        let reported = self.lease_client.reported;
+        let reported = self.lease.reported;
         if differs(reported, self.to_say(now), self.unit) {
             return Some(now);
         }
@@ -216,7 +217,7 @@ impl RateLimiter {
 
     /// When [`RateLimiter::ask`] has something to say; none while idle.
     pub fn due(&self) -> Option<Instant> {
-        self.lease_client.due
+        self.lease.client.due
     }
 
     /// What there is to say now. Whoever gets an answer other than [`LeaseMessage::Nothing`] must say it:
@@ -232,16 +233,16 @@ impl RateLimiter {
         policy: &Policy,
         early: Duration,
     ) -> LeaseMessage {
-        if !self.lease_client.is_due(now, early) {
+        if !self.lease.client.is_due(now, early) {
             return LeaseMessage::Nothing;
         }
         self.demand.count(now, 0, grain(self.unit));
         self.settle_bucket(now, policy);
         let more = self.wants_more();
         let (has, wants) = (self.has(now), self.wants_at(now, policy));
-        let message = self.lease_client.ask(now, policy, has, wants);
+        let message = self.lease.ask(now, policy, has, wants);
         if more {
-            self.lease_client.expect_more();
+            self.lease.expect_more();
         }
         message
     }
@@ -256,17 +257,17 @@ impl RateLimiter {
         origin: Origin,
         answer: &Answer,
     ) -> bool {
-        if !self.lease_client.accepts(now, sequence, origin) {
+        if !self.lease.accepts(now, sequence, origin) {
             return false;
         }
         self.settle_bucket(now, policy);
-        self.lease_client.apply(now, origin, answer);
+        self.lease.apply(now, origin, answer);
         self.settle_bucket(now, policy);
-        self.fresh &= self.lease_client.lease.is_none();
+        self.fresh &= self.lease.client.lease.is_none();
         if self.demand.wants() == Capacity::ZERO
             && let Some(full_at) = self.refills_until(now)
         {
-            self.lease_client.due = self.lease_client.due.min(Some(full_at));
+            self.lease.client.due = self.lease.client.due.min(Some(full_at));
         }
         true
     }
@@ -274,17 +275,17 @@ impl RateLimiter {
     /// Notes that the request of `sequence` failed; the next one waits longer. `seed` spreads
     /// clients that fail together.
     pub fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) {
-        self.lease_client.handle_failure(now, sequence, seed);
+        self.lease.handle_failure(now, sequence, seed);
     }
 
     /// Where the holder stands at `now`.
     pub fn state(&self, now: Instant) -> LeaseState {
-        self.lease_client.state(now)
+        self.lease.state(now)
     }
 
     /// What passes at `now`: rate and burst.
     pub fn flow(&self, now: Instant, policy: &Policy) -> (Rate, Tokens) {
-        if let Some(lease) = self.lease_client.valid_lease(now) {
+        if let Some(lease) = self.lease.client.valid_lease(now) {
             let rate = lease.capacity.as_rate();
             return (
                 rate,
@@ -296,7 +297,8 @@ impl RateLimiter {
             );
         }
         let safe = self
-            .lease_client
+            .lease
+            .client
             .safe
             .unwrap_or_else(|| policy.safe_of(self.unit));
         let rate = match policy.no_lease {
@@ -312,22 +314,23 @@ impl RateLimiter {
     /// give back what the client is entitled to, or the coordinator does not know yet that more is wanted.
     /// With what passes now nobody can say then who waits in vain. None with a lease of all that there is.
     pub fn expected_rate(&self, now: Instant) -> Option<Rate> {
-        let lease = self.lease_client.valid_lease(now)?;
-        let whole = self.lease_client.capacity?;
-        let grows = self.lease_client.is_growing(now) || self.wants_more();
+        let lease = self.lease.client.valid_lease(now)?;
+        let whole = self.lease.client.capacity?;
+        let grows = self.lease.is_growing(now) || self.wants_more();
         (grows && lease.capacity < whole).then(|| whole.as_rate())
     }
 
     /// Whether more is wanted than the coordinator has heard of, and it will hear soon.
     fn wants_more(&self) -> bool {
-        let (reported, wants) = (self.lease_client.reported, self.demand.wants());
+        let (reported, wants) = (self.lease.reported, self.demand.wants());
         let lacks = self
-            .lease_client
+            .lease
+            .client
             .lease
             .is_some_and(|lease| lease.capacity < wants);
         lacks
             && wants > reported
-            && self.lease_client.failures == 0
+            && self.lease.client.failures == 0
             && differs(reported, wants, self.unit)
     }
 
@@ -341,14 +344,14 @@ impl RateLimiter {
             return wants;
         }
         if self.refills_until(now).is_some() && silence < ABANDONED_AFTER {
-            return self.lease_client.reported;
+            return self.lease.reported;
         }
         Capacity::ZERO
     }
 
     /// What there is to say of what is attempted, if it has not been silent for long.
     fn to_say(&self, now: Instant) -> Capacity {
-        let (wants, reported) = (self.demand.wants(), self.lease_client.reported);
+        let (wants, reported) = (self.demand.wants(), self.lease.reported);
         if self.bucket.balance(now) < 0 {
             // Whoever is told when the debt is paid counts on the rate that it is paid at.
             return wants.max(reported);
@@ -361,7 +364,7 @@ impl RateLimiter {
 
     /// When the bucket of a leased holder is full again; none if it is, or never will be.
     fn refills_until(&self, now: Instant) -> Option<Instant> {
-        self.lease_client.valid_lease(now)?;
+        self.lease.client.valid_lease(now)?;
         let missing = self.bucket.time_until(now, self.bucket.burst())?;
         (!missing.is_zero()).then(|| now.saturating_add(missing))
     }
@@ -377,13 +380,13 @@ impl RateLimiter {
 
     /// What the client holds at `now`; the largest number for a lease without a limit.
     pub fn has(&self, now: Instant) -> Capacity {
-        let lease = self.lease_client.valid_lease(now);
+        let lease = self.lease.client.valid_lease(now);
         lease.map_or(Capacity::ZERO, |lease| lease.capacity.min(Capacity::MAX))
     }
 
     /// What the client wants; nothing while idle.
     pub fn wants(&self) -> Capacity {
-        match self.lease_client.phase {
+        match self.lease.phase {
             Phase::Idle => Capacity::ZERO,
             _ => self.demand.wants(),
         }
@@ -391,12 +394,12 @@ impl RateLimiter {
 
     /// The capacity of the whole resource, as the coordinator last said.
     pub fn capacity(&self) -> Option<Capacity> {
-        self.lease_client.capacity
+        self.lease.client.capacity
     }
 
     /// When the lease ends, or ended, if there is one.
     pub fn lease_expiry(&self) -> Option<Instant> {
-        self.lease_client.lease.map(|lease| lease.expiry)
+        self.lease.client.lease.map(|lease| lease.expiry)
     }
 
     /// Whether nothing would be lost with this holder: it is idle or abandoned, holds no lease,
@@ -404,8 +407,8 @@ impl RateLimiter {
     pub fn is_reusable(&self, now: Instant) -> bool {
         let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
         let burst = micros(self.bucket.burst());
-        (self.lease_client.phase == Phase::Idle || abandoned)
-            && self.lease_client.valid_lease(now).is_none()
+        (self.lease.phase == Phase::Idle || abandoned)
+            && self.lease.client.valid_lease(now).is_none()
             && (self.bucket.rate().is_unlimited() || self.bucket.balance(now) >= burst)
     }
 
@@ -413,10 +416,10 @@ impl RateLimiter {
     /// bucket of an idle or cold holder stays as it was when its lease was released, which is full:
     /// if it were cut to the safe capacity until the answer, who returns would have no burst.
     fn settle_bucket(&mut self, now: Instant, policy: &Policy) {
-        if let Some(expiry) = self.lease_client.lapse(now) {
+        if let Some(expiry) = self.lease.lapse(now) {
             self.set_flow(expiry, policy);
         }
-        if !matches!(self.lease_client.phase, Phase::Idle | Phase::Pending { .. }) {
+        if !matches!(self.lease.phase, Phase::Idle | Phase::Pending { .. }) {
             self.set_flow(now, policy);
         }
     }

@@ -10,11 +10,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::concurrency_limiter::ConcurrencyLimiter;
-use super::lease_client::{LeaseClient, LeaseMessage, LeaseState};
 use super::policy::Policy;
+use super::process_lease::LeaseState;
 use super::rate_limiter::RateLimiter;
 use crate::cluster::ShardId;
 use crate::lease::{Answer, EpochError, ID_LEN_MAX, Origin, Unit};
+use crate::lease_client::{LeaseClient, LeaseMessage};
 use crate::units::Instant;
 
 /// A unit that is due within this time is asked for together with one that is due now: one call
@@ -98,14 +99,11 @@ impl ScopeState {
     /// The shard whose master is worth asking next: the one that the last answer came from. None if
     /// that is not known, or the last call failed; then whoever knows the way is to be asked.
     pub fn shard(&self) -> Option<ShardId> {
-        let rates = self.rates().map(|rate| &rate.lease_client);
-        let concurrency = self
-            .concurrency
-            .iter()
-            .map(|concurrency| &concurrency.lease_client);
+        let rates = self.rates().map(|rate| &rate.lease.client);
+        let concurrency = self.concurrency.iter().map(|limiter| &limiter.lease.client);
         let asked_last = rates
             .chain(concurrency)
-            .max_by_key(|lease_client| lease_client.sequence);
+            .max_by_key(|client| client.sequence);
         asked_last.and_then(LeaseClient::shard)
     }
 
@@ -138,18 +136,13 @@ impl ScopeState {
     /// # Errors
     /// If it may not.
     pub fn check_origin(&self, unit: Unit, origin: Origin) -> Result<(), EpochError> {
-        let lease_client = match unit {
-            Unit::Requests => Some(&self.requests.lease_client),
-            Unit::RequestBytes => self.request_bytes.as_ref().map(|rate| &rate.lease_client),
-            Unit::ResponseBytes => self.response_bytes.as_ref().map(|rate| &rate.lease_client),
-            Unit::Concurrency => self
-                .concurrency
-                .as_ref()
-                .map(|concurrency| &concurrency.lease_client),
+        let lease = match unit {
+            Unit::Requests => Some(&self.requests.lease),
+            Unit::RequestBytes => self.request_bytes.as_ref().map(|rate| &rate.lease),
+            Unit::ResponseBytes => self.response_bytes.as_ref().map(|rate| &rate.lease),
+            Unit::Concurrency => self.concurrency.as_ref().map(|limiter| &limiter.lease),
         };
-        lease_client.map_or(Ok(()), |lease_client| {
-            origin.check_after(lease_client.origin)
-        })
+        lease.map_or(Ok(()), |lease| lease.client.check_origin(origin))
     }
 
     /// Applies the answer for one unit to the request of `sequence`. False if it was dropped.

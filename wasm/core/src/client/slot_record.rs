@@ -9,12 +9,13 @@ use alloc::vec::Vec;
 
 use super::concurrency_limiter::{ConcurrencyLimiter, WorkerShare};
 use super::demand_estimator::DemandEstimator;
-use super::lease_client::{HeldLease, LeaseClient, Phase};
+use super::process_lease::{Phase, ProcessLease};
 use super::rate_limiter::RateLimiter;
 use super::scope_state::ScopeState;
 use crate::bucket::{BucketState, TokenBucket};
 use crate::cluster::ShardId;
 use crate::lease::{Epoch, ID_LEN_MAX, Origin, Unit};
+use crate::lease_client::{HeldLease, LeaseClient};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// Versions 1 and 2 were a holder for requests alone.
@@ -99,13 +100,13 @@ impl Writer<'_> {
     fn limiter(&mut self, limiter: &RateLimiter) {
         self.bucket(limiter.bucket.to_parts());
         self.u8(limiter.fresh.into());
-        self.lease_client(&limiter.lease_client);
+        self.process_lease(&limiter.lease);
         self.demand(&limiter.demand);
         self.u64(limiter.last_attempt.as_nanos());
     }
 
     fn concurrency(&mut self, concurrency: &ConcurrencyLimiter) {
-        self.lease_client(&concurrency.lease_client);
+        self.process_lease(&concurrency.lease);
         self.u64(concurrency.gets.as_micros());
         self.u32(concurrency.admitted);
         self.u32(concurrency.refused);
@@ -121,25 +122,24 @@ impl Writer<'_> {
         }
     }
 
-    fn lease_client(&mut self, lease_client: &LeaseClient) {
-        self.phase(lease_client.phase);
-        self.option(lease_client.lease, |w, lease| {
+    fn process_lease(&mut self, lease: &ProcessLease) {
+        let client = &lease.client;
+        self.phase(lease.phase);
+        self.option(client.lease, |w, lease| {
             w.u64(lease.capacity.as_micros());
             w.u64(lease.burst.as_micros());
             w.u64(lease.expiry.as_nanos());
             w.u64(lease.fingerprint);
         });
-        self.u64(lease_client.origin.epoch.0);
-        self.option(lease_client.origin.shard, |w, shard| w.u16(shard.0));
-        self.option(lease_client.safe, |w, safe| w.u64(safe.as_micros()));
-        self.option(lease_client.capacity, |w, capacity| {
-            w.u64(capacity.as_micros())
-        });
-        self.u64(lease_client.reported.as_micros());
-        self.u64(lease_client.sequence);
-        self.option(lease_client.asked_at, |w, at| w.u64(at.as_nanos()));
-        self.option(lease_client.due, |w, at| w.u64(at.as_nanos()));
-        self.u8(lease_client.failures);
+        self.u64(client.origin.epoch.0);
+        self.option(client.origin.shard, |w, shard| w.u16(shard.0));
+        self.option(client.safe, |w, safe| w.u64(safe.as_micros()));
+        self.option(client.capacity, |w, capacity| w.u64(capacity.as_micros()));
+        self.u64(lease.reported.as_micros());
+        self.u64(client.sequence);
+        self.option(client.asked_at, |w, at| w.u64(at.as_nanos()));
+        self.option(client.due, |w, at| w.u64(at.as_nanos()));
+        self.u8(client.failures);
     }
 
     fn bucket(&mut self, parts: BucketState) {
@@ -256,7 +256,7 @@ impl Reader<'_> {
         Some(RateLimiter {
             bucket: self.bucket()?,
             fresh: self.bool()?,
-            lease_client: self.lease_client()?,
+            lease: self.process_lease()?,
             demand: self.demand()?,
             last_attempt: self.instant()?,
             unit,
@@ -265,7 +265,7 @@ impl Reader<'_> {
 
     fn concurrency(&mut self) -> Option<ConcurrencyLimiter> {
         Some(ConcurrencyLimiter {
-            lease_client: self.lease_client()?,
+            lease: self.process_lease()?,
             gets: match self.version {
                 VERSION_3 | VERSION_4 => Capacity::UNLIMITED,
                 _ => self.capacity()?,
@@ -299,18 +299,27 @@ impl Reader<'_> {
         Some(shares)
     }
 
-    fn lease_client(&mut self) -> Option<LeaseClient> {
-        Some(LeaseClient {
-            phase: self.phase()?,
-            lease: self.option(Self::lease)?,
-            origin: self.origin()?,
-            safe: self.option(Self::capacity)?,
-            capacity: self.option(Self::capacity)?,
-            reported: self.capacity()?,
+    fn process_lease(&mut self) -> Option<ProcessLease> {
+        let phase = self.phase()?;
+        let lease = self.option(Self::lease)?;
+        let origin = self.origin()?;
+        let safe = self.option(Self::capacity)?;
+        let capacity = self.option(Self::capacity)?;
+        let reported = self.capacity()?;
+        let client = LeaseClient {
+            lease,
+            origin,
+            safe,
+            capacity,
             sequence: self.u64()?,
             asked_at: self.option(Self::instant)?,
             due: self.option(Self::instant)?,
             failures: self.u8()?,
+        };
+        Some(ProcessLease {
+            client,
+            phase,
+            reported,
         })
     }
 

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::LeaseServer;
-use crate::client::LeaseMessage;
 use crate::lease::{Answer, Demand, EpochError, LeaseRequest, Origin, ResourceId};
+use crate::lease_client::LeaseMessage;
 use crate::tree::{ParentLeases, ParentRequest};
 use crate::units::{Capacity, Instant};
 

@@ -1,58 +1,42 @@
-//! What is borrowed of one resource, and how the parent is spoken to of it.
-//!
-//! The promises of a client (see [`client`](crate::client)) are kept here as there: a lease counts
-//! from when its request was sent, and only the answer to the latest request is applied.
+//! Lease of one resource that is borrowed of a parent.
 
 use core::time::Duration;
 
 use super::{LendableCapacity, LendableSource, ParentRequest};
-use crate::client::LeaseMessage;
-use crate::client::backoff::backoff;
 use crate::lease::{Answer, Band, Claim, EpochError, LeaseRequest, NO_FINGERPRINT, Origin};
+use crate::lease_client::{LeaseClient, LeaseMessage};
 use crate::limit::{Limit, SafeCapacity};
 use crate::pool::ResourceTotals;
-use crate::units::{Capacity, Instant, Tokens};
+use crate::units::{Capacity, Instant};
 
-/// The soonest a change of what is wanted makes it ask again. The parent has its own minimum.
-const MIN_INTERVAL: Duration = Duration::from_millis(100);
-
-/// The soonest an answer is followed by the next request, whatever it says.
-const INTERVAL_FLOOR: Duration = Duration::from_millis(10);
-
-/// A lease of the parent and the state of its renewal.
+/// Lease of a parent, with the state of the resource that it is lent on for.
 #[derive(Debug)]
 pub(super) struct ParentLease {
-    lease: Option<BorrowedLease>,
-    /// When the last of all that was ever borrowed ends, and so whatever was lent of it.
+    client: LeaseClient,
+    /// End of the last of all leases that were ever borrowed, and so of all that was lent of them.
     lent_until: Instant,
-    /// What the parent has said; none before its first answer.
-    said: Option<ParentAnswer>,
-    /// Where the last answer came from that was applied.
-    origin: Origin,
-    sequence: u64,
-    /// When the request was sent that waits for an answer.
-    asked_at: Option<Instant>,
-    /// When the last request was sent.
-    last_asked_at: Instant,
-    told: ReportedTotals,
-    due: Instant,
-    /// Where this loan stands in the queue.
+    /// Whether the last lease was without a limit. The capacity does not tell: a parent that has not
+    /// heard from its own yet knows of no limit either.
+    unlimited: bool,
+    /// Time of the last request.
+    asked_at: Instant,
+    reported: ReportedTotals,
+    /// Its instant in the queue of requests.
     pub(super) queued_at: Instant,
-    failures: u8,
-    /// The books have no clients of it.
+    /// The resource has no clients.
     idle: bool,
-    /// They have some again, and the parent has not answered since.
+    /// It has some again, and the parent has not answered since.
     returning: bool,
 }
 
-/// How a loan stands, for people to read.
+/// State of a parent's lease, for people to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParentLeaseView {
-    /// What is borrowed and has not expired; none without a lease.
+    /// Capacity that is borrowed and has not expired; none without a lease.
     pub capacity: Option<Capacity>,
-    /// How long it still lasts.
+    /// Time that is left of it.
     pub remaining: Duration,
-    /// What the parent was last told that is wanted.
+    /// Wants that the parent was last told.
     pub wants: Capacity,
     /// Requests in a row without an answer.
     pub failures: u8,
@@ -60,24 +44,7 @@ pub struct ParentLeaseView {
     pub answered: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct BorrowedLease {
-    capacity: Capacity,
-    burst: Tokens,
-    expiry: Instant,
-    fingerprint: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct ParentAnswer {
-    capacity: Capacity,
-    safe: Option<Capacity>,
-    /// Whether the last lease was without a limit. The capacity does not tell: a parent that has
-    /// not heard from its own yet knows of no limit either.
-    unlimited: bool,
-}
-
-/// What the last request said.
+/// Numbers of the last request.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReportedTotals {
     wants: Capacity,
@@ -88,27 +55,23 @@ struct ReportedTotals {
 // === impl ParentLease ===
 
 impl ParentLease {
-    /// Nothing borrowed yet and a request due now; what clients have was lent until `lent_until`.
+    /// Nothing borrowed yet and a request due now; the clients' leases were lent until `lent_until`.
     pub(super) fn new(now: Instant, lent_until: Instant) -> Self {
         Self {
-            lease: None,
+            client: LeaseClient::new(Some(now)),
             lent_until,
-            said: None,
-            origin: Origin::default(),
-            sequence: 0,
-            asked_at: None,
-            last_asked_at: Instant::ZERO,
-            told: ReportedTotals::default(),
-            due: now,
+            unlimited: false,
+            asked_at: Instant::ZERO,
+            reported: ReportedTotals::default(),
             queued_at: now,
-            failures: 0,
             idle: false,
             returning: false,
         }
     }
 
+    /// Time of the next request, or, while idle, of the end of the memory.
     pub(super) fn due(&self) -> Instant {
-        self.due
+        self.client.due.unwrap_or(Instant::ZERO)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -117,38 +80,36 @@ impl ParentLease {
 
     /// Whether a request waits for its answer.
     pub(super) fn is_waiting(&self) -> bool {
-        self.asked_at.is_some()
+        self.client.is_waiting()
     }
 
-    /// What may be lent now under `limit`.
+    /// Returns the capacity that may be lent now under `limit`.
     pub(super) fn lendable(&self, now: Instant, limit: &Limit, level: u32) -> LendableCapacity {
-        let said = self.said;
         LendableCapacity {
             source: self.source(now, limit),
-            whole: said.map_or(Capacity::UNLIMITED, |said| said.capacity),
-            safe: said.and_then(|said| said.safe),
+            whole: self.client.capacity.unwrap_or(Capacity::UNLIMITED),
+            safe: self.client.safe,
             level,
         }
     }
 
     fn source(&self, now: Instant, limit: &Limit) -> LendableSource {
-        if let Some(lease) = self.valid_lease(now) {
+        if let Some(lease) = self.client.valid_lease(now) {
             return LendableSource::Lease {
                 capacity: lease.capacity,
                 until: lease.expiry,
                 burst: lease.burst,
             };
         }
-        // As long as nothing has failed the parent is there, and what it lends is not known yet.
-        let asked = self.said.is_some() && !self.idle && !self.returning;
-        if !asked && self.failures == 0 {
+        // As long as no call has failed the parent is there, and its answer is not known yet.
+        let asked = self.has_answer() && !self.idle && !self.returning;
+        if !asked && self.client.failures == 0 {
             return LendableSource::Nothing;
         }
-        let unlimited = self.said.is_some_and(|said| said.unlimited);
-        if unlimited && !limit.capacity.is_unlimited() {
+        if self.unlimited && !limit.capacity.is_unlimited() {
             return LendableSource::Own;
         }
-        match (self.said.and_then(|said| said.safe), limit.safe) {
+        match (self.client.safe, limit.safe) {
             (Some(safe), _) | (None, SafeCapacity::Fixed(safe)) => LendableSource::Safe(safe),
             (None, SafeCapacity::Dynamic) if !limit.capacity.is_unlimited() => {
                 LendableSource::Safe(limit.capacity)
@@ -157,7 +118,11 @@ impl ParentLease {
         }
     }
 
-    /// Takes what is wanted now. True if that makes the next request earlier.
+    fn has_answer(&self) -> bool {
+        self.client.capacity.is_some()
+    }
+
+    /// Takes the present totals of the resource. True if that makes the next request earlier.
     pub(super) fn note(
         &mut self,
         now: Instant,
@@ -168,104 +133,97 @@ impl ParentLease {
         if self.idle {
             self.idle = false;
             self.returning = true;
-            self.due = now;
+            self.client.due = Some(now);
             return true;
         }
-        if self.asked_at.is_some() || self.failures > 0 || !self.is_news(now, totals) {
-            return false;
-        }
-        let earliest = self.last_asked_at.saturating_add(MIN_INTERVAL).max(now);
-        let sooner = earliest < self.due;
-        if sooner {
-            self.due = earliest;
-        }
-        sooner
+        self.client.may_hurry()
+            && self.is_news(now, totals)
+            && self.client.hurry(self.asked_at, now)
     }
 
-    /// Whether the parent should hear soon what has become of the resource.
+    /// Whether the parent should hear soon of these totals.
     fn is_news(&self, now: Instant, totals: &ResourceTotals) -> bool {
         let changed = |now: u64, then: u64| now.abs_diff(then) > then / 10;
-        let wants = changed(totals.wants.as_micros(), self.told.wants.as_micros());
-        let subclients = changed(totals.subclients, self.told.subclients);
+        let wants = changed(totals.wants.as_micros(), self.reported.wants.as_micros());
+        let subclients = changed(totals.subclients, self.reported.subclients);
         // The parent waits to hear that a lowered lease was given back.
-        let lease = self.valid_lease(now);
+        let lease = self.client.valid_lease(now);
         let given_back = lease.is_some_and(|lease| {
-            self.told.has > lease.capacity && totals.has <= lease.capacity.as_micros().into()
+            self.reported.has > lease.capacity && totals.has <= lease.capacity.as_micros().into()
         });
         wants || subclients || given_back
     }
 
-    /// Asks for what is `asked`. What it returns must be said.
+    /// Makes `request`, which must be sent.
     pub(super) fn ask(
         &mut self,
         now: Instant,
         sequence: u64,
         call_timeout: Duration,
-        asked: ParentRequest,
+        request: ParentRequest,
     ) -> LeaseMessage {
-        if self.asked_at.is_some() {
-            self.failures = self.failures.saturating_add(1);
+        if self.client.is_waiting() {
+            self.client.failures = self.client.failures.saturating_add(1);
         }
-        let lease = self.valid_lease(now);
+        let lease = self.client.valid_lease(now);
         let borrowed = lease.map_or(Capacity::ZERO, |lease| lease.capacity);
-        // What was lent after all that is borrowed had ended is the safe capacity, not the parent's.
+        // Capacity that was lent after all leases of the parent had ended is safe capacity, not the
+        // parent's.
         let lent = if now < self.lent_until {
-            asked.has
+            request.has
         } else {
             Capacity::ZERO
         };
         let has = borrowed.max(lent);
         let until = lease.map_or(self.lent_until, |lease| lease.expiry.max(self.lent_until));
-        let claim = if asked.hearsay {
+        let claim = if request.hearsay {
             Claim::AtLeast
         } else if has > borrowed {
             Claim::Several
         } else {
             Claim::Lease
         };
-        let subclients =
-            |sum: u64, band: &Band| sum.saturating_add(u64::from(band.subclients.get()));
-        self.told = ReportedTotals {
-            wants: asked.demand.wants(),
-            subclients: asked.demand.bands().iter().fold(0, subclients),
-            has,
-        };
-        self.sequence = sequence;
-        self.asked_at = Some(now);
-        self.last_asked_at = now;
-        self.due = now.saturating_add(call_timeout);
+        self.report(&request, has);
+        self.asked_at = now;
+        let demand = request.demand;
         LeaseMessage::Refresh(LeaseRequest {
-            sequence,
             has,
             remaining: (has > Capacity::ZERO).then(|| until.saturating_since(now)),
             fingerprint: lease.map_or(NO_FINGERPRINT, |lease| lease.fingerprint),
             claim,
-            demand: asked.demand,
+            ..self.client.request(now, sequence, call_timeout, demand)
         })
     }
 
-    /// Gives back what is borrowed, because there are no clients, and remembers the rest until
-    /// `linger` has passed.
+    fn report(&mut self, request: &ParentRequest, has: Capacity) {
+        let subclients =
+            |sum: u64, band: &Band| sum.saturating_add(u64::from(band.subclients.get()));
+        self.reported = ReportedTotals {
+            wants: request.demand.wants(),
+            subclients: request.demand.bands().iter().fold(0, subclients),
+            has,
+        };
+    }
+
+    /// Gives the lease back, because there are no clients, and remembers the rest until `linger` has
+    /// passed.
     pub(super) fn release(
         &mut self,
         now: Instant,
         sequence: u64,
         linger: Duration,
     ) -> Option<LeaseMessage> {
-        let known = self.said.is_some();
-        self.sequence = sequence;
-        self.asked_at = None;
-        self.lease = None;
+        let message = self.client.release(sequence);
         self.lent_until = now;
-        self.told = ReportedTotals::default();
+        self.reported = ReportedTotals::default();
         self.idle = true;
-        self.due = now.saturating_add(linger);
-        known.then_some(LeaseMessage::Release { sequence })
+        self.client.due = Some(now.saturating_add(linger));
+        message
     }
 
     /// Checks whether an answer from `origin` may be applied, see [`Origin::check_after`].
     pub(super) fn check_origin(&self, origin: Origin) -> Result<(), EpochError> {
-        origin.check_after(self.origin)
+        self.client.check_origin(origin)
     }
 
     /// Takes the parent's answer. True if it counts.
@@ -276,36 +234,14 @@ impl ParentLease {
         origin: Origin,
         answer: &Answer,
     ) -> bool {
-        if self.check_origin(origin).is_err() {
-            self.handle_failure(now, sequence);
+        if !self.client.handle_answer(now, sequence, origin, answer) {
             return false;
         }
-        if sequence != self.sequence {
-            return false;
-        }
-        let Some(sent_at) = self.asked_at.take() else {
-            return false;
-        };
-        self.failures = 0;
         self.returning = false;
-        self.origin = origin;
-        let before = self.said.is_some_and(|said| said.unlimited);
-        self.said = Some(ParentAnswer {
-            capacity: answer.capacity,
-            safe: answer.safe,
-            unlimited: answer
-                .lease
-                .map_or(before, |terms| terms.capacity.is_unlimited()),
-        });
-        self.due = now.saturating_add(answer.refresh_interval.max(INTERVAL_FLOOR));
-        let lease = answer.lease.map(|terms| BorrowedLease {
-            capacity: terms.capacity,
-            burst: terms.burst,
-            expiry: sent_at.saturating_add(terms.duration),
-            fingerprint: terms.fingerprint,
-        });
-        self.lease = lease.filter(|lease| lease.expiry > now);
-        if let Some(lease) = self.lease {
+        if let Some(terms) = answer.lease {
+            self.unlimited = terms.capacity.is_unlimited();
+        }
+        if let Some(lease) = self.client.lease {
             self.lent_until = self.lent_until.max(lease.expiry);
         }
         true
@@ -313,27 +249,17 @@ impl ParentLease {
 
     /// Notes that the request of `sequence` failed; the next one waits longer.
     pub(super) fn handle_failure(&mut self, now: Instant, sequence: u64) {
-        if sequence != self.sequence || self.asked_at.take().is_none() {
-            return;
-        }
-        self.failures = self.failures.saturating_add(1);
-        let lease = self.valid_lease(now);
-        let left = lease.map(|lease| lease.expiry.saturating_since(now));
-        self.due = now.saturating_add(backoff(self.failures, left, sequence));
+        self.client.handle_failure(now, sequence, sequence);
     }
 
     pub(super) fn view(&self, now: Instant) -> ParentLeaseView {
-        let lease = self.valid_lease(now);
+        let lease = self.client.valid_lease(now);
         ParentLeaseView {
             capacity: lease.map(|lease| lease.capacity),
             remaining: lease.map_or(Duration::ZERO, |lease| lease.expiry.saturating_since(now)),
-            wants: self.told.wants,
-            failures: self.failures,
-            answered: self.said.is_some(),
+            wants: self.reported.wants,
+            failures: self.client.failures,
+            answered: self.has_answer(),
         }
-    }
-
-    fn valid_lease(&self, now: Instant) -> Option<BorrowedLease> {
-        self.lease.filter(|lease| lease.expiry > now)
     }
 }

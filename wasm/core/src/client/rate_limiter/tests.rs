@@ -431,7 +431,7 @@ fn leases_that_go_up_and_down_mint_no_tokens() {
     let mut passed = 0;
     for round in 0..100 {
         p.after(10).count(1000);
-        p.limiter.lease_client.due = Some(p.now);
+        p.limiter.lease.client.due = Some(p.now);
         let request = p.ask();
         p.answer(
             request.sequence,
@@ -469,8 +469,8 @@ fn the_clock_may_stand_still_or_go_back() {
     p.count(5);
     p.limiter.draw(p.now, &p.policy, Tokens::ONE, WORKERS);
     p.now = before.saturating_add(Duration::from_millis(1000));
-    p.limiter.lease_client.due = Some(p.now);
-    p.limiter.lease_client.asked_at = None;
+    p.limiter.lease.client.due = Some(p.now);
+    p.limiter.lease.client.asked_at = None;
     assert!(p.ask().sequence > first.sequence);
 }
 

@@ -19,8 +19,8 @@ fn holdings() -> [ScopeState; 2] {
     full.set_terms(now, &policy, &Unit::ALL, Some(&"group/gold".into()));
     for unit in [Unit::Requests, Unit::RequestBytes, Unit::ResponseBytes] {
         let limiter = full.rate_mut(unit).unwrap();
-        limiter.lease_client = LeaseClient {
-            phase: Phase::Pending { until: now },
+        limiter.lease.phase = Phase::Pending { until: now };
+        limiter.lease.client = LeaseClient {
             lease: Some(lease),
             safe: Some(Capacity::ZERO),
             capacity: Some(Capacity::UNLIMITED),
@@ -31,7 +31,7 @@ fn holdings() -> [ScopeState; 2] {
                 shard: Some(ShardId(u16::MAX)),
                 epoch: Epoch(9),
             },
-            ..limiter.lease_client.clone()
+            ..limiter.lease.client.clone()
         };
         limiter.demand = DemandEstimator {
             low_since: at,
@@ -40,8 +40,8 @@ fn holdings() -> [ScopeState; 2] {
             ..limiter.demand
         };
     }
-    full.request_bytes.as_mut().unwrap().lease_client.phase = Phase::Lapsed;
-    full.response_bytes.as_mut().unwrap().lease_client.phase = Phase::Growing { until: now };
+    full.request_bytes.as_mut().unwrap().lease.phase = Phase::Lapsed;
+    full.response_bytes.as_mut().unwrap().lease.phase = Phase::Growing { until: now };
     let concurrency = full.concurrency.as_mut().unwrap();
     for worker in [7, 3, 5] {
         let usage = WorkerUsage {
@@ -108,7 +108,7 @@ fn decode_takes_back_what_encode_gave() {
 #[test]
 fn decode_reads_what_a_filter_without_shards_wrote() {
     let [mut idle, _] = holdings();
-    idle.requests.lease_client.origin = Origin::alone(Epoch(9));
+    idle.requests.lease.client.origin = Origin::alone(Epoch(9));
     let mut bytes = encoded(&idle);
     // Behind the version, the canonical scope, the bucket, three tags and the epoch.
     const SHARD_AT: usize = 1 + 2 + 5 * 8 + 3 + 8;
@@ -138,7 +138,7 @@ fn decode_reads_what_a_filter_wrote_that_kept_no_earlier_lease() {
 #[test]
 fn an_impossible_epoch_that_was_kept_does_not_keep_real_masters_out() {
     let [_, mut full] = holdings();
-    full.requests.lease_client.origin = Origin::alone(Epoch(u64::MAX));
+    full.requests.lease.client.origin = Origin::alone(Epoch(u64::MAX));
     let scope_state = ScopeState::decode(&encoded(&full)).unwrap();
     let real = Origin::alone(Epoch(1_790_000_000_000));
     assert_eq!(scope_state.check_origin(Unit::Requests, real), Ok(()));

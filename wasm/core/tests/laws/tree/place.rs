@@ -3,10 +3,10 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use tollgate_core::client::LeaseMessage;
 use tollgate_core::lease::{
-    Answer, ClientId, ClientRun, Epoch, LeaseRequest, LeaseTerms, ResourceId, Run,
+    Answer, ClientId, ClientRun, Demand, Epoch, LeaseRequest, Origin, ResourceId, Run,
 };
+use tollgate_core::lease_client::{LeaseClient, LeaseMessage};
 use tollgate_core::lease_server::{Bounds, LeaseServer, Start};
 use tollgate_core::limit::Limit;
 use tollgate_core::units::{Capacity, Instant};
@@ -42,10 +42,7 @@ pub(super) struct Client {
     pub(super) wants: Capacity,
     incarnation: NonZeroU64,
     sequence: u64,
-    sent_at: Instant,
-    pub(super) ask_at: Instant,
-    epoch: Epoch,
-    lease: Option<(LeaseTerms, Instant)>,
+    lease: LeaseClient,
 }
 
 // === impl Place ===
@@ -104,10 +101,7 @@ impl Client {
             wants: Capacity::ZERO,
             incarnation: NonZeroU64::MIN,
             sequence: 0,
-            sent_at: Instant::ZERO,
-            ask_at: Instant::ZERO,
-            epoch: Epoch(0),
-            lease: None,
+            lease: LeaseClient::new(Some(Instant::ZERO)),
         }
     }
 
@@ -117,7 +111,7 @@ impl Client {
         *self = Self {
             wants: self.wants,
             incarnation: self.incarnation.saturating_add(1),
-            ask_at: now,
+            lease: LeaseClient::new(Some(now)),
             ..next
         };
     }
@@ -130,20 +124,18 @@ impl Client {
     }
 
     pub(super) fn has(&self, now: Instant) -> Capacity {
-        let valid = self.lease.filter(|(_, expiry)| *expiry > now);
-        valid.map_or(Capacity::ZERO, |(terms, _)| terms.capacity)
+        let lease = self.lease.valid_lease(now);
+        lease.map_or(Capacity::ZERO, |lease| lease.capacity)
+    }
+
+    pub(super) fn ask_at(&self) -> Instant {
+        self.lease.due().expect("a client always asks again")
     }
 
     pub(super) fn ask(&mut self, now: Instant) -> LeaseRequest {
         self.sequence += 1;
-        self.sent_at = now;
-        self.ask_at = now.saturating_add(CALL_TIMEOUT);
-        let lease = self.lease.filter(|(_, expiry)| *expiry > now);
-        LeaseRequest {
-            remaining: lease.map(|(_, expiry)| expiry.saturating_since(now)),
-            fingerprint: lease.map_or(0, |(terms, _)| terms.fingerprint),
-            ..LeaseRequest::new(self.sequence, self.has(now), self.wants)
-        }
+        let demand = Demand::of(self.wants);
+        self.lease.request(now, self.sequence, CALL_TIMEOUT, demand)
     }
 
     pub(super) fn handle_answer(
@@ -152,12 +144,7 @@ impl Client {
         (sequence, epoch): (u64, Epoch),
         answer: &Answer,
     ) {
-        if sequence != self.sequence || epoch < self.epoch {
-            return;
-        }
-        self.epoch = epoch;
-        let expiry = |terms: LeaseTerms| (terms, self.sent_at.saturating_add(terms.duration));
-        self.lease = answer.lease.map(expiry);
-        self.ask_at = now.saturating_add(answer.refresh_interval);
+        let origin = Origin::alone(epoch);
+        self.lease.handle_answer(now, sequence, origin, answer);
     }
 }

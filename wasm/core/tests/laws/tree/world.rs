@@ -206,7 +206,7 @@ impl World {
 
     fn next(&self) -> Option<Instant> {
         let mail = self.mail.keys().next().map(|(at, _)| *at);
-        let asks = self.clients.iter().map(|client| client.ask_at);
+        let asks = self.clients.iter().map(Client::ask_at);
         let nodes = self.places.iter();
         let nodes = nodes.flat_map(|place| [place.node.poll_parent(), place.node.poll_timeout()]);
         mail.into_iter().chain(asks).chain(nodes.flatten()).min()
@@ -219,7 +219,7 @@ impl World {
             self.deliver(mail);
         }
         for i in 0..self.clients.len() {
-            if self.clients[i].ask_at <= now {
+            if self.clients[i].ask_at() <= now {
                 let request = self.clients[i].ask(now);
                 let who = Who::Client(i, self.clients[i].run().run);
                 self.post(Mail::Refresh(who, self.clients[i].at, request));

@@ -1,6 +1,8 @@
 //! A client of the fleet, and what is random about it.
 
 use super::*;
+use crate::lease::Origin;
+use crate::lease_client::LeaseClient;
 
 /// One process that asks, uses what it has, and forgets it at its expiry.
 #[derive(Debug)]
@@ -11,13 +13,10 @@ pub(super) struct Client {
     pub(super) priority: Priority,
     pub(super) subclients: NonZeroU32,
     pub(super) wants: Capacity,
-    /// What it may use, until when by its own count, and on what that rests.
-    pub(super) lease: Option<(Capacity, u64, u64)>,
-    /// The sequence of the latest request, and when it was sent.
-    pub(super) latest: (u64, u64),
-    pub(super) epoch: Epoch,
+    lease: LeaseClient,
+    sequence: u64,
     pub(super) ask_at: u64,
-    /// How soon it was last told to come back.
+    /// Refresh interval of the last answer.
     pub(super) refresh_interval: Duration,
 }
 
@@ -38,18 +37,17 @@ impl Client {
             priority: Priority::LOWEST,
             subclients: NonZeroU32::MIN,
             wants: Capacity::ZERO,
-            lease: None,
-            latest: (0, now_ms),
-            epoch: Epoch(0),
+            lease: LeaseClient::new(None),
+            sequence: 0,
             ask_at: now_ms,
             refresh_interval: Duration::ZERO,
         }
     }
 
-    /// What it may use now.
+    /// Capacity that it may use now.
     pub(super) fn has(&self, now_ms: u64) -> Capacity {
-        let valid = self.lease.filter(|(_, expiry, _)| *expiry > now_ms);
-        valid.map_or(Capacity::ZERO, |(capacity, ..)| capacity)
+        let lease = self.lease.valid_lease(at(now_ms));
+        lease.map_or(Capacity::ZERO, |lease| lease.capacity)
     }
 
     pub(super) fn demand(&self) -> Demand {
@@ -62,21 +60,18 @@ impl Client {
 
     /// A refresh; or, if it wants nothing, a release in every second such case.
     pub(super) fn ask(&mut self, now_ms: u64, random: &mut Random) -> Mail {
-        self.latest = (self.latest.0 + 1, now_ms);
-        self.ask_at = now_ms + CALL_TIMEOUT_MS + random.below(100);
+        self.sequence += 1;
+        let timeout_ms = CALL_TIMEOUT_MS + random.below(100);
+        self.ask_at = now_ms + timeout_ms;
         if self.wants == Capacity::ZERO && random.percent(50) {
-            self.lease = None;
-            return Mail::Release(self.run.clone(), self.member, self.latest.0);
+            self.lease.release(self.sequence);
+            return Mail::Release(self.run.clone(), self.member, self.sequence);
         }
-        let remaining = |(_, expiry, _): (_, u64, _)| expiry.saturating_sub(now_ms);
-        let request = LeaseRequest {
-            sequence: self.latest.0,
-            has: self.has(now_ms),
-            remaining: self.lease.map(remaining).map(Duration::from_millis),
-            fingerprint: self.lease.map_or(0, |(_, _, fingerprint)| fingerprint),
-            claim: crate::lease::Claim::Lease,
-            demand: self.demand(),
-        };
+        let timeout = Duration::from_millis(timeout_ms);
+        let demand = self.demand();
+        let request = self
+            .lease
+            .request(at(now_ms), self.sequence, timeout, demand);
         Mail::Refresh(self.run.clone(), self.member, request)
     }
 
@@ -87,17 +82,14 @@ impl Client {
         epoch: Epoch,
         answer: &Answer,
     ) {
-        let (latest, sent_at) = self.latest;
-        if sequence != latest || epoch < self.epoch {
-            return;
+        let origin = Origin::alone(epoch);
+        if self
+            .lease
+            .handle_answer(at(now_ms), sequence, origin, answer)
+        {
+            self.refresh_interval = answer.refresh_interval;
+            self.ask_at = now_ms + answer.refresh_interval.as_millis() as u64;
         }
-        self.epoch = epoch;
-        self.lease = answer.lease.map(|lease| {
-            let expiry = sent_at + lease.duration.as_millis() as u64;
-            (lease.capacity, expiry, lease.fingerprint)
-        });
-        self.refresh_interval = answer.refresh_interval;
-        self.ask_at = now_ms + answer.refresh_interval.as_millis() as u64;
     }
 }
 

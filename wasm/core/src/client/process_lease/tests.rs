@@ -3,7 +3,7 @@
 use super::*;
 use crate::client::RateLimiter;
 use crate::lease::{Epoch, LeaseTerms};
-use crate::units::Rate;
+use crate::units::{Rate, Tokens};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 /// When who has less than its share is told to come back, and when the others are.

@@ -14,7 +14,7 @@ const DOUBLINGS_MAX: u32 = 5;
 /// No wait is longer than a quarter of what is left, or the first one: a lease that is not renewed
 /// in time is a loss, and whoever comes back after it learns that its part is not known any more.
 /// For a lease of ten seconds that is some twenty to forty calls.
-pub(crate) fn backoff(failures: u8, left: Option<Duration>, seed: u64) -> Duration {
+pub(super) fn backoff(failures: u8, left: Option<Duration>, seed: u64) -> Duration {
     let doublings = u32::from(failures).saturating_sub(1).min(DOUBLINGS_MAX);
     let first_us = FIRST_MS.saturating_mul(1000);
     let doubled_us = first_us.checked_shl(doublings).unwrap_or(0);

@@ -1,0 +1,235 @@
+//! Client half of the lease protocol, for one resource.
+//!
+//! Envoys, coordinators that borrow of a parent, and the model clients of the tests keep the same
+//! two promises, on which the lease table of the server rests (see [`resource`](crate::resource)): a
+//! lease counts from when its request was sent, and only the answer to the latest request is applied.
+//! They differ in what they ask for and when; that is theirs.
+
+use core::time::Duration;
+
+use crate::cluster::ShardId;
+use crate::lease::{Answer, Claim, Demand, EpochError, LeaseRequest, Origin};
+use crate::units::{Capacity, Instant, Tokens};
+
+mod backoff;
+
+use self::backoff::backoff;
+
+/// The soonest a change of demand makes a client ask again. The server has its own minimum.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The soonest an answer is followed by the next request, whatever it says.
+const INTERVAL_FLOOR: Duration = Duration::from_millis(10);
+
+/// Lease of one resource and the state of its renewal; plain data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseClient {
+    pub(crate) lease: Option<HeldLease>,
+    /// Master that sent the last answer that was applied.
+    pub(crate) origin: Origin,
+    /// Safe capacity of the last answer.
+    pub(crate) safe: Option<Capacity>,
+    /// Capacity of the whole resource, by the last answer; none before the first one.
+    pub(crate) capacity: Option<Capacity>,
+    /// Sequence of the latest request or release.
+    pub(crate) sequence: u64,
+    /// Time of the request that waits for its answer.
+    pub(crate) asked_at: Option<Instant>,
+    /// Time of the next request.
+    pub(crate) due: Option<Instant>,
+    /// Failed requests in a row.
+    pub(crate) failures: u8,
+}
+
+/// Lease as its client counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldLease {
+    /// Capacity that the client may use.
+    pub capacity: Capacity,
+    /// The client's part of the resource's burst.
+    pub burst: Tokens,
+    /// End of the lease.
+    pub expiry: Instant,
+    /// See [`LeaseTerms::fingerprint`](crate::lease::LeaseTerms::fingerprint).
+    pub fingerprint: u64,
+}
+
+/// Message of a client to its coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseMessage {
+    /// No message now.
+    Nothing,
+    /// Asks for a lease; the answer goes to `handle_answer` or `handle_failure` with the same
+    /// sequence.
+    Refresh(LeaseRequest),
+    /// Tells that the lease is no longer used. No answer is awaited: if the message is lost, the
+    /// lease expires.
+    Release {
+        /// Grows like [`LeaseRequest::sequence`].
+        sequence: u64,
+    },
+}
+
+// === impl LeaseClient ===
+
+impl LeaseClient {
+    /// A client without a lease, whose first request is due at `due`.
+    pub fn new(due: Option<Instant>) -> Self {
+        Self {
+            due,
+            ..Self::default()
+        }
+    }
+
+    /// The lease, unless it has expired at `now`.
+    pub fn valid_lease(&self, now: Instant) -> Option<HeldLease> {
+        self.lease.filter(|lease| lease.expiry > now)
+    }
+
+    /// Forgets a lease that has expired at `now`, and returns its expiry.
+    pub fn take_expired(&mut self, now: Instant) -> Option<Instant> {
+        let expired = self.lease.take_if(|lease| lease.expiry <= now)?;
+        Some(expired.expiry)
+    }
+
+    /// Time of the next request; none while nothing is wanted.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Whether a request waits for its answer.
+    pub fn is_waiting(&self) -> bool {
+        self.asked_at.is_some()
+    }
+
+    /// Whether a request is due at `now`, or would be `early` later and none awaits its answer.
+    pub fn is_due(&self, now: Instant, early: Duration) -> bool {
+        let horizon = match self.asked_at {
+            Some(_) => now,
+            None => now.saturating_add(early),
+        };
+        self.due.is_some_and(|due| due <= horizon)
+    }
+
+    /// Whether a change of the demand may be told early: not while an answer is awaited or calls
+    /// fail.
+    pub fn may_hurry(&self) -> bool {
+        self.asked_at.is_none() && self.failures == 0
+    }
+
+    /// Makes the next request early, but not before `at`, nor too soon after the last one, of
+    /// `asked_at`. True if that moved it forward.
+    pub fn hurry(&mut self, asked_at: Instant, at: Instant) -> bool {
+        let earliest = asked_at.saturating_add(MIN_INTERVAL).max(at);
+        let sooner = self.due.is_none_or(|due| earliest < due);
+        if sooner {
+            self.due = Some(earliest);
+        }
+        sooner
+    }
+
+    /// Makes the request of `sequence`, which must be sent. Without an answer after `call_timeout` it
+    /// counts as lost.
+    pub fn request(
+        &mut self,
+        now: Instant,
+        sequence: u64,
+        call_timeout: Duration,
+        demand: Demand,
+    ) -> LeaseRequest {
+        self.sequence = sequence;
+        self.asked_at = Some(now);
+        self.due = Some(now.saturating_add(call_timeout));
+        let lease = self.valid_lease(now);
+        LeaseRequest {
+            sequence,
+            has: lease.map_or(Capacity::ZERO, |lease| lease.capacity),
+            remaining: lease.map(|lease| lease.expiry.saturating_since(now)),
+            fingerprint: lease.map_or(0, |lease| lease.fingerprint),
+            claim: Claim::Lease,
+            demand,
+        }
+    }
+
+    /// Gives the lease back with `sequence`. The message, if there is one, must be sent: none if the
+    /// server has never answered.
+    pub fn release(&mut self, sequence: u64) -> Option<LeaseMessage> {
+        self.sequence = sequence;
+        self.asked_at = None;
+        self.lease = None;
+        self.due = None;
+        self.capacity.map(|_| LeaseMessage::Release { sequence })
+    }
+
+    /// Checks whether an answer from `origin` may be applied, see [`Origin::check_after`].
+    ///
+    /// # Errors
+    /// If the answer must not be applied.
+    pub fn check_origin(&self, origin: Origin) -> Result<(), EpochError> {
+        origin.check_after(self.origin)
+    }
+
+    /// Whether the answer to the request of `sequence` is awaited.
+    pub fn awaits(&self, sequence: u64) -> bool {
+        self.asked_at.is_some() && sequence == self.sequence
+    }
+
+    /// Takes an answer from `origin` to the request of `sequence`. One that is not awaited is
+    /// dropped, and one of an epoch that cannot follow counts as a failure. True if it was applied.
+    pub fn handle_answer(
+        &mut self,
+        now: Instant,
+        sequence: u64,
+        origin: Origin,
+        answer: &Answer,
+    ) -> bool {
+        if self.check_origin(origin).is_err() {
+            self.handle_failure(now, sequence, sequence);
+            return false;
+        }
+        let awaited = self.awaits(sequence);
+        if awaited {
+            self.apply(now, origin, answer);
+        }
+        awaited
+    }
+
+    /// Applies an answer that was awaited.
+    pub(crate) fn apply(&mut self, now: Instant, origin: Origin, answer: &Answer) {
+        let sent_at = self.asked_at.take().unwrap_or(now);
+        self.failures = 0;
+        self.origin = origin;
+        self.safe = answer.safe;
+        self.capacity = Some(answer.capacity);
+        self.due = Some(now.saturating_add(answer.refresh_interval.max(INTERVAL_FLOOR)));
+        let lease = answer.lease.map(|terms| HeldLease {
+            capacity: terms.capacity,
+            burst: terms.burst,
+            expiry: sent_at.saturating_add(terms.duration),
+            fingerprint: terms.fingerprint,
+        });
+        self.lease = lease.filter(|lease| lease.expiry > now);
+    }
+
+    /// Notes that the request of `sequence` failed; the next one waits longer, but less and less
+    /// when the lease is about to end. `seed` spreads clients that fail together. False if the answer
+    /// is not awaited.
+    pub fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) -> bool {
+        if sequence != self.sequence || self.asked_at.take().is_none() {
+            return false;
+        }
+        self.failures = self.failures.saturating_add(1);
+        let lease = self.valid_lease(now);
+        let left = lease.map(|lease| lease.expiry.saturating_since(now));
+        self.due = Some(now.saturating_add(backoff(self.failures, left, seed)));
+        true
+    }
+
+    /// The shard that the last answer came from, unless a call has failed since.
+    pub fn shard(&self) -> Option<ShardId> {
+        self.origin.shard.filter(|_| self.failures == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests;
