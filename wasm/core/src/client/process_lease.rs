@@ -211,7 +211,6 @@ impl ProcessLease {
         }
         Some(expiry)
     }
-
 }
 
 #[cfg(test)]
