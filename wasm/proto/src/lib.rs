@@ -1,6 +1,6 @@
 //! `tollgate.v1` on the wire, and what of it is accepted.
 //!
-//! [`v1`] has the messages as they come; [`request`], [`response`] and [`books`] turn them into core's
+//! [`v1`] has the messages as they come; [`request`], [`response`] and [`snapshot`] turn them into core's
 //! types and back. Nothing that a peer sends is trusted: every number and id is checked once, here, and a
 //! [`FieldError`] names the field at fault. Both ends use this crate, so that what one sends is by
 //! construction what the other accepts.
