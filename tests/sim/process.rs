@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_core::client::{
     ConcurrencyLimiter, LeaseMessage, LeaseState, Policy, RateLimiter, ScopeState,
 };
-use tollgate_core::lease::{Answer, ClientId, ClientRun, Origin, Run, Unit};
+use tollgate_core::lease::{Answer, ClientId, ClientRun, Origin, Run, Unit, UnitAnswer};
 use tollgate_core::units::{Capacity, Instant, MICRO};
 
 use self::work::{Crew, Desk, balance};
@@ -148,10 +148,14 @@ impl Process {
         answer: &Answer,
     ) -> bool {
         let (now, unit) = (self.clock(now), self.unit());
-        let policy = &self.policy;
+        let unit_answer = UnitAnswer {
+            unit,
+            sequence,
+            answer: *answer,
+        };
         let applied = self
             .scope_state
-            .handle_answer(now, policy, unit, sequence, origin, answer);
+            .handle_answer(now, &self.policy, origin, &unit_answer);
         if applied {
             self.safe_sent = answer.safe;
             self.crew.hurry(now);

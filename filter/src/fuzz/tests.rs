@@ -3,7 +3,7 @@
 use super::*;
 use core::time::Duration;
 use tollgate_core::client::{LeaderLock, Policy, ScopeState, WorkerUsage};
-use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin};
+use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin, UnitAnswer};
 use tollgate_core::units::{Capacity, Instant, Tokens};
 
 use tollgate_engine::record::{Heartbeat, Levels, Notes};
@@ -210,14 +210,12 @@ fn scope_state() -> ScopeState {
             safe: Some(Capacity::from_whole(5)),
             capacity,
         };
-        scope_state.handle_answer(
-            now,
-            &policy,
+        let answer = UnitAnswer {
             unit,
-            ask.sequence,
-            Origin::alone(Epoch(3)),
-            &answer,
-        );
+            sequence: ask.sequence,
+            answer,
+        };
+        scope_state.handle_answer(now, &policy, Origin::alone(Epoch(3)), &answer);
     }
     scope_state
 }

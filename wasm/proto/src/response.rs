@@ -1,4 +1,4 @@
-//! What a coordinator answers.
+//! Answers of a coordinator.
 //!
 //! The filter reads these, so a hostile or broken coordinator must not hurt more than the scopes it
 //! answers for: each scope is checked by itself, and a bad one is an error of that scope.
@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use tollgate_core::lease::UnitAnswer;
 use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin, Unit};
 use tollgate_core::units::{Capacity, CapacityError};
 
@@ -34,19 +35,8 @@ pub struct ScopeAnswer {
     pub limited: Vec<Unit>,
     /// Which master has answered.
     pub origin: Origin,
-    /// What it gets, or why nothing.
+    /// The answers for its units, or the error.
     pub outcome: Result<Vec<UnitAnswer>, ScopeError>,
-}
-
-/// The answer for one resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnitAnswer {
-    /// What is counted.
-    pub unit: Unit,
-    /// The sequence of the request.
-    pub sequence: u64,
-    /// What the client gets.
-    pub answer: Answer,
 }
 
 /// Why a scope got no answer.
@@ -208,7 +198,7 @@ impl From<&UnitAnswer> for v1::UnitResponse {
     fn from(unit: &UnitAnswer) -> Self {
         let answer = &unit.answer;
         let (capacity, unlimited) = wire_capacity(answer.capacity);
-        // What is over before it can be told is no lease.
+        // A lease that is over before it can be told is no lease.
         let lease = answer
             .lease
             .filter(|terms| terms.duration >= Duration::from_millis(1));

@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use super::*;
-use crate::lease::{Answer, Epoch, LeaseTerms, Origin, Unit};
+use crate::lease::{Answer, Epoch, LeaseTerms, Origin, Unit, UnitAnswer};
 use crate::units::{Capacity, Instant, Tokens};
 
 const HOUR: u64 = 3_600_000_000_000;
@@ -49,15 +49,12 @@ fn refresh(scope_state: &mut ScopeState, asked: Instant, answered: Instant) -> b
     let Some((Unit::Requests, LeaseMessage::Refresh(request))) = messages.into_iter().next() else {
         return false;
     };
-    let (sequence, origin) = (request.sequence, Origin::alone(Epoch(1)));
-    scope_state.handle_answer(
-        answered,
-        &policy,
-        Unit::Requests,
-        sequence,
-        origin,
-        &answer(),
-    )
+    let answer = UnitAnswer {
+        unit: Unit::Requests,
+        sequence: request.sequence,
+        answer: answer(),
+    };
+    scope_state.handle_answer(answered, &policy, Origin::alone(Epoch(1)), &answer)
 }
 
 /// Tokens that are drawn at `now` until no more are given.
@@ -175,7 +172,8 @@ fn the_lock_goes_to_one_of_two_at_any_clock() {
             LeaderLock::decide(Some(lock), now, 2),
         );
         assert_ne!(first, LeaderRole::Leave, "who has it keeps it");
-        // At a standing clock nobody can tell that it is lost; after a jump anybody may have it.
+        // At a standing clock it cannot be told that it is lost; after a jump any worker may have
+        // it.
         assert_eq!(second == LeaderRole::Leave, heartbeat == now, "{now:?}");
     }
 }

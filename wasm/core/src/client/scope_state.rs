@@ -1,9 +1,9 @@
-//! What one process holds of one scope: a state for each unit that has a limit, and whose capacity
-//! its requests use as well.
+//! State of one scope in one process: a limiter for each unit that has a limit, and the scope whose
+//! capacity its requests use as well.
 //!
-//! Which units have a limit only the coordinator knows. Requests are asked for from the start;
-//! an answer names the units of the scope that are limited, and from then on these are asked for in
-//! the same call. A unit without a limit has no state and costs nothing.
+//! Only the coordinator knows which units have a limit. Requests are asked for from the start; an
+//! answer names the units of the scope that are limited, and from then on these are asked for in
+//! the same call. A unit without a limit has no limiter and costs nothing.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use super::policy::Policy;
 use super::process_lease::LeaseState;
 use super::rate_limiter::RateLimiter;
 use crate::cluster::ShardId;
-use crate::lease::{Answer, EpochError, ID_LEN_MAX, Origin, Unit};
+use crate::lease::{EpochError, ID_LEN_MAX, Origin, Unit, UnitAnswer};
 use crate::lease_client::{LeaseClient, LeaseMessage};
 use crate::units::Instant;
 
@@ -22,10 +22,10 @@ use crate::units::Instant;
 /// for all units of a scope is worth more than a fraction of an interval.
 const TOGETHER: Duration = Duration::from_millis(250);
 
-/// A process's state for one scope; plain data, see [`ScopeState::encode`].
+/// State of one scope; plain data, see [`ScopeState::encode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopeState {
-    /// Requests per second: there is always a state for these.
+    /// Requests per second: always limited, in case the coordinator says so.
     pub requests: RateLimiter,
     /// Bytes per second in bodies of requests.
     pub request_bytes: Option<RateLimiter>,
@@ -39,7 +39,7 @@ pub struct ScopeState {
 // === impl ScopeState ===
 
 impl ScopeState {
-    /// A holding that nothing is known of.
+    /// The state of a scope that nothing is known of.
     pub fn new(now: Instant, policy: &Policy) -> Self {
         Self {
             requests: RateLimiter::new(now, policy),
@@ -50,7 +50,7 @@ impl ScopeState {
         }
     }
 
-    /// The state of a unit that is counted per second, if it has a limit.
+    /// The limiter of a unit that is counted per second, if it has a limit.
     pub fn rate_mut(&mut self, unit: Unit) -> Option<&mut RateLimiter> {
         match unit {
             Unit::Requests => Some(&mut self.requests),
@@ -60,7 +60,7 @@ impl ScopeState {
         }
     }
 
-    /// Whether there is a state for `unit`.
+    /// Whether there is a limiter for `unit`.
     pub fn has(&self, unit: Unit) -> bool {
         match unit {
             Unit::Requests => true,
@@ -75,14 +75,14 @@ impl ScopeState {
         self.canonical.as_ref()
     }
 
-    /// When [`ScopeState::ask`] has something to say; none while all units are idle.
+    /// Time at which [`ScopeState::ask`] has a message; none while all units are idle.
     pub fn due(&self) -> Option<Instant> {
         let concurrency = self.concurrency.iter().filter_map(ConcurrencyLimiter::due);
         let rates = self.rates().filter_map(RateLimiter::due);
         rates.chain(concurrency).min()
     }
 
-    /// Where the process stands with the scope: without a lease if it is for any unit in use.
+    /// State of the scope's leases: without a lease if that is so for any unit in use.
     pub fn state(&self, now: Instant) -> LeaseState {
         let concurrency = self
             .concurrency
@@ -97,7 +97,8 @@ impl ScopeState {
     }
 
     /// The shard whose master is worth asking next: the one that the last answer came from. None if
-    /// that is not known, or the last call failed; then whoever knows the way is to be asked.
+    /// that is not known, or the last call failed; then any coordinator is to be asked, which
+    /// forwards the call.
     pub fn shard(&self) -> Option<ShardId> {
         let rates = self.rates().map(|rate| &rate.lease.client);
         let concurrency = self.concurrency.iter().map(|limiter| &limiter.lease.client);
@@ -107,8 +108,7 @@ impl ScopeState {
         asked_last.and_then(LeaseClient::shard)
     }
 
-    /// What there is to say now, for each unit; empty if nothing is due. All of it must be said:
-    /// nobody else will.
+    /// Returns the messages that are due, by unit. All of them must be sent: no other worker will.
     pub fn ask(&mut self, now: Instant, policy: &Policy) -> Vec<(Unit, LeaseMessage)> {
         let mut messages = Vec::new();
         if self.due().is_none_or(|due| due > now) {
@@ -145,16 +145,20 @@ impl ScopeState {
         lease.map_or(Ok(()), |lease| lease.client.check_origin(origin))
     }
 
-    /// Applies the answer for one unit to the request of `sequence`. False if it was dropped.
+    /// Applies the `answer` from `origin` for one unit. False if it was dropped.
     pub fn handle_answer(
         &mut self,
         now: Instant,
         policy: &Policy,
-        unit: Unit,
-        sequence: u64,
         origin: Origin,
-        answer: &Answer,
+        answer: &UnitAnswer,
     ) -> bool {
+        let UnitAnswer {
+            unit,
+            sequence,
+            answer,
+        } = answer;
+        let (unit, sequence) = (*unit, *sequence);
         match (self.rate_mut(unit), unit) {
             (Some(rate), _) => rate.handle_answer(now, policy, sequence, origin, answer),
             (None, Unit::Concurrency) => self.concurrency.as_mut().is_some_and(|concurrency| {
@@ -175,8 +179,8 @@ impl ScopeState {
         }
     }
 
-    /// Takes over which units have a limit, and whose capacity is used as well: what is not limited
-    /// any more is forgotten, what is now starts anew.
+    /// Takes the units that have a limit, and the scope whose capacity is used as well: a unit
+    /// without a limit is forgotten, a new one starts anew.
     pub fn set_terms(
         &mut self,
         now: Instant,
@@ -207,7 +211,7 @@ impl ScopeState {
         self.canonical = canonical.filter(fits).cloned();
     }
 
-    /// Whether nothing would be lost with this holding.
+    /// Whether nothing would be lost with this state.
     pub fn is_reusable(&self, now: Instant) -> bool {
         let concurrency = self.concurrency.as_ref();
         self.rates().all(|rate| rate.is_reusable(now))

@@ -226,11 +226,9 @@ impl<H: Host> Engine<H> {
             let mut counts = units.is_empty();
             let mut epoch = Ok(());
             for found in units {
-                let (unit, sequence) = (found.unit, found.sequence);
                 let origin = answer.origin;
-                epoch = epoch.and_then(|()| scope_state.check_origin(unit, origin));
-                counts |=
-                    scope_state.handle_answer(now, policy, unit, sequence, origin, &found.answer);
+                epoch = epoch.and_then(|()| scope_state.check_origin(found.unit, origin));
+                counts |= scope_state.handle_answer(now, policy, origin, found);
             }
             for (unit, ask) in &lacking {
                 scope_state.handle_failure(now, *unit, ask.sequence, seed);

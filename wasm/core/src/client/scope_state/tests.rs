@@ -1,13 +1,13 @@
 use super::*;
 use crate::client::{DrawResult, PermitResult, WorkerUsage};
-use crate::lease::{Epoch, LeaseTerms};
+use crate::lease::{Answer, Epoch, LeaseTerms};
 use crate::units::{Capacity, Tokens};
 
 fn at(ms: u64) -> Instant {
     Instant::from_nanos(1_000_000_000_000).saturating_add(Duration::from_millis(ms))
 }
 
-fn answer(gets: u64) -> Answer {
+fn lent(gets: u64) -> Answer {
     Answer {
         lease: Some(LeaseTerms {
             capacity: Capacity::from_whole(gets),
@@ -64,14 +64,12 @@ fn units_are_discovered_and_then_asked_for_together() {
     let first = asked(&mut scope_state, at(0));
     assert_eq!(units(&first), [Unit::Requests]);
     let (unit, sequence) = first[0];
-    assert!(scope_state.handle_answer(
-        at(2),
-        &policy,
+    let answer = UnitAnswer {
         unit,
         sequence,
-        Origin::alone(Epoch(1)),
-        &answer(100)
-    ));
+        answer: lent(100),
+    };
+    assert!(scope_state.handle_answer(at(2), &policy, Origin::alone(Epoch(1)), &answer));
     let limited = [Unit::Requests, Unit::RequestBytes, Unit::Concurrency];
     scope_state.set_terms(at(2), &policy, &limited, None);
     assert_eq!(scope_state.due(), Some(at(1002)), "nobody uses them yet");
@@ -84,14 +82,12 @@ fn units_are_discovered_and_then_asked_for_together() {
         "requests go along, they are due soon"
     );
     for (unit, sequence) in second {
-        assert!(scope_state.handle_answer(
-            at(12),
-            &policy,
+        let answer = UnitAnswer {
             unit,
             sequence,
-            Origin::alone(Epoch(1)),
-            &answer(100)
-        ));
+            answer: lent(100),
+        };
+        assert!(scope_state.handle_answer(at(12), &policy, Origin::alone(Epoch(1)), &answer));
     }
     // Those due a little later go along, and from then on all are due together.
     use_all(&mut scope_state, at(1002));
@@ -112,8 +108,13 @@ fn the_shard_to_ask_is_that_of_the_last_answer_unless_a_call_has_failed_since() 
     for (start, shard) in [(0, 2), (2000, 0)] {
         use_all(&mut scope_state, at(start));
         for (unit, sequence) in asked(&mut scope_state, at(start)) {
-            let lent = answer(100);
-            scope_state.handle_answer(at(start), &policy, unit, sequence, of(shard), &lent);
+            let lent = lent(100);
+            let answer = UnitAnswer {
+                unit,
+                sequence,
+                answer: lent,
+            };
+            scope_state.handle_answer(at(start), &policy, of(shard), &answer);
         }
         scope_state.set_terms(at(start), &policy, &[Unit::Concurrency], None);
         assert_eq!(scope_state.shard(), Some(ShardId(shard)));
@@ -186,7 +187,7 @@ fn bytes_may_be_owed_up_to_a_bound_and_the_next_waits_for_exactly_as_long() {
         &policy,
         request.sequence,
         Origin::alone(Epoch(1)),
-        &answer(1000),
+        &lent(1000),
     );
     // A debt below the bound is owed in full, one above it as far as the bound.
     for (owed, wait_ms) in [(1000, 1000), (1_000_000, 3000)] {
@@ -219,7 +220,7 @@ fn whoever_owes_goes_on_wanting_what_it_wanted_so_that_the_pause_stays_true() {
         match bytes.ask(at(now), &policy) {
             LeaseMessage::Refresh(request) => {
                 asked.push(request.demand.wants());
-                let given = answer(1_000_000);
+                let given = lent(1_000_000);
                 bytes.handle_answer(
                     at(now),
                     &policy,
@@ -258,7 +259,7 @@ fn whoever_uses_no_bytes_does_not_ask_for_any_and_keeps_its_burst() {
     let LeaseMessage::Refresh(request) = bytes.ask(at(100), &policy) else {
         panic!("nothing asked")
     };
-    let large = answer(100_000_000);
+    let large = lent(100_000_000);
     assert!(bytes.handle_answer(
         at(102),
         &policy,

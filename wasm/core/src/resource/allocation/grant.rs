@@ -1,4 +1,4 @@
-//! What a client gets now.
+//! Grants: the lease that a client gets now.
 
 use core::time::Duration;
 
@@ -8,32 +8,47 @@ use crate::lease_times::LeaseTimes;
 use crate::limit::Limit;
 use crate::units::{Capacity, Instant};
 
-/// What a client gets, and when it should ask again.
+/// Lease that a client gets, and the interval after which it should ask again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     /// The part that the lease table counts.
     pub(super) counted: CountedLease,
     /// The lease that the client is told, if it differs: the one that it says it has.
     pub(super) told: Option<CountedLease>,
-    /// Claims do not fit; that is to be remembered until then.
+    /// The time until which it is remembered that claims do not fit.
     pub(super) crowded_until: Option<Instant>,
     pub(super) fingerprint: u64,
     pub(super) refresh_interval: Duration,
 }
 
-/// What others leave of a capacity.
+/// Capacity that other clients leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreeCapacity {
-    /// For a client to keep what it has, and for one that has nothing.
+    /// For a client to keep its lease, and for one that has none.
     pub(super) keep: Capacity,
     /// For a client to get more: without the reserve.
     grow: Capacity,
 }
 
+// === impl Grant ===
+
+impl Grant {
+    /// A grant of `counted`, which is also told.
+    fn of(counted: CountedLease, fingerprint: u64, refresh_interval: Duration) -> Self {
+        Self {
+            counted,
+            told: None,
+            crowded_until: None,
+            fingerprint,
+            refresh_interval,
+        }
+    }
+}
+
 // === impl Allocation ===
 
 impl Allocation {
-    /// Decides what answers `ask` of a client that uses so much.
+    /// Decides the grant for `request` of a client that uses so much.
     pub(super) fn grant(
         &self,
         now: Instant,
@@ -42,31 +57,40 @@ impl Allocation {
         request: &LeaseRequest,
     ) -> Grant {
         let times = self.times(now);
-        let expiry = now.saturating_add(times.lease);
         if self.is_pending() {
             return self.keep(now, entry, used, request, &times);
         }
         let own = self.limit.capacity.min(self.lendable());
         if own.is_unlimited() && self.pool.is_none() {
-            let capacity = Capacity::UNLIMITED;
-            return Grant {
-                counted: CountedLease { capacity, expiry },
-                told: None,
-                crowded_until: None,
-                fingerprint: NO_FINGERPRINT,
-                refresh_interval: times.refresh,
+            let counted = CountedLease {
+                capacity: Capacity::UNLIMITED,
+                expiry: now.saturating_add(times.lease),
             };
+            return Grant::of(counted, NO_FINGERPRINT, times.refresh);
         }
-        let free = self.free(entry.has());
         if now < self.learning_until {
             return match self.lendable {
                 Some(_) => self.confirm_borrowed(now, entry, used, request),
                 None => self.confirm(now, entry, used, request),
             };
         }
+        self.share(now, entry, used, request, &times)
+    }
+
+    /// The client's share, as far as other clients have given back.
+    fn share(
+        &self,
+        now: Instant,
+        entry: &ClientEntry,
+        used: CountedLease,
+        request: &LeaseRequest,
+        times: &LeaseTimes,
+    ) -> Grant {
+        let expiry = now.saturating_add(times.lease);
+        let free = self.free(entry.has());
         let entitled = self.entitled(entry);
         let wanted = entitled.saturating_add(self.headroom(entry));
-        // Who has nothing is let into the reserve; the others keep what they have of their share.
+        // A client that has nothing is let into the reserve; the others keep their part of the share.
         let sure = if entry.has() == Capacity::ZERO {
             entitled
         } else {
@@ -79,37 +103,27 @@ impl Allocation {
         };
         let kept = self.lent_so_far(now, entry.granted, used, request, most);
         if kept.capacity > gets && kept.expiry > now.saturating_add(times.refresh) {
-            // The capacity was lowered, and others have not given back yet. Nobody need fall below
-            // its share for that: it keeps what it has of it, but only until that expires anyway.
-            return Grant {
-                counted: kept,
-                told: None,
-                crowded_until: None,
-                fingerprint: NO_FINGERPRINT,
-                refresh_interval: times.min_refresh,
-            };
+            // The capacity was lowered, and others have not given back yet. No client need fall below
+            // its share for that: it keeps its part of it, but only until that expires anyway.
+            return Grant::of(kept, NO_FINGERPRINT, times.min_refresh);
         }
         let settled = suffices(gets, entitled) && suffices(gets, used.capacity);
-        Grant {
-            counted: CountedLease {
-                capacity: gets,
-                expiry,
-            },
-            told: None,
-            crowded_until: None,
-            fingerprint: self.fingerprint(),
-            refresh_interval: if settled {
-                times.refresh
-            } else {
-                times.min_refresh
-            },
-        }
+        let counted = CountedLease {
+            capacity: gets,
+            expiry,
+        };
+        let refresh_interval = if settled {
+            times.refresh
+        } else {
+            times.min_refresh
+        };
+        Grant::of(counted, self.fingerprint(), refresh_interval)
     }
 
-    /// The part of `most` that the client has by leases of which it is known when they end. Of several it is
-    /// known of the last one; those before it that were larger end no later than is counted, and only
-    /// the client knows when. (What is lent while the parent is away is no part of a sum.) Snapshot that
-    /// were taken over may let a lease last longer than its client does.
+    /// Part of `most` that the client has by leases of which the end is known. Of several it is
+    /// known of the last one; those before it that were larger end no later than is counted, and
+    /// only the client knows when. (Capacity that is lent while the parent is away is no part of a
+    /// sum.) A snapshot that was taken over may let a lease last longer than its client does.
     fn lent_so_far(
         &self,
         now: Instant,
@@ -133,8 +147,8 @@ impl Allocation {
         })
     }
 
-    /// In learning mode of one that borrows what it lends: what the client has, as far as it still
-    /// wants it, and prolonged if it fits into what is borrowed today.
+    /// Confirms in learning mode, where capacity is borrowed: the client's lease, as far as it
+    /// still wants it, and prolonged if it fits into what is borrowed today.
     fn confirm_borrowed(
         &self,
         now: Instant,
@@ -164,13 +178,14 @@ impl Allocation {
         }
     }
 
-    /// What the client has, as far as it still wants it and for as long as it has it: there is more
-    /// out than is borrowed, or it is not known yet what is. Snapshot that were taken over may let it
-    /// last longer, for they do not age on their way; the client knows. Nor does it last longer than
-    /// what is borrowed.
+    /// Keeps the client's lease, as far as it still wants it and for as long as it has it: there is
+    /// more out than is borrowed, or it is not known yet how much is. A snapshot that was taken
+    /// over may let it last longer, for it does not age on its way; the client knows. Nor does it
+    /// last longer than the borrowed lease.
     ///
-    /// Capacity that a coordinator has by the word of its own clients may have been said long ago, and be in use
-    /// no more. It is counted; but it is not lent again to one that would lend it to others.
+    /// Capacity that a coordinator has by the word of its own clients may have been said long ago,
+    /// and be in use no more. It is counted; but it is not lent again to one that would lend it to
+    /// others.
     fn keep(
         &self,
         now: Instant,
@@ -202,7 +217,7 @@ impl Allocation {
         }
     }
 
-    /// What the client may have of what is divided, as far as it wants it.
+    /// Capacity that the client is entitled to, as far as it wants it.
     pub(super) fn entitled(&self, entry: &ClientEntry) -> Capacity {
         let Limit {
             algorithm,
@@ -217,7 +232,7 @@ impl Allocation {
             .share(&entry.handles, capacity, *algorithm, guaranteed)
     }
 
-    /// This client's part of what nobody wants.
+    /// This client's part of the unwanted capacity.
     fn headroom(&self, entry: &ClientEntry) -> Capacity {
         if !self.limit.algorithm.shares() {
             return Capacity::ZERO;
@@ -235,7 +250,7 @@ impl Allocation {
         self.shares.spare(&entry.handles, spare)
     }
 
-    /// What all leave, here and in the pool, but for the `held` of one client.
+    /// Capacity that all others leave, here and in the pool, beside the `held` of one client.
     pub(super) fn free(&self, held: Capacity) -> FreeCapacity {
         self.free_of(self.lendable(), held)
     }
@@ -265,8 +280,8 @@ impl Allocation {
 // === impl FreeCapacity ===
 
 impl FreeCapacity {
-    /// What is left of `capacity`, of which `divided` is without the reserve, if `lent` is lent, of
-    /// which `held` is the client's own.
+    /// Capacity that is left of `capacity`, of which `divided` is without the reserve, if `lent` is
+    /// lent, of which `held` is the client's own.
     fn of(capacity: Capacity, divided: Capacity, lent: u128, held: u128) -> Self {
         let others = lent.saturating_sub(held);
         Self {
@@ -280,10 +295,10 @@ impl FreeCapacity {
 
 /// Whether a client that gets `gets` may come back at leisure although `aim` would be right.
 ///
-/// Whoever waits for others to give back, or has to confirm that it gave back, should ask again
-/// soon, so that a shift of demand is settled within about one short refresh. But one client whose
-/// demand sways moves the shares of all the others a little, and for a hundredth of them they need
-/// not all hurry at once.
+/// A client that waits for others to give back, or has to confirm that it gave back, should ask
+/// again soon, so that a shift of demand is settled within about one short refresh. But one client
+/// whose demand sways moves the shares of all the others a little, and for a hundredth of them they
+/// need not all hurry at once.
 pub(super) fn suffices(gets: Capacity, aim: Capacity) -> bool {
     gets.as_micros() >= aim.as_micros().saturating_sub(aim.as_micros() / 100)
 }
