@@ -51,7 +51,8 @@ pub struct BucketState {
     pub balance: i64,
     /// When `balance` was true.
     pub last: Instant,
-    /// What was earned beyond `balance`, in 10^-9 micro-tokens. Range: 0 to 999 999 999; zero when full.
+    /// Part earned beyond `balance`, in 10^-9 micro-tokens. Range: 0 to 999 999 999; zero when
+    /// full.
     pub remainder: u32,
     /// Tokens per second.
     pub rate: Rate,
@@ -59,7 +60,7 @@ pub struct BucketState {
     pub burst: Tokens,
 }
 
-/// Why a bucket gave no tokens. It costs none.
+/// Reason for which a bucket gave no tokens. It costs none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakeError {
     /// There are not enough tokens yet.
@@ -72,9 +73,9 @@ pub enum TakeError {
     /// More than a full bucket was asked for, which no waiting helps.
     #[error("burst is {} micro-tokens, asked {}", burst.as_micros(), asked.as_micros())]
     ExceedsBurst {
-        /// What a full bucket holds.
+        /// Tokens in a full bucket.
         burst: Tokens,
-        /// What was asked for.
+        /// Tokens asked for.
         asked: Tokens,
     },
 }
@@ -201,9 +202,9 @@ impl TokenBucket {
 
     /// Changes rate and burst from `now` on.
     ///
-    /// What was earned until now was earned at the old rate. A balance keeps its proportion to the burst,
-    /// rounded down: half full stays half full, a change never fills a bucket, and one whose burst was zero
-    /// starts empty. A debt is owed in tokens and stays as it is.
+    /// Tokens earned until now were earned at the old rate. A balance keeps its proportion to the
+    /// burst, rounded down: half full stays half full, a change never fills a bucket, and one whose
+    /// burst was zero starts empty. A debt is owed in tokens and stays as it is.
     pub fn set(&mut self, now: Instant, rate: Rate, burst: Tokens) {
         self.refill(now);
         let old = self.0.burst;

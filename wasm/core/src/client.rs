@@ -1,9 +1,9 @@
-//! What one Envoy process knows of the resources it uses, and the worker that speaks for it.
+//! State of one Envoy process as a client of the coordinators.
 //!
-//! One process is one client. Its workers share a [`ScopeState`] for each scope, with a [`RateLimiter`] or a
-//! [`ConcurrencyLimiter`] for each unit, kept as a record in the memory that they share: whoever reads a record,
-//! decides with it and writes it back unchanged in between has made the decision for all. So
-//! everything here is plain data.
+//! One process is one client. Its workers share a [`ScopeState`] for each scope, with a
+//! [`RateLimiter`] or a [`ConcurrencyLimiter`] for each unit, kept as a record in the memory that
+//! they share: a worker that reads a record, decides with it and writes it back, unchanged in
+//! between, has decided for all. So everything here is plain data.
 
 #[cfg(test)]
 mod clocks;

@@ -1,5 +1,5 @@
-//! How several coordinators share the work: which shard a scope belongs to, which node is to be the
-//! master of a shard, and what a node does next about it.
+//! Sharing of work between coordinators: the shard of a scope, the node that is to be the master of
+//! a shard, and the next step of a node towards that.
 //!
 //! Everything here is a function of what all nodes see alike, so that they come to the same result
 //! without talking to each other.
@@ -15,8 +15,8 @@ mod election;
 
 pub use election::{Candidate, Election, ElectionStep};
 
-/// The most shards of a cluster. Each costs every node a place in its tables and a hop to whoever
-/// asks; more than there are nodes gain nothing.
+/// The most shards of a cluster. Each costs every node a place in its tables and a forwarded call
+/// to most clients; more than there are nodes gain nothing.
 pub const SHARDS_MAX: u16 = 64;
 
 /// One of the parts into which the scopes are divided; from 0.
@@ -53,8 +53,8 @@ pub fn shard_of(key: &str, count: NonZeroU16) -> ShardId {
     ShardId(u16::try_from(shard).unwrap_or_default())
 }
 
-/// Which of `members` is to be the master of each of `count` shards, as indices into `members`;
-/// none if there are no members.
+/// Returns, for each of `count` shards, the member that is to be its master, as an index into
+/// `members`; none if there are no members.
 ///
 /// Rendezvous hashing with a bound: of all pairs of a shard and a member the one with the highest
 /// hash is taken first, and no member is given more than `ceil(shards / members)`. So three shards

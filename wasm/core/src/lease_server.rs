@@ -1,8 +1,8 @@
-//! One coordinator's books: every resource that its clients have asked for.
+//! Lease server: the state machine of a coordinator, with its lease table of all resources.
 //!
-//! The node does not know the configuration: whoever calls looks the limit of a resource up and
-//! passes it with each refresh, so a changed limit takes effect at the next refresh of each client
-//! and there is nothing to invalidate.
+//! The server does not know the configuration: callers pass a resource's limit with each refresh,
+//! so a changed limit takes effect at the next refresh of each client and there is nothing to
+//! invalidate.
 
 use alloc::collections::BTreeMap;
 use core::ops::Bound;
@@ -28,7 +28,7 @@ use crate::resource::{RefreshError, RepeatedLease, Resource};
 use crate::tree::ParentLeases;
 use crate::units::Instant;
 
-/// The state of a coordinator that is master.
+/// State of a coordinator that is master.
 #[derive(Debug)]
 pub struct LeaseServer {
     epoch: Epoch,
@@ -41,9 +41,9 @@ pub struct LeaseServer {
     /// Pools with members; so there are never more than resources.
     pools: Pools,
     drains: Drains,
-    /// What it borrows, if it has a parent.
+    /// Leases of the parent, if there is one.
     parent_leases: Option<ParentLeases>,
-    /// When it took books over, if it did.
+    /// Time at which it took a snapshot over, if it did.
     taken_over_at: Option<Instant>,
     /// Equals the sum over resources of their clients.
     leases: usize,
@@ -54,7 +54,7 @@ pub struct LeaseServer {
 /// The most clients that are drained at a time: each refresh looks whether its client is.
 pub const DRAINS_MAX: usize = 1000;
 
-/// How much a node keeps at most.
+/// Bounds on the size of a lease server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Resources.
@@ -65,19 +65,19 @@ pub struct Bounds {
     pub max_leases: usize,
 }
 
-/// What a node that starts knows of the leases that are out.
+/// Knowledge of a lease server, at its start, of the leases that are out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Nothing: it learns what clients have before it lends.
+    /// Nothing: it learns the clients' leases before it lends.
     Learning,
-    /// That there are none: the fleet is new.
+    /// There are none: the fleet is new.
     Fresh,
 }
 
 // === impl LeaseServer ===
 
 impl LeaseServer {
-    /// A master of term `epoch` without any books.
+    /// A master of term `epoch` with an empty lease table.
     pub fn new(now: Instant, epoch: Epoch, bounds: Bounds, start: Start) -> Self {
         Self {
             epoch,
@@ -100,18 +100,18 @@ impl LeaseServer {
         self.epoch
     }
 
-    /// How much it keeps at most.
+    /// Bounds on its size.
     pub fn bounds(&self) -> Bounds {
         self.bounds
     }
 
-    /// How many leases it keeps.
+    /// Number of leases in its table.
     pub fn lease_count(&self) -> usize {
         self.leases
     }
 
-    /// Says how many leases others keep, such as the nodes of the process's other shards: they all
-    /// share [`Bounds::max_leases`].
+    /// Takes the number of leases that others keep, such as the servers of the process's other
+    /// shards: they all share [`Bounds::max_leases`].
     pub fn set_leases_elsewhere(&mut self, leases: usize) {
         self.leases_elsewhere = leases;
     }
@@ -137,7 +137,7 @@ impl LeaseServer {
         self.handle_refresh(now, &client, resource, &request, terms)
     }
 
-    /// Takes back what `client` has of `resource`; ignored if a later request came first.
+    /// Takes back the lease of `client` for `resource`; ignored if a later request came first.
     pub fn handle_release(&mut self, client: &ClientRun, resource: &ResourceId, sequence: u64) {
         if let Some(slot) = self.resources.get_mut(resource) {
             let known = slot.resource.client_count();
@@ -149,8 +149,8 @@ impl LeaseServer {
         self.collect(resource);
     }
 
-    /// Gives `client` nothing until `until`: its leases shrink to nothing at their next refreshes.
-    /// An `until` that has passed lets it serve again.
+    /// Drains `client` until `until`: it gets nothing, and its leases shrink to nothing at their
+    /// next refreshes. An `until` that has passed lets it serve again.
     ///
     /// # Errors
     /// If [`DRAINS_MAX`] others are being drained.
@@ -163,7 +163,7 @@ impl LeaseServer {
         self.drains.set(now, client, until, DRAINS_MAX)
     }
 
-    /// Takes back what has expired and forgets resources without clients.
+    /// Takes back leases that have expired and forgets resources without clients.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(id) = self.timeouts.pop_due(now) {
             let Some(slot) = self.resources.get_mut(&id) else {
@@ -182,7 +182,7 @@ impl LeaseServer {
         }
     }
 
-    /// When [`LeaseServer::handle_timeout`] next has something to look at.
+    /// Time at which [`LeaseServer::handle_timeout`] next has work.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timeouts.earliest()
     }
@@ -202,12 +202,12 @@ impl LeaseServer {
         resources.map(|(id, slot)| (id, &slot.resource))
     }
 
-    /// How many resources have clients.
+    /// Number of resources that have clients.
     pub fn resource_count(&self) -> usize {
         self.resources.len()
     }
 
-    /// The books of one resource, if it has clients.
+    /// The resource called `id`, if it has clients.
     pub fn resource(&self, id: &ResourceId) -> Option<&Resource> {
         self.resources.get(id).map(|slot| &slot.resource)
     }
@@ -222,17 +222,17 @@ impl LeaseServer {
         self.pools.get(id)
     }
 
-    /// The pool that the resource `id` is a member of in the books.
+    /// The pool that the resource `id` is a member of.
     pub fn pool_of(&self, id: &ResourceId) -> Option<&ResourceId> {
         self.resources.get(id)?.pool()
     }
 
-    /// Until when `client` is drained, if it is.
+    /// End of the drain of `client`, if it is drained.
     pub fn drained_until(&self, now: Instant, client: &ClientId) -> Option<Instant> {
         self.drains.until(now, client)
     }
 
-    /// The clients that are drained, each until when.
+    /// The clients that are drained, with the ends of their drains.
     pub fn drained(&self, now: Instant) -> impl Iterator<Item = (&ClientId, Instant)> {
         self.drains.iter(now)
     }
@@ -258,7 +258,7 @@ impl LeaseServer {
 
 // === free functions ===
 
-/// Takes over into `leases` how many clients the resource of `slot` has, which had `known`.
+/// Counts the clients of `slot`, which had `known`, into `leases`.
 fn recount(leases: &mut usize, known: usize, slot: &ResourceSlot) {
     let others = leases.saturating_sub(known);
     *leases = others.saturating_add(slot.resource.client_count());

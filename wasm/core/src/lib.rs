@@ -1,8 +1,8 @@
 //! Tollgate's decisions, without I/O, clock, randomness or threads.
 //!
-//! Whoever calls passes the time in and carries the effects out, so that the same code runs in
-//! Envoy's wasm VM, in the coordinator and under a simulated clock. Nothing here can panic in a
-//! release build: arithmetic saturates and look-ups are checked.
+//! The caller passes the time in and carries the effects out, so that the same code runs in Envoy's
+//! wasm VM, in the coordinator and under a simulated clock. Nothing here can panic in a release
+//! build: arithmetic saturates and look-ups are checked.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What an operator configures for one resource.
+//! Limits: the operator's configuration of one resource.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,51 +11,54 @@ use crate::units::{Capacity, MICRO, Tokens, mul_div};
 /// The longest lease: a day. A lease is also how long an error lasts.
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The capacity of a resource and how it is lent.
+/// Capacity of a resource, and the rules by which it is lent.
 ///
 /// Build one from [`Limit::new`] and change fields, then [`Limit::validate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What the whole fleet may use; zero blocks, [`Capacity::UNLIMITED`] lets everything pass.
+    /// Capacity for the whole fleet; zero blocks, [`Capacity::UNLIMITED`] lets everything pass.
     pub capacity: Capacity,
-    /// What the whole fleet may use at once after a pause.
+    /// Tokens that the whole fleet may use at once after a pause.
     pub burst: Tokens,
-    /// How the capacity is divided between clients.
+    /// Algorithm that divides the capacity between clients.
     pub algorithm: Algorithm,
-    /// What each client falls back to without a lease.
+    /// Capacity that each client falls back to without a lease.
     pub safe: SafeCapacity,
-    /// How long a lease lasts.
+    /// Length of a lease.
     pub lease: Duration,
-    /// How often a client asks again.
+    /// Interval at which a client asks again.
     pub refresh: Duration,
-    /// The soonest a client may ask again; also how often it asks while shares are shifting.
+    /// The soonest a client may ask again; also the interval at which it asks while shares are
+    /// shifting.
     pub min_refresh: Duration,
-    /// How long a coordinator that starts without books only confirms what clients hold.
+    /// Time for which a coordinator that starts without a lease table only confirms the leases of
+    /// clients.
     pub learning: Duration,
-    /// The part of what nobody wants that is lent to active clients all the same.
+    /// Part of the unwanted capacity that is lent to active clients all the same.
     pub headroom: Part,
-    /// The part of the capacity that is kept for clients that have nothing yet.
+    /// Part of the capacity that is kept for clients that have nothing yet.
     pub reserve: Part,
-    /// What each priority band gets before higher ones are filled, as far as it is wanted.
+    /// Capacity that each priority band gets before higher ones are filled, as far as it is wanted.
     pub guaranteed: Guarantees,
 }
 
-/// How a capacity is divided between the clients that want it.
+/// Algorithm that divides a capacity between the clients that want it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Everybody gets what it wants: counted, not limited.
+    /// Each client gets what it wants: counted, not limited.
     None,
     /// The capacity is each client's own: it gets what it wants up to that, whatever others do.
     Static,
-    /// Everybody is sure of an equal part; what some do not want of theirs goes to the others in
+    /// Each client is sure of an equal part; the unwanted rest of these parts goes to the others in
     /// proportion to what they want beyond it. (Doorman's `PROPORTIONAL_SHARE`.)
     ProportionalShare,
-    /// Weighted max-min: nobody gets more except by taking from one that has less for its weight.
+    /// Weighted max-min: no client gets more except by taking from one that has less for its
+    /// weight.
     #[default]
     FairShare,
 }
 
-/// What a client falls back to without a lease.
+/// Capacity that a client falls back to without a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SafeCapacity {
     /// Its own setting.
@@ -75,7 +78,7 @@ pub struct Guarantees(Option<Arc<[Capacity; Priority::COUNT]>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part(u32);
 
-/// Which rule a limit breaks, with the numbers.
+/// Rule that a limit breaks, with the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// A burst that can never let one request pass.
@@ -95,7 +98,7 @@ pub enum LimitError {
     /// Minimums that are more together than the capacity.
     #[error("guaranteed: the bands' sum of {sum} is more than the capacity, {capacity}")]
     GuaranteedAboveCapacity {
-        /// What the bands are guaranteed together.
+        /// Sum of the bands' minimums.
         sum: Capacity,
         /// The capacity.
         capacity: Capacity,
@@ -209,7 +212,7 @@ impl Limit {
         if lease > LEASE_MAX {
             faults.push(LimitError::LeaseTooLong { lease });
         }
-        // What is zero is said already.
+        // A zero is reported already.
         if refresh >= lease && !lease.is_zero() {
             faults.push(LimitError::RefreshNotBelowLease { refresh, lease });
         }
@@ -224,8 +227,8 @@ impl Limit {
         }
     }
 
-    /// What clients divide between them: the capacity without its reserve, in multiples of
-    /// `quantum`; no bound if each client has its own.
+    /// Capacity that clients divide between them: without the reserve, in multiples of `quantum`;
+    /// no bound if each client has its own.
     pub(crate) fn divided(&self, quantum: Quantum) -> Capacity {
         if self.capacity.is_unlimited() || !self.algorithm.shares() {
             return Capacity::UNLIMITED;
@@ -268,14 +271,14 @@ impl Guarantees {
         Self(some.then(|| Arc::new(bands)))
     }
 
-    /// What the band `priority` gets first.
+    /// Minimum of the band `priority`.
     pub fn of(&self, priority: Priority) -> Capacity {
         let bands = self.0.as_ref();
         let band = bands.and_then(|bands| bands.get(usize::from(priority.level())));
         band.copied().unwrap_or_default()
     }
 
-    /// What all bands get first together.
+    /// Sum of the minimums of all bands.
     pub fn sum(&self) -> Capacity {
         let bands = self.0.iter().flat_map(|bands| bands.iter());
         bands.fold(Capacity::ZERO, |sum, band| sum.saturating_add(*band))
@@ -292,9 +295,9 @@ impl Guarantees {
 impl Part {
     /// Nothing beyond what is wanted.
     pub const NONE: Self = Self(0);
-    /// Half of what nobody wants; the other half stays free for newcomers.
+    /// Half of the unwanted capacity; the other half stays free for newcomers.
     pub const HALF: Self = Self(500_000);
-    /// Everything that nobody wants.
+    /// All of the unwanted capacity.
     pub const ALL: Self = Self(1_000_000);
 
     /// The part `value`; `None` unless it is between 0 and 1.

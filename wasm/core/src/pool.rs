@@ -49,7 +49,7 @@ pub(crate) struct PoolMembership {
     subclients: u64,
 }
 
-/// What a member totals of the pool's sums.
+/// Sums over the clients of one resource.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ResourceTotals {
     pub(crate) wants: Capacity,

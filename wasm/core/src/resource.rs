@@ -1,23 +1,24 @@
-//! The books of one resource: who leased how much of it, until when.
+//! Resource: its leases, with their clients and expiries.
 //!
-//! The books count, for each client, the most that it may be using. That is not simply what it was
-//! last granted. When a refresh lowers a lease, the answer may get lost, and the client goes on
-//! with the larger lease until that expires; counting only the smaller one would lend the
-//! difference twice. So an entry keeps the larger capacity as `prior` until the client's next
-//! request reports that it has no more than the smaller one. The client's half of the bargain is in
-//! [`LeaseRequest::sequence`]: it applies only the answer to its latest request, so nothing that was granted
-//! earlier and is still on its way can come into use later.
+//! The lease table counts, for each client, the most that it may be using. That is not simply its
+//! last grant. When a refresh lowers a lease, the answer may get lost, and the client goes on with
+//! the larger lease until that expires; counting only the smaller one would lend the difference
+//! twice. So an entry keeps the larger capacity as `prior` until the client's next request reports
+//! that it has no more than the smaller one. The client's half of the bargain is in
+//! [`LeaseRequest::sequence`]: it applies only the answer to its latest request, so no earlier
+//! grant that is still on its way can come into use later.
 //!
 //! That bargain is with one [run](Run) of a client. A request of a run that is dead may still be on
-//! its way, and says nothing of what the next one holds. So each incarnation has an entry of its
-//! own, and what was lent to a dead one is counted until it expires, besides what is lent to the
-//! next. One entry that only remembered the latest incarnation would not do: two late requests of
-//! the dead run, with one of the living run between them, could take the entry over in turns until a
-//! request of before the lowered lease acknowledged it. The terms of a coordinator that borrows are
-//! ordered instead, and share an entry: the pair of term and sequence is what grows.
+//! its way, and says nothing of the leases of the next one. So each incarnation has an entry of its
+//! own, and the lease of a dead one is counted until it expires, besides the lease of the next. One
+//! entry that only remembered the latest incarnation would not do: two late requests of the dead
+//! run, with one of the living run between them, could take the entry over in turns until a request
+//! of before the lowered lease acknowledged it. The terms of a coordinator that borrows are ordered
+//! instead, and share an entry: the pair of term and sequence grows.
 //!
-//! Every number a grant totals is kept as a running sum or comes out of the [`FairShare`](crate::share::FairShare) tree, so
-//! a refresh costs O(log n) in the number of clients.
+//! Every number that a grant needs is kept as a running sum or comes out of the
+//! [`FairShare`](crate::share::FairShare) tree, so a refresh costs O(log n) in the number of
+//! clients.
 
 use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
@@ -37,36 +38,36 @@ use crate::pool::{PoolLink, ResourceTotals};
 use crate::tree::LendableCapacity;
 use crate::units::{Capacity, Instant};
 
-/// One resource's clients and sums; see the module.
+/// Resource with its clients and sums; see the module.
 ///
-/// A resource may be a member of a [`Pool`], which then comes along with every call that changes
-/// something, for what is said here must be said there as well.
+/// A resource may be a member of a [`Pool`](crate::pool::Pool), which the lease server keeps
+/// informed.
 #[derive(Debug)]
 pub struct Resource {
     allocation: Allocation,
     clients: BTreeMap<ClientKey, ClientEntry>,
-    /// For each entry one instant, not after the next one at which what it has falls.
+    /// For each entry one instant, not after the next one at which its lease falls.
     expiries: Deadlines<ClientKey>,
 }
 
-/// What the books say of one client.
+/// Lease of one client, for reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRecord<'a> {
-    /// Who.
+    /// The client.
     pub id: &'a ClientId,
-    /// Which run of it.
+    /// Its run.
     pub run: Run,
-    /// What it last wanted.
+    /// Wants of its last request.
     pub wants: Capacity,
     /// The most that it may be using.
     pub has: Capacity,
-    /// When that ends, unless it refreshes.
+    /// Expiry of that, unless it refreshes.
     pub expiry: Instant,
-    /// For how many clients it speaks, itself included.
+    /// Number of clients for which it speaks, itself included.
     pub subclients: u64,
 }
 
-/// Why a refresh got no answer.
+/// Reason for which a refresh got no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefreshError {
     /// A later request of the same client has been answered; the client must drop this one.
@@ -105,8 +106,8 @@ pub enum RefreshError {
     },
 }
 
-/// A client id behind its hash, so that most comparisons of a look-up touch one word, and the runs
-/// that share an entry.
+/// Key of a client: its id behind a hash, so that most comparisons of a look-up touch one word, and
+/// the runs that share an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ClientKey {
     hash: u64,
@@ -114,7 +115,7 @@ struct ClientKey {
     runs: Runs,
 }
 
-/// The runs of a client that share an entry.
+/// Runs of a client that share an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Runs {
     /// All of a protocol that does not tell them apart.
@@ -128,8 +129,8 @@ enum Runs {
 // === impl Resource ===
 
 impl Resource {
-    /// Empty books of a resource of `unit`; until `learning_until` they only confirm what clients
-    /// claim.
+    /// A resource of `unit` without clients; until `learning_until` it only confirms the claims of
+    /// clients.
     pub fn new(unit: Unit, limit: Limit, learning_until: Instant) -> Self {
         Self {
             allocation: Allocation::new(unit, limit, learning_until),
@@ -261,7 +262,7 @@ impl Resource {
         }
     }
 
-    /// When [`Resource::handle_timeout`] next has something to look at.
+    /// Time at which [`Resource::handle_timeout`] next has work.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.expiries.earliest()
     }
@@ -279,18 +280,19 @@ impl Resource {
             .min(self.allocation.lendable())
     }
 
-    /// The part of a parent's capacity that can be lent now, and the whole of it; none without a parent.
+    /// Part of a parent's capacity that can be lent now, and the whole of it; none without a
+    /// parent.
     pub(crate) fn borrowed(&self) -> Option<(Capacity, Capacity)> {
         self.allocation.borrowed()
     }
 
-    /// What each client falls back to without a lease, if that is for the resource's own limit to
-    /// say.
+    /// Capacity that each client falls back to without a lease, if the resource's own limit is to
+    /// say it.
     pub fn safe(&self) -> Option<Capacity> {
         self.allocation.safe_alone()
     }
 
-    /// All clients and those for whom they speak.
+    /// Number of clients, with those for which they speak.
     pub fn subclients(&self) -> u64 {
         self.allocation.subclients()
     }
@@ -305,18 +307,18 @@ impl Resource {
         self.allocation.sum_wants()
     }
 
-    /// When learning mode ends, or ended.
+    /// End of learning mode.
     pub fn learning_until(&self) -> Instant {
         self.allocation.learning_until()
     }
 
-    /// Whether anything of what is lent was lent before `at`, and its client has not asked since.
+    /// Whether any lease was granted before `at` to a client that has not asked since.
     pub(crate) fn is_from_before(&self, at: Instant) -> bool {
         let mut entries = self.clients.values();
         entries.any(|entry| entry.is_from_before(at))
     }
 
-    /// How many clients have a lease or wait for one.
+    /// Number of clients that have a lease or wait for one.
     pub fn client_count(&self) -> usize {
         self.clients.len()
     }
@@ -350,7 +352,7 @@ impl ClientKey {
         }
     }
 
-    /// Where it stands among those who want the same.
+    /// Order among clients that want the same.
     fn tie_break(&self) -> TieBreak {
         match self.runs {
             Runs::Incarnation(number) => self.hash ^ number.get(),
@@ -358,7 +360,7 @@ impl ClientKey {
         }
     }
 
-    /// The run whose request `entry` has seen last.
+    /// The run that asked last, by `entry`.
     fn run(&self, entry: &ClientEntry) -> Run {
         match self.runs {
             Runs::Only => Run::Only,
@@ -388,7 +390,7 @@ fn settle(
     answer
 }
 
-/// Where `client` stands among those who want the same.
+/// Order of `client` among those that want the same.
 #[cfg(test)]
 pub(crate) fn tie_break_of(client: &ClientRun) -> u64 {
     ClientKey::new(client).tie_break()

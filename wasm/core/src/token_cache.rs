@@ -1,8 +1,8 @@
-//! The slab: tokens that one worker has drawn and may spend without asking anybody.
+//! Token cache: tokens that one worker has drawn ahead and may spend by itself.
 //!
 //! A process's bucket is shared between its workers and costs a compare-and-swap to draw from. A
-//! slab is the worker's own, so spending from it is a comparison and a subtraction, and reads no
-//! clock. Its tokens have left the bucket already; they do not grow and go back unspent.
+//! token cache is the worker's own, so spending from it is a comparison and a subtraction, and
+//! reads no clock. Its tokens have left the bucket already; they do not grow and go back unspent.
 
 use crate::units::Tokens;
 
@@ -15,7 +15,7 @@ pub struct TokenCache {
 // === impl TokenCache ===
 
 impl TokenCache {
-    /// A slab of the tokens just drawn.
+    /// A cache of the tokens just drawn.
     pub const fn new(drawn: Tokens) -> Self {
         Self { left: drawn }
     }

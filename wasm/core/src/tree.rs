@@ -1,30 +1,30 @@
-//! What a coordinator below another borrows of its parent, and lends on.
+//! Leases of a parent: the capacity that a coordinator borrows, and lends on.
 //!
-//! To its parent such a coordinator is one client, which speaks for many: it asks for what its own
-//! clients want together, by priority, and divides what it gets between them. Three things make law
-//! 1 hold over all levels:
+//! To its parent such a coordinator is one client, which speaks for many: it asks for the wants of
+//! its own clients together, by priority, and divides what it gets between them. Three things make
+//! law 1 hold over all levels:
 //!
 //! - **What it has** is the most that its clients may be using, not what it was last lent. When the
 //!   parent lowers a lease, the difference stays in use until the clients have given it back, and
 //!   until then it is said to the parent, which goes on counting it. So the acknowledgement that a
-//!   lowered lease totals (see [`resource`](crate::resource)) comes from the leaves.
+//!   lowered lease needs (see [`resource`](crate::resource)) comes from the leaves.
 //! - **How long**: nothing is lent for longer than it is borrowed. So when the parent counts a lease
-//!   as expired, nobody below uses any of it.
-//! - **What it does not know** it does not free: one that has started without books says that what
-//!   it has may be more than it says ([`Claim::AtLeast`](crate::lease::Claim)).
+//!   as expired, no client below uses any of it.
+//! - **What it does not know** it does not free: one that has started without a lease table says
+//!   that it may have more than it says ([`Claim::AtLeast`](crate::lease::Claim)).
 //!
 //! The parent counts the runs of such a coordinator as one client, because a new run goes on with
-//! what the one before has lent: of a node that was master before, or before a restart. Its terms
-//! order the runs (see [`Run::Term`]): the parent refuses whatever comes of a lower term, however
-//! late, as it refuses a lower sequence of the same one. Who is refused does not try a higher term:
-//! it has a successor, or is not the only one of its name, and two that overtook each other would
-//! both lend what one has borrowed.
+//! the leases of the one before: of a node that was master before, or before a restart. Its terms
+//! order the runs (see [`Run::Term`]): the parent refuses a request of a lower term, however late,
+//! as it refuses a lower sequence of the same one. A coordinator that is refused does not try a
+//! higher term: it has a successor, or is not the only one of its name, and two that overtook each
+//! other would both lend what one has borrowed.
 //!
 //! [`Run::Term`]: crate::lease::Run::Term
 //!
 //! A parent that is away changes nothing until the borrowed lease ends. Then the safe capacity is
 //! lent, for each client what the parent last sent, else what the limit says; if neither says
-//! anything, nothing is lent, and clients do what their mode says.
+//! anything, nothing is lent, and clients follow their mode.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -43,45 +43,46 @@ use crate::limit::Limit;
 use crate::pool::ResourceTotals;
 use crate::units::{Capacity, Instant};
 
-/// How long what the parent said of a resource is remembered without clients: as long as a lease
-/// by default, so that a resource whose leases have all ended with the parent's is no newcomer.
+/// Time for which the parent's answer for a resource is remembered without clients: as long as a
+/// lease by default, so that a resource whose leases have all ended with the parent's is no
+/// newcomer.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// Requests that become due so soon after the first are sent with it.
 const TOGETHER: Duration = Duration::from_millis(20);
 
-/// What a coordinator borrows of its parent, by resource.
+/// Leases of a parent, by resource.
 #[derive(Debug)]
 pub struct ParentLeases {
     parent_leases: BTreeMap<ResourceId, ParentLease>,
-    /// For each loan one instant, not after its next request.
+    /// For each lease one instant, not after its next request.
     due: Deadlines<ResourceId>,
-    /// Of the last request, whatever it was for.
+    /// Sequence of the last request, for any resource.
     sequence: u64,
-    /// How many coordinators are above.
+    /// Number of coordinators above.
     level: u32,
     call_timeout: Duration,
-    /// The most loans that are remembered for resources without clients.
+    /// The most leases that are remembered for resources without clients.
     idle_max: usize,
     idle: usize,
 }
 
-/// What the books say of a resource at the time of a request.
+/// State of a resource at the time of a request to the parent.
 #[derive(Debug)]
 pub(crate) struct ParentRequest {
-    /// What its clients want.
+    /// Wants of its clients.
     pub(crate) demand: Demand,
     /// The most that they may be using.
     pub(crate) has: Capacity,
-    /// Whether that is hearsay: they may be using more than is known, or less than the books say that
-    /// were taken over, for these do not age on their way.
+    /// Whether that is by the word of others: they may be using more than is known, or less than a
+    /// snapshot said that was taken over, for it does not age on its way.
     pub(crate) hearsay: bool,
 }
 
 // === impl ParentLeases ===
 
 impl ParentLeases {
-    /// Nothing borrowed. Requests are counted from `sequence` on; one without an answer after
+    /// No leases. Requests are counted from `sequence` on; one without an answer after
     /// `call_timeout` is lost.
     pub fn new(sequence: u64, call_timeout: Duration, idle_max: usize) -> Self {
         Self {
@@ -95,7 +96,7 @@ impl ParentLeases {
         }
     }
 
-    /// What may be lent now of the resource `id` under `limit`, its own.
+    /// Returns the capacity that may be lent now of the resource `id` under `limit`, its own.
     pub(crate) fn lendable(
         &self,
         now: Instant,
@@ -108,14 +109,14 @@ impl ParentLeases {
         }
     }
 
-    /// Says how many coordinators are above, at least one.
+    /// Takes the number of coordinators above, at least one.
     pub(crate) fn set_level(&mut self, level: u32) {
         self.level = level.max(1);
     }
 
-    /// Takes what has become of a resource's sums; what was lent of it before this tree knew of it
-    /// ends at `lent_until`. Asks at once for one that is new here, and early if what is wanted has
-    /// changed much.
+    /// Takes the totals of a resource; capacity that was lent of it before it was known here ends
+    /// at `lent_until`. Asks at once for one that is new here, and early if the wants have changed
+    /// much.
     pub(crate) fn note(
         &mut self,
         now: Instant,
@@ -137,13 +138,13 @@ impl ParentLeases {
             .insert(id.clone(), ParentLease::new(now, lent_until));
     }
 
-    /// When [`ParentLeases::ask`] next has something to say.
+    /// Time at which [`ParentLeases::ask`] next has a message.
     pub(crate) fn poll_due(&self) -> Option<Instant> {
         self.due.earliest()
     }
 
-    /// What there is to say to the parent now, of at most `max` resources; `look` tells what the
-    /// books say of one, if they know it.
+    /// Returns the messages to the parent that are due, of at most `max` resources; `look` returns
+    /// the state of one, if it has clients.
     pub(crate) fn ask(
         &mut self,
         now: Instant,
@@ -167,7 +168,7 @@ impl ParentLeases {
         message
     }
 
-    /// What there is to say of one resource, of which the queue has been relieved.
+    /// Returns the message of one resource, which has been taken out of the queue.
     fn ask_one(
         &mut self,
         now: Instant,
@@ -178,7 +179,7 @@ impl ParentLeases {
         let parent_lease = self.parent_leases.get_mut(id)?;
         let waits = parent_lease.is_waiting() && parent_lease.due() > now;
         if parent_lease.due() > horizon || waits {
-            // It was put off after it had been queued.
+            // The request was put off after it had been queued.
             parent_lease.queued_at = parent_lease.due();
             self.due.insert(parent_lease.queued_at, id.clone());
             return None;
@@ -237,14 +238,14 @@ impl ParentLeases {
         }
     }
 
-    /// All that is borrowed, by resource.
+    /// All leases of the parent, by resource.
     pub fn views(&self, now: Instant) -> impl Iterator<Item = (&ResourceId, ParentLeaseView)> {
         self.parent_leases
             .iter()
             .map(move |(id, parent_lease)| (id, parent_lease.view(now)))
     }
 
-    /// What is borrowed of the resource `id`, if it was ever asked for.
+    /// The lease of the resource `id`, if it was ever asked for.
     pub fn view(&self, now: Instant, id: &ResourceId) -> Option<ParentLeaseView> {
         self.parent_leases
             .get(id)

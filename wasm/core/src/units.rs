@@ -28,7 +28,7 @@ pub struct Tokens(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
-/// What a resource has to give, or what a client wants, has or gets of it, in millionths.
+/// Capacity of a resource, or what a client wants, has or gets of it, in millionths.
 ///
 /// For the unit `requests` one is one request per second; for `concurrency` it is one in flight.
 /// Range: 0 to [`Capacity::MAX`], or [`Capacity::UNLIMITED`]. Zero blocks; it does not mean
@@ -36,7 +36,7 @@ pub struct Rate(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Capacity(u64);
 
-/// Why a number is not a capacity.
+/// Error in a number that is to be a capacity.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum CapacityError {
     /// NaN or an infinity.
@@ -249,7 +249,7 @@ impl Capacity {
         Self::from_micros(self.0.saturating_add(other.0))
     }
 
-    /// So much for each of `count`, at most [`Capacity::MAX`]; unlimited if it is.
+    /// This capacity for each of `count`, at most [`Capacity::MAX`]; unlimited if it is.
     pub const fn saturating_mul(self, count: u64) -> Self {
         if self.is_unlimited() {
             return self;
@@ -257,7 +257,7 @@ impl Capacity {
         Self::from_micros(self.0.saturating_mul(count))
     }
 
-    /// An equal part for each of `count`, rounded down; all of it if that is nobody or it is
+    /// An equal part for each of `count`, rounded down; all of it if `count` is zero or it is
     /// unlimited.
     pub fn divided_by(self, count: u64) -> Self {
         if self.is_unlimited() {
@@ -266,7 +266,7 @@ impl Capacity {
         Self(self.0.checked_div(count).unwrap_or(self.0))
     }
 
-    /// What is left when `lent` millionths are lent; unlimited if this is.
+    /// Capacity that is left when `lent` millionths are lent; unlimited if this is.
     pub fn left_of(self, lent: u128) -> Self {
         if self.is_unlimited() {
             return self;

@@ -1,4 +1,4 @@
-//! What is wrong with a message, and where.
+//! Errors in the fields of a message.
 
 use tollgate_core::lease::{DemandError, Epoch, IdError};
 use tollgate_core::limit::LimitError;
@@ -100,7 +100,7 @@ pub enum Rule {
     /// Snapshot of another form than this build reads.
     #[error("{0} is not the form that is read here, {form}", form = crate::snapshot::FORM)]
     Form(u32),
-    /// A band that speaks for nobody.
+    /// A band that speaks for no client.
     #[error("must be at least 1")]
     NoSubclients,
 }

@@ -1,4 +1,4 @@
-//! What a client says: refreshes and releases.
+//! Messages of a client: refreshes and releases.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ pub const SCOPES_MAX: usize = 1000;
 pub struct Refresh {
     /// The client that asks, and its run.
     pub client: ClientRun,
-    /// What for; 1 to [`SCOPES_MAX`], each scope once.
+    /// Scopes that it asks for; 1 to [`SCOPES_MAX`], each scope once.
     pub scopes: Vec<ScopeRefresh>,
 }
 
-/// What a client asks of one scope.
+/// Requests of a client for one scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopeRefresh {
-    /// Whom the limit is for.
+    /// Scope of the limits.
     pub scope: Arc<str>,
     /// At least one; each unit once.
     pub asks: Vec<(Unit, LeaseRequest)>,
@@ -316,7 +316,7 @@ fn from_claim(claim: Claim) -> i32 {
     .into()
 }
 
-/// What a newer client may say counts as the least that is certain.
+/// An unknown claim of a newer client counts as the least that is certain.
 fn to_claim(claim: i32) -> Claim {
     match v1::Claim::try_from(claim) {
         Ok(v1::Claim::Lease) => Claim::Lease,

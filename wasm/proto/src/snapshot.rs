@@ -1,7 +1,7 @@
-//! The books of a master as bytes, for the next one.
+//! Snapshot of a master's lease table as bytes, for the next one.
 //!
-//! What is read is checked like anything else that comes over the wire: an error names the field.
-//! Whether the books are consistent, and whether they fit, is for the core to say.
+//! Fields are checked like anything else that comes over the wire: an error names the field. The
+//! core checks whether the snapshot is consistent, and whether it fits.
 
 use prost::Message as _;
 use tollgate_core::lease_server::Snapshot;
@@ -11,10 +11,10 @@ use crate::{FieldError, v1};
 mod read;
 mod write;
 
-/// The form of the message, which grows when books are read in another way than before.
+/// Form of the message, which grows when snapshots are read in another way than before.
 pub const FORM: u32 = 2;
 
-/// Why bytes are not books.
+/// Error in the bytes of a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Not a message.
@@ -25,12 +25,12 @@ pub enum ReadError {
     Field(#[from] FieldError),
 }
 
-/// `books` as bytes.
+/// Writes `snapshot` as bytes.
 pub fn encode(snapshot: &Snapshot) -> Vec<u8> {
     v1::Snapshot::from(snapshot).encode_to_vec()
 }
 
-/// The books that `bytes` say.
+/// Reads the snapshot in `bytes`.
 ///
 /// # Errors
 /// If the bytes are no message, or a field of it is bad.

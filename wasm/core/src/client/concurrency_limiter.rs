@@ -1,21 +1,22 @@
-//! What one process holds of a resource that is counted in flight: permits, and which worker has them.
+//! Concurrency limiter: permits of one process for a resource that is counted in flight, by worker.
 //!
 //! The obvious counter, one up at the start of a request and one down at its end, is wrong for good
 //! as soon as one end is missed: a worker's VM that traps takes its ends with it. So each worker
-//! has a share of its own, and says in absolute numbers what it uses whenever it speaks. A share
-//! that was lost or taken away by mistake is right again after the worker's next word, and the
-//! share of a worker that does not live any more is dropped ([`ConcurrencyLimiter::sweep`]).
+//! has a share of its own, and says in absolute numbers how much of it is in use. A share that was
+//! lost or taken away by mistake is right again after the worker's next report, and the share of a
+//! worker that does not live any more is dropped ([`ConcurrencyLimiter::sweep`]).
 //!
-//! A worker may hold a few permits more than it uses, as it has a slab of tokens: at most a quarter
-//! of all over the workers, and none where that is less than one, so that small limits are exact.
+//! A worker may hold a few permits more than it uses, like tokens in its token cache: at most a
+//! quarter of all over the workers, and none where that is less than one, so that small limits are
+//! exact.
 //!
-//! Where the next lease is less than what is in flight, the process goes on with the one before, as if
-//! the answer had been lost, but begins nothing beyond the new one: it says that it has what is in
-//! flight, and the coordinator, which counts an earlier lease until its client says less or it ends,
-//! lends nobody else what is not free yet. What was never lent is never claimed.
+//! Where the next lease is less than what is in flight, the process goes on with the one before, as
+//! if the answer had been lost, but begins nothing beyond the new one: it says that it has what is
+//! in flight, and the coordinator, which counts an earlier lease until its client says less or it
+//! ends, lends no other client what is not free yet. Capacity that was never lent is never claimed.
 //!
-//! What is wanted is measured in windows of a second: the most in use at once, and, where some were
-//! refused, as much more as there were more attempts than admissions (Little's law: what is in
+//! Wants are measured in windows of a second: the most in use at once, and, where some were
+//! refused, as much more as there were more attempts than admissions (Little's law: the number in
 //! flight is the rate of arrivals times the time that each takes).
 
 use alloc::vec::Vec;
@@ -27,79 +28,80 @@ use crate::lease::{Answer, Origin};
 use crate::lease_client::{HeldLease, LeaseMessage};
 use crate::units::{Capacity, Instant};
 
-/// The time in which use is measured.
+/// Window in which use is measured.
 const WINDOW: Duration = Duration::from_secs(1);
-/// A share that was not heard of for this long is dropped if its worker does not live.
+/// A share that was not reported for this long is dropped if its worker does not live.
 const LOST_AFTER: Duration = Duration::from_secs(3);
-/// How often a share that does not change says that it is meant.
+/// Interval at which a share that does not change is confirmed.
 const CONFIRM_AFTER: Duration = Duration::from_secs(1);
-/// A gauge that nobody has used for this long belongs to no one.
+/// A limiter that was not used for this long is free.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 /// The most permits that a worker draws at once.
 const BATCH_MAX: u32 = 1000;
 /// The most workers whose shares are kept; Envoy has one per core.
 const SHARES_MAX: usize = 512;
 
-/// A process's permits for one resource; plain data, see [`ScopeState::encode`](super::ScopeState::encode).
+/// Permits of one process for one resource; plain data, see
+/// [`ScopeState::encode`](super::ScopeState::encode).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConcurrencyLimiter {
     pub(super) lease: ProcessLease,
-    /// What may be in flight by the last answer: less than the lease while that is kept for what was
-    /// begun under it.
+    /// Number that may be in flight by the last answer: less than the lease while that is kept for
+    /// requests that were begun under it.
     pub(super) gets: Capacity,
-    /// One for each worker that holds permits or did in this window, by worker.
+    /// One for each worker that has permits or had in this window, by worker.
     pub(super) shares: Vec<WorkerShare>,
     /// Attempts of this window that went on, and that did not.
     pub(super) admitted: u32,
     pub(super) refused: u32,
     pub(super) opened_at: Instant,
-    /// What the window before would have used.
+    /// Wants of the window before.
     pub(super) last: u32,
     pub(super) last_attempt: Instant,
 }
 
-/// What one worker holds.
+/// Permits of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkerShare {
     pub(super) worker: u64,
     pub(super) held: u32,
     /// The most it has used at once in this window.
     pub(super) peak: u32,
-    /// When the worker last said so.
+    /// Time of the worker's last report.
     pub(super) seen: Instant,
 }
 
-/// What a worker says of its use.
+/// Report of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerUsage {
     /// The worker, by a number that it drew at its start.
     pub worker: u64,
     /// Requests in flight now.
     pub in_use: u32,
-    /// The most that were since it last spoke.
+    /// The most since its last report.
     pub peak: u32,
-    /// Requests that went on since then.
+    /// Requests that were admitted since then.
     pub admitted: u32,
-    /// Requests that did not, since then.
+    /// Requests that were refused since then.
     pub refused: u32,
 }
 
-/// What a worker that wants a permit gets.
+/// Result of a draw of permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermitResult {
-    /// It holds `held` now, more than it uses.
+    /// The worker has `held` permits now, more than it uses.
     Held {
-        /// All that it holds, used and unused.
+        /// All its permits, used and unused.
         held: u32,
-        /// How many unused ones it may keep when requests end; it gives back what is above.
+        /// Number of unused permits that it may keep when requests end; it gives back those above.
         spare: u32,
     },
     /// The first answer is awaited: hold the request until `until` at most, then draw again.
     Pending {
-        /// When waiting is over, answer or not.
+        /// End of the wait, answer or not.
         until: Instant,
     },
-    /// All are in use. When one comes free nobody knows.
+    /// All are in use. It is not known when one comes free.
     Denied,
 }
 
@@ -122,7 +124,7 @@ impl ConcurrencyLimiter {
 
     /// Gives a worker a permit, and some for later if there are enough.
     ///
-    /// With `may_hold`, a request is held while the first answer is awaited; otherwise what holds
+    /// With `may_hold`, a request is held while the first answer is awaited; otherwise the capacity
     /// without a lease decides.
     pub fn draw(
         &mut self,
@@ -164,8 +166,8 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Takes down what a worker says of its use, and takes back what it holds beyond that. True if
-    /// what is wanted has changed so much that [`ConcurrencyLimiter::due`] moved forward.
+    /// Takes a worker's report, and takes back its permits beyond that. True if the wants have
+    /// changed so much that [`ConcurrencyLimiter::due`] moved forward.
     pub fn report(&mut self, now: Instant, usage: &WorkerUsage) -> bool {
         self.roll(now);
         if usage.admitted > 0 || usage.refused > 0 {
@@ -179,7 +181,7 @@ impl ConcurrencyLimiter {
         changed && self.lease.may_hurry() && self.lease.hurry(now)
     }
 
-    /// Drops the shares of workers that are not among the living and were not heard of for 3 s.
+    /// Drops the shares of workers that are not `living` and were not heard of for 3 s.
     pub fn sweep(&mut self, now: Instant, living: &[u64]) {
         self.shares.retain(|share| {
             let silent = now.saturating_since(share.seen);
@@ -187,13 +189,13 @@ impl ConcurrencyLimiter {
         });
     }
 
-    /// When there is something to say to the coordinator; none while idle.
+    /// Time at which there is a message for the coordinator; none while idle.
     pub fn due(&self) -> Option<Instant> {
         self.lease.client.due
     }
 
-    /// What there is to say now, as [`RateLimiter::ask`](super::RateLimiter::ask) does, also if it would be
-    /// due within `early`.
+    /// Returns the message that is due, as [`RateLimiter::ask`](super::RateLimiter::ask) does, also
+    /// if it would be due within `early`.
     pub(super) fn ask_early(
         &mut self,
         now: Instant,
@@ -231,8 +233,8 @@ impl ConcurrencyLimiter {
         accepted
     }
 
-    /// Whether more is in flight of the lease `before` than is `given` now, and the next answer comes
-    /// before it ends. One that is to end sooner is to be gone by then.
+    /// Whether more is in flight of the lease `before` than is `given` now, and the next answer
+    /// comes before it ends. One that is to end sooner is to be gone by then.
     fn must_keep(&self, now: Instant, before: HeldLease, given: HeldLease) -> bool {
         let in_flight = Capacity::from_whole(self.held().into());
         let next = self.lease.client.due.unwrap_or(now);
@@ -247,12 +249,12 @@ impl ConcurrencyLimiter {
         self.lease.handle_failure(now, sequence, seed);
     }
 
-    /// Where the process stands at `now`.
+    /// State of the lease at `now`.
     pub fn state(&self, now: Instant) -> LeaseState {
         self.lease.state(now)
     }
 
-    /// How many may be in flight at `now`.
+    /// Number that may be in flight at `now`.
     pub fn limit(&self, now: Instant, policy: &Policy) -> u32 {
         if let Some(lease) = self.lease.client.valid_lease(now) {
             return whole(lease.capacity.min(self.gets));
@@ -265,15 +267,16 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// PermitResult that workers hold.
+    /// Permits of all workers.
     pub fn held(&self) -> u32 {
         let held = self.shares.iter().map(|share| share.held);
         held.fold(0, u32::saturating_add)
     }
 
-    /// What the client has at `now`: its lease, and of one that is kept for what was begun under it as
-    /// much as is in flight. Never more than was lent, and without a lease nothing: a coordinator that
-    /// heard of what goes on besides would take it for the lease of another master.
+    /// Capacity that the client has at `now`: its lease, and of one that is kept for requests that
+    /// were begun under it as much as is in flight. Never more than was lent, and without a lease
+    /// nothing: a coordinator that heard of other requests would take them for the lease of another
+    /// master.
     pub fn has(&self, now: Instant) -> Capacity {
         let lease = self.lease.client.valid_lease(now);
         lease.map_or(Capacity::ZERO, |lease| {
@@ -288,7 +291,7 @@ impl ConcurrencyLimiter {
         self.lease.client.capacity
     }
 
-    /// Whether nothing would be lost with this gauge.
+    /// Whether nothing would be lost with this limiter.
     pub fn is_reusable(&self, now: Instant) -> bool {
         let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
         (self.lease.phase == Phase::Idle || abandoned)
@@ -296,7 +299,7 @@ impl ConcurrencyLimiter {
             && self.held() == 0
     }
 
-    /// What would be in flight if nothing were refused.
+    /// Number that would be in flight if nothing were refused.
     pub fn wants(&self) -> u32 {
         self.last.max(self.estimate())
     }
@@ -333,7 +336,8 @@ impl ConcurrencyLimiter {
         (self.admitted, self.refused) = (0, 0);
         self.shares.retain(|share| share.held > 0);
         for share in &mut self.shares {
-            // No more than was used is in use, and no more than is held: of that some is spare.
+            // No more than was used is in use, and no more than the worker's permits: some of those
+            // are spare.
             share.peak = share.peak.min(share.held);
         }
         if elapsed >= WINDOW.saturating_mul(2) {

@@ -1,9 +1,9 @@
-//! How much a client wants: the rate of attempts, whatever became of them.
+//! Estimator of demand: the rate of attempts, admitted or not.
 //!
-//! Measured: admitted, waiting and refused attempts together, since a tenant that is refused
-//! wants what it was refused. A plain average over a second would tell the coordinator of a jump a
-//! second late; the rate of a tenth of a second alone would take the noise of arrivals for a change of
-//! demand, and max-min fairness hands noise on to everybody else. So there are two time scales.
+//! Measured: admitted, waiting and refused attempts together, since a tenant that is refused wants
+//! what it was refused. A plain average over a second would tell the coordinator of a jump a second
+//! late; the rate of a tenth of a second alone would take the noise of arrivals for a change of
+//! demand, and max-min fairness hands noise on to all other clients. So there are two time scales.
 //! Windows of a tenth of a second feed a smooth average. A window that is further above it than
 //! chance explains replaces it at once; windows below it must agree for half a second.
 //!
@@ -20,7 +20,7 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// [`LONG_WINDOW`]: a few attempts a second would make the average of short windows sway.
 const ENOUGH: u64 = 20;
 const LONG_WINDOW: Duration = Duration::from_secs(1);
-/// How long windows must have been low before the average follows them at once.
+/// Time for which windows must have been low before the average follows them at once.
 const LOW_FOR: Duration = Duration::from_millis(500);
 /// Time constant of the average.
 const SMOOTHING_NANOS: u64 = 700_000_000;
@@ -28,16 +28,16 @@ const SMOOTHING_NANOS: u64 = 700_000_000;
 const LEAST_MICROS: u64 = 1000;
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
-/// The demand for one resource, as one process sees it.
+/// Demand for one resource, as one process sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DemandEstimator {
     /// Attempts since the window opened.
     pub(super) attempts: u64,
-    /// When the window opened.
+    /// Time at which the window opened.
     pub(super) opened_at: Instant,
     /// The smooth rate, in micro-attempts per second.
     pub(super) average: u64,
-    /// Since when every window has been low, if the last one was.
+    /// Start of the low windows, if the last one was low.
     pub(super) low_since: Option<Instant>,
     /// The highest rate of those windows.
     pub(super) low_max: u64,
@@ -56,8 +56,8 @@ impl DemandEstimator {
 
     /// Counts `attempts` made until `now`.
     ///
-    /// Those that come at the same time for the same reason, such as the bytes of one body, are
-    /// `grain` attempts each; at least one.
+    /// Attempts that come at the same time for the same reason, such as the bytes of one body, come
+    /// `grain` at a time; at least one.
     pub fn count(&mut self, now: Instant, attempts: u64, grain: u64) {
         self.attempts = self.attempts.saturating_add(attempts);
         let elapsed = now.saturating_since(self.opened_at);
@@ -81,7 +81,7 @@ impl DemandEstimator {
         let expected = mul_div(self.average, nanos(elapsed), NANOS_PER_SEC);
         let noise = noise(expected, grain);
         let counted = self.attempts.saturating_mul(MICRO);
-        // However little of what comes in lumps is news where nothing was wanted.
+        // Any attempt at all in lumps is news where nothing was wanted.
         let begins = self.average == 0 && self.attempts > 0 && grain > 1;
         if !self.measured || begins || counted > expected.saturating_add(noise) {
             self.jump(sample);
@@ -134,7 +134,7 @@ impl DemandEstimator {
 
 // === free functions ===
 
-/// How far from `expected` micro-attempts a window may be without meaning a change.
+/// Distance from `expected` micro-attempts up to which a window means no change.
 fn noise(expected: u64, grain: u64) -> u64 {
     let least = MICRO.saturating_mul(grain);
     deviation(expected, grain)

@@ -1,46 +1,46 @@
-//! The pen: which of a process's workers speaks to the coordinator.
+//! Sync leader: the worker of a process that talks to the coordinator.
 //!
-//! Every worker looks at the pen's record on its tick. The holder renews its heartbeat; a pen whose
-//! heartbeat is old belongs to a worker that has died or is stuck, and whoever sees it first takes it.
-//! Two workers that both believe they hold it, for one tick, do no harm: each refresh is claimed
-//! in its resource's own record.
+//! Every worker looks at the lock's record on its tick. The leader renews its heartbeat; a lock
+//! whose heartbeat is old belongs to a worker that has died or is stuck, and the first worker that
+//! sees it takes it over. Two workers that both believe they are the leader, for one tick, do no
+//! harm: each refresh is claimed in its resource's own record.
 
 use core::time::Duration;
 
 use crate::units::Instant;
 
-/// How often the holder renews its heartbeat. Renewing at each tick would only add writes.
+/// Interval at which the leader renews its heartbeat. Renewing at each tick would only add writes.
 const RENEW_AFTER: Duration = Duration::from_millis(100);
-/// A heartbeat this old is missed: the holder has not ticked for several of its ticks.
+/// A heartbeat this old is missed: the leader has not ticked for several of its ticks.
 const LOST_AFTER: Duration = Duration::from_millis(500);
 
-/// The record of who holds the pen.
+/// Record of the sync leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaderLock {
     /// A worker, by a number that it drew at its start.
     pub owner: u64,
-    /// When the owner last said that it lives.
+    /// Time at which the leader last renewed it.
     pub heartbeat: Instant,
 }
 
-/// What a worker does about the pen now.
+/// Role of a worker now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaderRole {
-    /// It holds the pen.
+    /// It is the leader.
     Hold,
-    /// It holds the pen once it has written [`LeaderLock`] with itself as owner: to take it or to renew
-    /// the heartbeat.
+    /// It is the leader once it has written [`LeaderLock`] with itself as owner: to take over or to
+    /// renew the heartbeat.
     Write(LeaderLock),
-    /// Another worker holds it.
+    /// Another worker is the leader.
     Leave,
 }
 
 impl LeaderLock {
-    /// The length of an encoded pen, in bytes.
+    /// The length of an encoded lock, in bytes.
     pub const ENCODED_LEN: usize = 17;
     const VERSION: u8 = 1;
 
-    /// What worker `me` does at `now`, given the record.
+    /// Returns the role of worker `me` at `now`, given the record.
     pub fn decide(record: Option<Self>, now: Instant, me: u64) -> LeaderRole {
         let mine = LeaderRole::Write(Self {
             owner: me,
@@ -48,7 +48,7 @@ impl LeaderLock {
         });
         let Some(lock) = record else { return mine };
         let age = now.saturating_since(lock.heartbeat);
-        // A heartbeat from the future is a record of another boot or hostile: nobody renews it.
+        // A heartbeat from the future is a record of another boot or hostile, and is never renewed.
         let future = lock.heartbeat > now.saturating_add(LOST_AFTER);
         match lock.owner == me {
             true if age < RENEW_AFTER && !future => LeaderRole::Hold,
@@ -72,7 +72,7 @@ impl LeaderLock {
         bytes
     }
 
-    /// The pen in `bytes`; none if they are of another version, truncated or too long.
+    /// Reads the lock in `bytes`; none if they are of another version, truncated or too long.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = bytes.split_first()?;
         let (owner, rest) = rest.split_first_chunk()?;

@@ -1,17 +1,17 @@
-//! What a client does where the coordinator has not said.
+//! Settings of a client, for where the coordinator has not said.
 
 use core::time::Duration;
 
 use crate::lease::{Priority, Unit};
 use crate::units::Capacity;
 
-/// What a client takes when it has no valid lease.
+/// Rule for a client that has no valid lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// The safe capacity: the one last sent, else the configured one.
     #[default]
     Safe,
-    /// What it wanted, but at least the safe capacity: for those who would rather overload than
+    /// The wants, but at least the safe capacity: for operators who would rather overload than
     /// refuse.
     Optimistic,
     /// Nothing.
@@ -25,20 +25,20 @@ pub struct Policy {
     pub no_lease: Mode,
     /// The safe capacity of requests, per second, as long as the coordinator has sent none.
     pub safe: Capacity,
-    /// The same of bytes, per second in each direction.
+    /// The same for bytes, per second in each direction.
     pub safe_bytes: Capacity,
-    /// The same of requests in flight.
+    /// The same for requests in flight.
     pub safe_concurrency: Capacity,
-    /// How long the first requests may be held for the first answer; zero holds none.
+    /// Time for which the first requests may be held for the first answer; zero holds none.
     pub cold_start_wait: Duration,
-    /// When a request to the coordinator counts as lost.
+    /// Time after which a request to the coordinator counts as lost.
     pub call_timeout: Duration,
-    /// After how long without attempts a lease is released.
+    /// Time without attempts after which a lease is released.
     pub idle_after: Duration,
-    /// The most that may be owed for what passed before it could be counted, as a time at the
-    /// present rate: so long the next request may have to wait.
+    /// The most that may be owed for traffic that passed before it could be counted, as a time at
+    /// the present rate: so long the next request may have to wait.
     pub max_debt: Duration,
-    /// The band that the client asks in.
+    /// Priority band of the client's requests.
     pub priority: Priority,
 }
 

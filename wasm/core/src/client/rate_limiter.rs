@@ -1,8 +1,8 @@
-//! What one process holds of one resource: its bucket, its lease, what it wants, when it asks.
+//! Rate limiter: bucket, demand and lease of one rate unit in one process.
 //!
-//! What it borrows and when it asks is the same for every unit, see [`borrower`](super::borrower).
-//! What passes comes from a [`TokenBucket`] that the lease sizes, so the unit is one that is counted
-//! per second.
+//! The lease and its renewal are the same for every unit, see
+//! [`process_lease`](super::process_lease). Tokens come from a [`TokenBucket`] that the lease
+//! sizes, so the unit is one that is counted per second.
 
 use core::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::lease::{Answer, Origin, Unit};
 use crate::lease_client::LeaseMessage;
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
-/// The part of a second's tokens that a worker draws at once: enough that a busy worker rarely
-/// touches shared memory, little enough that what it leaves unspent does not matter.
+/// Part of a second's tokens that a worker draws at once: enough that a busy worker rarely touches
+/// shared memory, little enough that what it leaves unspent does not matter.
 const CACHE_TIME: Duration = Duration::from_millis(5);
-/// Requests in a slab of a resource without a limit.
+/// Requests in a token cache of a resource without a limit.
 const UNLIMITED_CACHE: u64 = 1000;
 /// Bytes that usually come together. They arrive in bodies and in parts of bodies, so that their
 /// number sways more than that of as many independent things.
 const BYTES_GRAIN: u64 = 4 * 1024;
-/// A record that nobody has used for this long belongs to no one, whatever it says.
+/// A record that was not used for this long is free, whatever it says.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
-/// Attempts at an idle holder after a pause as long as this are measured from now on.
+/// Attempts at an idle limiter after a pause as long as this are measured from now on.
 const RETURN_AFTER: Duration = Duration::from_secs(1);
 
-/// A process's state for one resource; plain data, see [`ScopeState::encode`](super::ScopeState::encode).
+/// Rate limiter of one resource; plain data, see [`ScopeState::encode`](super::ScopeState::encode).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimiter {
     pub(super) bucket: TokenBucket,
@@ -39,43 +39,43 @@ pub struct RateLimiter {
     pub(super) unit: Unit,
 }
 
-/// What a worker that wants tokens gets.
+/// Result of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrawResult {
     /// Whole tokens to spend, at least what was needed.
     Tokens(Tokens),
     /// The first answer is awaited: hold the request until `until` at most, then draw again.
     Pending {
-        /// When waiting is over, answer or not.
+        /// End of the wait, answer or not.
         until: Instant,
     },
     /// Not enough tokens.
     Denied {
-        /// The first instant at which the same draw passes if nobody draws before; none if only a
-        /// change of the lease can help.
+        /// The first instant at which the same draw passes if there is no other before; none if
+        /// only a change of the lease can help.
         retry_at: Option<Instant>,
     },
-    /// More than a full bucket was asked for at once, which no waiting helps.
+    /// More than a full bucket was asked for at once, which no wait helps.
     ExceedsBurst {
-        /// What a full bucket holds now.
+        /// Tokens in a full bucket now.
         burst: Tokens,
     },
 }
 
-/// How full a holder's bucket is.
+/// Level of a limiter's bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketLevel {
-    /// What there is to draw.
+    /// Tokens that can be drawn.
     pub left: Tokens,
-    /// After what time the bucket is full if nobody draws; none if it never will be.
+    /// Time after which the bucket is full without further draws; none if it never will be.
     pub full_in: Option<Duration>,
 }
 
 // === impl RateLimiter ===
 
 impl RateLimiter {
-    /// An idle holder for requests with a full bucket of the capacity that `policy` gives without a
-    /// lease.
+    /// An idle limiter for requests with a full bucket of the capacity that `policy` gives without
+    /// a lease.
     pub fn new(now: Instant, policy: &Policy) -> Self {
         Self::of(Unit::Requests, now, policy)
     }
@@ -95,10 +95,12 @@ impl RateLimiter {
         limiter
     }
 
-    /// Takes `need` tokens, and more for later if there are: a slab for one of `workers` workers.
+    /// Takes `need` tokens, and more for later if there are: the token cache of one of `workers`
+    /// workers.
     ///
-    /// The slab is what the rate earns in 5 ms, but no more than a quarter of the burst over all
-    /// workers, and at least `need`. Count the attempt first: a holder that sees no demand does not ask.
+    /// The cache is what the rate earns in 5 ms, but no more than a quarter of the burst over all
+    /// workers, and at least `need`. Count the attempt first: a limiter that sees no demand does
+    /// not ask.
     pub fn draw(
         &mut self,
         now: Instant,
@@ -113,8 +115,8 @@ impl RateLimiter {
         self.draw_at_once(now, policy, need, workers)
     }
 
-    /// Like [`RateLimiter::draw`] for a request that cannot be held: while the first answer is awaited it
-    /// draws from what passes without a lease, and others may go on waiting.
+    /// Like [`RateLimiter::draw`] for a request that cannot be held: while the first answer is
+    /// awaited it draws from the capacity without a lease, and others may go on waiting.
     pub fn draw_at_once(
         &mut self,
         now: Instant,
@@ -132,7 +134,7 @@ impl RateLimiter {
         let want = self.cache_size(workers).max(need);
         match self.bucket.take_up_to(now, need, want) {
             Ok(tokens) => DrawResult::Tokens(tokens),
-            // Of a bucket that holds nothing at all, nothing is too much.
+            // A bucket that holds nothing at all does not refuse a size.
             Err(TakeError::ExceedsBurst { burst, .. }) if burst >= Tokens::ONE => {
                 DrawResult::ExceedsBurst { burst }
             }
@@ -142,9 +144,10 @@ impl RateLimiter {
         }
     }
 
-    /// Counts and pays for what has passed already: `attempts` were made, and `owed` is what no slab
-    /// has paid of it. What the bucket does not have becomes a debt that later draws wait for, of at
-    /// most [`Policy::max_debt`] at the present rate: what is owed beyond that is forgiven.
+    /// Counts and pays for traffic that has passed already: `attempts` were made, and `owed` is the
+    /// part of them that no token cache has paid. Tokens that the bucket does not have become a
+    /// debt that later draws wait for, of at most [`Policy::max_debt`] at the present rate: debt
+    /// beyond that is forgiven.
     pub fn pay(&mut self, now: Instant, policy: &Policy, attempts: u64, owed: Tokens) {
         self.count(now, attempts);
         if attempts == 0 && owed == Tokens::ZERO {
@@ -161,9 +164,9 @@ impl RateLimiter {
         });
     }
 
-    /// Like [`RateLimiter::draw`] for what a request will use only later, if at all: at least one token,
-    /// so that none passes while there is a debt. Nobody is held for the first answer, and a
-    /// holder that is idle stays so.
+    /// Like [`RateLimiter::draw`] for tokens that a request will use only later, if at all: at
+    /// least one, so that no request passes while there is a debt. No request is held for the first
+    /// answer, and a limiter that is idle stays so.
     pub fn advance(&mut self, now: Instant, policy: &Policy, workers: u32) -> DrawResult {
         if self.lease.phase != Phase::Idle {
             self.lease.rouse(now, policy);
@@ -172,22 +175,22 @@ impl RateLimiter {
         self.take(now, Tokens::ONE, workers)
     }
 
-    /// How much a worker may owe before it should pay: about a slab.
+    /// The most that a worker may owe before it should pay: about a token cache.
     pub fn owed_max(&self, workers: u32) -> Tokens {
         self.cache_size(workers)
     }
 
-    /// Returns unspent tokens of a slab.
+    /// Takes back unspent tokens of a token cache.
     pub fn give_back(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
         self.settle_bucket(now, policy);
         self.bucket.give_back(now, tokens);
     }
 
-    /// Counts `attempts` made until `now`. True if they changed what is wanted so much that
+    /// Counts `attempts` made until `now`. True if they changed the wants so much that
     /// [`RateLimiter::due`] moved forward.
     pub fn count(&mut self, now: Instant, attempts: u64) -> bool {
         if attempts > 0 {
-            // A window that has been open all through a pause would hide who returns.
+            // A window that has been open all through a pause would hide the return.
             let pause = now.saturating_since(self.last_attempt);
             if self.lease.phase == Phase::Idle && pause >= RETURN_AFTER {
                 self.demand = DemandEstimator::new(now);
@@ -199,7 +202,7 @@ impl RateLimiter {
         news_at.is_some_and(|at| self.lease.hurry(at))
     }
 
-    /// From when on there is something else to say than was said, if what is wanted has changed.
+    /// Time from which there is something else to say than was said, if the wants have changed.
     fn news_at(&self, now: Instant) -> Option<Instant> {
         let reported = self.lease.reported;
         if differs(reported, self.to_say(now), self.unit) {
@@ -215,18 +218,19 @@ impl RateLimiter {
         }
     }
 
-    /// When [`RateLimiter::ask`] has something to say; none while idle.
+    /// Time at which [`RateLimiter::ask`] has a message; none while idle.
     pub fn due(&self) -> Option<Instant> {
         self.lease.client.due
     }
 
-    /// What there is to say now. Whoever gets an answer other than [`LeaseMessage::Nothing`] must say it:
-    /// nobody else will.
+    /// Returns the message that is due. Any other than [`LeaseMessage::Nothing`] must be sent: no
+    /// other worker will.
     pub fn ask(&mut self, now: Instant, policy: &Policy) -> LeaseMessage {
         self.ask_early(now, policy, Duration::ZERO)
     }
 
-    /// Like [`RateLimiter::ask`], also if it would be due within `early`, as when others are asked for.
+    /// Like [`RateLimiter::ask`], also if it would be due within `early`, as when other units are
+    /// asked for.
     pub(super) fn ask_early(
         &mut self,
         now: Instant,
@@ -278,12 +282,12 @@ impl RateLimiter {
         self.lease.handle_failure(now, sequence, seed);
     }
 
-    /// Where the holder stands at `now`.
+    /// State of the lease at `now`.
     pub fn state(&self, now: Instant) -> LeaseState {
         self.lease.state(now)
     }
 
-    /// What passes at `now`: rate and burst.
+    /// Rate and burst at `now`.
     pub fn flow(&self, now: Instant, policy: &Policy) -> (Rate, Tokens) {
         if let Some(lease) = self.lease.client.valid_lease(now) {
             let rate = lease.capacity.as_rate();
@@ -310,9 +314,10 @@ impl RateLimiter {
         (rate, second_of(rate))
     }
 
-    /// The most that may pass soon, if it is more than now and a lease is about to grow: others have to
-    /// give back what the client is entitled to, or the coordinator does not know yet that more is wanted.
-    /// With what passes now nobody can say then who waits in vain. None with a lease of all that there is.
+    /// Rate that may pass soon, if it is more than now and a lease is about to grow: others have to
+    /// give back the client's share, or the coordinator does not know yet that more is wanted. By
+    /// the present rate it cannot be said then which request waits in vain. None with a lease of
+    /// the whole capacity.
     pub fn expected_rate(&self, now: Instant) -> Option<Rate> {
         let lease = self.lease.client.valid_lease(now)?;
         let whole = self.lease.client.capacity?;
@@ -334,9 +339,9 @@ impl RateLimiter {
             && differs(reported, wants, self.unit)
     }
 
-    /// What the client wants at `now`: what is attempted, or, when attempts have ended, what it
-    /// last wanted until its bucket is full again. What a bucket earns is part of the capacity as
-    /// much as what is spent of it: earned beside the leases it would come on top.
+    /// Wants of the client at `now`: the attempts, or, when they have ended, its last wants until
+    /// its bucket is full again. Tokens that a bucket earns are part of the capacity as much as
+    /// those that are spent: earned beside the leases they would come on top.
     fn wants_at(&self, now: Instant, policy: &Policy) -> Capacity {
         let silence = now.saturating_since(self.last_attempt);
         let wants = self.to_say(now);
@@ -349,11 +354,11 @@ impl RateLimiter {
         Capacity::ZERO
     }
 
-    /// What there is to say of what is attempted, if it has not been silent for long.
+    /// Wants to say by the present attempts, if they have not been silent for long.
     fn to_say(&self, now: Instant) -> Capacity {
         let (wants, reported) = (self.demand.wants(), self.lease.reported);
         if self.bucket.balance(now) < 0 {
-            // Whoever is told when the debt is paid counts on the rate that it is paid at.
+            // A client that is told when the debt is paid counts on the rate that it is paid at.
             return wants.max(reported);
         }
         match wants == Capacity::ZERO && self.refills_until(now).is_some() {
@@ -362,14 +367,14 @@ impl RateLimiter {
         }
     }
 
-    /// When the bucket of a leased holder is full again; none if it is, or never will be.
+    /// Time at which the bucket of a leased limiter is full again; none if it is, or never will be.
     fn refills_until(&self, now: Instant) -> Option<Instant> {
         self.lease.client.valid_lease(now)?;
         let missing = self.bucket.time_until(now, self.bucket.burst())?;
         (!missing.is_zero()).then(|| now.saturating_add(missing))
     }
 
-    /// How full the bucket is at `now`, for whoever spends from it.
+    /// Level of the bucket at `now`.
     pub fn level(&self, now: Instant) -> BucketLevel {
         let left = u64::try_from(self.bucket.balance(now)).unwrap_or(0);
         BucketLevel {
@@ -378,13 +383,13 @@ impl RateLimiter {
         }
     }
 
-    /// What the client holds at `now`; the largest number for a lease without a limit.
+    /// Capacity of the lease at `now`; the largest number for a lease without a limit.
     pub fn has(&self, now: Instant) -> Capacity {
         let lease = self.lease.client.valid_lease(now);
         lease.map_or(Capacity::ZERO, |lease| lease.capacity.min(Capacity::MAX))
     }
 
-    /// What the client wants; nothing while idle.
+    /// Wants of the client; zero while idle.
     pub fn wants(&self) -> Capacity {
         match self.lease.phase {
             Phase::Idle => Capacity::ZERO,
@@ -397,13 +402,13 @@ impl RateLimiter {
         self.lease.client.capacity
     }
 
-    /// When the lease ends, or ended, if there is one.
+    /// Expiry of the lease, if there is one.
     pub fn lease_expiry(&self) -> Option<Instant> {
         self.lease.client.lease.map(|lease| lease.expiry)
     }
 
-    /// Whether nothing would be lost with this holder: it is idle or abandoned, holds no lease,
-    /// and its bucket is as full as that of a new one.
+    /// Whether nothing would be lost with this limiter: it is idle or abandoned, has no lease, and
+    /// its bucket is as full as that of a new one.
     pub fn is_reusable(&self, now: Instant) -> bool {
         let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
         let burst = micros(self.bucket.burst());
@@ -412,9 +417,10 @@ impl RateLimiter {
             && (self.bucket.rate().is_unlimited() || self.bucket.balance(now) >= burst)
     }
 
-    /// Brings the bucket to what passes now; a lease that has expired counts until its expiry. The
-    /// bucket of an idle or cold holder stays as it was when its lease was released, which is full:
-    /// if it were cut to the safe capacity until the answer, who returns would have no burst.
+    /// Sizes the bucket for the present rate; a lease that has expired counts until its expiry. The
+    /// bucket of an idle or pending limiter stays as it was when its lease was released, which is
+    /// full: if it were cut to the safe capacity until the answer, a client that returns would have
+    /// no burst.
     fn settle_bucket(&mut self, now: Instant, policy: &Policy) {
         if let Some(expiry) = self.lease.lapse(now) {
             self.set_flow(expiry, policy);
@@ -435,7 +441,7 @@ impl RateLimiter {
         }
         let before = self.bucket.balance(now);
         let raised = micros(burst).saturating_sub(micros(old));
-        // What a bucket loses that is not full may have been spent before.
+        // Tokens that a bucket loses while it is not full may have been spent before.
         self.fresh &= raised >= 0 || before >= micros(old);
         self.bucket.set(now, rate, burst);
         let parts = self.bucket.to_parts();
@@ -467,7 +473,7 @@ fn differs(reported: Capacity, wants: Capacity, unit: Unit) -> bool {
     old.abs_diff(new) > noise.max(old / 10) || (old == 0) != (new == 0)
 }
 
-/// How many of a unit usually come at once.
+/// Number of a unit that usually come at once.
 fn grain(unit: Unit) -> u64 {
     match unit {
         Unit::RequestBytes | Unit::ResponseBytes => BYTES_GRAIN,

@@ -1,8 +1,9 @@
-//! The order in which requests that wait for the same tokens get them.
+//! Order in which requests that wait for the same tokens get them.
 //!
-//! Within a member, such as a tenant of a group, whoever came first goes first. Between members it is
-//! one request each in turn, so that who sends a hundred at once does not keep the others waiting
-//! for all of them. A member that begins to wait has its first turn after everybody who waits already.
+//! Within a member, such as a tenant of a group, requests go in the order of their arrival. Between
+//! members it is one request each in turn, so that a member that sends a hundred at once does not
+//! keep the others waiting for all of them. A member that begins to wait has its first turn after
+//! all that wait already.
 //!
 //! The obvious queue, one list with a flag on those that have gone, cannot give up a place in the
 //! middle without a walk, and streams are closed at any time. Here each step is O(log n).
@@ -11,24 +12,24 @@ use alloc::collections::BTreeMap;
 
 use crate::units::Tokens;
 
-/// A request that waits.
+/// Request that waits for tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// Whose request it is: those of one member go in the order of their arrival.
+    /// Member that the request is of; the requests of one member go in the order of their arrival.
     pub member: u64,
-    /// Its number in the order of arrival; no other request has it.
+    /// Number in the order of arrival; no other request has it.
     pub arrival: u64,
-    /// What the caller knows it by.
+    /// The caller's name for it.
     pub stream: u32,
     /// Tokens that it takes.
     pub cost: Tokens,
 }
 
-/// Requests in the order of their turns.
+/// Waiting requests, member by member in turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoundRobin {
     members: BTreeMap<u64, MemberQueue>,
-    /// The members by their places: whose turn it is comes first.
+    /// The members by their places: the next one first.
     ring: BTreeMap<u64, u64>,
     /// The next place behind all others.
     end: u64,
@@ -36,7 +37,7 @@ pub struct RoundRobin {
     cost: Tokens,
 }
 
-/// The requests of one member.
+/// Waiting requests of one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct MemberQueue {
     place: u64,
@@ -66,14 +67,15 @@ impl RoundRobin {
         }
     }
 
-    /// Whose turn it is.
+    /// Returns the request that goes next.
     pub fn first(&self) -> Option<Waiter> {
         let (_, member) = self.ring.first_key_value()?;
         let (_, waiter) = self.members.get(member)?.waiters.first_key_value()?;
         Some(*waiter)
     }
 
-    /// Takes out whose turn it is; the next one of the same member comes after those of all others.
+    /// Takes out the request that goes next; the next one of the same member comes after those of
+    /// all others.
     pub fn pop_first(&mut self) -> Option<Waiter> {
         let waiter = self.first()?;
         self.remove(waiter.member, waiter.arrival);
@@ -86,7 +88,7 @@ impl RoundRobin {
         Some(waiter)
     }
 
-    /// Takes out the request of `arrival`, wherever it is. False if there is none.
+    /// Takes out the request of `arrival`, wherever it is. False if it does not wait.
     pub fn remove(&mut self, member: u64, arrival: u64) -> bool {
         let Some(known) = self.members.get_mut(&member) else {
             return false;
@@ -104,7 +106,7 @@ impl RoundRobin {
         true
     }
 
-    /// What those take together that go before a request of `member` that comes now.
+    /// Cost of all requests that go before one of `member` that comes now.
     pub fn ahead_of(&self, member: u64) -> Tokens {
         let own = self.members.get(&member);
         let (rounds, place) = own.map_or((0, u64::MAX), |own| (own.waiters.len(), own.place));
@@ -120,23 +122,23 @@ impl RoundRobin {
         before.fold(own, Tokens::saturating_add)
     }
 
-    /// How many wait.
+    /// Number of requests.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// How many of `member` wait.
+    /// Number of requests of `member`.
     pub fn len_of(&self, member: u64) -> usize {
         let member = self.members.get(&member);
         member.map_or(0, |member| member.waiters.len())
     }
 
-    /// Whether nobody waits.
+    /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What all who wait take together.
+    /// Cost of all requests.
     pub fn cost(&self) -> Tokens {
         self.cost
     }
@@ -145,7 +147,7 @@ impl RoundRobin {
 // === impl MemberQueue ===
 
 impl MemberQueue {
-    /// What the first `turns` take together.
+    /// Cost of the first `waiters`.
     fn cost_of(&self, waiters: usize) -> Tokens {
         if waiters >= self.waiters.len() {
             return self.cost;

@@ -1,9 +1,9 @@
 //! Safe mode of a whole process: calls to the coordinators fail, and scopes have no lease for that.
 //!
-//! Each scope falls back by itself when its lease ends. An operator is told of it once for the whole
-//! process, when it begins and when it is over, by the worker that speaks for the process. What that
-//! worker has seen of its own calls is a [`CallHistory`]; whether the process is in safe mode, and
-//! whether that was told, is a [`SafeMode`], which outlives the worker in the memory that all share.
+//! Each scope falls back by itself when its lease ends. An operator is told of it once for the
+//! whole process, when it begins and when it is over, by the sync leader. The leader's record of
+//! its own calls is a [`CallHistory`]; the process's state, and whether it was told, is a
+//! [`SafeMode`], which outlives the worker in the memory that all share.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -20,12 +20,13 @@ const QUIET: Duration = Duration::from_secs(10);
 /// and goes does not fill the log.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How the calls of one worker went.
+/// Outcomes of the calls of one worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallHistory {
-    /// The calls that fail, by whom they were made to. An answer says nothing of the others.
+    /// The calls that fail, by the cluster that they were made to. An answer says nothing of the
+    /// others.
     failing: BTreeMap<usize, FailureStreak>,
-    /// The answers that whoever decides of a scope cannot be reached. Answers for other scopes say
+    /// The answers that the master of a scope cannot be reached. Answers for other scopes say
     /// nothing of it.
     out_of_reach: Option<FailureStreak>,
     failed_at: Option<Instant>,
@@ -43,13 +44,13 @@ struct FailureStreak {
 /// The record of a process's safe mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SafeMode {
-    /// Since when calls have failed; none if the process is not in safe mode.
+    /// Start of the failures; none if the process is not in safe mode.
     pub since: Option<Instant>,
     /// Whether a report said that it began.
     pub reported: bool,
     /// The time of the last such report.
     pub reported_at: Option<Instant>,
-    /// How often it began and ended since then without a report.
+    /// Number of times that it began and ended since then without a report.
     pub unreported: u32,
 }
 
@@ -58,14 +59,14 @@ pub struct SafeMode {
 pub enum SafeModeReport {
     /// It has begun.
     Entered {
-        /// How long calls have been failing.
+        /// Time for which calls have been failing.
         failing_for: Duration,
-        /// How often it began and ended unreported since the last report.
+        /// Number of times that it began and ended unreported since the last report.
         unreported: u32,
     },
     /// It is over.
     Left {
-        /// How long calls have failed.
+        /// Time for which calls failed.
         after: Duration,
     },
 }
@@ -80,7 +81,7 @@ impl CallHistory {
         self.fail(now);
     }
 
-    /// Notes the answer that whoever decides of a scope cannot be reached.
+    /// Notes the answer that the master of a scope cannot be reached.
     pub fn handle_out_of_reach(&mut self, now: Instant) {
         self.out_of_reach = Some(FailureStreak::after(self.out_of_reach, now));
         self.fail(now);
@@ -109,7 +110,7 @@ impl CallHistory {
         well
     }
 
-    /// Since when calls fail, if they have for long enough to count.
+    /// Start of the failures, if they have lasted long enough to count.
     fn failing(&self) -> Option<Instant> {
         let streaks = self.failing.values().chain(&self.out_of_reach);
         let counts = streaks.filter(|streak| streak.last.saturating_since(streak.first) >= GRACE);
@@ -135,8 +136,8 @@ impl SafeMode {
     pub const ENCODED_LEN: usize = 22;
     const VERSION: u8 = 1;
 
-    /// The record that follows this one at `now`, and what to report, given how the calls went and
-    /// how many scopes have no lease.
+    /// Returns the record that follows this one at `now`, and what to report, given the calls and
+    /// the number of scopes without a lease.
     pub fn next(
         self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! A holding as bytes, for the memory that an Envoy's workers share.
+//! Slot record: the state of a scope as bytes, for the memory that an Envoy's workers share.
 //!
 //! Little-endian fields in the order of the code below, behind a version: workers of an older and a
 //! newer filter share the memory during an upgrade, and each must leave alone what it does not
@@ -18,9 +18,10 @@ use crate::lease::{Epoch, ID_LEN_MAX, Origin, Unit};
 use crate::lease_client::{HeldLease, LeaseClient};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
-/// Versions 1 and 2 were a holder for requests alone.
+/// Versions 1 and 2 were a rate limiter for requests alone.
 const VERSION: u8 = 5;
-/// A gauge kept no lease but the last one; still read, so that an upgrade loses no lease.
+/// In version 4 a concurrency limiter kept no lease but the last one; still read, so that an
+/// upgrade loses no lease.
 const VERSION_4: u8 = 4;
 /// Nor were there shards.
 const VERSION_3: u8 = 3;
@@ -37,10 +38,10 @@ struct Reader<'a> {
 // === impl ScopeState ===
 
 impl ScopeState {
-    /// Bytes that an encoded holding takes where requests alone are limited, at most.
+    /// Bytes that an encoded state takes where requests alone are limited, at most.
     pub const ENCODED_LEN_USUAL: usize = 192;
 
-    /// Appends the holding to `bytes`.
+    /// Appends the state to `bytes`.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         let mut w = Writer(bytes);
         w.u8(VERSION);
@@ -51,7 +52,8 @@ impl ScopeState {
         w.option(self.concurrency.as_ref(), Writer::concurrency);
     }
 
-    /// The holding in `bytes`; none if they are of another version, truncated, too long, or hostile.
+    /// Reads the state in `bytes`; none if they are of another version, truncated, too long, or
+    /// hostile.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (version, bytes) = bytes.split_first()?;
         let version = *version;

@@ -1,55 +1,57 @@
-//! A line of requests that wait for one scope's tokens in one worker: when each can go, and when
-//! to look again.
+//! Wait queue of one worker for one scope's tokens: when each request can go, and when to look
+//! again.
 //!
 //! Tokens are taken when a request goes, not when it begins to wait: one that leaves has cost
-//! nothing. So a line holds no tokens, only the order ([`RoundRobin`]) and what the bucket said last
-//! ([`Shortage`]): with a steady rate that is enough to say when a request that comes now will go.
+//! nothing. So a queue holds no tokens, only the order ([`RoundRobin`]) and the last word of the
+//! bucket ([`Shortage`]): with a steady rate that is enough to say when a request that comes now
+//! will go.
 //!
-//! Several workers of a process may have lines for the same bucket. None knows of another's. Two
-//! things keep them fair to each other: a worker that has let somebody go leaves the next moments to
-//! the others, and it estimates with the part of the rate that its line has got lately.
+//! Several workers of a process may have queues for the same bucket. None knows of another's. Two
+//! things keep them fair to each other: a worker that has let a request go leaves the next moments
+//! to the others, and it estimates with the part of the rate that its queue has got lately.
 
 use core::time::Duration;
 
 use super::round_robin::{RoundRobin, Waiter};
 use crate::units::{Instant, MICRO, Rate, Tokens, mul_div};
 
-/// How long one more worker has the bucket to itself after another had a turn. Hosts' timers do not
-/// tell shorter times apart.
+/// Time for which one more worker has the bucket to itself after another had a turn. Hosts' timers
+/// do not tell shorter times apart.
 const YIELD: Duration = Duration::from_millis(1);
 /// The most other workers that are waited for.
 const YIELDS_MAX: u32 = 4;
-/// The time in which a line's part of the rate is measured, and what it wants.
+/// Window in which a queue's part of the rate is measured, and its need.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Those who wait want to go within this many windows: a second.
+/// Waiting requests want to go within this many windows: a second.
 const WINDOWS_TO_GO: u64 = 10;
-/// A line that gets all that comes in, in thousandths.
+/// Part of a queue that gets the whole rate, in thousandths.
 const WHOLE: u64 = 1000;
 
-/// What a bucket that has too little says.
+/// State of a bucket that has too few tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// Tokens that were asked for.
     pub need: Tokens,
-    /// When they are there if nobody takes any before; none if only a change of the lease can help.
+    /// Time at which they are there if no others are taken before; none if only a change of the
+    /// lease can help.
     pub retry_at: Option<Instant>,
-    /// What comes in.
+    /// Rate at which tokens come in.
     pub rate: Rate,
 }
 
-/// Those who wait for the tokens of one scope.
+/// Requests that wait for the tokens of one scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitQueue {
     order: RoundRobin,
     shortage: Shortage,
-    /// When the bucket should be asked again.
+    /// Time to ask the bucket again.
     look_at: Instant,
-    /// How many other workers come first.
+    /// Number of other workers that come first.
     yields: u32,
-    /// The part of the rate that this line gets, in thousandths.
+    /// The part of the rate that this queue gets, in thousandths.
     part: u64,
     opened_at: Instant,
-    /// What joined and what went in this window.
+    /// Tokens of the requests that joined and that went in this window.
     joined: Tokens,
     gone: Tokens,
 }
@@ -57,7 +59,7 @@ pub struct WaitQueue {
 // === impl WaitQueue ===
 
 impl WaitQueue {
-    /// Nobody, at a bucket that says `shortage`.
+    /// An empty queue, at a bucket that says `shortage`.
     pub fn new(now: Instant, shortage: Shortage) -> Self {
         let mut queue = Self {
             order: RoundRobin::default(),
@@ -73,27 +75,30 @@ impl WaitQueue {
         queue
     }
 
-    /// The order of those who wait.
+    /// The order of the requests.
     pub fn turns(&self) -> &RoundRobin {
         &self.order
     }
 
-    /// When a request of `member` that comes now would go, if all go on waiting; none if nobody knows.
+    /// Time at which a request of `member` that comes now would go, if all go on waiting; none if
+    /// that is not known.
     ///
-    /// With a steady rate and one worker it never goes earlier, and later only by what others take that
-    /// join after it and have their turn before: members with fewer requests in the line.
+    /// With a steady rate and one worker it never goes earlier, and later only by the cost of
+    /// requests that join after it and have their turn before: those of members with fewer requests
+    /// in the queue.
     pub fn estimate(&self, member: u64, cost: Tokens) -> Option<Instant> {
         let all = self.order.ahead_of(member).saturating_add(cost);
         self.shortage.when(all, self.part)
     }
 
-    /// A request begins to wait.
+    /// Adds a request.
     pub fn join(&mut self, turn: Waiter) {
         self.order.insert(turn);
         self.joined = self.joined.saturating_add(turn.cost);
     }
 
-    /// A request leaves without having gone. The bucket should then be asked again if it was the first.
+    /// Takes out a request that has not gone. The bucket should then be asked again if it was the
+    /// first.
     pub fn leave(&mut self, now: Instant, member: u64, arrival: u64) {
         let first = self.order.first().map(|turn| turn.arrival);
         if self.order.remove(member, arrival) && first == Some(arrival) {
@@ -101,26 +106,26 @@ impl WaitQueue {
         }
     }
 
-    /// Whose turn it is goes.
+    /// Lets the next request go.
     pub fn let_go(&mut self) -> Option<Waiter> {
         let turn = self.order.pop_first()?;
         self.gone = self.gone.saturating_add(turn.cost);
         Some(turn)
     }
 
-    /// Whose turn it is goes elsewhere to wait, which is no turn that its member has had.
+    /// Lets the next request wait elsewhere, which is no turn that its member has had.
     pub fn give_up_turn(&mut self) -> Option<Waiter> {
         let turn = self.order.first()?;
         self.order.remove(turn.member, turn.arrival);
         Some(turn)
     }
 
-    /// The bucket has been asked for whose turn it is, after `gone` others went, and said `shortage`.
+    /// Takes the bucket's `shortage` for the next request, after `gone` others went.
     pub fn fall_short(&mut self, now: Instant, gone: usize, workers: u32, shortage: Shortage) {
         let was_due = self.shortage.retry_at.is_some_and(|at| at <= now);
         self.yields = match (gone > 0, was_due) {
             (true, _) => workers.saturating_sub(1).min(YIELDS_MAX),
-            // Somebody else was faster.
+            // Another worker was faster.
             (false, true) => self.yields.saturating_sub(1),
             (false, false) => self.yields,
         };
@@ -128,19 +133,19 @@ impl WaitQueue {
         self.look_at = self.next_look(now);
     }
 
-    /// Something has changed: the bucket should be asked now.
+    /// Lets the bucket be asked now, because something has changed.
     pub fn hurry(&mut self, now: Instant) {
         self.look_at = self.look_at.min(now);
     }
 
-    /// When the bucket should be asked again.
+    /// Time to ask the bucket again.
     pub fn look_at(&self) -> Instant {
         self.look_at
     }
 
-    /// Attempts to count for those who wait, beside their own when they came; to be asked now and
-    /// then. A request that waits is still wanted: as much is counted in each tenth of a second as went, or
-    /// as would let all go within a second, if fewer came.
+    /// Attempts to count for the waiting requests, beside those when they came; to be asked now and
+    /// then. A request that waits is still wanted: each tenth of a second counts as many as went,
+    /// or as would let all go within a second, if fewer came.
     pub fn attempts(&mut self, now: Instant, workers: u32) -> u64 {
         let elapsed = now.saturating_since(self.opened_at);
         if elapsed < WINDOW {
@@ -172,8 +177,8 @@ impl WaitQueue {
 // === impl Shortage ===
 
 impl Shortage {
-    /// When `all` tokens have been there, of which whoever asks gets `part` thousandths; a moment
-    /// early rather than late.
+    /// Time at which `all` tokens have been there, if this queue gets `part` thousandths of them; a
+    /// moment early rather than late.
     fn when(&self, all: Tokens, part: u64) -> Option<Instant> {
         let at = self.retry_at?;
         let rate = match self.rate.is_unlimited() {

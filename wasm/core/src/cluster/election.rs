@@ -1,9 +1,9 @@
-//! What a node does next to have every shard led by the node that is to lead it.
+//! Steps of a node by which every shard is led by the node that is to lead it.
 //!
 //! The cluster's store orders the candidates of each shard; the first is its master. Only the node
 //! that [`assign`] prefers stands for a shard. When another is master, it waits until the preferred
 //! one stands too, and then hands over, so that a shard is without a master only for as long as the
-//! books take to pass.
+//! snapshot takes to pass.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
@@ -11,40 +11,41 @@ use core::num::NonZeroU16;
 use super::{ShardId, assign};
 use crate::lease::Epoch;
 
-/// Who stands for a shard.
+/// Candidate for a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate<'a> {
-    /// For which.
+    /// The shard.
     pub shard: ShardId,
-    /// Since when: unique, and later ones are higher. The epoch, once it is master.
+    /// Revision since which it stands: unique, and later ones are higher. The epoch, once it is
+    /// master.
     pub epoch: Epoch,
     /// Its node.
     pub node: &'a str,
 }
 
-/// The state of an election, as one node sees it.
+/// State of an election, as one node sees it.
 #[derive(Clone, Debug)]
 pub struct Election<'a> {
-    /// How many shards there are.
+    /// Number of shards.
     pub shards: NonZeroU16,
     /// This node.
     pub node: &'a str,
     /// The nodes that are alive, in any order.
     pub members: &'a [&'a str],
-    /// All who stand, in any order.
+    /// All candidates, in any order.
     pub candidates: &'a [Candidate<'a>],
-    /// The shards of which this node is master, and since when.
+    /// The shards of which this node is master, with their epochs.
     pub led: &'a [(ShardId, Epoch)],
 }
 
-/// What a node does next about a shard.
+/// Next step of a node about a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElectionStep {
     /// It stands for the shard.
     Stand(ShardId),
     /// It no longer stands for a shard that it does not lead.
     Withdraw(ShardId, Epoch),
-    /// It becomes the master: nobody stands before it.
+    /// It becomes the master: no candidate stands before it.
     Lead(ShardId, Epoch),
     /// It gives the shard to the preferred node, which stands and waits.
     HandOver(ShardId, Epoch),
@@ -55,7 +56,7 @@ pub enum ElectionStep {
 // === impl Election ===
 
 impl<'a> Election<'a> {
-    /// What this node does next, at most one step for each shard.
+    /// Returns the next steps of this node, at most one for each shard.
     pub fn steps(&self) -> Vec<ElectionStep> {
         let preferred = assign(self.shards, self.members);
         let shards = ShardId::all(self.shards).zip(preferred);
@@ -66,7 +67,7 @@ impl<'a> Election<'a> {
         steps.collect()
     }
 
-    /// The master of `shard`: who stands for it first.
+    /// The master of `shard`: the first candidate.
     pub fn master(&self, shard: ShardId) -> Option<Candidate<'a>> {
         self.standing(shard).min_by_key(|candidate| candidate.epoch)
     }

@@ -1,4 +1,4 @@
-//! How long to wait after calls that failed.
+//! Wait after calls that failed.
 
 use core::time::Duration;
 
@@ -11,9 +11,9 @@ const DOUBLINGS_MAX: u32 = 5;
 /// doubles, and `seed` takes up to half of it off, so that clients that failed together do not
 /// return together.
 ///
-/// No wait is longer than a quarter of what is left, or the first one: a lease that is not renewed
-/// in time is a loss, and whoever comes back after it learns that its part is not known any more.
-/// For a lease of ten seconds that is some twenty to forty calls.
+/// No wait is longer than a quarter of the time that is left, or the first one: a lease that is not
+/// renewed in time is a loss, and a client that comes back after it learns that its part is not
+/// known any more. For a lease of ten seconds that is some twenty to forty calls.
 pub(super) fn backoff(failures: u8, left: Option<Duration>, seed: u64) -> Duration {
     let doublings = u32::from(failures).saturating_sub(1).min(DOUBLINGS_MAX);
     let first_us = FIRST_MS.saturating_mul(1000);

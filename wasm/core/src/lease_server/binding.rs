@@ -1,4 +1,4 @@
-//! The limit that binds a resource, of several: its own, that of its pool, or the parent's.
+//! Limit that binds a resource: its own, its pool's, or the parent's.
 
 use super::LeaseServer;
 use crate::lease::ResourceId;
@@ -14,14 +14,14 @@ pub struct BindingLimit<'a> {
     pub at_most: Capacity,
 }
 
-/// The owner of a limit.
+/// Owner of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitOwner<'a> {
-    /// The resource's own.
+    /// The resource itself.
     Resource,
-    /// That of the coordinator above.
+    /// The coordinator above.
     Parent,
-    /// That of the pool of this name.
+    /// The pool of this name.
     Pool(&'a ResourceId),
 }
 
@@ -31,15 +31,16 @@ impl LeaseServer {
     /// The limit that leaves the clients of the resource `id` least; none if it has no clients or
     /// nothing limits it.
     ///
-    /// A pool or a parent that has more than is wanted leaves all of what it has, and one that has
-    /// less leaves the resource's part. Of limits that leave the same, the resource's own comes first.
+    /// A pool or a parent that has more than is wanted leaves all of its capacity, and one that has
+    /// less leaves the resource's part. Of limits that leave the same, the resource's own comes
+    /// first.
     pub fn binding_limit(&self, id: &ResourceId) -> Option<BindingLimit<'_>> {
         let slot = self.resources.get(id)?;
         let resource = &slot.resource;
         let limit = resource.limit();
         let own = match limit.algorithm {
             Algorithm::None => Capacity::UNLIMITED,
-            // It is for each client alone.
+            // The capacity is each client's own.
             Algorithm::Static => limit.capacity.saturating_mul(resource.subclients()),
             Algorithm::ProportionalShare | Algorithm::FairShare => limit.capacity,
         };

@@ -1,8 +1,8 @@
-//! Clients that are to give back what they have.
+//! Drains: clients that are to give back their leases.
 //!
 //! A drained client is answered as if it wanted nothing, so that its leases shrink to nothing as it
 //! acknowledges that, or expire. That lasts until a deadline and not for ever: a client that is
-//! forgotten here serves again, one that never came back totals no cleaning up, and a coordinator
+//! forgotten here serves again, one that never came back needs no cleaning up, and a coordinator
 //! that restarts has at worst to be told again.
 
 use alloc::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::units::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Drains(BTreeMap<ClientId, Instant>);
 
-/// Why a client cannot be drained.
+/// Reason for which a client cannot be drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DrainError {
     /// So many are being drained already.
@@ -48,9 +48,9 @@ impl Drains {
         Ok(())
     }
 
-    /// Until when `client` is drained, if it is.
+    /// End of the drain of `client`, if it is drained.
     pub(super) fn until(&self, now: Instant, client: &ClientId) -> Option<Instant> {
-        // Nearly always nobody is, and this is asked at each refresh.
+        // Nearly always no client is, and this is asked at each refresh.
         let until = if self.0.is_empty() {
             None
         } else {

@@ -1,4 +1,4 @@
-//! A node that lends what it borrows of a parent.
+//! A lease server that lends the capacity that it borrows of a parent.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,9 +12,10 @@ use crate::units::{Capacity, Instant};
 // === impl LeaseServer ===
 
 impl LeaseServer {
-    /// Lends nothing any more but what it borrows of a parent, as whose client it counts its
-    /// requests from `sequence` on. To the parent its run is its [term](crate::lease::Run::Term). A
-    /// request without an answer after `call_timeout` counts as lost.
+    /// Lends nothing any more but capacity that it borrows of a parent, as whose client it counts
+    /// its requests from `sequence` on. To the parent its run is its
+    /// [term](crate::lease::Run::Term). A request without an answer after `call_timeout` counts as
+    /// lost.
     pub fn borrow_from_parent(&mut self, now: Instant, sequence: u64, call_timeout: Duration) {
         let mut parent_leases =
             ParentLeases::new(sequence, call_timeout, self.bounds.max_resources);
@@ -26,24 +27,24 @@ impl LeaseServer {
         self.parent_leases = Some(parent_leases);
     }
 
-    /// What it borrows, if it has a parent.
+    /// Leases of the parent, if there is one.
     pub fn parent_leases(&self) -> Option<&ParentLeases> {
         self.parent_leases.as_ref()
     }
 
-    /// What clients want of the resource `id`, by priority, as a parent is told; none if it has no
-    /// clients.
+    /// Wants of the clients of the resource `id`, by priority, as a parent is told; none if it has
+    /// no clients.
     pub fn demand(&self, id: &ResourceId) -> Option<Demand> {
         let slot = self.resources.get(id)?;
         Some(slot.resource.demand(slot.pool_capacity(&self.pools)))
     }
 
-    /// When [`LeaseServer::ask_parent`] next has something to say.
+    /// Time at which [`LeaseServer::ask_parent`] next has a message.
     pub fn poll_parent(&self) -> Option<Instant> {
         self.parent_leases.as_ref()?.poll_due()
     }
 
-    /// What there is to say to the parent now, of at most `max` resources.
+    /// Returns the messages to the parent that are due, of at most `max` resources.
     pub fn ask_parent(&mut self, now: Instant, max: usize) -> Vec<(ResourceId, LeaseMessage)> {
         let (resources, pools) = (&self.resources, &self.pools);
         let taken_over_at = self.taken_over_at;
@@ -75,8 +76,8 @@ impl LeaseServer {
         })
     }
 
-    /// Takes the parent's answer to the request of `sequence` for the resource `id`; `level` says
-    /// how many coordinators are above. True if it counts: it was the latest request, and no later
+    /// Takes the parent's answer to the request of `sequence` for the resource `id`, from a parent
+    /// with `level` coordinators above. True if it counts: it was the latest request, and no later
     /// master has answered.
     pub fn handle_parent_answer(
         &mut self,
@@ -98,13 +99,13 @@ impl LeaseServer {
         }
     }
 
-    /// Tells the tree what has become of the resource `id` with `ask`.
+    /// Takes the totals of the resource `id` after `request` to the lease of the parent.
     pub(super) fn note(&mut self, now: Instant, id: &ResourceId, request: &LeaseRequest) {
         if let Some(parent_leases) = &mut self.parent_leases
             && let Some(slot) = self.resources.get(id)
         {
             let totals = slot.resource.totals(slot.pool_capacity(&self.pools));
-            // While learning, what clients claim was lent by an earlier run.
+            // While learning, claims of clients were lent by an earlier run.
             let lent_until = if now < slot.resource.learning_until() && request.has > Capacity::ZERO
             {
                 let longest = slot.resource.limit().learning;

@@ -1,18 +1,19 @@
-//! The hand-over: what a master tells the next one, so that it need not learn.
+//! Snapshot of a lease table, which a master hands over to the next, so that it need not learn.
 //!
 //! The successor goes on from the very same state: it would give every answer that its predecessor
 //! would have given, but for the epoch. So the laws hold across a hand-over for the reasons for
-//! which they hold without one. That totals two things of those who carry the books: the
-//! predecessor answers nothing after it wrote them, which [`LeaseServer::hand_over`] sees to by taking the
-//! node; and nobody lent anything in between, which the terms of masters see to.
+//! which they hold without one. That needs two things of those who carry the snapshot: the
+//! predecessor answers nothing after it wrote it, which [`LeaseServer::hand_over`] sees to by
+//! taking the server; and no other master lent anything in between, which the terms of masters see
+//! to.
 //!
-//! LeaseTimes are durations, because the two do not share a clock. The successor counts them from when
-//! it reads the books, which is later than they were written: leases are in its books for longer
+//! Times are durations, because the two do not share a clock. The successor counts them from when
+//! it reads the snapshot, which is later than it was written: leases are in its table for longer
 //! than in use, never shorter.
 //!
-//! A pool is not rebuilt from what its members say when they refresh, as their limits are: until
-//! the last of them had, the pool would count too little and lend it twice. So the books say who is
-//! a member of what, and the limits as well, of which the division between members depends.
+//! A pool is not rebuilt from its members' refreshes, as their limits are: until the last of them
+//! had refreshed, the pool would count too little and lend it twice. So the snapshot names the
+//! members of each pool, and the limits as well, on which the allocation between members depends.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -26,70 +27,70 @@ use crate::pool::Pool;
 use crate::resource::{ClientSnapshot, Resource};
 use crate::units::Instant;
 
-/// All that a master knows, in durations that remain or have passed when it is written.
+/// State of a lease server, in durations that remain or have passed when it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The term of the master that kept them.
+    /// The term of the master that wrote it.
     pub epoch: Epoch,
-    /// How long ago learning began, for resources that nobody has asked for yet; none if all
-    /// leases have been known from the start.
+    /// Time since learning began, for resources that have no clients yet; none if all leases have
+    /// been known from the start.
     pub learning_for: Option<Duration>,
     /// The pools that have members.
     pub pools: Vec<PoolSnapshot>,
     /// The resources that have clients.
     pub resources: Vec<ResourceSnapshot>,
-    /// Clients that are drained, each for how long still.
+    /// Clients that are drained, with the time that is left.
     pub drains: Vec<(ClientId, Duration)>,
 }
 
-/// A pool in the books. What is lent of it is what is lent of its members.
+/// Pool in a snapshot. Its leases are those of its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSnapshot {
-    /// Which.
+    /// Id of the pool.
     pub id: ResourceId,
     /// The limit that the last refresh of a member came with.
     pub limit: Limit,
-    /// For how long members that learn still confirm no more than shares: more was claimed than
+    /// Time for which members that learn still confirm no more than shares: more was claimed than
     /// there is.
     pub crowded: Duration,
 }
 
-/// A resource in the books.
+/// Resource in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceSnapshot {
     /// Which.
     pub id: ResourceId,
     /// The limit that the last refresh came with.
     pub limit: Limit,
-    /// The pool that it is a member of, and how much it counts there.
+    /// The pool that it is a member of, and its weight there.
     pub pool: Option<(ResourceId, NonZeroU32)>,
-    /// How long it has still to learn.
+    /// Time that is left of learning mode.
     pub learning: Duration,
-    /// For how long it still confirms no more than shares while it learns.
+    /// Time for which it still confirms no more than shares while it learns.
     pub crowded: Duration,
     /// Its clients.
     pub clients: Vec<ClientSnapshot>,
 }
 
-/// Why books cannot be taken over.
+/// Reason for which a snapshot cannot be taken over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// They are of this term or of a later one.
+    /// It is of this term or of a later one.
     #[error(
-        "epoch: the snapshot are of term {theirs}, not before this one, {ours}",
+        "epoch: the snapshot is of term {theirs}, not before this one, {ours}",
         theirs = .theirs.0,
         ours = .ours.0
     )]
     NotBefore {
-        /// The term of the books.
+        /// The term of the snapshot.
         theirs: Epoch,
-        /// The term of the master that was to take them.
+        /// The term of the master that was to take it.
         ours: Epoch,
     },
     /// More resources than this coordinator keeps.
     #[error("resources: {count} are more than this coordinator keeps, {max}")]
     TooManyResources {
-        /// How many there are.
+        /// Number in the snapshot.
         count: usize,
         /// The bound.
         max: usize,
@@ -100,7 +101,7 @@ pub enum SnapshotError {
         of = .resource.scope
     )]
     TooManyClients {
-        /// Of which resource.
+        /// The resource.
         resource: ResourceId,
         /// How many there are.
         count: usize,
@@ -131,12 +132,12 @@ pub enum SnapshotError {
         client = .client.as_str()
     )]
     ClientTwice {
-        /// Of which resource.
+        /// The resource.
         resource: ResourceId,
-        /// Who.
+        /// The client.
         client: ClientId,
     },
-    /// A member of a pool that is not in the books or counts another unit.
+    /// A member of a pool that is not in the snapshot or counts another unit.
     #[error("pool of {of}: {pool} is not in the snapshot", of = .resource.scope, pool = .pool.scope)]
     NoPool {
         /// The member.
@@ -149,7 +150,7 @@ pub enum SnapshotError {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// How many leases are in them.
+    /// Number of leases.
     pub fn lease_count(&self) -> usize {
         let clients = self.resources.iter().map(|snapshot| snapshot.clients.len());
         clients.fold(0, usize::saturating_add)
@@ -189,15 +190,16 @@ impl Snapshot {
 // === impl LeaseServer ===
 
 impl LeaseServer {
-    /// The books for the next master. This one has ended with them: what it answered afterwards,
-    /// the next one would not know.
+    /// Returns the snapshot for the next master. This server has ended with it: the next one would
+    /// not know of a later answer.
     #[must_use]
     pub fn hand_over(mut self, now: Instant) -> Snapshot {
         self.handle_timeout(now);
         self.snapshot(now)
     }
 
-    /// All that is known; leases that expired at `now` without having been taken back are in it.
+    /// Returns the whole state; leases that expired at `now` without having been taken back are in
+    /// it.
     pub(super) fn snapshot(&self, now: Instant) -> Snapshot {
         let learning_for = match self.start {
             Start::Learning => Some(now.saturating_since(self.started_at)),
@@ -221,11 +223,11 @@ impl LeaseServer {
         }
     }
 
-    /// The master of term `epoch` that goes on with the books of the one before.
+    /// The master of term `epoch` that goes on with the snapshot of the one before.
     ///
     /// # Errors
-    /// If the books are not of an earlier term, exceed a bound or contradict themselves. Nothing
-    /// of them can be trusted then, and the master has to learn.
+    /// If the snapshot is not of an earlier term, exceeds a bound or contradicts itself. Nothing of
+    /// it can be trusted then, and the master has to learn.
     pub fn take_over(
         now: Instant,
         epoch: Epoch,

@@ -1,11 +1,11 @@
-//! What the configuration says of a resource.
+//! Configuration of a resource, as callers pass it.
 
 use core::num::NonZeroU32;
 
 use crate::lease::ResourceId;
 use crate::limit::Limit;
 
-/// What the configuration says of a resource at the time of a refresh.
+/// Configuration of a resource at the time of a refresh.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     /// Its own limit; of [`Capacity::UNLIMITED`](crate::units::Capacity::UNLIMITED) if only its pool's counts.
@@ -16,15 +16,15 @@ pub struct Terms<'a> {
     pub pool: Option<PoolTerms<'a>>,
 }
 
-/// A resource's place in a pool: a capacity that several resources share, each by its weight.
+/// Pool of a resource: a capacity that several resources share, each by its weight.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolTerms<'a> {
     /// The pool, such as `group/gold` and the unit of its members. Pools have names of their own: the
     /// same id may also be a resource.
     pub pool: &'a ResourceId,
-    /// What the pool has to give.
+    /// Limit of the pool.
     pub limit: &'a Limit,
-    /// How much this member counts beside the others.
+    /// Weight of this member beside the others.
     pub weight: NonZeroU32,
 }
 

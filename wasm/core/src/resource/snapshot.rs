@@ -1,4 +1,4 @@
-//! The books of a resource, line by line, for whoever goes on with them.
+//! Clients of a resource in a snapshot.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -8,38 +8,39 @@ use crate::lease::{ClientId, ClientRun, Demand, Unit};
 use crate::limit::Limit;
 use crate::units::{Capacity, Instant};
 
-/// All that the books know of one client of a resource.
+/// State of one client of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientSnapshot {
     /// The client and its run.
     pub client: ClientRun,
-    /// Of its latest request.
+    /// Sequence of its latest request.
     pub sequence: u64,
-    /// What it last wanted, as far as that counts.
+    /// Wants of that request, as far as they count.
     pub demand: Demand,
-    /// What it was granted last.
+    /// Lease that was granted last.
     pub granted: LeaseSnapshot,
-    /// How long ago that was.
+    /// Time since that grant.
     pub granted_ago: Duration,
-    /// On what that rests, see [`LeaseTerms::fingerprint`](crate::lease::LeaseTerms::fingerprint).
+    /// Grant fingerprint of that lease, see
+    /// [`LeaseTerms::fingerprint`](crate::lease::LeaseTerms::fingerprint).
     pub fingerprint: u64,
     /// A larger or longer lease that it may still be using instead.
     pub prior: Option<LeaseSnapshot>,
 }
 
-/// Capacity that somebody has, for as long as remains.
+/// Lease in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseSnapshot {
-    /// How much.
+    /// Capacity of the lease.
     pub capacity: Capacity,
-    /// How long still.
+    /// Time that is left of it.
     pub remaining: Duration,
 }
 
 // === impl Resource ===
 
 impl Resource {
-    /// What the books say of each client.
+    /// Returns the state of each client.
     pub(crate) fn client_snapshots(&self, now: Instant) -> Vec<ClientSnapshot> {
         let clients = self.clients.iter();
         clients
@@ -51,7 +52,7 @@ impl Resource {
             .collect()
     }
 
-    /// The books that `lines` tell of; else the client that has two of them.
+    /// Restores a resource from its clients; an error names a client that is there twice.
     pub(crate) fn restore(
         now: Instant,
         unit: Unit,
@@ -74,7 +75,7 @@ impl Resource {
         Ok(resource)
     }
 
-    /// Until when no more than shares is confirmed while it learns.
+    /// The time until which no more than shares is confirmed in learning mode.
     pub(crate) fn crowded_until(&self) -> Instant {
         self.allocation.crowded_until()
     }

@@ -1,11 +1,11 @@
-//! Allocation by priority: of what is scarce, higher bands are filled first.
+//! Division by priority: of a scarce capacity, higher bands are filled first.
 //!
-//! Each band has its own [`FairShare`]. First every band gets what it is guaranteed, as far as it is
-//! wanted; then the bands are filled from the highest down; within a band clients share by weight.
-//! Doorman carries priorities and ignores them; what is guaranteed keeps the lowest band from
+//! Each band has its own [`FairShare`]. First every band gets its guaranteed minimum, as far as it
+//! is wanted; then the bands are filled from the highest down; within a band clients share by
+//! weight. Doorman carries priorities and ignores them; the minimum keeps the lowest band from
 //! being starved by the highest.
 //!
-//! What a band gets depends on the sums of the bands only, at most 16 of them, so a share costs
+//! The share of a band depends on the sums of the bands only, at most 16 of them, so a share costs
 //! O(bands + log n). With a single band, as nearly always, it costs nothing beyond the share.
 
 use alloc::boxed::Box;
@@ -17,7 +17,7 @@ use crate::lease::{Band, Demand, Priority};
 use crate::limit::{Algorithm, Guarantees};
 use crate::units::Capacity;
 
-/// The clients of a resource, by the priorities of what they want.
+/// Clients of a resource, by the priorities of their wants.
 #[derive(Debug)]
 pub struct PriorityBands<K> {
     /// The highest priority first; none is empty.
@@ -25,11 +25,11 @@ pub struct PriorityBands<K> {
     quantum: Quantum,
 }
 
-/// One client's places, one in each band in which it wants something.
+/// Handles of one client, one for each band in which it wants something.
 #[derive(Debug)]
 pub struct BandHandles<K> {
     first: BandHandle<K>,
-    /// Those of a client that speaks for others and has more than one band.
+    /// Further handles of a client that speaks for others and has more than one band.
     more: Box<[BandHandle<K>]>,
 }
 
@@ -48,13 +48,13 @@ struct BandHandle<K> {
 // === impl BandHandles ===
 
 impl<K> BandHandles<K> {
-    /// What the client wants in all bands, as it counts here: rounded up to the quantum.
+    /// Wants of the client in all bands, as they count here: rounded up to the quantum.
     pub fn wants(&self) -> Capacity {
         let more = self.more.iter().map(|spot| spot.handle.wants());
         more.fold(self.first.handle.wants(), Capacity::saturating_add)
     }
 
-    /// For how many clients this one speaks.
+    /// Number of clients for which this one speaks.
     pub fn subclients(&self) -> u64 {
         let weights = self
             .spots()
@@ -62,7 +62,7 @@ impl<K> BandHandles<K> {
         weights.fold(0, u64::saturating_add)
     }
 
-    /// What the client wants as it counts here, the highest priority first: at least one band.
+    /// Wants of the client as they count here, the highest priority first: at least one band.
     pub fn bands(&self) -> impl Iterator<Item = Band> {
         self.spots().map(|spot| Band {
             priority: spot.priority,
@@ -75,7 +75,7 @@ impl<K> BandHandles<K> {
         core::iter::once(&self.first).chain(self.more.iter())
     }
 
-    /// Whether the places are in the bands of `demand`, so that only amounts change.
+    /// Whether the handles are in the bands of `demand`, so that only amounts change.
     fn fits(&self, demand: &[Band]) -> bool {
         let places = self.spots().map(|spot| spot.priority);
         places.eq(demand.iter().map(|band| band.priority))
@@ -109,7 +109,7 @@ impl<K: Copy + Ord> PriorityBands<K> {
         }
     }
 
-    /// Changes what a client wants.
+    /// Changes the wants of a client.
     pub fn update(&mut self, key: K, place: &mut BandHandles<K>, demand: &Demand, each: Capacity) {
         if !place.fits(demand.bands()) {
             let old = core::mem::replace(place, self.insert(key, demand, each));
@@ -131,7 +131,7 @@ impl<K: Copy + Ord> PriorityBands<K> {
         place.more.into_iter().for_each(|spot| self.vacate(spot));
     }
 
-    /// What the client is entitled to of `capacity`: at most its wants.
+    /// Capacity that the client is entitled to of `capacity`: at most its wants.
     ///
     /// Over all clients the shares sum to the lesser of `capacity` and [`Self::sum_wants`],
     /// exactly.
@@ -158,8 +158,8 @@ impl<K: Copy + Ord> PriorityBands<K> {
         more.fold(share(&place.first), Capacity::saturating_add)
     }
 
-    /// The client's part of `spare` capacity that nobody wants, by weight over all bands: nothing
-    /// for a client that wants nothing.
+    /// The client's part of `spare` capacity that no client wants, by weight over all bands:
+    /// nothing for a client that wants nothing.
     pub fn spare(&self, place: &BandHandles<K>, spare: Capacity) -> Capacity {
         let weights = self.bands.iter().map(|band| band.fair.active_weight());
         let active = weights.fold(0, u64::saturating_add);
@@ -177,26 +177,26 @@ impl<K: Copy + Ord> PriorityBands<K> {
         more.fold(part(&place.first), Capacity::saturating_add)
     }
 
-    /// What all clients want together, in millionths.
+    /// Sum of all wants, in millionths.
     pub fn sum_wants(&self) -> u128 {
         let wants = self.bands.iter().map(|band| band.fair.sum_wants());
         wants.fold(0, u128::saturating_add)
     }
 
-    /// All clients and those for whom they speak.
+    /// Number of clients, with those for which they speak.
     pub fn subclients(&self) -> u64 {
         let weights = self.bands.iter().map(|band| band.fair.sum_weights());
         weights.fold(0, u64::saturating_add)
     }
 
-    /// Those of them that want something.
+    /// Number of those that want something.
     pub fn active(&self) -> u64 {
         let weights = self.bands.iter().map(|band| band.fair.active_weight());
         weights.fold(0, u64::saturating_add)
     }
 
-    /// What all clients together want of `capacity`, by priority: what one that speaks for them
-    /// asks. Those that want nothing do not count, or their neighbours would get their part.
+    /// Wants of all clients together, of `capacity` and by priority: the demand of one that speaks
+    /// for them. Clients that want nothing do not count, or their neighbours would get their part.
     pub fn demand(&self, capacity: Capacity, guaranteed: &Guarantees) -> Demand {
         let band = |band: &BandShares<K>| {
             let weight = u32::try_from(band.fair.active_weight()).unwrap_or(u32::MAX);
@@ -213,7 +213,7 @@ impl<K: Copy + Ord> PriorityBands<K> {
         Demand::try_from_bands(&bands).unwrap_or(Demand::of(Capacity::ZERO))
     }
 
-    /// What of `capacity` is for the band `priority`.
+    /// Part of `capacity` that is for the band `priority`.
     fn band_share(
         &self,
         priority: Priority,
@@ -224,7 +224,7 @@ impl<K: Copy + Ord> PriorityBands<K> {
             return capacity;
         }
         let capacity = self.quantum.floor(capacity);
-        // What each band gets first. If there is less than all are guaranteed, as in a pool, the
+        // Minimums of the bands. If there is less than all are guaranteed, as in a pool, the
         // highest get theirs.
         let mut rest = capacity;
         let mut firsts = [Capacity::ZERO; Priority::COUNT];
@@ -282,7 +282,7 @@ impl<K: Copy + Ord> PriorityBands<K> {
 // === impl BandShares ===
 
 impl<K: Copy + Ord> BandShares<K> {
-    /// What the band wants; a number, as is all that it can get.
+    /// Wants of the band; a number, as is all that it can get.
     fn wants(&self) -> Capacity {
         let wants = u64::try_from(self.fair.sum_wants()).unwrap_or(u64::MAX);
         Capacity::from_micros(wants)
@@ -291,14 +291,14 @@ impl<K: Copy + Ord> BandShares<K> {
 
 // === free functions ===
 
-/// What counts for a client without a band.
+/// Band that counts for a client without one.
 const NOTHING: Band = Band {
     priority: Priority::LOWEST,
     wants: Capacity::ZERO,
     subclients: NonZeroU32::MIN,
 };
 
-/// What `band` wants, at most `each` for each client that it speaks for.
+/// Wants of `band`, at most `each` for each client that it speaks for.
 fn wants(band: &Band, each: Capacity) -> Capacity {
     if each.is_unlimited() {
         return band.wants;

@@ -1,9 +1,9 @@
 //! Weighted max-min fair share: exact water-filling in O(log n).
 //!
-//! Pour the capacity over clients that are vessels, each as wide as its weight and as tall as
-//! its wants per weight. The water stands everywhere at the same level; who wants less than the
-//! level per weight is satisfied, the others share what remains by weight. No client can get more
-//! except by taking from one that has no more per weight. (Bertsekas and Gallager, *Data
+//! Pour the capacity over clients that are vessels, each as wide as its weight and as tall as its
+//! wants per weight. The water stands everywhere at the same level; a client that wants less than
+//! the level per weight is satisfied, the others share what remains by weight. No client can get
+//! more except by taking from one that has no more per weight. (Bertsekas and Gallager, *Data
 //! Networks*, 6.5.2; Doorman's `FAIR_SHARE` approximates it in two rounds.)
 //!
 //! ```text
@@ -16,13 +16,13 @@
 //! order, and one walk finds where it ends.
 //!
 //! **Exactness.** Let the satisfied leave R millionths to the others, whose weights sum to W. A
-//! client of weight w, with weights P of others before it in the order, gets
-//! ⌊(P+w)·R/W⌋ − ⌊P·R/W⌋. These add up to R whatever the rounding, each is within one millionth
-//! of w·R/W, and none exceeds its wants: they are a whole number above w·R/W, thus at least
-//! ⌈w·R/W⌉. The order depends on wants, weights and keys only, so the result does not depend on
-//! who came first; and as P leaves out the satisfied, nobody's share moves when one who wants
-//! nothing comes or goes. With [`Quantum::Whole`] all of this is counted in whole units: two fifths
-//! of a place in flight serve nobody.
+//! client of weight w, with weights P of others before it in the order, gets ⌊(P+w)·R/W⌋ − ⌊P·R/W⌋.
+//! These add up to R whatever the rounding, each is within one millionth of w·R/W, and none exceeds
+//! its wants: they are a whole number above w·R/W, thus at least ⌈w·R/W⌉. The order depends on
+//! wants, weights and keys only, so the result does not depend on the order of requests; and as P
+//! leaves out the satisfied, no share moves when a client that wants nothing comes or goes. With
+//! [`Quantum::Whole`] all of this is counted in whole units: two fifths of a permit serve no
+//! request.
 
 use super::sum_tree::{SumTree, WeightedEntry};
 use crate::lease::Unit;
@@ -53,7 +53,7 @@ pub struct FairShare<K> {
     /// Sum of the weights of those who want nothing.
     pub(super) idle_weight: u64,
     serial: u32,
-    /// What wants, capacities and shares are multiples of, in millionths.
+    /// Quantum: wants, capacities and shares are multiples of it, in millionths.
     pub(super) quantum: Quantum,
 }
 
@@ -126,7 +126,7 @@ impl Quantum {
 // === impl Handle ===
 
 impl<K> Handle<K> {
-    /// What the client wants.
+    /// Wants of the client.
     pub fn wants(&self) -> Capacity {
         self.entry.wants
     }
@@ -193,7 +193,7 @@ impl<K: Copy + Ord> FairShare<K> {
         self.take(&handle.entry);
     }
 
-    /// What the client is entitled to of `capacity`: at most its wants. O(log n).
+    /// Capacity that the client is entitled to of `capacity`: at most its wants. O(log n).
     ///
     /// Over all clients the shares sum to the lesser of `capacity` and [`Self::sum_wants`],
     /// exactly; in whole units if that is the quantum.
@@ -212,10 +212,10 @@ impl<K: Copy + Ord> FairShare<K> {
         self.part(level.rest, before, weight, level.rest_weight)
     }
 
-    /// The client's part of `spare` capacity that nobody wants, by weight: nothing for a client
-    /// that wants nothing. O(log n).
+    /// The client's part of `spare` capacity that no client wants, by weight: nothing for a client
+    /// that wants nothing.
     ///
-    /// Over all clients these sum to `spare`, exactly, unless nobody wants anything.
+    /// Over all clients these sum to `spare`, exactly, unless all want nothing.
     pub fn spare(&self, handle: &Handle<K>, spare: Capacity) -> Capacity {
         self.spare_among(handle, spare, 0, self.active_weight())
     }
@@ -253,7 +253,7 @@ impl<K: Copy + Ord> FairShare<K> {
         self.quantum
     }
 
-    /// What all clients want together, in millionths.
+    /// Sum of all wants, in millionths.
     pub fn sum_wants(&self) -> u128 {
         self.tree.total().wants
     }

@@ -1,7 +1,7 @@
-//! How the capacity of a resource is divided between its clients.
+//! Division of a resource's capacity between its clients.
 //!
-//! A division says what a client is *entitled* to. What it gets is decided by the books, which
-//! must also wait for capacity that others still hold under unexpired leases.
+//! A division says how much a client is *entitled* to. Its grant is decided by the allocation,
+//! which must also wait for capacity that others still have under unexpired leases.
 
 pub mod bands;
 pub mod fair;

@@ -1,19 +1,19 @@
 //! Proportional share: an equal part for sure, and of what is left in proportion to what is missing.
 //!
-//! Doorman's `PROPORTIONAL_SHARE`. Everybody is sure of an equal part per weight; who wants no more
-//! than that gets it. What these leave of their parts goes to the others in proportion to what each
-//! wants beyond its own. So who asks for more gets more, which max-min does not do, but nobody can
-//! push another below the equal part.
+//! Doorman's `PROPORTIONAL_SHARE`. Each client is sure of an equal part per weight; one that wants
+//! no more than that gets it. The rest that these leave of their parts goes to the others in
+//! proportion to what each wants beyond its own. So a client that asks for more gets more, which
+//! max-min does not do, but it cannot push another below the equal part.
 //!
 //! ```text
 //! capacity 120 · wants 1000, 50, 10 · parts of 40, 30 left, missing 960 + 10
 //! 40 + 30·960/970 = 69.69, 40 + 30·10/970 = 40.31, 10
 //! ```
 //!
-//! Who wants nothing does not count, unlike in Doorman: nobody's share moves when one that is idle
-//! comes or goes. Doorman adds all this up over all clients at each refresh. Here the clients that want no more than
-//! their part are a first run of the tree's order (see [`fair`](super::fair)), and what those before a client are
-//! sure of and miss comes out of sums over prefixes.
+//! A client that wants nothing does not count, unlike in Doorman: no share moves when one that is
+//! idle comes or goes. Doorman adds all this up over all clients at each refresh. Here the clients
+//! that want no more than their part are a first run of the tree's order (see
+//! [`fair`](super::fair)), and the sums before a client come out of sums over prefixes.
 //!
 //! **Exactness.** With capacity C, weights W in all and P before a client of weight w, it is sure of
 //! ⌊(P+w)·C/W⌋ − ⌊P·C/W⌋. What is missing is a whole number, and so are the sums X of it over
@@ -36,16 +36,17 @@ struct ProportionalParts {
     quantum: u64,
     /// Those who want no more than their part: their weights and wants.
     satisfied: Sums,
-    /// What these leave of their parts.
+    /// Rest that these leave of their parts.
     left: u64,
-    /// What all others want beyond their parts.
+    /// Wants of all others beyond their parts.
     missing: u128,
 }
 
 // === impl FairShare ===
 
 impl<K: Copy + Ord> FairShare<K> {
-    /// What the client gets of `capacity` by proportional share: at most its wants. O(log n).
+    /// Capacity that the client gets of `capacity` by proportional share: at most its wants. O(log
+    /// n).
     ///
     /// Over all clients these sum to the lesser of `capacity` and [`Self::sum_wants`], exactly.
     pub fn proportional(&self, handle: &Handle<K>, capacity: Capacity) -> Capacity {
@@ -111,12 +112,12 @@ impl ProportionalParts {
         u64::try_from(sure).unwrap_or(u64::MAX)
     }
 
-    /// What a client gets that wants more than its part, in millionths.
+    /// Capacity that a client gets that wants more than its part, in millionths.
     fn of(&self, before: Sums, wants: Capacity, weight: NonZeroU32) -> u64 {
         let after = before.weight.saturating_add(weight.get().into());
         let (sure_before, sure_after) = (self.sure_until(before.weight), self.sure_until(after));
         let sure = sure_after.saturating_sub(sure_before);
-        // What those before it in the order, who are not satisfied, miss together.
+        // Sum that the unsatisfied clients before it in the order miss.
         let wanted = before.wants.saturating_sub(self.satisfied.wants);
         let wanted = wanted.checked_div(self.quantum.into()).unwrap_or(0);
         let theirs = sure_before.saturating_sub(self.sure_until(self.satisfied.weight));

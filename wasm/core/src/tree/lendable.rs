@@ -1,43 +1,43 @@
-//! How much may be lent of what is borrowed.
+//! Capacity that may be lent of the borrowed one.
 
 use crate::units::{Capacity, Instant, Tokens, mul_div};
 
-/// What a coordinator with a parent may lend of one resource.
+/// Capacity that a coordinator with a parent may lend of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LendableCapacity {
     pub(crate) source: LendableSource,
-    /// The capacity of the whole resource, as the parent says.
+    /// Capacity of the whole resource, by the parent's answer.
     pub(crate) whole: Capacity,
-    /// What the parent says that each client falls back to.
+    /// Capacity that each client falls back to, by the parent's answer.
     pub(crate) safe: Option<Capacity>,
-    /// How many coordinators are above.
+    /// Number of coordinators above.
     pub(crate) level: u32,
 }
 
-/// Where what may be lent comes from.
+/// Source of the capacity that may be lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LendableSource {
-    /// It is borrowed.
+    /// A lease of the parent.
     Lease {
-        /// So much.
+        /// Its capacity.
         capacity: Capacity,
-        /// Until then.
+        /// Its expiry.
         until: Instant,
-        /// With it, so much at once after a pause.
+        /// Its burst.
         burst: Tokens,
     },
-    /// The parent is away: this for each client.
+    /// The parent is away: safe capacity for each client.
     Safe(Capacity),
     /// The parent is away, and had no limit when it was there.
     Own,
-    /// The parent has not answered yet, or is away and nobody has said what is safe.
+    /// The parent has not answered yet, or is away and no safe capacity is known.
     Nothing,
 }
 
 // === impl LendableCapacity ===
 
 impl LendableCapacity {
-    /// Of a resource that the parent has said nothing of.
+    /// The state of a resource before the parent's first answer.
     pub(super) fn pending(level: u32) -> Self {
         Self {
             source: LendableSource::Nothing,
@@ -47,8 +47,8 @@ impl LendableCapacity {
         }
     }
 
-    /// The part of the borrowed burst that goes with `gets`: in proportion, as of a limit's. None
-    /// where nothing is borrowed that it could be a part of.
+    /// Part of the borrowed burst that goes with `gets`: in proportion, as of a limit's. None where
+    /// nothing is borrowed that it could be a part of.
     pub(crate) fn burst_for(&self, gets: Capacity) -> Option<Tokens> {
         let LendableSource::Lease {
             capacity, burst, ..

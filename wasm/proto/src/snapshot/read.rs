@@ -1,4 +1,4 @@
-//! From the message to the core's books.
+//! From the message to the core's snapshot.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::field::{FieldError, Rule};
 use crate::request::{client_id, priority, to_run};
 use crate::{number, v1};
 
-/// What the rest of a message refers to.
+/// Lists that the rest of a message refers to.
 struct Lists {
     clients: Vec<ClientId>,
     limits: Vec<Limit>,
@@ -156,7 +156,7 @@ impl TryFrom<&v1::BandSnapshot> for Band {
 
 // === free functions ===
 
-/// What `read` makes of each of the messages `list`.
+/// Applies `read` to each of the messages `list`.
 fn each<T, U>(
     list: &str,
     messages: &[T],

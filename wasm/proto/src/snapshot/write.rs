@@ -1,4 +1,4 @@
-//! From the core's books to the message.
+//! From the core's snapshot to the message.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::FORM;
 use crate::request::from_run;
 use crate::{number, v1};
 
-/// What is in a list once, and its index there.
+/// Index of a list whose entries are there once.
 struct Index<K> {
     places: BTreeMap<K, u32>,
 }
@@ -93,7 +93,7 @@ impl<'a> Lists<'a> {
             scope: snapshot.id.scope.as_ref().to_owned(),
             unit: number::from_unit(snapshot.id.unit),
             limit: self.limit(&snapshot.limit),
-            // A member's pool is in the books; were it not, its index would be nobody's.
+            // A member's pool is in the snapshot; were it not, its index would be that of no pool.
             pool: pool.map(|(id, _)| self.pools.get(id).copied().unwrap_or(u32::MAX)),
             weight: pool.map_or(0, |(_, weight)| weight.get()),
             learning_ms: left_ms(snapshot.learning),

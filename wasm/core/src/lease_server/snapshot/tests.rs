@@ -188,7 +188,7 @@ fn books_that_cannot_be_trusted_are_refused() {
     let rows: [(Change, &str); 7] = [
         (
             |b| b.epoch = Epoch(5),
-            "epoch: the snapshot are of term 5, not before this one, 5",
+            "epoch: the snapshot is of term 5, not before this one, 5",
         ),
         (
             |b| {

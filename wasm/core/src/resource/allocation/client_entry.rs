@@ -1,35 +1,36 @@
-//! One client's line in the books.
+//! Entry of one client in the lease table.
 
 use crate::lease::{Claim, Epoch, LeaseRequest};
 use crate::resource::RefreshError;
 use crate::share::BandHandles;
 use crate::units::{Capacity, Instant};
 
-/// What the books know of one client.
+/// State of one client.
 #[derive(Debug)]
 pub(in crate::resource) struct ClientEntry {
     pub(super) handles: BandHandles<TieBreak>,
-    /// Of the latest run that has asked, if those of the client have terms.
+    /// Term of the latest run that has asked, if the client's runs have terms.
     pub(in crate::resource) term: Epoch,
-    /// Of the latest request of that run.
+    /// Sequence of the latest request of that run.
     pub(in crate::resource) sequence: u64,
     pub(super) granted: CountedLease,
     pub(super) granted_at: Instant,
-    /// In learning mode the lease that the client was told to keep instead: more than counts.
+    /// Lease that the client was told to keep instead, in learning mode: more than counts.
     pub(super) told: Option<CountedLease>,
-    /// What the granted loan rests on, see [`LeaseTerms::fingerprint`](crate::lease::LeaseTerms::fingerprint).
+    /// Grant fingerprint of the lease, see
+    /// [`LeaseTerms::fingerprint`](crate::lease::LeaseTerms::fingerprint).
     pub(super) fingerprint: u64,
-    /// A larger or longer loan that the client may still be using, for all the books know.
+    /// A larger or longer lease that the client may still be using.
     pub(super) prior: Option<CountedLease>,
-    /// Where this entry stands in the queue of expiries.
+    /// Its instant in the queue of expiries.
     pub(in crate::resource) queued_at: Instant,
 }
 
-/// Where a client stands among those who want the same: the hash of its id and run, so that shares
-/// do not depend on who came first.
+/// Order of clients that want the same: the hash of the id and run, so that shares do not depend on
+/// who came first.
 pub(in crate::resource) type TieBreak = u64;
 
-/// So much until then.
+/// Capacity that is counted as lent until its expiry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedLease {
     pub(super) capacity: Capacity,
@@ -39,7 +40,7 @@ pub(super) struct CountedLease {
 // === impl CountedLease ===
 
 impl CountedLease {
-    /// Of both the smaller capacity, and the earlier end.
+    /// Returns the smaller capacity of both, and the earlier end.
     pub(super) fn min(self, other: Self) -> Self {
         Self {
             capacity: self.capacity.min(other.capacity),
@@ -47,7 +48,8 @@ impl CountedLease {
         }
     }
 
-    /// This loan, if it is larger than `granted` or, as after the lease was shortened, longer.
+    /// Returns this lease, if it is larger than `granted` or, as after the lease was shortened,
+    /// longer.
     pub(super) fn beyond(self, granted: Self) -> Option<Self> {
         let larger = self.capacity > granted.capacity;
         let longer = self.capacity > Capacity::ZERO && self.expiry > granted.expiry;
@@ -58,12 +60,12 @@ impl CountedLease {
 // === impl ClientEntry ===
 
 impl ClientEntry {
-    /// What the client last wanted.
+    /// Wants of the last request.
     pub(in crate::resource) fn wants(&self) -> Capacity {
         self.handles.wants()
     }
 
-    /// For how many clients it speaks.
+    /// Number of clients for which it speaks.
     pub(in crate::resource) fn subclients(&self) -> u64 {
         self.handles.subclients()
     }
@@ -85,23 +87,23 @@ impl ClientEntry {
         Ok(())
     }
 
-    /// Whether it was granted something before `at` and has not asked since.
+    /// Whether it has a lease from before `at` and has not asked since.
     pub(in crate::resource) fn is_from_before(&self, at: Instant) -> bool {
         self.granted_at <= at && self.has() > Capacity::ZERO
     }
 
-    /// What was granted last, and until when.
+    /// Capacity and expiry of the last grant.
     pub(in crate::resource) fn current(&self) -> (Capacity, Instant) {
         (self.granted.capacity, self.granted.expiry)
     }
 
-    /// The lease that the latest answer told of.
+    /// The lease that the latest answer named.
     pub(super) fn told(&self, now: Instant) -> CountedLease {
         let lasting = self.told.filter(|told| told.expiry > now);
         lasting.unwrap_or(self.granted)
     }
 
-    /// Whether the client may be using either of two loans at `now`.
+    /// Whether the client may be using either of two leases at `now`.
     pub(in crate::resource) fn has_two(&self, now: Instant) -> bool {
         self.prior.is_some_and(|prior| prior.expiry > now)
     }
@@ -112,9 +114,9 @@ impl ClientEntry {
         self.granted.capacity.max(prior)
     }
 
-    /// The loan that a client may be using after what it says in `ask`. More than was granted last
-    /// means that it does not know of that yet: its loan is the prior one and ends with it. One that
-    /// has several may be using as much until the last of them ends, for all that is known here.
+    /// Lease that a client may be using after `request`. More than was granted last means that it
+    /// does not know of that yet: its lease is the prior one and ends with it. One that has several
+    /// may be using as much until the last of them ends, for all that is known here.
     pub(super) fn used_by(&self, request: &LeaseRequest) -> CountedLease {
         let said = match request.claim {
             Claim::Lease | Claim::Several => request.has.min(self.has()),
@@ -132,14 +134,14 @@ impl ClientEntry {
         }
     }
 
-    /// When something of this line expires next.
+    /// Next expiry of a lease.
     pub(in crate::resource) fn next_expiry(&self) -> Instant {
         self.prior.map_or(self.granted.expiry, |prior| {
             prior.expiry.min(self.granted.expiry)
         })
     }
 
-    /// When the last expires of what the client may be using.
+    /// Expiry of the last lease that the client may be using.
     pub(in crate::resource) fn end(&self) -> Instant {
         match self.prior {
             Some(prior) if self.granted.capacity == Capacity::ZERO => prior.expiry,
@@ -147,7 +149,7 @@ impl ClientEntry {
         }
     }
 
-    /// When the last of this line expires.
+    /// Last expiry of a lease.
     pub(in crate::resource) fn last_expiry(&self) -> Instant {
         self.prior.map_or(self.granted.expiry, |prior| {
             prior.expiry.max(self.granted.expiry)

@@ -1,4 +1,5 @@
-//! What a lease rests on, so that it can be told later whether it is within the limits of today.
+//! Grant fingerprints: under which limits a lease was granted, so that it can be told later whether
+//! it is within the limits of today.
 
 use super::Allocation;
 use crate::lease::NO_FINGERPRINT;
@@ -10,12 +11,12 @@ const POOLED: u64 = 1 << 63;
 // === impl Allocation ===
 
 impl Allocation {
-    /// What a lease rests on that is lent now. With it the client proves later that all leases
+    /// Fingerprint of a lease that is granted now. With it the client proves later that all leases
     /// together were within the limits of that time.
     pub(super) fn fingerprint(&self) -> u64 {
         let capacity = self.limit.capacity.as_micros();
         match self.pool {
-            // What is borrowed is another amount each time.
+            // Borrowed capacity is another amount each time.
             _ if self.lendable.is_some() => NO_FINGERPRINT,
             None if self.limit.algorithm.shares() => capacity.saturating_add(CERTAIN),
             None => NO_FINGERPRINT,

@@ -1,15 +1,15 @@
 //! Answers of a coordinator that is still learning which leases its clients hold.
 //!
-//! A coordinator without books has nothing but the word of its clients, and cannot tell a lie from
-//! the truth. If nobody lies, all claims together are within the capacity. So claims that do not
-//! fit say that somebody lies, or that a message came late; who came first says nothing. Three
-//! rules follow (`docs/design.md`, "Learning mode", has the reasons and the proof):
+//! A coordinator without a lease table has nothing but the word of its clients, and cannot tell a
+//! lie from the truth. If no client lies, all claims together are within the capacity. So claims
+//! that do not fit say that a client lies, or that a message came late; which came first says
+//! nothing. Three rules follow (`docs/design.md`, "Learning mode", has the reasons and the proof):
 //!
 //! - At first claims are only collected. They are confirmed for as long as they last by the word of
 //!   their clients, and a little beyond the end of this time if they would end before.
 //! - A claim that does not fit is not confirmed, but its client is told to keep what it has for as
 //!   long as it says that it has it: that is in use anyway.
-//! - As long as claims do not fit, nobody is confirmed more than its max-min share.
+//! - As long as claims do not fit, no client is confirmed more than its max-min share.
 
 use core::time::Duration;
 
@@ -24,24 +24,24 @@ use crate::units::{Capacity, Instant};
 /// have been heard that can be.
 const COLLECTING_PART: u32 = 4;
 
-/// For so many refresh intervals longer are claims confirmed meanwhile, so that their clients ask
+/// Refresh intervals by which claims are confirmed longer meanwhile, so that their clients ask
 /// again in time also if one call is lost. As long it is remembered that claims do not fit.
 const SLACK_REFRESHES: u32 = 2;
 
 /// A lease that a client claims to hold.
 #[derive(Clone, Copy, Debug)]
 struct ClaimedLease {
-    /// As far as it wants it, and there is as much.
+    /// Capacity, as far as the client wants it and there is as much.
     capacity: Capacity,
-    /// When that ends.
+    /// End of the lease.
     ends: Instant,
 }
 
 // === impl Allocation ===
 
 impl Allocation {
-    /// In learning mode: what the client has, as far as it still wants it. The rest may be lent to
-    /// others who have not said so yet.
+    /// Confirms in learning mode: the client's lease, as far as it still wants it. The rest may be
+    /// lent to others who have not said so yet.
     ///
     /// A claim that was lent under other limits than today's may be part of more than there is, and
     /// is not prolonged: so the excess ends when it would have ended without a restart. The others
@@ -131,7 +131,7 @@ impl Allocation {
         }
     }
 
-    /// How long what a newcomer claims counts, before it is confirmed.
+    /// Time until which the claim of a newcomer counts, before it is confirmed.
     pub(super) fn claim_counts_until(&self, now: Instant, request: &LeaseRequest) -> Instant {
         let ends = self.claimed_until(now, request);
         let exact = request.claim == Claim::Lease && self.lendable.is_none();
@@ -139,9 +139,9 @@ impl Allocation {
         collecting.map_or(ends, |until| until.min(ends))
     }
 
-    /// When ends what `ask` claims. No lease of an earlier run is longer than the time to learn, nor
-    /// is one in use when that is over. But a coordinator that lends on counts what its own clients
-    /// claim from when it heard of it.
+    /// End of the lease that `request` claims. No lease of an earlier run is longer than the time
+    /// to learn, nor is one in use when that is over. But a coordinator that lends on counts the
+    /// claims of its own clients from when it heard of them.
     fn claimed_until(&self, now: Instant, request: &LeaseRequest) -> Instant {
         let lease = self.times_alone().lease;
         let longest = lease.max(self.limit.learning);
@@ -157,9 +157,10 @@ impl Allocation {
         }
     }
 
-    /// While claims are only collected: until when they are confirmed, as far as their clients do
-    /// not say that they last longer. A resource that learns although its coordinator has learned,
-    /// because it has moved here, collects none: others of its pool are lent what does not count.
+    /// Time until which claims are confirmed while they are only collected, as far as their clients
+    /// do not say that they last longer. A resource that learns although its coordinator has
+    /// learned, because it has moved here, collects none: capacity that does not count is lent to
+    /// others of its pool.
     pub(super) fn collecting(&self, now: Instant) -> Option<Instant> {
         let own = self.limit.learning;
         let learning = self.pool.map_or(own, |pool| own.max(pool.learning));
@@ -170,7 +171,8 @@ impl Allocation {
         (now < until).then(|| confirmed.min(self.collect_until))
     }
 
-    /// Until when no more than shares is confirmed, because more was claimed than there is.
+    /// The time until which no more than shares is confirmed, because more was claimed than there
+    /// is.
     pub(in crate::resource) fn crowded_until(&self) -> Instant {
         self.crowded_until
     }

@@ -1,4 +1,4 @@
-//! A client's line, written down for the next master and read again.
+//! A client's entry, written into a snapshot and read again.
 
 use super::{Allocation, ClientEntry, CountedLease, TieBreak};
 use crate::lease::{ClientRun, Demand, NO_FINGERPRINT};
@@ -8,10 +8,10 @@ use crate::units::{Capacity, Instant};
 // === impl ClientEntry ===
 
 impl ClientEntry {
-    /// The line of `client` as it is told to the next master.
+    /// The state of `client` for the snapshot.
     pub(in crate::resource) fn snapshot(&self, now: Instant, client: ClientRun) -> ClientSnapshot {
         let bands: alloc::vec::Vec<_> = self.handles.bands().collect();
-        // A place has one spot at least, and each priority once.
+        // There is one handle at least, and each priority once.
         let demand = Demand::try_from_bands(&bands);
         ClientSnapshot {
             client,
@@ -46,7 +46,7 @@ impl CountedLease {
 // === impl Allocation ===
 
 impl Allocation {
-    /// The entry that `line` tells of. What it says was lent counts, whatever the limit.
+    /// Restores an entry. Its leases count, whatever the limit.
     pub(in crate::resource) fn restore(
         &mut self,
         now: Instant,
@@ -55,7 +55,7 @@ impl Allocation {
     ) -> ClientEntry {
         let granted = CountedLease::of(now, snapshot.granted);
         let mut entry = ClientEntry {
-            // What each may want at most has been heeded when it asked.
+            // The most that each may want was heeded when it asked.
             handles: self
                 .shares
                 .insert(tie_break, &snapshot.demand, Capacity::UNLIMITED),
