@@ -17,6 +17,7 @@ use rpds::RedBlackTreeMapSync;
 use crate::catalog::limits::UnitLimits;
 use crate::catalog::spec::{AttachmentSpec, LimitsSpec, LocatedValue, Scalar};
 
+pub mod check;
 mod file;
 mod group;
 pub mod limits;

@@ -1,12 +1,12 @@
-//! The configuration file: what is leased, and where the coordinator listens.
+//! The configuration file: limits, listeners, and the other coordinators.
 //!
 //! A file is accepted as a whole or refused as a whole. Every error has the line and column, the
 //! field and the rule it breaks; all values are checked before any is reported, so that one run
-//! shows everything. Only what is wrong with the shape of the file (an unknown field, a list where
-//! a number belongs) is reported alone, because nothing after it can be trusted.
+//! shows everything. Only an error in the shape of the file (an unknown field, a list where a
+//! number belongs) is reported alone, because nothing after it can be trusted.
 //!
-//! Each section has a file of its own, with its shape and its rules. What comes through the API is
-//! judged by the same rules: [`check_group`], [`check_attachment`], [`check_override`].
+//! Each section has a file of its own, with its shape and its rules; the rules for limits, groups
+//! and attachments are in [`crate::catalog::check`], for they hold in the API too.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,20 +16,19 @@ use std::sync::Arc;
 use serde_saphyr::Location;
 use tollgate_core::lease_server::Bounds;
 
-use crate::api::doorman::Scopes;
 use crate::catalog::FileCatalog;
+use crate::catalog::check::{Check, ConfigErrors};
+use crate::net::connections::ConnectionBounds;
 use crate::net::files;
 use crate::net::tls::{Holder, TlsError};
 
 mod admin;
 mod attach;
 mod bounds;
-mod check;
 mod client_tls;
 mod cluster;
 mod connections;
 mod doorman;
-mod error;
 mod fields;
 mod groups;
 mod limits;
@@ -40,26 +39,21 @@ pub mod reload;
 mod shared;
 mod store;
 mod tls;
-mod unit;
+pub mod tokens;
+mod values;
 mod yaml;
 
-pub use admin::{Admin, Exposed, Public};
-pub use attach::check_attachment;
-pub use client_tls::ClientTlsProblem;
-pub use cluster::{Advertise, ClusterConfig, ClusterProblem, EtcdConfig, Login};
-pub use connections::ConnectionBounds;
-pub(crate) use connections::{CONNECTION_PARTS, IDLE_TIMEOUT_MIN};
-pub use error::{ConfigError, ConfigErrors, Problem};
+pub use admin::{Admin, Public};
+pub use doorman::DoormanScopes;
 pub use fields::unknown_field;
-pub use groups::check_group;
-pub use limits::check_override;
-pub use listen::{Listen, PlainGrpc};
-pub use parent::{ParentConfig, ParentProblem, address as parent_address};
+pub use listen::Listen;
+pub use parent::{ParentConfig, address as parent_address};
 pub use store::StoreConfig;
 pub use tls::Tls;
 
-use check::Check;
-use listen::RawListen;
+pub use crate::cluster::config::{Advertise, ClusterConfig, EtcdConfig, Login};
+
+use listen::{RawListen, is_loopback};
 use shared::{RawShared, Shared};
 
 /// The most limits, groups, and attachments of a kind in a file. More than these are kept better
@@ -72,35 +66,35 @@ pub const FILE_LEN_MAX: usize = 8 << 20;
 /// A configuration whose values are all good.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What it was read from; none if that was no file.
+    /// The file that it was read from; `None` for a text.
     pub source: Option<Arc<SourceFile>>,
-    /// What the command line adds to it.
+    /// Additions of the command line.
     pub flags: Flags,
-    /// Where to listen.
+    /// Addresses of the listeners.
     pub listen: Listen,
-    /// Which doors speak TLS.
+    /// Listeners that speak TLS.
     pub tls: Tls,
-    /// Who may use the admin API.
+    /// Access to the admin API.
     pub admin: Admin,
-    /// Its place in a cluster; none for a node that is always master.
+    /// The node's place in a cluster; `None` for a node that is always master.
     pub cluster: Option<ClusterConfig>,
-    /// The coordinator that it borrows from; none for a root.
+    /// The coordinator that it borrows from; `None` for a root.
     pub parent: Option<ParentConfig>,
-    /// Where to keep what is written through the API.
+    /// Store of groups, attachments and overrides that are written through the API.
     pub store: StoreConfig,
-    /// Which scopes the resources of Doorman's clients are.
-    pub doorman: Scopes,
-    /// How much to keep in the books at most.
+    /// Scopes of the resources of Doorman's clients.
+    pub doorman: DoormanScopes,
+    /// Bounds of the lease tables.
     pub bounds: Bounds,
-    /// How many connections to serve, and how long to wait for their clients.
+    /// Bounds of connections.
     pub connections: ConnectionBounds,
     /// Limits, groups and attachments.
     pub catalog: Arc<FileCatalog>,
-    /// The text of what the nodes of the cluster share, once it is read; it is in the other fields.
+    /// Text that the nodes of the cluster share, once it is read; its values are in the other fields.
     pub shared: Option<Arc<[u8]>>,
 }
 
-/// What the command line adds to a configuration, also when its file changes.
+/// Additions of the command line to a configuration, also when its file changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// As `admin.insecure`.
@@ -111,16 +105,16 @@ pub struct Flags {
     pub parents: Vec<String>,
 }
 
-/// A file and what stood in it.
+/// A file and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Its content, when it was read.
     pub content: Vec<u8>,
 }
 
-/// Why a file has no configuration.
+/// Reason for which a file has no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It cannot be read.
@@ -131,12 +125,12 @@ pub enum LoadError {
         /// The system's reason.
         cause: std::io::Error,
     },
-    /// What stands in it is wrong.
+    /// It has errors.
     #[error("{}", located(file, errors))]
     Wrong {
         /// The file.
         file: PathBuf,
-        /// Everything that is wrong.
+        /// All of them.
         errors: ConfigErrors,
     },
 }
@@ -147,7 +141,7 @@ impl Config {
     /// Reads the text of a configuration file.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All errors of it.
     pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
         Self::parse_with(text, &Flags::default())
     }
@@ -164,13 +158,13 @@ impl Config {
         let cluster = cluster::cluster(&mut check, raw.cluster.as_ref(), &listen, &tls);
         let parent = parent::parent(&mut check, raw.parent.as_ref());
         if let (Some(raw), Some(parent)) = (&raw.parent, &parent)
-            && let Err((field, problem)) = parent.check(cluster.is_some())
+            && let Err((field, rule)) = parent.check(cluster.is_some())
         {
-            check.refuse(raw.at, field, problem);
+            check.refuse(raw.at, field, rule);
         }
         let store = StoreConfig::check(&mut check, raw.store.as_ref(), raw.cluster.is_some());
         let bounds = bounds::bounds(&mut check, raw.bounds.as_ref());
-        let connections = ConnectionBounds::check(&mut check, raw.connections.as_ref());
+        let connections = connections::connections(&mut check, raw.connections.as_ref());
         let catalog_bounds = bounds::catalog_bounds(&mut check, raw.bounds.as_ref());
         let shared = if cluster
             .as_ref()
@@ -205,10 +199,10 @@ impl Config {
         cluster.is_some_and(|cluster| cluster.shared_config)
     }
 
-    /// The same node with `text` as what the nodes of its cluster share.
+    /// The same node with `text` shared by the nodes of its cluster.
     ///
     /// # Errors
-    /// Everything that is wrong with `text`.
+    /// All errors of `text`.
     pub fn with_shared(&self, text: &[u8]) -> Result<Self, ConfigErrors> {
         let raw: RawShared = yaml::read(utf8(text)?)?;
         let mut check = Check::default();
@@ -222,18 +216,14 @@ impl Config {
         })
     }
 
-    /// This configuration in the place of `current`, which is in force: with what is shared.
+    /// This configuration in the place of `current`, which is in force: with the same shared text.
     ///
     /// # Errors
     /// If one shares and the other does not.
     pub fn instead_of(self, current: &Self) -> Result<Self, ConfigErrors> {
         if self.shares() != current.shares() {
-            return Err(ConfigErrors(vec![ConfigError {
-                line: 0,
-                column: 0,
-                field: "cluster.shared_config".to_owned(),
-                problem: Problem::NeedsRestart,
-            }]));
+            let rule = "can only change with a restart";
+            return Err(ConfigErrors::nowhere("cluster.shared_config", rule));
         }
         match &current.shared {
             Some(text) => self.with_shared(text),
@@ -244,15 +234,15 @@ impl Config {
     /// Reads a configuration file, with `flags`.
     ///
     /// # Errors
-    /// If it cannot be read, or everything that is wrong with it.
+    /// If it cannot be read, or all errors of it.
     pub fn load(path: &Path, flags: Flags) -> Result<Self, LoadError> {
         Self::of_file(SourceFile::read(path)?, flags)
     }
 
-    /// What `source` and `flags` say.
+    /// Reads the text of `source`, with `flags`.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All errors of it.
     pub fn of_file(source: SourceFile, flags: Flags) -> Result<Self, LoadError> {
         let text = utf8(&source.content);
         let parsed = text.and_then(|text| Self::parse_with(text, &flags));
@@ -264,12 +254,13 @@ impl Config {
             }
         };
         config.tls = config.tls.beside(&source.path);
-        config.cluster = config.cluster.map(|cluster| cluster.beside(&source.path));
+        let folder = source.path.parent().unwrap_or_else(|| Path::new(""));
+        config.cluster = config.cluster.map(|cluster| cluster.beside(folder));
         config.admin.insecure |= flags.insecure_admin;
         if !flags.parents.is_empty() {
             let parent = ParentConfig::at(config.parent.take(), &flags.parents);
-            if let Err((field, problem)) = parent.check(config.cluster.is_some()) {
-                let errors = ConfigErrors::nowhere(field, problem.into());
+            if let Err((field, rule)) = parent.check(config.cluster.is_some()) {
+                let errors = ConfigErrors::nowhere(field, rule);
                 let file = source.path;
                 return Err(LoadError::Wrong { file, errors });
             }
@@ -281,10 +272,10 @@ impl Config {
         Ok(config)
     }
 
-    /// Looks whether the files can be used with which TLS is spoken.
+    /// Checks the files for TLS.
     ///
     /// # Errors
-    /// What is wrong with the first that cannot, and the section that names it.
+    /// The section of the first that cannot be used, and the reason.
     pub fn try_files(&self) -> Result<(), (&'static str, TlsError)> {
         for (door, files) in self.tls.each() {
             let loaded = files.load(door).map(drop);
@@ -305,7 +296,7 @@ impl Config {
         Ok(())
     }
 
-    /// The fields that are others in `new` and are looked at only at the start.
+    /// The fields that differ in `new` and are read only at the start.
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
         let fields = [
             ("listen", self.listen != new.listen),
@@ -383,28 +374,35 @@ fn refuse_insecure(
 ) {
     let raw = raw.listen.as_ref();
     let insecure_grpc = raw.is_some_and(|raw| raw.insecure_grpc(check)) || flags.insecure_grpc;
-    // A default in the place of a wrong value may look insecure although the file is not.
+    // A default in the place of a wrong value may look insecure although the file is secure.
     if check.count() > 0 {
         return;
     }
     if !flags.insecure_admin
-        && let Err(exposed) = admin.may_listen(listen.http, tls.http.is_some())
+        && let Some(missing) = admin.missing_protection(listen.http, tls.http.is_some())
     {
         let at = raw.map_or(Location::UNKNOWN, RawListen::http_at);
-        check.refuse(at, "listen.http", exposed);
+        let rule = format!(
+            "{} can be reached from other machines, and that needs {missing}; to serve without, \
+             say `admin.insecure: true` or --insecure-admin",
+            listen.http
+        );
+        check.refuse(at, "listen.http", rule);
     }
-    if !insecure_grpc
-        && tls.grpc.is_none()
-        && let Err(plain) = listen.may_serve_plain_grpc()
-    {
+    if !insecure_grpc && tls.grpc.is_none() && !is_loopback(listen.grpc) {
         let at = raw.map_or(Location::UNKNOWN, RawListen::grpc_at);
-        check.refuse(at, "listen.grpc", plain);
+        let rule = format!(
+            "{} can be reached from other machines, and that needs TLS (tls.grpc.cert and \
+             tls.grpc.key); to serve without, say `listen.insecure_grpc: true` or --insecure-grpc",
+            listen.grpc
+        );
+        check.refuse(at, "listen.grpc", rule);
     }
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, ConfigErrors> {
     let text = std::str::from_utf8(bytes);
-    text.map_err(|error| ConfigErrors::whole(Problem::Shape(error.to_string())))
+    text.map_err(|error| ConfigErrors::nowhere("", error))
 }
 
 /// Each error on its own line, as `file:line:column: field: rule`.

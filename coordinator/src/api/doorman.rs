@@ -40,8 +40,6 @@ mod ask;
 mod scopes;
 mod spread;
 
-pub use self::scopes::Scopes;
-
 /// Answers Doorman's clients from the books of the cluster.
 #[derive(Clone, Debug)]
 pub struct Service {

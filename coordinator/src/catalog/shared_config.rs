@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use tollgate_core::lease::Epoch;
 
+use crate::catalog::check::ConfigErrors;
 use crate::catalog::store::{
     ApplyOutcome, EtcdStore, Store as _, StoreContent, StoreError, WriteBatch, decode,
 };
 use crate::catalog::{Catalog, WriteRefusal};
-use crate::config::{Config, ConfigErrors};
+use crate::config::Config;
 use crate::observe::metrics::Metrics;
 
 /// Largest text in bytes: etcd takes at most 1.5 MiB in a request. A larger configuration belongs

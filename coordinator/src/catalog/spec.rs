@@ -1,7 +1,7 @@
-//! Written form of limits, groups and attachments, in the YAML file and in the API's JSON.
+//! Limits, groups and attachments as people write them, in the YAML file and in the API's JSON.
 //!
-//! Both use one form and the same rules, which are in [`crate::config`]. A value knows its place in
-//! the file; in JSON it has none.
+//! One form for both, so that both mean the same and are judged by the same rules, which are in
+//! [`crate::catalog::check`]. A value knows its place in the file; in JSON it has none.
 
 use std::collections::BTreeMap;
 
@@ -17,102 +17,100 @@ mod text;
 pub use attachment::AttachmentSpec;
 pub use text::{LocatedScalar, LocatedValue, Scalar};
 
-/// Limit of a unit that is a rate.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields, expecting = "an object like {\"rate\": 1000}")]
-pub struct RateSpec {
-    /// Rate per second, for the whole fleet; `0` blocks, or `unlimited`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::AmountSchema>)]
-    pub rate: Option<LocatedScalar>,
-    /// Units at once after a pause, for the whole fleet; by default a second of the rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::QuantitySchema>)]
-    pub burst: Option<LocatedScalar>,
-    /// Fallback of each client without a lease; `dynamic` is the capacity over the clients.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::SafeSchema>)]
-    pub safe: Option<LocatedScalar>,
-    /// Duration of a lease, such as `10s`; at most a day.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::DurationSchema>)]
-    pub lease: Option<LocatedScalar>,
-    /// Interval of refreshes; shorter than the lease.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::DurationSchema>)]
-    pub refresh: Option<LocatedScalar>,
-    /// Shortest interval of refreshes, used while shares shift; at most `refresh`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::DurationSchema>)]
-    pub min_refresh: Option<LocatedScalar>,
-    /// Duration of learning mode, in which a new coordinator only confirms leases; at least
-    /// `lease`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::DurationSchema>)]
-    pub learning: Option<LocatedScalar>,
-    /// Part of the unwanted capacity that is lent to active clients all the same; 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::FractionSchema>)]
-    pub headroom: Option<LocatedScalar>,
-    /// Part of the capacity that is kept for newcomers; 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::FractionSchema>)]
-    pub reserve: Option<LocatedScalar>,
-    /// `fair_share` (the default), `proportional_share`, `static` or `none`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::AlgorithmSchema>)]
-    pub algorithm: Option<LocatedScalar>,
-    /// Amounts that priority bands, 0 to 15, get before the others share the rest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
-    pub guaranteed: Option<BTreeMap<String, LocatedScalar>>,
+/// Declares the written limit of a unit: fields of its own, then those that all units have.
+macro_rules! unit_spec {
+    (
+        $(#[$of_struct:meta])*
+        $name:ident { $($(#[$of_field:meta])* $field:ident,)* }
+        ($capacity:ident, $burst:expr)
+    ) => {
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
+        $(#[$of_struct])*
+        pub struct $name {
+            $(
+                $(#[$of_field])*
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $field: Option<LocatedScalar>,
+            )*
+            /// Fallback of each client without a lease; `dynamic` is the capacity over the clients.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schema(inline, value_type = Option<schema::SafeSchema>)]
+            pub safe: Option<LocatedScalar>,
+            /// Length of a lease, such as `10s`; at most a day.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schema(inline, value_type = Option<schema::DurationSchema>)]
+            pub lease: Option<LocatedScalar>,
+            /// Time between two refreshes of a client; shorter than the lease.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schema(inline, value_type = Option<schema::DurationSchema>)]
+            pub refresh: Option<LocatedScalar>,
+            /// Least time between them, and the usual one while shares shift; at most `refresh`.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schema(inline, value_type = Option<schema::DurationSchema>)]
+            pub min_refresh: Option<LocatedScalar>,
+            /// Part of the unwanted capacity that active clients get all the same; 0 to 1.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schema(inline, value_type = Option<schema::FractionSchema>)]
+            pub headroom: Option<LocatedScalar>,
+            /// Part of the capacity that is kept for newcomers; 0 to 1.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schema(inline, value_type = Option<schema::FractionSchema>)]
+            pub reserve: Option<LocatedScalar>,
+            /// `fair_share` (the default), `proportional_share`, `static` or `none`.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schema(inline, value_type = Option<schema::AlgorithmSchema>)]
+            pub algorithm: Option<LocatedScalar>,
+            /// Capacity of each priority band, 0 to 15, before the others share the rest.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
+            pub guaranteed: Option<BTreeMap<String, LocatedScalar>>,
+        }
+
+        impl LocatedValue<$name> {
+            fn fields(&self) -> UnitFields<'_> {
+                let spec = &self.value;
+                let burst: fn(&$name) -> Option<&LocatedScalar> = $burst;
+                UnitFields {
+                    at: self.at,
+                    capacity: (stringify!($capacity), spec.$capacity.as_ref()),
+                    burst: burst(spec),
+                    safe: spec.safe.as_ref(),
+                    lease: spec.lease.as_ref(),
+                    refresh: spec.refresh.as_ref(),
+                    min_refresh: spec.min_refresh.as_ref(),
+                    headroom: spec.headroom.as_ref(),
+                    reserve: spec.reserve.as_ref(),
+                    algorithm: spec.algorithm.as_ref(),
+                    guaranteed: spec.guaranteed.as_ref(),
+                }
+            }
+        }
+    };
 }
 
-/// Limit of `concurrency`, the number of requests in flight.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields, expecting = "an object like {\"max\": 64}")]
-pub struct ConcurrencySpec {
-    /// Requests in flight, for the whole fleet; `0` blocks, or `unlimited`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::AmountSchema>)]
-    pub max: Option<LocatedScalar>,
-    /// Fallback of each client without a lease; `dynamic` is the capacity over the clients.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::SafeSchema>)]
-    pub safe: Option<LocatedScalar>,
-    /// Duration of a lease, such as `10s`; at most a day.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::DurationSchema>)]
-    pub lease: Option<LocatedScalar>,
-    /// Interval of refreshes; shorter than the lease.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::DurationSchema>)]
-    pub refresh: Option<LocatedScalar>,
-    /// Shortest interval of refreshes, used while shares shift; at most `refresh`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::DurationSchema>)]
-    pub min_refresh: Option<LocatedScalar>,
-    /// Duration of learning mode, in which a new coordinator only confirms leases; at least
-    /// `lease`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::DurationSchema>)]
-    pub learning: Option<LocatedScalar>,
-    /// Part of the unwanted capacity that is lent to active clients all the same; 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::FractionSchema>)]
-    pub headroom: Option<LocatedScalar>,
-    /// Part of the capacity that is kept for newcomers; 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::FractionSchema>)]
-    pub reserve: Option<LocatedScalar>,
-    /// `fair_share` (the default), `proportional_share`, `static` or `none`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline, value_type = Option<schema::AlgorithmSchema>)]
-    pub algorithm: Option<LocatedScalar>,
-    /// Amounts that priority bands, 0 to 15, get before the others share the rest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<BTreeMap<String, Scalar>>)]
-    pub guaranteed: Option<BTreeMap<String, LocatedScalar>>,
+unit_spec! {
+    /// Limit of a unit that is a rate, as it is written.
+    #[serde(deny_unknown_fields, expecting = "an object like {\"rate\": 1000}")]
+    RateSpec {
+        /// Per second, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
+        #[schema(inline, value_type = Option<schema::AmountSchema>)]
+        rate,
+        /// At once after a pause, for the whole fleet; by default a second of the rate.
+        #[schema(inline, value_type = Option<schema::QuantitySchema>)]
+        burst,
+    }
+    (rate, |spec| spec.burst.as_ref())
+}
+
+unit_spec! {
+    /// Limit of `concurrency`, a number of requests in flight, as it is written.
+    #[serde(deny_unknown_fields, expecting = "an object like {\"max\": 64}")]
+    ConcurrencySpec {
+        /// In flight at a time, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
+        #[schema(inline, value_type = Option<schema::AmountSchema>)]
+        max,
+    }
+    (max, |_| None)
 }
 
 /// The limits of a scope, by unit; a unit that is absent or null has no limit.
@@ -165,74 +163,67 @@ pub struct GroupSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ConcurrencySpec>)]
     pub concurrency: Option<LocatedValue<ConcurrencySpec>>,
-    /// First division of the capacity, between `members` (the default) or `clients`.
+    /// Level at which the capacity is divided first: `members` (the default) or `clients`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline, value_type = Option<schema::FairBetweenSchema>)]
     pub fair_between: Option<LocatedScalar>,
 }
 
-/// Written form of the limit of one unit.
+/// Fields of the limit of one unit, whichever it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum UnitSpec<'a> {
-    Rate(&'a LocatedValue<RateSpec>),
-    Gauge(&'a LocatedValue<ConcurrencySpec>),
+pub(crate) struct UnitFields<'a> {
+    /// Place of the limit.
+    pub(crate) at: Location,
+    /// `rate` or `max`, and its text.
+    pub(crate) capacity: (&'static str, Option<&'a LocatedScalar>),
+    pub(crate) burst: Option<&'a LocatedScalar>,
+    pub(crate) safe: Option<&'a LocatedScalar>,
+    pub(crate) lease: Option<&'a LocatedScalar>,
+    pub(crate) refresh: Option<&'a LocatedScalar>,
+    pub(crate) min_refresh: Option<&'a LocatedScalar>,
+    pub(crate) headroom: Option<&'a LocatedScalar>,
+    pub(crate) reserve: Option<&'a LocatedScalar>,
+    pub(crate) algorithm: Option<&'a LocatedScalar>,
+    pub(crate) guaranteed: Option<&'a BTreeMap<String, LocatedScalar>>,
 }
 
-/// The units that are written, in order.
-pub(crate) type Units<'a> = Vec<(Unit, UnitSpec<'a>)>;
+/// The units that are written, in their order.
+pub(crate) type Units<'a> = Vec<(Unit, UnitFields<'a>)>;
 
-// === impl UnitSpec ===
-
-impl UnitSpec<'_> {
-    /// Its place in the file.
-    pub(crate) fn at(self) -> Location {
-        match self {
-            Self::Rate(spec) => spec.at,
-            Self::Gauge(spec) => spec.at,
+/// Gives a type with a field for each unit the list of those that are written.
+macro_rules! impl_units {
+    ($name:ty) => {
+        impl $name {
+            /// The units that are written, in their order.
+            pub(crate) fn units(&self) -> $crate::catalog::spec::Units<'_> {
+                $crate::catalog::spec::units(
+                    [&self.requests, &self.request_bytes, &self.response_bytes],
+                    &self.concurrency,
+                )
+            }
         }
-    }
+    };
 }
 
-// === impl LimitsSpec ===
+pub(crate) use impl_units;
 
-impl LimitsSpec {
-    pub(crate) fn units(&self) -> Units<'_> {
-        units(
-            [
-                (Unit::Requests, &self.requests),
-                (Unit::RequestBytes, &self.request_bytes),
-                (Unit::ResponseBytes, &self.response_bytes),
-            ],
-            &self.concurrency,
-        )
-    }
-}
-
-// === impl GroupSpec ===
-
-impl GroupSpec {
-    pub(crate) fn units(&self) -> Units<'_> {
-        units(
-            [
-                (Unit::Requests, &self.requests),
-                (Unit::RequestBytes, &self.request_bytes),
-                (Unit::ResponseBytes, &self.response_bytes),
-            ],
-            &self.concurrency,
-        )
-    }
-}
+impl_units!(LimitsSpec);
+impl_units!(GroupSpec);
 
 // === free functions ===
 
+/// The units that are written, in their order.
 pub(crate) fn units<'a>(
-    rates: [(Unit, &'a Option<LocatedValue<RateSpec>>); 3],
+    rates: [&'a Option<LocatedValue<RateSpec>>; 3],
     concurrency: &'a Option<LocatedValue<ConcurrencySpec>>,
 ) -> Units<'a> {
-    let rates = rates.into_iter();
-    let rates = rates.filter_map(|(unit, rate)| Some((unit, UnitSpec::Rate(rate.as_ref()?))));
-    let gauge = concurrency.as_ref().map(UnitSpec::Gauge);
+    let units = [Unit::Requests, Unit::RequestBytes, Unit::ResponseBytes];
+    let rates = units.into_iter().zip(rates);
+    let rates = rates.filter_map(|(unit, rate)| Some((unit, rate.as_ref()?.fields())));
+    let concurrency = concurrency
+        .as_ref()
+        .map(LocatedValue::<ConcurrencySpec>::fields);
     rates
-        .chain(gauge.map(|gauge| (Unit::Concurrency, gauge)))
+        .chain(concurrency.map(|fields| (Unit::Concurrency, fields)))
         .collect()
 }

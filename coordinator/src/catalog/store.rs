@@ -15,7 +15,7 @@ use std::fmt;
 
 use tollgate_core::lease::Epoch;
 
-use crate::config::ConfigErrors;
+use crate::catalog::check::ConfigErrors;
 
 #[cfg(feature = "etcd")]
 mod etcd;

@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::catalog::check::ConfigErrors;
 use crate::catalog::store::{
     ApplyOutcome, LogPosition, RecordKey, Store, StoreError, StoreUpdate, WriteBatch, decode,
 };
 use crate::catalog::{Catalog, WriteOutcome, WriteRefusal};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigErrors};
+use crate::config::Config;
 use crate::observe::metrics::{Metrics, Reloaded};
 
 use draft::{Draft, WriteRequest};

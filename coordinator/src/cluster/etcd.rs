@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use etcd_client::ConnectOptions;
 
-use crate::config::EtcdConfig;
+use crate::cluster::config::EtcdConfig;
 use crate::net::files::{self, FileReader};
 use crate::net::tls::{Credentials, TlsError};
 

@@ -1,4 +1,4 @@
-//! The section `admin`: who may use the admin API, and from where.
+//! Section `admin`: access to the admin API.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -6,46 +6,33 @@ use std::net::SocketAddr;
 use serde::Deserialize;
 use serde_saphyr::Location;
 
-use super::check::Check;
-use super::error::Problem;
 use super::listen::is_loopback;
-use crate::api::auth::{Role, TOKENS_MAX, Token, TokenHash, Tokens};
+use super::tokens::{Role, TOKENS_MAX, Token, TokenHash, Tokens};
+use super::values::yes_or_no;
+use crate::catalog::check::{Check, Rule};
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
 
 /// The longest name of a token, in bytes; it stands in log lines.
 const NAME_LEN_MAX: usize = 64;
 
-/// Who may use the admin API.
+/// Access to the admin API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admin {
-    /// The tokens; without any, whoever reaches the listener may do everything.
+    /// The tokens; without any, every caller may do everything.
     pub tokens: Tokens,
-    /// What needs no token all the same.
+    /// Pages that need no token all the same.
     pub public: Public,
     /// Whether to listen beyond loopback without TLS or without a token.
     pub insecure: bool,
 }
 
-/// What can be read without a token, although there are tokens.
+/// Pages that can be read without a token, although there are tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Public {
     /// `/metrics`.
     pub metrics: bool,
     /// The status page.
     pub status: bool,
-}
-
-/// An admin listener that others can reach and that does not keep them out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{address} can be reached from other machines, and that needs {missing}; to serve \
-     without, say `admin.insecure: true` or --insecure-admin"
-)]
-pub struct Exposed {
-    /// Where it would listen.
-    pub address: SocketAddr,
-    /// What it would need.
-    pub missing: &'static str,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -67,21 +54,22 @@ struct RawToken {
 // === impl Admin ===
 
 impl Admin {
-    /// Whether this may listen on `address`, with or without TLS.
-    ///
-    /// # Errors
-    /// If `address` is more than loopback and not both TLS and a token keep others out.
-    pub fn may_listen(&self, address: SocketAddr, tls: bool) -> Result<(), Exposed> {
+    /// Protection that a listener on `address`, with or without TLS, needs and does not have:
+    /// beyond loopback both TLS and a token.
+    pub(super) fn missing_protection(
+        &self,
+        address: SocketAddr,
+        tls: bool,
+    ) -> Option<&'static str> {
         if self.insecure || is_loopback(address) {
-            return Ok(());
+            return None;
         }
-        let missing = match (tls, self.tokens.is_empty()) {
-            (true, false) => return Ok(()),
-            (false, true) => "TLS and a token (admin.tokens)",
-            (false, false) => "TLS",
-            (true, true) => "a token (admin.tokens)",
-        };
-        Err(Exposed { address, missing })
+        match (tls, self.tokens.is_empty()) {
+            (true, false) => None,
+            (false, true) => Some("TLS and a token (admin.tokens)"),
+            (false, false) => Some("TLS"),
+            (true, true) => Some("a token (admin.tokens)"),
+        }
     }
 }
 
@@ -99,8 +87,8 @@ pub(super) fn admin(check: &mut Check, raw: Option<&RawAdmin>) -> Admin {
             "metrics" => admin.public.metrics = true,
             "status" => admin.public.status = true,
             other => {
-                let problem = Problem::NoSuchPage(other.to_owned());
-                check.refuse(text.at, format!("admin.public[{i}]"), problem);
+                let rule = format!("{other:?} is neither `metrics` nor `status`");
+                check.refuse(text.at, format!("admin.public[{i}]"), rule);
             }
         }
     }
@@ -111,8 +99,8 @@ pub(super) fn admin(check: &mut Check, raw: Option<&RawAdmin>) -> Admin {
 
 fn tokens(check: &mut Check, list: &LocatedValue<Vec<LocatedValue<RawToken>>>) -> Tokens {
     if list.value.len() > TOKENS_MAX {
-        let problem = Problem::TooManyTokens(list.value.len());
-        check.refuse(list.at, "admin.tokens", problem);
+        let rule = format!("has {} tokens, more than {TOKENS_MAX}", list.value.len());
+        check.refuse(list.at, "admin.tokens", rule);
         return Tokens::default();
     }
     let tokens = list.value.iter().enumerate();
@@ -122,18 +110,18 @@ fn tokens(check: &mut Check, list: &LocatedValue<Vec<LocatedValue<RawToken>>>) -
     let (mut names, mut hashes) = (HashSet::new(), HashSet::new());
     for (at, token) in &tokens {
         if !names.insert(&token.name) {
-            let problem = Problem::DuplicateToken(format!("the name {:?}", token.name));
-            check.refuse(*at, "admin.tokens", problem);
+            let rule = format!("the name {:?} is here twice", token.name);
+            check.refuse(*at, "admin.tokens", rule);
         }
         if !hashes.insert(token.hash) {
-            let problem = Problem::DuplicateToken(format!("the token of {:?}", token.name));
-            check.refuse(*at, "admin.tokens", problem);
+            let rule = format!("the token of {:?} is here twice", token.name);
+            check.refuse(*at, "admin.tokens", rule);
         }
     }
     Tokens::new(tokens.into_iter().map(|(_, token)| token).collect())
 }
 
-/// One token; none if something is wrong, which is noted.
+/// Checks one token; `None` if it has errors, which are noted.
 fn token(check: &mut Check, index: usize, raw: &LocatedValue<RawToken>) -> Option<Token> {
     let field = |name: &str| format!("admin.tokens[{index}].{name}");
     let at = raw.at;
@@ -144,15 +132,23 @@ fn token(check: &mut Check, index: usize, raw: &LocatedValue<RawToken>) -> Optio
         ("sha256", &raw.sha256),
     ];
     for (name, _) in parts.iter().filter(|(_, text)| text.is_none()) {
-        check.refuse(at, field(name), Problem::Missing);
+        check.missing(at, field(name));
     }
     let name = check.value(raw.name.as_ref(), &field("name"), name);
     let role = check.value(raw.role.as_ref(), &field("role"), |text| {
-        Role::from_name(text).ok_or_else(|| Problem::Role(text.to_owned()))
+        let rule = || format!("{text:?} is neither `viewer` nor `admin`").into();
+        Role::from_name(text).ok_or_else(rule)
     });
     let hash = check.value(raw.sha256.as_ref(), &field("sha256"), |text| {
         // Not quoted: it may be the token itself.
-        TokenHash::from_hex(text).ok_or(Problem::TokenHash(text.len()))
+        let rule = || {
+            format!(
+                "has {} characters, which are not a SHA-256 hash: 64 hexadecimal digits, as \
+                 `tollgate token` prints them",
+                text.len()
+            )
+        };
+        TokenHash::from_hex(text).ok_or_else(|| rule().into())
     });
     Some(Token {
         name: name?,
@@ -161,17 +157,14 @@ fn token(check: &mut Check, index: usize, raw: &LocatedValue<RawToken>) -> Optio
     })
 }
 
-fn name(text: &str) -> Result<String, Problem> {
+fn name(text: &str) -> Result<String, Rule> {
     let good = |c: char| c.is_alphanumeric() || "-_.@/ ".contains(c);
     if text.is_empty() || text.len() > NAME_LEN_MAX || !text.chars().all(good) {
-        return Err(Problem::TokenName(text.chars().take(80).collect()));
+        let text: String = text.chars().take(80).collect();
+        let rule = format!("{text:?} is not 1 to 64 letters, digits, spaces or any of `-_.@/`");
+        return Err(rule.into());
     }
     Ok(text.to_owned())
-}
-
-pub(super) fn yes_or_no(text: &str) -> Result<bool, Problem> {
-    text.parse()
-        .map_err(|_| Problem::NotYesOrNo(text.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
-//! Who is attached to which group by the file.
+//! Section `attach`: tenants and namespaces, and their groups.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::Deserialize;
 
 use super::ENTRIES_MAX;
-use super::check::{Check, join};
-use super::error::{ConfigErrors, Problem};
+use crate::catalog::check::{Check, attachment};
 use crate::catalog::spec::{AttachmentSpec, LocatedValue};
 use crate::catalog::{Attachment, Group, MemberKind, name};
 
@@ -34,8 +32,8 @@ impl RawAttach {
 
 // === free functions ===
 
-/// All attachments of one kind in the file, by name. Their groups must be in the file as well: what
-/// it says must be whole without what the store has.
+/// Checks all attachments of one kind in the file. Their groups must be in the file as well: the
+/// file must be whole without the store.
 pub(super) fn attachments(
     check: &mut Check,
     kind: MemberKind,
@@ -45,10 +43,7 @@ pub(super) fn attachments(
     let mut attachments = BTreeMap::new();
     let Some(raw) = raw else { return attachments };
     let path = format!("attach.{}", kind.plural());
-    let count = raw.value.len();
-    if count > ENTRIES_MAX {
-        let max = ENTRIES_MAX;
-        check.refuse(raw.at, path, Problem::TooMany { count, max });
+    if !check.is_within(ENTRIES_MAX, raw.value.len(), raw.at, &path) {
         return attachments;
     }
     for (name, spec) in &raw.value {
@@ -65,53 +60,15 @@ pub(super) fn attachments(
         let Some((attachment, ())) = attachment.zip(valid) else {
             continue;
         };
-        if !groups.contains_key(&attachment.group) {
-            let group = spec.value.group.as_ref();
-            let at = group.map(|group| group.at).filter(|at| at.line() > 0);
-            let problem = Problem::NoGroup(attachment.group.as_ref().into());
-            check.refuse(at.unwrap_or(spec.at), path, problem);
+        let group = &attachment.group;
+        if groups.contains_key(group) {
+            attachments.insert(name.as_str().into(), attachment);
             continue;
         }
-        attachments.insert(name.as_str().into(), attachment);
+        let at = spec.value.group.as_ref().map(|group| group.at);
+        let at = at.filter(|at| at.line() > 0).unwrap_or(spec.at);
+        let rule = format!("there is no group called {group:?} in this file");
+        check.refuse(at, path, rule);
     }
     attachments
-}
-
-/// What `spec`, which came as JSON, says of the attachment of `name`.
-///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn check_attachment(
-    kind: MemberKind,
-    name: &str,
-    spec: AttachmentSpec,
-) -> Result<Attachment, ConfigErrors> {
-    let mut check = Check::default();
-    let text = LocatedValue::nowhere(name.into());
-    let valid = check.value(Some(&text), "name", |name| Ok(kind.check(name)?));
-    let attachment = attachment(&mut check, "", &LocatedValue::nowhere(spec));
-    check.end(attachment.zip(valid).map(|(attachment, ())| attachment))
-}
-
-fn attachment(
-    check: &mut Check,
-    path: &str,
-    spec: &LocatedValue<AttachmentSpec>,
-) -> Option<Attachment> {
-    let weight = spec.value.weight.as_ref();
-    let weight = check.value(weight, &join(path, "weight"), weight_of);
-    let Some(group) = &spec.value.group else {
-        check.refuse(spec.at, join(path, "group"), Problem::Missing);
-        return None;
-    };
-    Some(Attachment {
-        group: group.value.as_str().into(),
-        weight: weight.unwrap_or(NonZeroU32::MIN),
-    })
-}
-
-fn weight_of(text: &str) -> Result<NonZeroU32, Problem> {
-    let weight = text.parse().ok();
-    let weight = weight.filter(|weight: &NonZeroU32| weight.get() <= Attachment::WEIGHT_MAX);
-    weight.ok_or_else(|| Problem::Weight(text.to_owned()))
 }

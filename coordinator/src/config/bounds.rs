@@ -1,11 +1,10 @@
-//! How much the coordinator keeps at most.
+//! Section `bounds`: the most that the coordinator keeps.
 
 use serde::Deserialize;
 use tollgate_core::lease_server::Bounds;
 
-use super::check::Check;
-use super::error::Problem;
 use crate::catalog::CatalogBounds;
+use crate::catalog::check::{Check, Rule};
 use crate::catalog::spec::LocatedScalar;
 
 /// More than any machine holds; keeps a typing error from meaning "no bound".
@@ -27,7 +26,7 @@ pub(super) struct RawBounds {
 
 // === free functions ===
 
-/// The bounds of the books.
+/// Checks the bounds of lease tables.
 pub(super) fn bounds(check: &mut Check, raw: Option<&RawBounds>) -> Bounds {
     let mut bounds = Bounds {
         max_resources: 100_000,
@@ -52,7 +51,7 @@ pub(super) fn bounds(check: &mut Check, raw: Option<&RawBounds>) -> Bounds {
     bounds
 }
 
-/// The bounds of what is configured through the API.
+/// Checks the bounds of groups, attachments and overrides that are written through the API.
 pub(super) fn catalog_bounds(check: &mut Check, raw: Option<&RawBounds>) -> CatalogBounds {
     let mut bounds = CatalogBounds::default();
     let Some(raw) = raw else { return bounds };
@@ -79,8 +78,9 @@ fn set(check: &mut Check, (name, text, bound): (&str, &Option<LocatedScalar>, &m
     }
 }
 
-pub(super) fn count(text: &str) -> Result<usize, Problem> {
+/// Reads a bound.
+pub(super) fn count(text: &str) -> Result<usize, Rule> {
     let count = text.parse().ok();
     let count = count.filter(|count| (1..=COUNT_MAX).contains(count));
-    count.ok_or_else(|| Problem::Count(text.to_owned()))
+    count.ok_or_else(|| format!("{text:?} is not a whole number from 1 to {COUNT_MAX}").into())
 }

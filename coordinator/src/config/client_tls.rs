@@ -1,25 +1,13 @@
-//! `tls` of those whom a coordinator calls: whom to trust, and what to show.
-
-use std::path::PathBuf;
+//! Sections `tls` of the servers that a coordinator calls: the issuer to trust, and the certificate
+//! to show.
 
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
-use super::check::Check;
-use super::error::Problem;
+use super::values::not_empty;
+use crate::catalog::check::Check;
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::net::tls::ClientFiles;
-
-/// What can be wrong with such a section.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ClientTlsProblem {
-    /// A key without a certificate, or the other way around.
-    #[error("is missing: cert and key belong together")]
-    Half,
-    /// Not a name that a certificate can have.
-    #[error("{0:?} is neither the name of a host nor an IP address, without a port")]
-    ServerName(String),
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +21,7 @@ pub(super) struct RawClientTls {
 // === impl RawClientTls ===
 
 impl RawClientTls {
-    /// Whether it says what to show.
+    /// Whether it names a certificate to show.
     pub(super) fn shows(&self) -> bool {
         self.cert.is_some() || self.key.is_some()
     }
@@ -41,7 +29,7 @@ impl RawClientTls {
 
 // === free functions ===
 
-/// Checks `raw`, the section called `section`; none if that is, which is noted, wrong.
+/// Checks the section called `section`; `None` if it has errors, which are noted.
 pub(super) fn client_tls(
     check: &mut Check,
     section: &str,
@@ -50,23 +38,26 @@ pub(super) fn client_tls(
     let field = |name: &str| format!("{section}.{name}");
     let LocatedValue { value: raw, at } = raw;
     if raw.ca.is_none() {
-        check.refuse(*at, field("ca"), Problem::Missing);
+        check.missing(*at, field("ca"));
     }
-    let ca = check.value(raw.ca.as_ref(), &field("ca"), path);
-    let cert = check.value(raw.cert.as_ref(), &field("cert"), path);
-    let key = check.value(raw.key.as_ref(), &field("key"), path);
+    let ca = check.value(raw.ca.as_ref(), &field("ca"), not_empty);
+    let cert = check.value(raw.cert.as_ref(), &field("cert"), not_empty);
+    let key = check.value(raw.key.as_ref(), &field("key"), not_empty);
     let missing = match (&raw.cert, &raw.key) {
         (None, Some(key)) => Some(("cert", key.at)),
         (Some(cert), None) => Some(("key", cert.at)),
         _ => None,
     };
     if let Some((name, at)) = missing {
-        check.refuse(at, field(name), ClientTlsProblem::Half);
+        check.refuse(at, field(name), "is missing: cert and key belong together");
     }
     let server_name = check.value(raw.server_name.as_ref(), &field("server_name"), |text| {
         match ServerName::try_from(text) {
             Ok(_) => Ok(text.to_owned()),
-            Err(_) => Err(ClientTlsProblem::ServerName(text.to_owned()).into()),
+            Err(_) => Err(format!(
+                "{text:?} is neither the name of a host nor an IP address, without a port"
+            )
+            .into()),
         }
     });
     Some(ClientFiles {
@@ -74,11 +65,4 @@ pub(super) fn client_tls(
         identity: cert.zip(key),
         server_name,
     })
-}
-
-fn path(text: &str) -> Result<PathBuf, Problem> {
-    match text {
-        "" => Err(Problem::Empty),
-        path => Ok(path.into()),
-    }
 }

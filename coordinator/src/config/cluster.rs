@@ -1,26 +1,23 @@
-//! `cluster`: this node's place among the coordinators that share the work, and how they elect.
+//! Section `cluster`: the node's place among the coordinators that share the work, and their
+//! election.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::path::Path;
 
 use serde::Deserialize;
-use serde_saphyr::Location;
 use tollgate_core::cluster::SHARDS_MAX;
 
-use super::check::Check;
 use super::client_tls::{RawClientTls, client_tls};
 use super::listen::Listen;
 use super::tls::Tls;
+use super::values::yes_or_no;
+use crate::catalog::check::{Check, Rule};
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
+use crate::cluster::config::{Advertise, ClusterConfig};
 use crate::cluster::election::Peer;
-use crate::net::tls::{ClientFiles, Door, Files, Holder};
+use crate::net::tls::{Door, Files, Holder};
 
 mod etcd;
-mod problem;
-
-pub use etcd::{EtcdConfig, Login};
-pub use problem::ClusterProblem;
 
 use etcd::RawEtcd;
 
@@ -29,33 +26,6 @@ const NODE_LEN_MAX: usize = 64;
 
 /// The longest address that is advertised, in bytes: a host's name has at most 253.
 const ADDRESS_LEN_MAX: usize = 260;
-
-/// A node of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterConfig {
-    /// Its name, which no other node of the cluster has.
-    pub node: String,
-    /// How others reach it, where that is not where it listens.
-    pub advertise: Advertise,
-    /// Between how many shards the scopes are divided; the same in all nodes.
-    pub shards: NonZeroU16,
-    /// Where the nodes elect.
-    pub etcd: EtcdConfig,
-    /// With what other nodes whose doors speak TLS are reached; none where none do.
-    pub tls: Option<ClientFiles>,
-    /// Whether limits, groups, attachments and Doorman's scopes are in etcd as well, the same for
-    /// all nodes.
-    pub shared_config: bool,
-}
-
-/// How others reach a node, as `host:port`; none is where it listens.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Advertise {
-    /// The gRPC port.
-    pub grpc: Option<String>,
-    /// The HTTP port.
-    pub http: Option<String>,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -78,7 +48,7 @@ struct RawAdvertise {
 // === impl ClusterConfig ===
 
 impl ClusterConfig {
-    /// How others reach this node, which listens on `listen` and whose doors speak `tls`.
+    /// Addresses of this node for others; it listens on `listen` and speaks `tls`.
     pub fn peer(&self, listen: Listen, tls: &Tls) -> Peer {
         let said = |said: &Option<String>, listen: SocketAddr| {
             said.clone().unwrap_or_else(|| listen.to_string())
@@ -91,21 +61,11 @@ impl ClusterConfig {
             http_tls: tls.http.is_some(),
         }
     }
-
-    /// The same, with relative paths starting at the folder of `file`.
-    pub(super) fn beside(self, file: &Path) -> Self {
-        let folder = file.parent().unwrap_or_else(|| Path::new(""));
-        Self {
-            etcd: self.etcd.beside(folder),
-            tls: self.tls.map(|tls| tls.beside(folder)),
-            ..self
-        }
-    }
 }
 
 // === free functions ===
 
-/// Checks the section; none if it is absent or, which is noted, wrong.
+/// Checks the section; `None` if it is absent or has errors, which are noted.
 pub(super) fn cluster(
     check: &mut Check,
     raw: Option<&LocatedValue<RawCluster>>,
@@ -114,7 +74,8 @@ pub(super) fn cluster(
 ) -> Option<ClusterConfig> {
     let raw = raw?;
     if !cfg!(feature = "etcd") {
-        check.refuse(raw.at, "cluster", ClusterProblem::WithoutEtcd);
+        let rule = "needs etcd, which this build is without: build it with the feature `etcd`";
+        check.refuse(raw.at, "cluster", rule);
     }
     let node = node(check, raw);
     let mut advertised = |door, listen| advertised(check, raw, node.as_deref(), door, listen);
@@ -141,32 +102,42 @@ pub(super) fn cluster(
     })
 }
 
-/// Refuses what the other nodes, which have such a `door`, could not be reached with.
+/// Refuses settings with which this node could not reach the other nodes, which have the same
+/// listeners.
 fn among_nodes(check: &mut Check, raw: &LocatedValue<RawCluster>, door: Door, files: &Files) {
     let door = Holder::from(door).section();
     let Some(tls) = &raw.value.tls else {
-        check.refuse(raw.at, "cluster.tls", ClusterProblem::NoNodeTls { door });
+        let rule = format!(
+            "is missing: {door} is there, so the nodes speak TLS with each other, and need to know \
+             whose certificates to accept"
+        );
+        check.refuse(raw.at, "cluster.tls", rule);
         return;
     };
     if files.client_ca.is_some() && !tls.value.shows() {
-        let problem = ClusterProblem::NoNodeCertificate { door };
-        check.refuse(tls.at, "cluster.tls.cert", problem);
+        let rule = format!(
+            "is missing: {door}.client_ca asks who connects for a certificate, other nodes as well"
+        );
+        check.refuse(tls.at, "cluster.tls.cert", rule);
     }
 }
 
-/// The node's name: as it is said, or else that of the host.
+/// The node's configured name, or else that of the host.
 fn node(check: &mut Check, raw: &LocatedValue<RawCluster>) -> Option<String> {
     let field = "cluster.node";
     if raw.value.node.is_some() {
         return check.value(raw.value.node.as_ref(), field, |text| {
-            name(text).ok_or_else(|| ClusterProblem::Node(text.to_owned()).into())
+            let rule =
+                || format!("{text:?} is not 1 to {NODE_LEN_MAX} letters, digits or any of `.-_`");
+            name(text).ok_or_else(|| rule().into())
         });
     }
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     let node = name(&host);
     if node.is_none() {
-        check.refuse(raw.at, field, ClusterProblem::Host(host.into_owned()));
+        let rule = format!("is missing, and this host's name, {host:?}, is not a node's name");
+        check.refuse(raw.at, field, rule);
     }
     node
 }
@@ -177,8 +148,8 @@ fn name(text: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// What is advertised of the door called `door`, if that is not where it listens: where that is everywhere, the
-/// name of the node, which is refused if no host can have it.
+/// The advertised address of the listener called `door`, if it is not that of the listener: for a
+/// wildcard the name of the node, which is refused if no host can have it.
 fn advertised(
     check: &mut Check,
     raw: &LocatedValue<RawCluster>,
@@ -195,12 +166,19 @@ fn advertised(
     if said.is_none() && listen.ip().is_unspecified() {
         let named = address(&format!("{}:{}", node?, listen.port()));
         if named.is_none() && listen.port() != 0 {
-            check.refuse(raw.at, field, ClusterProblem::Wildcard(listen));
+            let rule =
+                format!("is missing, and others cannot reach a node at {listen}, where it listens");
+            check.refuse(raw.at, field, rule);
         }
         return named;
     }
     check.value(said, &field, |text| {
-        address(text).ok_or_else(|| ClusterProblem::Advertise(text.to_owned()).into())
+        let rule = || {
+            format!(
+                "{text:?} is not an address that others can reach, like 10.0.0.1:7710 or host:7710"
+            )
+        };
+        address(text).ok_or_else(|| rule().into())
     })
 }
 
@@ -218,20 +196,11 @@ fn address(text: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-fn shards(text: &str) -> Result<NonZeroU16, super::Problem> {
+fn shards(text: &str) -> Result<NonZeroU16, Rule> {
     let count = text.parse().ok();
     let count = count.filter(|count: &NonZeroU16| count.get() <= SHARDS_MAX);
-    count.ok_or_else(|| ClusterProblem::Shards(text.to_owned()).into())
-}
-
-fn yes_or_no(text: &str) -> Result<bool, super::Problem> {
-    let word = text.parse();
-    word.map_err(|_| super::Problem::NotYesOrNo(text.to_owned()))
-}
-
-/// The place of a value if it is said, else that of the section around it.
-fn place(text: Option<&LocatedScalar>, around: Location) -> Location {
-    text.map_or(around, |text| text.at)
+    let rule = || format!("{text:?} is not a number of shards, 1 to {SHARDS_MAX}").into();
+    count.ok_or_else(rule)
 }
 
 #[cfg(test)]

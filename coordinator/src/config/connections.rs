@@ -1,4 +1,4 @@
-//! How many connections the coordinator serves, and how long it waits for their clients.
+//! Section `connections`: how many are served, and how long their clients may take.
 
 use std::time::Duration;
 
@@ -6,44 +6,13 @@ use serde::Deserialize;
 use tollgate_core::units::MICRO;
 
 use super::bounds::count;
-use super::check::Check;
-use super::error::Problem;
+use crate::catalog::check::{Check, Rule, duration};
 use crate::catalog::quantity::{QuantityUnit, parse};
 use crate::catalog::spec::LocatedScalar;
-use crate::wire::CALL_LEN_MAX;
-
-/// The part of the memory of calls that one connection may hold: an eighth.
-pub(crate) const CONNECTION_PARTS: usize = 8;
-
-/// The least memory of calls. With less no connection could make the longest call.
-pub(super) const CALL_BYTES_MIN: usize = CONNECTION_PARTS * CALL_LEN_MAX;
+use crate::net::connections::{CALL_BYTES_MIN, ConnectionBounds, IDLE_TIMEOUT_MIN};
 
 /// The longest deadline that can be configured; more would mean none.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
-
-/// The shortest time for which a connection may be silent. An HTTP/2 client is asked for a sign of
-/// life after 30 s, and has 10 s to give it.
-pub(crate) const IDLE_TIMEOUT_MIN: Duration = Duration::from_secs(45);
-
-/// How many connections are open, how much memory their calls hold, and how long a client may take
-/// for its part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionBounds {
-    /// Connections of the gRPC listener.
-    pub max_grpc: usize,
-    /// Connections of the HTTP listener.
-    pub max_http: usize,
-    /// Bytes of requests and of answers not yet sent, over all connections; one may hold an eighth.
-    pub max_call_bytes: usize,
-    /// Time for a TLS handshake.
-    pub handshake_timeout: Duration,
-    /// Time for the header of a request, and again for its body.
-    pub request_timeout: Duration,
-    /// Time in which an answer is read, beside a second for each 256 KiB.
-    pub response_timeout: Duration,
-    /// Time for which a connection may be silent.
-    pub idle_timeout: Duration,
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,96 +26,84 @@ pub(super) struct RawConnections {
     idle_timeout: Option<LocatedScalar>,
 }
 
-// === impl ConnectionBounds ===
-
-impl ConnectionBounds {
-    /// Checks the section.
-    pub(super) fn check(check: &mut Check, raw: Option<&RawConnections>) -> Self {
-        let mut bounds = Self::default();
-        let Some(raw) = raw else { return bounds };
-        let counts = [
-            ("max_grpc", &raw.max_grpc, &mut bounds.max_grpc),
-            ("max_http", &raw.max_http, &mut bounds.max_http),
-        ];
-        for (name, text, bound) in counts {
-            let field = format!("connections.{name}");
-            *bound = check.value(text.as_ref(), &field, count).unwrap_or(*bound);
-        }
-        let (text, field) = (raw.max_call_bytes.as_ref(), "connections.max_call_bytes");
-        let bytes = check.value(text, field, call_bytes);
-        bounds.max_call_bytes = bytes.unwrap_or(bounds.max_call_bytes);
-        let timeouts = [
-            (
-                "handshake_timeout",
-                &raw.handshake_timeout,
-                &mut bounds.handshake_timeout,
-            ),
-            (
-                "request_timeout",
-                &raw.request_timeout,
-                &mut bounds.request_timeout,
-            ),
-            (
-                "response_timeout",
-                &raw.response_timeout,
-                &mut bounds.response_timeout,
-            ),
-        ];
-        for (name, text, bound) in timeouts {
-            let field = format!("connections.{name}");
-            *bound = check
-                .value(text.as_ref(), &field, timeout)
-                .unwrap_or(*bound);
-        }
-        let (text, field) = (raw.idle_timeout.as_ref(), "connections.idle_timeout");
-        let time = check.value(text, field, idle_timeout);
-        bounds.idle_timeout = time.unwrap_or(bounds.idle_timeout);
-        bounds
-    }
-}
-
-impl Default for ConnectionBounds {
-    /// Far more Envoys than one coordinator serves, below the usual limit of file descriptors of a
-    /// service; and deadlines that the slowest network keeps.
-    fn default() -> Self {
-        Self {
-            max_grpc: 8192,
-            max_http: 512,
-            max_call_bytes: 64 << 20,
-            handshake_timeout: Duration::from_secs(5),
-            request_timeout: Duration::from_secs(5),
-            response_timeout: Duration::from_secs(5),
-            idle_timeout: Duration::from_secs(90),
-        }
-    }
-}
-
 // === free functions ===
 
-fn call_bytes(text: &str) -> Result<usize, Problem> {
+/// Checks the section.
+pub(super) fn connections(check: &mut Check, raw: Option<&RawConnections>) -> ConnectionBounds {
+    let mut bounds = ConnectionBounds::default();
+    let Some(raw) = raw else { return bounds };
+    let counts = [
+        ("max_grpc", &raw.max_grpc, &mut bounds.max_grpc),
+        ("max_http", &raw.max_http, &mut bounds.max_http),
+    ];
+    for (name, text, bound) in counts {
+        let field = format!("connections.{name}");
+        *bound = check.value(text.as_ref(), &field, count).unwrap_or(*bound);
+    }
+    let (text, field) = (raw.max_call_bytes.as_ref(), "connections.max_call_bytes");
+    let bytes = check.value(text, field, call_bytes);
+    bounds.max_call_bytes = bytes.unwrap_or(bounds.max_call_bytes);
+    let timeouts = [
+        (
+            "handshake_timeout",
+            &raw.handshake_timeout,
+            &mut bounds.handshake_timeout,
+        ),
+        (
+            "request_timeout",
+            &raw.request_timeout,
+            &mut bounds.request_timeout,
+        ),
+        (
+            "response_timeout",
+            &raw.response_timeout,
+            &mut bounds.response_timeout,
+        ),
+    ];
+    for (name, text, bound) in timeouts {
+        let field = format!("connections.{name}");
+        *bound = check
+            .value(text.as_ref(), &field, timeout)
+            .unwrap_or(*bound);
+    }
+    let (text, field) = (raw.idle_timeout.as_ref(), "connections.idle_timeout");
+    let time = check.value(text, field, idle_timeout);
+    bounds.idle_timeout = time.unwrap_or(bounds.idle_timeout);
+    bounds
+}
+
+fn call_bytes(text: &str) -> Result<usize, Rule> {
     let bytes = parse(text, QuantityUnit::Bytes)?.as_micros() / MICRO;
     let bytes = usize::try_from(bytes).ok();
     bytes
         .filter(|bytes| *bytes >= CALL_BYTES_MIN)
-        .ok_or_else(|| Problem::CallBytes(text.to_owned()))
+        .ok_or_else(|| {
+            format!(
+                "{text:?} is less than 8MiB ({CALL_BYTES_MIN}): one connection may hold an eighth, \
+                 and a call has up to 1 MiB"
+            )
+            .into()
+        })
 }
 
-fn timeout(text: &str) -> Result<Duration, Problem> {
-    let time = humantime::parse_duration(text).map_err(|cause| Problem::NotADuration {
-        text: text.to_owned(),
-        cause,
-    })?;
+fn timeout(text: &str) -> Result<Duration, Rule> {
+    let time = duration(text)?;
     let allowed = Duration::from_millis(1)..=TIMEOUT_MAX;
     let good = allowed.contains(&time);
     good.then_some(time)
-        .ok_or_else(|| Problem::Timeout(text.to_owned()))
+        .ok_or_else(|| format!("{text:?} is not a time from 1ms to 1h").into())
 }
 
-fn idle_timeout(text: &str) -> Result<Duration, Problem> {
+fn idle_timeout(text: &str) -> Result<Duration, Rule> {
     let time = timeout(text)?;
     let good = time >= IDLE_TIMEOUT_MIN;
-    good.then_some(time)
-        .ok_or_else(|| Problem::IdleTimeout(text.to_owned()))
+    good.then_some(time).ok_or_else(|| {
+        format!(
+            "{text:?} is less than 45s: an HTTP/2 client is asked for a sign of life after 30s \
+                 of silence, and has 10s to give it"
+        )
+        .into()
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `doorman`: which scopes the resources of Doorman's clients are.
+//! Section `doorman`: the scopes that the resources of Doorman's clients stand for.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use serde::Deserialize;
 use tollgate_core::lease::{ResourceId, Unit};
 
 use super::ENTRIES_MAX;
-use super::check::Check;
-use super::error::Problem;
-use crate::api::doorman::Scopes;
+use crate::catalog::check::Check;
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
+
+/// Resources by the ids that Doorman's clients give them; another id stands for a scope of its own.
+pub type DoormanScopes = BTreeMap<String, ResourceId>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,21 +21,13 @@ pub(super) struct RawDoorman {
 // === free functions ===
 
 /// Checks the section.
-pub(super) fn doorman(check: &mut Check, raw: Option<&RawDoorman>) -> Scopes {
+pub(super) fn doorman(check: &mut Check, raw: Option<&RawDoorman>) -> DoormanScopes {
     let mut scopes = BTreeMap::new();
     let Some(raw) = raw.and_then(|raw| raw.scopes.as_ref()) else {
-        return Scopes::default();
+        return scopes;
     };
-    if raw.value.len() > ENTRIES_MAX {
-        check.refuse(
-            raw.at,
-            "doorman.scopes",
-            Problem::TooMany {
-                count: raw.value.len(),
-                max: ENTRIES_MAX,
-            },
-        );
-        return Scopes::default();
+    if !check.is_within(ENTRIES_MAX, raw.value.len(), raw.at, "doorman.scopes") {
+        return scopes;
     }
     for (id, text) in &raw.value {
         let field = format!("doorman.scopes.{id}");
@@ -43,5 +36,5 @@ pub(super) fn doorman(check: &mut Check, raw: Option<&RawDoorman>) -> Scopes {
         });
         scopes.extend(resource.map(|resource| (id.clone(), resource)));
     }
-    Scopes(scopes)
+    scopes
 }

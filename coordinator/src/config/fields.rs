@@ -1,18 +1,15 @@
 //! Names of fields, as people misspell them.
 
-/// Fields of earlier versions, and why they are gone.
-const REMOVED: [(&str, &str); 1] = [(
-    "learning",
-    "was removed: a coordinator that starts confirms leases for as long as a lease lasts",
-)];
+/// Fields of earlier versions, and their replacements.
+const REMOVED: [(&str, &str); 1] = [("learning", "learning mode lasts as long as a lease")];
 
 /// The least likeness of a misspelt name and the field that was meant, from 0 to 1.
 const LIKENESS_MIN: f64 = 0.8;
 
 /// The rule that a field called `name` breaks where only `expected` may stand.
 pub fn unknown_field(name: &str, expected: &[&str]) -> String {
-    if let Some((_, why)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
-        return format!("unknown field: it {why}");
+    if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
+        return format!("unknown field, removed: {instead}");
     }
     let expected_list = expected.join(", ");
     match similar(name, expected) {

@@ -1,4 +1,4 @@
-//! The limits of the file, by the scopes they match.
+//! Section `limits`: limits, by the scopes they match.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,19 +8,15 @@ use serde_saphyr::Location;
 use tollgate_core::lease::{ResourceId, Unit};
 
 use super::ENTRIES_MAX;
-use super::check::Check;
-use super::error::{ConfigErrors, Problem};
-use super::unit::unit_limits;
+use crate::catalog::Group;
+use crate::catalog::check::{Check, Rule, scope_limits};
 use crate::catalog::limits::{
     CHOICES_MAX, GLOB_CHARACTERS, GLOB_CHOICES_MAX, LimitTable, LimitTableBuilder, Pattern,
     UnitLimits, choices,
 };
-use crate::catalog::spec::{
-    ConcurrencySpec, LimitsSpec, LocatedScalar, LocatedValue, RateSpec, units,
-};
-use crate::catalog::{Group, Override, name};
+use crate::catalog::spec::{ConcurrencySpec, LocatedScalar, LocatedValue, RateSpec, impl_units};
 
-/// A `match` and the form of [`LimitsSpec`], which cannot be flattened into it: places would be
+/// A `match` and the form of [`LimitsSpec`](crate::catalog::spec::LimitsSpec), which cannot be flattened into it: places would be
 /// lost.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,24 +29,23 @@ pub(super) struct RawLimit {
     concurrency: Option<LocatedValue<ConcurrencySpec>>,
 }
 
+impl_units!(RawLimit);
+
 type RawLimits = LocatedValue<Vec<LocatedValue<RawLimit>>>;
 
 // === free functions ===
 
-/// All limits of the file.
+/// Checks all limits of the file.
 pub(super) fn limits(
     check: &mut Check,
     raw: Option<&RawLimits>,
     groups: &BTreeMap<Arc<str>, Arc<Group>>,
 ) -> Option<LimitTable> {
     let Some(raw) = raw else {
-        check.refuse(Location::UNKNOWN, "limits", Problem::Missing);
+        check.missing(Location::UNKNOWN, "limits");
         return None;
     };
-    let count = raw.value.len();
-    if count > ENTRIES_MAX {
-        let max = ENTRIES_MAX;
-        check.refuse(raw.at, "limits", Problem::TooMany { count, max });
+    if !check.is_within(ENTRIES_MAX, raw.value.len(), raw.at, "limits") {
         return None;
     }
     unique(check, &raw.value);
@@ -73,20 +68,7 @@ pub(super) fn limits(
     }
 }
 
-/// The override that `spec`, which came as JSON, says of `scope`.
-///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn check_override(scope: &str, spec: &LimitsSpec) -> Result<Override, ConfigErrors> {
-    let mut check = Check::default();
-    let text = LocatedValue::nowhere(scope.into());
-    let valid = check.value(Some(&text), "scope", |scope| Ok(name::check_scope(scope)?));
-    let limits = some_units(&mut check, "", Location::UNKNOWN, spec.units());
-    let limits = limits.zip(valid).map(|(limits, ())| limits);
-    Ok(Override::new(check.end(limits)?, spec))
-}
-
-/// What `limits[index]` matches and allows; none if something is wrong, which is noted.
+/// Checks `limits[index]`; `None` if it has errors, which are noted.
 fn limit<'a>(
     check: &mut Check,
     index: usize,
@@ -97,32 +79,18 @@ fn limit<'a>(
     let field = format!("{path}.match");
     let text = raw.value.pattern.as_ref();
     if text.is_none() {
-        check.refuse(raw.at, &field, Problem::Missing);
+        check.missing(raw.at, &field);
     }
     let pattern = check.value(text, &field, |text| parse_pattern(text, groups));
-    let limits = some_units(check, &path, raw.at, raw.value.units());
+    let limits = scope_limits(check, &path, raw.at, raw.value.units());
     Some((text?.as_str(), pattern?, limits?))
 }
 
-/// Like [`unit_limits`], but at least one: an entry without any is rather forgotten than meant.
-fn some_units(
-    check: &mut Check,
-    path: &str,
-    at: Location,
-    units: crate::catalog::spec::Units<'_>,
-) -> Option<UnitLimits> {
-    if units.is_empty() {
-        check.refuse(at, path, Problem::NoUnit);
-        return None;
-    }
-    unit_limits(check, path, units)
-}
-
-fn parse_pattern(text: &str, groups: &BTreeMap<Arc<str>, Arc<Group>>) -> Result<Pattern, Problem> {
+fn parse_pattern(text: &str, groups: &BTreeMap<Arc<str>, Arc<Group>>) -> Result<Pattern, Rule> {
     ResourceId::new(text, Unit::Requests)?;
     let group = text.strip_prefix("group/");
     if group.is_some_and(|group| groups.contains_key(group)) {
-        return Err(Problem::GroupScope(text.to_owned()));
+        return Err(format!("{text:?} is a group of this file; its limits are there").into());
     }
     Ok(Pattern::parse(text)?)
 }
@@ -136,9 +104,8 @@ fn unique(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
         };
         let first = *seen.entry(text.as_str()).or_insert(i);
         if first != i {
-            let pattern = text.as_str().to_owned();
-            let problem = Problem::Duplicate { pattern, first };
-            check.refuse(text.at, format!("limits[{i}].match"), problem);
+            let rule = format!("{:?} is matched by limits[{first}] already", text.as_str());
+            check.refuse(text.at, format!("limits[{i}].match"), rule);
         }
     }
 }
@@ -151,11 +118,19 @@ fn few_choices(check: &mut Check, limits: &[LocatedValue<RawLimit>]) -> bool {
         let count = choices(text.as_str());
         all += count;
         if count > GLOB_CHOICES_MAX {
-            check.refuse(text.at, field(), Problem::GlobChoices(count));
+            let rule = format!(
+                "has {count} wildcards, classes and alternatives, more than {GLOB_CHOICES_MAX}; a \
+                 class counts as 4"
+            );
+            check.refuse(text.at, field(), rule);
             few = false;
         }
         if all > CHOICES_MAX {
-            check.refuse(text.at, field(), Problem::Choices(all));
+            let rule = format!(
+                "with this glob there are {all} wildcards, classes and alternatives in all globs, \
+                 more than {CHOICES_MAX}; a class counts as 4"
+            );
+            check.refuse(text.at, field(), rule);
             return false;
         }
     }
@@ -166,8 +141,11 @@ fn few_choices(check: &mut Check, limits: &[LocatedValue<RawLimit>]) -> bool {
 fn refuse_largest(check: &mut Check, limits: &[LocatedValue<RawLimit>], error: &globset::Error) {
     let size = |text: &LocatedScalar| (choices(text.as_str()), text.as_str().len());
     if let Some((i, text)) = globs(limits).max_by_key(|(_, text)| size(text)) {
-        let problem = Problem::Matcher(error.kind().to_string());
-        check.refuse(text.at, format!("limits[{i}].match"), problem);
+        let rule = format!(
+            "is the largest of all globs, and the matcher of all is too large: {}",
+            error.kind()
+        );
+        check.refuse(text.at, format!("limits[{i}].match"), rule);
     }
 }
 
@@ -188,20 +166,8 @@ fn rest_is_last(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
     };
     let after = patterns.count();
     if after > 0 {
-        let problem = Problem::RestNotLast { after };
-        check.refuse(text.at, format!("limits[{i}].match"), problem);
-    }
-}
-
-// === impl RawLimit ===
-
-impl RawLimit {
-    fn units(&self) -> crate::catalog::spec::Units<'_> {
-        let rates = [
-            (Unit::Requests, &self.requests),
-            (Unit::RequestBytes, &self.request_bytes),
-            (Unit::ResponseBytes, &self.response_bytes),
-        ];
-        units(rates, &self.concurrency)
+        let rule =
+            format!("`*` matches every scope, so it must be the last limit; {after} come after it");
+        check.refuse(text.at, format!("limits[{i}].match"), rule);
     }
 }

@@ -1,33 +1,21 @@
-//! Where the coordinator listens.
+//! Section `listen`: addresses of the listeners.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
 use serde_saphyr::Location;
 
-use super::admin::yes_or_no;
-use super::check::Check;
-use super::error::Problem;
+use super::values::yes_or_no;
+use crate::catalog::check::{Check, Rule};
 use crate::catalog::spec::LocatedScalar;
 
-/// Where the coordinator listens.
+/// Addresses of the listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// For Envoys.
     pub grpc: SocketAddr,
     /// For people and Prometheus.
     pub http: SocketAddr,
-}
-
-/// A gRPC listener that other machines can reach in plain text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{address} can be reached from other machines, and that needs TLS (tls.grpc.cert and \
-     tls.grpc.key); to serve without, say `listen.insecure_grpc: true` or --insecure-grpc"
-)]
-pub struct PlainGrpc {
-    /// The address that the listener would have.
-    pub address: SocketAddr,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,12 +29,12 @@ pub(super) struct RawListen {
 // === impl RawListen ===
 
 impl RawListen {
-    /// Where `grpc` stands.
+    /// Place of `grpc`.
     pub(super) fn grpc_at(&self) -> Location {
         self.grpc.as_ref().map_or(Location::UNKNOWN, |text| text.at)
     }
 
-    /// Where `http` stands.
+    /// Place of `http`.
     pub(super) fn http_at(&self) -> Location {
         self.http.as_ref().map_or(Location::UNKNOWN, |text| text.at)
     }
@@ -74,25 +62,14 @@ impl Listen {
         if listen.grpc == listen.http && listen.grpc.port() != 0 {
             let at = raw.http.as_ref().or(raw.grpc.as_ref());
             let at = at.map_or(Location::UNKNOWN, |text| text.at);
-            check.refuse(at, "listen.http", Problem::SameAddress);
+            check.refuse(at, "listen.http", "is the same address as listen.grpc");
         }
         listen
-    }
-
-    /// Whether gRPC may be served here in plain text.
-    ///
-    /// # Errors
-    /// If other machines can reach the address.
-    pub fn may_serve_plain_grpc(&self) -> Result<(), PlainGrpc> {
-        match is_loopback(self.grpc) {
-            true => Ok(()),
-            false => Err(PlainGrpc { address: self.grpc }),
-        }
     }
 }
 
 impl Default for Listen {
-    /// Loopback: who wants to be reached from elsewhere says so.
+    /// Loopback; other machines are let in on request.
     fn default() -> Self {
         Self {
             grpc: (Ipv4Addr::LOCALHOST, 7710).into(),
@@ -108,6 +85,7 @@ pub(super) fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-fn address(text: &str) -> Result<SocketAddr, Problem> {
-    text.parse().map_err(|_| Problem::Address(text.to_owned()))
+fn address(text: &str) -> Result<SocketAddr, Rule> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not an address like 127.0.0.1:7710").into())
 }

@@ -1,15 +1,17 @@
-//! `parent`: the coordinator that this one borrows from.
+//! Section `parent`: the coordinator that this one borrows from.
 
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::check::Check;
 use super::client_tls::{RawClientTls, client_tls};
-use super::error::Problem;
+use crate::catalog::check::{Check, Rule, duration};
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::net::tls::ClientFiles;
+
+/// Addresses as they may be written.
+const EXAMPLES: &str = "root:7710, http://root:7710 or https://root:7710";
 
 /// The most addresses of a parent.
 const ADDRESSES_MAX: usize = 16;
@@ -18,7 +20,7 @@ const ADDRESSES_MAX: usize = 16;
 const ADDRESS_LEN_MAX: usize = 270;
 const NAME_LEN_MAX: usize = 64;
 
-/// How long a call to the parent may take: by default, at least and at most.
+/// Time that a call to the parent may take: by default, at least and at most.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const TIMEOUTS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(30);
@@ -26,38 +28,15 @@ const TIMEOUTS: std::ops::RangeInclusive<Duration> =
 /// The coordinator that this one borrows from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentConfig {
-    /// How the parent knows this coordinator, and those below find loops; none is its host's name
-    /// and gRPC port. All nodes of a cluster have the same.
+    /// Name by which the parent knows this coordinator, and coordinators below find loops; `None`
+    /// stands for its host's name and gRPC port. All nodes of a cluster have the same.
     pub name: Option<String>,
     /// URLs, which are tried in order; never empty.
     pub addresses: Vec<String>,
-    /// After how long a call is lost.
+    /// Time after which a call is lost.
     pub timeout: Duration,
-    /// With what it is spoken to over TLS; none for plain text.
+    /// Files for TLS to the parent; `None` for plain text.
     pub tls: Option<ClientFiles>,
-}
-
-/// What can be wrong with a value of `parent`.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ParentProblem {
-    /// Not an address.
-    #[error("{0:?} is not an address like root:7710, http://root:7710 or https://root:7710")]
-    Address(String),
-    /// None, or too many.
-    #[error("has {0} addresses, not 1 to {ADDRESSES_MAX}")]
-    Addresses(usize),
-    /// Not a name.
-    #[error("{0:?} is not 1 to {NAME_LEN_MAX} letters, digits or any of `.-_:`")]
-    Name(String),
-    /// No name, where several nodes must be known by one.
-    #[error("is missing: the parent must know all nodes of a cluster by the same name")]
-    NoName,
-    /// Not a time that a call may take.
-    #[error("{0:?} is not a time from 50ms to 30s")]
-    Timeout(String),
-    /// TLS without an issuer to trust, or the other way around.
-    #[error("does not go with parent.tls.ca: addresses are https if that is there, and only then")]
-    Scheme,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -94,18 +73,24 @@ impl ParentConfig {
         }
     }
 
-    /// What its parts must be to each other, and to whether it is a node of a cluster.
-    pub(super) fn check(&self, in_cluster: bool) -> Result<(), (&'static str, ParentProblem)> {
+    /// Checks the parts together, for a node of a cluster or for one that is alone.
+    ///
+    /// # Errors
+    /// The field at fault and the rule that it breaks.
+    pub(super) fn check(&self, in_cluster: bool) -> Result<(), (&'static str, &'static str)> {
         let https = |address: &String| address.starts_with("https://");
         if self
             .addresses
             .iter()
             .any(|address| https(address) != self.tls.is_some())
         {
-            return Err(("parent.addresses", ParentProblem::Scheme));
+            let rule = "does not go with parent.tls.ca: addresses are https if that is there, and \
+                        only then";
+            return Err(("parent.addresses", rule));
         }
         if in_cluster && self.name.is_none() {
-            return Err(("parent.name", ParentProblem::NoName));
+            let rule = "is missing: the parent must know all nodes of a cluster by the same name";
+            return Err(("parent.name", rule));
         }
         Ok(())
     }
@@ -113,7 +98,7 @@ impl ParentConfig {
 
 // === free functions ===
 
-/// Checks the section; none if it is absent or, which is noted, wrong.
+/// Checks the section; `None` if it is absent or has errors, which are noted.
 pub(super) fn parent(
     check: &mut Check,
     raw: Option<&LocatedValue<RawParent>>,
@@ -122,27 +107,22 @@ pub(super) fn parent(
     let said = &raw.value;
     let tls = said.tls.as_ref();
     let tls = tls.and_then(|tls| client_tls(check, "parent.tls", tls));
-    let name = check.value(said.name.as_ref(), "parent.name", |text| {
-        name(text).ok_or_else(|| ParentProblem::Name(text.to_owned()).into())
-    });
-    let timeout = check.value(said.timeout.as_ref(), "parent.timeout", |text| {
-        let time = humantime::parse_duration(text).ok();
-        let time = time.filter(|time| TIMEOUTS.contains(time));
-        time.ok_or_else(|| ParentProblem::Timeout(text.to_owned()).into())
-    });
+    let name = check.value(said.name.as_ref(), "parent.name", name);
+    let timeout = check.value(said.timeout.as_ref(), "parent.timeout", timeout);
     let field = "parent.addresses";
     let Some(list) = &said.addresses else {
-        // They may be said on the command line.
-        check.refuse(raw.at, field, Problem::Missing);
+        check.missing(raw.at, field);
         return None;
     };
     if !(1..=ADDRESSES_MAX).contains(&list.value.len()) {
-        check.refuse(list.at, field, ParentProblem::Addresses(list.value.len()));
+        let count = list.value.len();
+        let rule = format!("has {count} addresses, not 1 to {ADDRESSES_MAX}");
+        check.refuse(list.at, field, rule);
     }
     let addresses = list.value.iter().enumerate().filter_map(|(i, text)| {
         check.value(Some(text), &format!("{field}[{i}]"), |text| {
             address(text, tls.is_some())
-                .ok_or_else(|| ParentProblem::Address(text.to_owned()).into())
+                .ok_or_else(|| format!("{text:?} is not an address like {EXAMPLES}").into())
         })
     });
     Some(ParentConfig {
@@ -153,10 +133,24 @@ pub(super) fn parent(
     })
 }
 
-fn name(text: &str) -> Option<String> {
+fn name(text: &str) -> Result<String, Rule> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
-    let fits = (1..=NAME_LEN_MAX).contains(&text.len()) && text.bytes().all(good);
-    fits.then(|| text.to_owned())
+    match (1..=NAME_LEN_MAX).contains(&text.len()) && text.bytes().all(good) {
+        true => Ok(text.to_owned()),
+        false => {
+            let rule =
+                format!("{text:?} is not 1 to {NAME_LEN_MAX} letters, digits or any of `.-_:`");
+            Err(rule.into())
+        }
+    }
+}
+
+fn timeout(text: &str) -> Result<Duration, Rule> {
+    let time = duration(text)?;
+    match TIMEOUTS.contains(&time) {
+        true => Ok(time),
+        false => Err(format!("{text:?} is not a time from 50ms to 30s").into()),
+    }
 }
 
 /// `text` as a URL with a port and nothing behind it; `tls` says what `host:port` alone means.

@@ -1,4 +1,4 @@
-//! The shape of the file, with the place of every value.
+//! Shape of the file, with the place of every value.
 //!
 //! All scalars are text here: what a number or a duration may be is checked section by section,
 //! with messages that quote what stands in the file.

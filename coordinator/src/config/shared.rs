@@ -1,16 +1,14 @@
-//! What the nodes of a cluster may have in common instead of in a file of each: limits, groups,
-//! attachments, and the scopes of Doorman's resources.
+//! Sections that the nodes of a cluster may share instead of having them in a file of each: limits,
+//! groups, attachments, and the scopes of Doorman's resources.
 
 use serde::Deserialize;
 use serde_saphyr::Location;
 
 use super::attach::{self, RawAttach};
-use super::check::Check;
-use super::doorman::{RawDoorman, doorman};
-use super::error::Problem;
+use super::doorman::{DoormanScopes, RawDoorman, doorman};
 use super::groups::{RawGroups, groups};
 use super::limits::{RawLimit, limits};
-use crate::api::doorman::Scopes;
+use crate::catalog::check::Check;
 use crate::catalog::spec::LocatedValue;
 use crate::catalog::{CatalogBounds, FileCatalog, MemberKind};
 
@@ -24,18 +22,17 @@ pub(super) struct RawShared {
     pub(super) doorman: Option<RawDoorman>,
 }
 
-/// What they say.
+/// Values of these sections.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) catalog: FileCatalog,
-    pub(super) doorman: Scopes,
+    pub(super) doorman: DoormanScopes,
 }
 
 // === impl RawShared ===
 
 impl RawShared {
-    /// What the sections say, with the node's own bounds; none if something is wrong, which is
-    /// noted.
+    /// Checks the sections, with the node's own bounds; `None` if they have errors, which are noted.
     pub(super) fn check(&self, check: &mut Check, bounds: CatalogBounds) -> Option<Shared> {
         let doorman = doorman(check, self.doorman.as_ref());
         let groups = groups(check, self.groups.as_ref());
@@ -69,7 +66,9 @@ impl RawShared {
         ];
         for (section, at) in sections {
             if let Some(at) = at {
-                check.refuse(at, section, Problem::Shared);
+                let rule = "is in etcd, the same for all nodes, because of \
+                            `cluster.shared_config`";
+                check.refuse(at, section, rule);
             }
         }
     }
@@ -78,13 +77,13 @@ impl RawShared {
 // === impl Shared ===
 
 impl Shared {
-    /// Nothing, until it is read from etcd.
+    /// Empty values, until those in etcd are read.
     pub(super) fn unread(bounds: CatalogBounds) -> Self {
         let catalog = FileCatalog {
             bounds,
             ..FileCatalog::default()
         };
-        let doorman = Scopes::default();
+        let doorman = DoormanScopes::default();
         Self { catalog, doorman }
     }
 }

@@ -1,14 +1,14 @@
-//! Where what is written through the API is kept.
+//! Section `store`: the file of groups, attachments and overrides written through the API.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::check::Check;
-use super::error::Problem;
+use super::values::not_empty;
+use crate::catalog::check::Check;
 use crate::catalog::spec::LocatedScalar;
 
-/// Where what is written through the API is kept by a node without a cluster.
+/// Store of a node without a cluster, for groups, attachments and overrides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreConfig {
     /// Beside the configuration file, with the extension `redb`; made when something is written.
@@ -16,7 +16,7 @@ pub enum StoreConfig {
     Beside,
     /// In a file, which is made at the start; a relative path starts at the configuration file.
     File(PathBuf),
-    /// Nowhere: it is forgotten at the end.
+    /// Memory: it is forgotten at the end.
     Memory,
 }
 
@@ -29,16 +29,17 @@ pub(super) struct RawStore {
 // === impl StoreConfig ===
 
 impl StoreConfig {
-    /// Checks the section; in a cluster, which is in etcd, there is nothing to say in it.
+    /// Checks the section, which is empty in a cluster: its store is etcd.
     pub(super) fn check(check: &mut Check, raw: Option<&RawStore>, in_cluster: bool) -> Self {
         let text = raw.and_then(|raw| raw.path.as_ref());
         if let Some(text) = text.filter(|_| in_cluster) {
-            check.refuse(text.at, "store.path", Problem::StoreInCluster);
+            let rule = "cannot be here together with `cluster.etcd`, in which a cluster keeps \
+                        objects that are written through the API";
+            check.refuse(text.at, "store.path", rule);
         }
         let store = check.value(text, "store.path", |text| match text {
-            "" => Err(Problem::Empty),
             "memory" => Ok(Self::Memory),
-            path => Ok(Self::File(path.into())),
+            path => Ok(Self::File(not_empty(path)?)),
         });
         store.unwrap_or_default()
     }

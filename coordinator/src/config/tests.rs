@@ -34,7 +34,7 @@ fn bad_amounts_name_line_field_and_rule() {
         ("7", "3:13: limits[0].requests: `7` is not a mapping"),
         (
             "{rate: [5]}",
-            "3:20: limits[0].requests.rate: a list is not a single value",
+            "3:20: limits[0].requests.rate: is a list, not a single value",
         ),
         (
             "{rate: -5}",
@@ -131,8 +131,8 @@ fn bad_durations_name_line_field_and_rule() {
         ),
         (
             "{rate: 5, learning: 9s}",
-            "3:33: limits[0].requests.learning: 9s is shorter than the lease, 10s: leases of an \
-             earlier run could still be in use",
+            "3:23: limits[0].requests.learning: unknown field, removed: learning mode lasts as \
+             long as a lease",
         ),
     ];
     for (requests, want) in rows {
@@ -171,7 +171,7 @@ fn bad_parts_and_words_name_line_field_and_rule() {
         (
             "{rate: 5, burts: 6}",
             "3:23: limits[0].requests.burts: unknown field, did you mean `burst`? Expected one of rate, burst, safe, lease, refresh, \
-             min_refresh, learning, headroom, reserve, algorithm, guaranteed",
+             min_refresh, headroom, reserve, algorithm, guaranteed",
         ),
     ];
     for (requests, want) in rows {
@@ -382,7 +382,7 @@ bounds: {max_resources: 5}
 limits:
 - match: tenant/acme
   requests: {rate: 1.5e3, burst: 200, safe: 0.5, lease: 1m, refresh: 5s, min_refresh: 250ms,
-             learning: 2m, headroom: 0.25}
+             headroom: 0.25}
 - match: tenant/*
   requests: {rate: 0, lease: 20s}
 - match: '*'
@@ -400,7 +400,7 @@ limits:
         lease: Duration::from_secs(60),
         refresh: Duration::from_secs(5),
         min_refresh: Duration::from_millis(250),
-        learning: Duration::from_secs(120),
+        learning: Duration::from_secs(60),
         headroom: Part::try_from_f64(0.25).unwrap(),
         ..Limit::new(Capacity::ZERO)
     };
@@ -483,8 +483,8 @@ fn where_the_store_is() {
     let both = format!("limits: []\n{cluster}\nstore: {{path: x.redb}}");
     assert_eq!(
         errors(&both),
-        "3:15: store.path: cannot be here together with `cluster.etcd`, which is where a cluster \
-         keeps what is written through the API"
+        "3:15: store.path: cannot be here together with `cluster.etcd`, in which a cluster keeps \
+         objects that are written through the API"
     );
 }
 

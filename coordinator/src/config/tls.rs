@@ -1,11 +1,11 @@
 //! `tls`: which doors speak TLS, and with which files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
-use super::check::Check;
-use super::error::Problem;
+use super::values::not_empty;
+use crate::catalog::check::Check;
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::net::tls::{Door, Files};
 
@@ -77,22 +77,15 @@ fn files(check: &mut Check, door: Door, raw: Option<&LocatedValue<RawFiles>>) ->
     let field = |name| format!("tls.{}.{name}", door.name());
     for (name, text) in [("cert", &raw.value.cert), ("key", &raw.value.key)] {
         if text.is_none() {
-            check.refuse(raw.at, field(name), Problem::Missing);
+            check.missing(raw.at, field(name));
         }
     }
-    let cert = check.value(raw.value.cert.as_ref(), &field("cert"), path);
-    let key = check.value(raw.value.key.as_ref(), &field("key"), path);
-    let client_ca = check.value(raw.value.client_ca.as_ref(), &field("client_ca"), path);
+    let cert = check.value(raw.value.cert.as_ref(), &field("cert"), not_empty);
+    let key = check.value(raw.value.key.as_ref(), &field("key"), not_empty);
+    let client_ca = check.value(raw.value.client_ca.as_ref(), &field("client_ca"), not_empty);
     Some(Files {
         cert: cert?,
         key: key?,
         client_ca,
     })
-}
-
-fn path(text: &str) -> Result<PathBuf, Problem> {
-    if text.is_empty() {
-        return Err(Problem::Empty);
-    }
-    Ok(text.into())
 }

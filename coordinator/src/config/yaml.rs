@@ -7,10 +7,9 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 use serde_saphyr::{Error, Location, UserMessageFormatter};
 
-use super::check::join;
-use super::error::{ConfigError, ConfigErrors, Problem};
 use super::fields::unknown_field;
 use super::{ENTRIES_MAX, FILE_LEN_MAX};
+use crate::catalog::check::{ConfigError, ConfigErrors, join};
 
 /// The most scalars, lists and mappings in a file, also those that aliases stand for.
 const NODES_MAX: usize = 50 * ENTRIES_MAX;
@@ -27,7 +26,11 @@ const QUOTED_MAX: usize = 40;
 /// Reads the YAML of a file; an empty one has all defaults.
 pub(super) fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, ConfigErrors> {
     if text.len() > FILE_LEN_MAX {
-        return Err(ConfigErrors::whole(Problem::FileTooLarge(text.len())));
+        let rule = format!(
+            "the file has {} bytes, more than {FILE_LEN_MAX}",
+            text.len()
+        );
+        return Err(ConfigErrors::nowhere("", rule));
     }
     // The library's own bounds, made wide enough for the most entries of every section: a node is a
     // scalar or a collection, and a generous limit has about forty. Repeated values count, so the
@@ -89,7 +92,7 @@ fn located(text: &str, path: Option<&Path>, error: &Error) -> ConfigError {
         }
         error => said(error),
     };
-    ConfigError::new(at, field, Problem::Shape(rule))
+    ConfigError::new(at, field, rule)
 }
 
 /// The names from the root to the field at `path`, the last of which is `name` if there is one.
@@ -150,7 +153,8 @@ fn unexpected(expected: &str, field: &str, found: Option<String>) -> String {
         other => other,
     };
     match found {
-        Some(found) => format!("{found} is not {expected}"),
+        Some(found) if found.starts_with('`') => format!("{found} is not {expected}"),
+        Some(found) => format!("is {found}, not {expected}"),
         None if field.is_empty() => format!("the file is not {expected}"),
         None => format!("is not {expected}"),
     }

@@ -25,6 +25,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 mod activity;
 mod body;
+mod bounds;
 mod call;
 mod memory;
 mod metrics;
@@ -34,6 +35,8 @@ mod stream;
 mod table;
 mod tls;
 
+pub use bounds::ConnectionBounds;
+pub(crate) use bounds::{CALL_BYTES_MIN, IDLE_TIMEOUT_MIN};
 pub use memory::CallMemory;
 pub use metrics::ConnectionMetrics;
 pub use table::{ConnectionTable, Limits};

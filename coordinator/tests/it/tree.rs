@@ -17,7 +17,7 @@ use tollgate_tests::ports;
 use crate::harness::{Coordinator, EPOCH, INCARNATION, request};
 
 const ROOT: &str = "limits: [{match: 'tenant/*', requests: \
-    {rate: 100, safe: 7, lease: 2s, refresh: 200ms, min_refresh: 20ms, learning: 2s, headroom: 0}}]";
+    {rate: 100, safe: 7, lease: 2s, refresh: 200ms, min_refresh: 20ms, headroom: 0}}]";
 
 /// An Envoy that asks one coordinator for one tenant.
 struct Envoy<'a> {
@@ -299,7 +299,7 @@ async fn nobody_borrows_from_itself() {
 /// Who forgot a unit's limit would forget what is in flight as well.
 #[tokio::test]
 async fn a_unit_that_is_given_back_leaves_what_is_known_of_the_others() {
-    let times = "lease: 2s, refresh: 200ms, min_refresh: 20ms, learning: 2s";
+    let times = "lease: 2s, refresh: 200ms, min_refresh: 20ms";
     let limits = format!(
         "limits: [{{match: 'tenant/*', requests: {{rate: 100, {times}}}, concurrency: {{max: 10, {times}}}}}]"
     );

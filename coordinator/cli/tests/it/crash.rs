@@ -125,7 +125,7 @@ async fn write(http: SocketAddr, writer: u32, step: u32) -> io::Result<u16> {
     }
     // Two fields that must agree, and a long one, so that half a write would be seen.
     let body = json!({"requests": {"rate": step}, "concurrency": {"max": step},
-        "request_bytes": {"rate": "1MiB", "learning": "1h ".repeat(20).trim_end()}});
+        "request_bytes": {"rate": "1MiB", "lease": "1h ".repeat(20).trim_end()}});
     put(http, &format!("/v1/groups/group-{writer}"), &body).await
 }
 

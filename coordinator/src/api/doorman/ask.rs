@@ -10,7 +10,8 @@ use tollgate_proto::request::SCOPES_MAX;
 use tollgate_proto::{FieldError, Rule, doorman as wire, number};
 
 use super::field;
-use super::scopes::{Scopes, prefixed, unprefixed};
+use super::scopes::{find, prefixed, unprefixed};
+use crate::config::DoormanScopes;
 use crate::leases::driver::EchoAsk;
 
 /// What is asked of one resource.
@@ -28,12 +29,12 @@ impl Asked {
         id: &str,
         has: Option<&wire::Lease>,
         demand: Demand,
-        scopes: &Scopes,
+        scopes: &DoormanScopes,
         now: Duration,
     ) -> Result<Self, FieldError> {
         Ok(Self {
             ask: EchoAsk {
-                resource: field("resource_id", scopes.find(id))?,
+                resource: field("resource_id", find(scopes, id))?,
                 echo: has.map(|lease| echo(lease, now)).transpose()?,
                 demand,
             },
@@ -55,7 +56,7 @@ pub(super) fn client(name: &str, id: &str) -> Result<ClientId, FieldError> {
 /// What a client asks for.
 pub(super) fn of_client(
     resources: &[wire::ResourceRequest],
-    scopes: &Scopes,
+    scopes: &DoormanScopes,
     now: Duration,
 ) -> Result<Vec<Asked>, FieldError> {
     each(resources, "resource", |resource| {
@@ -72,7 +73,7 @@ pub(super) fn of_client(
 /// What a server asks for its clients.
 pub(super) fn of_server(
     resources: &[wire::ServerCapacityResourceRequest],
-    scopes: &Scopes,
+    scopes: &DoormanScopes,
     now: Duration,
 ) -> Result<Vec<Asked>, FieldError> {
     each(resources, "resource", |resource| {
@@ -84,11 +85,14 @@ pub(super) fn of_server(
 
 /// The resources that are given back; empty names are left out, because Doorman's Go client sends
 /// some and means nothing by them.
-pub(super) fn released(ids: &[String], scopes: &Scopes) -> Result<Vec<ResourceId>, FieldError> {
+pub(super) fn released(
+    ids: &[String],
+    scopes: &DoormanScopes,
+) -> Result<Vec<ResourceId>, FieldError> {
     bounded(ids, "resource_id")?;
     let named = ids.iter().enumerate().filter(|(_, id)| !id.is_empty());
     named
-        .map(|(i, id)| field(&format!("resource_id[{i}]"), scopes.find(id)))
+        .map(|(i, id)| field(&format!("resource_id[{i}]"), find(scopes, id)))
         .collect()
 }
 

@@ -1,33 +1,23 @@
 //! Which scope and unit a resource id of Doorman stands for.
 
-use std::collections::BTreeMap;
-
 use tollgate_core::lease::{ID_LEN_MAX, IdError, ResourceId, Unit};
 use tollgate_proto::Rule;
+
+use crate::config::DoormanScopes;
 
 /// Before the id of a resource without a place of its own, and before every client's.
 const PREFIX: &str = "doorman/";
 
-/// The resources of Doorman's clients that have a place of their own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scopes(pub BTreeMap<String, ResourceId>);
-
-// === impl Scopes ===
-
-impl Scopes {
-    /// The resource that Doorman's clients call `id`, which may be empty.
-    ///
-    /// # Errors
-    /// If it is too long or has control characters.
-    pub fn find(&self, id: &str) -> Result<ResourceId, Rule> {
-        match self.0.get(id) {
-            Some(resource) => Ok(resource.clone()),
-            None => ResourceId::new(&prefixed(id), Unit::Requests).map_err(unprefixed),
-        }
+/// The resource that Doorman's clients call `id`, which may be empty.
+///
+/// # Errors
+/// If it is too long or has control characters.
+pub(super) fn find(scopes: &DoormanScopes, id: &str) -> Result<ResourceId, Rule> {
+    match scopes.get(id) {
+        Some(resource) => Ok(resource.clone()),
+        None => ResourceId::new(&prefixed(id), Unit::Requests).map_err(unprefixed),
     }
 }
-
-// === free functions ===
 
 /// The id of ours for Doorman's `id`.
 pub(super) fn prefixed(id: &str) -> String {

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::problem::{FieldFault, RestError};
-use crate::config::{ConfigErrors, Problem as ConfigProblem};
+use crate::catalog::check::ConfigErrors;
 
 /// The largest body, in bytes: many times what all fields take.
 pub(super) const BODY_LEN_MAX: usize = 64 << 10;
@@ -57,7 +57,7 @@ impl<T> Body<T> {
         (self.says, move |errors: &ConfigErrors| {
             let errors = errors.0.iter();
             errors
-                .map(|error| fault(&written, &error.field, &error.problem))
+                .map(|error| at(&written, error.field.clone(), error.rule.clone()))
                 .collect()
         })
     }
@@ -120,17 +120,6 @@ fn shape(written: &Value, error: &serde_path_to_error::Error<serde_json::Error>)
     at(written, field, rule)
 }
 
-/// `problem` of the field `path` with the value that stands there in `written`.
-fn fault(written: &Value, path: &str, problem: &ConfigProblem) -> FieldFault {
-    let text = problem.to_string();
-    // These say themselves which of the fields below `path` is at fault.
-    let (field, rule) = match (problem, text.split_once(": ")) {
-        (ConfigProblem::Limit(_), Some((below, rule))) => (format!("{path}.{below}"), rule),
-        _ => (path.to_owned(), text.as_str()),
-    };
-    at(written, field, rule.to_owned())
-}
-
 /// `rule` of `field`, with the value that stands there in `written`.
 fn at(written: &Value, field: String, rule: String) -> FieldFault {
     let value = value(written, &field);
@@ -154,8 +143,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::catalog::check::check_group;
     use crate::catalog::spec::GroupSpec;
-    use crate::config::check_group;
 
     /// Field, value and rule of everything that is wrong with a group.
     fn faults(written: &Value) -> Vec<(String, Option<String>, String)> {
@@ -163,7 +152,7 @@ mod tests {
         let errors = check_group("gold", spec).unwrap_err();
         let faults = errors.0.iter();
         faults
-            .map(|error| fault(written, &error.field, &error.problem))
+            .map(|error| at(written, error.field.clone(), error.rule.clone()))
             .map(|fault| (fault.field, fault.value, fault.rule))
             .collect()
     }
@@ -233,8 +222,8 @@ mod tests {
                 "{\"concurrency\": {\"rate\": 5}}",
                 "concurrency.rate",
                 Some("5"),
-                "unknown field, expected one of max, safe, lease, refresh, min_refresh, learning, \
-                 headroom, reserve, algorithm, guaranteed",
+                "unknown field, expected one of max, safe, lease, refresh, min_refresh, headroom, \
+                 reserve, algorithm, guaranteed",
             ),
             (
                 "{\"requests\": {\"rate\": 1, \"rate\": 2}}",

@@ -15,7 +15,7 @@ use base64::prelude::BASE64_STANDARD;
 use tokio::sync::watch;
 
 use super::problem::{NO_TOKEN, RestError};
-use crate::api::auth::{Role, Token};
+use crate::config::tokens::{Role, Token};
 use crate::config::{Admin, Config};
 use crate::observe::logging::AUDIT;
 use crate::observe::metrics::{AuthFault, Metrics};

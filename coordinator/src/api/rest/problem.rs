@@ -8,9 +8,9 @@ use tollgate_core::lease_server::DrainError;
 use utoipa::ToSchema;
 
 use super::body::BODY_LEN_MAX;
-use crate::api::auth::Role;
 use crate::catalog::WriteRefusal;
 use crate::catalog::store::StoreError;
+use crate::config::tokens::Role;
 use crate::leases::driver::DriverError;
 
 /// When a write is to be tried again that the store did not take: etcd elects within about that.

@@ -10,9 +10,9 @@ use utoipa::ToSchema;
 use super::problem::{FieldFault, RestError};
 use super::revision::tag;
 use crate::catalog::WriteOutcome;
+use crate::catalog::check::ConfigErrors;
 use crate::catalog::name::NameError;
 use crate::catalog::writer::WriteError;
-use crate::config::ConfigErrors;
 
 /// Where something is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
@@ -88,7 +88,7 @@ pub(super) fn not_deleted(error: WriteError) -> RestError {
             rule,
         };
         errors
-            .map(|error| fault(&error.field, error.problem.to_string()))
+            .map(|error| fault(&error.field, error.rule.clone()))
             .collect()
     })
 }

@@ -2,9 +2,10 @@ use tollgate_core::units::Capacity;
 
 use super::*;
 use crate::catalog::Precondition;
+use crate::catalog::check::{check_attachment, check_group, check_override};
 use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
 use crate::catalog::store::{RecordKey, RecordKind};
-use crate::config::{Config, check_attachment, check_group, check_override};
+use crate::config::Config;
 
 const FILE: &str = "
 limits:

@@ -19,8 +19,8 @@ use tonic::Code;
 use super::{
     ApplyOutcome, FORMAT, RecordKey, Store, StoreContent, StoreError, StoreUpdate, WriteBatch,
 };
+use crate::cluster::config::EtcdConfig;
 use crate::cluster::etcd::{EtcdError, EtcdLink};
-use crate::config::EtcdConfig;
 use crate::observe::metrics::Metrics;
 use follower::Follower;
 use layout::{Guard, Layout};

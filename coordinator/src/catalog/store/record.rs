@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{RecordKey, RecordKind, StoreError};
+use crate::catalog::check::{ConfigErrors, check_attachment, check_group, check_override};
 use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
 use crate::catalog::{CatalogObject, StoredObject};
-use crate::config::{ConfigErrors, check_attachment, check_group, check_override};
 
 /// Unknown fields are ignored: a later version of the same format may add some.
 #[derive(Deserialize)]

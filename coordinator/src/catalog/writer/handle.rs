@@ -6,10 +6,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::draft::WriteRequest;
 use super::{WriteError, WriterCommand};
+use crate::catalog::check::{check_attachment, check_group, check_override};
 use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
 use crate::catalog::store::{RecordKey, RecordKind};
 use crate::catalog::{Catalog, CatalogObject, MemberKind, Precondition, WriteOutcome};
-use crate::config::{Config, check_attachment, check_group, check_override};
+use crate::config::Config;
 
 /// Sends writes to a [`CatalogWriter`](super::CatalogWriter), and knows the newest catalog.
 #[derive(Clone, Debug)]

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tollgate_core::cluster::ShardId;
 
 use super::{Election, ElectionError, ElectionMetrics, ElectionPublisher, Peer};
+use crate::cluster::config::{ClusterConfig, EtcdConfig};
 use crate::cluster::etcd::{EtcdError, EtcdLink};
-use crate::config::{ClusterConfig, EtcdConfig};
 use keys::ElectionKeys;
 use session::{Session, SessionEnd};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 
 use super::{Client, EtcdError, connect, within};
-use crate::config::EtcdConfig;
+use crate::cluster::config::EtcdConfig;
 use crate::net::files::FileReader;
 
 /// Connection to etcd that keeps to one endpoint for as long as that answers in time.

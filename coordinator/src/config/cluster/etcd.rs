@@ -1,50 +1,24 @@
-//! `cluster.etcd`: how etcd is reached, and where in it the cluster is.
+//! Section `cluster.etcd`: the connection to etcd, and the cluster's place in it.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_saphyr::Location;
 
-use super::{ClusterProblem, place};
+use crate::catalog::check::{Check, Rule, duration};
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
-use crate::config::check::Check;
+use crate::cluster::config::{EtcdConfig, Login};
 use crate::config::client_tls::{RawClientTls, client_tls};
-use crate::config::error::Problem;
-use crate::net::tls::ClientFiles;
+use crate::config::values::not_empty;
 
 /// The most endpoints: more members than any etcd cluster has.
-pub(super) const ENDPOINTS_MAX: usize = 16;
+const ENDPOINTS_MAX: usize = 16;
 
 /// The longest prefix, in bytes.
-pub(super) const PREFIX_LEN_MAX: usize = 200;
+const PREFIX_LEN_MAX: usize = 200;
 
-/// The lease that is taken by default: a node that dies is replaced after it.
+/// The default lease, after which a dead node is replaced.
 const LEASE: Duration = Duration::from_secs(3);
-
-/// How etcd is reached, and where in it the cluster is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdConfig {
-    /// URLs of its members; never empty.
-    pub endpoints: Vec<String>,
-    /// What the cluster's keys begin with, without a `/` at its end.
-    pub prefix: String,
-    /// How long etcd remembers a node that is silent; whole seconds, 1 to 60.
-    pub lease: Duration,
-    /// With what it is spoken to over TLS; none for plain text.
-    pub tls: Option<ClientFiles>,
-    /// As whom; none where etcd asks for nobody.
-    pub login: Option<Login>,
-}
-
-/// As whom a coordinator speaks to etcd.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Login {
-    /// The user's name.
-    pub user: String,
-    /// The file with the password, which may end with a line break.
-    pub password_file: PathBuf,
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,20 +31,6 @@ pub(super) struct RawEtcd {
     password_file: Option<LocatedScalar>,
 }
 
-// === impl EtcdConfig ===
-
-impl EtcdConfig {
-    /// The same, with relative paths starting at `folder`.
-    pub(super) fn beside(self, folder: &Path) -> Self {
-        let tls = self.tls.map(|tls| tls.beside(folder));
-        let login = self.login.map(|login| Login {
-            password_file: folder.join(login.password_file),
-            ..login
-        });
-        Self { tls, login, ..self }
-    }
-}
-
 // === free functions ===
 
 /// Checks the section, which must be there: `around` is where the one around it stands.
@@ -80,7 +40,7 @@ pub(super) fn etcd(
     raw: Option<&LocatedValue<RawEtcd>>,
 ) -> Option<EtcdConfig> {
     let Some(LocatedValue { value: raw, at }) = raw else {
-        check.refuse(around, "cluster.etcd", Problem::Missing);
+        check.missing(around, "cluster.etcd");
         return None;
     };
     let field = |name: &str| format!("cluster.etcd.{name}");
@@ -92,7 +52,11 @@ pub(super) fn etcd(
     if let (Some(endpoints), Some(said)) = (&endpoints, &raw.tls)
         && !endpoints.iter().any(|url| is_https(url))
     {
-        check.refuse(said.at, field("tls"), ClusterProblem::NotHttps);
+        check.refuse(
+            said.at,
+            field("tls"),
+            "is for https, but the endpoints are http",
+        );
     }
     let login = login(check, *at, raw);
     Some(EtcdConfig {
@@ -107,12 +71,13 @@ pub(super) fn etcd(
 fn endpoints(check: &mut Check, at: Location, raw: &RawEtcd) -> Option<Vec<String>> {
     let field = "cluster.etcd.endpoints";
     let Some(said) = &raw.endpoints else {
-        check.refuse(at, field, Problem::Missing);
+        check.missing(at, field);
         return None;
     };
     let count = said.value.len();
     if !(1..=ENDPOINTS_MAX).contains(&count) {
-        check.refuse(said.at, field, ClusterProblem::Endpoints(count));
+        let rule = format!("has {count} endpoints, not 1 to {ENDPOINTS_MAX}");
+        check.refuse(said.at, field, rule);
         return None;
     }
     let mut endpoints: Vec<String> = Vec::with_capacity(count);
@@ -126,9 +91,10 @@ fn endpoints(check: &mut Check, at: Location, raw: &RawEtcd) -> Option<Vec<Strin
             .first()
             .is_some_and(|first| is_https(first) != https)
         {
-            check.refuse(text.at, field, ClusterProblem::Mixed);
+            let rule = "is https where others are http: all endpoints must be one or the other";
+            check.refuse(text.at, field, rule);
         } else if https && raw.tls.is_none() {
-            check.refuse(text.at, field, ClusterProblem::NoTls);
+            check.refuse(text.at, field, "is https, which needs cluster.etcd.tls.ca");
         }
         endpoints.push(url);
     }
@@ -136,7 +102,7 @@ fn endpoints(check: &mut Check, at: Location, raw: &RawEtcd) -> Option<Vec<Strin
 }
 
 /// A URL of scheme, host and port, and nothing else.
-fn endpoint(text: &str) -> Result<String, Problem> {
+fn endpoint(text: &str) -> Result<String, Rule> {
     let uri: Option<axum::http::Uri> = text.parse().ok();
     let good = uri.is_some_and(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https"))
@@ -148,7 +114,10 @@ fn endpoint(text: &str) -> Result<String, Problem> {
     });
     match good {
         true => Ok(text.trim_end_matches('/').to_owned()),
-        false => Err(ClusterProblem::Endpoint(text.to_owned()).into()),
+        false => Err(format!(
+            "{text:?} is not an endpoint like http://127.0.0.1:2379 or https://etcd:2379"
+        )
+        .into()),
     }
 }
 
@@ -156,7 +125,7 @@ fn is_https(url: &str) -> bool {
     url.starts_with("https:")
 }
 
-fn prefix(text: &str) -> Result<String, Problem> {
+fn prefix(text: &str) -> Result<String, Rule> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
     let fits = text.len() <= PREFIX_LEN_MAX + 1
         && text.starts_with('/')
@@ -164,41 +133,43 @@ fn prefix(text: &str) -> Result<String, Problem> {
         && text.bytes().all(good);
     match fits {
         true => Ok(text.to_owned()),
-        false => Err(ClusterProblem::Prefix(text.to_owned()).into()),
+        false => Err(format!(
+            "{text:?} is not a prefix: `/`, then up to {PREFIX_LEN_MAX} letters, digits or any of \
+             `/._-`, not ending with `/`"
+        )
+        .into()),
     }
 }
 
-fn lease(text: &str) -> Result<Duration, Problem> {
-    let lease = humantime::parse_duration(text).ok();
-    let lease =
-        lease.filter(|lease| lease.subsec_nanos() == 0 && (1..=60).contains(&lease.as_secs()));
-    lease.ok_or_else(|| ClusterProblem::Lease(text.to_owned()).into())
+fn lease(text: &str) -> Result<Duration, Rule> {
+    let lease = duration(text)?;
+    match lease.subsec_nanos() == 0 && (1..=60).contains(&lease.as_secs()) {
+        true => Ok(lease),
+        false => Err(format!("{text:?} is not a whole number of seconds from 1s to 60s").into()),
+    }
 }
 
 fn login(check: &mut Check, at: Location, raw: &RawEtcd) -> Option<Login> {
     let (user_field, file_field) = ("cluster.etcd.user", "cluster.etcd.password_file");
-    let user = check.value(raw.user.as_ref(), user_field, |text| match text {
-        "" => Err(Problem::Empty),
-        user => Ok(user.to_owned()),
+    let user = check.value(raw.user.as_ref(), user_field, |text| {
+        not_empty(text).map(|_| text.to_owned())
     });
-    let password_file = check.value(raw.password_file.as_ref(), file_field, path);
+    let password_file = check.value(raw.password_file.as_ref(), file_field, not_empty);
     let missing = match (&raw.user, &raw.password_file) {
         (None, Some(_)) => Some((user_field, &raw.password_file)),
         (Some(_), None) => Some((file_field, &raw.user)),
         _ => None,
     };
     if let Some((field, said)) = missing {
-        check.refuse(place(said.as_ref(), at), field, ClusterProblem::HalfLogin);
+        let at = said.as_ref().map_or(at, |text| text.at);
+        check.refuse(
+            at,
+            field,
+            "is missing: user and password_file belong together",
+        );
     }
     Some(Login {
         user: user?,
         password_file: password_file?,
     })
-}
-
-fn path(text: &str) -> Result<PathBuf, Problem> {
-    match text {
-        "" => Err(Problem::Empty),
-        path => Ok(path.into()),
-    }
 }

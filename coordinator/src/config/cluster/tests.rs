@@ -2,7 +2,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::config::Config;
+use crate::config::{Config, EtcdConfig, Login};
+use crate::net::tls::ClientFiles;
 
 const ETCD: &str = "etcd: {endpoints: ['http://127.0.0.1:2379']}";
 
@@ -76,7 +77,7 @@ cluster:
   tls: {ca: nodes.crt, cert: a.crt, key: a.key, server_name: nodes.internal}
 limits: []",
     );
-    let full = full.beside(Path::new("/srv/tollgate.yaml"));
+    let full = full.beside(Path::new("/srv"));
     let want = ClusterConfig {
         node: "node-1.eu_west".to_owned(),
         advertise: Advertise {

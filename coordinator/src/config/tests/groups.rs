@@ -1,5 +1,6 @@
 use super::*;
 use crate::catalog::FairBetween;
+use crate::catalog::check::check_group;
 use crate::catalog::spec::GroupSpec;
 
 #[test]

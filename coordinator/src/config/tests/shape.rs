@@ -45,13 +45,13 @@ fn a_wrong_shape_names_the_field_and_what_stands_there() {
             "3:9: parent: `x` is not a mapping",
         ),
         ("cluster: 3", "1:10: cluster: `3` is not a mapping"),
-        ("limits: {}", "1:9: limits: a mapping is not a list"),
+        ("limits: {}", "1:9: limits: is a mapping, not a list"),
         ("limits:\n  a: b", "2:3: limits: is not a list"),
         ("limits:\n- x", "2:3: limits[0]: `x` is not a mapping"),
         ("parent:\n- x", "2:3: parent: is not a mapping"),
         (
             "listen: {grpc: {}}",
-            "1:16: listen.grpc: a mapping is not a single value",
+            "1:16: listen.grpc: is a mapping, not a single value",
         ),
         (
             "groups: {gold: {requests: 3}}",
@@ -64,11 +64,11 @@ fn a_wrong_shape_names_the_field_and_what_stands_there() {
         ),
         (
             "limits: [{requests: {guaranteed: {3: 4, 5: [6]}}}]",
-            "1:44: limits[0].requests.guaranteed.5: a list is not a single value",
+            "1:44: limits[0].requests.guaranteed.5: is a list, not a single value",
         ),
         (
             "attach: {tenants: {acme: {group: [gold]}}}",
-            "1:34: attach.tenants.acme.group: a list is not a single value",
+            "1:34: attach.tenants.acme.group: is a list, not a single value",
         ),
         (
             "groups: {gold: {}, gold: {}}",

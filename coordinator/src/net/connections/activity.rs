@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::bounds::ConnectionBounds;
 use super::metrics::DropReason;
 use super::source::Source;
-use crate::config::ConnectionBounds;
 use crate::net::tls::Door;
 
 /// The bytes of an HTTP/2 preface and of the header of the SETTINGS frame after it. A client that

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::config::CONNECTION_PARTS;
+use super::bounds::CONNECTION_PARTS;
 
 /// A connection that holds no more than this, in bytes, is small: a client with a few calls.
 const SMALL: usize = 64 << 10;

@@ -18,10 +18,10 @@ use tonic::transport::server::TcpConnectInfo;
 
 use super::activity::Activity;
 use super::body::{RequestBody, ResponseBody};
+use super::bounds::IDLE_TIMEOUT_MIN;
 use super::call::{Call, Refusal};
 use super::stream::Connection;
 use super::table::{ConnectionTable, Entry};
-use crate::config::IDLE_TIMEOUT_MIN;
 use crate::net::tls::Door;
 
 /// Calls at a time on one HTTP/2 connection. An Envoy has a few; the rest waits there.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::activity::{Activity, Stage};
+use super::bounds::ConnectionBounds;
 use super::memory::CallMemory;
 use super::metrics::{ConnectionMetrics, DropReason};
 use super::source::Source;
-use crate::config::ConnectionBounds;
 use crate::net::tls::Door;
 
 mod open;

@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::bounds::ConnectionBounds;
 use super::*;
-use crate::config::ConnectionBounds;
 use crate::net::tls::{Door, Files, Identity, TlsMetrics};
 
 /// More than the sockets of both sides take.

@@ -5,9 +5,9 @@ use super::*;
 
 const NOW: Duration = Duration::from_secs(1000);
 
-fn scopes() -> Scopes {
+fn scopes() -> DoormanScopes {
     let shared = ResourceId::new("tenant/acme", Unit::Requests).unwrap();
-    Scopes([("shared".to_owned(), shared)].into())
+    [("shared".to_owned(), shared)].into()
 }
 
 fn lease(expiry_time: i64, capacity: f64) -> wire::Lease {

@@ -1,0 +1,42 @@
+//! Rules for a group.
+
+use super::unit::unit_limits;
+use super::{Check, ConfigErrors, Rule, join};
+use crate::catalog::spec::{GroupSpec, LocatedValue};
+use crate::catalog::{FairBetween, Group, name};
+
+/// Checks the group called `name`, whose `spec` came as JSON.
+///
+/// # Errors
+/// All errors of it.
+pub fn check_group(name: &str, spec: GroupSpec) -> Result<Group, ConfigErrors> {
+    let mut check = Check::default();
+    let text = LocatedValue::nowhere(name.into());
+    let valid = check.value(Some(&text), "name", |name| Ok(name::check_group(name)?));
+    let group = group(&mut check, "", name, &LocatedValue::nowhere(spec));
+    check.end(group.zip(valid).map(|(group, ())| group))
+}
+
+/// Checks the group called `name` at `path`; `None` if it has errors, which are noted.
+pub(crate) fn group(
+    check: &mut Check,
+    path: &str,
+    name: &str,
+    spec: &LocatedValue<GroupSpec>,
+) -> Option<Group> {
+    let limits = unit_limits(check, path, spec.value.units());
+    let between = spec.value.fair_between.as_ref();
+    let between = check.value(between, &join(path, "fair_between"), fair_between);
+    Some(Group::new(
+        name,
+        limits?,
+        between.unwrap_or_default(),
+        &spec.value,
+    ))
+}
+
+fn fair_between(text: &str) -> Result<FairBetween, Rule> {
+    let mut known = FairBetween::ALL.into_iter();
+    let known = known.find(|between| between.name() == text);
+    known.ok_or_else(|| format!("{text:?} is none of members, clients").into())
+}

@@ -1,0 +1,201 @@
+//! Rules for the limit of one unit.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tollgate_core::lease::{Priority, Unit};
+use tollgate_core::limit::{Algorithm, Limit, LimitError, Part, SafeCapacity};
+use tollgate_core::units::{Capacity, Tokens};
+
+use super::{Check, Rule, join, milliseconds};
+use crate::catalog::limits::UnitLimits;
+use crate::catalog::quantity::{QuantityError, QuantityUnit, parse};
+use crate::catalog::spec::{LocatedScalar, LocatedValue, UnitFields, Units};
+
+/// Checks the limits of `units`; `None` if they have errors, which are noted.
+pub(super) fn unit_limits(check: &mut Check, path: &str, units: Units<'_>) -> Option<UnitLimits> {
+    let limits: Vec<_> = units
+        .into_iter()
+        .map(|(unit, fields)| {
+            let path = join(path, unit.name());
+            Some((unit, unit_limit(check, &path, unit, &fields)?))
+        })
+        .collect();
+    limits.into_iter().collect()
+}
+
+fn unit_limit(check: &mut Check, path: &str, unit: Unit, fields: &UnitFields<'_>) -> Option<Limit> {
+    let counted = match unit {
+        Unit::RequestBytes | Unit::ResponseBytes => QuantityUnit::Bytes,
+        Unit::Requests | Unit::Concurrency => QuantityUnit::Requests,
+    };
+    let (name, capacity) = fields.capacity;
+    if capacity.is_none() {
+        check.missing(fields.at, join(path, name));
+    }
+    let before = check.count();
+    let limit = values(check, path, counted, fields)?;
+    if check.count() > before {
+        // Beside a default in the place of a wrong value the others may look wrong.
+        return None;
+    }
+    let faults = limit.faults();
+    let good = faults.is_empty();
+    for error in faults {
+        let at = at_fault(fields, &error).map_or(fields.at, |text| text.at);
+        let text = error.to_string();
+        // The error begins with the name of the field.
+        let (field, rule) = text.split_once(": ").unwrap_or(("", &text));
+        check.refuse(at, join(path, field), rule);
+    }
+    good.then_some(limit)
+}
+
+/// The limit of all values that are good, with defaults for the others; `None` without a capacity.
+fn values(
+    check: &mut Check,
+    path: &str,
+    counted: QuantityUnit,
+    fields: &UnitFields<'_>,
+) -> Option<Limit> {
+    let field = |name| join(path, name);
+    let number = |text: &str| Ok(parse(text, counted)?);
+    let unlimited = |text: &str| {
+        let word = ("unlimited", Capacity::UNLIMITED);
+        number_or(text, counted, word, |capacity| capacity)
+    };
+    let dynamic = |text: &str| {
+        number_or(
+            text,
+            counted,
+            ("dynamic", SafeCapacity::Dynamic),
+            SafeCapacity::Fixed,
+        )
+    };
+    let times = |check: &mut Check, text, name, time: &mut Duration| {
+        set(time, check.value(text, &field(name), milliseconds));
+    };
+    let (name, capacity) = fields.capacity;
+    let capacity = check.value(capacity, &field(name), unlimited);
+    let mut limit = Limit::new(capacity.unwrap_or(Capacity::ZERO));
+    let burst = check.value(fields.burst, &field("burst"), number);
+    let burst = burst.map(|burst| Tokens::from_micros(burst.as_micros()));
+    set(&mut limit.burst, burst);
+    set(
+        &mut limit.safe,
+        check.value(fields.safe, &field("safe"), dynamic),
+    );
+    times(check, fields.lease, "lease", &mut limit.lease);
+    times(check, fields.refresh, "refresh", &mut limit.refresh);
+    times(
+        check,
+        fields.min_refresh,
+        "min_refresh",
+        &mut limit.min_refresh,
+    );
+    limit.learning = limit.lease;
+    set(
+        &mut limit.headroom,
+        check.value(fields.headroom, &field("headroom"), part),
+    );
+    set(
+        &mut limit.reserve,
+        check.value(fields.reserve, &field("reserve"), part),
+    );
+    set(
+        &mut limit.algorithm,
+        check.value(fields.algorithm, &field("algorithm"), algorithm),
+    );
+    for (band, capacity) in guaranteed(check, &field("guaranteed"), counted, fields.guaranteed) {
+        limit.guaranteed = limit.guaranteed.with(band, capacity);
+    }
+    capacity.map(|_| limit)
+}
+
+fn set<T>(to: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *to = value;
+    }
+}
+
+/// The field that is to be changed.
+fn at_fault<'a>(fields: &UnitFields<'a>, error: &LimitError) -> Option<&'a LocatedScalar> {
+    match error {
+        LimitError::BurstBelowOne { .. } => fields.burst,
+        LimitError::SafeAboveCapacity { .. } => fields.safe,
+        LimitError::GuaranteedAboveCapacity { .. } => {
+            fields.guaranteed.and_then(|bands| bands.values().next())
+        }
+        LimitError::Zero { field: "lease" } | LimitError::LeaseTooLong { .. } => fields.lease,
+        LimitError::Zero { field: "refresh" } | LimitError::RefreshNotBelowLease { .. } => {
+            fields.refresh.or(fields.lease)
+        }
+        LimitError::Zero { .. } | LimitError::MinRefreshAboveRefresh { .. } => {
+            fields.min_refresh.or(fields.refresh)
+        }
+        // Learning mode lasts as long as the lease.
+        LimitError::LearningBelowLease { .. } => fields.lease,
+    }
+}
+
+/// A number of units, or `word` for a value of its own.
+fn number_or<T>(
+    text: &str,
+    counted: QuantityUnit,
+    (word, meaning): (&str, T),
+    number: impl FnOnce(Capacity) -> T,
+) -> Result<T, Rule> {
+    if text == word {
+        return Ok(meaning);
+    }
+    match parse(text, counted) {
+        Ok(capacity) => Ok(number(capacity)),
+        Err(QuantityError::NotANumber(text)) => {
+            Err(format!("{text:?} is neither a number nor `{word}`").into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn part(text: &str) -> Result<Part, Rule> {
+    let part = text.parse().ok().and_then(Part::try_from_f64);
+    part.ok_or_else(|| format!("{text:?} is not a part between 0 and 1").into())
+}
+
+fn algorithm(text: &str) -> Result<Algorithm, Rule> {
+    match text {
+        "fair_share" => Ok(Algorithm::FairShare),
+        "proportional_share" => Ok(Algorithm::ProportionalShare),
+        "static" => Ok(Algorithm::Static),
+        "none" => Ok(Algorithm::None),
+        other => {
+            Err(format!("{other:?} is none of fair_share, proportional_share, static, none").into())
+        }
+    }
+}
+
+/// The minimum of each band that is named.
+fn guaranteed(
+    check: &mut Check,
+    path: &str,
+    counted: QuantityUnit,
+    bands: Option<&BTreeMap<String, LocatedScalar>>,
+) -> Vec<(Priority, Capacity)> {
+    let mut minimums = Vec::new();
+    for (band, minimum) in bands.into_iter().flatten() {
+        let field = join(path, &band.escape_debug().to_string());
+        let text = LocatedValue {
+            value: band.as_str().into(),
+            at: minimum.at,
+        };
+        let band = check.value(Some(&text), &field, priority);
+        let minimum = check.value(Some(minimum), &field, |text| Ok(parse(text, counted)?));
+        minimums.extend(band.zip(minimum));
+    }
+    minimums
+}
+
+fn priority(text: &str) -> Result<Priority, Rule> {
+    let band = text.parse().ok().and_then(Priority::new);
+    band.ok_or_else(|| format!("{text:?} is not a band, a whole number from 0 to 15").into())
+}

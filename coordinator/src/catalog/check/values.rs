@@ -1,0 +1,20 @@
+//! Values that several sections have.
+
+use std::time::Duration;
+
+use super::Rule;
+
+/// Reads a duration.
+pub(crate) fn duration(text: &str) -> Result<Duration, Rule> {
+    humantime::parse_duration(text)
+        .map_err(|cause| format!("{text:?} is not a duration like 10s or 100ms: {cause}").into())
+}
+
+/// Reads a duration of whole milliseconds, in which the protocol counts.
+pub(crate) fn milliseconds(text: &str) -> Result<Duration, Rule> {
+    let duration = duration(text)?;
+    if !duration.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err(format!("{text:?} is not a whole number of milliseconds").into());
+    }
+    Ok(duration)
+}
