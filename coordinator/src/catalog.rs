@@ -22,6 +22,7 @@ mod file;
 mod group;
 pub mod limits;
 mod merge;
+pub mod metrics;
 pub mod name;
 pub mod quantity;
 mod resolve;

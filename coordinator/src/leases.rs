@@ -3,6 +3,7 @@
 
 pub mod drains;
 pub mod driver;
+pub mod metrics;
 pub mod parent;
 pub mod router;
 pub mod shards;

@@ -16,7 +16,9 @@ use tonic_health::server::HealthService;
 use crate::api::doorman;
 use crate::api::grpc::{Service, StrictDecoding};
 use crate::api::health::Health;
+use crate::api::metrics::ApiMetrics;
 use crate::api::rest;
+use crate::catalog::metrics::CatalogMetrics;
 #[cfg(feature = "etcd")]
 use crate::catalog::store::EtcdStore;
 use crate::catalog::store::{MemoryStore, RedbStore, Store, StoreError};
@@ -37,17 +39,18 @@ use crate::leases::router::Router;
 use crate::leases::shards::{DriverSettings, ShardSupervisor, Shards};
 use crate::net::channels::Channels;
 use crate::net::tls::{ClientFiles, Credentials, Holder, Newest};
-use crate::observe::metrics::Metrics;
 use crate::wire::CapacityServer;
 
 mod doors;
 mod error;
 mod listeners;
+mod metrics;
 
 use self::doors::{Services, follow, serve_grpc, serve_http};
 pub use self::error::ServerError;
 use self::listeners::Doors;
 pub use self::listeners::Listeners;
+use self::metrics::Metrics;
 
 /// How long it may take until there is a connection to another node.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -120,15 +123,14 @@ impl Server {
         start: Start,
     ) -> Result<Self, ServerError> {
         let listen = listeners.addresses().unwrap_or(config.listen);
-        let limits = config.catalog.limits.count();
         #[cfg(feature = "etcd")]
         if let Some(cluster) = config.cluster.clone() {
             return Self::elected_through_etcd(listeners, config, cluster).await;
         }
-        let metrics = Metrics::new(Epoch::default(), limits);
-        let mut store = open_store(&config, &metrics)?;
+        let metrics = Metrics::register();
+        let mut store = open_store(&config, &metrics.catalog)?;
         let epoch = begin(&mut *store, epoch.into()).await?;
-        metrics.set_epoch(epoch);
+        metrics.leases.set_epoch(epoch);
         let alone = SingleNode {
             peer: Peer {
                 node: String::new(),
@@ -151,7 +153,7 @@ impl Server {
         cluster: ClusterConfig,
     ) -> Result<Self, ServerError> {
         let listen = listeners.addresses().unwrap_or(config.listen);
-        let metrics = Metrics::new(Epoch::default(), config.catalog.limits.count());
+        let metrics = Metrics::register();
         let place = Place {
             peer: cluster.peer(listen, &config.tls),
             shards: cluster.shards,
@@ -166,11 +168,11 @@ impl Server {
                  cluster.advertise"
             );
         }
-        let election = EtcdElection::new(&cluster, place.peer.clone(), metrics.election().clone());
+        let election = EtcdElection::new(&cluster, place.peer.clone(), metrics.election.clone());
         // A node that is elected without a snapshot does not know that there are no leases, whatever is
         // said of the first start: the master before may have died.
         let start = Start::Learning;
-        let store = open_store(&config, &metrics)?;
+        let store = open_store(&config, &metrics.catalog)?;
         let among = (Some(place), store);
         Self::elected(listeners, config, start, among, election, metrics).await
     }
@@ -187,8 +189,8 @@ impl Server {
         place: Place,
         election: impl Election,
     ) -> Result<Self, ServerError> {
-        let metrics = Metrics::new(Epoch::default(), config.catalog.limits.count());
-        let store = open_store(&config, &metrics)?;
+        let metrics = Metrics::register();
+        let store = open_store(&config, &metrics.catalog)?;
         Self::elected(
             listeners,
             config,
@@ -218,7 +220,7 @@ impl Server {
         let doors = listeners.prepare(&config, &metrics)?;
         let bounds = config.bounds;
         let credentials = |holder, files: Option<&ClientFiles>| {
-            let started = files.map(|files| files.start(holder, metrics.tls()));
+            let started = files.map(|files| files.start(holder, &metrics.tls));
             let started = started.transpose();
             started.map_err(|cause| ServerError::Tls { holder, cause })
         };
@@ -227,12 +229,13 @@ impl Server {
         let parent = match &config.parent {
             Some(parent) => {
                 let credentials = credentials(Holder::Parent, parent.tls.as_ref())?;
-                let (ancestors, metrics) = (ancestors.clone(), metrics.parent().clone());
+                let (ancestors, metrics) = (ancestors.clone(), metrics.leases.parent().clone());
                 Some(Parent::new(parent, credentials, ancestors, metrics)?)
             }
             None => None,
         };
-        let (writer, catalog) = CatalogWriter::new(store, config, clock, metrics.clone()).await?;
+        let (writer, catalog) =
+            CatalogWriter::new(store, config, clock, metrics.catalog.clone()).await?;
         let (supervisor, shards) = ShardSupervisor::new(DriverSettings {
             bounds,
             leases: LeaseCount::default(),
@@ -240,7 +243,7 @@ impl Server {
             shards: place.as_ref().map(|place| place.shards),
             start,
             clock,
-            metrics: metrics.clone(),
+            metrics: metrics.leases.clone(),
             parent: parent.clone(),
         });
         let count = place.as_ref().map_or(NonZeroU16::MIN, |place| place.shards);
@@ -278,7 +281,7 @@ impl Server {
                 .map_or(NonZeroU16::MIN, |place| place.shards),
             peers: Channels::new(CONNECT_TIMEOUT, self.credentials.clone()),
             ancestors: self.ancestors.clone(),
-            metrics: self.metrics.clone(),
+            metrics: self.metrics.leases.clone(),
         }
     }
 
@@ -315,11 +318,11 @@ impl Server {
         }
         let (close, closing) = watch::channel(());
         let health_service = spawn_health(&mut parts, &router, closing);
-        let leases = Service::new(router.clone(), self.clock, self.metrics.clone());
+        let leases = Service::new(router.clone(), self.clock, self.metrics.leases.clone());
         let services = Services {
             health: StrictDecoding(health_service),
             lease: StrictDecoding(leases),
-            doorman: StrictDecoding(doorman(&router, self.clock, &self.metrics, &newest)),
+            doorman: StrictDecoding(doorman(&router, self.clock, &self.metrics.api, &newest)),
         };
         let mut doors = JoinSet::new();
         doors.spawn(serve_grpc(self.doors.grpc, services, stopped.clone()));
@@ -330,14 +333,16 @@ impl Server {
                 .clone()
                 .map(|me| rest::Others::new(me, router.masters.clone(), self.credentials)),
             parent: self.parent,
-            metrics: self.metrics.clone(),
+            metrics: self.metrics.api,
+            leases: self.metrics.leases,
+            exporter: self.metrics.exporter,
             clock: self.clock,
             writer: self.catalog.clone(),
             config: newest,
         });
         doors.spawn(serve_http(self.doors.http, admin, stopped.clone()));
         let (_asks, asked) = self.reloads;
-        if let Some(reload) = Reload::new(self.catalog.clone(), self.metrics) {
+        if let Some(reload) = Reload::new(self.catalog.clone(), self.metrics.catalog) {
             parts.spawn(follow(reload, asked, stopped));
         }
         tokio::select! {
@@ -401,7 +406,7 @@ async fn all_ended(
 fn doorman(
     router: &Router,
     clock: Clock,
-    metrics: &Metrics,
+    metrics: &ApiMetrics,
     newest: &watch::Receiver<Arc<Config>>,
 ) -> CapacityServer<doorman::Service> {
     doorman::Service::new(router.clone(), clock, metrics.clone(), newest.clone())
@@ -456,7 +461,7 @@ pub async fn serve(
 }
 
 /// The store that `config` names.
-fn open_store(config: &Config, metrics: &Metrics) -> Result<Box<dyn Store>, StoreError> {
+fn open_store(config: &Config, metrics: &CatalogMetrics) -> Result<Box<dyn Store>, StoreError> {
     #[cfg(feature = "etcd")]
     if let Some(cluster) = &config.cluster {
         return Ok(Box::new(EtcdStore::new(&cluster.etcd, metrics.clone())));

@@ -55,7 +55,7 @@ async fn spread(scene: &Scene) -> Result<()> {
     let count = |node: usize, name: &str| after[node][name] - before[node][name];
     let (mut passed_on, mut calls) = (0, 0);
     for (node, own) in of_node.iter().enumerate() {
-        let books = count(node, "tollgate_answered_total{by=\"books\"}");
+        let books = count(node, "tollgate_answered_total{by=\"local\"}");
         let peer = count(node, "tollgate_answered_total{by=\"peer\"}");
         say(&format!(
             "node {node}: {own} of {SCOPES} scopes; answered {books} itself, passed on {peer}"
@@ -63,7 +63,7 @@ async fn spread(scene: &Scene) -> Result<()> {
         // Its own scopes, whoever was asked; and whatever else it was asked was passed on.
         assert_eq!(books, NODES as u64 * CALLS * own);
         assert_eq!(peer, CALLS * (SCOPES - own));
-        assert_eq!(count(node, "tollgate_answered_total{by=\"nobody\"}"), 0);
+        assert_eq!(count(node, "tollgate_answered_total{by=\"none\"}"), 0);
         ensure!(*own >= SCOPES / 6, "the scopes are not spread: {of_node:?}");
         passed_on += peer;
         calls += count(node, "tollgate_refresh_calls_total");

@@ -28,7 +28,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const LOOK: Duration = s(2.0);
 
 /// Scopes that a coordinator's own books have answered.
-pub(crate) const BY_BOOKS: &str = "tollgate_answered_total{by=\"books\"}";
+pub(crate) const BY_BOOKS: &str = "tollgate_answered_total{by=\"local\"}";
 
 /// Scopes that it has passed on to others.
 pub(crate) const BY_PEER: &str = "tollgate_answered_total{by=\"peer\"}";

@@ -29,10 +29,10 @@ use tonic::{Request, Response, Status};
 use self::answer::Answered;
 use self::spread::Spread;
 use crate::api::grpc::CallError;
+use crate::api::metrics::{ApiMetrics, DoormanMethod};
 use crate::clock::{Clock, unix_time};
 use crate::config::Config;
 use crate::leases::router::{CallContext, RemoteMaster, Router};
-use crate::observe::metrics::{DoormanMethod, Metrics};
 use crate::wire::{CALL_LEN_MAX, Capacity, CapacityClient, CapacityServer};
 
 mod answer;
@@ -45,7 +45,7 @@ mod spread;
 pub struct Service {
     router: Router,
     clock: Clock,
-    metrics: Metrics,
+    metrics: ApiMetrics,
     config: watch::Receiver<Arc<Config>>,
 }
 
@@ -56,7 +56,7 @@ impl Service {
     pub fn new(
         router: Router,
         clock: Clock,
-        metrics: Metrics,
+        metrics: ApiMetrics,
         config: watch::Receiver<Arc<Config>>,
     ) -> CapacityServer<Self> {
         let service = Self {
@@ -192,7 +192,7 @@ impl Service {
         };
         // Without sequences there is none that a release could be older than.
         let resources: Vec<_> = released.into_iter().map(|id| (id, u64::MAX)).collect();
-        self.metrics.count_releases(resources.len());
+        self.router.metrics.count_releases(resources.len());
         let release = Release { client, resources };
         self.router.release(release, way).await?;
         Ok(wire::ReleaseCapacityResponse { mastership: None })
@@ -229,7 +229,7 @@ impl Capacity for Service {
         let result = self.get(request.into_inner(), way).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.response.len());
         let duration = self.clock.now().saturating_since(start);
-        self.metrics.count_refresh(scopes, duration);
+        self.router.metrics.count_refresh(scopes, duration);
         self.counted(DoormanMethod::GetCapacity, result)
     }
 
@@ -242,7 +242,7 @@ impl Capacity for Service {
         let result = self.get_server(request.into_inner(), way).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.response.len());
         let duration = self.clock.now().saturating_since(start);
-        self.metrics.count_refresh(scopes, duration);
+        self.router.metrics.count_refresh(scopes, duration);
         self.counted(DoormanMethod::GetServerCapacity, result)
     }
 

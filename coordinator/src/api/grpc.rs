@@ -13,9 +13,9 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::clock::Clock;
 use crate::leases::driver::{DriverError, LeaseError};
+use crate::leases::metrics::{LeaseMetrics, RefreshFault};
 use crate::leases::router::{CallContext, RouteError, Router};
 use crate::leases::shards::MastershipError;
-use crate::observe::metrics::{Metrics, RefreshFault};
 use crate::observe::trace;
 use crate::wire::{CALL_LEN_MAX, LeaseService, LeaseServiceServer};
 
@@ -32,7 +32,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 pub struct Service {
     router: Router,
     clock: Clock,
-    metrics: Metrics,
+    metrics: LeaseMetrics,
 }
 
 /// Why a whole call was refused.
@@ -50,7 +50,7 @@ pub enum CallError {
 
 impl Service {
     /// The service that answers through `router`.
-    pub fn new(router: Router, clock: Clock, metrics: Metrics) -> LeaseServiceServer<Self> {
+    pub fn new(router: Router, clock: Clock, metrics: LeaseMetrics) -> LeaseServiceServer<Self> {
         let service = Self {
             router,
             clock,

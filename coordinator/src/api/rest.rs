@@ -19,13 +19,15 @@ use self::count::count;
 use self::guard::{Gate, guard};
 use self::problem::RestError;
 use self::rate::RefreshRate;
+use crate::api::metrics::ApiMetrics;
 use crate::catalog::writer;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::leases::metrics::LeaseMetrics;
 use crate::leases::parent::Parent;
 use crate::leases::shards::Shards;
 use crate::leases::stats::{LeaseStats, NamedScopes};
-use crate::observe::metrics::Metrics;
+use crate::observe::metrics::Exporter;
 use crate::observe::trace;
 
 mod agents;
@@ -59,7 +61,8 @@ struct App {
     shards: Shards,
     others: Option<Others>,
     parent: Option<Parent>,
-    metrics: Metrics,
+    leases: LeaseMetrics,
+    exporter: Exporter,
     clock: Clock,
     writer: writer::CatalogHandle,
     rate: RefreshRate,
@@ -89,9 +92,13 @@ pub struct Parts {
     pub others: Option<Others>,
     /// The coordinator above, if there is one.
     pub parent: Option<Parent>,
-    /// What is counted.
-    pub metrics: Metrics,
-    /// When it is.
+    /// Metrics of the API.
+    pub metrics: ApiMetrics,
+    /// Metrics of leases.
+    pub leases: LeaseMetrics,
+    /// All metrics.
+    pub exporter: Exporter,
+    /// Clock of the coordinator.
     pub clock: Clock,
     /// The way to what is configured.
     pub writer: writer::CatalogHandle,
@@ -106,6 +113,8 @@ pub fn router(parts: Parts) -> Router {
         others,
         parent,
         metrics,
+        leases,
+        exporter,
         clock,
         writer,
         config,
@@ -119,10 +128,11 @@ pub fn router(parts: Parts) -> Router {
         shards,
         others,
         parent,
-        metrics: metrics.clone(),
+        rate: RefreshRate::of(&leases, clock),
+        leases,
+        exporter,
         clock,
         writer,
-        rate: RefreshRate::of(&metrics, clock),
         surveys: Arc::default(),
         openapi: Arc::new(openapi::document(api)),
     };

@@ -5,15 +5,13 @@
 
 use std::sync::Arc;
 
-use tollgate_core::lease::Epoch;
-
 use crate::catalog::check::ConfigErrors;
+use crate::catalog::metrics::CatalogMetrics;
 use crate::catalog::store::{
     ApplyOutcome, EtcdStore, Store as _, StoreContent, StoreError, WriteBatch, decode,
 };
 use crate::catalog::{Catalog, WriteRefusal};
 use crate::config::Config;
-use crate::observe::metrics::Metrics;
 
 /// Largest text in bytes: etcd takes at most 1.5 MiB in a request. A larger configuration belongs
 /// into the API.
@@ -81,7 +79,7 @@ pub async fn put(node: &Config, text: &[u8]) -> Result<(), SharedConfigError> {
 fn open(node: &Config) -> Result<EtcdStore, SharedConfigError> {
     let cluster = node.cluster.as_ref().filter(|_| node.shares());
     let cluster = cluster.ok_or(SharedConfigError::NotShared)?;
-    let metrics = Metrics::new(Epoch(0), 0);
+    let metrics = CatalogMetrics::default();
     Ok(EtcdStore::new(&cluster.etcd, metrics))
 }
 

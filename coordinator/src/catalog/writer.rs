@@ -15,13 +15,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::catalog::check::ConfigErrors;
+use crate::catalog::metrics::{CatalogMetrics, Reloaded};
 use crate::catalog::store::{
     ApplyOutcome, LogPosition, RecordKey, Store, StoreError, StoreUpdate, WriteBatch, decode,
 };
 use crate::catalog::{Catalog, WriteOutcome, WriteRefusal};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::observe::metrics::{Metrics, Reloaded};
 
 use draft::{Draft, WriteRequest};
 
@@ -52,7 +52,7 @@ const UPDATE_WAIT: Duration = Duration::from_secs(2);
 pub struct CatalogWriter {
     store: Box<dyn Store>,
     clock: Clock,
-    metrics: Metrics,
+    metrics: CatalogMetrics,
     revision: u64,
     /// Position after the last update taken.
     position: LogPosition,
@@ -99,7 +99,7 @@ impl CatalogWriter {
         mut store: Box<dyn Store>,
         config: Config,
         clock: Clock,
-        metrics: Metrics,
+        metrics: CatalogMetrics,
     ) -> Result<(Self, CatalogHandle), StoreError> {
         let stored = store.load().await?;
         let config = match store.shared_key().filter(|_| config.shares()) {

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use crate::catalog::metrics::{CatalogMetrics, Reloaded};
 use crate::catalog::writer::{CatalogHandle, WriteError};
 use crate::config::{Config, LoadError, SourceFile};
 use crate::net::files::FileReader;
-use crate::observe::metrics::{Metrics, Reloaded};
 
 /// How often the file is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ const GONE_LOOKS: u32 = 10;
 #[derive(Debug)]
 pub struct Reload {
     writer: CatalogHandle,
-    metrics: Metrics,
+    metrics: CatalogMetrics,
     files: FileReader,
     /// Looks since the file was last read.
     failed: u32,
@@ -57,7 +57,7 @@ enum ReloadError {
 
 impl Reload {
     /// Follows the file that the configuration in force was read from; none if that was no file.
-    pub fn new(writer: CatalogHandle, metrics: Metrics) -> Option<Self> {
+    pub fn new(writer: CatalogHandle, metrics: CatalogMetrics) -> Option<Self> {
         let seen = writer.config().borrow().source.clone()?;
         Some(Self {
             writer,

@@ -106,7 +106,7 @@ fn field(path: Option<&Path>, name: Option<&str>) -> String {
                 field.push_str(&format!("[{index}]"));
                 last = "";
             }
-            // The value of a `Placed` is no field of the file; a second one in a row is.
+            // The value of a `LocatedValue` is no field of the file; a second one in a row is.
             Segment::Map { key } if key == "value" && !hidden => {
                 hidden = true;
                 continue;

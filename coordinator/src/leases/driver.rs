@@ -21,8 +21,8 @@ use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 use crate::api::grpc::scope_error;
 use crate::catalog::{Catalog, ResolvedScope, Resolver};
 use crate::clock::Clock;
+use crate::leases::metrics::{LeaseMetrics, RefreshFault};
 use crate::leases::view::{ScopeDetail, ScopePage};
-use crate::observe::metrics::{Metrics, RefreshFault};
 
 mod echo;
 mod hand_over;
@@ -90,7 +90,7 @@ pub struct Driver {
     /// Limit of a scope without one; says how long its lease lasts.
     unlimited: Limit,
     clock: Clock,
-    metrics: Metrics,
+    metrics: LeaseMetrics,
     /// `Some` below a parent.
     parent: Option<ParentState>,
     events: mpsc::Receiver<DriverEvent>,
@@ -165,7 +165,7 @@ impl Driver {
         origin: Origin,
         start: Start,
         clock: Clock,
-        metrics: Metrics,
+        metrics: LeaseMetrics,
     ) -> (Self, DriverHandle) {
         let (sender, events) = mpsc::channel(QUEUE_LEN);
         let driver = Self {

@@ -26,10 +26,10 @@ pub(crate) use self::split::each;
 use self::split::{CallPart, JoinedAnswers, split};
 use crate::catalog::Catalog;
 use crate::cluster::election::{Master, Masters, Peer};
+use crate::leases::metrics::{AnsweredBy, LeaseMetrics};
 use crate::leases::parent::AncestorPath;
 use crate::leases::shards::{Mastership, MastershipError, Shards};
 use crate::net::channels::Channels;
-use crate::observe::metrics::{AnsweredBy, Metrics};
 use crate::wire::LeaseServiceClient;
 
 mod context;
@@ -56,7 +56,7 @@ pub struct Router {
     /// Coordinators above this node.
     pub ancestors: AncestorPath,
     /// Metrics.
-    pub metrics: Metrics,
+    pub metrics: LeaseMetrics,
 }
 
 /// Origin of a call, and its time limit.
@@ -135,13 +135,13 @@ impl Router {
         let count = refresh.scopes.len();
         if let Some(forwarded) = context.forwarded {
             let answers = self.own(forwarded)?.refresh(refresh).await?;
-            self.metrics.count_answered(AnsweredBy::Books, count);
+            self.metrics.count_answered(AnsweredBy::Local, count);
             return Ok(answers);
         }
         if self.count == NonZeroU16::MIN {
             let shard = ShardId::default();
             let answers = self.refresh_shard(shard, refresh, context).await;
-            return answers.inspect_err(|_| self.metrics.count_answered(AnsweredBy::Nobody, count));
+            return answers.inspect_err(|_| self.metrics.count_answered(AnsweredBy::None, count));
         }
         let Refresh { client, scopes } = refresh;
         let asked: Vec<Arc<str>> = scopes.iter().map(|asks| asks.scope.clone()).collect();
@@ -164,8 +164,7 @@ impl Router {
                     answered = true;
                 }
                 Err(error) => {
-                    self.metrics
-                        .count_answered(AnsweredBy::Nobody, places.len());
+                    self.metrics.count_answered(AnsweredBy::None, places.len());
                     let missing = places.iter().filter_map(|place| asked.get(*place));
                     joined.put(&places, missing.map(|scope| unanswered(scope, &error)));
                     reason.get_or_insert(error);
@@ -276,7 +275,7 @@ impl Router {
         let count = refresh.scopes.len();
         if let Some(mastership) = self.shards.get(shard) {
             let answers = mastership.refresh(refresh).await?;
-            self.metrics.count_answered(AnsweredBy::Books, count);
+            self.metrics.count_answered(AnsweredBy::Local, count);
             return Ok(answers);
         }
         let remote = self.remote(shard, context.timeout)?;

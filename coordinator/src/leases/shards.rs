@@ -26,10 +26,10 @@ use crate::clock::Clock;
 use crate::cluster::election::{ElectionEvent, Term};
 use crate::leases::drains::Drains;
 use crate::leases::driver::{Driver, DriverError, DriverHandle, EchoCall, Echoed, LeaseCount};
+use crate::leases::metrics::LeaseMetrics;
 use crate::leases::parent::Parent;
 use crate::leases::stats::{ResourceVisitor, visit_resources};
 use crate::leases::view::{ScopeDetail, ScopePage};
-use crate::observe::metrics::Metrics;
 
 /// A shard of which this node is master, with its driver.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ pub struct DriverSettings {
     /// Clock of the lease tables.
     pub clock: Clock,
     /// Metrics.
-    pub metrics: Metrics,
+    pub metrics: LeaseMetrics,
     /// The parent; `None` for a root.
     pub parent: Option<Parent>,
 }

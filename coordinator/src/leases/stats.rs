@@ -22,6 +22,8 @@ use crate::leases::driver::{DriverError, DriverHandle};
 use crate::leases::shards::Shards;
 use crate::leases::view::{units, waiting};
 
+mod metrics;
+
 /// The most scopes with figures of their own.
 pub const NAMED_MAX: usize = 200;
 

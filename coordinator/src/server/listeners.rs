@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
 use super::ServerError;
+use super::metrics::Metrics;
 use crate::config::{Config, Listen};
 use crate::net::connections::{Acceptor, CallMemory, ConnectionTable, Limits, Tls};
 use crate::net::tls::{Door, Files, Identity};
-use crate::observe::metrics::Metrics;
 
 /// Open sockets, not yet served.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Listeners {
                 max,
                 times,
             };
-            let table = ConnectionTable::new(limits, memory.clone(), metrics.connections().clone());
+            let table = ConnectionTable::new(limits, memory.clone(), metrics.connections.clone());
             let tls = door(listener, files.clone(), metrics)?;
             Ok::<_, ServerError>(Acceptor::new(socket, table, tls))
         };
@@ -76,7 +76,7 @@ impl Listeners {
 /// How `door` speaks TLS, if there are `files` for it; they are looked at from now on.
 fn door(door: Door, files: Option<Files>, metrics: &Metrics) -> Result<Option<Tls>, ServerError> {
     let Some(files) = files else { return Ok(None) };
-    let identity = Identity::start(door, files, metrics.tls().clone());
+    let identity = Identity::start(door, files, metrics.tls.clone());
     let identity = identity.map_err(|cause| ServerError::Tls {
         holder: door.into(),
         cause,
@@ -84,7 +84,7 @@ fn door(door: Door, files: Option<Files>, metrics: &Metrics) -> Result<Option<Tl
     Ok(Some(Tls {
         door,
         identity,
-        metrics: metrics.tls().clone(),
+        metrics: metrics.tls.clone(),
     }))
 }
 

@@ -53,12 +53,12 @@ async fn a_call_to_any_node_is_answered_from_the_same_books() {
     for (node, (_, count)) in cluster.nodes.iter().zip(owned) {
         let metrics = node.metrics().await;
         assert_eq!(
-            metrics["tollgate_answered_total{by=\"books\"}"],
+            metrics["tollgate_answered_total{by=\"local\"}"],
             count as f64
         );
         let own = count as f64 / 3.0;
         assert_eq!(metrics["tollgate_answered_total{by=\"peer\"}"], 30.0 - own);
-        assert_eq!(metrics["tollgate_answered_total{by=\"nobody\"}"], 0.0);
+        assert_eq!(metrics["tollgate_answered_total{by=\"none\"}"], 0.0);
         // Its own call, and one from each of the others.
         assert_eq!(metrics["tollgate_refresh_calls_total"], 3.0);
     }

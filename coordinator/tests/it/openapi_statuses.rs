@@ -6,15 +6,18 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tollgate_coordinator::api::metrics::ApiMetrics;
 use tollgate_coordinator::api::rest;
+use tollgate_coordinator::catalog::metrics::CatalogMetrics;
 use tollgate_coordinator::catalog::store::MemoryStore;
 use tollgate_coordinator::catalog::writer::CatalogWriter;
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::cluster::election::{ElectionEvent, Term};
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::config::tokens::NewToken;
+use tollgate_coordinator::leases::metrics::LeaseMetrics;
 use tollgate_coordinator::leases::shards::{DriverSettings, ShardSupervisor};
-use tollgate_coordinator::observe::metrics::Metrics;
+use tollgate_coordinator::observe::metrics::{Exporter, registry};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::{DRAINS_MAX, Start};
@@ -189,9 +192,9 @@ async fn full() -> Coordinator {
 /// A door to a coordinator whose driver and writer have ended.
 async fn ended() -> SocketAddr {
     let config = Config::parse(YAML).unwrap();
-    let (clock, metrics) = (Clock::start(), Metrics::new(Epoch(1), 1));
+    let (clock, metrics) = (Clock::start(), LeaseMetrics::default());
     let store = Box::new(MemoryStore::default());
-    let writer = CatalogWriter::new(store, config.clone(), clock, metrics.clone());
+    let writer = CatalogWriter::new(store, config.clone(), clock, CatalogMetrics::default());
     let (writer, catalog) = writer.await.unwrap();
     let (supervisor, mut shards) = ShardSupervisor::new(DriverSettings {
         parent: None,
@@ -220,7 +223,9 @@ async fn ended() -> SocketAddr {
         shards,
         others: None,
         parent: None,
-        metrics,
+        metrics: ApiMetrics::default(),
+        leases: metrics,
+        exporter: Exporter::new(registry()),
         clock,
         writer: catalog,
         config: newest,

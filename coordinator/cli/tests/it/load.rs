@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::time::Instant;
+use tollgate_coordinator::catalog::metrics::CatalogMetrics;
 use tollgate_coordinator::catalog::store::{
     RecordKey, RecordKind, RedbStore, Store as _, WriteBatch,
 };
@@ -15,8 +16,6 @@ use tollgate_coordinator::catalog::writer::CatalogWriter;
 use tollgate_coordinator::catalog::{MemberKind, Resolver};
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
-use tollgate_coordinator::observe::metrics::Metrics;
-use tollgate_core::lease::Epoch;
 
 use crate::binary::Serve;
 use crate::harness::Answer;
@@ -96,7 +95,7 @@ async fn a_hundred_thousand_attachments_to_ten_thousand_groups_fit() {
     let config = Config::load(&config, Default::default()).unwrap();
     let (path, _) = config.store_path().unwrap();
     let store = Box::new(RedbStore::create(path).unwrap());
-    let metrics = Metrics::new(Epoch(1), 1);
+    let metrics = CatalogMetrics::default();
     let writer = CatalogWriter::new(store, config, Clock::start(), metrics).await;
     let (_writer, handle) = writer.unwrap();
     let mut resolver = Resolver::new(handle.watch(), 100_000);

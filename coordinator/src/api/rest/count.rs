@@ -4,12 +4,12 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use crate::observe::metrics::Metrics;
+use crate::api::metrics::ApiMetrics;
 
 /// Counts a request and its answer by the route, as the router knows it; never by the path of a
 /// request, which a caller could invent.
 pub(super) async fn count(
-    State(metrics): State<Metrics>,
+    State(metrics): State<ApiMetrics>,
     request: Request,
     next: Next,
 ) -> Response {

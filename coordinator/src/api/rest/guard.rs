@@ -15,17 +15,17 @@ use base64::prelude::BASE64_STANDARD;
 use tokio::sync::watch;
 
 use super::problem::{NO_TOKEN, RestError};
+use crate::api::metrics::{ApiMetrics, AuthFault};
 use crate::config::tokens::{Role, Token};
 use crate::config::{Admin, Config};
 use crate::observe::logging::AUDIT;
-use crate::observe::metrics::{AuthFault, Metrics};
 
 /// What the guard goes by.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     /// The newest configuration.
     pub(super) config: watch::Receiver<Arc<Config>>,
-    pub(super) metrics: Metrics,
+    pub(super) metrics: ApiMetrics,
 }
 
 /// Lets a request pass that may, and answers the others.

@@ -44,7 +44,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, RestE
 )]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, RestError> {
     let stats = app.lease_stats(0).await?;
-    let text = app.metrics.encode(&stats);
+    let text = app.exporter.encode(|registry| stats.register(registry));
     let text = text.map_err(|_| RestError::Text("the metrics"))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_core::units::Instant;
 
 use crate::clock::Clock;
-use crate::observe::metrics::Metrics;
+use crate::leases::metrics::LeaseMetrics;
 
 /// How often the counter is read.
 const EVERY: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub(super) struct RefreshRate(Arc<Mutex<VecDeque<(Instant, u64)>>>);
 
 impl RefreshRate {
     /// The rate of what `metrics` count; it is read as long as anybody can look.
-    pub(super) fn of(metrics: &Metrics, clock: Clock) -> Self {
+    pub(super) fn of(metrics: &LeaseMetrics, clock: Clock) -> Self {
         let rate = Self::default();
         let (metrics, readings) = (metrics.clone(), Arc::downgrade(&rate.0));
         tokio::spawn(async move {
@@ -98,9 +98,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_counter_is_read_as_long_as_anybody_can_look() {
-        use tollgate_core::lease::Epoch;
-
-        let (metrics, clock) = (Metrics::new(Epoch(1), 0), Clock::start());
+        let (metrics, clock) = (LeaseMetrics::default(), Clock::start());
         let rate = RefreshRate::of(&metrics, clock);
         tokio::time::sleep(Duration::from_secs(60)).await;
         let readings = Arc::downgrade(&rate.0);

@@ -227,7 +227,7 @@ impl Status {
         }
         let now = app.clock.now();
         let uptime_ms = ms(now.saturating_since(Instant::ZERO));
-        let refreshes_per_second = app.rate.look(now, app.metrics.refreshes());
+        let refreshes_per_second = app.rate.look(now, app.leases.refreshes());
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let me = |node: &mut NodeStatus| {
             node.alive = true;

@@ -19,9 +19,9 @@ use tonic::Code;
 use super::{
     ApplyOutcome, FORMAT, RecordKey, Store, StoreContent, StoreError, StoreUpdate, WriteBatch,
 };
+use crate::catalog::metrics::CatalogMetrics;
 use crate::cluster::config::EtcdConfig;
 use crate::cluster::etcd::{EtcdError, EtcdLink};
-use crate::observe::metrics::Metrics;
 use follower::Follower;
 use layout::{Guard, Layout};
 use reader::{CALL_LIMIT, EtcdUpdate, GuardVersion, Reader, position};
@@ -51,7 +51,7 @@ pub struct EtcdStore {
 
 impl EtcdStore {
     /// Creates the store of the cluster in the etcd of `config`; it connects when it is used.
-    pub fn new(config: &EtcdConfig, metrics: Metrics) -> Self {
+    pub fn new(config: &EtcdConfig, metrics: CatalogMetrics) -> Self {
         let layout = Layout::new(&config.prefix);
         let link = Arc::new(EtcdLink::new(config.clone()));
         Self {

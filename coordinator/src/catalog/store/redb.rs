@@ -22,8 +22,8 @@ use self::file::{DetachCause, PinnedFile};
 use super::{
     ApplyOutcome, FORMAT, RecordKey, Store, StoreContent, StoreError, StoreUpdate, WriteBatch,
 };
+use crate::catalog::metrics::CatalogMetrics;
 use crate::net::files::FileReader;
-use crate::observe::metrics::Metrics;
 
 mod file;
 
@@ -52,7 +52,7 @@ pub struct RedbStore {
     /// Reason for which the path does not lead to that file, as it was last logged.
     detached: Option<DetachCause>,
     files: FileReader,
-    metrics: Option<Metrics>,
+    metrics: Option<CatalogMetrics>,
     /// The epoch of this run.
     epoch: Option<Epoch>,
 }
@@ -84,7 +84,7 @@ impl RedbStore {
     }
 
     /// Shows in `metrics` whether the file is at its path.
-    pub fn with_metrics(self, metrics: Metrics) -> Self {
+    pub fn with_metrics(self, metrics: CatalogMetrics) -> Self {
         Self {
             metrics: Some(metrics),
             ..self

@@ -3,7 +3,6 @@ use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
 use crate::catalog::store::{MemoryStore, RecordKind, StoreContent};
 use crate::catalog::{MemberKind, Precondition};
 use crate::config::Config;
-use tollgate_core::lease::Epoch;
 
 mod several;
 
@@ -40,7 +39,7 @@ impl Store for Fragile {
 
 async fn writer_of(store: impl Store + 'static, file: &str) -> CatalogHandle {
     let file = Config::parse(file).unwrap();
-    let metrics = Metrics::new(Epoch(1), 1);
+    let metrics = CatalogMetrics::default();
     let writer = CatalogWriter::new(Box::new(store), file, Clock::start(), metrics).await;
     let (writer, handle) = writer.unwrap();
     tokio::spawn(writer.run());

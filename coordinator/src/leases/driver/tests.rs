@@ -15,7 +15,7 @@ fn driver_of(config: &str) -> (Driver, DriverHandle) {
 
 pub(super) fn driver_of_term(config: &str, epoch: Epoch) -> (Driver, DriverHandle) {
     let config = Config::parse(config).unwrap();
-    let metrics = Metrics::new(epoch, 1);
+    let metrics = LeaseMetrics::default();
     let catalog = Arc::new(Catalog::new(config.catalog));
     let (_, catalog) = watch::channel(catalog);
     let clock = Clock::start();
@@ -220,7 +220,7 @@ async fn a_published_catalog_holds_for_the_next_call() {
         max_clients_per_resource: 9,
         max_leases: 1_000_000,
     };
-    let metrics = Metrics::new(Epoch(1), 1);
+    let metrics = LeaseMetrics::default();
     let clock = Clock::start();
     let origin = Origin::alone(Epoch(1));
     let (driver, handle) = Driver::new(bounds, newest, origin, Start::Fresh, clock, metrics);

@@ -36,7 +36,7 @@ fn bounds() -> tollgate_core::lease_server::Bounds {
 
 /// A router of `count` shards, which has none itself.
 fn router(catalog: &watch::Receiver<Arc<Catalog>>, count: NonZeroU16) -> Router {
-    let metrics = Metrics::new(Epoch(1), 0);
+    let metrics = LeaseMetrics::default();
     let (_, shards) = ShardSupervisor::new(DriverSettings {
         bounds: bounds(),
         leases: crate::leases::driver::LeaseCount::default(),
@@ -76,7 +76,7 @@ fn lease_table(
         origin,
         Start::Fresh,
         Clock::start(),
-        Metrics::new(Epoch(1), 0),
+        LeaseMetrics::default(),
     );
     tokio::spawn(driver.among(count).run());
     handle

@@ -16,7 +16,7 @@ fn mastership(term: Term) -> (Mastership, Driver) {
         Origin::alone(term.epoch()),
         Start::Fresh,
         Clock::start(),
-        Metrics::new(term.epoch(), 1),
+        LeaseMetrics::default(),
     );
     let shard = ShardId::default();
     let mastership = Mastership {
@@ -110,7 +110,7 @@ async fn a_new_term_ends_the_one_before_it_on_the_same_node() {
         shards: NonZeroU16::new(1),
         start: Start::Fresh,
         clock: Clock::start(),
-        metrics: Metrics::new(Epoch(1), 1),
+        metrics: LeaseMetrics::default(),
         parent: None,
     });
     let shard = ShardId::default();

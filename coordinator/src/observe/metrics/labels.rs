@@ -1,244 +1,85 @@
-//! The labels of metrics: each of a bounded set of values, none of which a request can invent.
+//! Labels with a bounded set of values.
 
-use axum::http::Method;
-use prometheus_client::encoding::EncodeLabelSet;
+use std::fmt::Debug;
+use std::hash::Hash;
 
-/// Why a refresh was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RefreshFault {
-    /// The call has a bad field.
-    Invalid,
-    /// The call found no place in the queue.
-    Busy,
-    /// A later request came first.
-    Stale,
-    /// The resource is full.
-    TooManyClients,
-    /// The books are full: of resources.
-    TooManyResources,
-    /// Of leases.
-    TooManyLeases,
-    /// The scope is of another shard here than where the call was split.
-    Elsewhere,
-    /// Nobody answered for its shard.
-    NoMaster,
+use prometheus_client::encoding::EncodeLabelValue;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// Value of a label, one of a few.
+pub trait LabelValue: EncodeLabelValue + Copy + Debug + Eq + Hash + Send + Sync + 'static {
+    /// The label.
+    const LABEL: &'static str;
+
+    /// All values.
+    const ALL: &'static [Self];
 }
 
-/// Who has answered for the scopes of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AnsweredBy {
-    /// Books of this node.
-    Books,
-    /// The master of their shard, to which they were passed on.
-    Peer,
-    /// Nobody did.
-    Nobody,
-}
+/// Counter for each value of a label; clones share it.
+#[derive(Clone, Debug)]
+pub struct LabeledCounter<V: LabelValue>(Family<[(&'static str, V); 1], Counter>);
 
-/// `{by}`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct By {
-    pub(super) by: &'static str,
-}
-
-/// Why a request of the admin API was turned away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AuthFault {
-    /// It came without a token.
-    Missing,
-    /// Nobody has its token.
-    Unknown,
-    /// Its token does not allow this.
-    Role,
-    /// Another site made a browser send it.
-    Origin,
-}
-
-/// What a Doorman client can call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DoormanMethod {
-    /// Who is master.
-    Discovery,
-    /// What a client gets.
-    GetCapacity,
-    /// What a server gets for its clients.
-    GetServerCapacity,
-    /// Leases that are given back.
-    ReleaseCapacity,
-}
-
-/// `{method, result}` of a call of a Doorman client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct DoormanCall {
-    pub(super) method: &'static str,
-    pub(super) result: &'static str,
-}
-
-/// What came of a changed configuration file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reloaded {
-    /// It is in force.
-    Taken,
-    /// It is wrong; the one before is in force.
-    Refused,
-    /// It could not be read when it was looked at, or not in time.
-    Unreadable,
-}
-
-/// `{result}`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Outcome {
-    pub(super) result: &'static str,
-}
-
-/// `{reason}`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Reason {
-    pub(super) reason: &'static str,
-}
-
-/// `{method, route, status}` of an answered request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Answered {
-    pub(super) method: &'static str,
-    pub(super) route: String,
-    pub(super) status: u16,
-}
-
-// === impl By ===
-
-impl From<AnsweredBy> for By {
-    fn from(by: AnsweredBy) -> Self {
-        let by = match by {
-            AnsweredBy::Books => "books",
-            AnsweredBy::Peer => "peer",
-            AnsweredBy::Nobody => "nobody",
-        };
-        Self { by }
-    }
-}
-
-// === impl AnsweredBy ===
-
-impl AnsweredBy {
-    pub(super) const ALL: [Self; 3] = [Self::Books, Self::Peer, Self::Nobody];
-}
-
-// === impl Reason ===
-
-impl From<RefreshFault> for Reason {
-    fn from(fault: RefreshFault) -> Self {
-        Self {
-            reason: fault.name(),
+/// Declares the values of a label, and the text of each.
+macro_rules! label_values {
+    (
+        $(#[$of_enum:meta])*
+        $visibility:vis enum $name:ident as $label:literal {
+            $($(#[$of_value:meta])* $value:ident = $text:literal,)*
         }
-    }
-}
-
-impl From<AuthFault> for Reason {
-    fn from(fault: AuthFault) -> Self {
-        Self {
-            reason: fault.name(),
+    ) => {
+        $(#[$of_enum])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        $visibility enum $name {
+            $($(#[$of_value])* $value,)*
         }
-    }
-}
 
-// === impl Outcome ===
-
-impl From<Reloaded> for Outcome {
-    fn from(reloaded: Reloaded) -> Self {
-        let result = match reloaded {
-            Reloaded::Taken => "taken",
-            Reloaded::Refused => "refused",
-            Reloaded::Unreadable => "unreadable",
-        };
-        Self { result }
-    }
-}
-
-// === impl Reloaded ===
-
-impl Reloaded {
-    pub(super) const ALL: [Self; 3] = [Self::Taken, Self::Refused, Self::Unreadable];
-}
-
-// === impl RefreshFault ===
-
-impl RefreshFault {
-    pub(super) const ALL: [Self; 8] = [
-        Self::Invalid,
-        Self::Busy,
-        Self::Stale,
-        Self::TooManyClients,
-        Self::TooManyResources,
-        Self::TooManyLeases,
-        Self::Elsewhere,
-        Self::NoMaster,
-    ];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid",
-            Self::Busy => "busy",
-            Self::Stale => "stale",
-            Self::TooManyClients => "too_many_clients",
-            Self::TooManyResources => "too_many_resources",
-            Self::TooManyLeases => "too_many_leases",
-            Self::Elsewhere => "elsewhere",
-            Self::NoMaster => "no_master",
+        impl $crate::observe::metrics::LabelValue for $name {
+            const LABEL: &'static str = $label;
+            const ALL: &'static [Self] = &[$(Self::$value,)*];
         }
-    }
-}
 
-// === impl AuthFault ===
-
-impl AuthFault {
-    pub(super) const ALL: [Self; 4] = [Self::Missing, Self::Unknown, Self::Role, Self::Origin];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Unknown => "unknown",
-            Self::Role => "role",
-            Self::Origin => "origin",
+        impl prometheus_client::encoding::EncodeLabelValue for $name {
+            fn encode(
+                &self,
+                encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>,
+            ) -> Result<(), std::fmt::Error> {
+                match self {
+                    $(Self::$value => $text,)*
+                }
+                .encode(encoder)
+            }
         }
+    };
+}
+
+pub(crate) use label_values;
+
+// === impl LabeledCounter ===
+
+impl<V: LabelValue> LabeledCounter<V> {
+    /// Registers the counter called `name`. All values are shown as zero from the start, so that the
+    /// first count is seen as a rise.
+    pub fn register(registry: &mut Registry, name: &str, help: &str) -> Self {
+        let counter = Self::default();
+        registry.register(name, help, counter.0.clone());
+        for value in V::ALL {
+            counter.count(*value, 0);
+        }
+        counter
+    }
+
+    /// Counts `more` of `value`.
+    pub fn count(&self, value: V, more: usize) {
+        let counter = self.0.get_or_create(&[(V::LABEL, value)]);
+        counter.inc_by(more as u64);
     }
 }
 
-// === free functions ===
-
-/// The name of `method`; `other` for one that a caller invented.
-pub(super) fn method_name(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::HEAD => "HEAD",
-        Method::PUT => "PUT",
-        Method::POST => "POST",
-        Method::DELETE => "DELETE",
-        Method::PATCH => "PATCH",
-        Method::OPTIONS => "OPTIONS",
-        _ => "other",
-    }
-}
-
-// === impl DoormanMethod ===
-
-impl DoormanMethod {
-    pub(super) const ALL: [Self; 4] = [
-        Self::Discovery,
-        Self::GetCapacity,
-        Self::GetServerCapacity,
-        Self::ReleaseCapacity,
-    ];
-
-    /// The labels of a call that was answered, or not.
-    pub(super) const fn call(self, answered: bool) -> DoormanCall {
-        let method = match self {
-            Self::Discovery => "discovery",
-            Self::GetCapacity => "get_capacity",
-            Self::GetServerCapacity => "get_server_capacity",
-            Self::ReleaseCapacity => "release_capacity",
-        };
-        let result = if answered { "answered" } else { "refused" };
-        DoormanCall { method, result }
+impl<V: LabelValue> Default for LabeledCounter<V> {
+    /// A counter that is not registered.
+    fn default() -> Self {
+        Self(Family::default())
     }
 }

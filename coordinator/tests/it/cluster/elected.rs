@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tollgate_coordinator::cluster::election::ElectionMetrics;
 use tollgate_coordinator::cluster::election::EtcdElection as Election;
 use tollgate_coordinator::config::Config;
-use tollgate_coordinator::observe::metrics::Metrics;
 use tollgate_coordinator::server::{Listeners, Place, Server};
 use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::Start;
@@ -24,9 +24,8 @@ async fn node(name: &str, etcd: &Etcd) -> Node {
     let etcd = format!("{{endpoints: ['http://{etcd}'], prefix: /cluster, lease: 5s}}");
     let yaml = format!("{LIMITS}\ncluster: {{node: {name}, shards: 3, etcd: {etcd}}}");
     let elected = |config: &mut Config, place: &Place| {
-        let metrics = Metrics::new(Epoch(0), 0);
         let cluster = config.cluster.as_ref().unwrap();
-        Election::new(cluster, place.peer.clone(), metrics.election().clone())
+        Election::new(cluster, place.peer.clone(), ElectionMetrics::default())
     };
     let shards = 3.try_into().unwrap();
     Node::elected_by(name, shards, &yaml, elected).await

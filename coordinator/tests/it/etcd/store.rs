@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use etcd_client::Client;
 use tokio::task::JoinSet;
+use tollgate_coordinator::catalog::metrics::CatalogMetrics;
 use tollgate_coordinator::catalog::spec::{AttachmentSpec, GroupSpec};
 use tollgate_coordinator::catalog::store::{EtcdStore, StoreError};
 use tollgate_coordinator::catalog::writer::{CatalogHandle, CatalogWriter, WriteError};
 use tollgate_coordinator::catalog::{Catalog, MemberKind, Precondition, WriteRefusal};
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
-use tollgate_coordinator::observe::metrics::Metrics;
-use tollgate_core::lease::Epoch;
+use tollgate_coordinator::observe::metrics::{Exporter, registry};
 use tollgate_core::lease_server::Start;
 
 use super::{Etcd, Link};
@@ -25,7 +25,7 @@ const TENANT: MemberKind = MemberKind::Tenant;
 const ANY: Precondition = Precondition::Anything;
 
 /// A writer of what is in the etcd behind `endpoints`.
-async fn try_node(endpoints: &[SocketAddr]) -> Result<(CatalogHandle, Metrics), StoreError> {
+async fn try_node(endpoints: &[SocketAddr]) -> Result<(CatalogHandle, Exporter), StoreError> {
     let endpoints: Vec<String> = endpoints
         .iter()
         .map(|at| format!("'http://{at}'"))
@@ -36,12 +36,13 @@ async fn try_node(endpoints: &[SocketAddr]) -> Result<(CatalogHandle, Metrics), 
     );
     let cluster = format!("cluster: {{node: a, etcd: {etcd}}}");
     let config = Config::parse(&format!("limits: []\n{cluster}")).unwrap();
-    let metrics = Metrics::new(Epoch(1), 0);
+    let mut registry = registry();
+    let metrics = CatalogMetrics::register(&mut registry);
     let store = EtcdStore::new(&config.cluster.as_ref().unwrap().etcd, metrics.clone());
-    let writer = CatalogWriter::new(Box::new(store), config, Clock::start(), metrics.clone());
+    let writer = CatalogWriter::new(Box::new(store), config, Clock::start(), metrics);
     let (writer, handle) = writer.await?;
     tokio::spawn(writer.run());
-    Ok((handle, metrics))
+    Ok((handle, Exporter::new(registry)))
 }
 
 async fn node(address: SocketAddr) -> CatalogHandle {
@@ -238,7 +239,7 @@ async fn what_cannot_be_read_is_skipped_and_a_newer_format_is_not_written_to() {
     put("group/last", last).await;
     let (a, metrics) = try_node(&[etcd.address()]).await.unwrap();
     let bad = async || {
-        let text = metrics.encode(&Default::default()).unwrap();
+        let text = metrics.encode(|_| {}).unwrap();
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("tollgate_store_bad_records_total "));

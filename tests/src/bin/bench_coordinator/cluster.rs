@@ -240,7 +240,7 @@ async fn look(nodes: &[Coordinator]) -> Result<Vec<Node>> {
     for node in nodes {
         seen.push(Node {
             cpu: node.process.cpu()?,
-            own: sum(node.http(), "tollgate_answered_total{by=\"books\"}").await?,
+            own: sum(node.http(), "tollgate_answered_total{by=\"local\"}").await?,
             passed_on: sum(node.http(), "tollgate_answered_total{by=\"peer\"}").await?,
         });
     }

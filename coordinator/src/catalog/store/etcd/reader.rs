@@ -7,9 +7,9 @@ use etcd_client::{EventType, GetOptions, KeyValue, WatchOptions, WatchResponse, 
 use tokio::sync::watch;
 
 use super::layout::{EtcdKey, Guard, Layout};
+use crate::catalog::metrics::CatalogMetrics;
 use crate::catalog::store::{LogPosition, RecordKey, StoreContent, StoreUpdate, WriteBatch};
 use crate::cluster::etcd::{EtcdError, EtcdLink};
-use crate::observe::metrics::Metrics;
 
 /// Keys per read: some ten megabytes of the largest records.
 const PAGE_LEN: i64 = 500;
@@ -29,7 +29,7 @@ const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 pub(super) struct Reader {
     layout: Layout,
     link: Arc<EtcdLink>,
-    metrics: Metrics,
+    metrics: CatalogMetrics,
 }
 
 /// An update, and the guard after it.
@@ -51,7 +51,7 @@ pub(super) struct GuardVersion {
 // === impl Reader ===
 
 impl Reader {
-    pub(super) fn new(layout: Layout, link: Arc<EtcdLink>, metrics: Metrics) -> Self {
+    pub(super) fn new(layout: Layout, link: Arc<EtcdLink>, metrics: CatalogMetrics) -> Self {
         Self {
             layout,
             link,

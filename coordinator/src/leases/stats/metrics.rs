@@ -1,7 +1,7 @@
-//! What the books say at the time of a scrape.
+//! Metrics of the lease tables at the time of a scrape.
 //!
-//! Made anew for each scrape, so a scope that has left the books has no series, and two scrapes at
-//! a time do not mix.
+//! Made anew for each scrape, so a scope without leases has no series, and two scrapes at a time do
+//! not mix.
 
 use std::sync::atomic::AtomicU64;
 
@@ -11,9 +11,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tollgate_core::lease::Unit;
 
-use crate::leases::stats::{LeaseStats, ResourceStats};
+use super::{LeaseStats, ResourceStats};
 
-/// What all scopes without series of their own are called.
+/// Name of all scopes without series of their own.
 const OTHER: &str = "other";
 
 /// The name of a gauge, its help, and its value in some figures, if it has one.
@@ -91,26 +91,30 @@ struct OfScope {
     unit: &'static str,
 }
 
-// === free functions ===
+// === impl LeaseStats ===
 
-/// Registers the figures of `survey`.
-pub(super) fn register(registry: &mut Registry, survey: &LeaseStats) {
-    let units = Unit::ALL.map(|unit| {
-        let figures = survey.units.get(&unit).copied().unwrap_or_default();
-        (OfUnit { unit: unit.name() }, figures)
-    });
-    gauges(registry, &OF_UNITS, &units);
-    let scope = |scope: &str, unit: Unit| OfScope {
-        scope: scope.to_owned(),
-        unit: unit.name(),
-    };
-    let named = survey.named.iter();
-    let named = named.map(|(id, figures)| (scope(&id.scope, id.unit), *figures));
-    let other = survey.other.iter();
-    let other = other.map(|(unit, figures)| (scope(OTHER, *unit), *figures));
-    let scopes: Vec<_> = named.chain(other).collect();
-    gauges(registry, &OF_SCOPES, &scopes);
+impl LeaseStats {
+    /// Registers its figures.
+    pub fn register(&self, registry: &mut Registry) {
+        let units = Unit::ALL.map(|unit| {
+            let figures = self.units.get(&unit).copied().unwrap_or_default();
+            (OfUnit { unit: unit.name() }, figures)
+        });
+        gauges(registry, &OF_UNITS, &units);
+        let scope = |scope: &str, unit: Unit| OfScope {
+            scope: scope.to_owned(),
+            unit: unit.name(),
+        };
+        let named = self.named.iter();
+        let named = named.map(|(id, figures)| (scope(&id.scope, id.unit), *figures));
+        let other = self.other.iter();
+        let other = other.map(|(unit, figures)| (scope(OTHER, *unit), *figures));
+        let scopes: Vec<_> = named.chain(other).collect();
+        gauges(registry, &OF_SCOPES, &scopes);
+    }
 }
+
+// === free functions ===
 
 fn gauges<L>(registry: &mut Registry, kinds: &[Figure], all: &[(L, ResourceStats)])
 where

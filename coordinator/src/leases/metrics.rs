@@ -1,0 +1,144 @@
+//! Metrics of leases and of the calls for them.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use tollgate_core::lease::Epoch;
+
+use super::parent::ParentMetrics;
+use crate::observe::metrics::{DURATIONS_S, LabeledCounter, label_values};
+
+/// Metrics of leases; clones share them.
+#[derive(Clone, Debug)]
+pub struct LeaseMetrics {
+    epoch: Gauge<u64, AtomicU64>,
+    refresh_calls: Counter,
+    refreshes: Counter,
+    refresh_errors: LabeledCounter<RefreshFault>,
+    answered: LabeledCounter<AnsweredBy>,
+    releases: Counter,
+    refresh_duration: Histogram,
+    parent: ParentMetrics,
+}
+
+label_values! {
+    /// Reason for which a refresh was refused.
+    pub enum RefreshFault as "reason" {
+        /// The call has a bad field.
+        Invalid = "invalid",
+        /// The call found no place in the queue.
+        Busy = "busy",
+        /// A later request came first.
+        Stale = "stale",
+        /// The resource has the most clients.
+        TooManyClients = "too_many_clients",
+        /// The lease table has the most resources.
+        TooManyResources = "too_many_resources",
+        /// The node has the most leases.
+        TooManyLeases = "too_many_leases",
+        /// The scope is of another shard here than where the call was split.
+        Elsewhere = "elsewhere",
+        /// No master answered for its shard.
+        NoMaster = "no_master",
+    }
+}
+
+label_values! {
+    /// Node that has answered for the scopes of a call.
+    pub enum AnsweredBy as "by" {
+        /// This node, from its own lease tables.
+        Local = "local",
+        /// The master of their shard, to which the call was forwarded.
+        Peer = "peer",
+        /// None.
+        None = "none",
+    }
+}
+
+// === impl LeaseMetrics ===
+
+impl LeaseMetrics {
+    /// Registers the metrics.
+    pub fn register(registry: &mut Registry) -> Self {
+        let help = "Refresh calls, or scopes of them, that were refused";
+        let refresh_errors = LabeledCounter::register(registry, "refresh_errors", help);
+        let help = "Scopes asked for, by the node that answered";
+        let metrics = Self {
+            refresh_errors,
+            answered: LabeledCounter::register(registry, "answered", help),
+            parent: ParentMetrics::register(registry),
+            ..Self::default()
+        };
+        registry.register(
+            "refresh_calls",
+            "Refresh calls",
+            metrics.refresh_calls.clone(),
+        );
+        let help = "Scopes in Refresh calls";
+        registry.register("refreshes", help, metrics.refreshes.clone());
+        registry.register("releases", "Resources given back", metrics.releases.clone());
+        let help = "Time from a Refresh call's arrival to its answer";
+        let duration = metrics.refresh_duration.clone();
+        registry.register_with_unit("refresh_duration", help, Unit::Seconds, duration);
+        let help = "The term of this coordinator";
+        registry.register("epoch", help, metrics.epoch.clone());
+        metrics
+    }
+
+    /// Sets the epoch of a coordinator that is alone.
+    pub fn set_epoch(&self, epoch: Epoch) {
+        self.epoch.set(epoch.0);
+    }
+
+    /// Metrics of the calls to the parent.
+    pub fn parent(&self) -> &ParentMetrics {
+        &self.parent
+    }
+
+    /// Counts a call with `scopes` scopes that was answered after `duration`.
+    pub fn count_refresh(&self, scopes: usize, duration: Duration) {
+        self.refresh_calls.inc();
+        self.refreshes.inc_by(scopes as u64);
+        self.refresh_duration.observe(duration.as_secs_f64());
+    }
+
+    /// Counts a call, or a scope of one, that was refused.
+    pub fn count_fault(&self, reason: RefreshFault) {
+        self.refresh_errors.count(reason, 1);
+    }
+
+    /// Counts scopes that were answered for.
+    pub fn count_answered(&self, by: AnsweredBy, scopes: usize) {
+        self.answered.count(by, scopes);
+    }
+
+    /// Counts resources that were given back.
+    pub fn count_releases(&self, resources: usize) {
+        self.releases.inc_by(resources as u64);
+    }
+
+    /// Number of scopes that have been refreshed since the start.
+    pub fn refreshes(&self) -> u64 {
+        self.refreshes.get()
+    }
+}
+
+impl Default for LeaseMetrics {
+    /// Metrics that are not registered.
+    fn default() -> Self {
+        Self {
+            epoch: Gauge::default(),
+            refresh_calls: Counter::default(),
+            refreshes: Counter::default(),
+            refresh_errors: LabeledCounter::default(),
+            answered: LabeledCounter::default(),
+            releases: Counter::default(),
+            refresh_duration: Histogram::new(DURATIONS_S),
+            parent: ParentMetrics::default(),
+        }
+    }
+}
