@@ -319,27 +319,28 @@ impl Server {
         let (close, closing) = watch::channel(());
         let health_service = spawn_health(&mut parts, &router, closing);
         let leases = Service::new(router.clone(), self.clock, self.metrics.leases.clone());
-        let services = Services {
-            health: StrictDecoding(health_service),
-            lease: StrictDecoding(leases),
-            doorman: StrictDecoding(doorman(&router, self.clock, &self.metrics.api, &newest)),
-        };
-        let mut doors = JoinSet::new();
-        doors.spawn(serve_grpc(self.doors.grpc, services, stopped.clone()));
-        let admin = rest::router(rest::Parts {
+        let peers = |me| rest::Peers::new(me, router.masters.clone(), router.peers.clone());
+        let doorman = doorman(&router, self.clock, &self.metrics.api, &newest);
+        let app = rest::App::new(rest::Parts {
             shards: self.shards,
-            others: router
-                .me
-                .clone()
-                .map(|me| rest::Others::new(me, router.masters.clone(), self.credentials)),
+            peers: router.me.clone().map(peers),
             parent: self.parent,
             metrics: self.metrics.api,
             leases: self.metrics.leases,
             exporter: self.metrics.exporter,
             clock: self.clock,
             writer: self.catalog.clone(),
-            config: newest,
+            config: newest.clone(),
         });
+        let services = Services {
+            health: StrictDecoding(health_service),
+            lease: StrictDecoding(leases),
+            doorman: StrictDecoding(doorman),
+            peer: (!alone).then(|| StrictDecoding(rest::PeerApi::new(app.clone()))),
+        };
+        let mut doors = JoinSet::new();
+        doors.spawn(serve_grpc(self.doors.grpc, services, stopped.clone()));
+        let admin = rest::router(app);
         doors.spawn(serve_http(self.doors.http, admin, stopped.clone()));
         let (_asks, asked) = self.reloads;
         if let Some(reload) = Reload::new(self.catalog.clone(), self.metrics.catalog) {

@@ -1,6 +1,6 @@
 //! Services as tonic generates them from `wasm/proto/proto`; `just generate` makes the files anew.
 
-/// Stubs of `tollgate/v1/lease.proto`.
+/// Stubs of `tollgate/v1/lease.proto` and `tollgate/v1/peer.proto`.
 #[allow(
     unused_qualifications,
     clippy::all,
@@ -27,6 +27,8 @@ pub use doorman::capacity_client::CapacityClient;
 pub use doorman::capacity_server::{Capacity, CapacityServer};
 pub use tollgate::lease_service_client::LeaseServiceClient;
 pub use tollgate::lease_service_server::{LeaseService, LeaseServiceServer};
+pub use tollgate::peer_service_client::PeerServiceClient;
+pub use tollgate::peer_service_server::{PeerService, PeerServiceServer};
 
 /// The largest call, in bytes. A thousand scopes with the longest ids take a third of it.
 pub const CALL_LEN_MAX: usize = 1 << 20;

@@ -256,7 +256,7 @@ fn tls(options: Options<'_>) -> anyhow::Result<TlsConfig> {
             .map(|(cert, key)| (owned(cert), owned(key))),
         server_name: None,
     };
-    Ok(files.load()?.ureq()?)
+    Ok(crate::tls::config(&files.load()?)?)
 }
 
 /// The entity tag of `revision`, which may be written as one already.

@@ -28,6 +28,7 @@ mod put;
 mod ready;
 mod serve;
 mod status;
+mod tls;
 mod token;
 mod top;
 mod watchdog;

@@ -12,11 +12,14 @@ use axum::http::Uri;
 use axum::{Router, middleware};
 use serde_json::Value;
 use tokio::sync::watch;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::count::count;
 use self::guard::{Gate, guard};
+use self::peers::{Caller, PeerAnswers};
 use self::problem::RestError;
 use self::rate::RefreshRate;
 use crate::api::metrics::ApiMetrics;
@@ -29,22 +32,22 @@ use crate::leases::shards::Shards;
 use crate::leases::stats::{LeaseStats, NamedScopes};
 use crate::observe::metrics::Exporter;
 use crate::observe::trace;
+use crate::wire::PeerServiceClient;
 
-mod agents;
 mod attachments;
 mod body;
 mod clients;
 mod count;
 mod extract;
-mod gather;
 mod groups;
 mod guard;
 mod health;
 mod limits;
+mod merge;
 mod openapi;
-mod others;
 mod overrides;
 mod page;
+mod peers;
 mod problem;
 mod rate;
 mod revision;
@@ -53,13 +56,14 @@ mod status;
 mod stored;
 pub mod view;
 
-pub use self::others::Others;
+pub use self::peers::{PeerApi, Peers};
 
-/// What the handlers work with.
+/// State of the API that its handlers share.
 #[derive(Clone, Debug)]
-struct App {
+pub struct App {
     shards: Shards,
-    others: Option<Others>,
+    peers: Option<Peers>,
+    gate: Gate,
     parent: Option<Parent>,
     leases: LeaseMetrics,
     exporter: Exporter,
@@ -74,6 +78,52 @@ struct App {
 // === impl App ===
 
 impl App {
+    /// Makes the state of `parts`.
+    pub fn new(parts: Parts) -> Self {
+        let Parts {
+            shards,
+            peers,
+            parent,
+            metrics,
+            leases,
+            exporter,
+            clock,
+            writer,
+            config,
+        } = parts;
+        Self {
+            shards,
+            peers,
+            gate: Gate { config, metrics },
+            parent,
+            rate: RefreshRate::of(&leases, clock),
+            leases,
+            exporter,
+            clock,
+            writer,
+            surveys: Arc::default(),
+            openapi: Arc::default(),
+        }
+    }
+
+    /// Makes `call` with `message` to the other nodes, if there are any; see [`Peers::ask`].
+    async fn ask<M, R, F>(
+        &self,
+        caller: &Caller,
+        message: M,
+        call: fn(PeerServiceClient<Channel>, Request<M>) -> F,
+    ) -> PeerAnswers<R>
+    where
+        M: Clone,
+        R: Send + 'static,
+        F: Future<Output = Result<Response<R>, Status>> + Send + 'static,
+    {
+        match &self.peers {
+            Some(peers) => peers.ask(caller, message, call).await,
+            None => PeerAnswers::default(),
+        }
+    }
+
     /// Looks at all books; see [`LeaseStats::of`].
     async fn lease_stats(&self, busiest_max: usize) -> Result<LeaseStats, RestError> {
         let _one = self.surveys.lock().await;
@@ -89,7 +139,7 @@ pub struct Parts {
     /// The way to the books.
     pub shards: Shards,
     /// The other nodes of the cluster, if there is one.
-    pub others: Option<Others>,
+    pub peers: Option<Peers>,
     /// The coordinator above, if there is one.
     pub parent: Option<Parent>,
     /// Metrics of the API.
@@ -106,36 +156,12 @@ pub struct Parts {
     pub config: watch::Receiver<Arc<Config>>,
 }
 
-/// Serves what the doors to the coordinator are for.
-pub fn router(parts: Parts) -> Router {
-    let Parts {
-        shards,
-        others,
-        parent,
-        metrics,
-        leases,
-        exporter,
-        clock,
-        writer,
-        config,
-    } = parts;
+/// Serves the API of `app`.
+pub fn router(mut app: App) -> Router {
     let (router, api) = routes().split_for_parts();
-    let gate = Gate {
-        config,
-        metrics: metrics.clone(),
-    };
-    let app = App {
-        shards,
-        others,
-        parent,
-        rate: RefreshRate::of(&leases, clock),
-        leases,
-        exporter,
-        clock,
-        writer,
-        surveys: Arc::default(),
-        openapi: Arc::new(openapi::document(api)),
-    };
+    app.openapi = Arc::new(openapi::document(api));
+    let gate = app.gate.clone();
+    let metrics = gate.metrics.clone();
     router
         .fallback(async |uri: Uri| RestError::NoPath(uri.path().to_owned()))
         .method_not_allowed_fallback(async || RestError::NoMethod)

@@ -15,11 +15,12 @@ use tracing::Instrument as _;
 use super::ServerError;
 use crate::api::doorman;
 use crate::api::grpc::{Service, StrictDecoding};
+use crate::api::rest::PeerApi;
 use crate::config::reload::Reload;
 use crate::net::connections::Acceptor;
 use crate::observe::trace;
 use crate::wire::CapacityServer;
-use crate::wire::LeaseServiceServer;
+use crate::wire::{LeaseServiceServer, PeerServiceServer};
 
 /// How long a call may take before its client hears that it failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,6 +30,8 @@ pub(super) struct Services {
     pub(super) lease: StrictDecoding<LeaseServiceServer<Service>>,
     pub(super) health: StrictDecoding<HealthServer<HealthService>>,
     pub(super) doorman: StrictDecoding<CapacityServer<doorman::Service>>,
+    /// For the other nodes of a cluster.
+    pub(super) peer: Option<StrictDecoding<PeerServiceServer<PeerApi>>>,
 }
 
 // === free functions ===
@@ -39,11 +42,13 @@ pub(super) async fn serve_grpc(
     services: Services,
     stopped: watch::Receiver<()>,
 ) -> Result<&'static str, ServerError> {
-    let router = Routes::new(services.lease)
+    let mut routes = Routes::new(services.lease)
         .add_service(services.health)
-        .add_service(services.doorman)
-        .into_axum_router()
-        .layer(middleware::from_fn(call));
+        .add_service(services.doorman);
+    if let Some(peer) = services.peer {
+        routes = routes.add_service(peer);
+    }
+    let router = routes.into_axum_router().layer(middleware::from_fn(call));
     connections
         .serve(router.with_state(()), until(stopped))
         .await;

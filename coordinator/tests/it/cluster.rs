@@ -6,6 +6,7 @@ mod elected;
 mod faults;
 mod health;
 mod nodes;
+mod peers;
 mod reads;
 mod status;
 mod tls;

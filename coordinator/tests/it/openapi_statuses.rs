@@ -219,9 +219,9 @@ async fn ended() -> SocketAddr {
     let _ = supervisor.await;
     drop(writer);
     let (keep, newest) = watch::channel(Arc::new(config));
-    let router = rest::router(rest::Parts {
+    let router = rest::router(rest::App::new(rest::Parts {
         shards,
-        others: None,
+        peers: None,
         parent: None,
         metrics: ApiMetrics::default(),
         leases: metrics,
@@ -229,7 +229,7 @@ async fn ended() -> SocketAddr {
         clock,
         writer: catalog,
         config: newest,
-    });
+    }));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

@@ -10,18 +10,18 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tollgate_core::lease::{ClientId, ResourceId};
 use tollgate_core::lease_server::LeaseServer;
 use tollgate_core::resource::{ClientRecord, Resource};
 use tollgate_core::units::Instant;
+use tollgate_proto::v1;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query};
-use super::gather::{Gathered, join_counts, join_leases};
+use super::merge;
 use super::openapi::{BadRequest, Conflict, Missing, ReadBooks, Write};
-use super::others::Asked;
+use super::peers::{Caller, client_detail};
 use super::problem::RestError;
 use crate::leases::stats::ResourceVisitor;
 use crate::leases::view::{Amount, ms};
@@ -30,7 +30,7 @@ use crate::leases::view::{Amount, ms};
 const DRAIN_DEFAULT: Duration = Duration::from_secs(600);
 
 /// The longest drain. It is for going out of service, not for a client that is to get nothing.
-const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A client in a list.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -124,29 +124,29 @@ struct Leases {
 pub(super) async fn list(
     State(app): State<App>,
     Query(query): Query<PageQuery>,
-    asked: Asked,
-) -> Result<Json<Value>, RestError> {
+    caller: Caller,
+) -> Result<Json<ClientPage>, RestError> {
     let (limit, after) = query.checked()?;
-    let first = First {
-        after,
-        max: limit + 1,
-        clients: BTreeMap::new(),
+    let message = v1::ListPeerRequest {
+        after: after.clone(),
+        limit: limit as u32,
     };
-    let First { clients, .. } = {
-        let _one = app.surveys.lock().await;
-        app.shards.visit(first).await?
-    };
-    let mut clients: Vec<ClientSummary> = clients.into_values().collect();
-    let more = clients.len() > limit;
-    clients.truncate(limit);
-    let last = clients.last().map(|last| last.client.clone());
-    let own = ClientPage {
+    let own = own_page(&app, after, limit).await?;
+    let answers = app.ask(&caller, message, |mut client, request| async move {
+        client.list_clients(request).await
+    });
+    let (lists, unanswered) = answers.await.parts();
+    let lists = lists.map(|list| {
+        let clients = list.clients.into_iter().map(ClientSummary::from);
+        (clients.collect(), list.more)
+    });
+    let own = (own.clients, own.next.is_some());
+    let (clients, next) = merge::page(std::iter::once(own).chain(lists), limit);
+    Ok(Json(ClientPage {
         clients,
-        next: last.filter(|_| more),
-        unanswered: Vec::new(),
-    };
-    let pages = Gathered::of(&app, &asked, vec![own]).await?;
-    Ok(Json(pages.page(("clients", "client"), limit, join_counts)))
+        next,
+        unanswered,
+    }))
 }
 
 /// One client with its leases.
@@ -161,10 +161,10 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(app): State<App>,
     Path(id): Path<String>,
-    asked: Asked,
-) -> Result<Json<Value>, RestError> {
+    caller: Caller,
+) -> Result<Json<ClientDetail>, RestError> {
     let client = client_id(&id)?;
-    let found = everywhere(&app, &client, &asked).await?;
+    let found = everywhere(&app, &client, &caller).await?;
     found.map(Json).ok_or_else(|| missing(&client))
 }
 
@@ -184,18 +184,17 @@ pub(super) async fn drain(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(query): Query<DrainQuery>,
-    asked: Asked,
-) -> Result<Json<Value>, RestError> {
+    caller: Caller,
+) -> Result<Json<ClientDetail>, RestError> {
     let client = client_id(&id)?;
     let time = query.time()?;
-    if !asked.is_passed_on {
-        // Whoever drains a name with a slip in it is to hear of that.
-        let found = everywhere(&app, &client, &asked.of_parent()).await?;
-        found.ok_or_else(|| missing(&client))?;
-    }
-    // Also where it has nothing yet.
-    app.shards.drain(&client, time).await??;
-    let found = everywhere(&app, &client, &asked).await?;
+    // A name with a slip in it is an error.
+    let found = everywhere(&app, &client, &caller).await?;
+    found.ok_or_else(|| missing(&client))?;
+    let (there, unanswered) = drain_everywhere(&app, &client, time, &caller).await?;
+    let own = detail(&app, &client).await?;
+    let found = merge::one(own.into_iter().chain(there));
+    let found = found.map(|one| ClientDetail { unanswered, ..one });
     found.map(Json).ok_or_else(|| missing(&client))
 }
 
@@ -208,12 +207,14 @@ pub(super) async fn drain(
 pub(super) async fn undrain(
     State(app): State<App>,
     Path(id): Path<String>,
-    asked: Asked,
+    caller: Caller,
 ) -> Result<StatusCode, RestError> {
-    app.shards.drain(&client_id(&id)?, Duration::ZERO).await??;
-    let others = Gathered::of::<()>(&app, &asked, Vec::new()).await?;
-    others.whole()?;
-    Ok(StatusCode::NO_CONTENT)
+    let client = client_id(&id)?;
+    let (_, unanswered) = drain_everywhere(&app, &client, Duration::ZERO, &caller).await?;
+    match unanswered.is_empty() {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(RestError::Unanswered(unanswered)),
+    }
 }
 
 // === impl DrainQuery ===
@@ -236,12 +237,39 @@ impl DrainQuery {
 
 // === free functions ===
 
-fn client_id(id: &str) -> Result<ClientId, RestError> {
+pub(super) fn client_id(id: &str) -> Result<ClientId, RestError> {
     ClientId::new(id).map_err(|error| RestError::parameter("id", id, error))
 }
 
+/// Returns the first `limit` clients of this node after `after`.
+pub(super) async fn own_page(
+    app: &App,
+    after: String,
+    limit: usize,
+) -> Result<ClientPage, RestError> {
+    let first = First {
+        after,
+        max: limit + 1,
+        clients: BTreeMap::new(),
+    };
+    let First { clients, .. } = {
+        let _one = app.surveys.lock().await;
+        app.shards.visit(first).await?
+    };
+    let own = std::iter::once((clients.into_values().collect(), false));
+    let (clients, next) = merge::page(own, limit);
+    Ok(ClientPage {
+        clients,
+        next,
+        unanswered: Vec::new(),
+    })
+}
+
 /// What `client` has in the books of this node; none if that is nothing.
-async fn detail(app: &App, client: &ClientId) -> Result<Option<ClientDetail>, RestError> {
+pub(super) async fn detail(
+    app: &App,
+    client: &ClientId,
+) -> Result<Option<ClientDetail>, RestError> {
     let leases = Leases {
         detail: ClientDetail {
             client: client.as_str().to_owned(),
@@ -266,15 +294,44 @@ async fn detail(app: &App, client: &ClientId) -> Result<Option<ClientDetail>, Re
     Ok(Some(detail))
 }
 
-/// What `client` has here and where others answer to `asked`; none if that is nothing.
+/// Returns the leases of `client` in the whole cluster; none if it has none.
 async fn everywhere(
     app: &App,
     client: &ClientId,
-    asked: &Asked,
-) -> Result<Option<Value>, RestError> {
+    caller: &Caller,
+) -> Result<Option<ClientDetail>, RestError> {
     let own = detail(app, client).await?;
-    let details = Gathered::of(app, asked, own.into_iter().collect()).await?;
-    Ok(details.one(join_leases))
+    let message = v1::GetClientRequest {
+        client: client.as_str().to_owned(),
+    };
+    let answers = app.ask(caller, message, |mut client, request| async move {
+        client.get_client(request).await
+    });
+    let (there, unanswered) = answers.await.parts();
+    let there = there.filter_map(|leases| client_detail(client.as_str(), leases));
+    let found = merge::one(own.into_iter().chain(there));
+    Ok(found.map(|one| ClientDetail { unanswered, ..one }))
+}
+
+/// Drains `client` for `time` at all nodes, also where it has no lease yet; returns its leases at the
+/// others, and those that did not answer.
+async fn drain_everywhere(
+    app: &App,
+    client: &ClientId,
+    time: Duration,
+    caller: &Caller,
+) -> Result<(Vec<ClientDetail>, Vec<String>), RestError> {
+    app.shards.drain(client, time).await??;
+    let message = v1::DrainRequest {
+        client: client.as_str().to_owned(),
+        time_ms: ms(time),
+    };
+    let answers = app.ask(caller, message, |mut client, request| async move {
+        client.drain(request).await
+    });
+    let (there, unanswered) = answers.await.parts();
+    let there = there.filter_map(|leases| client_detail(client.as_str(), leases));
+    Ok((there.collect(), unanswered))
 }
 
 fn missing(client: &ClientId) -> RestError {

@@ -3,6 +3,7 @@
 //! Reading needs the role viewer, everything else the role admin; what is not named here needs a
 //! token, so a route that is added later is closed until somebody opens it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -18,6 +19,7 @@ use super::problem::{NO_TOKEN, RestError};
 use crate::api::metrics::{ApiMetrics, AuthFault};
 use crate::config::tokens::{Role, Token};
 use crate::config::{Admin, Config};
+use crate::net::tls::Files;
 use crate::observe::logging::AUDIT;
 
 /// What the guard goes by.
@@ -49,9 +51,38 @@ pub(super) async fn guard(State(gate): State<Gate>, request: Request, next: Next
     response
 }
 
+// === impl Gate ===
+
+impl Gate {
+    /// Returns the name of the token with which another node calls on behalf of an operator; none if
+    /// `entrance` needs no token.
+    ///
+    /// # Errors
+    /// If the operator could not read or write this here either.
+    pub(super) fn admit_peer<M>(
+        &self,
+        entrance: Entrance,
+        request: &tonic::Request<M>,
+    ) -> Result<Option<String>, RestError> {
+        let config = self.config.borrow().clone();
+        let admin = &config.admin;
+        let near = peers_may_call(&config, request.remote_addr());
+        let checked = near.map_err(|error| (AuthFault::Origin, error));
+        let is_open = entrance.is_public(admin) || admin.tokens.is_empty();
+        let checked = checked.and_then(|()| match is_open {
+            true => Ok(None),
+            false => holder(admin, entrance, request.metadata().as_ref()).map(Some),
+        });
+        checked.map_err(|(fault, error)| {
+            self.metrics.count_auth_fault(fault);
+            error
+        })
+    }
+}
+
 /// What a request wants to enter by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entrance {
+pub(super) enum Entrance {
     /// Probes of the process, which tell nothing else.
     Health,
     Metrics,
@@ -101,7 +132,6 @@ fn pass(
     entrance: Entrance,
     request: &Request,
 ) -> Result<Option<String>, (AuthFault, RestError)> {
-    let headers = request.headers();
     if entrance.is_public(admin) {
         return Ok(None);
     }
@@ -114,6 +144,15 @@ fn pass(
         }
         return Ok(None);
     }
+    holder(admin, entrance, request.headers()).map(Some)
+}
+
+/// Returns the name of the token in `headers`, if it allows `entrance`.
+fn holder(
+    admin: &Admin,
+    entrance: Entrance,
+    headers: &HeaderMap,
+) -> Result<String, (AuthFault, RestError)> {
     let Some(presented) = presented(entrance, headers) else {
         return Err((AuthFault::Missing, RestError::Unauthenticated(NO_TOKEN)));
     };
@@ -122,7 +161,29 @@ fn pass(
         return Err((AuthFault::Unknown, error));
     };
     allows(token, entrance.needs()).map_err(|error| (AuthFault::Role, error))?;
-    Ok(Some(token.name.clone()))
+    Ok(token.name.clone())
+}
+
+/// Checks whether other nodes may call over gRPC from `remote`: the gRPC listener must keep strangers
+/// out as the listener of the admin API does.
+fn peers_may_call(config: &Config, remote: Option<SocketAddr>) -> Result<(), RestError> {
+    let asks = |files: &Option<Files>| {
+        let files = files.as_ref();
+        files.is_some_and(|files| files.client_ca.is_some())
+    };
+    if asks(&config.tls.http) && !asks(&config.tls.grpc) {
+        let text = "tls.http has a client_ca and tls.grpc has none, so other nodes get no answer";
+        return Err(RestError::Foreign(text.to_owned()));
+    }
+    let Admin {
+        tokens, insecure, ..
+    } = &config.admin;
+    let is_near = remote.is_some_and(|remote| remote.ip().to_canonical().is_loopback());
+    if tokens.is_empty() && !insecure && !is_near {
+        let text = "there are no tokens, so only nodes on this machine get an answer";
+        return Err(RestError::Foreign(text.to_owned()));
+    }
+    Ok(())
 }
 
 fn allows(token: &Token, needs: Role) -> Result<(), RestError> {
@@ -213,4 +274,45 @@ fn refuse(entrance: Entrance, error: RestError) -> Response {
             .append(header::WWW_AUTHENTICATE, basic);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_nodes_may_call_where_strangers_may_not_reach_the_admin_api() {
+        let grpc = "grpc: {cert: c, key: k}";
+        let mutual = "{cert: c, key: k, client_ca: a}";
+        let token = format!(
+            "tokens: [{{name: v, role: viewer, sha256: '{}'}}]",
+            "0".repeat(64)
+        );
+        let rows = [
+            ("", "127.0.0.1:1", true),
+            ("", "[::1]:1", true),
+            ("", "10.0.0.1:1", false),
+            ("admin: {insecure: true}", "10.0.0.1:1", true),
+            (&format!("admin: {{{token}}}"), "10.0.0.1:1", true),
+            (&format!("tls: {{http: {mutual}}}"), "127.0.0.1:1", false),
+            (
+                &format!("tls: {{{grpc}, http: {mutual}}}"),
+                "127.0.0.1:1",
+                false,
+            ),
+            (
+                &format!("tls: {{grpc: {mutual}, http: {mutual}}}"),
+                "127.0.0.1:1",
+                true,
+            ),
+        ];
+        for (yaml, remote, may) in rows {
+            let config = Config::parse(&format!("limits: []\n{yaml}")).unwrap();
+            let remote = remote.parse().unwrap();
+            let checked = peers_may_call(&config, Some(remote));
+            assert_eq!(checked.is_ok(), may, "{yaml} {remote}: {checked:?}");
+        }
+        let config = Config::parse("limits: []").unwrap();
+        assert!(peers_may_call(&config, None).is_err());
+    }
 }

@@ -6,7 +6,6 @@
 
 use std::fmt::{self, Write as _};
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
@@ -18,7 +17,7 @@ use self::bar::bar;
 use self::text::{Escaped, amount, duration, number};
 use super::App;
 use super::openapi::ReadBooks;
-use super::others::Asked;
+use super::peers::Caller;
 use super::problem::RestError;
 use super::status::{DEFAULT, Status, UnitStatus};
 use crate::leases::view::{Amount, BusyResource, ResourceClient};
@@ -39,12 +38,8 @@ const SCRIPT: &str = include_str!("page/script.js");
         (status = 200, description = "HTML", body = str, content_type = "text/html"), ReadBooks
     )
 )]
-pub(super) async fn get(State(app): State<App>, asked: Asked) -> Result<Response, RestError> {
-    let status = Status::everywhere(&app, &asked, DEFAULT).await?;
-    if asked.is_passed_on {
-        // Another node asks for its own page.
-        return Ok(Json(status).into_response());
-    }
+pub(super) async fn get(State(app): State<App>, caller: Caller) -> Result<Response, RestError> {
+    let status = Status::everywhere(&app, &caller, DEFAULT, true).await?;
     let mut html = String::new();
     page(&mut html, &status).map_err(|_| RestError::Text("the status page"))?;
     let headers = [

@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use tollgate_core::lease_server::DrainError;
+use tonic::{Code, Status};
 use utoipa::ToSchema;
 
 use super::body::BODY_LEN_MAX;
@@ -167,6 +168,18 @@ impl RestError {
         }
     }
 
+    /// Returns the gRPC code for other nodes.
+    pub(super) fn code(&self) -> Code {
+        match self.status().as_u16() {
+            400 | 422 => Code::InvalidArgument,
+            401 => Code::Unauthenticated,
+            403 => Code::PermissionDenied,
+            409 => Code::ResourceExhausted,
+            503 => Code::Unavailable,
+            _ => Code::Unknown,
+        }
+    }
+
     /// Tells conflicts apart, which have one status; for the others the status says everything.
     fn kind(&self) -> &'static str {
         match self {
@@ -238,6 +251,12 @@ impl From<&RestError> for Problem {
             rule: first.map(|fault| fault.rule.clone()),
             errors,
         }
+    }
+}
+
+impl From<RestError> for Status {
+    fn from(error: RestError) -> Self {
+        Self::new(error.code(), error.to_string())
     }
 }
 

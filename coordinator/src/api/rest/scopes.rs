@@ -3,14 +3,14 @@
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
-use serde_json::Value;
+use tollgate_proto::v1;
 use utoipa::IntoParams;
 
 use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query, count};
-use super::gather::{Gathered, join_units};
+use super::merge;
 use super::openapi::{BadRequest, Missing, ReadBooks};
-use super::others::Asked;
+use super::peers::{Caller, scope_detail};
 use super::problem::RestError;
 use crate::leases::view::{ScopeDetail, ScopePage};
 
@@ -31,12 +31,23 @@ pub(super) struct ScopeQuery {
 pub(super) async fn list(
     State(app): State<App>,
     Query(query): Query<PageQuery>,
-    asked: Asked,
-) -> Result<Json<Value>, RestError> {
+    caller: Caller,
+) -> Result<Json<ScopePage>, RestError> {
     let (limit, after) = query.checked()?;
     let own = app.shards.scopes(&after, limit).await?;
-    let pages = Gathered::of(&app, &asked, own).await?;
-    Ok(Json(pages.page(("scopes", "scope"), limit, join_units)))
+    let message = v1::ListPeerRequest {
+        after,
+        limit: limit as u32,
+    };
+    let answers = app.ask(&caller, message, |mut client, request| async move {
+        client.list_scopes(request).await
+    });
+    let (there, unanswered) = answers.await.parts();
+    let pages = own.into_iter().chain(there.map(ScopePage::from));
+    Ok(Json(ScopePage {
+        unanswered,
+        ..merged(pages, limit)
+    }))
 }
 
 /// One scope with its clients.
@@ -54,11 +65,32 @@ pub(super) async fn get(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(query): Query<ScopeQuery>,
-    asked: Asked,
-) -> Result<Json<Value>, RestError> {
+    caller: Caller,
+) -> Result<Json<ScopeDetail>, RestError> {
     let clients = count("clients", query.clients.unwrap_or(ENTRIES_MAX), ENTRIES_MAX)?;
     let own = app.shards.scope(&id, clients).await?;
-    let detail = Gathered::of(&app, &asked, own).await?.one(join_units);
+    let message = v1::GetScopeRequest {
+        scope: id.clone(),
+        clients: clients as u32,
+    };
+    let answers = app.ask(&caller, message, |mut client, request| async move {
+        client.get_scope(request).await
+    });
+    let (there, unanswered) = answers.await.parts();
+    let detail = merge::one(own.into_iter().chain(there.filter_map(scope_detail)));
+    let detail = detail.map(|one| ScopeDetail { unanswered, ..one });
     let missing = || RestError::NotFound(format!("no client has or wants a lease of {id}"));
     detail.map(Json).ok_or_else(missing)
+}
+
+/// Returns the first `limit` scopes of `pages`.
+pub(super) fn merged(pages: impl IntoIterator<Item = ScopePage>, limit: usize) -> ScopePage {
+    let pages = pages.into_iter();
+    let pages = pages.map(|page| (page.scopes, page.next.is_some()));
+    let (scopes, next) = merge::page(pages, limit);
+    ScopePage {
+        scopes,
+        next,
+        unanswered: Vec::new(),
+    }
 }

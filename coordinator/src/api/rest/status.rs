@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use tollgate_core::lease::ResourceId;
 use tollgate_core::lease_server::LeaseServer;
 use tollgate_core::units::Instant;
+use tollgate_proto::v1;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::extract::{Query, count};
 use super::openapi::{BadRequest, ReadBooks};
-use super::others::Asked;
+use super::peers::Caller;
 use super::problem::RestError;
 use crate::leases::stats::{LeaseStats, ResourceStats};
 use crate::leases::view::{Amount, BusyResource, ms};
@@ -28,8 +29,8 @@ pub use self::group::{GroupStatus, GroupUnit};
 pub use self::parent::{BorrowedStatus, ParentStatus};
 
 /// The most resources that are shown, and clients of each.
-const RESOURCES_MAX: usize = 200;
-const CLIENTS_MAX: usize = 50;
+pub(super) const RESOURCES_MAX: usize = 200;
+pub(super) const CLIENTS_MAX: usize = 50;
 
 /// What is shown if nobody says.
 pub(super) const DEFAULT: Shown = Shown {
@@ -123,7 +124,7 @@ pub(super) struct StatusQuery {
 pub(super) async fn get(
     State(app): State<App>,
     Query(query): Query<StatusQuery>,
-    asked: Asked,
+    caller: Caller,
 ) -> Result<Json<Status>, RestError> {
     let shown = Shown {
         resources: count(
@@ -137,38 +138,39 @@ pub(super) async fn get(
             CLIENTS_MAX,
         )?,
     };
-    Ok(Json(Status::everywhere(&app, &asked, shown).await?))
+    Ok(Json(Status::everywhere(&app, &caller, shown, false).await?))
 }
 
 // === impl Status ===
 
 impl Status {
-    /// How the coordinator of `app` is doing, and the other nodes that answer to `asked`.
+    /// Returns the status of the whole cluster, also for the status `page`.
     ///
     /// # Errors
-    /// If its own books cannot be reached.
+    /// If its own leases cannot be reached.
     pub(super) async fn everywhere(
         app: &App,
-        asked: &Asked,
+        caller: &Caller,
         shown: Shown,
+        page: bool,
     ) -> Result<Self, RestError> {
-        let Some(others) = &app.others else {
-            return Self::of(app, shown).await;
+        let message = v1::GetStatusRequest {
+            resources: shown.resources as u32,
+            clients: shown.clients as u32,
+            page,
         };
-        let (own, said) = tokio::join!(Self::of(app, shown), others.ask(asked));
+        let answers = app.ask(caller, message, |mut client, request| async move {
+            client.get_status(request).await
+        });
+        let (own, answers) = tokio::join!(Self::of(app, shown), answers);
         let mut whole = own?;
-        whole.unanswered = said.unanswered;
-        for (node, answer) in said.answers {
-            match serde_json::from_value(answer) {
-                Ok(other) => whole.join(other),
-                Err(error) => {
-                    tracing::warn!(node, %error, "cluster: answer of a node cannot be read");
-                    whole.unanswered.push(node);
-                }
-            }
+        let (there, unanswered) = answers.parts();
+        there.for_each(|peer| whole.join(peer.into()));
+        whole.unanswered = unanswered;
+        if app.peers.is_some() {
+            whole.busiest.sort_by_cached_key(pressure);
+            whole.busiest.truncate(shown.resources);
         }
-        whole.busiest.sort_by_cached_key(pressure);
-        whole.busiest.truncate(shown.resources);
         Ok(whole)
     }
 
@@ -191,7 +193,7 @@ impl Status {
     }
 
     /// How the coordinator of `app` is doing by itself.
-    async fn of(app: &App, shown: Shown) -> Result<Self, RestError> {
+    pub(super) async fn of(app: &App, shown: Shown) -> Result<Self, RestError> {
         let LeaseStats {
             units: sums,
             busiest,
@@ -235,7 +237,7 @@ impl Status {
             node.uptime_ms = Some(uptime_ms);
             node.refreshes_per_second = Some(refreshes_per_second);
         };
-        let others = app.others.as_ref();
+        let peers = app.peers.as_ref();
         let parent = app.parent.as_ref();
         Ok(Self {
             epoch: app.shards.epoch().0,
@@ -247,7 +249,7 @@ impl Status {
                 .collect(),
             group_count: catalog.groups("").count(),
             groups,
-            cluster: others.map(|others| ClusterStatus::of(others, &app.shards, &learning, me)),
+            cluster: peers.map(|peers| ClusterStatus::of(peers, &app.shards, &learning, me)),
             parent: parent.map(|parent| ParentStatus::of(parent, &borrowed)),
             busiest: busiest.iter().filter_map(|id| found.remove(id)).collect(),
             unanswered: Vec::new(),

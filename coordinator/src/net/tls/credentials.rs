@@ -4,9 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::crypto::ring;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
-use ureq::tls::{ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
 use super::renewal::{Newest, Renewal, Source};
 use super::{Contents, Holder, Loaded, TlsError, TlsMetrics, check};
@@ -100,11 +98,6 @@ impl Source for ClientFiles {
 // === impl Credentials ===
 
 impl Credentials {
-    /// The name that a server's certificate must have, where that is not the host in its address.
-    pub fn server_name(&self) -> Option<&str> {
-        self.server_name.as_deref()
-    }
-
     /// For calls over gRPC, etcd's too.
     pub fn tonic(&self) -> ClientTlsConfig {
         let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.ca));
@@ -117,20 +110,15 @@ impl Credentials {
         }
     }
 
-    /// For requests over HTTP, in which the name of the server is that of the URL.
-    ///
-    /// # Errors
-    /// If ureq cannot read what was found to be good.
-    pub fn ureq(&self) -> Result<TlsConfig, ureq::Error> {
-        let roots = certificates(&self.ca)?;
-        let config = TlsConfig::builder()
-            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-            .root_certs(RootCerts::new_with_certs(&roots));
-        let Some((cert, key)) = &self.identity else {
-            return Ok(config.build());
-        };
-        let identity = ClientCert::new_with_certs(&certificates(cert)?, PrivateKey::from_pem(key)?);
-        Ok(config.client_cert(Some(identity)).build())
+    /// Returns the certificates of the trusted issuers, PEM.
+    pub fn ca(&self) -> &[u8] {
+        &self.ca
+    }
+
+    /// Returns the certificate to show and its key, PEM.
+    pub fn identity(&self) -> Option<(&[u8], &[u8])> {
+        let identity = self.identity.as_ref();
+        identity.map(|(cert, key)| (&cert[..], &key[..]))
     }
 }
 
@@ -141,16 +129,4 @@ impl fmt::Debug for Credentials {
             .field("server_name", &self.server_name)
             .finish_non_exhaustive()
     }
-}
-
-// === free functions ===
-
-/// All that are in `pem`.
-fn certificates(pem: &[u8]) -> Result<Vec<ureq::tls::Certificate<'static>>, ureq::Error> {
-    let items = parse_pem(pem).filter_map(|item| match item {
-        Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
-        Ok(_) => None,
-        Err(error) => Some(Err(error)),
-    });
-    items.collect()
 }

@@ -12,8 +12,9 @@ use clap::Parser;
 use tempfile::TempDir;
 
 /// The schemas, below `wasm/proto/proto`.
-const SCHEMAS: [&str; 3] = [
+const SCHEMAS: [&str; 4] = [
     "tollgate/v1/lease.proto",
+    "tollgate/v1/peer.proto",
     "tollgate/v1/snapshot.proto",
     "doorman/doorman.proto",
 ];

@@ -291,6 +291,338 @@ impl Claim {
         }
     }
 }
+/// Request for the status of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetStatusRequest {
+    /// The most of the busiest resources, and the most groups.
+    #[prost(uint32, tag = "1")]
+    pub resources: u32,
+    /// The most clients of each.
+    #[prost(uint32, tag = "2")]
+    pub clients: u32,
+    /// Whether it is for the status page, which may be public.
+    #[prost(bool, tag = "3")]
+    pub page: bool,
+}
+/// Request for one page of a list.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListPeerRequest {
+    /// The id after which the list begins.
+    #[prost(string, tag = "1")]
+    pub after: ::prost::alloc::string::String,
+    /// The most entries.
+    #[prost(uint32, tag = "2")]
+    pub limit: u32,
+}
+/// Request for one scope.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetScopeRequest {
+    /// Its scope, or the scope in question.
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+    /// The most clients of each resource.
+    #[prost(uint32, tag = "2")]
+    pub clients: u32,
+}
+/// Request for one client.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetClientRequest {
+    /// The id of the client.
+    #[prost(string, tag = "1")]
+    pub client: ::prost::alloc::string::String,
+}
+/// Request to give a client nothing for a time.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainRequest {
+    /// The id of the client.
+    #[prost(string, tag = "1")]
+    pub client: ::prost::alloc::string::String,
+    /// The time from now; 0 ends a drain.
+    #[prost(uint64, tag = "2")]
+    pub time_ms: u64,
+}
+/// Resources by scope and unit.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ResourceList {
+    /// The resources.
+    #[prost(message, repeated, tag = "1")]
+    pub resources: ::prost::alloc::vec::Vec<PeerResource>,
+    /// Whether scopes follow the last one.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+/// One resource.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PeerResource {
+    /// Its scope, or the scope in question.
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+    /// Its unit.
+    #[prost(string, tag = "2")]
+    pub unit: ::prost::alloc::string::String,
+    /// The capacity of the limit.
+    #[prost(double, tag = "3")]
+    pub capacity: f64,
+    /// The safe capacity of each client, if the coordinator says so.
+    #[prost(double, optional, tag = "4")]
+    pub safe: ::core::option::Option<f64>,
+    /// The rest of learning mode.
+    #[prost(uint64, tag = "5")]
+    pub learning_ms: u64,
+    /// The sum of what clients may be using.
+    #[prost(double, tag = "6")]
+    pub sum_has: f64,
+    /// The sum of what clients want.
+    #[prost(double, tag = "7")]
+    pub sum_wants: f64,
+    /// How many clients have a lease or wait for one.
+    #[prost(uint64, tag = "8")]
+    pub client_count: u64,
+    /// The owner of the limit that binds it; empty without a limit.
+    #[prost(string, tag = "9")]
+    pub limited_by: ::prost::alloc::string::String,
+    /// The most that this limit lets all clients have.
+    #[prost(double, tag = "10")]
+    pub at_most: f64,
+    /// Clients that have less than they want.
+    #[prost(uint64, tag = "11")]
+    pub waiting_count: u64,
+    /// The clients.
+    #[prost(message, repeated, tag = "12")]
+    pub clients: ::prost::alloc::vec::Vec<ClientShare>,
+}
+/// Lease of one client of a resource.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClientShare {
+    /// The id of the client.
+    #[prost(string, tag = "1")]
+    pub client: ::prost::alloc::string::String,
+    /// The amount it last wanted.
+    #[prost(double, tag = "2")]
+    pub wants: f64,
+    /// The most it may be using.
+    #[prost(double, tag = "3")]
+    pub has: f64,
+    /// The rest of the lease.
+    #[prost(uint64, tag = "4")]
+    pub expires_in_ms: u64,
+}
+/// Clients by id.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClientList {
+    /// The clients.
+    #[prost(message, repeated, tag = "1")]
+    pub clients: ::prost::alloc::vec::Vec<ClientCounts>,
+    /// Whether clients follow the last one.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+/// Counts of one client.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClientCounts {
+    /// The id of the client.
+    #[prost(string, tag = "1")]
+    pub client: ::prost::alloc::string::String,
+    /// Resources that it has or wants a lease of.
+    #[prost(uint64, tag = "2")]
+    pub resource_count: u64,
+    /// Resources of which it has less than it wants.
+    #[prost(uint64, tag = "3")]
+    pub waiting_count: u64,
+}
+/// Leases of one client.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClientLeases {
+    /// The rest of its drain.
+    #[prost(uint64, optional, tag = "1")]
+    pub drained_for_ms: ::core::option::Option<u64>,
+    /// Leases that it has or wants.
+    #[prost(uint64, tag = "2")]
+    pub lease_count: u64,
+    /// The first thousand, by scope and unit.
+    #[prost(message, repeated, tag = "3")]
+    pub leases: ::prost::alloc::vec::Vec<ResourceShare>,
+}
+/// Lease of a resource.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ResourceShare {
+    /// Its scope, or the scope in question.
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+    /// Its unit.
+    #[prost(string, tag = "2")]
+    pub unit: ::prost::alloc::string::String,
+    /// The amount it last wanted.
+    #[prost(double, tag = "3")]
+    pub wants: f64,
+    /// The most it may be using.
+    #[prost(double, tag = "4")]
+    pub has: f64,
+    /// The rest of the lease.
+    #[prost(uint64, tag = "5")]
+    pub expires_in_ms: u64,
+}
+/// Status of a node, without those of the others.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PeerStatus {
+    /// The name of the node.
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+    /// The version of its program.
+    #[prost(string, tag = "2")]
+    pub version: ::prost::alloc::string::String,
+    /// The time since its start.
+    #[prost(uint64, tag = "3")]
+    pub uptime_ms: u64,
+    /// Scopes that it refreshes, the mean of ten seconds.
+    #[prost(double, tag = "4")]
+    pub refreshes_per_second: f64,
+    /// The highest term of the node.
+    #[prost(uint64, tag = "5")]
+    pub epoch: u64,
+    /// The sums by unit.
+    #[prost(message, repeated, tag = "6")]
+    pub units: ::prost::alloc::vec::Vec<UnitSums>,
+    /// The first groups by name.
+    #[prost(message, repeated, tag = "7")]
+    pub groups: ::prost::alloc::vec::Vec<GroupSums>,
+    /// The shards of which the node is master.
+    #[prost(message, repeated, tag = "8")]
+    pub shards: ::prost::alloc::vec::Vec<LedShard>,
+    /// The parent, if there is one.
+    #[prost(message, optional, tag = "9")]
+    pub parent: ::core::option::Option<ParentState>,
+    /// The busiest resources first.
+    #[prost(message, repeated, tag = "10")]
+    pub busiest: ::prost::alloc::vec::Vec<PeerResource>,
+}
+/// Sums over all resources of a unit.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UnitSums {
+    /// Its unit.
+    #[prost(string, tag = "1")]
+    pub unit: ::prost::alloc::string::String,
+    /// Resources that it has or wants a lease of.
+    #[prost(uint64, tag = "2")]
+    pub resource_count: u64,
+    /// Resources without a limit.
+    #[prost(uint64, tag = "3")]
+    pub unlimited_count: u64,
+    /// How many clients have a lease or wait for one.
+    #[prost(uint64, tag = "4")]
+    pub client_count: u64,
+    /// Clients that have less than they want.
+    #[prost(uint64, tag = "5")]
+    pub waiting_count: u64,
+    /// Resources in learning mode.
+    #[prost(uint64, tag = "6")]
+    pub learning_count: u64,
+    /// The capacity of the limit.
+    #[prost(double, tag = "7")]
+    pub capacity: f64,
+    /// The sum of what clients may be using.
+    #[prost(double, tag = "8")]
+    pub sum_has: f64,
+    /// The sum of what clients want.
+    #[prost(double, tag = "9")]
+    pub sum_wants: f64,
+}
+/// Sums over the members of a group.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GroupSums {
+    /// The name of the group.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// `members` or `clients`.
+    #[prost(string, tag = "2")]
+    pub fair_between: ::prost::alloc::string::String,
+    /// Tenants and namespaces that are attached to it.
+    #[prost(uint64, tag = "3")]
+    pub attached_count: u64,
+    /// The sums by unit.
+    #[prost(message, repeated, tag = "4")]
+    pub units: ::prost::alloc::vec::Vec<GroupUnitSums>,
+}
+/// Sums over the members of a group of one unit.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GroupUnitSums {
+    /// Its unit.
+    #[prost(string, tag = "1")]
+    pub unit: ::prost::alloc::string::String,
+    /// The capacity of the limit.
+    #[prost(double, tag = "2")]
+    pub capacity: f64,
+    /// The sum of what clients may be using.
+    #[prost(double, tag = "3")]
+    pub sum_has: f64,
+    /// The sum of what clients want.
+    #[prost(double, tag = "4")]
+    pub sum_wants: f64,
+    /// Members that have or want a lease.
+    #[prost(uint64, tag = "5")]
+    pub member_count: u64,
+}
+/// A shard and the term of its master.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LedShard {
+    /// The number of the shard.
+    #[prost(uint32, tag = "1")]
+    pub shard: u32,
+    /// The term.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The rest of the term unless it is extended.
+    #[prost(uint64, optional, tag = "3")]
+    pub term_left_ms: ::core::option::Option<u64>,
+    /// Resources in learning mode.
+    #[prost(uint64, tag = "4")]
+    pub learning_count: u64,
+}
+/// The connection of a node to the parent, and its loans.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ParentState {
+    /// The address of the parent.
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+    /// The time since its last answer.
+    #[prost(uint64, optional, tag = "2")]
+    pub answered_ms_ago: ::core::option::Option<u64>,
+    /// The error of the last call, if it failed.
+    #[prost(string, optional, tag = "3")]
+    pub error: ::core::option::Option<::prost::alloc::string::String>,
+    /// The coordinators above, the nearest first.
+    #[prost(string, repeated, tag = "4")]
+    pub above: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The sums by unit.
+    #[prost(message, repeated, tag = "5")]
+    pub units: ::prost::alloc::vec::Vec<BorrowedSums>,
+}
+/// Sums over what a node borrows of a unit.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BorrowedSums {
+    /// Its unit.
+    #[prost(string, tag = "1")]
+    pub unit: ::prost::alloc::string::String,
+    /// The amount that the parent lends.
+    #[prost(double, tag = "2")]
+    pub borrowed: f64,
+    /// Resources without a limit.
+    #[prost(uint64, tag = "3")]
+    pub unlimited_count: u64,
+    /// The amount it last wanted.
+    #[prost(message, repeated, tag = "4")]
+    pub wants: ::prost::alloc::vec::Vec<BandSum>,
+}
+/// Sum over the clients of a priority band.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BandSum {
+    /// Its priority, as text.
+    #[prost(string, tag = "1")]
+    pub band: ::prost::alloc::string::String,
+    /// The amount it last wanted.
+    #[prost(double, tag = "2")]
+    pub wants: f64,
+}
 /// Everything that a master knows.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Snapshot {
@@ -331,7 +663,7 @@ pub struct LimitSnapshot {
     #[prost(uint64, tag = "2")]
     pub burst: u64,
     /// How it is divided.
-    #[prost(enumeration = "limit_books::Algorithm", tag = "3")]
+    #[prost(enumeration = "limit_snapshot::Algorithm", tag = "3")]
     pub algorithm: i32,
     /// Safe capacity of each client without a lease, if that is a number.
     #[prost(uint64, optional, tag = "4")]
@@ -362,7 +694,7 @@ pub struct LimitSnapshot {
     pub guaranteed: ::prost::alloc::vec::Vec<u64>,
 }
 /// Nested message and enum types in `LimitSnapshot`.
-pub mod limit_books {
+pub mod limit_snapshot {
     /// How a capacity is divided.
     #[derive(
         Clone,

@@ -214,7 +214,7 @@ fn demand(message: &v1::ClientSnapshot) -> Result<Demand, FieldError> {
 }
 
 fn algorithm(number: i32) -> Result<Algorithm, FieldError> {
-    use v1::limit_books::Algorithm as Message;
+    use v1::limit_snapshot::Algorithm as Message;
     match Message::try_from(number) {
         Ok(Message::None) => Ok(Algorithm::None),
         Ok(Message::Static) => Ok(Algorithm::Static),

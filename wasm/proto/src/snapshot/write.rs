@@ -200,12 +200,12 @@ impl From<LeaseSnapshot> for v1::LeaseSnapshot {
 
 // === free functions ===
 
-fn algorithm(algorithm: Algorithm) -> v1::limit_books::Algorithm {
+fn algorithm(algorithm: Algorithm) -> v1::limit_snapshot::Algorithm {
     match algorithm {
-        Algorithm::None => v1::limit_books::Algorithm::None,
-        Algorithm::Static => v1::limit_books::Algorithm::Static,
-        Algorithm::ProportionalShare => v1::limit_books::Algorithm::ProportionalShare,
-        Algorithm::FairShare => v1::limit_books::Algorithm::FairShare,
+        Algorithm::None => v1::limit_snapshot::Algorithm::None,
+        Algorithm::Static => v1::limit_snapshot::Algorithm::Static,
+        Algorithm::ProportionalShare => v1::limit_snapshot::Algorithm::ProportionalShare,
+        Algorithm::FairShare => v1::limit_snapshot::Algorithm::FairShare,
     }
 }
 

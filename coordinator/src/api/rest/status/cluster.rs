@@ -1,19 +1,20 @@
 //! The nodes of a cluster, and who is master of what.
 
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tollgate_core::cluster::ShardId;
 use utoipa::ToSchema;
 
-use crate::api::rest::Others;
+use crate::api::rest::Peers;
 use crate::cluster::election::{Master, Peer};
 use crate::leases::shards::Shards;
 use crate::leases::view::ms;
 
 /// A cluster as the node that answers knows it, with what the others say of themselves.
-#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 pub struct ClusterStatus {
     /// The node that answers.
     pub node: String,
@@ -24,7 +25,7 @@ pub struct ClusterStatus {
 }
 
 /// A node of a cluster.
-#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 pub struct NodeStatus {
     /// Its name.
     pub node: String,
@@ -65,15 +66,15 @@ impl ClusterStatus {
     /// has how many resources of each of its shards are in learning mode, and `me` what it says of
     /// itself.
     pub(super) fn of(
-        others: &Others,
+        peers: &Peers,
         shards: &Shards,
         learning: &BTreeMap<ShardId, usize>,
         me: impl Fn(&mut NodeStatus),
     ) -> Self {
-        let masters = others.masters();
+        let masters = peers.masters();
         let node = |peer: &Arc<Peer>| {
             let mut node = NodeStatus::of(peer);
-            if peer.node == others.me().node {
+            if peer.node == peers.me().node {
                 me(&mut node);
             }
             node
@@ -81,7 +82,7 @@ impl ClusterStatus {
         let shard = |(shard, master): (ShardId, Option<&Master>)| {
             let held = shards.get(shard);
             let epoch = held.as_ref().map(|held| held.epoch().0);
-            let own = held.as_ref().map(|_| others.me().node.clone());
+            let own = held.as_ref().map(|_| peers.me().node.clone());
             ShardStatus {
                 shard: shard.0,
                 master: own.or_else(|| master.map(|master| master.peer.node.clone())),
@@ -91,7 +92,7 @@ impl ClusterStatus {
             }
         };
         Self {
-            node: others.me().node.clone(),
+            node: peers.me().node.clone(),
             nodes: masters.members.iter().map(node).collect(),
             shards: masters.iter().map(shard).collect(),
         }
@@ -102,7 +103,8 @@ impl ClusterStatus {
         let said = other.nodes.into_iter().find(|node| node.node == other.node);
         let node = self.nodes.iter_mut().find(|node| node.node == other.node);
         if let (Some(node), Some(said)) = (node, said) {
-            *node = said;
+            let (grpc, http) = (take(&mut node.grpc), take(&mut node.http));
+            *node = NodeStatus { grpc, http, ..said };
         }
         for shard in other.shards {
             let leads = shard.master.as_deref() == Some(&*other.node);
@@ -127,10 +129,7 @@ impl NodeStatus {
             node: peer.node.clone(),
             grpc: peer.grpc.clone(),
             http: peer.http.clone(),
-            alive: false,
-            version: None,
-            uptime_ms: None,
-            refreshes_per_second: None,
+            ..Self::default()
         }
     }
 }
