@@ -114,6 +114,25 @@ pub struct CatalogEntry<T> {
     pub revision: Option<u64>,
 }
 
+// === impl CatalogEntry ===
+
+impl<T> CatalogEntry<T> {
+    /// Returns the entry with `change` of its value.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> CatalogEntry<U> {
+        let Self {
+            name,
+            value,
+            revision,
+        } = self;
+        let value = change(value);
+        CatalogEntry {
+            name,
+            value,
+            revision,
+        }
+    }
+}
+
 // === impl Catalog ===
 
 impl Catalog {

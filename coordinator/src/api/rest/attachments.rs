@@ -13,9 +13,9 @@ use super::extract::{PageQuery, Path, Query};
 use super::openapi::{BadRequest, BadWrite, Conflict, Missing, Read, Stale, Unchanged, Write};
 use super::problem::RestError;
 use super::revision::Tags;
-use super::stored::{DefinedBy, not_deleted, page, put, refused, writable};
+use super::stored::{self, DefinedBy, page, writable};
 use crate::catalog::spec::AttachmentSpec;
-use crate::catalog::{Attachment, CatalogEntry, MemberKind, name};
+use crate::catalog::{CatalogEntry, MemberKind, name};
 
 /// Which group a tenant or a namespace is attached to.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -236,7 +236,8 @@ fn join(tenant: &str, namespace: &str) -> String {
 fn list(app: &App, kind: MemberKind, query: PageQuery) -> Result<Json<AttachmentPage>, RestError> {
     let (limit, after) = query.checked()?;
     let catalog = app.writer.catalog();
-    let attachments = catalog.attachments(kind, &after).map(AttachmentView::from);
+    let attachments = catalog.attachments(kind, &after);
+    let attachments = attachments.map(|entry| AttachmentView::from(entry.map(|one| one.spec())));
     let (attachments, next) = page(limit, attachments, |attachment| &attachment.name);
     Ok(Json(AttachmentPage { attachments, next }))
 }
@@ -248,8 +249,8 @@ fn get(app: &App, kind: MemberKind, name: &str, tags: &Tags) -> Result<Response,
         RestError::NotFound(format!("no {kind} {name:?} is attached to a group"))
     };
     let entry = entry.ok_or_else(missing)?;
-    let revision = entry.revision;
-    Ok(tags.answer(revision, Json(AttachmentView::from(entry))))
+    let entry = entry.map(|attachment| attachment.spec());
+    Ok(stored::get::<_, AttachmentView>(entry, tags))
 }
 
 async fn put_one(
@@ -260,21 +261,9 @@ async fn put_one(
     body: Body<AttachmentSpec>,
 ) -> Result<Response, RestError> {
     writable("name", &name, name::check_one(&name))?;
-    let (spec, faults) = body.parts();
-    let expect = tags.expect(found(app, kind, &name))?;
-    let writer = &app.writer;
-    let written = writer
-        .put_attachment(kind, &name, spec.clone(), expect)
-        .await;
-    let written = written.map_err(|error| refused(error, faults))?;
-    let revision = Some(written.revision);
-    let view = AttachmentView {
-        name,
-        defined_by: DefinedBy::of(revision),
-        revision,
-        spec,
-    };
-    Ok(put(written, view))
+    let found = found(app, kind, &name);
+    let write = |spec, expect| app.writer.put_attachment(kind, &name, spec, expect);
+    stored::put::<_, AttachmentView, _>(&name, found, tags, body, write).await
 }
 
 async fn delete(
@@ -283,10 +272,8 @@ async fn delete(
     name: &str,
     tags: &Tags,
 ) -> Result<StatusCode, RestError> {
-    let expect = tags.expect(found(app, kind, name))?;
-    let deleted = app.writer.delete_attachment(kind, name, expect).await;
-    deleted.map_err(not_deleted)?;
-    Ok(StatusCode::NO_CONTENT)
+    let write = |expect| app.writer.delete_attachment(kind, name, expect);
+    stored::delete(found(app, kind, name), tags, write).await
 }
 
 /// The revision of what is there.
@@ -297,13 +284,13 @@ fn found(app: &App, kind: MemberKind, name: &str) -> Option<u64> {
 
 // === impl AttachmentView ===
 
-impl From<CatalogEntry<Attachment>> for AttachmentView {
-    fn from(entry: CatalogEntry<Attachment>) -> Self {
+impl From<CatalogEntry<AttachmentSpec>> for AttachmentView {
+    fn from(entry: CatalogEntry<AttachmentSpec>) -> Self {
         Self {
             name: entry.name.as_ref().to_owned(),
             defined_by: DefinedBy::of(entry.revision),
             revision: entry.revision,
-            spec: entry.value.spec(),
+            spec: entry.value,
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Groups: limits that those who are attached share.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,9 +13,9 @@ use super::extract::{PageQuery, Path, Query};
 use super::openapi::{BadRequest, BadWrite, Conflict, Missing, Read, Stale, Unchanged, Write};
 use super::problem::RestError;
 use super::revision::Tags;
-use super::stored::{DefinedBy, not_deleted, page, put, refused, writable};
+use super::stored::{self, DefinedBy, page, writable};
 use crate::catalog::spec::GroupSpec;
-use crate::catalog::{CatalogEntry, Group, name};
+use crate::catalog::{CatalogEntry, name};
 
 /// A group.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -63,7 +61,8 @@ pub(super) async fn list(
 ) -> Result<Json<GroupPage>, RestError> {
     let (limit, after) = query.checked()?;
     let catalog = app.writer.catalog();
-    let groups = catalog.groups(&after).map(GroupView::from);
+    let groups = catalog.groups(&after);
+    let groups = groups.map(|entry| GroupView::from(entry.map(|group| group.spec())));
     let (groups, next) = page(limit, groups, |group| &group.name);
     Ok(Json(GroupPage { groups, next }))
 }
@@ -91,7 +90,7 @@ pub(super) async fn get(
     let revision = entry.revision;
     let detail = GroupDetail {
         attached_count: catalog.attached_count(&name),
-        group: entry.into(),
+        group: entry.map(|group| group.spec()).into(),
     };
     Ok(tags.answer(revision, Json(detail)))
 }
@@ -124,19 +123,10 @@ pub(super) async fn put_one(
     body: Body<GroupSpec>,
 ) -> Result<Response, RestError> {
     writable("name", &name, name::check_one(&name))?;
-    let (spec, faults) = body.parts();
     let found = app.writer.catalog().group(&name);
-    let expect = tags.expect(found.and_then(|entry| entry.revision))?;
-    let written = app.writer.put_group(&name, spec.clone(), expect).await;
-    let written = written.map_err(|error| refused(error, faults))?;
-    let revision = Some(written.revision);
-    let view = GroupView {
-        name,
-        defined_by: DefinedBy::of(revision),
-        revision,
-        spec,
-    };
-    Ok(put(written, view))
+    let found = found.and_then(|entry| entry.revision);
+    let write = |spec, expect| app.writer.put_group(&name, spec, expect);
+    stored::put::<_, GroupView, _>(&name, found, &tags, body, write).await
 }
 
 /// Deletes a group that nothing is attached to.
@@ -156,21 +146,20 @@ pub(super) async fn delete(
     tags: Tags,
 ) -> Result<StatusCode, RestError> {
     let found = app.writer.catalog().group(&name);
-    let expect = tags.expect(found.and_then(|entry| entry.revision))?;
-    let deleted = app.writer.delete_group(&name, expect).await;
-    deleted.map_err(not_deleted)?;
-    Ok(StatusCode::NO_CONTENT)
+    let found = found.and_then(|entry| entry.revision);
+    let write = |expect| app.writer.delete_group(&name, expect);
+    stored::delete(found, &tags, write).await
 }
 
 // === impl GroupView ===
 
-impl From<CatalogEntry<Arc<Group>>> for GroupView {
-    fn from(entry: CatalogEntry<Arc<Group>>) -> Self {
+impl From<CatalogEntry<GroupSpec>> for GroupView {
+    fn from(entry: CatalogEntry<GroupSpec>) -> Self {
         Self {
             name: entry.name.as_ref().to_owned(),
             defined_by: DefinedBy::of(entry.revision),
             revision: entry.revision,
-            spec: entry.value.spec(),
+            spec: entry.value,
         }
     }
 }

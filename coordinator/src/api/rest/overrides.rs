@@ -1,7 +1,5 @@
 //! Overrides: limits of one scope in the place of what the file's globs say of it.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,9 +13,9 @@ use super::extract::{PageQuery, Path, Query};
 use super::openapi::{BadRequest, BadWrite, Conflict, Missing, Read, Stale, Unchanged, Write};
 use super::problem::RestError;
 use super::revision::Tags;
-use super::stored::{not_deleted, page, put, refused, writable};
+use super::stored::{self, page, writable};
 use crate::catalog::spec::LimitsSpec;
-use crate::catalog::{CatalogEntry, Override, name};
+use crate::catalog::{CatalogEntry, name};
 
 /// The limits of one scope.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -52,7 +50,8 @@ pub(super) async fn list(
 ) -> Result<Json<OverridePage>, RestError> {
     let (limit, after) = query.checked()?;
     let catalog = app.writer.catalog();
-    let overrides = catalog.overrides(&after).map(OverrideView::from);
+    let overrides = catalog.overrides(&after);
+    let overrides = overrides.map(|entry| OverrideView::from(entry.map(|one| one.spec())));
     let (overrides, next) = page(limit, overrides, |one| &one.scope);
     Ok(Json(OverridePage { overrides, next }))
 }
@@ -80,8 +79,8 @@ pub(super) async fn get(
     let entry = app.writer.catalog().overridden(&scope);
     let missing = || RestError::NotFound(format!("the limits of {scope:?} are not overridden"));
     let entry = entry.ok_or_else(missing)?;
-    let revision = entry.revision;
-    Ok(tags.answer(revision, Json(OverrideView::from(entry))))
+    let entry = entry.map(|one| one.spec());
+    Ok(stored::get::<_, OverrideView>(entry, &tags))
 }
 
 /// Overrides what the file's globs say of a scope, all of it.
@@ -116,16 +115,9 @@ pub(super) async fn put_one(
     body: Body<LimitsSpec>,
 ) -> Result<Response, RestError> {
     writable("scope", &scope, name::check_one_scope(&scope))?;
-    let (spec, faults) = body.parts();
-    let expect = tags.expect(found(&app, &scope))?;
-    let written = app.writer.put_override(&scope, spec.clone(), expect).await;
-    let written = written.map_err(|error| refused(error, faults))?;
-    let view = OverrideView {
-        scope,
-        revision: Some(written.revision),
-        spec,
-    };
-    Ok(put(written, view))
+    let found = found(&app, &scope);
+    let write = |spec, expect| app.writer.put_override(&scope, spec, expect);
+    stored::put::<_, OverrideView, _>(&scope, found, &tags, body, write).await
 }
 
 /// Gives a scope back the limits that the file's globs say.
@@ -148,10 +140,8 @@ pub(super) async fn delete(
     Path(scope): Path<String>,
     tags: Tags,
 ) -> Result<StatusCode, RestError> {
-    let expect = tags.expect(found(&app, &scope))?;
-    let deleted = app.writer.delete_override(&scope, expect).await;
-    deleted.map_err(not_deleted)?;
-    Ok(StatusCode::NO_CONTENT)
+    let write = |expect| app.writer.delete_override(&scope, expect);
+    stored::delete(found(&app, &scope), &tags, write).await
 }
 
 // === free functions ===
@@ -164,12 +154,12 @@ fn found(app: &App, scope: &str) -> Option<u64> {
 
 // === impl OverrideView ===
 
-impl From<CatalogEntry<Arc<Override>>> for OverrideView {
-    fn from(entry: CatalogEntry<Arc<Override>>) -> Self {
+impl From<CatalogEntry<LimitsSpec>> for OverrideView {
+    fn from(entry: CatalogEntry<LimitsSpec>) -> Self {
         Self {
             scope: entry.name.as_ref().to_owned(),
             revision: entry.revision,
-            spec: entry.value.spec(),
+            spec: entry.value,
         }
     }
 }

@@ -7,12 +7,13 @@ use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::body::Body;
 use super::problem::{FieldFault, RestError};
-use super::revision::tag;
-use crate::catalog::WriteOutcome;
+use super::revision::{Tags, tag};
 use crate::catalog::check::ConfigErrors;
 use crate::catalog::name::NameError;
 use crate::catalog::writer::WriteError;
+use crate::catalog::{CatalogEntry, Precondition, WriteOutcome};
 
 /// Where something is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
@@ -46,21 +47,57 @@ impl DefinedBy {
 
 // === free functions ===
 
-/// The answer to a write that put `view` there.
-pub(super) fn put(written: WriteOutcome, view: impl Serialize) -> Response {
-    let status = if written.created {
-        StatusCode::CREATED
-    } else {
-        StatusCode::OK
+/// Answers with the view of `entry`, unless the caller knows it.
+pub(super) fn get<S, V: From<CatalogEntry<S>> + Serialize>(
+    entry: CatalogEntry<S>,
+    tags: &Tags,
+) -> Response {
+    tags.answer(entry.revision, Json(V::from(entry)))
+}
+
+/// Stores the body of a request as `name` with `write`, if what is `found` there is as `tags` expect.
+pub(super) async fn put<S: Clone, V: From<CatalogEntry<S>> + Serialize, F>(
+    name: &str,
+    found: Option<u64>,
+    tags: &Tags,
+    body: Body<S>,
+    write: impl FnOnce(S, Precondition) -> F,
+) -> Result<Response, RestError>
+where
+    F: Future<Output = Result<WriteOutcome, WriteError>>,
+{
+    let (spec, faults) = body.parts();
+    let written = write(spec.clone(), tags.expect(found)?).await;
+    let WriteOutcome { revision, created } = written.map_err(|error| refused(error, faults))?;
+    let status = match created {
+        true => StatusCode::CREATED,
+        false => StatusCode::OK,
     };
-    (status, [tag(written.revision)], Json(view)).into_response()
+    let view = V::from(CatalogEntry {
+        name: name.into(),
+        value: spec,
+        revision: Some(revision),
+    });
+    Ok((status, [tag(revision)], Json(view)).into_response())
+}
+
+/// Deletes something with `write`, if what is `found` there is as `tags` expect.
+pub(super) async fn delete<F>(
+    found: Option<u64>,
+    tags: &Tags,
+    write: impl FnOnce(Precondition) -> F,
+) -> Result<StatusCode, RestError>
+where
+    F: Future<Output = Result<WriteOutcome, WriteError>>,
+{
+    let deleted = write(tags.expect(found)?).await;
+    // There is no body that could be wrong.
+    deleted.map_err(|error| refused(error, |_| Vec::new()))?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Why a write was refused; `faults` says what is wrong with its body.
-pub(super) fn refused(
-    error: WriteError,
-    faults: impl Fn(&ConfigErrors) -> Vec<FieldFault>,
-) -> RestError {
+fn refused(error: WriteError, faults: impl Fn(&ConfigErrors) -> Vec<FieldFault>) -> RestError {
     match error {
         WriteError::Invalid(errors) => RestError::Invalid(faults(&errors)),
         WriteError::Refused(refusal) => refusal.into(),
@@ -76,21 +113,6 @@ pub(super) fn writable(
     valid: Result<(), NameError>,
 ) -> Result<(), RestError> {
     valid.map_err(|rule| RestError::parameter(field, name, rule))
-}
-
-/// Why something was not deleted: there is no body that could be wrong.
-pub(super) fn not_deleted(error: WriteError) -> RestError {
-    refused(error, |errors| {
-        let errors = errors.0.iter();
-        let fault = |field: &str, rule: String| FieldFault {
-            field: field.to_owned(),
-            value: None,
-            rule,
-        };
-        errors
-            .map(|error| fault(&error.field, error.rule.clone()))
-            .collect()
-    })
 }
 
 /// The first `limit` of `entries`, and what to pass as `after` for those that follow, if any do.
