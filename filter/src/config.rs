@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tollgate_core::client::{Mode, Policy};
 use tollgate_core::cluster::SHARDS_MAX;
 
-use tollgate_engine::record::SLOTS_MAX;
+use tollgate_engine::codec::SLOTS_MAX;
 use tollgate_engine::{EngineConfig, HostFailure, RULES_MAX, RuleConfig};
 
 mod condition;
@@ -111,7 +111,7 @@ impl Config {
         let mode = mode_as(root, "no_lease")?.unwrap_or_default();
         let policy = Policy {
             no_lease: mode,
-            cold_start_wait: millis(root.whole("cold_start_wait_ms", 50, 0..=10_000)?),
+            first_lease_wait: millis(root.whole("first_lease_wait_ms", 50, 0..=10_000)?),
             call_timeout,
             max_debt: millis(root.whole("max_debt_ms", 10_000, 0..=3_600_000)?),
             ..Policy::default()
@@ -129,12 +129,12 @@ impl Config {
                 enabled,
                 rules: limits,
                 max_scopes: root.whole("max_scopes", 10_000, 1..=SLOTS_MAX.into())? as u32,
-                max_held: root.whole("max_held", 1000, 0..=100_000)? as usize,
+                max_pending: root.whole("max_pending", 1000, 0..=100_000)? as usize,
                 max_waiting: root.whole("max_waiting", 4000, 0..=100_000)? as usize,
                 tick: TICK,
                 call_timeout,
                 host_failure: host_failure(root)?,
-                reports_standing: admitted_headers.is_any(),
+                reports_limits: admitted_headers.is_any(),
             },
             rules,
             per_route: root.flag("per_route", false)?,

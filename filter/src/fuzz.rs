@@ -1,6 +1,6 @@
 //! What fuzzers feed: each function takes any bytes, and panics only if something is wrong.
 //!
-//! The bytes are what a stranger, another version of the filter, or a broken coordinator could
+//! The bytes are what a unseen key, another version of the filter, or a broken coordinator could
 //! bring. `just fuzz` feeds them guided by coverage; the tests feed a small corpus and thousands of
 //! mutations of it, so that every run of the test suite goes this way, too.
 
@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use prost::Message;
 use tollgate_core::lease::Unit;
-use tollgate_engine::{Identity, Verdict, record};
+use tollgate_engine::{Identity, Verdict, codec};
 use tollgate_proto::{number, v1};
 
 use crate::config::Config;
@@ -52,7 +52,7 @@ const PROPERTIES: [&str; 8] = [
     "filter_state.app.tenant",
 ];
 /// The small records of a process, by their place in the input; all others are slots.
-const RECORDS: [&str; 4] = ["process", "pen", "workers", "notes"];
+const RECORDS: [&str; 4] = ["process", "leader", "workers", "dirty"];
 
 /// A worker of a fake process.
 struct Proxy {
@@ -221,16 +221,16 @@ pub fn records(bytes: &[u8]) {
 
 /// What is read from a slot is what is written again.
 fn decoded(bytes: &[u8]) {
-    let Some((scope, scope_state)) = record::decode_slot(bytes) else {
+    let Some((scope, scope_state)) = codec::decode_slot(bytes) else {
         return;
     };
-    let written = record::encode_slot(scope, &scope_state);
-    assert_eq!(record::decode_slot(&written), Some((scope, scope_state)));
+    let written = codec::encode_slot(scope, &scope_state);
+    assert_eq!(codec::decode_slot(&written), Some((scope, scope_state)));
 }
 
 /// Answers of a coordinator: any bytes, or an answer to what was asked with any numbers in it.
 pub fn answers(bytes: &[u8]) {
-    let config = br#"{"coordinator": "c", "shards": ["s"], "max_scopes": 8, "max_held": 4,
+    let config = br#"{"coordinator": "c", "shards": ["s"], "max_scopes": 8, "max_pending": 4,
         "scopes": [{"name": "tenant", "key": {"header": "x-tenant"}}]}"#;
     let (config, _) = Config::parse(config).unwrap();
     let process = Process::new();

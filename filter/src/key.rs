@@ -1,7 +1,7 @@
 //! From a request to the key of a scope.
 //!
 //! A key becomes part of a scope id, which travels to the coordinator, into logs and into tables
-//! that people read, so what a stranger may put into it is narrowed here: surrounding blanks
+//! that people read, so what a unseen key may put into it is narrowed here: surrounding blanks
 //! are dropped, and what is left must be 1 to [`KEY_LEN_MAX`] bytes of UTF-8 without control
 //! characters. Nothing at all is *missing*, anything else is *malformed*; a rule has a policy for each.
 //!

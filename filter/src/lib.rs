@@ -2,7 +2,7 @@
 //!
 //! It translates: Envoy's callbacks into what core decides, and core's decisions into what Envoy
 //! does. What the filter asks of its host goes through `host`; what the workers of a process
-//! share is in the `ledger`; what a request meets is in `worker`. Only `plugin` knows the SDK's
+//! share is in the `shared table`; what a request meets is in `worker`. Only `plugin` knows the SDK's
 //! contexts. Everything but that compiles natively, where its tests run against a fake host.
 
 #![forbid(unsafe_code)]
@@ -32,13 +32,13 @@ mod fake;
 pub mod fuzz;
 mod host;
 mod key;
+mod limit_status;
+mod max_wait;
 mod metrics;
-mod patience;
 #[cfg(target_os = "wasi")]
 mod plugin;
 mod refusal;
 mod route;
-mod standing;
 mod worker;
 
 #[cfg(target_os = "wasi")]

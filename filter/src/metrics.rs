@@ -26,7 +26,7 @@ pub(crate) struct Metrics {
     /// How long requests waited for their turn, in milliseconds, whatever became of them.
     wait_ms: Option<Metric>,
     /// Costs of requests that could not be read.
-    pub(crate) malformed_costs: Counter,
+    pub(crate) invalid_costs: Counter,
 }
 
 /// A counter, and how much of it Envoy knows of.
@@ -89,7 +89,7 @@ impl Metrics {
                 host.record(*metric, level)?;
             }
         }
-        let all = counters(engine.stats(), self.malformed_costs);
+        let all = counters(engine.stats(), self.invalid_costs);
         for (published, (_, counter)) in self.counters.iter_mut().zip(all) {
             published.send(host, counter)?;
         }
@@ -141,13 +141,13 @@ impl Published {
 
 // === free functions ===
 
-fn counters(stats: &Stats, malformed_costs: Counter) -> [(&'static str, Counter); 13] {
+fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 13] {
     [
         ("allowed", stats.allowed),
-        ("held", stats.held),
+        ("pending", stats.pending),
         ("waited", stats.waited),
         ("wait_timeouts", stats.wait_timeouts),
-        ("wait_hopeless", stats.wait_hopeless),
+        ("wait_too_long", stats.wait_too_long),
         ("wait_full", stats.wait_full),
         ("refreshes", stats.refreshes),
         ("refresh_errors", stats.refresh_errors),
@@ -155,7 +155,7 @@ fn counters(stats: &Stats, malformed_costs: Counter) -> [(&'static str, Counter)
         ("epoch_jumps", stats.epoch_jumps),
         ("overflow", stats.overflow),
         ("host_failures", stats.host_failures),
-        ("malformed_costs", malformed_costs),
+        ("invalid_costs", invalid_costs),
     ]
 }
 

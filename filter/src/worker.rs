@@ -15,10 +15,10 @@ use crate::cost;
 use crate::engine_host::{EngineHost, grpc_failure, refreshed};
 use crate::host::{Host, HostError, Level};
 use crate::key::{self, Found, Key};
+use crate::limit_status::notes;
+use crate::max_wait::max_wait;
 use crate::metrics::Metrics;
-use crate::patience::patience;
 use crate::refusal::{self, Refuser, is_grpc};
-use crate::standing::notes;
 
 /// How often a refusal without effect may be logged.
 const SHADOW_LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -124,7 +124,7 @@ impl<H: Host + Clone> Worker<H> {
             }
         }
         let host = &self.host;
-        let verdict = self.engine.admit(&mut request, || patience(host));
+        let verdict = self.engine.admit(&mut request, || max_wait(host));
         match verdict {
             Verdict::Pass => {
                 if let Some(report) = self.engine.report(&request) {
@@ -278,7 +278,7 @@ impl<H: Host + Clone> Worker<H> {
         };
         let cost = cost::of_metadata(&value);
         if cost.is_none() {
-            self.metrics.malformed_costs.add_one();
+            self.metrics.invalid_costs.add_one();
         }
         Ok(cost)
     }
@@ -370,9 +370,9 @@ impl<H: Host + Clone> Worker<H> {
         if let Some(refusal) = report.shadowed {
             self.tell_shadowed(refusal);
         }
-        let named = report.standings.iter();
+        let named = report.limits.iter();
         let named: Vec<_> = named
-            .map(|(rule, standing)| (self.name(*rule), *standing))
+            .map(|(rule, status)| (self.name(*rule), *status))
             .collect();
         for (name, value) in notes(self.formats, &named) {
             self.host.note(name, &value);

@@ -269,7 +269,7 @@ pub(crate) fn policy(random: &mut Random, limit: &Limit) -> Policy {
     Policy {
         no_lease: mode,
         safe: Capacity::from_whole(random.between(1, 20)),
-        cold_start_wait: Duration::from_millis(random.pick(&[0, 50])),
+        first_lease_wait: Duration::from_millis(random.pick(&[0, 50])),
         call_timeout: (limit.lease / 4).min(Duration::from_millis(random.between(100, 1000))),
         idle_after: Duration::from_secs(random.between(1, 10)),
         ..Policy::default()

@@ -21,7 +21,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
     assert!(unknown.is_empty());
     let policy = Policy {
         safe: Capacity::from_whole(10),
-        cold_start_wait: Duration::from_millis(50),
+        first_lease_wait: Duration::from_millis(50),
         call_timeout: Duration::from_secs(1),
         ..Policy::default()
     };
@@ -39,12 +39,12 @@ fn the_smallest_configuration_has_the_documented_defaults() {
                 shape: None,
             }],
             max_scopes: 10_000,
-            max_held: 1000,
+            max_pending: 1000,
             max_waiting: 4000,
             tick: Duration::from_millis(20),
             call_timeout: Duration::from_secs(1),
             host_failure: HostFailure::Open,
-            reports_standing: false,
+            reports_limits: false,
         },
         rules: vec![Rule {
             key: Key::Header("x-tenant".to_owned()),
@@ -61,8 +61,8 @@ fn the_smallest_configuration_has_the_documented_defaults() {
 
 #[test]
 fn every_field_can_be_set() {
-    let json = r#"{"coordinator": "c", "shards": ["s-0", "s-1"], "no_lease": "pessimistic", "cold_start_wait_ms": 0,
-        "max_scopes": 7, "max_held": 0, "call_timeout_ms": 250,
+    let json = r#"{"coordinator": "c", "shards": ["s-0", "s-1"], "no_lease": "pessimistic", "first_lease_wait_ms": 0,
+        "max_scopes": 7, "max_pending": 0, "call_timeout_ms": 250,
         "host_failure": "closed", "max_debt_ms": 0, "scopes": [
             {"name": "a", "key": {"header": ":authority"}, "missing": "skip", "safe_capacity": 0.5,
              "safe_bytes": 5, "safe_concurrency": 3, "priority": 15},
@@ -83,7 +83,7 @@ fn every_field_can_be_set() {
     assert_eq!(policy.priority.level(), 15);
     assert_eq!(policy.max_debt, Duration::ZERO);
     assert_eq!(policy.no_lease, Mode::Pessimistic);
-    assert_eq!(policy.cold_start_wait, Duration::ZERO);
+    assert_eq!(policy.first_lease_wait, Duration::ZERO);
     assert_eq!(policy.call_timeout, Duration::from_millis(250));
     assert_eq!(a.key, Key::Header(":authority".to_owned()));
     let missing = [&a.missing, &b.missing, &c.missing];
@@ -185,18 +185,18 @@ fn wrong_settings_are_refused_by_field_value_and_rule() {
             r#"no_lease is "open": must be "safe""#,
         ),
         (
-            with(r#""cold_start_wait_ms": -1"#),
-            "cold_start_wait_ms is -1: must be a whole number",
+            with(r#""first_lease_wait_ms": -1"#),
+            "first_lease_wait_ms is -1: must be a whole number",
         ),
-        (with(r#""cold_start_wait_ms": 10001"#), "from 0 to 10000"),
+        (with(r#""first_lease_wait_ms": 10001"#), "from 0 to 10000"),
         (
             with(r#""max_scopes": 0"#),
             "max_scopes is 0: must be a whole number from 1 to 1000000",
         ),
         (with(r#""max_scopes": 1.5"#), "max_scopes is 1.5"),
         (
-            with(r#""max_held": 100001"#),
-            "max_held is 100001: must be a whole number",
+            with(r#""max_pending": 100001"#),
+            "max_pending is 100001: must be a whole number",
         ),
         (with(r#""call_timeout_ms": 1"#), "call_timeout_ms is 1"),
         (

@@ -6,7 +6,7 @@ use tollgate_core::client::{LeaderLock, Policy, ScopeState, WorkerUsage};
 use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin, UnitAnswer};
 use tollgate_core::units::{Capacity, Instant, Tokens};
 
-use tollgate_engine::record::{Heartbeat, Levels, Notes};
+use tollgate_engine::codec::{DirtyQueue, Heartbeat, Levels};
 
 /// Mutations of a corpus.
 const ROUNDS: usize = 2000;
@@ -117,14 +117,14 @@ fn any_request_has_a_printable_key_of_bounded_length_or_none() {
 
 #[test]
 fn any_record_in_shared_data_is_borne() {
-    let slot = part(4, &record::encode_slot("tenant/acme", &scope_state()));
+    let slot = part(4, &codec::encode_slot("tenant/acme", &scope_state()));
     let gauge = part(5, SLOT_V1);
-    let process = record::Process {
+    let process = codec::Process {
         random: 3,
         slots: 4,
     };
     let at = Instant::from_nanos(3_600_000_000_000);
-    let pen = LeaderLock {
+    let lock = LeaderLock {
         owner: 9,
         heartbeat: at,
     };
@@ -133,16 +133,16 @@ fn any_record_in_shared_data_is_borne() {
         at,
         levels: Levels::default(),
     };
-    let notes = Notes {
+    let dirty = DirtyQueue {
         slots: vec![0, 3, 4_000_000_000],
         spilled: true,
     };
-    let workers = record::encode_workers(&[heartbeat(7), heartbeat(8)]);
+    let workers = codec::encode_workers(&[heartbeat(7), heartbeat(8)]);
     let small = [
         part(0, &process.encode()),
-        part(1, &pen.encode()),
+        part(1, &lock.encode()),
         part(2, &workers),
-        part(3, &notes.encode()),
+        part(3, &dirty.encode()),
     ];
     let all = [slot.clone(), small.concat(), gauge.clone()].concat();
     let mut corpus: Vec<&[u8]> = vec![SLOT_V1, &slot, &gauge, &all];
@@ -163,7 +163,7 @@ fn any_answer_of_a_coordinator_is_borne() {
 
 #[test]
 fn a_slot_of_version_1_is_read() {
-    let slot = record::decode_slot(SLOT_V1);
+    let slot = codec::decode_slot(SLOT_V1);
     assert_eq!(slot, Some(("tenant/acme", scope_state())));
 }
 

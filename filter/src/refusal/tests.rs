@@ -30,7 +30,7 @@ fn refusal(pause: Option<u64>, limit: u64, without_lease: bool) -> (Refusal, Ins
         unit: Unit::Requests,
         need: Tokens::ONE,
         rate: Rate::ZERO,
-        prospect: None,
+        expected_rate: None,
         never: false,
     };
     (
@@ -134,7 +134,7 @@ fn what_can_never_pass_says_so_and_names_no_time() {
         panic!("{refusal:?}")
     };
     let denial = Denial {
-        prospect: None,
+        expected_rate: None,
         never: true,
         ..denial
     };

@@ -4,21 +4,21 @@ use std::rc::Rc;
 
 use tollgate_core::client::Policy;
 use tollgate_engine::Denial;
-use tollgate_engine::record::{self, Notes};
+use tollgate_engine::codec::{self, DirtyQueue};
 
 use super::*;
 use crate::fake::{Fake, Process};
 
 mod clocks;
+mod conditions;
 mod epochs;
 mod final_cost;
 mod held;
+mod limit_status;
 mod modes;
 mod permits;
 mod process;
-mod standing;
 mod straight;
-mod trouble;
 mod turns;
 mod units;
 
@@ -194,7 +194,7 @@ fn missing_keys_follow_the_rule() {
 
 #[test]
 fn all_buckets_or_none_are_charged_and_the_strictest_is_named() {
-    let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
+    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
         {"name": "a", "key": {"header": "x"}, "safe_capacity": 5},
         {"name": "b", "key": {"header": "y"}, "safe_capacity": 2}]}"#;
     let process = Process::new();
@@ -222,7 +222,7 @@ fn all_buckets_or_none_are_charged_and_the_strictest_is_named() {
 #[test]
 fn a_refused_scope_does_not_go_to_shared_data_for_each_request() {
     let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &one_rule(r#", "cold_start_wait_ms": 0"#));
+    let mut proxy = Proxy::new(&process, 1, &one_rule(r#", "first_lease_wait_ms": 0"#));
     proxy.admitted("acme", 50);
     let writes = process.writes.get();
     assert_eq!(proxy.admitted("acme", 1000), 0);
@@ -232,7 +232,7 @@ fn a_refused_scope_does_not_go_to_shared_data_for_each_request() {
 #[test]
 fn more_names_than_slots_share_the_overflow() {
     let process = Process::new();
-    let fields = r#", "max_scopes": 50, "cold_start_wait_ms": 0"#;
+    let fields = r#", "max_scopes": 50, "first_lease_wait_ms": 0"#;
     let mut proxy = Proxy::new(&process, 1, &one_rule(fields));
     for n in 0..20_000 {
         proxy.of(&format!("stranger-{n}"));

@@ -32,7 +32,7 @@ pub struct EngineConfig {
     /// The most slots, and the most scopes that a worker remembers.
     pub max_scopes: u32,
     /// The most requests that a worker holds for first leases at once.
-    pub max_held: usize,
+    pub max_pending: usize,
     /// The most requests that wait for their turn in a worker at once.
     pub max_waiting: usize,
     /// The time between two ticks while nothing is urgent.
@@ -42,7 +42,7 @@ pub struct EngineConfig {
     /// Fate of a request when the host fails.
     pub host_failure: HostFailure,
     /// Whether [`Report`](crate::Report)s say how the buckets of admitted requests stand.
-    pub reports_standing: bool,
+    pub reports_limits: bool,
 }
 
 /// Limits of the scopes of one rule, where no coordinator says otherwise.

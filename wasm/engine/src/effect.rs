@@ -5,7 +5,7 @@ use core::time::Duration;
 use tollgate_core::units::Tokens;
 
 use crate::engine::RuleId;
-use crate::refusal::{Refusal, Standing};
+use crate::refusal::{LimitStatus, Refusal};
 
 /// Something that the embedder does after a callback of the engine, in the order of
 /// [`Engine::poll_effect`](crate::Engine::poll_effect).
@@ -55,7 +55,7 @@ pub struct Report {
     /// The refusal that had no effect, if a rule in shadow mode would have refused the request.
     pub shadowed: Option<Refusal>,
     /// How the buckets of the request stand, if the configuration asks for it.
-    pub standings: Vec<(RuleId, Standing)>,
+    pub limits: Vec<(RuleId, LimitStatus)>,
 }
 
 /// Facts that the engine needs at the end of a stream.

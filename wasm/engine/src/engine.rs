@@ -1,12 +1,12 @@
 //! One worker of a process: its decisions on requests, and what ticks and answers do.
 //!
 //! A worker belongs to a cluster of coordinators and outlives configurations, whose balances a new one
-//! finds here. The request path reads memory of its own only; when a slab is empty it goes to the
-//! ledger ([`draw`]). Requests that wait for a first answer are in [`held`], those that wait for their
-//! turn in [`turns`]; [`tick`] does the housekeeping, and [`pen`] and [`calls`] speak to the coordinator.
+//! finds here. The request path reads memory of its own only; when a token cache is empty it goes to the
+//! shared table ([`draw`]). Requests that wait for a first answer are in [`held`], those that wait for their
+//! turn in [`turns`]; [`tick`] does the housekeeping, and [`lock`] and [`calls`] speak to the coordinator.
 //!
 //! The clock is the host's, read when a callback needs it and at most a few times: a request whose
-//! slabs suffice reads none.
+//! token caches suffice reads none.
 
 use core::fmt::Display;
 use core::time::Duration;
@@ -14,17 +14,19 @@ use std::collections::VecDeque;
 
 use tollgate_core::units::{Instant, Tokens};
 
+use crate::codec::{DirtyQueue, Heartbeat, Levels};
 use crate::config::{EngineConfig, HostFailure, Identity, RuleConfig};
 use crate::effect::{Effect, Report};
 use crate::host::{Host, Level};
-use crate::ledger::Ledger;
-use crate::record::{Heartbeat, Levels, Notes};
 use crate::refusal::{Denial, Refusal, Verdict};
 use crate::scopes::{Entry, OVERFLOW, Scopes};
+use crate::shared_table::SharedTable;
 use crate::stats::{ProcessStats, RuleStats, Stats};
 use crate::upstreams::Upstreams;
 
+mod call_budget;
 mod calls;
+mod conditions;
 mod decide;
 mod draw;
 mod failure;
@@ -32,31 +34,29 @@ mod final_cost;
 mod held;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 mod inspect;
+mod leader;
 mod lines;
-mod outline;
-mod pen;
 mod report;
 mod request;
 mod resolve;
-mod room;
+mod scope_terms;
 mod shadow;
 mod streams;
 mod tick;
-mod trouble;
 mod turns;
 mod units;
 
 use calls::{Calls, EpochWarnings};
+use conditions::Conditions;
 use held::Waiting;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub use inspect::ScopeView;
+use leader::Schedule;
 use lines::Lines;
-use pen::Schedule;
 pub use request::Request;
 use request::Target;
 use shadow::Shadow;
 use streams::Streams;
-use trouble::Trouble;
 
 /// The name of the table for canonical scopes of no rule; no rule can have it.
 const CANONICAL: &str = "~canonical";
@@ -70,22 +70,22 @@ pub struct Engine<H> {
     config: EngineConfig,
     /// Whom calls go to.
     upstreams: Upstreams,
-    ledger: Option<Ledger>,
+    shared_table: Option<SharedTable>,
     tables: Vec<Table>,
     /// Entries with attempts that are not counted yet, oldest first, and when they were queued.
     queue: VecDeque<(Target, u64)>,
     waiting: Waiting,
     lines: Lines,
     streams: Streams,
-    /// Slots that became due, for whoever holds the pen.
-    notes: Notes,
+    /// Slots that became due, for the sync leader.
+    dirty: DirtyQueue,
     calls: Calls,
-    trouble: Trouble,
-    /// What is due when; only while the worker holds the pen.
+    conditions: Conditions,
+    /// What is due when; only while the worker holds the leader lock.
     schedule: Option<Schedule>,
     /// How many workers of the process live.
     workers: u32,
-    /// Which ones, as whoever holds the pen saw it at `living_at`.
+    /// Which ones, as the sync leader saw it at `living_at`.
     living: Vec<Heartbeat>,
     living_at: Option<Instant>,
     stats: Stats,
@@ -126,7 +126,7 @@ struct Outcome {
     stream: u32,
     held: bool,
     /// By rules that only pretend to refuse; and whether these have been counted before.
-    spared: bool,
+    shadow_counted: bool,
     counted: bool,
     /// By rules that refuse.
     denied: Option<Refusal>,
@@ -182,15 +182,15 @@ impl<H: Host> Engine<H> {
             shadow: Shadow::new(identity.worker),
             identity,
             config,
-            ledger: None,
+            shared_table: None,
             tables: Vec::new(),
             queue: VecDeque::new(),
             waiting: Waiting::default(),
             lines: Lines::default(),
             streams: Streams::default(),
-            notes: Notes::default(),
+            dirty: DirtyQueue::default(),
             calls: Calls::default(),
-            trouble: Trouble::default(),
+            conditions: Conditions::default(),
             schedule: None,
             workers: 1,
             living: Vec::new(),
@@ -213,7 +213,7 @@ impl<H: Host> Engine<H> {
     pub fn configure(&mut self, config: &EngineConfig) -> Vec<RuleId> {
         self.config = config.clone();
         self.upstreams = Upstreams::new(&config.coordinator, &config.shards);
-        self.trouble = Trouble::default();
+        self.conditions = Conditions::default();
         if !config.enabled {
             return Vec::new();
         }
@@ -229,7 +229,7 @@ impl<H: Host> Engine<H> {
         tables.find(|table| table.config.name == CANONICAL)
     }
 
-    /// Leaves a warning to whichever worker of the process holds the pen, so that it is logged once.
+    /// Leaves a warning to whichever worker of the process holds the leader lock, so that it is logged once.
     pub fn warn_once(&mut self, warning: String) {
         self.warning = Some(warning);
     }
@@ -330,7 +330,7 @@ impl<H: Host> Engine<H> {
     /// Returns what there is to tell of the request that was decided last, if it goes on.
     #[inline]
     pub fn report(&mut self, request: &Request) -> Option<Report> {
-        let told = self.shadow.is_pretended() || self.config.reports_standing;
+        let told = self.shadow.is_pretended() || self.config.reports_limits;
         told.then(|| self.take_report(request))
     }
 
@@ -368,7 +368,7 @@ impl<H: Host> Engine<H> {
             .map(|table| &table.scopes)
     }
 
-    /// Decides on a request that the host or the ledger let down, and logs that now and then.
+    /// Decides on a request that the host or the shared table let down, and logs that now and then.
     #[cold]
     pub fn complain(&mut self, error: &dyn Display) -> Verdict {
         self.stats.host_failures.add_one();

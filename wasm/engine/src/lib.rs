@@ -20,15 +20,15 @@
     )
 )]
 
+pub mod codec;
 mod config;
 mod effect;
 mod engine;
 mod host;
-mod ledger;
 mod meters;
-pub mod record;
 mod refusal;
 mod scopes;
+mod shared_table;
 mod stats;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod testing;
@@ -38,6 +38,6 @@ pub use config::{EngineConfig, HostFailure, Identity, Overflow, RULES_MAX, RuleC
 pub use effect::{Effect, Report, StreamEnd, StreamNeeds, Waited};
 pub use engine::{Engine, Request, RuleId};
 pub use host::{ABSENT, Call, Cas, Host, HostError, Level, Written};
-pub use refusal::{Denial, Refusal, Standing, Verdict};
+pub use refusal::{Denial, LimitStatus, Refusal, Verdict};
 pub use scopes::OVERFLOW;
 pub use stats::{Counter, ProcessStats, Refusals, RuleStats, Stats};

@@ -1,4 +1,4 @@
-//! What a worker remembers of a scope beyond its slab of requests: units that few scopes have.
+//! What a worker remembers of a scope beyond its token cache of requests: units that few scopes have.
 //!
 //! Most scopes have none of this, and then it costs a request one look at an empty option.
 
@@ -28,9 +28,9 @@ pub(crate) struct Meters {
 pub(crate) struct Meter {
     /// Bytes that the worker may let pass.
     pub(crate) cache: TokenCache,
-    /// Bytes that have passed and that no slab has paid.
+    /// Bytes that have passed and that no token cache has paid.
     pub(crate) owed: Tokens,
-    /// Bytes that have passed or would have, and that the ledger does not know of.
+    /// Bytes that have passed or would have, and that the shared table does not know of.
     pub(crate) attempts: u64,
     /// How much may be owed before it is paid.
     pub(crate) step: Tokens,
@@ -54,9 +54,9 @@ pub(crate) struct Permits {
     pub(crate) denial: Option<Denial>,
 }
 
-/// What the ledger is to be told on a tick.
+/// What the shared table is to be told on a tick.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct Unreported {
     bytes: [Bytes; 2],
     usage: Option<WorkerUsage>,
 }
@@ -71,17 +71,17 @@ struct Bytes {
 // === impl Meters ===
 
 impl Meters {
-    /// What `worker` has to tell the ledger: all bytes that have passed, slabs that none were taken
+    /// What `worker` has to tell the shared table: all bytes that have passed, token caches that none were taken
     /// from, and what is in flight.
-    pub(crate) fn rest(&self, worker: u64) -> Rest {
+    pub(crate) fn rest(&self, worker: u64) -> Unreported {
         let bytes = [&self.request_bytes, &self.response_bytes];
-        Rest {
+        Unreported {
             bytes: bytes.map(|meter| meter.as_ref().map_or_else(Bytes::default, Meter::rest)),
             usage: self.permits.as_ref().map(|permits| permits.usage(worker)),
         }
     }
 
-    /// The ledger has been told.
+    /// The shared table has been told.
     pub(crate) fn settled(&mut self) {
         for meter in [&mut self.request_bytes, &mut self.response_bytes] {
             meter.iter_mut().for_each(Meter::settled);
@@ -127,7 +127,7 @@ impl Meters {
         self.request_bytes.is_some() || self.response_bytes.is_some()
     }
 
-    /// Whether there is something that the ledger should be told.
+    /// Whether there is something that the shared table should be told.
     pub(crate) fn is_unsettled(&self) -> bool {
         let meters = [&self.request_bytes, &self.response_bytes];
         let unsettled = |meter: &Meter| !meter.is_settled();
@@ -139,9 +139,9 @@ impl Meters {
     }
 }
 
-// === impl Rest ===
+// === impl Unreported ===
 
-impl Rest {
+impl Unreported {
     /// Brings it into the books.
     pub(crate) fn settle(&self, scope_state: &mut ScopeState, now: Instant, policy: &Policy) {
         for (unit, bytes) in [Unit::RequestBytes, Unit::ResponseBytes]
@@ -184,7 +184,7 @@ impl Meter {
         self.usual = smoothed(self.usual, bytes);
     }
 
-    /// Whether a request may go on without asking the ledger.
+    /// Whether a request may go on without asking the shared table.
     pub(crate) fn is_ready(&self) -> bool {
         self.owed == Tokens::ZERO && self.cache.left() > Tokens::ZERO
     }
@@ -261,7 +261,7 @@ impl Permits {
         }
     }
 
-    /// The ledger knows of all use, and of `held` permits of this worker.
+    /// The shared table knows of all use, and of `held` permits of this worker.
     pub(crate) fn settled(&mut self, held: u32) {
         self.held = held;
         self.peak = self.in_use;

@@ -57,14 +57,14 @@ pub struct Denial {
     /// What comes in for the process; unlimited where one token lets all go on.
     pub rate: Rate,
     /// The most that may come in soon, if a lease is about to grow.
-    pub prospect: Option<Rate>,
+    pub expected_rate: Option<Rate>,
     /// It is more than there can ever be at once.
     pub never: bool,
 }
 
 /// State of a bucket as a worker last saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct LimitStatus {
     /// The limit to tell: micro-requests per second.
     pub limit: u64,
     /// What the process could admit at once.
@@ -116,7 +116,7 @@ impl Denial {
             unit: Unit::Requests,
             need: Tokens::ONE,
             rate: Rate::ZERO,
-            prospect: None,
+            expected_rate: None,
             never: false,
         }
     }

@@ -1,6 +1,6 @@
-//! What one worker remembers of the scopes of one rule: their slabs, and where their slots are.
+//! What one worker remembers of the scopes of one rule: their token caches, and where their slots are.
 //!
-//! This is all that a request looks at as long as its slab has tokens: one hash, one comparison of
+//! This is all that a request looks at as long as its token cache has tokens: one hash, one comparison of
 //! keys, one subtraction. It is found by the header's bytes, so that no scope id has to be put
 //! together. Bounded; scopes that have not been used for a while make room.
 
@@ -12,7 +12,7 @@ use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::{Instant, Tokens};
 
 use crate::meters::Meters;
-use crate::refusal::{Denial, Standing};
+use crate::refusal::{Denial, LimitStatus};
 
 /// The key of the bucket that a rule's scopes share when the slot table is full.
 pub const OVERFLOW: &str = "~overflow";
@@ -25,13 +25,13 @@ pub(crate) struct Entry {
     key: Box<[u8]>,
     /// Tokens that the worker may spend.
     pub(crate) cache: TokenCache,
-    /// Attempts that the ledger does not know of yet.
+    /// Attempts that the shared table does not know of yet.
     pub(crate) attempts: u32,
     /// Whether the entry waits in the worker's queue for its attempts to be counted.
     pub(crate) queued: bool,
     /// The slot, once it is known.
     pub(crate) slot: Option<u32>,
-    /// When the lease ends that the slab was drawn from.
+    /// When the lease ends that the token cache was drawn from.
     pub(crate) expiry: Option<Instant>,
     /// Until when the last refusal holds for this worker; most scopes have none.
     pub(crate) denial: Option<Box<Denial>>,
@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     /// The last time that attempts were counted.
     pub(crate) seen: Instant,
     /// How the bucket stood at the last draw, if admitted requests are told.
-    pub(crate) standing: Option<Box<Standing>>,
+    pub(crate) limit_status: Option<Box<LimitStatus>>,
     /// What only some scopes have: further units and a canonical scope.
     pub(crate) meters: Option<Box<Meters>>,
     /// Streams that are to be counted here until they end.
@@ -76,7 +76,7 @@ impl Entry {
             denial: None,
             cold_until: None,
             seen: now,
-            standing: None,
+            limit_status: None,
             meters: None,
             streams: 0,
             permits_lost: 0,
@@ -95,7 +95,7 @@ impl Entry {
         !self.is_unsettled() && !self.queued && !awaited && self.streams == 0 && self.seen < before
     }
 
-    /// Whether there is something that the ledger should be told.
+    /// Whether there is something that the shared table should be told.
     pub(crate) fn is_unsettled(&self) -> bool {
         let meters = self.meters.as_ref();
         self.attempts > 0
@@ -107,7 +107,7 @@ impl Entry {
 // === impl Scopes ===
 
 impl Scopes {
-    /// No scopes; `seed` should be random, or a stranger could choose keys that collide.
+    /// No scopes; `seed` should be random, or a unseen key could choose keys that collide.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             entries: Vec::new(),

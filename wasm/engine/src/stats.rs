@@ -13,13 +13,13 @@ pub struct Stats {
     /// Requests that went on.
     pub allowed: Counter,
     /// Requests that were held for a first lease.
-    pub held: Counter,
+    pub pending: Counter,
     /// Requests that went on after they had waited for their turn.
     pub waited: Counter,
     /// Requests whose time was over before it was their turn.
     pub wait_timeouts: Counter,
     /// Requests that were refused because they would have had to wait too long.
-    pub wait_hopeless: Counter,
+    pub wait_too_long: Counter,
     /// Requests that were refused because too many were waiting.
     pub wait_full: Counter,
     /// Calls to the coordinators that asked for leases.

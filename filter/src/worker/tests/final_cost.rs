@@ -86,7 +86,7 @@ fn what_was_paid_counts_and_nothing_is_given_back() {
         proxy.end_at(context, cost);
     }
     proxy.tick(TICK);
-    assert_eq!(proxy.host().process.metric("malformed_costs"), 3);
+    assert_eq!(proxy.host().process.metric("invalid_costs"), 3);
     // Six are spent, and two have come in since.
     assert_eq!(proxy.admitted("acme", 200), 96);
 }

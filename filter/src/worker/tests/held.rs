@@ -126,12 +126,12 @@ fn answers_that_make_no_sense_count_as_failures() {
 
 #[test]
 fn more_than_max_held_are_decided_at_the_safe_capacity_at_once() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_held": 3"#));
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_pending": 3"#));
     let verdicts: Vec<Verdict> = (0..20).map(|_| proxy.of("acme")).collect();
     assert_eq!(verdicts.iter().filter(|v| **v == Verdict::Hold).count(), 3);
     let passed = verdicts.iter().filter(|v| **v == Verdict::Pass).count();
     assert!((7..=11).contains(&passed), "{passed}");
-    let mut none = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_held": 0"#));
+    let mut none = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_pending": 0"#));
     assert_eq!(none.of("acme"), Verdict::Pass);
     none.tick(Duration::from_millis(1));
     assert_eq!(none.host().process.calls.borrow().len(), 1);
@@ -191,7 +191,7 @@ fn held_grpc_requests_are_refused_in_grpc() {
 
 #[test]
 fn those_beyond_max_held_do_not_end_the_wait_of_the_held() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_held": 20"#));
+    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_pending": 20"#));
     for _ in 0..50 {
         proxy.of("acme");
     }
@@ -218,7 +218,7 @@ fn who_would_rather_not_wait_is_decided_at_once() {
 }
 
 #[test]
-fn a_request_is_not_held_beyond_its_clients_patience() {
+fn a_request_is_not_held_beyond_its_clients_max_wait() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
     assert_eq!(
         proxy.request(&[("x", "acme"), ("grpc-timeout", "25m")]),
@@ -248,7 +248,7 @@ fn two_rules(tenant: &str, route: &str) -> Proxy {
     proxy
 }
 
-/// A stranger's cold start is nobody else's, whatever other scopes both have.
+/// A unseen key's cold start is nobody else's, whatever other scopes both have.
 #[test]
 fn who_is_held_for_one_scope_keeps_nobody_waiting_at_another() {
     let mut proxy = two_rules("", "");
@@ -298,8 +298,8 @@ fn nobody_is_held_behind_another_for_a_rule_that_only_pretends() {
     proxy.tick(Duration::from_millis(1));
     proxy.answer(1000.0);
     assert_eq!(proxy.host().resumed.borrow().len(), 32);
-    let spared = (0..100).filter(|_| proxy.request(&new) == Verdict::Pass);
-    assert!((30..70).contains(&spared.count()));
+    let shadowed = (0..100).filter(|_| proxy.request(&new) == Verdict::Pass);
+    assert!((30..70).contains(&shadowed.count()));
 }
 
 #[test]

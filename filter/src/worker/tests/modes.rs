@@ -5,7 +5,7 @@ use super::*;
 /// A rule that has ten tokens and never gets a lease.
 fn rule(fields: &str) -> Config {
     config(&format!(
-        r#"{{"coordinator": "c", "cold_start_wait_ms": 0, "max_scopes": 20, "scopes": [
+        r#"{{"coordinator": "c", "first_lease_wait_ms": 0, "max_scopes": 20, "scopes": [
             {{"name": "tenant", "key": {{"header": "x"}}, {fields}}}]}}"#
     ))
 }
@@ -62,7 +62,7 @@ fn a_shadow_counts_a_request_once_that_another_rule_holds() {
 
 #[test]
 fn a_shadow_beside_a_rule_in_force_changes_nothing_for_it() {
-    let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
+    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
         {"name": "strict", "key": {"header": "x"}, "safe_capacity": 5},
         {"name": "shadow", "key": {"header": "x"}, "safe_capacity": 2, "enforced_percent": 0}]}"#;
     let mut proxy = Proxy::new(&Process::new(), 1, &config(json));
@@ -84,15 +84,15 @@ fn a_part_of_the_refusals_can_be_in_force() {
     let passed = proxy.admitted("acme", 4000);
     assert!((2900..3100).contains(&passed), "{passed}");
     proxy.tick(TICK);
-    let spared = process.metric("shadowed.tenant.requests");
-    assert_eq!(usize::try_from(spared).unwrap(), passed);
-    assert_eq!(process.metric("refused.tenant.requests"), 4000 - spared);
+    let shadowed = process.metric("shadowed.tenant.requests");
+    assert_eq!(usize::try_from(shadowed).unwrap(), passed);
+    assert_eq!(process.metric("refused.tenant.requests"), 4000 - shadowed);
 }
 
 /// Half of what `a`, which has nothing, would refuse goes on to `b`, where it waits.
 #[test]
 fn who_was_spared_once_is_spared_at_its_turn() {
-    let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
+    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
         {"name": "a", "key": {"header": "x"}, "missing": "skip", "safe_capacity": 0,
          "enforced_percent": 50},
         {"name": "b", "key": {"header": "y"}, "safe_capacity": 50, "on_limit": "shape"}]}"#;
@@ -109,17 +109,17 @@ fn who_was_spared_once_is_spared_at_its_turn() {
     assert!((20..40).contains(&waiting.len()), "{waiting:?}");
     for n in 0..1000 {
         proxy.tick(Duration::from_millis(1));
-        // Who comes meanwhile and needs nothing of `a` has been spared nothing.
+        // Who comes meanwhile and needs nothing of `a` has been shadowed nothing.
         proxy.host().select(0).unwrap();
         assert_eq!(proxy.request(&[("y", &format!("{n}"))]), Verdict::Pass);
     }
     assert_eq!(*proxy.host().resumed.borrow(), waiting);
     assert!(proxy.host().replies.borrow().is_empty());
     let notes = proxy.host().notes.borrow();
-    let spared = |context: u32| notes.get(&(context, "tollgate.shadow".to_owned()));
-    assert_eq!((spared(0), spared(waiting[0])), (None, None));
+    let shadowed = |context: u32| notes.get(&(context, "tollgate.shadow".to_owned()));
+    assert_eq!((shadowed(0), shadowed(waiting[0])), (None, None));
     for context in &waiting[1..] {
-        assert_eq!(spared(*context).map(String::as_str), Some("a/requests"));
+        assert_eq!(shadowed(*context).map(String::as_str), Some("a/requests"));
     }
     let shadowed = waiting.len() as i64 - 1;
     assert_eq!(process.metric("shadowed.a.requests"), shadowed);
@@ -128,7 +128,7 @@ fn who_was_spared_once_is_spared_at_its_turn() {
 
 #[test]
 fn who_was_spared_without_a_scope_and_then_waits_is_noted_when_it_goes_on() {
-    let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
+    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
         {"name": "a", "key": {"header": "x"}, "missing": "deny", "enforced_percent": 0},
         {"name": "b", "key": {"header": "y"}, "safe_capacity": 50, "on_limit": "shape"}]}"#;
     let mut proxy = Proxy::new(&Process::new(), 1, &config(json));

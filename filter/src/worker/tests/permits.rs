@@ -11,7 +11,7 @@ pub(super) const FOUR: &[Terms] = &[terms(
 
 #[test]
 fn a_request_costs_what_it_costs_in_all_buckets_or_in_none() {
-    let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
+    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
         {"name": "a", "key": {"header": "x"}, "safe_capacity": 20},
         {"name": "b", "key": {"header": "y"}, "safe_capacity": 10}]}"#;
     let process = Process::new();

@@ -27,7 +27,7 @@ fn a_slab_that_is_not_used_goes_back() {
     let mut first = Proxy::new(&process, 1, &config);
     let mut second = Proxy::new(&process, 2, &config);
     first.lease("acme", 1000.0);
-    // The first worker keeps most of a slab; ticks bring it back to where the second finds it.
+    // The first worker keeps most of a token cache; ticks bring it back to where the second finds it.
     let taken = second.admitted("acme", 2000);
     assert!(taken < 999, "{taken}");
     for _ in 0..30 {
@@ -155,7 +155,7 @@ fn workers_are_counted_while_they_live_and_serve() {
 }
 
 #[test]
-fn a_worker_that_takes_the_pen_finds_what_is_due_in_the_slots() {
+fn a_worker_that_takes_the_lead_finds_what_is_due_in_the_slots() {
     let process = Process::new();
     let config = one_rule("");
     let mut first = Proxy::new(&process, 1, &config);
@@ -267,7 +267,7 @@ fn a_flood_of_new_names_does_not_keep_the_others_from_their_leases() {
 }
 
 #[test]
-fn the_pen_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
+fn the_leader_lock_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
     let process = Process::new();
     let mut config = one_rule("");
     config.engine.tick = Duration::from_millis(100);
@@ -278,9 +278,9 @@ fn the_pen_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
     for _ in 0..100 {
         for proxy in &mut proxies {
             proxy.tick(Duration::from_millis(33));
-            let pen = process.get("tollgate.c.pen").unwrap();
+            let lock = process.get("tollgate.c.leader").unwrap();
             owners.insert(
-                tollgate_core::client::LeaderLock::decode(&pen)
+                tollgate_core::client::LeaderLock::decode(&lock)
                     .unwrap()
                     .owner,
             );
@@ -298,7 +298,7 @@ fn what_the_ledger_does_not_take_is_kept_for_the_next_round() {
     let acme = |proxy: &Proxy| proxy.worker.engine.scope(RuleId(0), b"acme").unwrap();
     let spare = acme(&proxy).left;
     assert!(spare > Tokens::ZERO);
-    // Its lease has ended, so that the slab is to go back with the attempts.
+    // Its lease has ended, so that the token cache is to go back with the attempts.
     process.advance(Duration::from_secs(20));
     proxy.host().shared_data_fails.set(true);
     let before = acme(&proxy).attempts;
@@ -333,7 +333,7 @@ fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_over
         let mut busy = tollgate_core::client::ScopeState::new(now, &policy);
         busy.requests.count(now, 1);
         busy.requests.draw(now, &policy, Tokens::ONE, 1);
-        let record = record::encode_slot(&format!("other/{slot}"), &busy);
+        let record = codec::encode_slot(&format!("other/{slot}"), &busy);
         process.set(&format!("tollgate.c.slot.{slot}"), &record, 0);
     }
     assert_eq!(first.worker.engine.scope(RuleId(0), b"~overflow"), None);
@@ -351,7 +351,7 @@ fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_over
 #[test]
 fn what_a_worker_that_dies_had_is_told_no_longer() {
     let process = Process::new();
-    let config = one_rule(r#", "cold_start_wait_ms": 1000"#);
+    let config = one_rule(r#", "first_lease_wait_ms": 1000"#);
     let mut first = Proxy::new(&process, 1, &config);
     let mut second = Proxy::new(&process, 2, &config);
     first.host().memory_bytes.set(3 << 20);
@@ -376,13 +376,13 @@ fn a_note_of_a_slot_that_there_is_not_costs_no_memory() {
     let process = Process::new();
     let mut proxy = Proxy::new(&process, 1, &one_rule(r#", "max_scopes": 10"#));
     proxy.tick(TICK);
-    let mut notes = Notes::default();
-    notes.add(u32::MAX);
-    process.set("tollgate.c.notes", &notes.encode(), 0);
+    let mut dirty = DirtyQueue::default();
+    dirty.add(u32::MAX);
+    process.set("tollgate.c.dirty", &dirty.encode(), 0);
     proxy.tick(TICK);
     assert_eq!(
-        process.get("tollgate.c.notes"),
-        Some(Notes::default().encode())
+        process.get("tollgate.c.dirty"),
+        Some(DirtyQueue::default().encode())
     );
     proxy.lease("acme", 100.0);
 }

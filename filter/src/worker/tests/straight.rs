@@ -203,7 +203,7 @@ fn a_shard_that_does_not_answer_takes_no_room_from_the_others() {
 
 #[test]
 fn calls_that_are_awaited_are_bounded_for_each_cluster_and_reason() {
-    let mut proxy = proxy(r#", "call_timeout_ms": 60000, "max_held": 0, "max_scopes": 100000"#);
+    let mut proxy = proxy(r#", "call_timeout_ms": 60000, "max_pending": 0, "max_scopes": 100000"#);
     // Ten thousand newcomers at once are more than eight calls hold.
     proxy.tick(TICK);
     for n in 0..10_000 {

@@ -92,7 +92,7 @@ fn who_would_wait_too_long_is_refused_at_once_and_told_how_long() {
         assert!(matches!(refused, Verdict::Refuse(_)), "{name}");
     }
     proxy.tick(TICK);
-    assert_eq!(process.metric("wait_hopeless"), 4);
+    assert_eq!(process.metric("wait_too_long"), 4);
     assert_eq!(process.metric("refused.tenant.requests"), 4);
     assert_eq!(proxy.worker.engine.queued(), 98);
     let gone = proxy.run(980).len();
@@ -128,7 +128,7 @@ fn who_leaves_costs_nothing_and_the_others_go_sooner() {
 fn nobody_overtakes_those_who_are_held() {
     let config = shaped(
         r#", "safe_capacity": 1000"#,
-        r#", "cold_start_wait_ms": 50"#,
+        r#", "first_lease_wait_ms": 50"#,
     );
     for answered in [false, true] {
         let mut proxy = Proxy::new(&Process::new(), 1, &config);
@@ -287,7 +287,10 @@ fn only_so_many_wait_of_one_key_and_of_all() {
 
 #[test]
 fn a_rule_that_only_pretends_lets_nobody_wait() {
-    let config = shaped(r#", "enforced_percent": 0"#, r#", "cold_start_wait_ms": 0"#);
+    let config = shaped(
+        r#", "enforced_percent": 0"#,
+        r#", "first_lease_wait_ms": 0"#,
+    );
     let process = Process::new();
     let mut proxy = Proxy::new(&process, 1, &config);
     assert_eq!(proxy.admitted("acme", 50), 50);
@@ -309,7 +312,7 @@ fn switched_off_all_go_on_in_small_parts() {
 
 #[test]
 fn who_is_short_elsewhere_at_its_turn_waits_there_in_the_order_of_arrival() {
-    let json = r#"{"coordinator": "c", "cold_start_wait_ms": 0, "scopes": [
+    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
         {"name": "a", "key": {"header": "x"}, "safe_capacity": 5, "on_limit": "shape"},
         {"name": "b", "key": {"header": "y"}, "safe_capacity": 2, "on_limit": "shape"}]}"#;
     let process = Process::new();
@@ -477,5 +480,5 @@ fn who_is_blocked_or_comes_after_more_than_can_pass_is_refused_at_once() {
     proxy.waiting("acme", 197);
     assert!(matches!(proxy.of("acme"), Verdict::Refuse(_)));
     proxy.tick(TICK);
-    assert_eq!(process.metric("wait_hopeless"), 1);
+    assert_eq!(process.metric("wait_too_long"), 1);
 }

@@ -146,7 +146,7 @@ fn bytes_are_charged_as_they_pass_and_the_next_request_waits_for_the_debt() {
     // A first stream makes the need for bytes known.
     let first = proxy.begun("acme", 1)[0];
     proxy.sizes(first, 100, 200);
-    // Long enough that a slab drawn before the lease has gone back.
+    // Long enough that a token cache drawn before the lease has gone back.
     proxy.pass(Duration::from_millis(900), ALL);
     let others = proxy.begun("acme", 2);
     assert_eq!(others.len(), 2, "200 of 1000 are spent");

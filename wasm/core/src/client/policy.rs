@@ -30,7 +30,7 @@ pub struct Policy {
     /// The same for requests in flight.
     pub safe_concurrency: Capacity,
     /// Time for which the first requests may be held for the first answer; zero holds none.
-    pub cold_start_wait: Duration,
+    pub first_lease_wait: Duration,
     /// Time after which a request to the coordinator counts as lost.
     pub call_timeout: Duration,
     /// Time without attempts after which a lease is released.
@@ -60,7 +60,7 @@ impl Default for Policy {
             safe: Capacity::from_whole(10),
             safe_bytes: Capacity::from_whole(1024 * 1024),
             safe_concurrency: Capacity::from_whole(10),
-            cold_start_wait: Duration::from_millis(50),
+            first_lease_wait: Duration::from_millis(50),
             call_timeout: Duration::from_secs(1),
             idle_after: Duration::from_secs(10),
             max_debt: Duration::from_secs(10),

@@ -85,7 +85,7 @@ impl ProcessLease {
     }
 
     fn wake(&mut self, now: Instant, policy: &Policy) {
-        self.phase = match policy.cold_start_wait {
+        self.phase = match policy.first_lease_wait {
             Duration::ZERO => Phase::Awake,
             wait => Phase::Pending {
                 until: now.saturating_add(wait),

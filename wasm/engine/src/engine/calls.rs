@@ -1,6 +1,6 @@
 //! Calls to the coordinator: many resources in each, and what came of them.
 //!
-//! Every holding knows by itself when its request counts as lost, so nothing here is needed for
+//! Every scope state knows by itself when its request counts as lost, so nothing here is needed for
 //! safety: an answer that comes late, twice or for another request is dropped there.
 
 use core::time::Duration;
@@ -13,11 +13,11 @@ use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 
+use super::call_budget::CallBudget;
 use super::failure::Failure;
-use super::room::Room;
 use super::{CANONICAL, Engine};
 use crate::host::{Call, Host, Level};
-use crate::ledger::LedgerError;
+use crate::shared_table::TableError;
 use crate::upstreams::{Upstream, Upstreams};
 
 /// The most scopes in a call; the coordinator accepts twice as many.
@@ -80,8 +80,8 @@ impl Calls {
     }
 
     /// How much more may be asked, of each of `upstreams`.
-    pub(super) fn room(&self, reason: Reason, upstreams: &Upstreams) -> Room {
-        Room::new(upstreams.all().map(|to| self.left(reason, to)))
+    pub(super) fn room(&self, reason: Reason, upstreams: &Upstreams) -> CallBudget {
+        CallBudget::new(upstreams.all().map(|to| self.left(reason, to)))
     }
 
     fn left(&self, reason: Reason, to: Upstream) -> usize {
@@ -110,9 +110,11 @@ impl<H: Host> Engine<H> {
 
     fn refresh_once(&mut self, now: Instant, reason: Reason, asked: &[Asked]) {
         let to = asked.first().map(|asked| asked.to).unwrap_or_default();
-        let Some(ledger) = &self.ledger else { return };
+        let Some(shared_table) = &self.shared_table else {
+            return;
+        };
         let refresh = Call::Refresh(Refresh {
-            client: ledger.client().clone(),
+            client: shared_table.client().clone(),
             scopes: asked.iter().map(scope_asks).collect(),
         });
         let timeout = self.config.call_timeout;
@@ -139,12 +141,14 @@ impl<H: Host> Engine<H> {
     /// not released expires. Any of them is told, for what went to the cluster of a shard that nobody
     /// answers would be lost.
     pub(super) fn release(&mut self, resources: &[(ResourceId, u64)]) {
-        let Some(ledger) = &self.ledger else { return };
+        let Some(shared_table) = &self.shared_table else {
+            return;
+        };
         let cluster = self.upstreams.name(Upstream::ANY);
         let timeout = self.config.call_timeout;
         for resources in resources.chunks(SCOPES_PER_CALL) {
             let release = Call::Release(Release {
-                client: ledger.client().clone(),
+                client: shared_table.client().clone(),
                 resources: resources.to_vec(),
             });
             if self.host.call(cluster, &release, timeout).is_err() {
@@ -153,7 +157,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Applies the answer to the call of `token`, or notes why there is none.
+    /// Applies the answer to the call of `token`, or dirty why there is none.
     pub fn handle_answer(&mut self, token: u32, answer: Result<Refreshed, String>) {
         let Some(call) = self.calls.refreshes.remove(&token) else {
             return;
@@ -248,7 +252,7 @@ impl<H: Host> Engine<H> {
                 }
             }
             // The slot belongs to another scope meanwhile, which the answer does not concern.
-            Err(LedgerError::Gone) => {}
+            Err(TableError::Gone) => {}
             Err(error) => {
                 self.complain(&error);
             }
@@ -280,16 +284,16 @@ impl<H: Host> Engine<H> {
         self.host.log(Level::Warn, &message);
     }
 
-    /// Lets `change` decide with the holding of `scope` in `slot`.
+    /// Lets `change` decide with the scope state of `scope` in `slot`.
     pub(super) fn with_slot<R>(
         &self,
         slot: u32,
         scope: &str,
         mut change: impl FnMut(&mut ScopeState, &Policy) -> R,
-    ) -> Result<R, LedgerError> {
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+    ) -> Result<R, TableError> {
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
         let policy = self.policy_of(scope);
-        ledger.update(&self.host, slot, scope, |scope_state| {
+        shared_table.update(&self.host, slot, scope, |scope_state| {
             change(scope_state, &policy)
         })
     }
@@ -307,9 +311,9 @@ impl<H: Host> Engine<H> {
 
     /// Empties the second slot of a scope that has two.
     fn vacate(&self, asked: &Asked) {
-        if let Some(ledger) = &self.ledger {
+        if let Some(shared_table) = &self.shared_table {
             // If it fails, the same is found out at the next refresh.
-            let _ = ledger.vacate(&self.host, asked.slot, &asked.scope);
+            let _ = shared_table.vacate(&self.host, asked.slot, &asked.scope);
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::draw::Step;
 use super::{Attempt, Decision, Engine, Outcome, Request, RuleId, Short, Target, entry};
 use crate::host::Host;
-use crate::ledger::LedgerError;
 use crate::refusal::Refusal;
+use crate::shared_table::TableError;
 
 // === impl Outcome ===
 
@@ -41,10 +41,10 @@ impl<H: Host> Engine<H> {
         &mut self,
         targets: &mut Request,
         attempt: Attempt,
-    ) -> Result<Decision, LedgerError> {
+    ) -> Result<Decision, TableError> {
         let mut outcome = Outcome {
             stream: targets.stream,
-            counted: targets.spared,
+            counted: targets.shadow_counted,
             ..Outcome::default()
         };
         let mut index: usize = 0;
@@ -60,7 +60,7 @@ impl<H: Host> Engine<H> {
         if targets.gauged && outcome.passes() {
             self.draw_permits(targets, attempt, &mut outcome)?;
         }
-        targets.spared |= outcome.spared;
+        targets.shadow_counted |= outcome.shadow_counted;
         if !outcome.passes() {
             let decision = self.put_off(&outcome);
             if targets.priced_late && matches!(decision, Decision::Refuse(_)) {
@@ -86,8 +86,8 @@ impl<H: Host> Engine<H> {
         &mut self,
         targets: &mut Request,
         attempt: Attempt,
-    ) -> Result<Decision, LedgerError> {
-        self.shadow.restore(targets.pretended);
+    ) -> Result<Decision, TableError> {
+        self.shadow.restore(targets.shadowed);
         if self.config.enabled {
             return self.decide(targets, attempt);
         }
@@ -127,7 +127,7 @@ impl<H: Host> Engine<H> {
             if !outcome.counted {
                 self.count_shadowed(refusal);
             }
-            outcome.spared = true;
+            outcome.shadow_counted = true;
             self.pretend(refusal);
             return;
         }

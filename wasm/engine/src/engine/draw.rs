@@ -1,4 +1,4 @@
-//! Where a worker gets tokens from when its slab is empty, and a place for scopes it does not know.
+//! Where a worker gets tokens from when its token cache is empty, and a place for scopes it does not know.
 
 use core::time::Duration;
 
@@ -6,18 +6,18 @@ use tollgate_core::client::{BucketLevel, DrawResult, LeaseState, Policy, RateLim
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Rate, Tokens};
 
-use super::outline::Outline;
+use super::scope_terms::ScopeTerms;
 use super::{Engine, OVERFLOW, Target, entry, scope_id, scope_of_key};
 use crate::config::Overflow;
 use crate::host::{Host, Level};
-use crate::ledger::LedgerError;
-use crate::refusal::{Denial, Standing};
+use crate::refusal::{Denial, LimitStatus};
 use crate::scopes::Entry;
+use crate::shared_table::TableError;
 
 /// Scopes that have not been used for this long make room for new ones.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// Fruitless searches for a slot that one round of housekeeping allows. Each takes up to 32
-/// look-ups, and a flood of strangers' names must not make every request pay for them.
+/// look-ups, and a flood of unseen names must not make every request pay for them.
 const SEARCHES_MAX: u32 = 32;
 
 /// How often a slot is searched for. One that was just claimed is idle until its holder is used,
@@ -27,14 +27,14 @@ const CLAIMS_MAX: u32 = 4;
 /// What came of drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The slab has a token now.
+    /// The token cache has a token now.
     Ready,
     /// The first answer is awaited.
     Cold,
     Denied(Denial),
 }
 
-/// What is wanted of a holding.
+/// What is wanted of a scope state.
 struct Needs {
     now: Instant,
     attempts: u64,
@@ -43,14 +43,14 @@ struct Needs {
     may_hold: bool,
 }
 
-/// What a holding said.
+/// What a scope state said.
 struct Drawn {
     draw: DrawResult,
     due_changed: bool,
     expiry: Option<Instant>,
     limit: u64,
     rate: Rate,
-    prospect: Option<Rate>,
+    expected_rate: Option<Rate>,
     state: LeaseState,
     fill: BucketLevel,
 }
@@ -58,8 +58,8 @@ struct Drawn {
 // === impl Drawn ===
 
 impl Drawn {
-    fn standing(&self) -> Standing {
-        Standing {
+    fn limit_status(&self) -> LimitStatus {
+        LimitStatus {
             limit: self.limit,
             left: self.fill.left,
             full_in: self.fill.full_in,
@@ -78,15 +78,15 @@ impl<H: Host> Engine<H> {
         target: &mut Target,
         cost: Tokens,
         may_hold: bool,
-    ) -> Result<Step, LedgerError> {
+    ) -> Result<Step, TableError> {
         let now = self.host.now();
-        let may_hold = may_hold && !self.waiting.is_full(self.config.max_held);
+        let may_hold = may_hold && !self.waiting.is_full(self.config.max_pending);
         if let Some(step) = self.known(*target, now, cost, may_hold) {
             return Ok(step);
         }
         if self.may_search(*target) {
-            match self.draw_from_ledger(*target, now, cost, may_hold) {
-                Err(LedgerError::Full) if !self.is_overflow(*target) => self.search_failed(),
+            match self.draw_from_table(*target, now, cost, may_hold) {
+                Err(TableError::Full) if !self.is_overflow(*target) => self.search_failed(),
                 result => return result,
             }
         }
@@ -99,7 +99,7 @@ impl<H: Host> Engine<H> {
         }
         match self.known(*target, now, cost, may_hold) {
             Some(step) => Ok(step),
-            None => self.draw_from_ledger(*target, now, cost, may_hold),
+            None => self.draw_from_table(*target, now, cost, may_hold),
         }
     }
 
@@ -132,7 +132,7 @@ impl<H: Host> Engine<H> {
         self.count_attempts_of(*target, attempts);
     }
 
-    /// What is known without asking the ledger.
+    /// What is known without asking the shared table.
     fn known(
         &mut self,
         target: Target,
@@ -154,15 +154,15 @@ impl<H: Host> Engine<H> {
             .map(|denial| Step::Denied(*denial))
     }
 
-    fn draw_from_ledger(
+    fn draw_from_table(
         &mut self,
         target: Target,
         now: Instant,
         cost: Tokens,
         may_hold: bool,
-    ) -> Result<Step, LedgerError> {
+    ) -> Result<Step, TableError> {
         let Some(known) = entry(&mut self.tables, target) else {
-            return Err(LedgerError::Gone);
+            return Err(TableError::Gone);
         };
         let needs = Needs {
             now,
@@ -175,17 +175,17 @@ impl<H: Host> Engine<H> {
             drawn(scope_state, policy, &needs)
         })?;
         if drawn.due_changed {
-            self.notes.add(slot);
+            self.dirty.add(slot);
         }
         let tick = self.config.tick;
-        let told = self.config.reports_standing;
+        let told = self.config.reports_limits;
         let Some(entry) = entry(&mut self.tables, target) else {
-            return Err(LedgerError::Gone);
+            return Err(TableError::Gone);
         };
         entry.attempts = 0;
         entry.seen = now;
         entry.expiry = drawn.expiry;
-        entry.standing = told.then(|| Box::new(drawn.standing()));
+        entry.limit_status = told.then(|| Box::new(drawn.limit_status()));
         entry.denial = None;
         Ok(match drawn.draw {
             DrawResult::Tokens(tokens) => {
@@ -193,7 +193,7 @@ impl<H: Host> Engine<H> {
                     entry.cold_until = None;
                 }
                 entry.cache.add(tokens);
-                // A held request's entry has left the queue; its slab must go back one day.
+                // A held request's entry has left the queue; its token cache must go back one day.
                 if !core::mem::replace(&mut entry.queued, true) {
                     self.queue.push_back((target, self.rounds));
                 }
@@ -223,8 +223,8 @@ impl<H: Host> Engine<H> {
                     unit: Unit::Requests,
                     need: cost,
                     rate: drawn.rate,
-                    prospect: drawn.prospect,
-                    never: never && drawn.prospect.is_none(),
+                    expected_rate: drawn.expected_rate,
+                    never: never && drawn.expected_rate.is_none(),
                 };
                 entry.denial = Some(Box::new(denial));
                 Step::Denied(denial)
@@ -232,55 +232,52 @@ impl<H: Host> Engine<H> {
         })
     }
 
-    /// Lets `change` decide with the holding of `target`, found or claimed, and says its slot.
+    /// Lets `change` decide with the scope state of `target`, found or claimed, and says its slot.
     pub(super) fn with_scope_state<R>(
         &mut self,
         target: Target,
         now: Instant,
         mut change: impl FnMut(&mut ScopeState, &Policy) -> R,
-    ) -> Result<(R, u32), LedgerError> {
+    ) -> Result<(R, u32), TableError> {
         self.open()?;
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
         let table = self.tables.get_mut(usize::from(target.table));
-        let table = table.ok_or(LedgerError::Gone)?;
+        let table = table.ok_or(TableError::Gone)?;
         let policy = &table.config.policy;
-        let entry = table
-            .scopes
-            .get_mut(target.index)
-            .ok_or(LedgerError::Gone)?;
+        let entry = table.scopes.get_mut(target.index).ok_or(TableError::Gone)?;
         let scope = scope_id(&table.config.name, entry);
         let known = entry.meters.as_ref();
         let known = known.and_then(|meters| meters.canonical.clone());
         let mut update = |slot| {
-            ledger.update(&self.host, slot, &scope, |scope_state| {
+            shared_table.update(&self.host, slot, &scope, |scope_state| {
                 let result = change(scope_state, policy);
-                (result, Outline::of(scope_state, known.as_ref()))
+                (result, ScopeTerms::of(scope_state, known.as_ref()))
             })
         };
         for _ in 0..CLAIMS_MAX {
             let slot = match entry.slot {
                 Some(slot) => slot,
                 None if is_overflow(entry) => {
-                    ledger.locate_overflow(&self.host, now, &scope, policy)?
+                    shared_table.locate_overflow(&self.host, now, &scope, policy)?
                 }
-                None => ledger.locate(&self.host, now, &scope, policy)?,
+                None => shared_table.locate(&self.host, now, &scope, policy)?,
             };
             entry.slot = Some(slot);
             match update(slot) {
-                Err(LedgerError::Gone) => entry.slot = None,
+                Err(TableError::Gone) => entry.slot = None,
                 Err(error) => return Err(error),
-                Ok((result, outline)) => {
-                    outline.apply(entry);
+                Ok((result, scope_terms)) => {
+                    scope_terms.apply(entry);
                     return Ok((result, slot));
                 }
             }
         }
-        Err(LedgerError::Contention("slots taken over"))
+        Err(TableError::Contention("slots taken over"))
     }
 
     /// A new entry for `key`, or the rule's overflow if there is no room for it.
     #[cold]
-    pub(super) fn remember(&mut self, table: u16, key: &str) -> Result<Target, LedgerError> {
+    pub(super) fn remember(&mut self, table: u16, key: &str) -> Result<Target, TableError> {
         if let Some(index) = self
             .scopes(table)
             .and_then(|scopes| scopes.find(key.as_bytes()))
@@ -293,18 +290,18 @@ impl<H: Host> Engine<H> {
             self.stats.overflow.add_one();
             return Ok(self.overflow(table, now));
         }
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
         let place = self
             .tables
             .get_mut(usize::from(table))
-            .ok_or(LedgerError::Gone)?;
+            .ok_or(TableError::Gone)?;
         let scope = scope_of_key(&place.config.name, key);
-        match ledger.locate(&self.host, now, &scope, &place.config.policy) {
+        match shared_table.locate(&self.host, now, &scope, &place.config.policy) {
             Ok(slot) => {
                 let index = place.scopes.insert(key.as_bytes(), Some(slot), now);
                 Ok(Target::of(table, index))
             }
-            Err(LedgerError::Full) => {
+            Err(TableError::Full) => {
                 self.search_failed();
                 self.stats.overflow.add_one();
                 Ok(self.overflow(table, now))
@@ -365,7 +362,7 @@ fn is_overflow(entry: &Entry) -> bool {
     entry.key() == OVERFLOW.as_bytes()
 }
 
-/// Counts and draws with a holding.
+/// Counts and draws with a scope state.
 fn drawn(scope_state: &mut ScopeState, policy: &Policy, needs: &Needs) -> Drawn {
     let due = scope_state.due();
     let (now, tokens, workers) = (needs.now, needs.tokens, needs.workers);
@@ -377,7 +374,7 @@ fn drawn(scope_state: &mut ScopeState, policy: &Policy, needs: &Needs) -> Drawn 
     };
     let limit = told_limit(limiter, now, policy);
     let (rate, _) = limiter.flow(now, policy);
-    let prospect = limiter.expected_rate(now);
+    let expected_rate = limiter.expected_rate(now);
     let (expiry, state, fill) = (
         limiter.lease_expiry(),
         limiter.state(now),
@@ -389,7 +386,7 @@ fn drawn(scope_state: &mut ScopeState, policy: &Policy, needs: &Needs) -> Drawn 
         expiry,
         limit,
         rate,
-        prospect,
+        expected_rate,
         state,
         fill,
     }

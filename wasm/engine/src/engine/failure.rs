@@ -53,7 +53,7 @@ impl From<&ScopeError> for Failure {
 // === impl Engine ===
 
 impl<H: Host> Engine<H> {
-    /// Notes for the operator how the call went that was answered for `asked`, of which `failed`
+    /// DirtyQueue for the operator how the call went that was answered for `asked`, of which `failed`
     /// got nothing. What is refused to single scopes is an answer.
     pub(super) fn note_failures(
         &mut self,
@@ -67,19 +67,19 @@ impl<H: Host> Engine<H> {
         let unusable = failed.iter().filter(of(FailureKind::Unusable)).count();
         match first(FailureKind::Unusable) {
             Some((_, failure)) if unusable == asked.len() => {
-                self.trouble.note_failure(now, to, &failure.why);
+                self.conditions.note_failure(now, to, &failure.why);
             }
-            _ => self.trouble.note_answer(to),
+            _ => self.conditions.note_answer(to),
         }
         if let Some((_, failure)) = first(FailureKind::OutOfReach) {
-            self.trouble.note_out_of_reach(now, to, &failure.why);
+            self.conditions.note_out_of_reach(now, to, &failure.why);
         }
     }
 
     /// Nothing came of a call.
     pub(super) fn call_failed(&mut self, now: Instant, asked: &[Asked], why: &str) {
         let to = asked.first().map(|asked| asked.to).unwrap_or_default();
-        self.trouble.note_failure(now, to, why);
+        self.conditions.note_failure(now, to, why);
         self.scopes_failed(now, asked, why);
     }
 

@@ -11,8 +11,8 @@ use tollgate_core::units::Tokens;
 
 use super::{Engine, Request, Target, entry};
 use crate::host::Host;
-use crate::ledger::LedgerError;
 use crate::meters::smoothed;
+use crate::shared_table::TableError;
 
 impl<H: Host> Engine<H> {
     /// Whether what a request costs at `target` is known only at its end.
@@ -42,10 +42,10 @@ impl<H: Host> Engine<H> {
         entry.usual_cost = saturated(smoothed(entry.usual_cost.into(), cost.whole()));
         let more = cost.saturating_sub(paid);
         // The worker's own tokens first: what is left of them would pass while there is a debt.
-        let from_slab = entry.cache.left().min(more);
-        entry.cache.take(from_slab);
+        let from_cache = entry.cache.left().min(more);
+        entry.cache.take(from_cache);
         self.count_attempts_of(target, saturated(more.whole()));
-        let owed = more.saturating_sub(from_slab);
+        let owed = more.saturating_sub(from_cache);
         if owed > Tokens::ZERO
             && let Err(error) = self.owe(target, owed)
         {
@@ -53,8 +53,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Takes what no slab has paid from the process's bucket, which may then owe it.
-    fn owe(&mut self, target: Target, owed: Tokens) -> Result<(), LedgerError> {
+    /// Takes what no token cache has paid from the process's bucket, which may then owe it.
+    fn owe(&mut self, target: Target, owed: Tokens) -> Result<(), TableError> {
         let now = self.host.now();
         let attempts = entry(&mut self.tables, target).map_or(0, |entry| entry.attempts);
         let (due_changed, slot) = self.with_scope_state(target, now, |scope_state, policy| {
@@ -63,7 +63,7 @@ impl<H: Host> Engine<H> {
             scope_state.due() != due
         })?;
         if due_changed {
-            self.notes.add(slot);
+            self.dirty.add(slot);
         }
         if let Some(entry) = entry(&mut self.tables, target) {
             entry.attempts = entry.attempts.saturating_sub(attempts);

@@ -13,8 +13,8 @@ use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
 use super::calls::Reason;
+use super::leader::asked;
 use super::lines::Place;
-use super::pen::asked;
 use super::{Attempt, Decision, Engine, Request, RuleId, Target, entry};
 use crate::effect::{Effect, StreamEnd, Waited};
 use crate::host::Host;
@@ -48,7 +48,7 @@ pub(super) struct Arrival {
     pub(super) context: u32,
     pub(super) since: Instant,
     /// How long its client would wait.
-    pub(super) patience: Duration,
+    pub(super) max_wait: Duration,
 }
 
 /// A request that is held.
@@ -134,7 +134,7 @@ impl<H: Host> Engine<H> {
     pub(super) fn is_behind_held(&self, targets: &Request) -> bool {
         let waiting = &self.waiting;
         !waiting.held.is_empty()
-            && !waiting.is_full(self.config.max_held)
+            && !waiting.is_full(self.config.max_pending)
             && targets.cost > Tokens::ZERO
             && self
                 .in_order(targets)
@@ -194,13 +194,13 @@ impl<H: Host> Engine<H> {
         let arrival = self.arrival(targets.stream, max_wait);
         let waits = targets.as_slice().iter().filter_map(|target| {
             let table = self.tables.get(usize::from(target.table))?;
-            Some(table.config.policy.cold_start_wait)
+            Some(table.config.policy.first_lease_wait)
         });
-        let wait = waits.max().unwrap_or_default().min(arrival.patience);
+        let wait = waits.max().unwrap_or_default().min(arrival.max_wait);
         if wait.is_zero() {
             return self.decide_at_last(targets, arrival);
         }
-        self.stats.held.add_one();
+        self.stats.pending.add_one();
         let first_at = self.goes_first_at(arrival.since, targets);
         self.waiting.awaited.extend(&first_at);
         self.waiting.held.push_back(Held {
@@ -217,7 +217,7 @@ impl<H: Host> Engine<H> {
         Arrival {
             context,
             since: self.host.now(),
-            patience: max_wait.unwrap_or(Duration::MAX),
+            max_wait: max_wait.unwrap_or(Duration::MAX),
         }
     }
 
@@ -399,8 +399,10 @@ impl<H: Host> Engine<H> {
 
     /// Another worker may have got the answer for a scope.
     fn look_again(&mut self, cold: &Cold, now: Instant) {
-        let Some(ledger) = &self.ledger else { return };
-        let state = match ledger.look(&self.host, cold.slot) {
+        let Some(shared_table) = &self.shared_table else {
+            return;
+        };
+        let state = match shared_table.look(&self.host, cold.slot) {
             Ok(Some((_, scope_state))) => match &scope_state.concurrency {
                 Some(gauge) if gauge.state(now) == LeaseState::Pending => LeaseState::Pending,
                 _ => scope_state.requests.state(now),

@@ -16,7 +16,7 @@ pub struct ScopeView {
     /// Whether its attempts are to be counted.
     pub queued: bool,
     /// Whether it remembers how its bucket stands.
-    pub has_standing: bool,
+    pub has_limit_status: bool,
 }
 
 // === impl Engine ===
@@ -30,7 +30,7 @@ impl<H: Host> Engine<H> {
             left: entry.cache.left(),
             attempts: entry.attempts,
             queued: entry.queued,
-            has_standing: entry.standing.is_some(),
+            has_limit_status: entry.limit_status.is_some(),
         })
     }
 
@@ -72,14 +72,14 @@ impl<H: Host> Engine<H> {
 
     /// Returns how many permits of all scopes the workers of the process hold together.
     pub fn permits_held(&self) -> u32 {
-        let Some(ledger) = &self.ledger else {
+        let Some(shared_table) = &self.shared_table else {
             return 0;
         };
         let held = |slot| {
-            let slot = ledger.look(&self.host, slot).unwrap();
+            let slot = shared_table.look(&self.host, slot).unwrap();
             let gauge = slot.and_then(|(_, scope_state)| scope_state.concurrency);
             gauge.map_or(0, |gauge| gauge.held())
         };
-        (0..ledger.slots_in_all()).map(held).sum()
+        (0..shared_table.slots_in_all()).map(held).sum()
     }
 }

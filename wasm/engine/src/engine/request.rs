@@ -27,9 +27,9 @@ pub struct Request {
     /// The stream whose request it is.
     pub(super) stream: u32,
     /// What spares it has been counted.
-    pub(super) spared: bool,
+    pub(super) shadow_counted: bool,
     /// What it would have been refused for before any bucket was looked at.
-    pub(super) pretended: Option<Refusal>,
+    pub(super) shadowed: Option<Refusal>,
     /// Tokens of requests that it needs of each.
     pub(super) cost: Tokens,
     /// Some count requests in flight.
@@ -68,8 +68,8 @@ impl Request {
             len: 0,
             own: 0,
             stream,
-            spared: false,
-            pretended: None,
+            shadow_counted: false,
+            shadowed: None,
             cost,
             gauged: false,
             watched: false,

@@ -3,8 +3,8 @@
 use super::{Engine, Request, RuleId, Target};
 use crate::config::Overflow;
 use crate::host::Host;
-use crate::ledger::LedgerError;
 use crate::refusal::{Denial, Refusal, Verdict};
+use crate::shared_table::TableError;
 
 impl<H: Host> Engine<H> {
     /// Adds the scope of `key`, the second part of its id, to what a request needs. False if this
@@ -46,7 +46,7 @@ impl<H: Host> Engine<H> {
                 let by = rule;
                 self.refuse(request, Refusal::Denied { rule, by, denial })
             }
-            Err(Refused::Ledger(error)) => Err(self.complain(&error)),
+            Err(Refused::SharedTable(error)) => Err(self.complain(&error)),
         }
     }
 
@@ -59,7 +59,7 @@ impl<H: Host> Engine<H> {
     pub fn refuse(&mut self, request: &mut Request, refusal: Refusal) -> Result<(), Verdict> {
         match self.spares(refusal, request.stream) {
             true => {
-                request.pretended = Some(refusal);
+                request.shadowed = Some(refusal);
                 Ok(())
             }
             false => Err(Verdict::Refuse(refusal)),
@@ -67,7 +67,7 @@ impl<H: Host> Engine<H> {
     }
 
     fn place_new(&mut self, rule: RuleId, key: &str) -> Result<Option<Target>, Refused> {
-        let target = self.remember(rule.0, key).map_err(Refused::Ledger)?;
+        let target = self.remember(rule.0, key).map_err(Refused::SharedTable)?;
         if !self.is_overflow(target) {
             return Ok(Some(target));
         }
@@ -84,5 +84,5 @@ impl<H: Host> Engine<H> {
 enum Refused {
     /// There is no slot for it, and its rule refuses it then.
     Overflow(Denial),
-    Ledger(LedgerError),
+    SharedTable(TableError),
 }

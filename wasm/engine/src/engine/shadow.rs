@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 pub(super) struct Shadow {
     dice: SeedableRandomState,
     /// What would have refused the request at hand.
-    pretended: Option<Refusal>,
+    shadowed: Option<Refusal>,
 }
 
 // === impl Shadow ===
@@ -27,34 +27,34 @@ impl Shadow {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             dice: SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()),
-            pretended: None,
+            shadowed: None,
         }
     }
 
-    /// Nothing was pretended of the request at hand.
+    /// Nothing was shadowed of the request at hand.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.pretended = None;
+        self.shadowed = None;
     }
 
-    /// The request at hand has waited, and that was pretended of it when it came.
-    pub(super) fn restore(&mut self, pretended: Option<Refusal>) {
-        self.pretended = pretended;
+    /// The request at hand has waited, and that was shadowed of it when it came.
+    pub(super) fn restore(&mut self, shadowed: Option<Refusal>) {
+        self.shadowed = shadowed;
     }
 
-    /// Whether something was pretended of the request at hand.
+    /// Whether something was shadowed of the request at hand.
     #[inline]
     pub(super) fn is_pretended(&self) -> bool {
-        self.pretended.is_some()
+        self.shadowed.is_some()
     }
 
-    /// What was pretended of the request at hand.
+    /// What was shadowed of the request at hand.
     pub(super) fn take(&mut self) -> Option<Refusal> {
-        self.pretended.take()
+        self.shadowed.take()
     }
 
-    /// A number from 0 to 99, always the same for one request and one rule: who was spared by a rule
-    /// and waits for another one's tokens is still spared at its turn.
+    /// A number from 0 to 99, always the same for one request and one rule: who was shadowed by a rule
+    /// and waits for another one's tokens is still shadowed at its turn.
     fn roll(&self, stream: u32, rule: RuleId) -> u64 {
         (self.dice.hash_one((stream, rule.index())) >> 32) % 100
     }
@@ -64,19 +64,19 @@ impl Shadow {
 
 impl<H: Host> Engine<H> {
     /// Whether a rule lets the request of `stream` go on that it would refuse; counts the refusal, or
-    /// that it was only pretended.
+    /// that it was only shadowed.
     pub(super) fn spares(&mut self, refusal: Refusal, stream: u32) -> bool {
-        let spared = refusal
+        let shadowed = refusal
             .rule()
             .is_some_and(|rule| self.is_spared(rule, stream));
-        match spared {
+        match shadowed {
             true => {
                 self.count_shadowed(refusal);
                 self.pretend(refusal);
             }
             false => self.count_refused(refusal),
         }
-        spared
+        shadowed
     }
 
     /// Whether `rule` only pretends to refuse the request of `stream`.
@@ -94,10 +94,10 @@ impl<H: Host> Engine<H> {
 
     /// Remembers what would have refused the request at hand.
     pub(super) fn pretend(&mut self, refusal: Refusal) {
-        self.shadow.pretended = Some(refusal);
+        self.shadow.shadowed = Some(refusal);
     }
 
-    /// Counts a refusal that is only pretended.
+    /// Counts a refusal that is only shadowed.
     pub(super) fn count_shadowed(&mut self, refusal: Refusal) {
         let rule = refusal
             .rule()

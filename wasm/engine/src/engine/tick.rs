@@ -7,10 +7,10 @@ use tollgate_core::units::{Instant, Tokens};
 
 use super::draw::idle_since;
 use super::{Engine, Target, entry, scope_id};
+use crate::codec::{self, Heartbeat, Levels, Process, WORKERS_MAX};
 use crate::effect::Effect;
 use crate::host::Host;
-use crate::ledger::{Ledger, LedgerError};
-use crate::record::{self, Heartbeat, Levels, Process, WORKERS_MAX};
+use crate::shared_table::{SharedTable, TableError};
 
 /// How often a complaint may be logged.
 pub(super) const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ const HEARTBEAT_LOST: Duration = Duration::from_secs(3);
 /// Entries whose attempts are counted in one round. Each costs a change in shared data, and a
 /// worker with very many busy scopes must have time for requests, too.
 const FLUSHES_PER_ROUND: usize = 256;
-/// Rounds that an entry waits for its attempts to be counted, and its slab to go back, unless it
+/// Rounds that an entry waits for its attempts to be counted, and its token cache to go back, unless it
 /// draws before: a fifth of a second at the default tick. Each count is a change in shared data, which
 /// would be the dearest part of a tenant's requests if it came much more often than the demand is judged.
 const FLUSH_AFTER_ROUNDS: u64 = 10;
@@ -51,7 +51,7 @@ impl<H: Host> Engine<H> {
         self.let_go(now);
     }
 
-    fn round(&mut self, now: Instant) -> Result<(), LedgerError> {
+    fn round(&mut self, now: Instant) -> Result<(), TableError> {
         or_later(self.heartbeat(now))?;
         self.count_waiting(now);
         or_later(self.count_attempts(now))?;
@@ -64,10 +64,10 @@ impl<H: Host> Engine<H> {
         Ok(())
     }
 
-    /// Finds or makes the process's ledger; not before the first request or tick, because a
+    /// Finds or makes the process's shared table; not before the first request or tick, because a
     /// configuration is also tried out in a VM that is thrown away.
-    pub(super) fn open(&mut self) -> Result<(), LedgerError> {
-        if self.ledger.is_some() {
+    pub(super) fn open(&mut self) -> Result<(), TableError> {
+        if self.shared_table.is_some() {
             return Ok(());
         }
         let fresh = Process {
@@ -75,22 +75,22 @@ impl<H: Host> Engine<H> {
             slots: self.config.max_scopes,
         };
         let name = &self.config.coordinator;
-        let ledger = Ledger::open(&self.host, name, &self.identity.node, fresh)?;
-        if ledger.slots() != self.config.max_scopes {
+        let shared_table = SharedTable::open(&self.host, name, &self.identity.node, fresh)?;
+        if shared_table.slots() != self.config.max_scopes {
             let message = format!(
                 "tollgate: max_scopes is {} until Envoy restarts, not {}",
-                ledger.slots(),
+                shared_table.slots(),
                 self.config.max_scopes
             );
             self.host.log(crate::host::Level::Warn, &message);
         }
-        self.ledger = Some(ledger);
+        self.shared_table = Some(shared_table);
         Ok(())
     }
 
-    /// Says that this worker lives and serves requests, and counts those that do: slabs are smaller the more share.
-    pub(super) fn heartbeat(&mut self, now: Instant) -> Result<(), LedgerError> {
-        // Envoy's main thread has a VM as well, which may hold the pen but serves no requests.
+    /// Says that this worker lives and serves requests, and counts those that do: token caches are smaller the more share.
+    pub(super) fn heartbeat(&mut self, now: Instant) -> Result<(), TableError> {
+        // Envoy's main thread has a VM as well, which may hold the leader lock but serves no requests.
         let serves = self.tables.iter().any(|table| table.scopes.len() > 0);
         let levels = self.levels();
         let interval = match self.last_heartbeat.map(|(_, told)| told == levels) {
@@ -101,10 +101,10 @@ impl<H: Host> Engine<H> {
         if !serves || self.last_heartbeat.is_some_and(told) {
             return Ok(());
         }
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
         let me = self.identity.worker;
-        let count = ledger.update_record(&self.host, "workers", |bytes| {
-            let mut workers = record::decode_workers(bytes);
+        let count = shared_table.update_record(&self.host, "workers", |bytes| {
+            let mut workers = codec::decode_workers(bytes);
             workers.retain(|other| other.worker != me && lives(other, now));
             workers.truncate(WORKERS_MAX.saturating_sub(1));
             workers.push(Heartbeat {
@@ -112,7 +112,7 @@ impl<H: Host> Engine<H> {
                 at: now,
                 levels,
             });
-            (workers.len(), Some(record::encode_workers(&workers)))
+            (workers.len(), Some(codec::encode_workers(&workers)))
         })?;
         self.workers = u32::try_from(count).unwrap_or(u32::MAX);
         self.last_heartbeat = Some((now, levels));
@@ -129,14 +129,14 @@ impl<H: Host> Engine<H> {
     }
 
     /// Reads who lives, for the permits of those who do not and for the levels of those who do.
-    pub(super) fn see_who_lives(&mut self, now: Instant) -> Result<(), LedgerError> {
+    pub(super) fn see_who_lives(&mut self, now: Instant) -> Result<(), TableError> {
         let known = |at| now.saturating_since(at) < LEVELS_INTERVAL;
         if self.living_at.is_some_and(known) {
             return Ok(());
         }
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        let mut workers = ledger.update_record(&self.host, "workers", |bytes| {
-            (record::decode_workers(bytes), None)
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
+        let mut workers = shared_table.update_record(&self.host, "workers", |bytes| {
+            (codec::decode_workers(bytes), None)
         })?;
         workers.retain(|worker| lives(worker, now));
         self.living = workers;
@@ -144,9 +144,9 @@ impl<H: Host> Engine<H> {
         Ok(())
     }
 
-    /// Tells the ledger of attempts since the last draw, so that the demand is known even of scopes
-    /// that live on a slab or are refused, and gives unspent slabs back.
-    fn count_attempts(&mut self, now: Instant) -> Result<(), LedgerError> {
+    /// Tells the shared table of attempts since the last draw, so that the demand is known even of scopes
+    /// that live on a token cache or are refused, and gives unspent token caches back.
+    fn count_attempts(&mut self, now: Instant) -> Result<(), TableError> {
         let ripe = self.rounds.saturating_sub(FLUSH_AFTER_ROUNDS);
         for _ in 0..FLUSHES_PER_ROUND {
             match self.queue.front() {
@@ -166,9 +166,9 @@ impl<H: Host> Engine<H> {
         Ok(())
     }
 
-    /// Counts an entry's attempts; gives its slab back if there were none or its lease has ended.
+    /// Counts an entry's attempts; gives its token cache back if there were none or its lease has ended.
     /// The entry then says whether it must be looked at again.
-    pub(super) fn settle(&mut self, target: Target, now: Instant) -> Result<(), LedgerError> {
+    pub(super) fn settle(&mut self, target: Target, now: Instant) -> Result<(), TableError> {
         let (tick, me) = (self.config.tick, self.identity.worker);
         let Some(known) = entry(&mut self.tables, target) else {
             return Ok(());
@@ -197,18 +197,18 @@ impl<H: Host> Engine<H> {
                 }
                 scope_state.due() != due
             }),
-            false => Err(LedgerError::Full),
+            false => Err(TableError::Full),
         };
         match counted {
             Ok((due_changed, slot)) => {
                 if due_changed {
-                    self.notes.add(slot);
+                    self.dirty.add(slot);
                 }
                 self.settled(target, now, attempts, unspent, rest.is_some());
             }
             // The slot was taken over, which none is whose bucket is not full: there is nothing to
             // give tokens back to. The attempts are those of whoever is without a slot.
-            Err(LedgerError::Full) => {
+            Err(TableError::Full) => {
                 self.settled(target, now, attempts, unspent, rest.is_some());
                 self.settle_without_slot(target, now, attempts);
             }
@@ -218,7 +218,7 @@ impl<H: Host> Engine<H> {
         Ok(())
     }
 
-    /// Forgets what the ledger knows now.
+    /// Forgets what the shared table knows now.
     fn settled(
         &mut self,
         target: Target,
@@ -261,9 +261,9 @@ impl<H: Host> Engine<H> {
 // === free functions ===
 
 /// What other workers were faster with is done in the next round.
-pub(super) fn or_later(done: Result<(), LedgerError>) -> Result<(), LedgerError> {
+pub(super) fn or_later(done: Result<(), TableError>) -> Result<(), TableError> {
     match done {
-        Err(LedgerError::Contention(_)) => Ok(()),
+        Err(TableError::Contention(_)) => Ok(()),
         done => done,
     }
 }

@@ -16,8 +16,8 @@ use super::lines::{Place, Waiting};
 use super::{Attempt, Decision, Engine, Request, Short, Target, entry};
 use crate::config::Shape;
 use crate::host::Host;
-use crate::ledger::LedgerError;
 use crate::refusal::{Denial, Verdict};
+use crate::shared_table::TableError;
 
 /// Decisions about those who wait in one callback. Each may cost a change in shared data.
 const LOOKS_MAX: usize = 128;
@@ -120,7 +120,7 @@ impl<H: Host> Engine<H> {
         let in_time = |at| now < deadline && at <= deadline;
         let hoped_at = self.hoped_at(now, short, member, targets.cost);
         if !short.denial.retry_at.map_or(unknown, in_time) && !hoped_at.is_some_and(in_time) {
-            self.stats.wait_hopeless.add_one();
+            self.stats.wait_too_long.add_one();
             return self.turn_away(targets, short);
         }
         if !self.has_room_at(short, member) {
@@ -140,7 +140,7 @@ impl<H: Host> Engine<H> {
         let ahead = self.lines.ahead_of(short.place, member);
         let wait = short
             .denial
-            .prospect?
+            .expected_rate?
             .time_for(ahead.saturating_add(cost))?;
         Some(now.saturating_add(wait))
     }
@@ -270,7 +270,7 @@ impl<H: Host> Engine<H> {
         let cost = waiting.targets.cost;
         let verdict = match self.lines.denial(place, waiting.member, cost) {
             Some(denial) => self.turn_away(&waiting.targets, Short { place, denial }),
-            None => self.complain(&LedgerError::Gone),
+            None => self.complain(&TableError::Gone),
         };
         self.carry_out(now, waiting.arrival, &waiting.targets, verdict, true);
         self.close_line(place.place());
@@ -302,7 +302,7 @@ impl<H: Host> Engine<H> {
     /// Until when a request may wait for what it is short of; none if its rule lets nobody wait.
     fn deadline(&self, short: Short, arrival: Arrival) -> Option<Instant> {
         let most = self.shape_of(short.place.rule)?.max_wait;
-        Some(arrival.since.saturating_add(most.min(arrival.patience)))
+        Some(arrival.since.saturating_add(most.min(arrival.max_wait)))
     }
 
     fn has_room_at(&self, short: Short, member: u64) -> bool {
@@ -362,12 +362,12 @@ mod tests {
             enabled: true,
             rules: Vec::new(),
             max_scopes: 10,
-            max_held: 10,
+            max_pending: 10,
             max_waiting: 10,
             tick: Duration::from_millis(20),
             call_timeout: Duration::from_secs(1),
             host_failure: HostFailure::Open,
-            reports_standing: false,
+            reports_limits: false,
         };
         let mut engine = Engine::new(FakeHost::new(&process), identity, config);
         engine.lines.backlog = true;

@@ -1,6 +1,6 @@
 //! Units that only some scopes have: bytes, requests in flight, and a canonical scope's share.
 //!
-//! Here are the ways to the ledger for these; what the worker itself remembers is in
+//! Here are the ways to the shared table for these; what the worker itself remembers is in
 //! [`meters`].
 
 use core::time::Duration;
@@ -13,9 +13,9 @@ use super::draw::{Step, told_limit};
 use super::{Attempt, CANONICAL, Engine, Outcome, Request, RuleId, Target, entry};
 use crate::config::{Overflow, RuleConfig};
 use crate::host::Host;
-use crate::ledger::LedgerError;
 use crate::meters::{self, Meter, Meters};
 use crate::refusal::Denial;
+use crate::shared_table::TableError;
 
 /// The units that are counted in bytes.
 pub(super) const BYTES: [Unit; 2] = [Unit::RequestBytes, Unit::ResponseBytes];
@@ -23,17 +23,17 @@ pub(super) const BYTES: [Unit; 2] = [Unit::RequestBytes, Unit::ResponseBytes];
 /// a flood of refused requests must not look each time.
 const NO_PERMIT_FOR: Duration = Duration::from_millis(5);
 
-/// What a holding said of bytes.
+/// What a scope state said of bytes.
 struct Advanced {
     draw: DrawResult,
     due_changed: bool,
     limit: u64,
-    prospect: Option<Rate>,
+    expected_rate: Option<Rate>,
     without_lease: bool,
     step: Tokens,
 }
 
-/// What a holding said of permits.
+/// What a scope state said of permits.
 struct Drawn {
     permits: PermitResult,
     due_changed: bool,
@@ -53,7 +53,7 @@ impl<H: Host> Engine<H> {
         index: usize,
         attempt: Attempt,
         outcome: &mut Outcome,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<(), TableError> {
         let line = self.line_before(targets, index, attempt);
         let Some(place) = targets.targets.get_mut(index) else {
             return Ok(());
@@ -100,8 +100,8 @@ impl<H: Host> Engine<H> {
         targets: &Request,
         attempt: Attempt,
         outcome: &mut Outcome,
-    ) -> Result<(), LedgerError> {
-        let has_room = !self.waiting.is_full(self.config.max_held);
+    ) -> Result<(), TableError> {
+        let has_room = !self.waiting.is_full(self.config.max_pending);
         for target in targets.as_slice() {
             let may_hold = has_room && attempt == Attempt::New && !self.is_shadow(target.rule);
             let counts = self.counts_at_once(*target, attempt);
@@ -145,7 +145,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Says how many requests are in flight, and gives back permits that are not used.
-    pub(super) fn report_use(&mut self, target: Target) -> Result<(), LedgerError> {
+    pub(super) fn report_use(&mut self, target: Target) -> Result<(), TableError> {
         let (now, me) = (self.host.now(), self.identity.worker);
         let Some(usage) = self.permits(target).map(|permits| permits.usage(me)) else {
             return Ok(());
@@ -158,7 +158,7 @@ impl<H: Host> Engine<H> {
             scope_state.due() != due
         })?;
         if due_changed {
-            self.notes.add(slot);
+            self.dirty.add(slot);
         }
         if let Some(permits) = self.permits(target) {
             permits.settled(permits.in_use);
@@ -179,7 +179,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Sees to it that bytes may pass for the request at hand: that none are owed.
-    fn advance(&mut self, target: Target, unit: Unit, counts: bool) -> Result<Step, LedgerError> {
+    fn advance(&mut self, target: Target, unit: Unit, counts: bool) -> Result<Step, TableError> {
         if self
             .meter(target, unit)
             .is_none_or(|meter| meter.is_ready())
@@ -196,7 +196,7 @@ impl<H: Host> Engine<H> {
             }
             return Ok(Step::Denied(denial));
         }
-        let Some(said) = self.advance_from_ledger(target, unit, now)? else {
+        let Some(said) = self.advance_from_table(target, unit, now)? else {
             return Ok(Step::Ready);
         };
         let soon = now.saturating_add(self.config.tick);
@@ -222,7 +222,7 @@ impl<H: Host> Engine<H> {
             unit,
             need: Tokens::ONE,
             rate: Rate::UNLIMITED,
-            prospect: said.prospect,
+            expected_rate: said.expected_rate,
             never: false,
         };
         if counts {
@@ -232,12 +232,12 @@ impl<H: Host> Engine<H> {
         Ok(Step::Denied(denial))
     }
 
-    fn advance_from_ledger(
+    fn advance_from_table(
         &mut self,
         target: Target,
         unit: Unit,
         now: Instant,
-    ) -> Result<Option<Advanced>, LedgerError> {
+    ) -> Result<Option<Advanced>, TableError> {
         let Some(meter) = self.meter(target, unit) else {
             return Ok(None);
         };
@@ -250,20 +250,20 @@ impl<H: Host> Engine<H> {
             Some(Advanced {
                 draw,
                 limit: told_limit(rate, now, policy),
-                prospect: rate.expected_rate(now),
+                expected_rate: rate.expected_rate(now),
                 without_lease: rate.state(now) != LeaseState::Leased,
                 step: rate.owed_max(workers),
                 due_changed: scope_state.due() != due,
             })
         })?;
         if said.as_ref().is_some_and(|said| said.due_changed) {
-            self.notes.add(slot);
+            self.dirty.add(slot);
         }
         Ok(said)
     }
 
     /// Pays what is owed.
-    fn pay(&mut self, target: Target, unit: Unit) -> Result<(), LedgerError> {
+    fn pay(&mut self, target: Target, unit: Unit) -> Result<(), TableError> {
         let (now, workers) = (self.host.now(), self.workers);
         let Some(meter) = self.meter(target, unit) else {
             return Ok(());
@@ -280,7 +280,7 @@ impl<H: Host> Engine<H> {
             (meter.attempts, meter.owed, meter.step) = (0, Tokens::ZERO, step);
         }
         if said.is_some_and(|(_, due_changed)| due_changed) {
-            self.notes.add(slot);
+            self.dirty.add(slot);
         }
         Ok(())
     }
@@ -290,7 +290,7 @@ impl<H: Host> Engine<H> {
         target: Target,
         may_hold: bool,
         counts: bool,
-    ) -> Result<Step, LedgerError> {
+    ) -> Result<Step, TableError> {
         // Those who wait want a permit as well, and with them the one at hand.
         let waiting = self.lines.len_at(target).saturating_add(1);
         if self
@@ -343,7 +343,7 @@ impl<H: Host> Engine<H> {
 
     fn permits_drawn(&mut self, target: Target, slot: u32, now: Instant, said: &Drawn) -> Step {
         if said.due_changed {
-            self.notes.add(slot);
+            self.dirty.add(slot);
         }
         self.enqueue(target);
         let Some(permits) = self.permits(target) else {
@@ -374,7 +374,7 @@ impl<H: Host> Engine<H> {
                     unit: Unit::Concurrency,
                     need: Tokens::ONE,
                     rate: Rate::ZERO,
-                    prospect: None,
+                    expected_rate: None,
                     never: false,
                 };
                 permits.denial = Some(denial);
@@ -385,7 +385,7 @@ impl<H: Host> Engine<H> {
 
     /// The entry of a canonical scope: of the rule whose scope it is, or of the table for those of
     /// no rule, such as groups.
-    fn canonical_target(&mut self, id: &str) -> Result<Target, LedgerError> {
+    fn canonical_target(&mut self, id: &str) -> Result<Target, TableError> {
         if let Some((rule, key)) = id.split_once('/')
             && let Some(table) = self.table_named(rule)
         {

@@ -99,7 +99,7 @@ fn usage(worker: u64, in_use: u32) -> WorkerUsage {
 #[test]
 fn the_first_request_asks_at_once_and_is_held_for_the_answer() {
     let mut p = Process::new();
-    let until = p.now.saturating_add(p.policy.cold_start_wait);
+    let until = p.now.saturating_add(p.policy.first_lease_wait);
     assert_eq!(p.draw(1, 0), PermitResult::Pending { until });
     let request = p.ask();
     assert_eq!(

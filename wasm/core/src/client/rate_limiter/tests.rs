@@ -110,7 +110,7 @@ fn answer(gets: u64) -> Answer {
 #[test]
 fn the_first_attempt_asks_at_once_and_is_held_for_the_answer() {
     let mut p = Process::new();
-    let until = p.now.saturating_add(p.policy.cold_start_wait);
+    let until = p.now.saturating_add(p.policy.first_lease_wait);
     assert_eq!(p.attempt(1), DrawResult::Pending { until });
     assert_eq!(
         (p.limiter.due(), p.limiter.state(p.now)),
@@ -477,7 +477,7 @@ fn the_clock_may_stand_still_or_go_back() {
 #[test]
 fn who_cannot_be_held_draws_at_the_safe_capacity_while_others_wait() {
     let mut p = Process::new();
-    p.policy.cold_start_wait = Duration::from_secs(10);
+    p.policy.first_lease_wait = Duration::from_secs(10);
     let DrawResult::Pending { until } = p.attempt(1) else {
         panic!("not held")
     };

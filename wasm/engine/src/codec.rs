@@ -1,6 +1,6 @@
 //! Records in shared data: bytes that other VMs, perhaps of another version, have written.
 //!
-//! A slot's record is a version, the scope id with its length, and the holding. The scope id is
+//! A slot's record is a version, the scope id with its length, and the scope state. The scope id is
 //! verified on every access, because a slot changes hands. What cannot be read counts as empty:
 //! a record of an unknown version is replaced, never guessed at.
 
@@ -13,15 +13,15 @@ use tollgate_core::units::Instant;
 const SLOT_VERSION: u8 = 1;
 const PROCESS_VERSION: u8 = 1;
 const WORKERS_VERSION: u8 = 2;
-const NOTES_VERSION: u8 = 1;
+const DIRTY_VERSION: u8 = 1;
 const MISSING_CLUSTERS_VERSION: u8 = 1;
 
 /// The most slots that a process may have: all are looked at, now and then.
 pub const SLOTS_MAX: u32 = 1_000_000;
 /// The most workers that are counted; Envoy has one per core.
 pub const WORKERS_MAX: usize = 512;
-/// The most notes that wait for whoever holds the pen.
-pub const NOTES_MAX: usize = 4096;
+/// The most dirty that wait for the sync leader.
+pub const DIRTY_MAX: usize = 4096;
 
 /// What the workers of a process have to agree on, written once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +55,9 @@ pub struct Levels {
     pub in_flight: u32,
 }
 
-/// Slots that became due early, for whoever holds the pen.
+/// Slots that became due early, for the sync leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Notes {
+pub struct DirtyQueue {
     /// The slots, each once.
     pub slots: Vec<u32>,
     /// More was noted than fits: the whole table has to be looked at.
@@ -85,13 +85,13 @@ pub fn encode_slot(scope: &str, scope_state: &ScopeState) -> Vec<u8> {
     bytes
 }
 
-/// The scope of a slot and its holding; none if the slot is empty or cannot be read.
+/// The scope of a slot and its scope state; none if the slot is empty or cannot be read.
 pub fn decode_slot(bytes: &[u8]) -> Option<(&str, ScopeState)> {
     let (scope, scope_state) = split_slot(bytes)?;
     Some((scope, ScopeState::decode(scope_state)?))
 }
 
-/// The scope of a slot and its encoded holding.
+/// The scope of a slot and its encoded scope state.
 pub fn split_slot(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (version, rest) = bytes.split_first()?;
     let (len, rest) = rest.split_first_chunk()?;
@@ -161,13 +161,13 @@ fn heartbeat(entry: &[u8; 32]) -> Heartbeat {
     }
 }
 
-impl Notes {
-    /// Adds a slot, or notes that there were too many.
+impl DirtyQueue {
+    /// Adds a slot, or dirty that there were too many.
     pub fn add(&mut self, slot: u32) {
         if self.slots.contains(&slot) {
             return;
         }
-        match self.slots.len() < NOTES_MAX {
+        match self.slots.len() < DIRTY_MAX {
             true => self.slots.push(slot),
             false => self.spilled = true,
         }
@@ -186,16 +186,16 @@ impl Notes {
 
     /// Returns the record.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![NOTES_VERSION, u8::from(self.spilled)];
+        let mut bytes = vec![DIRTY_VERSION, u8::from(self.spilled)];
         for slot in &self.slots {
             bytes.extend_from_slice(&slot.to_le_bytes());
         }
         bytes
     }
 
-    /// The notes in `bytes`; notes that cannot be read count as too many.
+    /// The dirty in `bytes`; dirty that cannot be read count as too many.
     pub fn decode(bytes: &[u8]) -> Self {
-        let [NOTES_VERSION, spilled, rest @ ..] = bytes else {
+        let [DIRTY_VERSION, spilled, rest @ ..] = bytes else {
             return Self {
                 slots: Vec::new(),
                 spilled: !bytes.is_empty(),
@@ -205,7 +205,7 @@ impl Notes {
         Self {
             slots: slots
                 .iter()
-                .take(NOTES_MAX)
+                .take(DIRTY_MAX)
                 .map(|slot| u32::from_le_bytes(*slot))
                 .collect(),
             spilled: *spilled != 0,
@@ -339,12 +339,12 @@ mod tests {
         assert_eq!(decode_workers(&encode_workers(&workers)), workers);
         assert_eq!(decode_workers(&[9, 9]), []);
 
-        let mut notes = Notes::default();
-        [3, 1, 3].into_iter().for_each(|slot| notes.add(slot));
-        assert_eq!(notes.slots, [3, 1]);
-        assert_eq!(Notes::decode(&notes.encode()), notes);
-        assert!(Notes::decode(&[]).is_empty());
-        assert!(Notes::decode(&[9]).spilled);
+        let mut dirty = DirtyQueue::default();
+        [3, 1, 3].into_iter().for_each(|slot| dirty.add(slot));
+        assert_eq!(dirty.slots, [3, 1]);
+        assert_eq!(DirtyQueue::decode(&dirty.encode()), dirty);
+        assert!(DirtyQueue::decode(&[]).is_empty());
+        assert!(DirtyQueue::decode(&[9]).spilled);
 
         let missing = MissingClusters {
             names: ["a", "b\u{fc}\u{20}c"].map(str::to_owned).into(),
@@ -358,15 +358,15 @@ mod tests {
 
     #[test]
     fn more_notes_than_fit_spill() {
-        let mut notes = Notes::default();
-        (0..NOTES_MAX as u32).for_each(|slot| notes.add(slot));
-        assert!(!notes.spilled);
-        notes.add(0);
-        assert!(!notes.spilled);
-        notes.add(u32::MAX);
-        assert_eq!((notes.slots.len(), notes.spilled), (NOTES_MAX, true));
-        let mut other = Notes::default();
-        other.extend(&notes);
-        assert_eq!(other, notes);
+        let mut dirty = DirtyQueue::default();
+        (0..DIRTY_MAX as u32).for_each(|slot| dirty.add(slot));
+        assert!(!dirty.spilled);
+        dirty.add(0);
+        assert!(!dirty.spilled);
+        dirty.add(u32::MAX);
+        assert_eq!((dirty.slots.len(), dirty.spilled), (DIRTY_MAX, true));
+        let mut other = DirtyQueue::default();
+        other.extend(&dirty);
+        assert_eq!(other, dirty);
     }
 }

@@ -1,8 +1,8 @@
-//! What the worker that holds the pen does: it knows when each slot is due and asks in time.
+//! What the worker that holds the leader lock does: it knows when each slot is due and asks in time.
 //!
 //! The schedule is a copy: what counts is in the slots. It is rebuilt by looking at every slot, a
-//! part on each tick, when the pen changes hands, and kept current by its owner's own requests and
-//! by the notes of the other workers. A slot that is scheduled too early costs one look.
+//! part on each tick, when the leader lock changes hands, and kept current by its owner's own requests and
+//! by the dirty of the other workers. A slot that is scheduled too early costs one look.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -13,29 +13,29 @@ use tollgate_core::lease::{LeaseRequest, ResourceId, Unit};
 use tollgate_core::units::Instant;
 
 use super::Engine;
+use super::call_budget::CallBudget;
 use super::calls::{Asked, Reason};
-use super::room::Room;
+use super::conditions::Conditions;
 use super::tick::or_later;
-use super::trouble::Trouble;
+use crate::codec::DirtyQueue;
 use crate::host::{Host, Level};
-use crate::ledger::LedgerError;
-use crate::record::Notes;
+use crate::shared_table::TableError;
 use crate::stats::ProcessStats;
 use crate::upstreams::Upstream;
 
-/// Slots that are looked at in one round after the pen was taken.
+/// Slots that are looked at in one round after the leader lock was taken.
 const SCAN_PER_ROUND: u32 = 500;
 /// Slots that are asked for in one round.
 const ASKS_PER_ROUND: usize = 1000;
 /// When a slot is looked at again while whoever is to be asked for it has more to answer than it may.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// When each slot is due, as far as the holder of the pen knows.
+/// When each slot is due, as far as the holder of the leader lock knows.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     due: BTreeSet<(Instant, u32)>,
     slots: Vec<Seen>,
-    /// The next slot to look at since the pen was taken; past the end when all were.
+    /// The next slot to look at since the leader lock was taken; past the end when all were.
     scan: u32,
     used: u64,
     without_lease: u64,
@@ -88,11 +88,11 @@ impl Schedule {
     }
 
     /// Looks at what was noted, soon; at everything if there was more than could be noted.
-    fn take(&mut self, notes: Notes, now: Instant) {
-        for slot in notes.slots {
+    fn take(&mut self, dirty: DirtyQueue, now: Instant) {
+        for slot in dirty.slots {
             self.set_due(slot, Some(now));
         }
-        if notes.spilled {
+        if dirty.spilled {
             self.scan = 0;
         }
     }
@@ -118,23 +118,23 @@ impl Schedule {
 // === impl Engine ===
 
 impl<H: Host> Engine<H> {
-    /// Takes, keeps or leaves the pen, and does its work while it has it.
-    pub(super) fn take_turn(&mut self, now: Instant) -> Result<(), LedgerError> {
-        let holds_pen = self.holds_pen(now)?;
-        if let Some(warning) = self.warning.take().filter(|_| holds_pen) {
+    /// Takes, keeps or leaves the leader lock, and does its work while it has it.
+    pub(super) fn take_turn(&mut self, now: Instant) -> Result<(), TableError> {
+        let is_leader = self.is_leader(now)?;
+        if let Some(warning) = self.warning.take().filter(|_| is_leader) {
             self.host.log(Level::Warn, &warning);
         }
-        if !holds_pen {
+        if !is_leader {
             self.schedule = None;
-            self.trouble = Trouble::default();
+            self.conditions = Conditions::default();
             return self.hand_notes_over();
         }
         let schedule = self.schedule.get_or_insert_default();
-        schedule.take(core::mem::take(&mut self.notes), now);
-        or_later(self.drain_notes(now))?;
+        schedule.take(core::mem::take(&mut self.dirty), now);
+        or_later(self.drain_dirty(now))?;
         self.scan(now)?;
         self.ask_for_due(now)?;
-        or_later(self.tell_trouble(now))
+        or_later(self.tell_conditions(now))
     }
 
     /// How the process stands, of those workers that live.
@@ -144,7 +144,7 @@ impl<H: Host> Engine<H> {
         let own = self.host.memory_bytes();
         ProcessStats {
             safe_mode: schedule.map_or(0, |schedule| schedule.without_lease),
-            missing_clusters: self.trouble.missing_count(),
+            missing_clusters: self.conditions.missing_count(),
             slots_used: schedule.map_or(0, |schedule| schedule.used),
             waiting: levels().map(|levels| u64::from(levels.waiting)).sum(),
             in_flight: levels().map(|levels| u64::from(levels.in_flight)).sum(),
@@ -153,75 +153,78 @@ impl<H: Host> Engine<H> {
     }
 
     /// Says when `slot` is due next, and how it stands: to the own schedule, or to whoever holds the
-    /// pen, which looks at the slot again.
+    /// lock, which looks at the slot again.
     pub(super) fn reschedule(&mut self, slot: u32, due: Option<Instant>, state: LeaseState) {
         match &mut self.schedule {
             Some(schedule) => {
                 schedule.set_due(slot, due);
                 schedule.set_state(slot, state);
             }
-            None => self.notes.add(slot),
+            None => self.dirty.add(slot),
         }
     }
 
-    fn holds_pen(&self, now: Instant) -> Result<bool, LedgerError> {
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+    fn is_leader(&self, now: Instant) -> Result<bool, TableError> {
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
         let me = self.identity.worker;
-        let held = ledger.update_record(&self.host, "pen", |bytes| {
-            match LeaderLock::decide(LeaderLock::decode(bytes), now, me) {
-                LeaderRole::Hold => (true, None),
-                LeaderRole::Write(pen) => (true, Some(pen.encode().to_vec())),
-                LeaderRole::Leave => (false, None),
-            }
-        });
+        let held =
+            shared_table.update_record(&self.host, "leader", |bytes| {
+                match LeaderLock::decide(LeaderLock::decode(bytes), now, me) {
+                    LeaderRole::Hold => (true, None),
+                    LeaderRole::Write(lock) => (true, Some(lock.encode().to_vec())),
+                    LeaderRole::Leave => (false, None),
+                }
+            });
         match held {
-            Err(LedgerError::Contention(_)) => Ok(false),
+            Err(TableError::Contention(_)) => Ok(false),
             held => held,
         }
     }
 
-    fn hand_notes_over(&mut self) -> Result<(), LedgerError> {
-        if self.notes.is_empty() {
+    fn hand_notes_over(&mut self) -> Result<(), TableError> {
+        if self.dirty.is_empty() {
             return Ok(());
         }
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        ledger.update_record(&self.host, "notes", |bytes| {
-            let mut notes = Notes::decode(bytes);
-            notes.extend(&self.notes);
-            ((), Some(notes.encode()))
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
+        shared_table.update_record(&self.host, "dirty", |bytes| {
+            let mut dirty = DirtyQueue::decode(bytes);
+            dirty.extend(&self.dirty);
+            ((), Some(dirty.encode()))
         })?;
-        self.notes = Notes::default();
+        self.dirty = DirtyQueue::default();
         Ok(())
     }
 
-    fn drain_notes(&mut self, now: Instant) -> Result<(), LedgerError> {
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        let mut notes = ledger.update_record(&self.host, "notes", |bytes| {
-            let notes = Notes::decode(bytes);
-            let changed = (!notes.is_empty()).then(|| Notes::default().encode());
-            (notes, changed)
+    fn drain_dirty(&mut self, now: Instant) -> Result<(), TableError> {
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
+        let mut dirty = shared_table.update_record(&self.host, "dirty", |bytes| {
+            let dirty = DirtyQueue::decode(bytes);
+            let changed = (!dirty.is_empty()).then(|| DirtyQueue::default().encode());
+            (dirty, changed)
         })?;
         // The schedule has a place for each slot up to the highest, so none may be made up.
-        notes.slots.retain(|slot| *slot < ledger.slots_in_all());
+        dirty
+            .slots
+            .retain(|slot| *slot < shared_table.slots_in_all());
         if let Some(schedule) = &mut self.schedule {
-            schedule.take(notes, now);
+            schedule.take(dirty, now);
         }
         Ok(())
     }
 
-    fn scan(&mut self, now: Instant) -> Result<(), LedgerError> {
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+    fn scan(&mut self, now: Instant) -> Result<(), TableError> {
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
         let Some(schedule) = &mut self.schedule else {
             return Ok(());
         };
         let end = schedule
             .scan
             .saturating_add(SCAN_PER_ROUND)
-            .min(ledger.slots_in_all());
+            .min(shared_table.slots_in_all());
         while schedule.scan < end {
             let slot = schedule.scan;
             schedule.scan = slot.saturating_add(1);
-            if let Some((_, scope_state)) = ledger.look(&self.host, slot)? {
+            if let Some((_, scope_state)) = shared_table.look(&self.host, slot)? {
                 schedule.set_due(slot, scope_state.due());
                 schedule.set_state(slot, scope_state.state(now));
             }
@@ -229,7 +232,7 @@ impl<H: Host> Engine<H> {
         Ok(())
     }
 
-    fn ask_for_due(&mut self, now: Instant) -> Result<(), LedgerError> {
+    fn ask_for_due(&mut self, now: Instant) -> Result<(), TableError> {
         self.see_who_lives(now)?;
         let mut asks = Vec::new();
         let mut releases = Vec::new();
@@ -252,7 +255,7 @@ impl<H: Host> Engine<H> {
                         asks.push(asked);
                     }
                 }
-                Err(LedgerError::Gone) => self.note_vacant(slot),
+                Err(TableError::Gone) => self.note_vacant(slot),
                 // What was popped must be looked at again.
                 Err(error) => {
                     if let Some(schedule) = &mut self.schedule {
@@ -275,9 +278,9 @@ impl<H: Host> Engine<H> {
     }
 
     /// What there is to say of a slot, if there is room for it.
-    fn ask_slot(&self, now: Instant, slot: u32, room: &Room) -> Result<Due, LedgerError> {
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        ledger.update_any(&self.host, slot, |scope, scope_state| {
+    fn ask_slot(&self, now: Instant, slot: u32, room: &CallBudget) -> Result<Due, TableError> {
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
+        shared_table.update_any(&self.host, slot, |scope, scope_state| {
             if let Some(gauge) = &mut scope_state.concurrency {
                 let living = self.living.iter().map(|other| other.worker);
                 gauge.sweep(now, &living.collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! What the ledger has of a scope beside its requests, and bringing a worker's memory in line with it.
+//! What the shared table has of a scope beside its requests, and bringing a worker's memory in line with it.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use tollgate_core::lease::Unit;
 
 use crate::scopes::Entry;
 
-/// Which units a holding has, and whose capacity is used as well.
+/// Which units a scope state has, and whose capacity is used as well.
 #[derive(Debug)]
-pub(super) struct Outline {
+pub(super) struct ScopeTerms {
     request_bytes: bool,
     response_bytes: bool,
     concurrency: bool,
@@ -17,9 +17,9 @@ pub(super) struct Outline {
     canonical: Option<Option<Arc<str>>>,
 }
 
-// === impl Outline ===
+// === impl ScopeTerms ===
 
-impl Outline {
+impl ScopeTerms {
     pub(super) fn of(scope_state: &ScopeState, known: Option<&Arc<str>>) -> Self {
         let canonical = scope_state.canonical();
         Self {

@@ -1,9 +1,9 @@
-//! The process's ledger: a bounded table of slots in shared data, one per scope.
+//! The process's shared table: a bounded table of slots in shared data, one per scope.
 //!
 //! Shared data has no delete, no expiry and no listing, so records are not named after scopes: a
 //! scope hashes to [`PROBES`] slots and lives in one of them. A slot is never emptied
-//! again, only taken over once its holding has nothing to lose. All changes are compare-and-swap on
-//! one slot: read, let the holding decide, write if nobody wrote in between. There is no
+//! again, only taken over once its scope state has nothing to lose. All changes are compare-and-swap on
+//! one slot: read, let the scope state decide, write if nobody wrote in between. There is no
 //! create-if-absent in the ABI, but writing with a version that no record has amounts to it.
 //!
 //! Two workers that claim different slots for one scope at the same moment find out: who has
@@ -17,8 +17,8 @@ use tollgate_core::client::{Policy, ScopeState};
 use tollgate_core::lease::{ClientId, ClientRun, IdError, Run};
 use tollgate_core::units::Instant;
 
+use crate::codec::{self, Process};
 use crate::host::{ABSENT, Cas, Host, HostError, Written};
-use crate::record::{self, Process};
 
 /// The slots that a scope may be in. With 90 % of all slots taken, one scope in thirty finds none
 /// among 32.
@@ -35,7 +35,7 @@ const NODE_LEN_MAX: usize = 200;
 
 /// Where the workers of a process keep what they share.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct SharedTable {
     prefix: String,
     slots: u32,
     hash: FixedState,
@@ -44,7 +44,7 @@ pub(crate) struct Ledger {
 
 /// Why a slot was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LedgerError {
+pub(crate) enum TableError {
     /// The slot belongs to another scope, or to none.
     #[error("the slot has changed hands")]
     Gone,
@@ -65,17 +65,17 @@ struct Place {
     cas: Cas,
 }
 
-// === impl Ledger ===
+// === impl SharedTable ===
 
-impl Ledger {
-    /// The ledger of the process for `coordinator`, created with `random` and `slots` if
+impl SharedTable {
+    /// The shared table of the process for `coordinator`, created with `random` and `slots` if
     /// this worker is the first.
     pub(crate) fn open<H: Host>(
         host: &H,
         coordinator: &str,
         node: &str,
         fresh: Process,
-    ) -> Result<Self, LedgerError> {
+    ) -> Result<Self, TableError> {
         let prefix = format!("tollgate.{coordinator}");
         let key = format!("{prefix}.process");
         let mut process = None;
@@ -87,7 +87,7 @@ impl Ledger {
             }
             host.shared_set(&key, &fresh.encode(), cas)?;
         }
-        let process = process.ok_or(LedgerError::Contention("process"))?;
+        let process = process.ok_or(TableError::Contention("process"))?;
         Ok(Self {
             prefix,
             slots: process.slots,
@@ -117,24 +117,24 @@ impl Ledger {
         now: Instant,
         scope: &str,
         policy: &Policy,
-    ) -> Result<u32, LedgerError> {
+    ) -> Result<u32, TableError> {
         self.locate_in(host, now, scope, policy, 0, self.slots)
     }
 
-    /// Like [`Ledger::locate`], for a scope that is shared because the table is full.
+    /// Like [`SharedTable::locate`], for a scope that is shared because the table is full.
     pub(crate) fn locate_overflow<H: Host>(
         &self,
         host: &H,
         now: Instant,
         scope: &str,
         policy: &Policy,
-    ) -> Result<u32, LedgerError> {
+    ) -> Result<u32, TableError> {
         self.locate_in(host, now, scope, policy, self.slots, OVERFLOW_SLOTS)
     }
 
-    /// Lets `change` decide with the holding of `scope` in `slot` and writes what came of it.
+    /// Lets `change` decide with the scope state of `scope` in `slot` and writes what came of it.
     ///
-    /// `change` runs again on a fresh holding when another worker was faster, so it must not have
+    /// `change` runs again on a fresh scope state when another worker was faster, so it must not have
     /// effects beside its result.
     pub(crate) fn update<H: Host, R>(
         &self,
@@ -142,31 +142,31 @@ impl Ledger {
         slot: u32,
         scope: &str,
         mut change: impl FnMut(&mut ScopeState) -> R,
-    ) -> Result<R, LedgerError> {
+    ) -> Result<R, TableError> {
         self.update_any(host, slot, |owner, scope_state| {
             (owner == scope).then(|| change(scope_state))
         })?
-        .ok_or(LedgerError::Gone)
+        .ok_or(TableError::Gone)
     }
 
-    /// Like [`Ledger::update`], for whatever scope has the slot.
+    /// Like [`SharedTable::update`], for whatever scope has the slot.
     pub(crate) fn update_any<H: Host, R>(
         &self,
         host: &H,
         slot: u32,
         mut change: impl FnMut(&str, &mut ScopeState) -> R,
-    ) -> Result<R, LedgerError> {
+    ) -> Result<R, TableError> {
         let key = self.key(slot);
         for _ in 0..TRIES {
             let (bytes, cas) = read(host, &key)?;
-            let (scope, mut scope_state) = record::decode_slot(&bytes).ok_or(LedgerError::Gone)?;
+            let (scope, mut scope_state) = codec::decode_slot(&bytes).ok_or(TableError::Gone)?;
             let result = change(scope, &mut scope_state);
-            let changed = record::encode_slot(scope, &scope_state);
+            let changed = codec::encode_slot(scope, &scope_state);
             if changed == bytes || host.shared_set(&key, &changed, cas)? == Written::Stored {
                 return Ok(result);
             }
         }
-        Err(LedgerError::Contention("slot"))
+        Err(TableError::Contention("slot"))
     }
 
     /// Empties `slot` if it is still that of `scope`.
@@ -178,21 +178,21 @@ impl Ledger {
     ) -> Result<(), HostError> {
         let key = self.key(slot);
         let (bytes, cas) = read(host, &key)?;
-        if record::split_slot(&bytes).is_some_and(|(owner, _)| owner == scope) {
+        if codec::split_slot(&bytes).is_some_and(|(owner, _)| owner == scope) {
             // Lost to a writer who may have given the slot away: then it is not ours to empty.
             host.shared_set(&key, &VACANT, cas)?;
         }
         Ok(())
     }
 
-    /// The scope and the holding of `slot`, if it has any.
+    /// The scope and the scope state of `slot`, if it has any.
     pub(crate) fn look<H: Host>(
         &self,
         host: &H,
         slot: u32,
     ) -> Result<Option<(String, ScopeState)>, HostError> {
         let (bytes, _) = read(host, &self.key(slot))?;
-        Ok(record::decode_slot(&bytes).map(|(scope, scope_state)| (scope.to_owned(), scope_state)))
+        Ok(codec::decode_slot(&bytes).map(|(scope, scope_state)| (scope.to_owned(), scope_state)))
     }
 
     /// Lets `change` decide on one of the small records and writes what it returns, if anything.
@@ -201,7 +201,7 @@ impl Ledger {
         host: &H,
         name: &str,
         mut change: impl FnMut(&[u8]) -> (R, Option<Vec<u8>>),
-    ) -> Result<R, LedgerError> {
+    ) -> Result<R, TableError> {
         let key = format!("{}.{name}", self.prefix);
         for _ in 0..TRIES {
             let (bytes, cas) = read(host, &key)?;
@@ -213,7 +213,7 @@ impl Ledger {
                 return Ok(result);
             }
         }
-        Err(LedgerError::Contention("record"))
+        Err(TableError::Contention("record"))
     }
 
     fn locate_in<H: Host>(
@@ -224,19 +224,19 @@ impl Ledger {
         policy: &Policy,
         base: u32,
         len: u32,
-    ) -> Result<u32, LedgerError> {
+    ) -> Result<u32, TableError> {
         for _ in 0..TRIES {
             let (mine, free) = self.probe(host, now, scope, base, len)?;
             if let Some(slot) = mine {
                 return Ok(slot);
             }
-            let Place { slot, cas } = free.ok_or(LedgerError::Full)?;
-            let record = record::encode_slot(scope, &ScopeState::new(now, policy));
+            let Place { slot, cas } = free.ok_or(TableError::Full)?;
+            let record = codec::encode_slot(scope, &ScopeState::new(now, policy));
             if host.shared_set(&self.key(slot), &record, cas)? == Written::Stored {
                 return self.confirm(host, scope, slot, base, len);
             }
         }
-        Err(LedgerError::Contention("claim"))
+        Err(TableError::Contention("claim"))
     }
 
     /// The scope's own slot, and the first one it could have.
@@ -251,7 +251,7 @@ impl Ledger {
         let mut free = None;
         for slot in self.window(scope, base, len) {
             let (bytes, cas) = read(host, &self.key(slot))?;
-            match record::decode_slot(&bytes) {
+            match codec::decode_slot(&bytes) {
                 Some((owner, _)) if owner == scope => return Ok((Some(slot), None)),
                 Some((_, scope_state)) if !scope_state.is_reusable(now) => continue,
                 _ => {}
@@ -273,11 +273,11 @@ impl Ledger {
         claimed: u32,
         base: u32,
         len: u32,
-    ) -> Result<u32, LedgerError> {
+    ) -> Result<u32, TableError> {
         let mut kept = None;
         for slot in self.window(scope, base, len) {
             let (bytes, cas) = read(host, &self.key(slot))?;
-            if record::split_slot(&bytes).is_none_or(|(owner, _)| owner != scope) {
+            if codec::split_slot(&bytes).is_none_or(|(owner, _)| owner != scope) {
                 continue;
             }
             match kept {

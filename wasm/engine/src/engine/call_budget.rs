@@ -8,14 +8,14 @@ use crate::upstreams::Upstream;
 
 /// The scopes that may still be asked for, of each upstream.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct CallBudget {
     left: Vec<usize>,
 }
 
-// === impl Room ===
+// === impl CallBudget ===
 
-impl Room {
-    /// Room for so many `calls` to each upstream.
+impl CallBudget {
+    /// CallBudget for so many `calls` to each upstream.
     pub(super) fn new(calls: impl Iterator<Item = usize>) -> Self {
         let scopes = |calls: usize| calls.saturating_mul(SCOPES_PER_CALL);
         Self {

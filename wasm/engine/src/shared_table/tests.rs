@@ -13,36 +13,37 @@ const FRESH: Process = Process {
 struct Setup {
     process: Rc<FakeProcess>,
     host: FakeHost,
-    ledger: Ledger,
+    shared_table: SharedTable,
     policy: Policy,
 }
 
 fn setup(slots: u32) -> Setup {
     let process = FakeProcess::new();
     let host = FakeHost::new(&process);
-    let ledger = Ledger::open(&host, "c", "node", Process { slots, ..FRESH }).unwrap();
+    let shared_table = SharedTable::open(&host, "c", "node", Process { slots, ..FRESH }).unwrap();
     Setup {
         process,
         host,
-        ledger,
+        shared_table,
         policy: Policy::default(),
     }
 }
 
 impl Setup {
-    fn locate(&self, scope: &str) -> Result<u32, LedgerError> {
-        self.ledger
+    fn locate(&self, scope: &str) -> Result<u32, TableError> {
+        self.shared_table
             .locate(&self.host, self.host.now(), scope, &self.policy)
     }
 
     /// Uses the scope's slot, so that nobody can take it over.
-    fn locate_and_wake(&self, scope: &str) -> Result<u32, LedgerError> {
+    fn locate_and_wake(&self, scope: &str) -> Result<u32, TableError> {
         let slot = self.locate(scope)?;
         let now = self.host.now();
-        self.ledger.update(&self.host, slot, scope, |scope_state| {
-            scope_state.requests.count(now, 1);
-            scope_state.requests.draw(now, &self.policy, Tokens::ONE, 1);
-        })?;
+        self.shared_table
+            .update(&self.host, slot, scope, |scope_state| {
+                scope_state.requests.count(now, 1);
+                scope_state.requests.draw(now, &self.policy, Tokens::ONE, 1);
+            })?;
         Ok(slot)
     }
 }
@@ -54,14 +55,14 @@ fn all_workers_open_the_ledger_that_the_first_one_made() {
         random: 99,
         slots: 7,
     };
-    let second = Ledger::open(&FakeHost::new(&setup.process), "c", "node", other).unwrap();
+    let second = SharedTable::open(&FakeHost::new(&setup.process), "c", "node", other).unwrap();
     assert_eq!(second.slots(), 100);
-    assert_eq!(second.client(), setup.ledger.client());
+    assert_eq!(second.client(), setup.shared_table.client());
     assert_eq!(
         second.client().id.as_str(),
         "node/00000000123456789abcdef011223344"
     );
-    let elsewhere = Ledger::open(&FakeHost::new(&setup.process), "d", "node", other).unwrap();
+    let elsewhere = SharedTable::open(&FakeHost::new(&setup.process), "d", "node", other).unwrap();
     assert_eq!(elsewhere.slots(), 7);
 }
 
@@ -75,8 +76,8 @@ fn of_two_workers_that_open_at_once_the_second_follows_the_first() {
     *process.intruder.borrow_mut() = Some(Box::new(move |process| {
         process.set("tollgate.c.process", &first.encode(), ABSENT);
     }));
-    let ledger = Ledger::open(&FakeHost::new(&process), "c", "n", FRESH).unwrap();
-    assert_eq!(ledger.slots(), 5);
+    let shared_table = SharedTable::open(&FakeHost::new(&process), "c", "n", FRESH).unwrap();
+    assert_eq!(shared_table.slots(), 5);
 }
 
 #[test]
@@ -114,11 +115,11 @@ fn every_slot_of_a_small_table_is_used_and_then_it_is_full() {
         for n in 0..slots {
             setup.locate_and_wake(&format!("tenant/{n}")).unwrap();
         }
-        assert_eq!(setup.locate("tenant/one-more"), Err(LedgerError::Full));
+        assert_eq!(setup.locate("tenant/one-more"), Err(TableError::Full));
         let now = setup.host.now();
         let overflow = "tenant/~overflow";
         let shared = setup
-            .ledger
+            .shared_table
             .locate_overflow(&setup.host, now, overflow, &setup.policy);
         assert!((slots..slots + OVERFLOW_SLOTS).contains(&shared.unwrap()));
     }
@@ -128,7 +129,7 @@ fn every_slot_of_a_small_table_is_used_and_then_it_is_full() {
 fn a_large_table_fills_to_nine_tenths_with_few_left_out() {
     let setup = setup(2000);
     let full = (0..1800)
-        .filter(|n| setup.locate_and_wake(&format!("tenant/{n}")) == Err(LedgerError::Full))
+        .filter(|n| setup.locate_and_wake(&format!("tenant/{n}")) == Err(TableError::Full))
         .count();
     assert!(full <= 20, "{full}");
     // However many names there are, records are not: the slots, and the process's own.
@@ -147,8 +148,10 @@ fn an_idle_slot_is_taken_over_and_its_old_scope_finds_out() {
     let setup = setup(1);
     let slot = setup.locate("tenant/old").unwrap();
     assert_eq!(setup.locate("tenant/new"), Ok(slot));
-    let old = setup.ledger.update(&setup.host, slot, "tenant/old", |_| ());
-    assert_eq!(old, Err(LedgerError::Gone));
+    let old = setup
+        .shared_table
+        .update(&setup.host, slot, "tenant/old", |_| ());
+    assert_eq!(old, Err(TableError::Gone));
 }
 
 #[test]
@@ -159,13 +162,13 @@ fn a_change_that_another_worker_overtakes_is_made_on_what_that_one_wrote() {
     let key = format!("tollgate.c.slot.{slot}");
     *setup.process.intruder.borrow_mut() = Some(Box::new(move |process| {
         let bytes = process.get(&key).unwrap();
-        let (scope, mut scope_state) = record::decode_slot(&bytes).unwrap();
+        let (scope, mut scope_state) = codec::decode_slot(&bytes).unwrap();
         scope_state.requests.count(now, 7);
-        process.set(&key, &record::encode_slot(scope, &scope_state), 0);
+        process.set(&key, &codec::encode_slot(scope, &scope_state), 0);
     }));
     let mut runs = 0;
     let wants = setup
-        .ledger
+        .shared_table
         .update(&setup.host, slot, "tenant/a", |scope_state| {
             runs += 1;
             scope_state.requests.count(now, 3);
@@ -182,13 +185,13 @@ fn a_worker_that_is_always_overtaken_gives_up() {
     let slot = setup.locate("tenant/a").unwrap();
     let key = format!("tollgate.c.slot.{slot}");
     let outcome = setup
-        .ledger
+        .shared_table
         .update(&setup.host, slot, "tenant/a", |scope_state| {
             let bytes = setup.process.get(&key).unwrap();
             setup.process.set(&key, &bytes, 0);
             scope_state.requests.count(setup.host.now(), 1);
         });
-    assert_eq!(outcome, Err(LedgerError::Contention("slot")));
+    assert_eq!(outcome, Err(TableError::Contention("slot")));
 }
 
 #[test]
@@ -196,10 +199,10 @@ fn a_second_slot_of_a_scope_is_given_up() {
     let setup = setup(100);
     let slot = setup.locate("tenant/a").unwrap();
     // Somebody else's slot, which the scope tries first, had become free and was claimed for it.
-    let window: Vec<u32> = setup.ledger.window("tenant/a", 0, 100).collect();
+    let window: Vec<u32> = setup.shared_table.window("tenant/a", 0, 100).collect();
     assert_eq!(window[0], slot);
     let second = window[3];
-    let record = record::encode_slot(
+    let record = codec::encode_slot(
         "tenant/a",
         &ScopeState::new(setup.host.now(), &setup.policy),
     );
@@ -208,11 +211,11 @@ fn a_second_slot_of_a_scope_is_given_up() {
         .set(&format!("tollgate.c.slot.{second}"), &record, 0);
     assert_eq!(
         setup
-            .ledger
+            .shared_table
             .confirm(&setup.host, "tenant/a", second, 0, 100),
         Ok(slot)
     );
-    assert_eq!(setup.ledger.look(&setup.host, second), Ok(None));
+    assert_eq!(setup.shared_table.look(&setup.host, second), Ok(None));
     // What was given up can be claimed again.
     for n in 0..60 {
         setup.locate_and_wake(&format!("tenant/{n}")).unwrap();
@@ -224,10 +227,16 @@ fn a_record_of_another_version_counts_as_empty() {
     let setup = setup(1);
     setup.process.set("tollgate.c.slot.0", &[99, 1, 2, 3], 0);
     assert_eq!(setup.locate_and_wake("tenant/a"), Ok(0));
-    setup.ledger.vacate(&setup.host, 0, "tenant/b").unwrap();
-    assert!(setup.ledger.look(&setup.host, 0).unwrap().is_some());
-    setup.ledger.vacate(&setup.host, 0, "tenant/a").unwrap();
-    assert_eq!(setup.ledger.look(&setup.host, 0), Ok(None));
+    setup
+        .shared_table
+        .vacate(&setup.host, 0, "tenant/b")
+        .unwrap();
+    assert!(setup.shared_table.look(&setup.host, 0).unwrap().is_some());
+    setup
+        .shared_table
+        .vacate(&setup.host, 0, "tenant/a")
+        .unwrap();
+    assert_eq!(setup.shared_table.look(&setup.host, 0), Ok(None));
     assert_eq!(setup.locate_and_wake("tenant/b"), Ok(0));
 }
 
@@ -239,5 +248,5 @@ fn a_host_that_fails_is_reported() {
         call: "get_shared_data",
         status: 10,
     };
-    assert_eq!(setup.locate("tenant/a"), Err(LedgerError::Host(error)));
+    assert_eq!(setup.locate("tenant/a"), Err(TableError::Host(error)));
 }

@@ -12,7 +12,7 @@ use core::time::Duration;
 use crate::host::Host;
 
 /// What the client of the request at hand allows; none if it says nothing.
-pub(crate) fn patience<H: Host>(host: &H) -> Option<Duration> {
+pub(crate) fn max_wait<H: Host>(host: &H) -> Option<Duration> {
     let header = |name| host.request_header(name).ok().flatten();
     let said = [
         header("tollgate-max-wait-ms").and_then(|value| millis(&value)),
@@ -92,7 +92,7 @@ mod tests {
         let host = Fake::new(&Process::new());
         for (headers, want) in rows {
             host.set_headers(headers);
-            assert_eq!(patience(&host), want, "{headers:?}");
+            assert_eq!(max_wait(&host), want, "{headers:?}");
         }
     }
 }

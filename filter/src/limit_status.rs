@@ -5,7 +5,7 @@
 //! Envoy's own `response_headers_to_add` puts them into the response.
 
 use tollgate_core::lease::Unit;
-use tollgate_engine::Standing;
+use tollgate_engine::LimitStatus;
 
 use crate::config::Formats;
 use crate::refusal::{policy, seconds};
@@ -14,20 +14,20 @@ use crate::refusal::{policy, seconds};
 pub(crate) type Notes = Vec<(&'static str, String)>;
 
 /// The notes for a request that has passed these rules, by name; those without a limit are not told.
-pub(crate) fn notes(formats: Formats, rules: &[(&str, Standing)]) -> Notes {
-    let limited = |(_, standing): &&(&str, Standing)| quota(standing).is_some();
+pub(crate) fn notes(formats: Formats, rules: &[(&str, LimitStatus)]) -> Notes {
+    let limited = |(_, status): &&(&str, LimitStatus)| quota(status).is_some();
     let limited = rules.iter().filter(limited);
     let mut notes = Notes::new();
     if formats.ietf {
-        let each = |item: fn(&str, &Standing) -> String| {
-            let items = limited.clone().map(|(rule, standing)| item(rule, standing));
+        let each = |item: fn(&str, &LimitStatus) -> String| {
+            let items = limited.clone().map(|(rule, status)| item(rule, status));
             items.collect::<Vec<_>>().join(", ")
         };
         notes.push(("tollgate.ratelimit", each(state)));
         notes.push(("tollgate.ratelimit_policy", each(rule_of)));
     }
     if formats.draft03
-        && let Some((rule, least)) = limited.min_by_key(|(_, standing)| standing.left)
+        && let Some((rule, least)) = limited.min_by_key(|(_, status)| status.left)
     {
         let (quota, window) = quota(least).unwrap_or_default();
         let limit = format!("{quota}, {quota}{window};name=\"{rule}\"");
@@ -45,22 +45,22 @@ pub(crate) fn notes(formats: Formats, rules: &[(&str, Standing)]) -> Notes {
 // === free functions ===
 
 /// The item of `RateLimit`.
-fn state(rule: &str, standing: &Standing) -> String {
-    let left = standing.left.whole();
-    let full = standing
+fn state(rule: &str, status: &LimitStatus) -> String {
+    let left = status.left.whole();
+    let full = status
         .full_in
         .map_or_else(String::new, |full_in| format!(";t={}", seconds(full_in)));
     format!("\"{rule}\";r={left}{full}")
 }
 
 /// The item of `RateLimit-Policy`.
-fn rule_of(rule: &str, standing: &Standing) -> String {
-    let (quota, window) = quota(standing).unwrap_or_default();
+fn rule_of(rule: &str, status: &LimitStatus) -> String {
+    let (quota, window) = quota(status).unwrap_or_default();
     format!("\"{rule}\";q={quota}{window}")
 }
 
-fn quota(standing: &Standing) -> Option<(u64, String)> {
-    policy(standing.limit, Unit::Requests)
+fn quota(status: &LimitStatus) -> Option<(u64, String)> {
+    policy(status.limit, Unit::Requests)
 }
 
 #[cfg(test)]
@@ -74,8 +74,8 @@ mod tests {
         draft03: true,
     };
 
-    fn standing(limit: u64, left: u64, full_ms: u64) -> Standing {
-        Standing {
+    fn status(limit: u64, left: u64, full_ms: u64) -> LimitStatus {
+        LimitStatus {
             limit: limit.saturating_mul(1_000_000),
             left: Tokens::from_micros(left * 1_000_000 + 999_999),
             full_in: Some(Duration::from_millis(full_ms)),
@@ -85,9 +85,9 @@ mod tests {
     #[test]
     fn every_limit_is_told_and_the_tightest_in_the_older_fields() {
         let rules = [
-            ("tenant", standing(100, 40, 1200)),
-            ("user", standing(5, 3, 0)),
-            ("free", standing(u64::MAX, 9, 0)),
+            ("tenant", status(100, 40, 1200)),
+            ("user", status(5, 3, 0)),
+            ("free", status(u64::MAX, 9, 0)),
         ];
         let want = [
             ("tollgate.ratelimit", r#""tenant";r=40;t=2, "user";r=3;t=0"#),
@@ -109,9 +109,9 @@ mod tests {
 
     #[test]
     fn without_a_limit_there_is_nothing_to_tell() {
-        assert_eq!(notes(BOTH, &[("free", standing(u64::MAX, 9, 0))]), []);
+        assert_eq!(notes(BOTH, &[("free", status(u64::MAX, 9, 0))]), []);
         assert_eq!(notes(BOTH, &[]), []);
         let none = Formats::default();
-        assert_eq!(notes(none, &[("tenant", standing(100, 40, 0))]), []);
+        assert_eq!(notes(none, &[("tenant", status(100, 40, 0))]), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Lines for the operator about trouble with the coordinators, of a whole process.
+//! Lines for the operator about conditions with the coordinators, of a whole process.
 
 use prost::Message;
 use tollgate_proto::v1;
@@ -157,7 +157,7 @@ fn a_scope_whose_master_nobody_reaches_is_safe_mode_whatever_is_answered_for_oth
 }
 
 #[test]
-fn a_worker_that_takes_the_pen_over_tells_nothing_twice() {
+fn a_worker_that_takes_the_lead_over_tells_nothing_twice() {
     let process = Process::new();
     let mut workers = workers(&process, &one_rule(""));
     process.missing_clusters.borrow_mut().insert("c".to_owned());

@@ -1,8 +1,8 @@
-//! Trouble with the coordinators, of which the operator is told once for the whole process: safe mode,
+//! Conditions with the coordinators, of which the operator is told once for the whole process: safe mode,
 //! and clusters that Envoy does not have.
 //!
-//! The worker that holds the pen tells it. What was told is in shared data, so that whoever takes the
-//! pen over does not tell it again.
+//! The worker that holds the leader lock tells it. What was told is in shared data, so that whoever takes the
+//! lock over does not tell it again.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +12,9 @@ use tollgate_core::units::Instant;
 use tollgate_proto::request::Release;
 
 use super::Engine;
+use crate::codec::MissingClusters;
 use crate::host::{Host, HostError, Level};
-use crate::ledger::LedgerError;
-use crate::record::MissingClusters;
+use crate::shared_table::TableError;
 use crate::upstreams::Upstream;
 
 /// How often Envoy is asked again for a cluster that it does not have.
@@ -22,13 +22,13 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The most bytes of a failure's text that are kept for the log.
 const FAILURE_LEN_MAX: usize = 300;
 
-/// A worker's knowledge of its process's trouble.
+/// A worker's knowledge of its process's conditions.
 #[derive(Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct Conditions {
     calls: CallHistory,
     /// The cluster that the last call failed at, and why.
     last_failure: Option<(Upstream, String)>,
-    /// The record in shared data as it was last seen; none before the worker holds the pen.
+    /// The record in shared data as it was last seen; none before the worker holds the leader lock.
     known: Option<SafeMode>,
     /// The clusters that Envoy does not have, and when it was last asked for them.
     missing: BTreeSet<Upstream>,
@@ -37,26 +37,26 @@ pub(super) struct Trouble {
     untold: bool,
 }
 
-// === impl Trouble ===
+// === impl Conditions ===
 
-impl Trouble {
+impl Conditions {
     /// How many clusters Envoy lacks.
     pub(super) fn missing_count(&self) -> u64 {
         u64::try_from(self.missing.len()).unwrap_or(u64::MAX)
     }
 
-    /// Notes that a call to `to` was answered.
+    /// DirtyQueue that a call to `to` was answered.
     pub(super) fn note_answer(&mut self, to: Upstream) {
         self.calls.handle_answer(to.index());
     }
 
-    /// Notes why a call to `to` failed.
+    /// DirtyQueue why a call to `to` failed.
     pub(super) fn note_failure(&mut self, now: Instant, to: Upstream, why: &str) {
         self.calls.handle_failure(now, to.index());
         self.keep_failure(to, why);
     }
 
-    /// Notes why whoever was asked at `to` says that nobody answers for a scope.
+    /// DirtyQueue why whoever was asked at `to` says that nobody answers for a scope.
     pub(super) fn note_out_of_reach(&mut self, now: Instant, to: Upstream, why: &str) {
         self.calls.handle_out_of_reach(now);
         self.keep_failure(to, why);
@@ -77,60 +77,60 @@ impl<H: Host> Engine<H> {
         if !self.lacks(to) {
             return format!("Envoy made no call: no healthy host in the cluster? ({error})");
         }
-        self.trouble.untold |= self.trouble.missing.insert(to);
-        self.trouble.looked_at = Some(now);
+        self.conditions.untold |= self.conditions.missing.insert(to);
+        self.conditions.looked_at = Some(now);
         "Envoy has no cluster of that name".to_owned()
     }
 
     /// Tells the operator what has changed, as the worker that speaks for the process.
-    pub(super) fn tell_trouble(&mut self, now: Instant) -> Result<(), LedgerError> {
-        if self.trouble.known.is_none() {
-            self.recall_trouble()?;
+    pub(super) fn tell_conditions(&mut self, now: Instant) -> Result<(), TableError> {
+        if self.conditions.known.is_none() {
+            self.recall_conditions()?;
         }
         self.look_for_clusters(now);
-        if self.trouble.untold {
+        if self.conditions.untold {
             self.tell_clusters()?;
-            self.trouble.untold = false;
+            self.conditions.untold = false;
         }
         self.tell_safe_mode(now)
     }
 
     /// Takes over what the process has been told of before.
-    fn recall_trouble(&mut self) -> Result<(), LedgerError> {
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+    fn recall_conditions(&mut self) -> Result<(), TableError> {
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
         let read = |bytes: &[u8]| (SafeMode::decode(bytes), None);
-        let known = ledger.update_record(&self.host, "safe-mode", read)?;
+        let known = shared_table.update_record(&self.host, "safe-mode", read)?;
         let read = |bytes: &[u8]| (MissingClusters::decode(bytes), None);
-        let told = ledger.update_record(&self.host, "missing-clusters", read)?;
+        let told = shared_table.update_record(&self.host, "missing-clusters", read)?;
         let upstreams = self.upstreams.all();
         let missing = upstreams.filter(|to| told.names.contains(self.upstreams.name(*to)));
-        self.trouble.missing.extend(missing);
-        self.trouble.untold |= !told.names.is_empty();
-        self.trouble.known = Some(known);
+        self.conditions.missing.extend(missing);
+        self.conditions.untold |= !told.names.is_empty();
+        self.conditions.known = Some(known);
         Ok(())
     }
 
     /// Looks whether clusters that were missing are there now.
     fn look_for_clusters(&mut self, now: Instant) {
         let fresh = |at| now.saturating_since(at) < LOOK_INTERVAL;
-        if self.trouble.missing.is_empty() || self.trouble.looked_at.is_some_and(fresh) {
+        if self.conditions.missing.is_empty() || self.conditions.looked_at.is_some_and(fresh) {
             return;
         }
-        self.trouble.looked_at = Some(now);
-        let mut missing = core::mem::take(&mut self.trouble.missing);
+        self.conditions.looked_at = Some(now);
+        let mut missing = core::mem::take(&mut self.conditions.missing);
         let before = missing.len();
         missing.retain(|to| self.lacks(*to));
-        self.trouble.untold |= missing.len() < before;
-        self.trouble.missing = missing;
+        self.conditions.untold |= missing.len() < before;
+        self.conditions.missing = missing;
     }
 
     /// Whether Envoy has no cluster for `to`; false where it cannot be told.
     fn lacks(&self, to: Upstream) -> bool {
-        let Some(ledger) = &self.ledger else {
+        let Some(shared_table) = &self.shared_table else {
             return false;
         };
         let nothing = Release {
-            client: ledger.client().clone(),
+            client: shared_table.client().clone(),
             resources: Vec::new(),
         };
         let timeout = self.config.call_timeout;
@@ -138,18 +138,18 @@ impl<H: Host> Engine<H> {
             .lacks_cluster(self.upstreams.name(to), &nothing, timeout)
     }
 
-    fn tell_clusters(&self) -> Result<(), LedgerError> {
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
+    fn tell_clusters(&self) -> Result<(), TableError> {
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
         let named = self.upstreams.all();
         let named: BTreeMap<&str, Upstream> =
             named.map(|to| (self.upstreams.name(to), to)).collect();
-        let missing = self.trouble.missing.iter();
+        let missing = self.conditions.missing.iter();
         let missing = MissingClusters {
             names: missing
                 .map(|to| self.upstreams.name(*to).to_owned())
                 .collect(),
         };
-        let told = ledger.update_record(&self.host, "missing-clusters", |bytes| {
+        let told = shared_table.update_record(&self.host, "missing-clusters", |bytes| {
             let told = MissingClusters::decode(bytes);
             let changed = (told != missing).then(|| missing.encode());
             (told, changed)
@@ -174,19 +174,19 @@ impl<H: Host> Engine<H> {
         Ok(())
     }
 
-    fn tell_safe_mode(&mut self, now: Instant) -> Result<(), LedgerError> {
+    fn tell_safe_mode(&mut self, now: Instant) -> Result<(), TableError> {
         let without_lease = self.survey().safe_mode;
-        let calls = &mut self.trouble.calls;
-        let known = self.trouble.known.unwrap_or_default();
+        let calls = &mut self.conditions.calls;
+        let known = self.conditions.known.unwrap_or_default();
         if known.next(now, calls, without_lease).0 == known {
             return Ok(());
         }
-        let ledger = self.ledger.as_ref().ok_or(LedgerError::Gone)?;
-        let (next, report) = ledger.update_record(&self.host, "safe-mode", |bytes| {
+        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
+        let (next, report) = shared_table.update_record(&self.host, "safe-mode", |bytes| {
             let (next, report) = SafeMode::decode(bytes).next(now, calls, without_lease);
             ((next, report), Some(next.encode().to_vec()))
         })?;
-        self.trouble.known = Some(next);
+        self.conditions.known = Some(next);
         if let Some(report) = report {
             let line = self.safe_mode_line(report, without_lease);
             self.host.log(Level::Warn, &line);
@@ -195,7 +195,7 @@ impl<H: Host> Engine<H> {
     }
 
     fn safe_mode_line(&self, report: SafeModeReport, without_lease: u64) -> String {
-        let failure = self.trouble.last_failure.as_ref();
+        let failure = self.conditions.last_failure.as_ref();
         let (to, why) = failure.map_or((Upstream::ANY, ""), |(to, why)| (*to, why.as_str()));
         let cluster = self.upstreams.name(to);
         match report {
@@ -229,9 +229,9 @@ mod tests {
 
     #[test]
     fn a_failure_of_any_length_is_kept_in_short() {
-        let mut trouble = Trouble::default();
-        trouble.note_failure(Instant::ZERO, Upstream::ANY, &"\u{fc}".repeat(1000));
-        let known = format!("{trouble:?}");
+        let mut conditions = Conditions::default();
+        conditions.note_failure(Instant::ZERO, Upstream::ANY, &"\u{fc}".repeat(1000));
+        let known = format!("{conditions:?}");
         assert!(known.len() < 900, "{known}");
     }
 }

@@ -50,5 +50,5 @@ fn nothing_is_told_unless_it_is_asked_for() {
     assert_eq!(proxy.of("acme"), Verdict::Pass);
     assert_eq!(proxy.noted("tollgate.ratelimit"), None);
     let scope = proxy.worker.engine.scope(RuleId(0), b"acme").unwrap();
-    assert!(!scope.has_standing);
+    assert!(!scope.has_limit_status);
 }
