@@ -9,10 +9,9 @@
 //! it goes with one shard. With several there is no one master to name; then every node answers as
 //! one, and passes on what is of other nodes' shards, as it does for Envoys.
 //!
-//! What the word of such a client is worth, whose protocol has no sequences, is decided in the core:
-//! see [`Echo`](tollgate_core::resource::RepeatedLease). Times are whole seconds of the wall clock: an expiry
-//! is rounded down from when the request arrived, so that no lease is longer on the wire than in the
-//! books.
+//! Its clients have no sequences: see [`repeated_lease`]. Times are whole seconds of the wall clock:
+//! an expiry is rounded down from when the request arrived, so that no lease is longer on the wire
+//! than in the lease table.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -37,6 +36,7 @@ use crate::wire::{CALL_LEN_MAX, Capacity, CapacityClient, CapacityServer};
 
 mod answer;
 mod ask;
+mod repeated_lease;
 mod scopes;
 mod spread;
 

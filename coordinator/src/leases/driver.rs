@@ -24,12 +24,12 @@ use crate::clock::Clock;
 use crate::leases::metrics::{LeaseMetrics, RefreshFault};
 use crate::leases::view::{ScopeDetail, ScopePage};
 
-mod echo;
+mod derived;
 mod hand_over;
 mod parent;
 mod tally;
 
-pub use self::echo::{EchoAsk, EchoCall, Granted};
+pub use self::derived::{DeriveRequest, DerivedAnswer, DerivedAnswers, DerivedCall};
 use self::parent::ParentState;
 pub use self::parent::{ParentBatch, ParentReply, WeakDriverHandle};
 pub use self::tally::LeaseCount;
@@ -59,7 +59,7 @@ enum DriverEvent {
     Refresh(Refresh, oneshot::Sender<Vec<ScopeAnswer>>),
     Release(Release, oneshot::Sender<()>),
     Drain(ClientId, Duration, oneshot::Sender<Result<(), DrainError>>),
-    Echoes(EchoCall, oneshot::Sender<Echoed>),
+    Derived(DerivedCall, oneshot::Sender<DerivedAnswers>),
     HandOver(oneshot::Sender<FinalState>),
     View(ViewRequest),
     /// Asks for the next requests to the parent; answered when one is due.
@@ -67,9 +67,6 @@ enum DriverEvent {
     /// The parent's answers.
     ParentReply(ParentReply, oneshot::Sender<()>),
 }
-
-/// Results of a call's requests, in order.
-pub type Echoed = Vec<Result<Granted, LeaseError>>;
 
 /// Read-only look at the lease table, which sends its result itself.
 struct ViewRequest(Box<ViewFn>);
@@ -273,8 +270,8 @@ impl Driver {
                 let answers = self.refresh(now, &refresh);
                 let _ = reply.send(answers);
             }
-            DriverEvent::Echoes(call, reply) if !reply.is_closed() => {
-                let _ = reply.send(self.answer_echoes(now, call));
+            DriverEvent::Derived(call, reply) if !reply.is_closed() => {
+                let _ = reply.send(self.refresh_derived(now, call));
             }
             DriverEvent::Release(release, reply) => {
                 // Even for a caller that has gone: it has nothing more to ask.
@@ -387,13 +384,13 @@ impl DriverHandle {
         }))
     }
 
-    /// Answers a client whose protocol has no sequences, each request in order.
+    /// Answers a client whose requests are derived from the lease table, in order.
     ///
     /// # Errors
     /// If the driver cannot be reached.
-    pub async fn echoes(&self, call: EchoCall) -> Result<Echoed, DriverError> {
-        let _place = self.bulk_place(call.asks.len()).await?;
-        self.call(|reply| DriverEvent::Echoes(call, reply)).await
+    pub async fn refresh_derived(&self, call: DerivedCall) -> Result<DerivedAnswers, DriverError> {
+        let _place = self.bulk_place(call.requests.len()).await?;
+        self.call(|reply| DriverEvent::Derived(call, reply)).await
     }
 
     /// Takes leases back.

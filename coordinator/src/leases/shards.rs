@@ -25,7 +25,9 @@ use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::cluster::election::{ElectionEvent, Term};
 use crate::leases::drains::Drains;
-use crate::leases::driver::{Driver, DriverError, DriverHandle, EchoCall, Echoed, LeaseCount};
+use crate::leases::driver::{
+    DerivedAnswers, DerivedCall, Driver, DriverError, DriverHandle, LeaseCount,
+};
 use crate::leases::metrics::LeaseMetrics;
 use crate::leases::parent::Parent;
 use crate::leases::stats::{ResourceVisitor, visit_resources};
@@ -118,12 +120,15 @@ impl Mastership {
         self.within_term(self.driver.refresh(refresh)).await
     }
 
-    /// Answers a client whose protocol has no sequences, each request in order.
+    /// Answers a client whose requests are derived from the lease table, in order.
     ///
     /// # Errors
     /// If the term is over or the driver cannot be reached.
-    pub async fn echoes(&self, call: EchoCall) -> Result<Echoed, MastershipError> {
-        self.within_term(self.driver.echoes(call)).await
+    pub async fn refresh_derived(
+        &self,
+        call: DerivedCall,
+    ) -> Result<DerivedAnswers, MastershipError> {
+        self.within_term(self.driver.refresh_derived(call)).await
     }
 
     /// Takes leases back.

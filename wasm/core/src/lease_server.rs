@@ -22,9 +22,9 @@ use self::slot::{Pools, ResourceSlot};
 pub use self::snapshot::{PoolSnapshot, ResourceSnapshot, Snapshot, SnapshotError};
 pub use self::terms::{PoolTerms, Terms};
 use crate::deadlines::Deadlines;
-use crate::lease::{Answer, ClientId, ClientRun, Demand, Epoch, ResourceId};
+use crate::lease::{ClientId, ClientRun, Epoch, ResourceId};
 use crate::pool::Pool;
-use crate::resource::{RefreshError, RepeatedLease, Resource};
+use crate::resource::Resource;
 use crate::tree::ParentLeases;
 use crate::units::Instant;
 
@@ -114,27 +114,6 @@ impl LeaseServer {
     /// shards: they all share [`Bounds::max_leases`].
     pub fn set_leases_elsewhere(&mut self, leases: usize) {
         self.leases_elsewhere = leases;
-    }
-
-    /// Answers a client whose protocol has no sequences and does not tell its runs apart, and which
-    /// says of its lease `echo`.
-    ///
-    /// # Errors
-    /// If a bound is reached.
-    pub fn handle_repeated_lease(
-        &mut self,
-        now: Instant,
-        client: &ClientId,
-        resource: &ResourceId,
-        (repeated, demand): (Option<RepeatedLease>, Demand),
-        terms: &Terms<'_>,
-    ) -> Result<Answer, RefreshError> {
-        let client = ClientRun::only(client.clone());
-        let request = match self.resource(resource) {
-            Some(books) => books.ask_of(now, &client, repeated, demand),
-            None => RepeatedLease::ask(repeated, 0, demand),
-        };
-        self.handle_refresh(now, &client, resource, &request, terms)
     }
 
     /// Takes back the lease of `client` for `resource`; ignored if a later request came first.

@@ -24,11 +24,9 @@ use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
 
 mod allocation;
-mod repeated_lease;
 mod snapshot;
 
 use self::allocation::{Allocation, ClientEntry, Received, TieBreak};
-pub use self::repeated_lease::RepeatedLease;
 pub use self::snapshot::{ClientSnapshot, LeaseSnapshot};
 use crate::deadlines::Deadlines;
 use crate::hash::fnv1a;

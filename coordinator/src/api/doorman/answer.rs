@@ -7,7 +7,7 @@ use tollgate_core::limit::{self, Limit};
 use tollgate_proto::{doorman as wire, number};
 
 use super::ask::Asked;
-use crate::leases::driver::Granted;
+use crate::leases::driver::DerivedAnswer;
 
 /// The shortest refresh interval that Doorman's clients can be told.
 const REFRESH_MIN_S: i64 = 1;
@@ -28,7 +28,7 @@ impl Answered {
     /// What `granted` says to `asked`, whose request arrived `arrival` after 1970; none if a bound
     /// was reached. One resource must not stop the others then, and Doorman has no word for it:
     /// nothing is lent, and the client asks again.
-    pub(super) fn new(asked: Asked, granted: Option<&Granted>, arrival: Duration) -> Self {
+    pub(super) fn new(asked: Asked, granted: Option<&DerivedAnswer>, arrival: Duration) -> Self {
         let id = asked.id;
         let Some(granted) = granted else {
             return Self {

@@ -5,21 +5,20 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tollgate_core::lease::{Band, ClientId, Demand, IdError, Priority, ResourceId};
-use tollgate_core::resource::RepeatedLease;
 use tollgate_proto::request::SCOPES_MAX;
 use tollgate_proto::{FieldError, Rule, doorman as wire, number};
 
 use super::field;
+use super::repeated_lease::{DoormanAsk, RepeatedLease};
 use super::scopes::{find, prefixed, unprefixed};
 use crate::config::DoormanScopes;
-use crate::leases::driver::EchoAsk;
 
 /// What is asked of one resource.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// As the client calls it.
     pub(super) id: String,
-    pub(super) ask: EchoAsk,
+    pub(super) ask: DoormanAsk,
 }
 
 // === impl Asked ===
@@ -33,9 +32,9 @@ impl Asked {
         now: Duration,
     ) -> Result<Self, FieldError> {
         Ok(Self {
-            ask: EchoAsk {
+            ask: DoormanAsk {
                 resource: field("resource_id", find(scopes, id))?,
-                echo: has.map(|lease| echo(lease, now)).transpose()?,
+                repeated: has.map(|lease| repeated(lease, now)).transpose()?,
                 demand,
             },
             id: id.to_owned(),
@@ -97,7 +96,7 @@ pub(super) fn released(
 }
 
 /// What a client says of its lease at `now`, which is the wall clock's.
-fn echo(lease: &wire::Lease, now: Duration) -> Result<RepeatedLease, FieldError> {
+fn repeated(lease: &wire::Lease, now: Duration) -> Result<RepeatedLease, FieldError> {
     let expiry = Duration::from_secs(u64::try_from(lease.expiry_time).unwrap_or(0));
     Ok(RepeatedLease {
         capacity: field("has.capacity", number::to_capacity(lease.capacity))?,

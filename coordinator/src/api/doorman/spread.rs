@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate_core::lease::ClientId;
+use tollgate_core::lease::{ClientId, ClientRun};
 
 use super::answer::Answered;
 use super::ask::Asked;
-use crate::leases::driver::{EchoCall, LeaseError};
+use crate::leases::driver::{DeriveRequest, DerivedCall, LeaseError};
 use crate::leases::router::{CallContext, RemoteMaster, RouteError, Router, each};
 use crate::leases::shards::Mastership;
 use crate::observe::trace;
@@ -116,8 +116,15 @@ async fn of_books(
     asked: Vec<Asked>,
     arrival: Duration,
 ) -> Result<Vec<Answered>, RouteError> {
-    let asks = asked.iter().map(|asked| asked.ask.clone()).collect();
-    let granted = held.echoes(EchoCall { client, asks }).await?;
+    let requests = asked.iter().map(|asked| {
+        let request: Box<dyn DeriveRequest> = Box::new(asked.ask.clone());
+        (asked.ask.resource.clone(), request)
+    });
+    let call = DerivedCall {
+        client: ClientRun::only(client),
+        requests: requests.collect(),
+    };
+    let granted = held.refresh_derived(call).await?;
     let answered = asked.into_iter().zip(granted);
     let answered = answered.filter_map(|(asked, granted)| match granted {
         Err(LeaseError::Elsewhere { .. }) => None,

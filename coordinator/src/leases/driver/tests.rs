@@ -1,4 +1,5 @@
 use tollgate_core::lease::{Epoch, LeaseRequest, Unit};
+use tollgate_core::resource::Resource;
 use tollgate_core::units::Capacity;
 
 use super::*;
@@ -101,8 +102,18 @@ async fn a_small_call_waits_for_few_bulk_calls_and_few_of_these_wait() {
     assert!(handle.refresh(bulk("later")).await.is_ok());
 }
 
+/// A request for nothing.
+#[derive(Debug)]
+struct Nothing;
+
+impl DeriveRequest for Nothing {
+    fn derive(&self, _: Instant, _: &ClientRun, _: Option<&Resource>) -> LeaseRequest {
+        LeaseRequest::new(1, Capacity::ZERO, Capacity::ZERO)
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn echoes_and_releases_of_many_are_bulk_calls_as_well() {
+async fn derived_requests_and_releases_of_many_are_bulk_calls_as_well() {
     let (driver, handle) = driver();
     let resource = ResourceId {
         scope: "tenant/acme".into(),
@@ -111,21 +122,17 @@ async fn echoes_and_releases_of_many_are_bulk_calls_as_well() {
     tokio::spawn(driver.run());
     let _places = handle.bulk_held.try_acquire_many(64).unwrap();
     for (count, want) in [(BULK_LEN, Ok(())), (BULK_LEN + 1, Err(DriverError::Busy))] {
-        let ask = EchoAsk {
-            resource: resource.clone(),
-            echo: None,
-            demand: LeaseRequest::new(1, Capacity::ZERO, Capacity::ZERO).demand,
-        };
-        let call = EchoCall {
-            client: ClientId::new("a").unwrap(),
-            asks: vec![ask; count],
+        let request = |_| -> (_, Box<dyn DeriveRequest>) { (resource.clone(), Box::new(Nothing)) };
+        let call = DerivedCall {
+            client: ClientRun::only(ClientId::new("a").unwrap()),
+            requests: (0..count).map(request).collect(),
         };
         let release = Release {
             client: ClientRun::only(ClientId::new("a").unwrap()),
             resources: vec![(resource.clone(), 1); count],
         };
-        let echoed = handle.echoes(call).await.map(|_| ());
-        assert_eq!(echoed, want, "{count} asks");
+        let answers = handle.refresh_derived(call).await.map(|_| ());
+        assert_eq!(answers, want, "{count} requests");
         let released = handle.release(release).await;
         assert_eq!(released, want, "{count} resources");
     }

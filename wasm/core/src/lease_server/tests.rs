@@ -5,8 +5,9 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::*;
-use crate::lease::{LeaseRequest, LeaseTerms, Run, Unit};
+use crate::lease::{Answer, LeaseRequest, LeaseTerms, Run, Unit};
 use crate::limit::{Limit, Part};
+use crate::resource::RefreshError;
 use crate::units::{Capacity, Tokens};
 
 const BOUNDS: Bounds = Bounds {
@@ -115,7 +116,7 @@ fn a_node_learns_for_the_time_of_the_limit_unless_the_fleet_is_new() {
     }
 }
 
-/// Who says that it has a lease of a resource that a master without anything to learn does not know
+/// A client that claims a lease of a resource that a master without anything to learn does not know
 /// has it from another: the resource has moved here.
 #[test]
 fn a_claim_on_an_unknown_resource_is_learned_from() {
@@ -182,7 +183,7 @@ impl World {
         Self { node, limit }
     }
 
-    /// What `client` is answered that has `lease` until `expiry`, and wants what it has.
+    /// Answer to `client`, which has `lease` until `expiry`, and wants as much.
     fn ask(&mut self, now: Instant, client: &str, lease: LeaseTerms, expiry: Instant) -> Answer {
         let client = ClientRun::only(ClientId::new(client).unwrap());
         let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
@@ -217,8 +218,8 @@ fn basis_of(capacity: u64) -> u64 {
     answer.lease.unwrap().fingerprint
 }
 
-/// What is above a lowered capacity ends with the leases that were out, however often the
-/// coordinator restarts meanwhile: a claim lent under the larger capacity is not prolonged.
+/// Capacity above a lowered one ends with the leases that were out, however often the coordinator
+/// restarts meanwhile: a claim lent under the larger capacity is not prolonged.
 #[test]
 fn restarts_do_not_prolong_what_is_above_a_lowered_capacity() {
     // At 0 a got 600 and b 400, of 1000. Then the capacity was lowered to 300.

@@ -52,6 +52,12 @@ impl Resource {
             .collect()
     }
 
+    /// Returns the state of `client`, if it has a lease or waits for one.
+    pub fn client_snapshot(&self, now: Instant, client: &ClientRun) -> Option<ClientSnapshot> {
+        let entry = self.clients.get(&ClientKey::new(client))?;
+        Some(entry.snapshot(now, client.clone()))
+    }
+
     /// Restores a resource from its clients; an error names a client that is there twice.
     pub(crate) fn restore(
         now: Instant,

@@ -91,7 +91,7 @@ fn gets(answer: &Answer) -> u64 {
 
 #[test]
 fn a_shift_of_demand_follows_acknowledgements() {
-    // Who asks, has and wants; gets; asked to come back after ms; what the books count.
+    // Client, has and wants; gets; told to come back after ms; sum in the lease table.
     let rows = [
         ("a", 0, 700, 850, 1000, 850), // half of the 300 that nobody wants goes on top
         ("b", 0, 700, 150, 100, 1000), // entitled to 500, but only 150 are free
@@ -179,7 +179,7 @@ fn a_request_before_the_minimum_interval_gets_its_current_lease_back() {
     let early = fleet.ask("a", 99, 550, 900).unwrap();
     assert_eq!(gets(&early), 550);
     assert_eq!(early.refresh_interval, Duration::from_millis(60));
-    // What it wants is known already.
+    // Its wants are known already.
     assert_eq!(fleet.resource.sum_wants(), 900_000_000);
 }
 

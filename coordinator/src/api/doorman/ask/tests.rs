@@ -77,7 +77,7 @@ fn a_lease_is_said_with_the_time_it_lasts() {
             capacity: Capacity::from_micros(micros),
             remaining: Duration::from_secs(remaining),
         };
-        assert_eq!(asked.ask.echo, Some(want), "{has:?}");
+        assert_eq!(asked.ask.repeated, Some(want), "{has:?}");
     }
 }
 

@@ -9,8 +9,9 @@ use core::time::Duration;
 use std::format;
 
 use super::super::*;
-use crate::lease::{Band, LeaseRequest, Priority, Run, Unit};
+use crate::lease::{Answer, Band, Demand, LeaseRequest, Priority, Run, Unit};
 use crate::limit::Limit;
+use crate::resource::RefreshError;
 use crate::resource::{ClientRecord, tie_break_of};
 use crate::share::{FairShare, PriorityBands, Quantum};
 use crate::units::Capacity;
@@ -33,7 +34,7 @@ const CALL_TIMEOUT_MS: u64 = 250;
 /// The longest lease of any limit, and the lease of the first one.
 pub(super) const LEASE_MS_MAX: u64 = 2000;
 
-/// What goes wrong: percentages of messages, and of the steps in which something else happens.
+/// Faults: percentages of messages, and of the steps in which something else happens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Faults {
     pub(super) lost: u64,
@@ -48,7 +49,7 @@ pub(super) struct Faults {
     pub(super) new_limit: u64,
 }
 
-/// What the fleet shares.
+/// Capacities that the fleet shares.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     /// The limit of each resource.
@@ -88,14 +89,14 @@ pub(super) struct Fleet {
     node: LeaseServer,
     /// How much further the master's clock is than the world's.
     offset_ms: u64,
-    /// What the present master last granted, when, and to which sequence.
+    /// Last grants of the present master, with their time and sequence.
     granted: BTreeMap<ClientRun, (Capacity, u64, u64)>,
     mail: BTreeMap<(u64, u64), Mail>,
     posted: u64,
     random: Random,
     /// So that two fleets with different masters go the same way.
     fates: Random,
-    /// What was answered so far, but for the epochs.
+    /// Answers so far, but for the epochs.
     pub(super) answers: Vec<(u64, ClientRun, Result<Answer, RefreshError>)>,
 }
 
@@ -221,7 +222,7 @@ impl Fleet {
         }
     }
 
-    /// What the master's clock shows.
+    /// Time by the master's clock.
     fn clock(&self) -> Instant {
         at(self.now_ms + self.offset_ms)
     }
@@ -378,14 +379,14 @@ impl Fleet {
                 let member = &mut self.members[i];
                 member.in_pool = !member.in_pool;
                 member.weight = self.random.weight();
-                // What it brings along may be anything for the time of a lease. And while the
-                // pool still counts one that has left, others may get less; never more.
+                // The leases that it brings along may be anything for the time of a lease. And
+                // while the pool still counts one that has left, others may get less; never more.
                 pool.past.push((Capacity::MAX, until));
             }
             _ => {
                 let own = &mut self.members[i].own;
                 own.change(until, capacity);
-                // Whoever shortens the lease keeps the time to learn what the longer ones may hold.
+                // An operator that shortens the lease keeps the time to learn of the longer ones.
                 let lease_ms = LEASE_MS_MAX - self.random.below(900);
                 own.limit.lease = Duration::from_millis(lease_ms);
             }

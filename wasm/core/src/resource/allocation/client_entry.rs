@@ -92,20 +92,10 @@ impl ClientEntry {
         self.granted_at <= at && self.has() > Capacity::ZERO
     }
 
-    /// Capacity and expiry of the last grant.
-    pub(in crate::resource) fn current(&self) -> (Capacity, Instant) {
-        (self.granted.capacity, self.granted.expiry)
-    }
-
     /// The lease that the latest answer named.
     pub(super) fn told(&self, now: Instant) -> CountedLease {
         let lasting = self.told.filter(|told| told.expiry > now);
         lasting.unwrap_or(self.granted)
-    }
-
-    /// Whether the client may be using either of two leases at `now`.
-    pub(in crate::resource) fn has_two(&self, now: Instant) -> bool {
-        self.prior.is_some_and(|prior| prior.expiry > now)
     }
 
     /// The most that the client may be using.

@@ -9,7 +9,7 @@ use super::*;
 use crate::lease::Band;
 use crate::limit::{Algorithm, Part};
 
-/// Whom a row is about: wants, subclients, what Doorman says it gets in thousandths.
+/// Client of a row: wants, subclients, capacity in Doorman in thousandths.
 type Client = (u64, u32, u64);
 
 /// Wants and subclients of one request.
@@ -21,7 +21,7 @@ struct Row {
     algorithm: Algorithm,
     capacity: u64,
     clients: &'static [Client],
-    /// What we say instead, and why.
+    /// Our answer instead, and the reason.
     differs: Option<(&'static [u64], &'static str)>,
 }
 
@@ -73,7 +73,7 @@ fn refresh(fleet: &mut Fleet, i: usize, has: Capacity, (wants, subclients): Requ
     answer.unwrap().lease.unwrap().capacity
 }
 
-/// What clients have in thousandths after `rounds` of refreshes in their order.
+/// Capacities in thousandths after `rounds` of refreshes in the clients' order.
 fn gets(algorithm: Algorithm, capacity: u64, clients: &[Request], rounds: usize) -> Vec<u64> {
     let mut fleet = fleet(algorithm, capacity);
     let mut has: Vec<_> = clients.iter().map(|_| Capacity::ZERO).collect();

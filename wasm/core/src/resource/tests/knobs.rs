@@ -41,7 +41,7 @@ fn the_reserve_is_for_newcomers() {
     let mut fleet = Fleet::new(LEARNED);
     fleet.limit.reserve = Part::try_from_f64(0.3).unwrap();
     fleet.limit.headroom = Part::ALL;
-    // Who asks, has and wants; gets.
+    // Client, has and wants; gets.
     let rows = [
         ("a", 0, 2000, 700, "all but the reserve"),
         ("a", 700, 2000, 700, "it does not grow into it"),

@@ -1,68 +1,75 @@
-use super::*;
-use crate::lease::{Answer, ClientId, Unit};
-use crate::limit::{Limit, Part};
-use crate::resource::tests::refresh;
+use tollgate_core::lease::{Answer, ClientId, Epoch, Unit};
+use tollgate_core::lease_server::{Bounds, LeaseServer, Start, Terms};
+use tollgate_core::limit::{Limit, Part};
 
-const LEARNED: Instant = Instant::ZERO;
+use super::*;
+
+const BOUNDS: Bounds = Bounds {
+    max_resources: 1,
+    max_clients_per_resource: 10,
+    max_leases: 10,
+};
 
 /// Doorman's clients of a resource of 100 without headroom.
 struct Fleet {
-    resource: Resource,
+    server: LeaseServer,
+    resource: ResourceId,
     limit: Limit,
     now: Instant,
 }
 
 impl Fleet {
-    fn new(learning_until: Instant) -> Self {
+    fn new(start: Start) -> Self {
         let mut limit = Limit::new(Capacity::from_whole(100));
         limit.headroom = Part::NONE;
+        limit.learning = Duration::from_secs(40);
+        let now = Instant::ZERO.saturating_add(Duration::from_secs(100));
         Self {
-            resource: Resource::new(Unit::Requests, limit.clone(), learning_until),
+            server: LeaseServer::new(now, Epoch(1), BOUNDS, start),
+            resource: ResourceId::new("doorman/r", Unit::Requests).unwrap(),
             limit,
-            now: Instant::ZERO.saturating_add(Duration::from_secs(100)),
+            now,
         }
     }
 
-    /// What `client` is answered a second after the request before, and what it then says of it:
-    /// the lease until the whole second before its end.
-    fn get(
-        &mut self,
-        client: &str,
-        repeated: Option<ClientStatement>,
-        wants: u64,
-    ) -> (u64, ClientStatement) {
+    /// Answer to `client` a second after the request before, and the client's account of it: the
+    /// lease until the whole second before its end.
+    fn get(&mut self, client: &str, account: Option<Account>, wants: u64) -> (u64, Account) {
         self.now = self.now.saturating_add(Duration::from_secs(1));
+        self.server.handle_timeout(self.now);
         let client = ClientRun::only(ClientId::new(client).unwrap());
-        let demand = Demand::of(Capacity::from_whole(wants));
-        let repeated = repeated.map(|said| RepeatedLease {
-            capacity: said.capacity,
-            remaining: said.until.saturating_since(self.now),
-        });
-        let request = self.resource.ask_of(self.now, &client, repeated, demand);
-        let answer = refresh(
-            &mut self.resource,
-            self.now,
-            &client,
-            &request,
-            (&self.limit, 10),
-        );
-        let said = ClientStatement::of(self.now, &answer.unwrap());
-        (said.capacity.as_micros() / 1_000_000, said)
+        let ask = DoormanAsk {
+            resource: self.resource.clone(),
+            repeated: account.map(|account| RepeatedLease {
+                capacity: account.capacity,
+                remaining: account.until.saturating_since(self.now),
+            }),
+            demand: Demand::of(Capacity::from_whole(wants)),
+        };
+        let resource = self.server.resource(&self.resource);
+        let request = ask.derive(self.now, &client, resource);
+        let terms = Terms::of(&self.limit);
+        let answer =
+            self.server
+                .handle_refresh(self.now, &client, &self.resource, &request, &terms);
+        let account = Account::of(self.now, &answer.unwrap());
+        (account.capacity.as_micros() / 1_000_000, account)
     }
 
     fn sum_has(&self) -> u64 {
-        u64::try_from(self.resource.sum_has()).unwrap() / 1_000_000
+        let resource = self.server.resource(&self.resource).unwrap();
+        u64::try_from(resource.sum_has()).unwrap() / 1_000_000
     }
 }
 
 /// A lease by the account of its client.
 #[derive(Clone, Copy, Debug)]
-struct ClientStatement {
+struct Account {
     capacity: Capacity,
     until: Instant,
 }
 
-impl ClientStatement {
+impl Account {
     fn of(now: Instant, answer: &Answer) -> Self {
         let lease = answer.lease.unwrap();
         let until = now.saturating_add(lease.duration.saturating_sub(Duration::from_millis(900)));
@@ -73,7 +80,7 @@ impl ClientStatement {
 
 #[test]
 fn who_says_its_last_lease_has_acknowledged_it() {
-    let mut fleet = Fleet::new(LEARNED);
+    let mut fleet = Fleet::new(Start::Fresh);
     let (_, a) = fleet.get("a", None, 100);
     assert_eq!(fleet.get("b", None, 100).0, 0, "a has it all");
     let (shrunk, a) = fleet.get("a", Some(a), 100);
@@ -89,7 +96,7 @@ fn who_says_its_last_lease_has_acknowledged_it() {
 
 #[test]
 fn a_late_request_frees_nothing_that_is_in_use() {
-    let mut fleet = Fleet::new(LEARNED);
+    let mut fleet = Fleet::new(Start::Fresh);
     let (_, old) = fleet.get("a", None, 10);
     let (_, new) = fleet.get("a", Some(old), 80);
     assert_eq!(new.capacity, Capacity::from_whole(80));
@@ -101,7 +108,7 @@ fn a_late_request_frees_nothing_that_is_in_use() {
 
 #[test]
 fn a_lost_answer_is_given_again() {
-    let mut fleet = Fleet::new(LEARNED);
+    let mut fleet = Fleet::new(Start::Fresh);
     let (_, a) = fleet.get("a", None, 100);
     fleet.get("b", None, 100);
     assert_eq!(fleet.get("a", Some(a), 100).0, 50, "lost");
@@ -113,7 +120,7 @@ fn a_lost_answer_is_given_again() {
 
 #[test]
 fn who_never_says_what_it_has_shrinks_one_lease_later() {
-    let mut fleet = Fleet::new(LEARNED);
+    let mut fleet = Fleet::new(Start::Fresh);
     fleet.get("a", None, 100);
     let lent_until = fleet.now.saturating_add(fleet.limit.lease);
     while fleet.now.saturating_add(Duration::from_secs(1)) < lent_until {
@@ -127,20 +134,20 @@ fn who_never_says_what_it_has_shrinks_one_lease_later() {
 
 #[test]
 fn while_learning_a_lease_that_is_said_is_confirmed_within_the_capacity() {
-    let mut fleet = Fleet::new(Instant::ZERO.saturating_add(Duration::from_secs(200)));
-    let said = ClientStatement {
+    let mut fleet = Fleet::new(Start::Learning);
+    let account = Account {
         capacity: Capacity::from_whole(70),
         until: fleet.now.saturating_add(Duration::from_secs(5)),
     };
-    let (confirmed, said) = fleet.get("a", Some(said), 90);
+    let (confirmed, account) = fleet.get("a", Some(account), 90);
     assert_eq!(confirmed, 70);
-    assert_eq!(fleet.get("a", Some(said), 90).0, 70);
-    let claim = ClientStatement {
+    assert_eq!(fleet.get("a", Some(account), 90).0, 70);
+    let claim = Account {
         capacity: Capacity::from_whole(70),
         until: fleet.now.saturating_add(Duration::from_secs(5)),
     };
-    let (kept, said) = fleet.get("b", Some(claim), 90);
+    let (kept, account) = fleet.get("b", Some(claim), 90);
     assert_eq!(kept, 70, "b keeps what it uses anyway");
-    assert!(said.until <= claim.until, "and no longer: {said:?}");
+    assert!(account.until <= claim.until, "and no longer: {account:?}");
     assert!(fleet.sum_has() <= 100);
 }

@@ -1,0 +1,92 @@
+//! Calls with requests that an adapter derives from the lease table, for protocols that say less
+//! than ours.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::lease::{Answer, ClientRun, LeaseRequest, ResourceId};
+use tollgate_core::lease_server::Terms;
+use tollgate_core::limit::Limit;
+use tollgate_core::resource::Resource;
+use tollgate_core::units::Instant;
+
+use super::{Driver, LeaseError, at_home, fault};
+
+/// Derivation of a request from the state of its resource.
+pub trait DeriveRequest: fmt::Debug + Send {
+    /// Returns the request of `client` for `resource`, which is none if it has no clients.
+    fn derive(&self, now: Instant, client: &ClientRun, resource: Option<&Resource>)
+    -> LeaseRequest;
+}
+
+/// A call for several resources.
+#[derive(Debug)]
+pub struct DerivedCall {
+    /// The client.
+    pub client: ClientRun,
+    /// The requests; a resource may be here twice.
+    pub requests: Vec<(ResourceId, Box<dyn DeriveRequest>)>,
+}
+
+/// Answer to one request of a call.
+#[derive(Clone, Debug)]
+pub struct DerivedAnswer {
+    /// The answer.
+    pub answer: Answer,
+    /// The limit behind it.
+    pub limit: Limit,
+    /// Number of clients between which the capacity is divided.
+    pub subclients: u64,
+}
+
+/// Results of a call's requests, in order.
+pub type DerivedAnswers = Vec<Result<DerivedAnswer, LeaseError>>;
+
+// === impl Driver ===
+
+impl Driver {
+    /// Answers `call`, each request in order.
+    pub(super) fn refresh_derived(&mut self, now: Instant, call: DerivedCall) -> DerivedAnswers {
+        self.resolver.update();
+        let DerivedCall { client, requests } = call;
+        requests
+            .into_iter()
+            .map(|(resource, request)| {
+                let answer = self.refresh_one(now, &client, &resource, request.as_ref());
+                answer.inspect_err(|error| self.metrics.count_fault(fault(*error)))
+            })
+            .collect()
+    }
+
+    fn refresh_one(
+        &mut self,
+        now: Instant,
+        client: &ClientRun,
+        resource: &ResourceId,
+        request: &dyn DeriveRequest,
+    ) -> Result<DerivedAnswer, LeaseError> {
+        let scope: Arc<str> = resource.scope.clone();
+        let resolved = self.resolver.resolve(&scope);
+        at_home(self.origin, self.shards, resolved)?;
+        let whole = self.parent.as_ref().map(|_| Terms::of(&self.unlimited));
+        let Some(terms) = resolved.terms(resource.unit).or(whole) else {
+            return Ok(DerivedAnswer {
+                answer: self
+                    .node
+                    .handle_unlimited(client, resource, &self.unlimited),
+                limit: self.unlimited.clone(),
+                subclients: 1,
+            });
+        };
+        let request = request.derive(now, client, self.node.resource(resource));
+        let answer = self
+            .node
+            .handle_refresh(now, client, resource, &request, &terms)?;
+        let state = self.node.resource(resource);
+        Ok(DerivedAnswer {
+            answer,
+            limit: terms.limit.clone(),
+            subclients: state.map_or(1, Resource::subclients),
+        })
+    }
+}
