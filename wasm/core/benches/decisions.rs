@@ -1,4 +1,5 @@
-//! What one decision costs: `cargo bench -p tollgate-core`. The time is given, as it is to all of core.
+//! Cost of one decision: `cargo bench -p tollgate-core`. The time is given, as it is to all of
+//! core.
 //!
 //! A bucket's take is meant to cost at most 10 ns and a slab's 3 ns. A refresh is meant to cost
 //! at most three times as much with 100 000 clients as with 1 000; the figures of one group are to
@@ -74,7 +75,7 @@ mod native {
         Capacity::from_micros(1_000_000_000 + spread * 1_000 + round % 1_000)
     }
 
-    /// What `clients` share: a tenth of the least that they want.
+    /// Capacity that `clients` share: a tenth of the least that they want.
     fn capacity(clients: usize) -> Capacity {
         Capacity::from_micros(100_000_000 * clients as u64)
     }

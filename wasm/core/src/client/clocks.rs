@@ -79,7 +79,7 @@ fn at_a_standing_clock_the_burst_passes_and_no_more() {
     assert_eq!(drawn(&mut scope_state, START), BURST);
     for _ in 0..100 {
         assert_eq!(drawn(&mut scope_state, START), 0);
-        // Whatever is asked and answered meanwhile.
+        // Requests and answers meanwhile change nothing.
         refresh(&mut scope_state, START, START);
     }
     assert_eq!(

@@ -10,7 +10,7 @@ fn count(shards: u16) -> NonZeroU16 {
     NonZeroU16::new(shards).unwrap()
 }
 
-/// Who is assigned each shard, by name.
+/// Node that is assigned each shard, by name.
 fn by_name<'a>(shards: u16, members: &[&'a str]) -> Vec<Option<&'a str>> {
     let assigned = assign(count(shards), members);
     let name = |member: Option<usize>| member.map(|index| members[index]);

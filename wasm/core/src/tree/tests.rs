@@ -49,7 +49,7 @@ impl Leaf {
         self.node.handle_timeout(self.now);
     }
 
-    /// What `client` is answered that has so much and wants so much, at the next sequence.
+    /// Answer to `client`, which has so much and wants so much, at the next sequence.
     fn refresh(&mut self, client: &str, (has, wants): (u64, u64)) -> Answer {
         let whole = Capacity::from_whole;
         let request = LeaseRequest::new(self.now.as_nanos(), whole(has), whole(wants));
@@ -185,7 +185,8 @@ fn what_is_lent_ends_with_what_is_borrowed() {
 #[test]
 fn without_the_parent_the_safe_capacity_is_lent() {
     let fixed = |units| SafeCapacity::Fixed(Capacity::from_whole(units));
-    // What the parent said, what the limit says, and what two clients get that want 100 and 5.
+    // Safe capacity of the parent, of the limit, and the capacities of two clients that want 100
+    // and 5.
     let rows = [
         (None, SafeCapacity::Client, None, None),
         (whole(20), SafeCapacity::Client, whole(35), whole(5)),

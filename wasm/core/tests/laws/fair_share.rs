@@ -11,8 +11,8 @@ use super::{Verdict, ensure};
 /// One client: what it wants in millionths, and its weight.
 pub(crate) type Client = (u64, u32);
 
-/// What each client is due, rounded down: satisfies whoever wants no more than an equal part (by weight) of
-/// what is left, until nobody does; the rest share what is left then.
+/// Due of each client, rounded down: satisfies each that wants no more than an equal part (by
+/// weight) of the rest, until there is none; the others share the rest then.
 pub(crate) fn water_filling(clients: &[Client], capacity: u64) -> Vec<u64> {
     let mut due = vec![None; clients.len()];
     let (mut left, mut width) = (u128::from(capacity), 0_u128);
@@ -105,7 +105,7 @@ pub(crate) fn equals_water_filling(seed: u64) -> Verdict {
     check(&clients, capacity, &shares(&clients, &order, capacity))
 }
 
-/// Who came first gets no more for it.
+/// The first client gets no more for it.
 pub(crate) fn does_not_depend_on_the_order(seed: u64) -> Verdict {
     let mut random = Random::new(seed);
     let clients = clients(&mut random);

@@ -341,8 +341,8 @@ impl Process {
 
 // === laws ===
 
-/// Whatever is lost, late or restarted, the fleet never holds more than the capacity and never
-/// admits more than its first bursts and what it has earned.
+/// With losses, delays and restarts the fleet never holds more than the capacity and never admits
+/// more than its first bursts and what it has earned.
 pub(crate) fn never_uses_more_than_the_capacity(seed: u64) -> Verdict {
     let mut fleet = Fleet::new(seed);
     for _ in 0..300 {

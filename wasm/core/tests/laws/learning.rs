@@ -198,9 +198,9 @@ impl Fleet {
 
 // === laws ===
 
-/// Whatever some say that they have, an honest client keeps what it has up to an equal part of the
-/// capacity until that is renewed, which it is soon after claims have been collected; and the books
-/// never count more than the capacity.
+/// Against any lies, an honest client keeps its lease up to an equal part of the capacity until
+/// that is renewed, which it is soon after claims have been collected; and the lease table never
+/// counts more than the capacity.
 pub(crate) fn a_liar_takes_nobodys_lease(seed: u64) -> Verdict {
     let mut random = Random::new(seed);
     let mut fleet = Fleet::new(&mut random);

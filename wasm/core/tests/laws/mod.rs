@@ -12,7 +12,7 @@ pub(crate) mod slow;
 pub(crate) mod tree;
 pub(crate) mod wait_queue;
 
-/// What a law says of one seed: nothing, or how it was broken.
+/// Verdict of a law on one seed: nothing, or how it was broken.
 pub(crate) type Verdict = Result<(), String>;
 
 /// Fails the law with a message unless the condition holds.

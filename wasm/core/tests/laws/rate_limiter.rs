@@ -73,7 +73,7 @@ pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
     Ok(())
 }
 
-/// What a master of an earlier term answers is not applied.
+/// An answer of a master of an earlier term is not applied.
 pub(crate) fn ignores_an_earlier_master(seed: u64) -> Verdict {
     let mut random = Random::new(seed);
     let policy = Policy::default();

@@ -15,9 +15,9 @@ use super::random::Random;
 mod place;
 mod world;
 
-/// Whatever is lost, late, away or lowered, what all clients below the root have is never more than
-/// its capacity, but for one lease after it was lowered; and no lease outlives the one it was lent
-/// out of.
+/// With losses, delays, absences and lowered limits, all clients below the root never have more
+/// than its capacity, but for one lease after it was lowered; and no lease outlives the one it was
+/// lent out of.
 pub(crate) fn leaves_never_use_more_than_the_root_has(seed: u64) -> Verdict {
     let mut world = World::new(seed);
     world.faults = Faults::of(seed);
@@ -56,7 +56,7 @@ pub(crate) fn a_tree_divides_as_one_coordinator_would(seed: u64) -> Verdict {
 /// millionth for each of them.
 fn water_fill(capacity: u128, needs: &[(u128, u128)]) -> Vec<u128> {
     let mut order: Vec<usize> = (0..needs.len()).collect();
-    // Who has no weight wants nothing.
+    // A client without weight wants nothing.
     let level = |i: usize, j: usize| needs[i].0 * needs[j].1.max(1);
     order.sort_by(|a, b| level(*a, *b).cmp(&level(*b, *a)));
     let mut shares = vec![0; needs.len()];

@@ -1,5 +1,5 @@
-//! What those who wait may rely on: nobody is forgotten, members take turns, and what they were told
-//! about their wait is true.
+//! Laws of waiting: no request is forgotten, members take turns, and what they were told about
+//! their wait is true.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use super::{Verdict, ensure};
 
 const START: Instant = Instant::from_nanos(5_000_000_000);
 
-/// Whatever comes, goes and leaves: nobody is lost, nobody goes twice, each member's requests go in
-/// the order of their arrival, and of two members that wait all the time none gets two turns more
-/// than the other.
+/// With any arrivals and departures: no request is lost, none goes twice, each member's requests go
+/// in the order of their arrival, and of two members that wait all the time none gets two turns
+/// more than the other.
 pub(crate) fn takes_turns(seed: u64) -> Verdict {
     let mut random = Random::new(seed);
     let members = 1 + random.below(6);

@@ -6,12 +6,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What may happen to a bucket.
+/// Event in the life of a bucket.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Pass(u64),
     Take(u64),
-    Slab(u64, u64),
+    Draw(u64, u64),
     Charge(u64),
     GiveBack,
     Set(u64, u64),
@@ -33,7 +33,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         3 => times().prop_map(Event::Pass),
         3 => amounts().prop_map(Event::Take),
-        1 => (amounts(), amounts()).prop_map(|(need, want)| Event::Slab(need, want)),
+        1 => (amounts(), amounts()).prop_map(|(need, want)| Event::Draw(need, want)),
         1 => amounts().prop_map(Event::Charge),
         1 => Just(Event::GiveBack),
         1 => (rates(), amounts()).prop_map(|(rate, burst)| Event::Set(rate, burst)),
@@ -75,7 +75,7 @@ fn history(bucket: &mut TokenBucket, events: &[Event]) -> Vec<Moment> {
                 let need = Tokens::from_micros(micros);
                 got = bucket.take(now, need).map_or(Tokens::ZERO, |()| need);
             }
-            Event::Slab(need, want) => {
+            Event::Draw(need, want) => {
                 let (need, want) = (Tokens::from_micros(need), Tokens::from_micros(want));
                 got = bucket.take_up_to(now, need, want).unwrap_or(Tokens::ZERO);
                 loan = got;
@@ -108,7 +108,7 @@ proptest! {
     fn never_admits_more_than_burst_and_rate(
         rate in rates(), burst in amounts(), mut events in events(),
     ) {
-        // What is charged was admitted by somebody else.
+        // Charges were admitted elsewhere.
         events.retain(|event| !matches!(event, Event::Charge(_)));
         let mut bucket = TokenBucket::new(START, Rate::from_micros(rate), Tokens::from_micros(burst));
         let moments = history(&mut bucket, &events);
@@ -195,7 +195,8 @@ proptest! {
         prop_assert_eq!(often.balance(now) as u128, due / u128::from(FINE));
     }
 
-    /// Whatever happens, the balance stays at or below the burst, and the parts hold the whole state.
+    /// After any events the balance stays at or below the burst, and the parts hold the whole
+    /// state.
     #[test]
     fn the_balance_is_never_above_the_burst(
         rate in rates(), burst in amounts(), events in events(), extra in any::<u64>(), idle in any::<u64>(),

@@ -20,7 +20,7 @@ enum Step {
 }
 use Step::{Charge, Cycle, Is, Pass, Pause, Poll};
 
-/// What a vector is called, rate, burst, tokens at the start, steps.
+/// Name of a vector, rate, burst, tokens at the start, steps.
 type Vector = (&'static str, u64, u64, u64, &'static [Step]);
 
 /// Pulsar consumes without asking ([`TokenBucket::charge`]) and pauses until its target: the tokens of

@@ -142,7 +142,7 @@ fn workers_share_the_lease_to_the_last_permit() {
         };
         assert_eq!(u64::from(held + second), gets, "{gets}");
         assert_eq!(p.draw(1, held), PermitResult::Denied);
-        // What the first does not use, the second can have.
+        // Permits that the first does not use, the second can have.
         p.say(1, 0, 0, 0);
         assert_eq!(u64::from(second + p.drawn(3)), gets, "{gets}");
     }
@@ -298,7 +298,7 @@ fn what_is_spare_is_not_wanted() {
     p.after(1000).draw(2, 1);
     assert_eq!(p.limiter.held(), 125 + 126);
     assert_eq!(p.limiter.wants(), 3);
-    // What it was used for meanwhile it says with its next word.
+    // Its use meanwhile comes with its next report.
     p.say(1, 125, 124, 0);
     assert_eq!(p.limiter.wants(), 127);
 }

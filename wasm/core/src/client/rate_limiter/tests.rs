@@ -72,7 +72,7 @@ impl Process {
         process
     }
 
-    /// How many of `tries` draws pass now, one token each.
+    /// Number of `tries` draws that pass now, one token each.
     fn passes(&mut self, tries: usize) -> usize {
         let need = Tokens::ONE;
         let mut left = 0;
@@ -243,7 +243,7 @@ fn the_mode_holds_for_a_lease_that_has_expired_and_for_one_that_never_came() {
         }
         passed
     };
-    // What was leased is over; the calls fail, which changes nothing, until a lease comes again.
+    // The lease is over; the calls fail, which changes nothing, until a lease comes again.
     let mut p = Process::leased(100);
     p.policy.no_lease = Mode::Pessimistic;
     assert_eq!(attempts(&mut p, 15), 0);
@@ -297,7 +297,7 @@ fn only_the_answer_to_the_latest_request_of_the_latest_master_counts() {
     assert_eq!(p.limiter.has(p.now), Capacity::from_whole(900));
 }
 
-/// What a rule of epochs must do with each answer: the terms of a shard grow, and those of
+/// A rule of epochs must tell each of these answers: the terms of a shard grow, and those of
 /// different shards, or with and without a cluster, cannot be compared.
 #[test]
 fn a_lower_term_is_out_of_date_only_within_its_shard() {

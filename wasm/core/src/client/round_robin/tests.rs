@@ -31,9 +31,9 @@ fn members_take_turns_and_keep_their_order() {
     let rows: [Row<'_>; 4] = [
         (&[(1, 0), (1, 1), (1, 2)], &[0, 1, 2]),
         (&[(1, 0), (1, 1), (2, 2), (2, 3)], &[0, 2, 1, 3]),
-        // Who begins to wait comes after all others, whatever its number.
+        // A member that begins to wait comes after all others, whatever its number.
         (&[(9, 0), (9, 1), (1, 2), (5, 3), (1, 4)], &[0, 2, 3, 1, 4]),
-        // Who comes back has the place of its arrival.
+        // A request that comes back has the place of its arrival.
         (&[(1, 3), (2, 4), (1, 0), (2, 1)], &[0, 1, 3, 4]),
     ];
     for (waiters, want) in rows {

@@ -61,7 +61,7 @@ fn encoded(scope_state: &ScopeState) -> Vec<u8> {
     bytes
 }
 
-/// Whatever decodes can be used at any time without harm.
+/// Any state that decodes can be used at any time without harm.
 fn exercise(bytes: &[u8]) {
     let Some(mut scope_state) = ScopeState::decode(bytes) else {
         return;

@@ -104,7 +104,7 @@ fn those_who_wait_are_wanted_while_nobody_comes() {
     assert_eq!(queue.attempts(at(100), 1), 0);
     // Nothing passes, and they would like to be gone within a second.
     assert_eq!(queue.attempts(at(200), 1), 10);
-    // What goes shows how much can go.
+    // The requests that go show how much can go.
     assert_eq!(go(&mut queue, 30), 30);
     assert_eq!(queue.attempts(at(300), 1), 30);
     assert_eq!(go(&mut queue, 69), 69);

@@ -8,7 +8,7 @@ use super::*;
 const ONE: NonZeroU16 = NonZeroU16::MIN;
 const SHARD: ShardId = ShardId(0);
 
-/// Who is preferred for the only shard of `a` and `b`, and the other.
+/// The preferred node for the only shard of `a` and `b`, and the other.
 fn of_two() -> (&'static str, &'static str) {
     match assign(ONE, &["a", "b"])[0] {
         Some(0) => ("a", "b"),
@@ -177,8 +177,8 @@ impl World {
 }
 
 proptest! {
-    /// Whatever comes and goes in whatever order: never two masters, and in the end every shard is
-    /// led by the node that is to lead it.
+    /// Nodes come and go in any order: never two masters, and in the end every shard is led by the
+    /// node that is to lead it.
     #[test]
     fn every_shard_ends_up_with_the_master_it_is_to_have(
         shards in 1..6_u16,

@@ -133,7 +133,7 @@ fn members_come_before_their_clients() {
                 (2, 5000, 300),
             ],
         ),
-        // What one does not want goes to the others.
+        // The unwanted part of one goes to the others.
         (
             &[None, None, None],
             &[(0, 5000, 400), (1, 100, 100), (2, 5000, 400)],
@@ -322,7 +322,7 @@ mod laws {
                 let below = members[member].0.is_none_or(|own| of(&gets, member) < own);
                 below && wants(&gets, member)
             });
-            // What it would have per weight with one more.
+            // Its capacity per weight with one more.
             let per_weight = |&member: &usize| {
                 (
                     (of(&gets, member) + 1) * 840 / u64::from(members[member].1),

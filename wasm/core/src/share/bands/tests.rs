@@ -37,7 +37,7 @@ fn guaranteed(rows: &[(u8, u64)]) -> Guarantees {
     })
 }
 
-/// What each band gets by the definition: its minimum first, then from the highest down.
+/// Shares of the bands by the definition: its minimum first, then from the highest down.
 fn bands_get(wants: &[u64; 16], guaranteed: &Guarantees, capacity: u64) -> [u64; 16] {
     let mut gets = [0; 16];
     let mut rest = capacity;
@@ -70,7 +70,7 @@ fn bands_table() {
         // The minimum comes before any band, but only as far as it is wanted.
         (100, &[(0, 20)], &[(9, 170, 80), (0, 500, 20)]),
         (100, &[(0, 20)], &[(9, 170, 95), (0, 5, 5)]),
-        // What is guaranteed is a minimum, not a maximum.
+        // A guarantee is a minimum, not a maximum.
         (100, &[(0, 20)], &[(9, 30, 30), (0, 500, 70)]),
         // Less than is guaranteed, as in a pool: the highest first.
         (30, &[(0, 20), (5, 20)], &[(5, 50, 20), (0, 50, 10)]),

@@ -2,7 +2,7 @@ use super::*;
 
 use alloc::vec::Vec;
 
-/// What the definition gives a client, as a fraction of two whole numbers.
+/// Share of a client by the definition, as a fraction of two whole numbers.
 #[derive(Clone, Copy, Debug)]
 struct Exact {
     numerator: u128,

@@ -37,7 +37,7 @@ fn shares(clients: &[(u64, u32)], capacity: u64, quantum: Quantum) -> Vec<u64> {
     handles.iter().map(share).collect()
 }
 
-/// What the definition says, but for three millionths: what is sure, what is left and the part of
+/// Checks against the definition, but for three millionths: the sure part, the rest and the part of
 /// it are each rounded.
 fn check(clients: &[(u64, u32)], capacity: u64, gets: &[u64]) {
     let context = || std::format!("{clients:?} capacity {capacity} gets {gets:?}");

@@ -1,4 +1,4 @@
-//! Who is in a tree: coordinators with parents, and clients.
+//! Members of a tree: coordinators with parents, and clients.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -35,7 +35,7 @@ pub(super) struct Place {
     pub(super) learning_until: Instant,
 }
 
-/// Who only asks.
+/// Client of a coordinator.
 pub(super) struct Client {
     pub(super) id: ClientId,
     pub(super) at: usize,

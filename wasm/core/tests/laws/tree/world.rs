@@ -17,7 +17,7 @@ use super::{limit, sums, unit, water_fill};
 /// The longest that a message is under way.
 const MAIL_LATEST: Duration = Duration::from_secs(2);
 
-/// What goes wrong, in percent.
+/// Faults, in percent.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
     lost: u64,
@@ -332,15 +332,15 @@ impl World {
         Ok(())
     }
 
-    /// What is in use below a place is counted by its parent, and ends no later there.
+    /// Capacity in use below a place is counted by its parent, and ends no later there.
     fn check_place(&self, i: usize, place: &Place) -> Verdict {
         let now = self.now;
         let (Some(parent), Some(books)) = (place.parent, place.node.resource(&self.resource))
         else {
             return Ok(());
         };
-        // What clients claim of a place that has started again, or does not know the resource, it
-        // counts from when it hears it.
+        // Claims of clients of a place that has started again, or does not know the resource, count
+        // from when it hears them.
         let learning_until = place.learning_until.max(books.learning_until());
         if now < learning_until.saturating_add(self.limit.lease) {
             return Ok(());
@@ -371,7 +371,7 @@ impl World {
         Ok(())
     }
 
-    /// What the clients of `at` and of all places below it have.
+    /// Capacity of the clients of `at` and of all places below it.
     fn used_below(&self, at: usize) -> u64 {
         let own = self.clients.iter().filter(|client| client.at == at);
         let own: u64 = own.map(|client| client.has(self.now).as_micros()).sum();
@@ -383,7 +383,7 @@ impl World {
         client.wants.as_micros().into()
     }
 
-    /// What a place and all below it want, and for how many that want something.
+    /// Wants of a place and all below it, and the number that want something.
     fn needs(&self, at: usize) -> (u128, u128) {
         let own = self.clients.iter().filter(|client| client.at == at);
         let own = own.map(|client| (self.wants(client), u128::from(self.wants(client) > 0)));
@@ -392,7 +392,7 @@ impl World {
         all.fold((0, 0), |sum, needs| (sum.0 + needs.0, sum.1 + needs.1))
     }
 
-    /// What each client should have if `at` has `capacity`.
+    /// Capacity that each client should have if `at` has `capacity`.
     fn divide(&self, at: usize, capacity: u128, shares: &mut BTreeMap<usize, u128>) {
         let clients: Vec<usize> = (0..self.clients.len())
             .filter(|i| self.clients[*i].at == at)

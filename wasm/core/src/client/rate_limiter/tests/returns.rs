@@ -24,7 +24,7 @@ fn who_returns_after_any_pause_asks_for_what_it_wants_now() {
 
 #[test]
 fn who_returns_after_a_pause_has_its_burst_again_once_it_is_leased() {
-    // What it held before and gets now, and what then passes at once: no more than it had earned.
+    // Its lease before and now, and the tokens that then pass at once: no more than it had earned.
     for (before, gets, want) in [(1000, 1000, 200), (1000, 500, 100), (100, 1000, 20)] {
         let mut p = returned_after(before, 60);
         p.attempt(1);

@@ -1,4 +1,4 @@
-//! What the fleet is held to.
+//! Laws that the fleet is held to.
 
 use super::*;
 use crate::hash::fnv1a;
@@ -27,8 +27,8 @@ impl Fleet {
         }
     }
 
-    /// What each client is entitled to: first the pool between its members, then each resource
-    /// between its clients. Each step is the division that has tests of its own.
+    /// Shares of the clients: first the pool between its members, then each resource between its
+    /// clients. Each step is the division that has tests of its own.
     fn shares(&self) -> Vec<u64> {
         let allotted = self.allotted();
         let mut shares = vec![0; self.clients.len()];
@@ -58,7 +58,7 @@ impl Fleet {
         shares
     }
 
-    /// What the clients of each resource may divide.
+    /// Capacity that the clients of each resource may divide.
     fn allotted(&self) -> Vec<Capacity> {
         let own: Vec<_> = self.members.iter().map(|m| m.own.divided()).collect();
         let Some(pool) = &self.pool else {
@@ -81,13 +81,13 @@ impl Fleet {
         allotted
     }
 
-    /// What the clients of a resource want together.
+    /// Wants of the clients of a resource.
     fn wanted(&self, member: usize) -> Capacity {
         let clients = self.clients.iter().filter(|c| c.member == member);
         clients.fold(Capacity::ZERO, |sum, c| sum.saturating_add(c.wants))
     }
 
-    /// What nobody wants of a resource in no pool is lent to those who want something, as far as
+    /// Unwanted capacity of a resource in no pool is lent to clients that want something, as far as
     /// the limit says so.
     pub(in super::super) fn check_headroom(&self) {
         for (i, member) in self.members.iter().enumerate().filter(|(_, m)| !m.in_pool) {
@@ -107,7 +107,7 @@ impl Fleet {
     /// Nobody is told to hurry.
     pub(in super::super) fn check_at_rest(&self) {
         let refresh = self.members[0].own.limit.refresh;
-        // Who wants nothing may have released, and then is told nothing.
+        // A client that wants nothing may have released, and then is told nothing.
         let hurried =
             |client: &&Client| client.wants > Capacity::ZERO && client.refresh_interval != refresh;
         let hurried = self.clients.iter().find(hurried);

@@ -23,7 +23,7 @@ struct Movers {
     ids: [ResourceId; 2],
     /// Of the mover or of the one that stays, by [`Client::member`].
     clients: Vec<Client>,
-    /// What the mover's clients could have lent to them before each move, and until when.
+    /// Capacity that the mover's clients could have lent to them before each move, and its end.
     past: Vec<(Capacity, u64)>,
     mail: BTreeMap<(u64, u64), Mail>,
     posted: u64,
