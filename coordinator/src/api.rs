@@ -1,5 +1,5 @@
-//! The interfaces of the coordinator: gRPC for Envoys and leaf coordinators, Doorman's protocol, the
-//! admin API over HTTP, and health checks.
+//! APIs of the coordinator: gRPC for Envoys and leaf coordinators, Doorman's protocol, the admin API
+//! over HTTP, and health checks.
 
 pub mod doorman;
 pub mod grpc;

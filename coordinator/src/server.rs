@@ -1,4 +1,4 @@
-//! Puts the doors, the election and the books together, and takes them apart in order.
+//! Starts listeners, election and lease tables together, and stops them in order.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -41,49 +41,49 @@ use crate::net::channels::Channels;
 use crate::net::tls::{ClientFiles, Credentials, Holder, Newest};
 use crate::wire::CapacityServer;
 
-mod doors;
 mod error;
 mod listeners;
 mod metrics;
+mod services;
 
-use self::doors::{Services, follow, serve_grpc, serve_http};
 pub use self::error::ServerError;
-use self::listeners::Doors;
+use self::listeners::Acceptors;
 pub use self::listeners::Listeners;
 use self::metrics::Metrics;
+use self::services::{Services, follow, serve_grpc, serve_http};
 
-/// How long it may take until there is a connection to another node.
+/// Time that a connection to another node may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long calls have to end after the shutdown began.
+/// Time that calls have to end after the shutdown began.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// How long giving up all shards in order may take before that.
+/// Time that the orderly hand-over of all shards may take before that.
 const HAND_OVER_GRACE: Duration = Duration::from_secs(5);
 
 /// An election under way.
 type Running = Pin<Box<dyn Future<Output = Result<(), ElectionError>> + Send>>;
 
-/// A coordinator's place among others.
+/// Place of a coordinator in a cluster.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// This node, as the others know it.
     pub peer: Peer,
-    /// Into how many shards the scopes are divided.
+    /// The number of shards.
     pub shards: NonZeroU16,
-    /// With what the other nodes are reached whose doors speak TLS.
+    /// TLS credentials for other nodes.
     pub tls: Option<ClientFiles>,
 }
 
 /// A coordinator that has everything it needs to serve.
 pub struct Server {
-    doors: Doors,
+    acceptors: Acceptors,
     clock: Clock,
     metrics: Metrics,
     writer: CatalogWriter,
     catalog: writer::CatalogHandle,
     place: Option<Place>,
-    /// With what the other nodes are reached whose doors speak TLS.
+    /// TLS credentials for other nodes.
     credentials: Option<Newest<Credentials>>,
     election: Running,
     /// Ends the election.
@@ -114,8 +114,8 @@ impl Server {
     /// names, or alone and in one term, whose epoch is as `epoch` and the store say.
     ///
     /// # Errors
-    /// If its store, or the files of a door that is to speak TLS, cannot be used, or if it has no epoch
-    /// that Envoys would accept.
+    /// If its store or the TLS files of a listener cannot be used, or if it has no epoch that Envoys
+    /// would accept.
     pub async fn new(
         listeners: Listeners,
         config: Config,
@@ -217,7 +217,7 @@ impl Server {
             );
         }
         let ancestors = AncestorPath::new(&name(&config, listeners.addresses().ok()));
-        let doors = listeners.prepare(&config, &metrics)?;
+        let acceptors = listeners.prepare(&config, &metrics)?;
         let bounds = config.bounds;
         let credentials = |holder, files: Option<&ClientFiles>| {
             let started = files.map(|files| files.start(holder, &metrics.tls));
@@ -250,7 +250,7 @@ impl Server {
         let (publisher, outcome) = ElectionPublisher::new(count);
         let (resign, resigned) = watch::channel(());
         Ok(Self {
-            doors,
+            acceptors,
             clock,
             metrics,
             writer,
@@ -268,7 +268,7 @@ impl Server {
         })
     }
 
-    /// The way from every door to the books, here or at the master of a shard.
+    /// Returns the router from every API to the lease tables, here or at the master of a shard.
     fn router(&self) -> Router {
         Router {
             me: self.place.as_ref().map(|place| place.peer.clone()),
@@ -305,15 +305,15 @@ impl Server {
         let (supervisor, events) = (self.supervisor, self.outcome.events);
         parts.spawn(async move {
             supervisor.run(events).await;
-            Ok("books")
+            Ok("lease tables")
         });
         let given_up = spawn_election(&mut parts, self.election);
         parts.spawn(async move {
             self.writer.run().await;
-            Ok("writer")
+            Ok("catalog writer")
         });
         if alone {
-            // It has books from the first call on.
+            // Its lease table exists before the first call.
             self.shards.are(1).await;
         }
         let (close, closing) = watch::channel(());
@@ -338,10 +338,10 @@ impl Server {
             doorman: StrictDecoding(doorman),
             peer: (!alone).then(|| StrictDecoding(rest::PeerApi::new(app.clone()))),
         };
-        let mut doors = JoinSet::new();
-        doors.spawn(serve_grpc(self.doors.grpc, services, stopped.clone()));
+        let mut served = JoinSet::new();
+        served.spawn(serve_grpc(self.acceptors.grpc, services, stopped.clone()));
         let admin = rest::router(app);
-        doors.spawn(serve_http(self.doors.http, admin, stopped.clone()));
+        served.spawn(serve_http(self.acceptors.http, admin, stopped.clone()));
         let (_asks, asked) = self.reloads;
         if let Some(reload) = Reload::new(self.catalog.clone(), self.metrics.catalog) {
             parts.spawn(follow(reload, asked, stopped));
@@ -349,24 +349,24 @@ impl Server {
         tokio::select! {
             () = shutdown => {}
             Some(ended) = parts.join_next() => return Err(ServerError::Ended(ended??)),
-            Some(ended) = doors.join_next() => return Err(ServerError::Ended(ended??)),
+            Some(ended) = served.join_next() => return Err(ServerError::Ended(ended??)),
         }
         tracing::info!("shutting down");
         drop(close);
         if !alone {
-            // First of all, while the doors are open and what comes meanwhile can be passed on.
+            // First, while the listeners are open and calls can be forwarded.
             drop(std::mem::replace(&mut self.resign, watch::channel(()).0));
             let _ = tokio::time::timeout(HAND_OVER_GRACE, given_up).await;
         }
-        // The parts end when nobody is left who could ask them for something.
+        // The parts end when all handles to them are gone.
         drop((stop, self.catalog));
-        all_ended(doors, parts, self.resign).await
+        all_ended(served, parts, self.resign).await
     }
 }
 
 // === free functions ===
 
-/// What other coordinators call this one: a name of its own, wherever it runs.
+/// Returns the name under which other coordinators know this one.
 fn name(config: &Config, listen: Option<Listen>) -> String {
     let said = config
         .parent
@@ -384,14 +384,15 @@ fn name(config: &Config, listen: Option<Listen>) -> String {
     })
 }
 
-/// Waits, not for ever, until the doors and then all parts have ended, which do when `resign` is dropped.
+/// Waits, within a bound, until the listeners and then all parts have ended, which end when `resign` is
+/// dropped.
 async fn all_ended(
-    doors: Parts,
+    served: Parts,
     parts: Parts,
     resign: watch::Sender<()>,
 ) -> Result<(), ServerError> {
     let all = async {
-        ended(doors).await?;
+        ended(served).await?;
         drop(resign);
         ended(parts).await
     };
@@ -403,7 +404,7 @@ async fn all_ended(
         })
 }
 
-/// The door for Doorman's clients.
+/// Returns the API for Doorman's clients.
 fn doorman(
     router: &Router,
     clock: Clock,

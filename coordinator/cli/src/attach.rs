@@ -17,11 +17,11 @@ Examples:
   tollgate attach namespace acme/orders silver
       Only this namespace; acme's others go with the tenant.";
 
-/// Attach a tenant or a namespace to a group, whatever it was attached to.
+/// Attach a tenant or a namespace to a group instead of its present one.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Attach {
-    /// What.
+    /// The kind.
     kind: Member,
 
     /// Its name.
@@ -30,7 +30,7 @@ pub(crate) struct Attach {
     /// The group.
     group: String,
 
-    /// What its part of the group is in proportion to; 1 if you do not say.
+    /// The weight of its part of the group; 1 by default.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     weight: Option<String>,
 

@@ -1,4 +1,4 @@
-//! `tollgate check`: what is wrong with a configuration.
+//! `tollgate check`: the errors of a configuration.
 
 use std::path::Path;
 

@@ -18,13 +18,13 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   tollgate check tollgate.yaml
-      Says what is wrong with a configuration, all of it, with line, field and rule.
+      Reports all errors of a configuration, with line, field and rule.
   tollgate serve --config tollgate.yaml
       Leases what the file says; listens on loopback unless the file says otherwise.
   tollgate top
-      Who wants how much of what, live.
+      The busiest resources, live.
   tollgate put group gold --requests 20k && tollgate attach tenant acme gold
-      Lets acme share 20000 requests per second with whoever else is attached to gold.
+      Lets acme share 20000 requests per second with all others that are attached to gold.
 
 Exit codes:
   0  done
@@ -53,7 +53,7 @@ enum Command {
     /// http=<address>`; logs go to standard error.
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::Serve),
-    /// Check a configuration file and say everything that is wrong with it.
+    /// Check a configuration file and report all errors.
     #[command(after_help = check::EXAMPLES)]
     Check {
         /// The configuration, YAML.

@@ -1,4 +1,4 @@
-//! How the command line talks to the admin API.
+//! Client of the admin API.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use ureq::{Agent, AsSendBody};
 
 use crate::failure::Failure;
 
-/// How long a connection may take to be there.
+/// Time that a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an answer may take as a whole.
+/// Time that an answer may take as a whole.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The largest answer, in bytes: what a page of a thousand scopes with long names takes, and more.
 const ANSWER_LEN_MAX: u64 = 64 << 20;
 
-/// What a [`Client`] is made of.
+/// Options of a [`Client`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options<'a> {
     /// The URL of the admin API.
     pub(crate) server: &'a str,
-    /// What lets us in.
+    /// The token.
     pub(crate) token: Option<&'a str>,
-    /// Whom to believe about certificates.
+    /// The trusted issuers, PEM.
     pub(crate) ca: Option<&'a Path>,
     /// Our own certificate and its key.
     pub(crate) identity: Option<(&'a Path, &'a Path)>,
@@ -44,7 +44,7 @@ pub(crate) struct Client {
     authorization: Option<String>,
 }
 
-/// What is asked.
+/// Request to the API.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     method: &'static str,
@@ -77,7 +77,7 @@ impl Client {
         let server = base(options.server)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            // Where the token goes is where it was said to go.
+            // The token goes nowhere but to the given server.
             .max_redirects(0)
             .proxy(None)
             .timeout_connect(Some(CONNECT_TIMEOUT))
@@ -99,7 +99,7 @@ impl Client {
         &self.server
     }
 
-    /// What comes of `call`.
+    /// Returns the answer to `call`.
     ///
     /// # Errors
     /// If there is no answer, or it is no good one.
@@ -280,10 +280,10 @@ fn json(body: &str, url: &str) -> Result<Value, Failure> {
     body.with_context(context).map_err(Failure::runtime)
 }
 
-/// The one place where statuses become exit codes.
+/// Returns the failure, and so the exit code, for a status.
 fn refusal(status: StatusCode, body: &str, url: &str) -> Failure {
     let error = match serde_json::from_str::<Problem>(body) {
-        Ok(problem) if !problem.detail.is_empty() => anyhow!(told(&problem)),
+        Ok(problem) if !problem.detail.is_empty() => anyhow!(text(&problem)),
         _ => anyhow!("{url} answered {status}"),
     };
     match status.as_u16() {
@@ -296,7 +296,7 @@ fn refusal(status: StatusCode, body: &str, url: &str) -> Failure {
 }
 
 /// The detail, and each field's rule unless the detail says it.
-fn told(problem: &Problem) -> String {
+fn text(problem: &Problem) -> String {
     let mut text = problem.detail.clone();
     for fault in &problem.errors {
         let is_said = |part: &String| problem.detail.contains(part);
@@ -345,10 +345,10 @@ mod tests {
             {"field": "a", "rule": "-1 is negative"}, {"field": "b", "rule": "is missing"}]}"#;
         let problem: Problem = serde_json::from_str(body).unwrap();
         let want = "2 fields are wrong\n  a: -1 is negative\n  b: is missing";
-        assert_eq!(told(&problem), want);
+        assert_eq!(text(&problem), want);
         let body =
             r#"{"detail": "a: is missing", "errors": [{"field": "a", "rule": "is missing"}]}"#;
         let problem: Problem = serde_json::from_str(body).unwrap();
-        assert_eq!(told(&problem), "a: is missing");
+        assert_eq!(text(&problem), "a: is missing");
     }
 }

@@ -1,4 +1,4 @@
-//! `tollgate completions`: what a shell needs to complete command lines.
+//! `tollgate completions`: scripts that complete command lines.
 
 use std::io::{self, Write as _};
 

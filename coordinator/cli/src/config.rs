@@ -1,4 +1,4 @@
-//! `tollgate config`: what the nodes of a cluster share of their configuration.
+//! `tollgate config`: the configuration that the nodes of a cluster share.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -16,11 +16,11 @@ use crate::print;
 const EXAMPLES: &str = "\
 Examples:
   tollgate config put limits.yaml --config tollgate.yaml
-      Checks the file, and makes it what all nodes lease by. They take it at once.
+      Checks the file, and puts it in force at all nodes at once.
   tollgate config get --config tollgate.yaml > limits.yaml
-      What they lease by now.";
+      The configuration in force.";
 
-/// Read or replace what the nodes of a cluster share: limits, groups, attach and doorman.
+/// Read or replace the configuration that the nodes of a cluster share: limits, groups, attach and doorman.
 ///
 /// For clusters with `shared_config: true`. Speaks to etcd, as a node's configuration says, so it
 /// needs no coordinator.
@@ -28,7 +28,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Shared {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 
     /// The configuration of a node, which says where etcd is.
     #[arg(
@@ -41,8 +41,8 @@ pub(crate) struct Shared {
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Replace it, unless something is wrong with it.
+enum Action {
+    /// Replace it, unless it has errors.
     Put {
         /// YAML with the sections limits, groups, attach and doorman.
         file: PathBuf,
@@ -62,14 +62,14 @@ impl Shared {
             ..Flags::default()
         };
         let node = load(&self.config, flags)?;
-        match self.what {
-            What::Put { file } => {
+        match self.action {
+            Action::Put { file } => {
                 let put = runtime.block_on(put(&node, &file));
                 put.map_err(|error| failure(&file, error))?;
                 let line = format!("{}: good, and in etcd now", file.display());
                 print::lines(&line)
             }
-            What::Get => {
+            Action::Get => {
                 let text = runtime.block_on(shared_config::get(&node));
                 let text = text.map_err(|error| failure(&self.config, error))?;
                 let missing = || Failure::Missing(anyhow!("there is none in etcd yet"));

@@ -1,4 +1,4 @@
-//! Which coordinator a command talks to, and as whom.
+//! Address and credentials of the coordinator that a command talks to.
 
 use std::path::{Path, PathBuf};
 

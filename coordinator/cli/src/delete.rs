@@ -12,7 +12,7 @@ Examples:
   tollgate delete group gold
       Exit code 5 while something is attached to it.
   tollgate delete override tenant/acme --if-match 42
-      Unless somebody else has changed it meanwhile.";
+      Unless it has been changed meanwhile.";
 
 const DETACH_EXAMPLES: &str = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = DELETE_EXAMPLES)]
 pub(crate) struct Delete {
-    /// What.
+    /// The kind.
     kind: Stored,
 
     /// Its name; of an override the scope's id.
@@ -39,7 +39,7 @@ pub(crate) struct Delete {
 #[derive(Debug, Args)]
 #[command(after_help = DETACH_EXAMPLES)]
 pub(crate) struct Detach {
-    /// What.
+    /// The kind.
     kind: Member,
 
     /// Its name.

@@ -12,9 +12,9 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate list clients
   tollgate drain edge-7/5f3a9c01
-      Once no requests come to it any more, so that the others have what it had at once.
+      Once no requests come to it any more, so that others get its leases at once.
   tollgate get client edge-7/5f3a9c01
-      What it still has.
+      The leases that it still has.
   tollgate drain edge-7/5f3a9c01 --undo";
 
 /// Give an Envoy nothing for a time, so that its leases go to the others.

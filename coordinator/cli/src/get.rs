@@ -21,17 +21,17 @@ Examples:
   tollgate get group gold > gold.yaml; $EDITOR gold.yaml; tollgate put group gold -f gold.yaml
       Changes a group.
   tollgate get tenant acme
-      Which group the tenant is attached to.
+      The group of the tenant.
   tollgate get scope tenant/acme
-      Who has and wants how much of it.
+      Its clients, with what each has and wants.
   tollgate get limit tenant/acme
-      What limits it, and where that comes from; with --json all of it.";
+      The limits in force and their sources; with --json all of it.";
 
 /// Show one thing.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Get {
-    /// What.
+    /// The kind.
     #[arg(hide_possible_values = false)]
     kind: Kind,
 

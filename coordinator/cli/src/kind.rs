@@ -1,11 +1,11 @@
-//! What can be asked for, and where the API has it.
+//! Kinds of things, and their paths in the API.
 
 use anyhow::anyhow;
 use clap::ValueEnum;
 
 use crate::failure::Failure;
 
-/// What can be read.
+/// Kind that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// A named set of limits that tenants and namespaces share.
@@ -26,12 +26,12 @@ pub(crate) enum Kind {
     /// An Envoy, `<node id>/<random>`.
     #[value(alias = "clients")]
     Client,
-    /// What limits a scope, and where that comes from.
+    /// Limits in force for a scope, and their sources.
     #[value(alias = "limits")]
     Limit,
 }
 
-/// What can be deleted.
+/// Kind that can be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stored {
     /// A group that nothing is attached to.
@@ -48,7 +48,7 @@ pub(crate) enum Stored {
     Override,
 }
 
-/// What has limits of its own.
+/// Kind that has limits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Limited {
     /// A named set of limits that tenants and namespaces share.
@@ -59,7 +59,7 @@ pub(crate) enum Limited {
     Override,
 }
 
-/// What can be attached to a group.
+/// Kind that can be attached to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Member {
     /// A tenant.
@@ -73,7 +73,7 @@ pub(crate) enum Member {
 // === impl Kind ===
 
 impl Kind {
-    /// The word for one.
+    /// Returns the word for one.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Group => "group",
@@ -86,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// Where all of them are.
+    /// Returns the path of the list.
     pub(crate) fn all(self) -> &'static str {
         match self {
             Self::Group => "/v1/groups",
@@ -99,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// Where the one called `name` is.
+    /// Returns the path of the one called `name`.
     pub(crate) fn one(self, name: &str) -> Result<String, Failure> {
         if name.is_empty() {
             return Err(Failure::usage(anyhow!(

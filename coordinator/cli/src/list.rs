@@ -27,10 +27,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct List {
-    /// What.
+    /// The kind.
     kind: Kind,
 
-    /// How many at most; where more follow, a line on standard error says so.
+    /// The most entries; where more follow, a line on standard error says so.
     #[arg(long, value_name = "COUNT", default_value_t = PAGE_LEN)]
     limit: usize,
 

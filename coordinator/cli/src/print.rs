@@ -1,4 +1,4 @@
-//! How answers look on a terminal and in a pipe.
+//! Output on a terminal and in a pipe.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -60,7 +60,7 @@ pub(crate) fn lines(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = writeln!(out, "{text}").and_then(|()| out.flush());
     match written {
-        // Who reads has seen enough.
+        // The reader has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(Failure::runtime),
     }
@@ -83,7 +83,7 @@ pub(crate) fn written(reply: &Reply, kind: Kind, name: &str) -> Result<(), Failu
     lines(&format!("{} {} {done}", kind.name(), plain(name)))
 }
 
-/// `text` without what a terminal would obey: names come from whoever sends requests.
+/// `text` without what a terminal would obey: names come out of requests.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
@@ -148,7 +148,7 @@ pub(crate) fn duration(ms: u64) -> String {
     }
 }
 
-/// Which columns have nothing but numbers.
+/// Returns which columns have nothing but numbers.
 fn columns_of_numbers(columns: usize, rows: &[Vec<String>]) -> Vec<bool> {
     let starts = |cell: &String| cell.starts_with(|first: char| first.is_ascii_digit());
     let words = ["-", "unlimited"];

@@ -20,7 +20,7 @@ Examples:
   tollgate put group gold --requests 20k --concurrency 500
       A group with two limits, and no other.
   tollgate put group gold -f gold.yaml --if-match 42
-      As the file says, unless somebody else has changed it meanwhile.
+      As the file says, unless it has been changed meanwhile.
   tollgate put override tenant/acme --requests 50 --create
       Limits for one scope, unless it has some already.
   echo '{requests: {rate: 100, burst: 20}}' | tollgate put group silver -f -
@@ -28,11 +28,11 @@ Examples:
 
 /// Create something, or replace all of it.
 ///
-/// What is not said has no limit: this does not change single fields.
+/// A unit without an option has no limit: this does not change single fields.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Put {
-    /// What.
+    /// The kind.
     kind: Limited,
 
     /// The group's name, or the scope's id.
@@ -73,12 +73,12 @@ struct Definition {
     #[arg(long, value_name = "MAX", allow_negative_numbers = true)]
     concurrency: Option<String>,
 
-    /// Between whom a group's capacity is divided first: `members` or `clients`.
-    #[arg(long, value_name = "WHOM")]
+    /// First division of a group's capacity: between `members` or `clients`.
+    #[arg(long, value_name = "UNIT")]
     fair_between: Option<String>,
 }
 
-/// Under which condition something is written.
+/// Condition of a write.
 #[derive(Debug, Args)]
 pub(crate) struct Condition {
     /// Only if it still has this revision, as `get` shows it; `*` only if it is there.
@@ -127,8 +127,8 @@ impl Definition {
         if let Some(max) = &self.concurrency {
             body.insert("concurrency".to_owned(), json!({ "max": max }));
         }
-        if let Some(whom) = &self.fair_between {
-            body.insert("fair_between".to_owned(), json!(whom));
+        if let Some(word) = &self.fair_between {
+            body.insert("fair_between".to_owned(), json!(word));
         }
         Ok(body.into())
     }

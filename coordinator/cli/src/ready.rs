@@ -1,4 +1,4 @@
-//! `tollgate ready`: a probe for whoever starts and restarts coordinators.
+//! `tollgate ready`: a probe for process managers.
 
 use clap::Args;
 

@@ -20,7 +20,7 @@ use crate::check::load;
 use crate::failure::Failure;
 use crate::watchdog;
 
-/// How long threads that still block have to return once everything else has ended.
+/// Time that blocked threads have to return once everything else has ended.
 const BLOCKED_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) const EXAMPLES: &str = "\
@@ -39,7 +39,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 
-    /// Lend at once, without learning first what Envoys hold.
+    /// Lend at once, without learning mode.
     ///
     /// Only for the first start of a new fleet, when no Envoy can hold a lease of an earlier run:
     /// otherwise more than the capacity may be in use until those leases have expired. Of no effect
@@ -75,10 +75,10 @@ pub(crate) struct Serve {
     log: Log,
 }
 
-/// What is logged and traced.
+/// Options of logs and traces.
 #[derive(Debug, Args)]
 struct Log {
-    /// What to log, such as `info` or `tollgate_coordinator=debug`.
+    /// Filter of the log, such as `info` or `tollgate_coordinator=debug`.
     #[arg(
         long,
         value_name = "FILTER",
@@ -87,7 +87,7 @@ struct Log {
     )]
     log: String,
 
-    /// How a line of the log looks: for people or an object in JSON.
+    /// Format of the log: text for people, or an object in JSON a line.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     log_format: LogFormat,
 

@@ -1,4 +1,4 @@
-//! `tollgate status`: how the coordinator is doing.
+//! `tollgate status`: the status of the coordinator and its cluster.
 
 use clap::Args;
 use tollgate_coordinator::api::rest::view::{
@@ -15,7 +15,7 @@ Examples:
   tollgate status
   tollgate status --server https://tollgate.internal:7711 --ca ca.pem --token-file token";
 
-/// Show how the coordinator, its cluster and its parent are doing: sums over all scopes by unit.
+/// Show the status of the coordinator, its cluster and its parent: sums over all scopes by unit.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Status;

@@ -12,21 +12,21 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate token --name ci --role admin
       The first line is the token. The second goes into the configuration under admin.tokens; it
-      has only the token's hash, so who reads the file cannot use it.
+      has only the token's hash, so a reader of the file cannot use it.
   tollgate token --name grafana --json | jq -r .token > grafana.token
       For scripts.";
 
 /// Make a token for the admin API, and the line that makes a coordinator accept it.
 ///
-/// Asks no coordinator. Nobody keeps the token but you.
+/// Asks no coordinator, and keeps no copy of the token.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Token {
-    /// Whose token it is, for the coordinator's log.
+    /// The owner, for the coordinator's log.
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: String,
 
-    /// What it allows.
+    /// The role.
     #[arg(long, value_enum, default_value_t)]
     role: TokenRole,
 }

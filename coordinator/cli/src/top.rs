@@ -19,7 +19,7 @@ use crate::print;
 mod screen;
 mod terminal;
 
-/// The shortest interval: each look walks through all books.
+/// The shortest interval: each look scans all lease tables.
 const INTERVAL_MIN: Duration = Duration::from_millis(200);
 
 const EXAMPLES: &str = "\
@@ -37,7 +37,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Top {
-    /// How often to look, such as `500ms` or `5s`.
+    /// The interval, such as `500ms` or `5s`.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
     interval: Duration,
 
@@ -45,19 +45,19 @@ pub(crate) struct Top {
     #[arg(long)]
     once: bool,
 
-    /// How many resources at most.
+    /// The most resources.
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=200))]
     rows: u8,
 }
 
-/// What wakes the display.
+/// Events that wake the display.
 struct Wakes {
     ticks: Interval,
     keys: mpsc::Receiver<u8>,
     signals: [Signal; 4],
 }
 
-/// What to do next.
+/// Next step of the display.
 enum Next {
     Look,
     Quit,
@@ -93,7 +93,7 @@ impl Top {
         client.send(Call::get(path))
     }
 
-    /// Draws until somebody quits. A coordinator that is away does not end it.
+    /// Draws until the user quits. A coordinator that is away does not end it.
     async fn watch(self, client: Arc<Client>) -> Result<(), Failure> {
         let mut wakes = Wakes::new(self.interval).map_err(Failure::runtime)?;
         let top = Arc::new(self);

@@ -1,8 +1,8 @@
-//! Ends the process some time after it was told to end, whatever hangs.
+//! Watchdog that ends a process which hangs after it was told to end.
 //!
 //! The coordinator ends in order within a few seconds. What it cannot undo is a thread that the
 //! kernel holds: in a system call to a file system that does not answer, or in a write to a log that
-//! nobody reads. The watchdog has a thread and a runtime of its own, so that it needs none of those.
+//! is not read. The watchdog has a thread and a runtime of its own, so that it needs none of those.
 
 use std::io;
 use std::process;
@@ -15,11 +15,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::print;
 
-/// How long the process has to end in order: to hand its shards over, to end calls (five seconds
+/// Time that the process has to end in order: to hand its shards over, to end calls (five seconds
 /// each), and to deliver the last traces (three).
 const EXIT_GRACE: Duration = Duration::from_secs(15);
 
-/// How long the last line may take, which a standard error that nobody reads would hold up.
+/// Time that the last line may take, which a standard error that is not read would hold up.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The exit code of a process that did not end in order: as for anything that went wrong.

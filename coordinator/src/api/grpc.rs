@@ -1,18 +1,16 @@
-//! The door for Envoys: `tollgate.v1.LeaseService`.
+//! gRPC API for Envoys and leaf coordinators: `tollgate.v1.LeaseService`.
 //!
-//! Only translates: checks the fields of a call, hands it to the router, and says what came back.
+//! Only translates: checks the fields of a call, hands it to the router, and answers with the result.
 
 use std::time::Duration;
 
-use tollgate_core::resource::RefreshError;
 use tollgate_proto::request::{Refresh, Release};
-use tollgate_proto::response::ScopeError;
 use tollgate_proto::{FieldError, v1};
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::clock::Clock;
-use crate::leases::driver::{DriverError, LeaseError};
+use crate::leases::driver::DriverError;
 use crate::leases::metrics::{LeaseMetrics, RefreshFault};
 use crate::leases::router::{CallContext, RouteError, Router};
 use crate::leases::shards::MastershipError;
@@ -23,11 +21,11 @@ mod decoding;
 
 pub use decoding::StrictDecoding;
 
-/// When a client is told to try again for which there was no master: about as soon as there can be
-/// a new one.
+/// Time after which a client without a master should try again: about as soon as there can be a new
+/// master.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Answers Envoys from the books of the cluster.
+/// Lease service, which answers from the lease tables of the cluster.
 #[derive(Clone, Debug)]
 pub struct Service {
     router: Router,
@@ -35,13 +33,13 @@ pub struct Service {
     metrics: LeaseMetrics,
 }
 
-/// Why a whole call was refused.
+/// Refusal of a whole call.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {
     /// A field breaks a rule.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// Nobody answered.
+    /// No lease table answered.
     #[error(transparent)]
     Route(#[from] RouteError),
 }
@@ -70,7 +68,7 @@ impl Service {
         Ok(v1::RefreshResponse::new(&answers))
     }
 
-    async fn take_back(
+    async fn release_leases(
         &self,
         request: v1::ReleaseRequest,
         way: CallContext,
@@ -106,7 +104,7 @@ impl LeaseService for Service {
         }
         let mut response = Response::new(result?);
         if way.from_child {
-            // What was passed on has brought who is above.
+            // Forwarded calls have brought the ancestors along.
             self.router.ancestors.write_path(response.metadata_mut());
         }
         Ok(response)
@@ -117,7 +115,7 @@ impl LeaseService for Service {
         request: Request<v1::ReleaseRequest>,
     ) -> Result<Response<v1::ReleaseResponse>, Status> {
         let way = CallContext::read(request.metadata())?;
-        let answer = self.take_back(request.into_inner(), way).await?;
+        let answer = self.release_leases(request.into_inner(), way).await?;
         Ok(Response::new(answer))
     }
 }
@@ -147,26 +145,5 @@ impl From<CallError> for Status {
                 Self::with_error_details(Code::Unavailable, error.to_string(), retry)
             }
         }
-    }
-}
-
-// === free functions ===
-
-/// What a client is told about a scope without an answer.
-pub(crate) fn scope_error(error: LeaseError) -> ScopeError {
-    let code = match error {
-        LeaseError::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
-            Code::Aborted
-        }
-        LeaseError::Refresh(
-            RefreshError::TooManyClients { .. }
-            | RefreshError::TooManyResources { .. }
-            | RefreshError::TooManyLeases { .. },
-        ) => Code::ResourceExhausted,
-        LeaseError::Elsewhere { .. } => Code::Unavailable,
-    };
-    ScopeError {
-        code: code as u32,
-        message: error.to_string(),
     }
 }

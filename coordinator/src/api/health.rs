@@ -1,8 +1,8 @@
-//! `grpc.health.v1.Health`: what load balancers ask, Envoy's health checks among them.
+//! `grpc.health.v1.Health`, for load balancers and Envoy's health checks.
 //!
 //! Every node can take every call, so the whole server, `""`, and `tollgate.v1.LeaseService` serve as
-//! long as anything can be answered or passed on. Who would rather save the hop asks for `master`,
-//! which serves where at least one shard has its master, or for `shard/<i>`.
+//! long as anything can be answered or forwarded. Clients that would rather save the hop ask for
+//! `master`, which serves where at least one shard has its master, or for `shard/<i>`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,39 +21,39 @@ const WHOLE: [&str; 2] = ["", "tollgate.v1.LeaseService"];
 /// Serves where a shard has its master.
 const MASTER: &str = "master";
 
-/// The longest question: the name of a service. Nobody needs a credential to ask.
+/// The longest request: the name of a service. It needs no credentials.
 const CHECK_LEN_MAX: usize = 1024;
 
-/// How soon the end of a term is noticed that nobody tells of.
+/// Interval at which the end of a term is looked for: no event announces it.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Says how this node is, as long as it runs.
+/// Reports the health of this node, as long as it runs.
 #[derive(Debug)]
 pub struct Health {
     reporter: HealthReporter,
     router: Router,
-    /// What has been said last, so that watchers hear of changes only.
-    said: BTreeMap<String, bool>,
+    /// Last reports by service, so that watchers hear of changes only.
+    reported: BTreeMap<String, bool>,
 }
 
 // === impl Health ===
 
 impl Health {
-    /// The health of the node of `router`, and the service that tells it.
+    /// Returns the health of the node of `router`, and the service that reports it.
     pub fn new(router: Router) -> (Self, HealthServer<HealthService>) {
         let reporter = HealthReporter::new();
         let service = HealthService::from_health_reporter(reporter.clone());
         let health = Self {
             reporter,
             router,
-            said: BTreeMap::new(),
+            reported: BTreeMap::new(),
         };
         let service = HealthServer::new(service).max_decoding_message_size(CHECK_LEN_MAX);
         (health, service)
     }
 
     /// Goes on until `closing` changes or its sender is gone; from then on nothing serves, while
-    /// calls are still answered, so that whoever looks turns elsewhere in time.
+    /// calls are still answered, so that load balancers turn elsewhere in time.
     pub async fn run(mut self, mut closing: watch::Receiver<()>) {
         loop {
             self.report(false).await;
@@ -76,21 +76,21 @@ impl Health {
             .clone()
             .any(|shard| own(shard) || masters.of(shard).is_some());
         for name in WHOLE {
-            self.say(name, serves && !closing).await;
+            self.set(name, serves && !closing).await;
         }
         let leads = shards.clone().any(own);
-        self.say(MASTER, leads && !closing).await;
+        self.set(MASTER, leads && !closing).await;
         for shard in shards {
-            self.say(&format!("shard/{shard}"), own(shard) && !closing)
+            self.set(&format!("shard/{shard}"), own(shard) && !closing)
                 .await;
         }
     }
 
-    async fn say(&mut self, name: &str, serves: bool) {
-        if self.said.get(name) == Some(&serves) {
+    async fn set(&mut self, name: &str, serves: bool) {
+        if self.reported.get(name) == Some(&serves) {
             return;
         }
-        self.said.insert(name.to_owned(), serves);
+        self.reported.insert(name.to_owned(), serves);
         let status = match serves {
             true => ServingStatus::Serving,
             false => ServingStatus::NotServing,

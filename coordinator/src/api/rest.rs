@@ -1,4 +1,4 @@
-//! The door for people and Prometheus: health, metrics, the books, and what is configured.
+//! Admin API for operators and Prometheus: health, metrics, leases and configuration.
 //!
 //! The paths are in docs/api.md, and in the OpenAPI description that is made from the
 //! routes below. Errors are `application/problem+json` (RFC 9457).
@@ -70,8 +70,8 @@ pub struct App {
     clock: Clock,
     writer: writer::CatalogHandle,
     rate: RefreshRate,
-    /// One stats at a time: the driver has others to answer.
-    surveys: Arc<tokio::sync::Mutex<()>>,
+    /// One stats scan at a time: the driver has clients to answer.
+    scans: Arc<tokio::sync::Mutex<()>>,
     openapi: Arc<Value>,
 }
 
@@ -101,7 +101,7 @@ impl App {
             exporter,
             clock,
             writer,
-            surveys: Arc::default(),
+            scans: Arc::default(),
             openapi: Arc::default(),
         }
     }
@@ -124,19 +124,19 @@ impl App {
         }
     }
 
-    /// Looks at all books; see [`LeaseStats::of`].
+    /// Scans all lease tables; see [`LeaseStats::of`].
     async fn lease_stats(&self, busiest_max: usize) -> Result<LeaseStats, RestError> {
-        let _one = self.surveys.lock().await;
+        let _one = self.scans.lock().await;
         let named = NamedScopes::of(&self.writer.catalog());
         let stats = LeaseStats::of(&self.shards, named, busiest_max);
         Ok(stats.await?)
     }
 }
 
-/// What the API is made of.
+/// Parts that the API needs.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// The way to the books.
+    /// Shards of this node.
     pub shards: Shards,
     /// The other nodes of the cluster, if there is one.
     pub peers: Option<Peers>,
@@ -150,9 +150,9 @@ pub struct Parts {
     pub exporter: Exporter,
     /// Clock of the coordinator.
     pub clock: Clock,
-    /// The way to what is configured.
+    /// Handle of the catalog writer.
     pub writer: writer::CatalogHandle,
-    /// The configuration, newest first: who may enter.
+    /// Newest configuration, which has the tokens.
     pub config: watch::Receiver<Arc<Config>>,
 }
 
@@ -172,7 +172,7 @@ pub fn router(mut app: App) -> Router {
         .with_state(app)
 }
 
-/// All routes, each with what OpenAPI says of it.
+/// Returns all routes, each with its OpenAPI description.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::frame())
         .routes(routes!(health::healthz))

@@ -1,7 +1,7 @@
-//! Who may use the admin API: bearer tokens and what each allows.
+//! Bearer tokens of the admin API, and the role of each.
 //!
-//! The configuration holds only SHA-256 hashes, so who reads the file cannot use it to get in. A
-//! token is 256 random bits; nobody guesses one, and a slow password hash would only be a way to
+//! The configuration holds only SHA-256 hashes, so a reader of the file cannot use it to get in. A
+//! token is 256 random bits; it cannot be guessed, and a slow password hash would only be a way to
 //! make the coordinator busy. Every presented token is compared with all that are known, in
 //! constant time, so the time of an answer tells nothing about them.
 
@@ -13,10 +13,10 @@ use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 /// The most tokens in a configuration: each presented one is compared with all of them.
 pub const TOKENS_MAX: usize = 100;
 
-/// What tokens made here begin with, so that a scanner for leaked secrets can find them.
+/// Prefix of new tokens, by which a scanner for leaked secrets can find them.
 const PREFIX: &str = "tollgate_";
 
-/// What a token allows; a later one allows what an earlier does.
+/// Role of a token; a later one allows all that an earlier does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Reading.
@@ -32,9 +32,9 @@ pub struct TokenHash([u8; 32]);
 /// One token that the configuration knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Whose it is, for logs.
+    /// Name of the owner, for logs.
     pub name: String,
-    /// What it allows.
+    /// Role that it gives.
     pub role: Role,
     /// Its hash.
     pub hash: TokenHash,
@@ -53,9 +53,9 @@ pub struct Tokens(Vec<Token>);
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewToken {
-    /// What its owner sends.
+    /// Text that its owner sends.
     pub text: String,
-    /// What stands in the configuration as `sha256`.
+    /// Hash for `sha256` in the configuration.
     pub hash: TokenHash,
 }
 

@@ -18,7 +18,6 @@ use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
-use crate::api::grpc::scope_error;
 use crate::catalog::{Catalog, ResolvedScope, Resolver};
 use crate::clock::Clock;
 use crate::leases::metrics::{LeaseMetrics, RefreshFault};
@@ -27,6 +26,7 @@ use crate::leases::view::{ScopeDetail, ScopePage};
 mod derived;
 mod hand_over;
 mod parent;
+mod scope_error;
 mod tally;
 
 pub use self::derived::{DeriveRequest, DerivedAnswer, DerivedAnswers, DerivedCall};
@@ -338,7 +338,7 @@ impl Driver {
             origin: self.origin,
             outcome: outcome.map_err(|error| {
                 self.metrics.count_fault(fault(error));
-                scope_error(error)
+                error.into()
             }),
         }
     }

@@ -1,4 +1,4 @@
-//! Why a coordinator does not start, or ends.
+//! Errors that keep a coordinator from starting, or end it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use crate::cluster::election::{ElectionError, RunEpochError};
 use crate::leases::parent::ParentError;
 use crate::net::tls::{Holder, TlsError};
 
-/// Why the coordinator ended without being asked to.
+/// Error that ended the coordinator.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// An address cannot be listened on.
@@ -19,27 +19,27 @@ pub enum ServerError {
         /// The system's reason.
         cause: io::Error,
     },
-    /// TLS cannot be spoken.
+    /// TLS files cannot be used.
     #[error("{}: {cause}", holder.section())]
     Tls {
-        /// By whom.
+        /// The holder of the files.
         holder: Holder,
-        /// What is wrong with its files.
+        /// The fault of its files.
         cause: TlsError,
     },
     /// The parent cannot be asked.
     #[error(transparent)]
     Parent(#[from] ParentError),
-    /// What was written through the API cannot be read.
+    /// The stored configuration cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no epoch to start with.
+    /// The run has no usable epoch.
     #[error(transparent)]
     Epoch(#[from] RunEpochError),
     /// This node cannot take part in its cluster.
     #[error(transparent)]
     Election(#[from] ElectionError),
-    /// A part ended that never should.
+    /// A part ended before the shutdown.
     #[error("the {0} ended by itself")]
     Ended(&'static str),
     /// A part panicked.

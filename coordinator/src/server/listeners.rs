@@ -1,4 +1,4 @@
-//! The sockets of a coordinator, and the doors that they become.
+//! Listening sockets of a coordinator.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,9 +18,9 @@ pub struct Listeners {
     http: TcpListener,
 }
 
-/// The doors, ready to be opened.
+/// Acceptors of connections on the listening sockets.
 #[derive(Debug)]
-pub(super) struct Doors {
+pub(super) struct Acceptors {
     pub(super) grpc: Acceptor,
     pub(super) http: Acceptor,
 }
@@ -50,8 +50,12 @@ impl Listeners {
         })
     }
 
-    /// Prepares both as `config` says: with TLS, and with bounds.
-    pub(super) fn prepare(self, config: &Config, metrics: &Metrics) -> Result<Doors, ServerError> {
+    /// Prepares both with the TLS and the bounds of `config`.
+    pub(super) fn prepare(
+        self,
+        config: &Config,
+        metrics: &Metrics,
+    ) -> Result<Acceptors, ServerError> {
         let times = config.connections;
         let memory = CallMemory::new(times.max_call_bytes);
         let acceptor = |socket, listener, max, files: &Option<Files>| {
@@ -61,10 +65,10 @@ impl Listeners {
                 times,
             };
             let table = ConnectionTable::new(limits, memory.clone(), metrics.connections.clone());
-            let tls = door(listener, files.clone(), metrics)?;
+            let tls = tls(listener, files.clone(), metrics)?;
             Ok::<_, ServerError>(Acceptor::new(socket, table, tls))
         };
-        Ok(Doors {
+        Ok(Acceptors {
             grpc: acceptor(self.grpc, Door::Grpc, times.max_grpc, &config.tls.grpc)?,
             http: acceptor(self.http, Door::Http, times.max_http, &config.tls.http)?,
         })
@@ -73,8 +77,8 @@ impl Listeners {
 
 // === free functions ===
 
-/// How `door` speaks TLS, if there are `files` for it; they are looked at from now on.
-fn door(door: Door, files: Option<Files>, metrics: &Metrics) -> Result<Option<Tls>, ServerError> {
+/// Returns the TLS of the listener `door`, if there are `files` for it; they are watched from now on.
+fn tls(door: Door, files: Option<Files>, metrics: &Metrics) -> Result<Option<Tls>, ServerError> {
     let Some(files) = files else { return Ok(None) };
     let identity = Identity::start(door, files, metrics.tls.clone());
     let identity = identity.map_err(|cause| ServerError::Tls {

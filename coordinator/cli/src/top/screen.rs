@@ -1,10 +1,10 @@
-//! What `tollgate top` shows, as text.
+//! Screen of `tollgate top`, as text.
 
 use tollgate_coordinator::api::rest::view::{Amount, BusyResource, Status, UnitSummary};
 
 use crate::{print, status};
 
-/// How long a bar is, in characters.
+/// Length of a bar, in characters.
 const BAR_LEN: usize = 20;
 
 /// Columns and rows of a terminal.

@@ -38,9 +38,9 @@ struct Server {
     _config: NamedTempFile,
 }
 
-/// What a command said.
+/// Output of a command.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     code: i32,
     out: String,
     err: String,
@@ -64,8 +64,8 @@ impl Server {
         }
     }
 
-    /// What `tollgate`, with the words of `line`, says.
-    fn say(&self, line: &str) -> Said {
+    /// Returns the output of `tollgate` with the words of `line`.
+    fn say(&self, line: &str) -> CommandOutput {
         let mut args = vec!["--server", &self.url];
         args.extend(line.split_whitespace());
         say(&args, "")
@@ -81,7 +81,7 @@ impl Server {
         LeaseServiceClient::connect(address).await.unwrap()
     }
 
-    /// What `client` is given of the requests of `scope` when it wants them again.
+    /// Returns the amount of requests of `scope` that `client` gets when it wants them again.
     async fn gets(&self, client: &str, scope: &str, sequence: u64, wants: f64) -> f64 {
         let call = request(client, &[(scope, sequence, 0.0, wants)]);
         let answer = self.service().await.refresh(call).await.unwrap();
@@ -103,9 +103,9 @@ impl Server {
     }
 }
 
-// === impl Said ===
+// === impl CommandOutput ===
 
-impl Said {
+impl CommandOutput {
     /// The output of a command that was done.
     #[track_caller]
     pub(crate) fn done(self) -> String {
@@ -129,8 +129,8 @@ impl Said {
 
 // === free functions ===
 
-/// What `tollgate` says to `args` if `input` is typed.
-pub(crate) fn say(args: &[&str], input: &str) -> Said {
+/// Returns the output of `tollgate` with `args` if `input` is typed.
+pub(crate) fn say(args: &[&str], input: &str) -> CommandOutput {
     let mut child = tollgate(args)
         .env_remove("TOLLGATE_SERVER")
         .env_remove("TOLLGATE_TOKEN")
@@ -148,7 +148,7 @@ pub(crate) fn say(args: &[&str], input: &str) -> Said {
         stdout,
         stderr,
     } = child.wait_with_output().unwrap();
-    Said {
+    CommandOutput {
         code: status.code().unwrap(),
         out: String::from_utf8(stdout).unwrap(),
         err: String::from_utf8(stderr).unwrap(),

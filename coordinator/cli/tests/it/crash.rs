@@ -22,17 +22,17 @@ const CONFIG: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}\nlimits
 /// Nobody reads its log, in which every write is a line: a full pipe would stop it.
 const QUIET: &[&str] = &["--log", "error"];
 
-/// Who write at the same time; each has a group of its own and attaches tenants to it.
+/// Writers at the same time; each has a group of its own and attaches tenants to it.
 const WRITERS: u32 = 10;
 
 /// Writes of each: its group first, then a tenant and the group again in turns.
 const WRITES: u32 = 100;
 
-/// How many writes are acknowledged before it is killed: at once, in the middle, near the end.
+/// Acknowledged writes before the kill: at once, in the middle, near the end.
 const KILLED_AFTER: [u32; 3] = [3, 500, 970];
 
-/// What one writer has been told.
-struct Told {
+/// Acknowledgements of one writer.
+struct Acknowledged {
     writer: u32,
     /// The last write that was acknowledged; 0 if none was.
     acknowledged: u32,
@@ -79,7 +79,7 @@ async fn what_was_acknowledged_survives_a_kill_and_nothing_is_half() {
 }
 
 /// Lets all write and kills the coordinator when enough is acknowledged.
-async fn write_until_killed(serve: Serve, kill_after: u32) -> Vec<Told> {
+async fn write_until_killed(serve: Serve, kill_after: u32) -> Vec<Acknowledged> {
     let count = Arc::new(Count {
         acknowledged: AtomicU32::new(0),
         kill_after,
@@ -99,7 +99,7 @@ async fn write_until_killed(serve: Serve, kill_after: u32) -> Vec<Told> {
                 acknowledged = step;
                 count.one_more();
             }
-            Told {
+            Acknowledged {
                 writer,
                 acknowledged,
             }
@@ -148,8 +148,8 @@ async fn put(http: SocketAddr, path: &str, body: &Value) -> io::Result<u16> {
 }
 
 /// Checks that everything a writer was told is there, at most its next write more, and all whole.
-async fn check(http: SocketAddr, told: &Told) {
-    let Told {
+async fn check(http: SocketAddr, told: &Acknowledged) {
+    let Acknowledged {
         writer,
         acknowledged,
     } = *told;

@@ -1,11 +1,11 @@
-//! What the real binary writes to standard error.
+//! Lines that the real binary writes to standard error.
 
 use tollgate_coordinator::wire::LeaseServiceClient;
 
 use crate::binary::{GOOD, Serve, file, run};
 use crate::harness::request;
 
-/// What is logged by a coordinator with `args` to which a client has sent a bad call `calls` times.
+/// Returns the log of a coordinator with `args` to which a client has sent a bad call `calls` times.
 async fn log_of_bad_calls(args: &[&str], calls: usize) -> Vec<String> {
     let config = file(GOOD);
     let args: Vec<&str> = ["--log", "info,tollgate_coordinator=debug"]

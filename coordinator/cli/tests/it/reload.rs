@@ -90,7 +90,7 @@ impl Reloading {
         }
     }
 
-    /// What `client` is answered of `scope`.
+    /// Returns the answer for `scope` to `client`.
     async fn refresh(&mut self, client: &str, scope: &str, has: f64, wants: f64) -> ScopeAnswer {
         self.sequence += 1;
         let url = format!("http://{}", self.serve.address("grpc"));
@@ -101,7 +101,7 @@ impl Reloading {
         answers.remove(0).unwrap()
     }
 
-    /// What `client` gets of `scope`.
+    /// Returns the amount of `scope` that `client` gets.
     async fn gets(&mut self, client: &str, scope: &str, has: f64, wants: f64) -> f64 {
         let answer = self.refresh(client, scope, has, wants).await;
         unit(&answer).answer.lease.unwrap().capacity.as_f64()

@@ -17,7 +17,7 @@ use super::stored::{self, DefinedBy, page, writable};
 use crate::catalog::spec::AttachmentSpec;
 use crate::catalog::{CatalogEntry, MemberKind, name};
 
-/// Which group a tenant or a namespace is attached to.
+/// Attachment of a tenant or a namespace to a group.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = Attachment)]
 pub struct AttachmentView {
@@ -36,7 +36,7 @@ pub struct AttachmentView {
 pub struct AttachmentPage {
     /// The attachments.
     pub attachments: Vec<AttachmentView>,
-    /// What to pass as `after` for those that follow; none if these were the last.
+    /// The value of `after` for the next page; none if this was the last.
     pub next: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn list_namespaces(
     list(&app, MemberKind::Namespace, query)
 }
 
-/// What a tenant is attached to.
+/// Group of a tenant.
 #[utoipa::path(
     get, path = "/v1/attachments/tenants/{tenant}", operation_id = "getTenant",
     tag = "attachments",
@@ -87,7 +87,7 @@ pub(super) async fn get_tenant(
     get(&app, MemberKind::Tenant, &tenant, &tags)
 }
 
-/// What a namespace is attached to itself, not through its tenant.
+/// Group of a namespace itself, not through its tenant.
 #[utoipa::path(
     get, path = "/v1/attachments/namespaces/{tenant}/{namespace}", operation_id = "getNamespace",
     tag = "attachments",

@@ -1,4 +1,4 @@
-//! What comes in the body of a request.
+//! Bodies of requests in JSON, with located errors.
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -10,17 +10,17 @@ use serde_json::Value;
 use super::problem::{FieldFault, RestError};
 use crate::catalog::check::ConfigErrors;
 
-/// The largest body, in bytes: many times what all fields take.
+/// The largest body, in bytes: many times the size of all fields.
 pub(super) const BODY_LEN_MAX: usize = 64 << 10;
 
 /// The longest value that a rule quotes, in characters.
 const QUOTED_MAX: usize = 40;
 
-/// A body in JSON, and what it says.
+/// Body in JSON.
 #[derive(Debug)]
 pub(super) struct Body<T> {
-    /// What it says.
-    pub(super) says: T,
+    /// Value that it stands for.
+    pub(super) value: T,
     /// As it was written, for errors that quote it.
     written: Value,
 }
@@ -41,20 +41,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         })?;
         let written = serde_json::from_slice(&bytes);
         let written = written.map_err(|error| RestError::Unreadable(error.to_string()))?;
-        // From the bytes, not from the value, which forgets what is there twice.
+        // From the bytes, not from the value, which forgets duplicate fields.
         let mut reader = serde_json::Deserializer::from_slice(&bytes);
         match serde_path_to_error::deserialize(&mut reader) {
-            Ok(says) => Ok(Self { says, written }),
+            Ok(value) => Ok(Self { value, written }),
             Err(error) => Err(RestError::Invalid(vec![shape(&written, &error)])),
         }
     }
 }
 
 impl<T> Body<T> {
-    /// What the body says, and how to say what is wrong with it.
+    /// Returns the value, and a function that locates errors in the body.
     pub(super) fn parts(self) -> (T, impl Fn(&ConfigErrors) -> Vec<FieldFault>) {
         let written = self.written;
-        (self.says, move |errors: &ConfigErrors| {
+        (self.value, move |errors: &ConfigErrors| {
             let errors = errors.0.iter();
             errors
                 .map(|error| at(&written, error.field.clone(), error.rule.clone()))
@@ -72,7 +72,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// What is wrong with the shape of what is `written`.
+/// Returns the fault in the shape of `written`.
 fn shape(written: &Value, error: &serde_path_to_error::Error<serde_json::Error>) -> FieldFault {
     if written.is_array() {
         // The path would lead into it.

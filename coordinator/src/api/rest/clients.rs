@@ -1,6 +1,6 @@
-//! Clients: which there are, and what each has.
+//! Clients and their leases.
 //!
-//! The books are kept by resource, so both answers come out of a walk through all of them, in steps
+//! Lease tables are kept by resource, so both answers come out of a scan of all of them, in steps
 //! between which clients are answered.
 
 use std::collections::BTreeMap;
@@ -20,13 +20,13 @@ use utoipa::{IntoParams, ToSchema};
 use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query};
 use super::merge;
-use super::openapi::{BadRequest, Conflict, Missing, ReadBooks, Write};
+use super::openapi::{BadRequest, Conflict, Missing, ReadLeases, Write};
 use super::peers::{Caller, client_detail};
 use super::problem::RestError;
 use crate::leases::stats::ResourceVisitor;
 use crate::leases::view::{Amount, ms};
 
-/// How long a client is drained if nobody says; long enough to take it out of service.
+/// Time of a drain by default; long enough to take a client out of service.
 const DRAIN_DEFAULT: Duration = Duration::from_secs(600);
 
 /// The longest drain. It is for going out of service, not for a client that is to get nothing.
@@ -48,9 +48,9 @@ pub struct ClientSummary {
 pub struct ClientPage {
     /// The clients.
     pub clients: Vec<ClientSummary>,
-    /// What to pass as `after` for those that follow; none if these were the last.
+    /// The value of `after` for the next page; none if this was the last.
     pub next: Option<String>,
-    /// The nodes of the cluster that did not answer for their books.
+    /// The nodes of the cluster that did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub unanswered: Vec<String>,
@@ -63,25 +63,25 @@ pub struct ClientDetail {
     pub client: String,
     /// For how long from now it is given nothing, if it is being drained.
     pub drained_for_ms: Option<u64>,
-    /// How many leases it has or wants.
+    /// The number of leases that it has or wants.
     pub lease_count: usize,
     /// The first thousand of them, by scope and unit. One that has started again under its id has
-    /// what its earlier run was lent as well, until that expires.
+    /// the leases of its earlier run as well, until they expire.
     pub leases: Vec<LeaseView>,
-    /// The nodes of the cluster that did not answer for their books.
+    /// The nodes of the cluster that did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub unanswered: Vec<String>,
 }
 
-/// What a client has of a resource.
+/// Lease of a client.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub struct LeaseView {
     /// The scope.
     pub scope: String,
     /// The unit.
     pub unit: String,
-    /// What it last wanted.
+    /// The amount that it last wanted.
     pub wants: Amount,
     /// The most that it may be using.
     pub has: Amount,
@@ -118,8 +118,8 @@ struct Leases {
 
 /// Clients, by id.
 #[utoipa::path(
-    get, path = "/v1/clients", operation_id = "listClients", tag = "books", params(PageQuery),
-    responses((status = 200, description = "A page", body = ClientPage), ReadBooks, BadRequest)
+    get, path = "/v1/clients", operation_id = "listClients", tag = "leases", params(PageQuery),
+    responses((status = 200, description = "A page", body = ClientPage), ReadLeases, BadRequest)
 )]
 pub(super) async fn list(
     State(app): State<App>,
@@ -151,11 +151,11 @@ pub(super) async fn list(
 
 /// One client with its leases.
 #[utoipa::path(
-    get, path = "/v1/clients/{id}", operation_id = "getClient", tag = "books",
+    get, path = "/v1/clients/{id}", operation_id = "getClient", tag = "leases",
     params(("id" = String, Path, description = "Its id, with `/` as %2F", min_length = 1)),
     responses(
         (status = 200, description = "What it has", body = ClientDetail),
-        ReadBooks, BadRequest, Missing
+        ReadLeases, BadRequest, Missing
     )
 )]
 pub(super) async fn get(
@@ -173,7 +173,7 @@ pub(super) async fn get(
 /// They shrink to nothing at its next refreshes, and it then refuses what it is asked for; take it
 /// out of service first.
 #[utoipa::path(
-    post, path = "/v1/clients/{id}/drain", operation_id = "drainClient", tag = "books",
+    post, path = "/v1/clients/{id}/drain", operation_id = "drainClient", tag = "leases",
     params(("id" = String, Path, description = "Its id, with `/` as %2F", min_length = 1), DrainQuery),
     responses(
         (status = 200, description = "What it still has", body = ClientDetail),
@@ -200,7 +200,7 @@ pub(super) async fn drain(
 
 /// Lets a client that is being drained serve again.
 #[utoipa::path(
-    delete, path = "/v1/clients/{id}/drain", operation_id = "undrainClient", tag = "books",
+    delete, path = "/v1/clients/{id}/drain", operation_id = "undrainClient", tag = "leases",
     params(("id" = String, Path, description = "Its id, with `/` as %2F", min_length = 1)),
     responses((status = 204, description = "It is not drained"), Write, BadRequest)
 )]
@@ -253,7 +253,7 @@ pub(super) async fn own_page(
         clients: BTreeMap::new(),
     };
     let First { clients, .. } = {
-        let _one = app.surveys.lock().await;
+        let _one = app.scans.lock().await;
         app.shards.visit(first).await?
     };
     let own = std::iter::once((clients.into_values().collect(), false));
@@ -265,7 +265,7 @@ pub(super) async fn own_page(
     })
 }
 
-/// What `client` has in the books of this node; none if that is nothing.
+/// Returns the leases of `client` at this node; none if it has none.
 pub(super) async fn detail(
     app: &App,
     client: &ClientId,
@@ -280,7 +280,7 @@ pub(super) async fn detail(
         },
         client: client.clone(),
     };
-    let _one = app.surveys.lock().await;
+    let _one = app.scans.lock().await;
     let Leases { mut detail, client } = app.shards.visit(leases).await?;
     if detail.lease_count == 0 {
         return Ok(None);

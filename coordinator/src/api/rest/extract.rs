@@ -12,8 +12,8 @@ use super::problem::RestError;
 /// Entries on a page if the request does not say.
 const ENTRIES_DEFAULT: usize = 100;
 
-/// The most entries on a page: views of the books are made inside the driver, which answers no
-/// client meanwhile.
+/// The most entries on a page: the driver makes views of its lease table, and answers no client
+/// meanwhile.
 pub(super) const ENTRIES_MAX: usize = 1000;
 
 /// The longest `after`, in characters: no name is longer.
@@ -32,7 +32,7 @@ pub(super) struct Query<T>(pub(super) T);
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PageQuery {
-    /// How many entries at most.
+    /// The most entries.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
     /// Only entries after this one: `next` of the page before.
@@ -70,7 +70,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 // === impl PageQuery ===
 
 impl PageQuery {
-    /// How many entries, and after which.
+    /// Returns the number of entries, and the name after which they begin.
     ///
     /// # Errors
     /// If there are to be too many or none.
@@ -87,7 +87,7 @@ impl PageQuery {
 
 // === free functions ===
 
-/// `asked`, if it is a number of entries that the field `name` may ask for.
+/// Returns `asked`, if the field `name` may ask for so many entries.
 ///
 /// # Errors
 /// If it is none or more than `max`.

@@ -1,4 +1,4 @@
-//! Groups: limits that those who are attached share.
+//! Groups: limits that all attached tenants and namespaces share.
 
 use axum::Json;
 use axum::extract::State;
@@ -27,17 +27,17 @@ pub struct GroupView {
     pub defined_by: DefinedBy,
     /// Its revision, if it was written here; the entity tag is the same.
     pub revision: Option<u64>,
-    /// What it says.
+    /// Its limits.
     pub spec: GroupSpec,
 }
 
-/// A group with who uses it.
+/// A group with its number of members.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub struct GroupDetail {
     /// The group.
     #[serde(flatten)]
     pub group: GroupView,
-    /// How many tenants and namespaces are attached to it.
+    /// The number of tenants and namespaces that are attached to it.
     pub attached_count: usize,
 }
 
@@ -46,7 +46,7 @@ pub struct GroupDetail {
 pub struct GroupPage {
     /// The groups.
     pub groups: Vec<GroupView>,
-    /// What to pass as `after` for the groups that follow; none if these were the last.
+    /// The value of `after` for the next page; none if this was the last.
     pub next: Option<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Who may ask what, decided before anything else looks at a request.
+//! Access control, before anything else looks at a request.
 //!
-//! Reading needs the role viewer, everything else the role admin; what is not named here needs a
-//! token, so a route that is added later is closed until somebody opens it.
+//! Reading needs the role viewer, everything else the role admin; a route that is not named here
+//! needs a token, so a route that is added later is closed until it is opened.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::config::{Admin, Config};
 use crate::net::tls::Files;
 use crate::observe::logging::AUDIT;
 
-/// What the guard goes by.
+/// Rules of access: configuration and counters.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     /// The newest configuration.
@@ -30,7 +30,7 @@ pub(super) struct Gate {
     pub(super) metrics: ApiMetrics,
 }
 
-/// Lets a request pass that may, and answers the others.
+/// Passes allowed requests on, and answers the others.
 pub(super) async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     let config = gate.config.borrow().clone();
     let entrance = Entrance::of(&request);
@@ -80,7 +80,7 @@ impl Gate {
     }
 }
 
-/// What a request wants to enter by.
+/// Class of a request, by which access is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entrance {
     /// Probes of the process, which tell nothing else.
@@ -113,7 +113,7 @@ impl Entrance {
         }
     }
 
-    /// Whether everyone may, whatever the tokens.
+    /// Returns whether no token is needed.
     fn is_public(self, admin: &Admin) -> bool {
         match self {
             Self::Health => true,
@@ -126,7 +126,7 @@ impl Entrance {
 
 // === free functions ===
 
-/// Whose token lets `request` pass; none if it needs no token.
+/// Returns the name of the token that lets `request` pass; none if it needs no token.
 fn pass(
     admin: &Admin,
     entrance: Entrance,
@@ -157,7 +157,7 @@ fn holder(
         return Err((AuthFault::Missing, RestError::Unauthenticated(NO_TOKEN)));
     };
     let Some(token) = admin.tokens.find(&presented) else {
-        let error = RestError::Unauthenticated("nobody has this token");
+        let error = RestError::Unauthenticated("the token is unknown");
         return Err((AuthFault::Unknown, error));
     };
     allows(token, entrance.needs()).map_err(|error| (AuthFault::Role, error))?;
@@ -201,7 +201,7 @@ fn allows(token: &Token, needs: Role) -> Result<(), RestError> {
 ///
 /// A browser cannot be told to send a bearer token, so the status page takes it as the password of
 /// HTTP's basic authentication too. Nothing else does: browsers send passwords by themselves with
-/// whatever request another site makes them send.
+/// any request that another site makes them send.
 fn presented(entrance: Entrance, headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, credentials) = value.split_once(' ')?;
@@ -218,7 +218,7 @@ fn presented(entrance: Entrance, headers: &HeaderMap) -> Option<String> {
     None
 }
 
-/// A browser says which site makes it write; only pages from here may.
+/// Checks that no other site makes a browser write: a browser sends the site's origin.
 fn own_origin(request: &Request) -> Result<(), RestError> {
     let Some(origin) = request.headers().get(header::ORIGIN) else {
         return Ok(());

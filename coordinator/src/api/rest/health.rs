@@ -1,11 +1,11 @@
-//! What machines ask: health and metrics.
+//! Health and metrics, for machines.
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 
 use super::App;
-use super::openapi::{ReadBooks, Unavailable};
+use super::openapi::{ReadLeases, Unavailable};
 use super::problem::RestError;
 
 /// Whether the process lives.
@@ -26,7 +26,7 @@ pub(super) async fn healthz() -> &'static str {
     )
 )]
 pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, RestError> {
-    // The cheapest question: a probe comes often, and sums would walk all books.
+    // The cheapest request: a probe comes often, and sums would scan all lease tables.
     app.shards.scopes("", 1).await?;
     Ok("ready\n")
 }
@@ -39,7 +39,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, RestE
             status = 200, description = "All of them", body = str,
             content_type = "application/openmetrics-text"
         ),
-        ReadBooks
+        ReadLeases
     )
 )]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, RestError> {

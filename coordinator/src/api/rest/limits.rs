@@ -1,4 +1,4 @@
-//! Limits: what holds for a scope, and where that comes from.
+//! Limits in force for a scope, and their sources.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::catalog::limits::{MatchedLimits, UnitLimits};
 use crate::catalog::{GroupMembership, LimitSource, OwnLimits, ResolvedScope};
 use crate::leases::view::{Amount, ms};
 
-/// What holds for a scope.
+/// Limits in force for a scope.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub struct ScopeLimits {
     /// The scope.
@@ -30,7 +30,7 @@ pub struct ScopeLimits {
     pub canonical: String,
     /// The units that have a limit, of its own or its group's.
     pub limited: Vec<String>,
-    /// Its own limits; none if nothing says anything of it.
+    /// Its own limits, if it has some.
     pub own: Option<OwnView>,
     /// The group that it is a member of.
     pub group: Option<MemberView>,
@@ -41,7 +41,7 @@ pub struct ScopeLimits {
 pub struct OwnView {
     /// Where they come from.
     pub source: SourceView,
-    /// What stands there, by unit.
+    /// The limits there, by unit.
     pub units: BTreeMap<String, LimitView>,
 }
 
@@ -68,11 +68,11 @@ pub enum SourceView {
 pub struct MemberView {
     /// The group's name.
     pub name: String,
-    /// What the member's part is in proportion to.
+    /// The weight of the member's part.
     pub weight: u32,
-    /// Between whom the group is divided first.
+    /// First division of the group: between `members` or `clients`.
     pub fair_between: String,
-    /// What all members share, by unit.
+    /// The limits that all members share, by unit.
     pub units: BTreeMap<String, LimitView>,
 }
 
@@ -80,38 +80,38 @@ pub struct MemberView {
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = Limit)]
 pub struct LimitView {
-    /// What the whole fleet may use.
+    /// The amount that the whole fleet may use.
     pub capacity: Amount,
-    /// What it may use at once after a pause.
+    /// The amount that it may use at once after a pause.
     pub burst: Amount,
-    /// What each client falls back to: an amount, `dynamic`, or null for its own setting.
+    /// The safe capacity of each client: an amount, `dynamic`, or null for its own setting.
     #[schema(value_type = Option<SafeView>)]
     pub safe: Option<SafeView>,
-    /// How the capacity is divided between clients.
+    /// The algorithm that divides the capacity between clients.
     pub algorithm: String,
-    /// How long a lease lasts.
+    /// The lease duration.
     pub lease_ms: u64,
-    /// How often a client asks again.
+    /// The refresh interval.
     pub refresh_ms: u64,
-    /// The soonest it may.
+    /// The minimum refresh interval.
     pub min_refresh_ms: u64,
-    /// How long a coordinator that starts only confirms what clients have.
+    /// The time of learning mode after a start.
     pub learning_ms: u64,
-    /// The part of what nobody wants that is lent all the same.
+    /// The part of the unwanted capacity that is leased all the same.
     #[schema(minimum = 0, maximum = 1)]
     pub headroom: f64,
     /// The part of the capacity that is kept for newcomers.
     #[schema(minimum = 0, maximum = 1)]
     pub reserve: f64,
-    /// What priority bands get first, by priority.
+    /// The amounts that priority bands get first, by priority.
     pub guaranteed: BTreeMap<String, Amount>,
 }
 
-/// What a client falls back to.
+/// Safe capacity of a client.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum SafeView {
-    /// So much.
+    /// A fixed amount.
     Amount(f64),
     /// The capacity divided by the known clients.
     Dynamic(DynamicWord),
@@ -130,7 +130,7 @@ pub enum DynamicWord {
 pub struct LimitPage {
     /// The limits.
     pub limits: Vec<MatchView>,
-    /// What to pass as `after` for those that follow; none if these were the last.
+    /// The value of `after` for the next page; none if this was the last.
     pub next: Option<String>,
 }
 
@@ -139,7 +139,7 @@ pub struct LimitPage {
 pub struct MatchView {
     /// The scopes that it matches.
     pub r#match: String,
-    /// What it says, by unit.
+    /// Its limits, by unit.
     pub units: BTreeMap<String, LimitView>,
 }
 
@@ -169,14 +169,14 @@ pub(super) async fn list(
     Ok(Json(LimitPage { limits, next }))
 }
 
-/// What holds for a scope, whether anybody uses it or not.
+/// Limits in force for a scope, whether it is used or not.
 #[utoipa::path(
     get, path = "/v1/limits/{*scope}", operation_id = "getLimits", tag = "limits",
     params((
         "scope" = String, Path, description = "The scope; `/` may stand as it is",
         min_length = 1, max_length = 256
     )),
-    responses((status = 200, description = "What holds", body = ScopeLimits), Read, BadRequest)
+    responses((status = 200, description = "The limits", body = ScopeLimits), Read, BadRequest)
 )]
 pub(super) async fn get(
     State(app): State<App>,

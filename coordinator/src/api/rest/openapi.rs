@@ -1,4 +1,4 @@
-//! What the API says of itself: an OpenAPI description, made from the routes.
+//! OpenAPI description of the API, made from its routes.
 
 use std::collections::BTreeMap;
 
@@ -28,9 +28,9 @@ cannot be changed here.";
 #[derive(Debug)]
 pub(super) struct Read;
 
-/// Answers that a route which reads the books can give.
+/// Answers of any route that reads leases.
 #[derive(Debug)]
-pub(super) struct ReadBooks;
+pub(super) struct ReadLeases;
 
 /// Answers that any route which writes can give.
 #[derive(Debug)]
@@ -40,15 +40,15 @@ pub(super) struct Write;
 #[derive(Debug)]
 pub(super) struct BadWrite;
 
-/// The answer to a write that does not go with what is there.
+/// Answer to a write that contradicts the stored state.
 #[derive(Debug)]
 pub(super) struct Conflict;
 
-/// The answer to a write that expects something else than is there.
+/// Answer to a write that expects another version.
 #[derive(Debug)]
 pub(super) struct Stale;
 
-/// The answer to who knows already what is there.
+/// Answer to a caller that has the newest version.
 #[derive(Debug)]
 pub(super) struct Unchanged;
 
@@ -56,7 +56,7 @@ pub(super) struct Unchanged;
 #[derive(Debug)]
 pub(super) struct BadRequest;
 
-/// The answer where what the path names is not there.
+/// Answer where the path names nothing.
 #[derive(Debug)]
 pub(super) struct Missing;
 
@@ -73,7 +73,7 @@ pub(super) async fn get(State(app): State<App>) -> Json<Value> {
     Json(Value::clone(&app.openapi))
 }
 
-/// What every description has, whatever the routes.
+/// Returns the part of the description that does not depend on routes.
 pub(super) fn frame() -> OpenApi {
     let mut info = Info::new("Tollgate's admin API", env!("CARGO_PKG_VERSION"));
     info.description = Some(DESCRIPTION.to_owned());
@@ -108,13 +108,13 @@ pub(super) fn document(mut api: OpenApi) -> Value {
 impl IntoResponses for Read {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problems(&[
-            (401, "No token, or one that nobody has"),
+            (401, "No token, or an unknown one"),
             (403, "A request that another site made a browser send"),
         ])
     }
 }
 
-impl IntoResponses for ReadBooks {
+impl IntoResponses for ReadLeases {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         let mut responses = Read::responses();
         responses.extend(Unavailable::responses());
@@ -126,7 +126,7 @@ impl IntoResponses for Write {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         let mut responses = Unavailable::responses();
         responses.extend(problems(&[
-            (401, "No token, or one that nobody has"),
+            (401, "No token, or an unknown one"),
             (403, "A token of role viewer, or a page of another site"),
         ]));
         responses

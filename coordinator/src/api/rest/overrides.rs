@@ -1,4 +1,4 @@
-//! Overrides: limits of one scope in the place of what the file's globs say of it.
+//! Overrides: limits of one scope in place of the file's globs.
 
 use axum::Json;
 use axum::extract::State;
@@ -25,7 +25,7 @@ pub struct OverrideView {
     pub scope: String,
     /// Its revision; the entity tag is the same.
     pub revision: Option<u64>,
-    /// What it says.
+    /// Its limits.
     pub spec: LimitsSpec,
 }
 
@@ -34,7 +34,7 @@ pub struct OverrideView {
 pub struct OverridePage {
     /// The overrides.
     pub overrides: Vec<OverrideView>,
-    /// What to pass as `after` for those that follow; none if these were the last.
+    /// The value of `after` for the next page; none if this was the last.
     pub next: Option<String>,
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn get(
     Ok(stored::get::<_, OverrideView>(entry, &tags))
 }
 
-/// Overrides what the file's globs say of a scope, all of it.
+/// Replaces the limits that the file's globs give a scope, all of them.
 ///
 /// A unit that is absent or null has no limit.
 #[utoipa::path(
@@ -120,7 +120,7 @@ pub(super) async fn put_one(
     stored::put::<_, OverrideView, _>(&scope, found, &tags, body, write).await
 }
 
-/// Gives a scope back the limits that the file's globs say.
+/// Gives a scope back the limits of the file's globs.
 #[utoipa::path(
     delete, path = "/v1/overrides/{*scope}", operation_id = "deleteOverride", tag = "overrides",
     params(

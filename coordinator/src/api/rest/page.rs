@@ -1,4 +1,4 @@
-//! The status page: what [`Status`] says, for a person with a browser.
+//! Status page: [`Status`] for a person with a browser.
 //!
 //! One HTML page that loads nothing else. Scopes and clients come out of requests, so every text is
 //! escaped, and the policy that goes with the page lets only its own style and script work, which
@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use self::bar::bar;
 use self::text::{Escaped, amount, duration, number};
 use super::App;
-use super::openapi::ReadBooks;
+use super::openapi::ReadLeases;
 use super::peers::Caller;
 use super::problem::RestError;
 use super::status::{DEFAULT, Status, UnitStatus};
@@ -35,7 +35,7 @@ const SCRIPT: &str = include_str!("page/script.js");
 #[utoipa::path(
     get, path = "/", operation_id = "getStatusPage", tag = "health",
     responses(
-        (status = 200, description = "HTML", body = str, content_type = "text/html"), ReadBooks
+        (status = 200, description = "HTML", body = str, content_type = "text/html"), ReadLeases
     )
 )]
 pub(super) async fn get(State(app): State<App>, caller: Caller) -> Result<Response, RestError> {

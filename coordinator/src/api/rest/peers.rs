@@ -1,7 +1,7 @@
 //! Requests to the other nodes of the cluster.
 //!
 //! A node that an operator asks asks all others and adds up their answers. The operator's token goes
-//! with each call, so that nobody reads at another node what it may not read there.
+//! with each call, so that no operator reads at another node what it may not read there.
 
 use std::convert::Infallible;
 use std::sync::Arc;

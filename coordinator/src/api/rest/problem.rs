@@ -1,4 +1,4 @@
-//! What is said when a request cannot be done: `application/problem+json` (RFC 9457).
+//! Errors of the API: `application/problem+json` (RFC 9457).
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -14,10 +14,10 @@ use crate::catalog::store::StoreError;
 use crate::config::tokens::Role;
 use crate::leases::driver::DriverError;
 
-/// When a write is to be tried again that the store did not take: etcd elects within about that.
+/// Time after which a failed write should be tried again: etcd elects within about that.
 const RETRY_AFTER_S: u32 = 2;
 
-/// Why a request has no answer.
+/// Error of a request.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum RestError {
     /// Nothing has this path.
@@ -35,13 +35,13 @@ pub(super) enum RestError {
     /// The query cannot be read.
     #[error("{0}")]
     Query(String),
-    /// No token, or one that nobody has.
+    /// No token, or an unknown one.
     #[error("{0}")]
     Unauthenticated(&'static str),
     /// A token that does not allow this.
     #[error("this needs a token of role {}; that of {name:?} is {}", needs.name(), has.name())]
     Role {
-        /// Whose token it is.
+        /// The name of the token.
         name: String,
         /// Its role.
         has: Role,
@@ -63,28 +63,28 @@ pub(super) enum RestError {
     /// JSON of another shape than is expected, or values that break rules.
     #[error("{}", all(.0))]
     Invalid(Vec<FieldFault>),
-    /// What is to be written does not go with what is there.
+    /// The write contradicts the stored state.
     #[error(transparent)]
     Refused(WriteRefusal),
-    /// What is there is not what the caller expects.
+    /// The caller expects another version.
     #[error("{}", WriteRefusal::Mismatch { found: *found })]
     Mismatch {
-        /// The revision of what is there.
+        /// The stored revision.
         found: Option<u64>,
     },
     /// A client cannot be drained.
     #[error(transparent)]
     Drain(#[from] DrainError),
-    /// The books did not answer.
+    /// The lease table did not answer.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// Nodes of the cluster did not do it.
+    /// Nodes of the cluster did not answer.
     #[error("these nodes did not answer: {}", .0.join(", "))]
     Unanswered(Vec<String>),
     /// A write could not be made durable.
     #[error("{}", not_durable(.0))]
     Store(StoreError),
-    /// Nobody is left to make a write.
+    /// The catalog writer has ended.
     #[error("the coordinator is shutting down")]
     Stopped,
     /// A bug.
@@ -94,12 +94,12 @@ pub(super) enum RestError {
 
 /// A field that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema, thiserror::Error)]
-#[error("{}", said(.field, .rule))]
+#[error("{}", located(.field, .rule))]
 pub struct FieldFault {
     /// The way to the field.
     #[schema(example = "requests.rate")]
     pub field: String,
-    /// What stands there, as text; absent if nothing does.
+    /// Its value, as text; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The rule that it breaks.
@@ -107,11 +107,11 @@ pub struct FieldFault {
     pub rule: String,
 }
 
-/// Why a request was refused (RFC 9457).
+/// Problem of a request (RFC 9457).
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(default)]
 pub struct Problem {
-    /// What kind of problem this is: `about:blank` where the status says everything.
+    /// The kind of problem: `about:blank` where the status says everything.
     #[schema(format = "uri-reference")]
     pub r#type: String,
     /// The status in words.
@@ -119,12 +119,12 @@ pub struct Problem {
     /// The status of the answer.
     #[schema(minimum = 400, maximum = 599)]
     pub status: u16,
-    /// What is wrong with this request.
+    /// The fault of this request.
     pub detail: String,
     /// The first field that breaks a rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What stands in that field.
+    /// The value of that field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The rule that it breaks.
@@ -202,7 +202,7 @@ impl RestError {
         }
     }
 
-    /// What RFC 6750 wants said of the token.
+    /// Returns the challenge that RFC 6750 asks for.
     fn challenge(&self) -> Option<String> {
         let error = match self {
             Self::Unauthenticated(NO_TOKEN) => String::new(),
@@ -233,7 +233,7 @@ impl From<WriteRefusal> for RestError {
     }
 }
 
-/// What is said to who shows no token.
+/// Error text for a request without a token.
 pub(super) const NO_TOKEN: &str = "this needs a token: `authorization: Bearer TOKEN`";
 
 impl From<&RestError> for Problem {
@@ -293,7 +293,7 @@ fn all(faults: &[FieldFault]) -> String {
     faults.join("; ")
 }
 
-fn said(field: &str, rule: &str) -> String {
+fn located(field: &str, rule: &str) -> String {
     if field.is_empty() {
         return rule.to_owned();
     }

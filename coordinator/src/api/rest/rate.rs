@@ -1,4 +1,4 @@
-//! How many scopes are refreshed per second: the mean of the last ten seconds, whoever looks.
+//! Refreshed scopes per second, the mean of the last ten seconds.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::leases::metrics::LeaseMetrics;
 /// How often the counter is read.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How many readings are kept.
+/// Readings that are kept.
 const READINGS: usize = 10;
 
 /// The shortest time that a rate is taken over.

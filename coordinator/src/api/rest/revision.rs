@@ -1,8 +1,8 @@
-//! Entity tags: what a writer expects to find (RFC 9110, section 13).
+//! Entity tags: conditions of reads and writes (RFC 9110, section 13).
 //!
-//! The tag of a stored thing is its revision, which is never given twice. A write that names what
-//! it expects is compared with what is there by the writer, one write after the other, so of two
-//! who expect the same only one can win.
+//! The tag of a stored thing is its revision, which is never given twice. The catalog writer compares
+//! the revision that a write expects with the stored one, one write after the other, so of two writes
+//! that expect the same only one can win.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use super::problem::RestError;
 use crate::catalog::Precondition;
 
-/// What a request says of tags.
+/// Conditions of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tags {
     matching: Option<Wanted>,
@@ -42,11 +42,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Tags {
 }
 
 impl Tags {
-    /// What must be there for a write, if `found` is there as far as this coordinator knows: only
-    /// the writer can tell whether it still is.
+    /// Returns the state that a write expects, if this coordinator knows the revision `found`: only the
+    /// catalog writer can tell whether that is still stored.
     ///
     /// # Errors
-    /// If that cannot be, or makes no sense for a write.
+    /// If no state meets the conditions, or they make no sense for a write.
     pub(super) fn expect(&self, found: Option<u64>) -> Result<Precondition, RestError> {
         let one_of = |revisions: &[u64]| {
             let known = found.filter(|found| revisions.contains(found));

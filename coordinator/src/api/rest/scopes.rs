@@ -1,4 +1,4 @@
-//! The books as JSON: scopes with their resources and clients.
+//! Leases by scope, with their resources and clients.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query, count};
 use super::merge;
-use super::openapi::{BadRequest, Missing, ReadBooks};
+use super::openapi::{BadRequest, Missing, ReadLeases};
 use super::peers::{Caller, scope_detail};
 use super::problem::RestError;
 use crate::leases::view::{ScopeDetail, ScopePage};
@@ -18,15 +18,15 @@ use crate::leases::view::{ScopeDetail, ScopePage};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ScopeQuery {
-    /// How many clients at most of each resource.
+    /// The most clients of each resource.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
     clients: Option<usize>,
 }
 
 /// Scopes with clients, by id.
 #[utoipa::path(
-    get, path = "/v1/scopes", operation_id = "listScopes", tag = "books", params(PageQuery),
-    responses((status = 200, description = "A page", body = ScopePage), ReadBooks, BadRequest)
+    get, path = "/v1/scopes", operation_id = "listScopes", tag = "leases", params(PageQuery),
+    responses((status = 200, description = "A page", body = ScopePage), ReadLeases, BadRequest)
 )]
 pub(super) async fn list(
     State(app): State<App>,
@@ -52,13 +52,13 @@ pub(super) async fn list(
 
 /// One scope with its clients.
 #[utoipa::path(
-    get, path = "/v1/scopes/{*scope}", operation_id = "getScope", tag = "books",
+    get, path = "/v1/scopes/{*scope}", operation_id = "getScope", tag = "leases",
     params(
         ("scope" = String, Path, description = "The scope; `/` may stand as it is", min_length = 1),
         ScopeQuery
     ),
     responses(
-        (status = 200, description = "Its books", body = ScopeDetail), ReadBooks, BadRequest, Missing
+        (status = 200, description = "Its resources", body = ScopeDetail), ReadLeases, BadRequest, Missing
     )
 )]
 pub(super) async fn get(

@@ -1,4 +1,4 @@
-//! How the coordinator is doing, and its cluster, for people and for `tollgate status`.
+//! Status of the coordinator and its cluster, for people and for `tollgate status`.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::extract::{Query, count};
-use super::openapi::{BadRequest, ReadBooks};
+use super::openapi::{BadRequest, ReadLeases};
 use super::peers::Caller;
 use super::problem::RestError;
 use crate::leases::stats::{LeaseStats, ResourceStats};
@@ -32,35 +32,35 @@ pub use self::parent::{BorrowedStatus, ParentStatus};
 pub(super) const RESOURCES_MAX: usize = 200;
 pub(super) const CLIENTS_MAX: usize = 50;
 
-/// What is shown if nobody says.
+/// Size of the answer by default.
 pub(super) const DEFAULT: Shown = Shown {
     resources: 50,
     clients: 12,
 };
 
-/// How much is shown.
+/// Size of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub(super) resources: usize,
     pub(super) clients: usize,
 }
 
-/// How the coordinator is doing; in a cluster, with the books of all nodes that answer.
+/// Status of the coordinator; in a cluster, of all nodes that answer.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 pub struct Status {
     /// The version of the program that answers.
     pub version: String,
     /// The term of this run; in a cluster, the highest of all masters.
     pub epoch: u64,
-    /// How long the coordinator that answers has been running.
+    /// The time since the coordinator that answers has started.
     pub uptime_ms: u64,
-    /// Scopes refreshed per second, the mean of the last ten seconds; one that a node has passed on
+    /// Scopes refreshed per second, the mean of the last ten seconds; one that a node has forwarded
     /// to another counts in both.
     #[schema(minimum = 0)]
     pub refreshes_per_second: f64,
     /// Sums by unit, over all resources with clients.
     pub units: BTreeMap<String, UnitStatus>,
-    /// How many groups there are.
+    /// The number of groups.
     pub group_count: usize,
     /// The first of them by name, as many as resources are asked for.
     pub groups: Vec<GroupStatus>,
@@ -74,7 +74,7 @@ pub struct Status {
     pub parent: Option<ParentStatus>,
     /// The busiest resources: first by how much of the capacity is wanted, then by how much is.
     pub busiest: Vec<BusyResource>,
-    /// The nodes of the cluster that did not answer for their books.
+    /// The nodes of the cluster that did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub unanswered: Vec<String>,
@@ -85,7 +85,7 @@ pub struct Status {
 pub struct UnitStatus {
     /// Resources with clients.
     pub resource_count: usize,
-    /// Those of them that nothing limits: no limit of their own, no group and no parent.
+    /// Those of them without a limit of their own, a group or a parent that limits them.
     pub unlimited_count: usize,
     /// Their clients; a client of two resources counts twice.
     pub client_count: usize,
@@ -96,10 +96,10 @@ pub struct UnitStatus {
     /// The capacity of those with a limit.
     #[schema(minimum = 0)]
     pub capacity: f64,
-    /// What the clients of those may be using.
+    /// The amount that the clients of those may be using.
     #[schema(minimum = 0)]
     pub sum_has: f64,
-    /// What all clients want.
+    /// The amount that all clients want.
     #[schema(minimum = 0)]
     pub sum_wants: f64,
 }
@@ -108,18 +108,18 @@ pub struct UnitStatus {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct StatusQuery {
-    /// How many of the busiest resources.
+    /// The most of the busiest resources.
     #[param(minimum = 1, maximum = 200, default = 50)]
     resources: Option<usize>,
-    /// How many clients of each.
+    /// The most clients of each.
     #[param(minimum = 1, maximum = 50, default = 12)]
     clients: Option<usize>,
 }
 
-/// How the coordinator is doing, with its busiest resources; in a cluster, those of all nodes.
+/// Status of the coordinator, with its busiest resources; in a cluster, those of all nodes.
 #[utoipa::path(
-    get, path = "/v1/status", operation_id = "getStatus", tag = "books", params(StatusQuery),
-    responses((status = 200, description = "Now", body = Status), ReadBooks, BadRequest)
+    get, path = "/v1/status", operation_id = "getStatus", tag = "leases", params(StatusQuery),
+    responses((status = 200, description = "Now", body = Status), ReadLeases, BadRequest)
 )]
 pub(super) async fn get(
     State(app): State<App>,
@@ -174,7 +174,7 @@ impl Status {
         Ok(whole)
     }
 
-    /// Adds what another node says.
+    /// Adds the status of another node.
     fn join(&mut self, other: Self) {
         self.epoch = self.epoch.max(other.epoch);
         self.refreshes_per_second += other.refreshes_per_second;
@@ -192,7 +192,7 @@ impl Status {
         self.busiest.extend(other.busiest);
     }
 
-    /// How the coordinator of `app` is doing by itself.
+    /// Returns the status of this node alone.
     pub(super) async fn of(app: &App, shown: Shown) -> Result<Self, RestError> {
         let LeaseStats {
             units: sums,
@@ -290,8 +290,8 @@ impl From<ResourceStats> for UnitStatus {
 
 // === free functions ===
 
-/// What the busiest have least of, as in the surveys of single nodes: first by the part of the
-/// capacity that is wanted, then by how much is.
+/// Returns the order of the busiest resources, the busiest first: by the wanted part of the capacity,
+/// then by the wanted amount.
 fn pressure(busy: &BusyResource) -> (Reverse<u64>, Reverse<u64>, String, String) {
     let number = |amount| match amount {
         Amount::Number(units) => units,
@@ -300,7 +300,7 @@ fn pressure(busy: &BusyResource) -> (Reverse<u64>, Reverse<u64>, String, String)
     let wants = number(busy.summary.sum_wants);
     let part = match busy.summary.at_most() {
         Amount::Unlimited => 0.0,
-        // A scope that is blocked and wanted is as busy as can be.
+        // A blocked scope that is wanted is the busiest.
         Amount::Number(capacity) if wants > 0.0 => wants / capacity,
         Amount::Number(_) => 0.0,
     };

@@ -1,5 +1,4 @@
-//! What groups, attachments and overrides have in common: they stand in the file or were written
-//! here.
+//! Reads and writes of groups, attachments and overrides, which the file or this API defines.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -15,7 +14,7 @@ use crate::catalog::name::NameError;
 use crate::catalog::writer::WriteError;
 use crate::catalog::{CatalogEntry, Precondition, WriteOutcome};
 
-/// Where something is defined.
+/// Origin of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DefinedBy {
@@ -36,7 +35,7 @@ impl DefinedBy {
         }
     }
 
-    /// Where something with `revision` is defined.
+    /// Returns the origin of a definition with `revision`.
     pub(super) fn of(revision: Option<u64>) -> Self {
         match revision {
             None => Self::File,
@@ -115,7 +114,7 @@ pub(super) fn writable(
     valid.map_err(|rule| RestError::parameter(field, name, rule))
 }
 
-/// The first `limit` of `entries`, and what to pass as `after` for those that follow, if any do.
+/// Returns the first `limit` of `entries`, and the value of `after` for those that follow, if any do.
 pub(super) fn page<T>(
     limit: usize,
     mut entries: impl Iterator<Item = T>,

@@ -1,4 +1,4 @@
-//! Whom a command reaches, and who it is let in as.
+//! Addresses and credentials of commands.
 
 use std::net::TcpListener;
 
@@ -123,7 +123,7 @@ fn roles_decide_and_a_refusal_says_which_is_needed() {
     ));
     let put = |token: &str| server.say(&format!("put group gold --requests 5 --token {token}"));
     put(&viewer).failed(4, "needs a token of role admin");
-    put("tollgate_none").failed(4, "nobody has this token");
+    put("tollgate_none").failed(4, "the token is unknown");
     assert_eq!(put(&admin).done(), "group gold created\n");
     let read = server
         .say(&format!("get group gold --token {viewer}"))

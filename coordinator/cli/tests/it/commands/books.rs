@@ -1,4 +1,4 @@
-//! What commands show of who has and wants what.
+//! Commands that show leases and wants.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use tollgate_core::units::Capacity;
 
 use super::*;
 
-/// Books of `scopes` in which each client wants 8 of a capacity of 10.
+/// Lease table of `scopes` in which each client wants 8 of a capacity of 10.
 fn books(scopes: &[(&str, &[&str])]) -> LeaseServer {
     let bounds = Bounds {
         max_resources: 100,

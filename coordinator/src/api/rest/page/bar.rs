@@ -1,4 +1,4 @@
-//! A bar of a resource's shares: what each client has, of the capacity, and what is wanted.
+//! Bar of a resource's shares: the leases of its clients, the capacity, and the wants.
 
 use std::fmt::{self, Write as _};
 

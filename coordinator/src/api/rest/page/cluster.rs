@@ -1,4 +1,4 @@
-//! The nodes of the cluster, and who is master of what.
+//! Nodes of the cluster, and the masters of its shards.
 
 use std::fmt::{self, Write as _};
 
@@ -19,7 +19,7 @@ pub(super) fn cluster(out: &mut String, cluster: &ClusterStatus) -> fmt::Result 
             out,
             "<tr><th>{}<td>{}<td>{}<td>{}<td>{}",
             shard.shard,
-            Escaped(shard.master.as_deref().unwrap_or("nobody now")),
+            Escaped(shard.master.as_deref().unwrap_or("none now")),
             or_nothing(shard.epoch.map(|epoch| epoch.to_string())),
             or_nothing(shard.term_left_ms.map(duration)),
             or_nothing(shard.learning_count.map(|count| number(count as f64))),

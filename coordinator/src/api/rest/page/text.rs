@@ -16,7 +16,7 @@ impl fmt::Display for Escaped<'_> {
             '>' => f.write_str("&gt;"),
             '"' => f.write_str("&quot;"),
             '\'' => f.write_str("&#39;"),
-            // What changes the direction of a text could make one scope look like another.
+            // A change of a text's direction could make one scope look like another.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => f.write_char('\u{fffd}'),
             c => f.write_char(c),
         })

@@ -1,4 +1,4 @@
-//! The nodes of a cluster, and who is master of what.
+//! Nodes of a cluster, and the masters of its shards.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -13,7 +13,7 @@ use crate::cluster::election::{Master, Peer};
 use crate::leases::shards::Shards;
 use crate::leases::view::ms;
 
-/// A cluster as the node that answers knows it, with what the others say of themselves.
+/// Cluster as the node that answers knows it, with the answers of the others.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 pub struct ClusterStatus {
     /// The node that answers.
@@ -35,9 +35,9 @@ pub struct NodeStatus {
     pub http: String,
     /// Whether it has answered just now.
     pub alive: bool,
-    /// The version of its program; null if it has not answered, as what follows.
+    /// The version of its program; null if it has not answered, as the fields below.
     pub version: Option<String>,
-    /// How long it has been running.
+    /// The time since its start.
     pub uptime_ms: Option<u64>,
     /// Scopes that it has refreshed per second, the mean of the last ten seconds.
     #[schema(minimum = 0)]
@@ -51,20 +51,19 @@ pub struct ShardStatus {
     pub shard: u16,
     /// The node that is its master, if there is one.
     pub master: Option<String>,
-    /// The term of that.
+    /// The epoch of the master.
     pub epoch: Option<u64>,
-    /// How long that still lasts unless etcd confirms it; null if its master has not answered.
+    /// The rest of its term unless etcd confirms it; null if the master has not answered.
     pub term_left_ms: Option<u64>,
-    /// How many of its resources are in learning mode; null if its master has not answered.
+    /// Its resources in learning mode; null if the master has not answered.
     pub learning_count: Option<usize>,
 }
 
 // === impl ClusterStatus ===
 
 impl ClusterStatus {
-    /// What a node knows by itself: of its own shards all, of the others who leads them. `learning`
-    /// has how many resources of each of its shards are in learning mode, and `me` what it says of
-    /// itself.
+    /// Returns what this node knows by itself: all of its own shards, of the others the master.
+    /// `learning` counts the resources in learning mode by shard, and `me` describes this node.
     pub(super) fn of(
         peers: &Peers,
         shards: &Shards,
@@ -98,13 +97,17 @@ impl ClusterStatus {
         }
     }
 
-    /// Adds what the node of `other` says of itself and of the shards that it leads.
+    /// Adds the answer of the node of `other` about itself and the shards that it leads.
     pub(super) fn join(&mut self, other: Self) {
-        let said = other.nodes.into_iter().find(|node| node.node == other.node);
+        let answer = other.nodes.into_iter().find(|node| node.node == other.node);
         let node = self.nodes.iter_mut().find(|node| node.node == other.node);
-        if let (Some(node), Some(said)) = (node, said) {
+        if let (Some(node), Some(answer)) = (node, answer) {
             let (grpc, http) = (take(&mut node.grpc), take(&mut node.http));
-            *node = NodeStatus { grpc, http, ..said };
+            *node = NodeStatus {
+                grpc,
+                http,
+                ..answer
+            };
         }
         for shard in other.shards {
             let leads = shard.master.as_deref() == Some(&*other.node);
@@ -174,7 +177,7 @@ mod tests {
                 shard("b", 8, Some(0)),
                 ("b", 8, Some(0)),
             ),
-            // Of a shard that it does not lead it has only heard.
+            // A node knows only from others about a shard that it does not lead.
             (
                 shard("a", 7, Some(1)),
                 shard("c", 8, None),

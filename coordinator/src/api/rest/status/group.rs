@@ -1,4 +1,4 @@
-//! The groups, and what their members share.
+//! Groups, and the use of their capacity.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use utoipa::ToSchema;
 use crate::catalog::Group;
 use crate::leases::view::{Amount, units};
 
-/// A group and who uses it.
+/// Group and its use.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub struct GroupStatus {
     /// Its name.
     pub name: String,
-    /// Between whom it is divided first.
+    /// First division: between `members` or `clients`.
     pub fair_between: String,
-    /// How many tenants and namespaces are attached to it.
+    /// The number of tenants and namespaces that are attached to it.
     pub attached_count: usize,
-    /// What they share, by unit.
+    /// Its use by unit.
     pub units: BTreeMap<String, GroupUnit>,
 }
 
-/// What the members of a group share of a unit.
+/// Use of a group's capacity of one unit.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
 pub struct GroupUnit {
-    /// What there is.
+    /// The capacity.
     pub capacity: Amount,
-    /// What the members' clients may be using.
+    /// The amount that the members' clients may be using.
     #[schema(minimum = 0)]
     pub sum_has: f64,
-    /// What the members want.
+    /// The amount that the members want.
     #[schema(minimum = 0)]
     pub sum_wants: f64,
     /// The members that have or want a lease; 0 for a group that is divided between clients.
@@ -42,7 +42,7 @@ pub struct GroupUnit {
 // === impl GroupStatus ===
 
 impl GroupStatus {
-    /// What `node` has in its books of `group`.
+    /// Returns the use of `group` by the lease table of `node`.
     pub(super) fn new(node: &LeaseServer, group: &Group, attached_count: usize) -> Self {
         let limits = group.limits().iter();
         let unit = |(unit, limit): (Unit, &Limit)| {
@@ -59,7 +59,7 @@ impl GroupStatus {
         }
     }
 
-    /// Adds what other books have of the same group.
+    /// Adds the use by another lease table.
     fn add(&mut self, other: Self) {
         for (unit, more) in other.units {
             if let Some(sums) = self.units.get_mut(&unit) {
@@ -93,7 +93,7 @@ impl GroupUnit {
 
 // === free functions ===
 
-/// Adds to `groups` what other books have of the same ones.
+/// Adds to `groups` their use by other lease tables.
 pub(super) fn join(groups: &mut Vec<GroupStatus>, others: Vec<GroupStatus>) {
     for other in others {
         match groups.iter_mut().find(|group| group.name == other.name) {

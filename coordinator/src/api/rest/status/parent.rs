@@ -1,4 +1,4 @@
-//! The coordinator above, and what is borrowed of it.
+//! Parent, and the capacity borrowed from it.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,30 @@ use crate::leases::parent::Parent;
 use crate::leases::stats::BorrowedStats;
 use crate::leases::view::ms;
 
-/// The coordinator above.
+/// Parent of the coordinator.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub struct ParentStatus {
-    /// Where it is asked.
+    /// Its address.
     pub address: String,
-    /// How long ago it last answered; null if never. It is asked while somebody wants something.
+    /// The time since it last answered; null if never. It is asked while any client wants something.
     pub answered_ms_ago: Option<u64>,
-    /// Why the last call failed; null if it did not.
+    /// The error of the last call; null if it did not fail.
     pub error: Option<String>,
     /// The names of the coordinators above this one, the nearest first.
     pub above: Vec<String>,
-    /// What is borrowed, by unit.
+    /// The borrowed capacity, by unit.
     pub units: BTreeMap<String, BorrowedStatus>,
 }
 
-/// What is borrowed of a unit.
+/// Borrowed capacity of one unit.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 pub struct BorrowedStatus {
-    /// What the parent lends now, of resources that it limits.
+    /// The capacity that the parent lends now, of resources that it limits.
     #[schema(minimum = 0)]
     pub borrowed: f64,
     /// The resources that it does not limit.
     pub unlimited_count: usize,
-    /// What it is asked for, by priority band.
+    /// The wants sent to it, by priority band.
     pub wants: BTreeMap<String, f64>,
 }
 
@@ -61,8 +61,8 @@ impl ParentStatus {
         }
     }
 
-    /// Adds what another node of the cluster borrows. One that cannot reach the parent is seen,
-    /// whatever the others can.
+    /// Adds the loans of another node of the cluster. The error of a node that cannot reach the parent
+    /// is kept.
     pub(super) fn join(&mut self, other: Self) {
         let latest = match (self.answered_ms_ago, other.answered_ms_ago) {
             (Some(one), Some(other)) => Some(one.min(other)),

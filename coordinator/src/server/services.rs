@@ -1,4 +1,4 @@
-//! What is served behind the doors, and for how long.
+//! Services on the listeners, until the shutdown.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use crate::observe::trace;
 use crate::wire::CapacityServer;
 use crate::wire::{LeaseServiceServer, PeerServiceServer};
 
-/// How long a call may take before its client hears that it failed.
+/// Time that a call may take before it fails.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is served at the gRPC door.
+/// Services of the gRPC listener.
 pub(super) struct Services {
     pub(super) lease: StrictDecoding<LeaseServiceServer<Service>>,
     pub(super) health: StrictDecoding<HealthServer<HealthService>>,
