@@ -1,11 +1,11 @@
-"""Tests the admin API against the description that it gives of itself.
+"""Tests the admin API against its OpenAPI description.
 
 usage: api.py TOLLGATE SCHEMATHESIS_DIR [SECONDS]
 
-Starts the program TOLLGATE, lets schemathesis (installed in SCHEMATHESIS_DIR) make up requests, good and bad, from
-the OpenAPI description that it serves, and checks every answer against it: no server error, no status, body or header
-that is not described, nothing accepted that the description forbids, nothing open without a token. The last line has
-the form of cargo's `test result:`, for tests/run.sh: an operation in one phase counts as a test.
+Starts the program TOLLGATE. Schemathesis (installed in SCHEMATHESIS_DIR) generates valid and invalid requests from
+the description that it serves, and checks every answer: no server error; no status, body or header that is not
+described; no invalid request accepted; nothing open without a token. The last line has the form of cargo's
+`test result:`, for tests/run.sh: an operation in one phase counts as a test.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree as xml
 
-# What the file defines, so that there is something that the API must refuse to change.
+# Defines a limit, a group and an attachment, which the API must refuse to change.
 CONFIG = """
 listen: {{grpc: '127.0.0.1:0', http: '127.0.0.1:0'}}
 admin: {{tokens: [{{name: tests, role: admin, sha256: {hash}}}]}}
@@ -42,7 +42,7 @@ CHECKS = [
 ]
 
 
-# A precondition that does not hold is as good a reason to refuse a bad request as what is bad about it.
+# An invalid request may also be refused because of its precondition.
 SCHEMATHESIS = """
 [checks]
 negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 406, 409, 412, 415, 422, 428, 429, "5xx"]
@@ -91,7 +91,7 @@ def fuzz(schemathesis, address, token, seconds, report, folder):
         *["--checks", ",".join(CHECKS)],
         *["--max-time", seconds, "--workers", "1", "--continue-on-failure"],
         *["--report", "junit", "--report-junit-path", report],
-        # Of its random choices: the same each time, so that nothing fails by itself. Another seed finds other things.
+        # The same random choices in each run, for stable results; another seed tries other requests.
         *["--seed", os.environ.get("TOLLGATE_SEED") or "1"],
     ]
     environment = {**os.environ, "PYTHONPATH": schemathesis, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -99,7 +99,7 @@ def fuzz(schemathesis, address, token, seconds, report, folder):
 
 
 def counts(report):
-    """What the report says: passed, failed, skipped."""
+    """Returns the numbers of passed, failed and skipped tests in the report."""
     passed = failed = skipped = 0
     for case in xml.parse(report).getroot().iter("testcase"):
         kinds = {child.tag for child in case}

@@ -1,27 +1,26 @@
 #!/usr/bin/env bash
-# Runs tests, and once more those that were inconclusive: that failed because they found no fair conditions (they, or what
-# they had started, had no core), and said so. A test that fails in any other way has failed. One that stays inconclusive has
-# failed as well.
+# Runs tests, and repeats inconclusive ones: they failed and reported that they, or processes they had started,
+# had too little time on a core. A test that fails in any other way, or stays inconclusive, has failed.
 #
-# usage: tests/conclusive.sh COMMAND...     a `cargo test` of one test program, to which names of tests can be added
+# usage: tests/conclusive.sh COMMAND...     a `cargo test` command of one test program that accepts test names
 set -uo pipefail
 
-# How often an inconclusive test is repeated.
+# Most repetitions of an inconclusive test.
 repeats=3
 
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-# One line of results for all runs, in the form of cargo's, which tests/run.sh adds up.
+# Runs a command, and renames its result line: tests/run.sh is to count only the last line of this script.
 run() {
     "$@" 2>&1 | sed -u 's/^test result:/this try:/' | tee "$output"
     return "${PIPESTATUS[0]}"
 }
 
-# The figure before WORD in the last line of results.
+# figure WORD: prints the number before WORD in the last result line.
 figure() { awk -v word="$1" '/^this try:/ { for (i = 2; i <= NF; i++) if ($i ~ "^" word) n = $(i - 1) } END { print n + 0 }' "$output"; }
 
-# The tests of which the last panic says that they were inconclusive, each with what it said.
+# Prints the tests whose last panic was inconclusive, each with its message.
 figures() {
     awk '/^---- .* stdout ----$/ { name = $2; order[++count] = name }
         /^failures:$/ { name = "" }
@@ -35,7 +34,7 @@ figures() {
         }' "$output"
 }
 
-# Their names.
+# Prints the names of the inconclusive tests.
 inconclusive() { figures | awk '{ sub(/:$/, "", $2); print $2 }'; }
 
 run "$@"
@@ -48,15 +47,15 @@ if [ "$status" = 0 ] || [ "$first" = 0 ] || [ "$first" -gt "$failed" ]; then
     exit "$status"
 fi
 
-# What failed by itself has failed; the rest is tried until it is known.
+# Other failures are final; the inconclusive tests are repeated.
 broken=$((failed - first)) later=0
 for ((try = 1; try <= repeats && ${#names[@]} > 0; try++)); do
-    printf '\n%d INCONCLUSIVE; repeated, %d of %d times:\n' "${#names[@]}" "$try" "$repeats"
+    printf '\n%d INCONCLUSIVE; repetition %d of %d:\n' "${#names[@]}" "$try" "$repeats"
     figures
     run "$@" --exact "${names[@]}"
     ran=$(($(figure passed) + $(figure failed)))
     if [ "$ran" != "${#names[@]}" ]; then
-        echo "of ${#names[@]} repeated tests $ran ran" >&2
+        echo "only $ran of ${#names[@]} repeated tests ran" >&2
         break
     fi
     ((later += $(figure passed)))

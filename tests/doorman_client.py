@@ -1,11 +1,11 @@
-"""Leases capacity as a Doorman client does: with code that grpcio-tools makes out of `doorman.proto`.
+"""Leases capacity as a Doorman client does, with code that grpcio-tools generates from `doorman.proto`.
 
 usage: doorman_client.py TOLLGATE PACKAGES PROTO
 
 Starts the program TOLLGATE, compiles PROTO (proto2) with the grpcio-tools installed in PACKAGES, and calls each
-method of `doorman.Capacity` over real HTTP/2. What this client's library takes for proto2 is not ours, so it sees what
-a client of Doorman sees: fields that must be there, zeros on the wire, seconds since 1970. The last line has the form
-of cargo's `test result:`, for tests/run.sh.
+method of `doorman.Capacity` over real HTTP/2. This client uses a foreign implementation of proto2, so it checks what a
+Doorman client relies on: required fields, zeros on the wire, seconds since 1970. The last line has the form of cargo's
+`test result:`, for tests/run.sh.
 """
 
 import importlib
@@ -21,7 +21,7 @@ import traceback
 import urllib.request
 
 CAPACITY = 100
-# What is between two refreshes of a client here: longer than `min_refresh`, so that each counts.
+# Pause between two refreshes of a client: longer than `min_refresh`, so that each refresh counts.
 PAUSE_S = 0.12
 
 CONFIG = """
@@ -43,7 +43,7 @@ def test(function):
 
 
 class Client:
-    """One client as Doorman's own: asks for its resources one call at a time, and says again what it was answered."""
+    """A client like Doorman's own: makes one call at a time, and sends the last answer's lease with the next request."""
 
     def __init__(self, server, client_id):
         self.server = server
@@ -71,7 +71,7 @@ class Client:
         return answer
 
     def uses(self, resource):
-        """What this client may use now by its own clock."""
+        """Returns the capacity that this client may use now, by its own clock."""
         lease = self.leases.get(resource)
         return lease.capacity if lease is not None and lease.expiry_time > time.time() else 0
 
@@ -84,14 +84,14 @@ class Client:
 
 
 class Server:
-    """A running coordinator, and what was generated to call it."""
+    """A running coordinator, and the generated code to call it."""
 
     def __init__(self, grpc, ready, messages, services):
         self.grpc = grpc
         self.address = ready["grpc"]
         self.http = ready["http"]
         self.messages = messages
-        # What proxies the environment names are not for this machine's own ports.
+        # Proxies in the environment are not for this machine's own ports.
         self.channel = grpc.insecure_channel(self.address, [("grpc.enable_http_proxy", 0)])
         self.capacity = services.CapacityStub(self.channel)
 
@@ -99,17 +99,17 @@ class Server:
         return Client(self, client_id)
 
     def bytes_of(self, method, request):
-        """What comes over the wire in answer to `request`."""
+        """Returns the bytes of the answer to `request`."""
         path = f"/doorman.Capacity/{method}"
         return self.channel.unary_unary(path)(request.SerializeToString(), timeout=5)
 
     def refusal(self, method, request):
-        """The status with which `request` is refused."""
+        """Returns the status that refuses `request`."""
         try:
             answer = getattr(self.capacity, method)(request, timeout=5)
         except self.grpc.RpcError as error:
             return error.code(), error.details()
-        raise AssertionError(f"was answered: {answer}")
+        raise AssertionError(f"expected a refusal, got {answer}")
 
 
 @test
@@ -166,7 +166,7 @@ def a_safe_capacity_is_as_configured_or_the_capacity_over_the_clients(server):
 def two_clients_never_have_more_than_there_is(server):
     a, b = server.client("a"), server.client("b")
     clients = [a, b]
-    # What both want, round by round: too much; then little of one; then the other way round.
+    # Wants of both by round: both over the capacity; then one of them little; then the other.
     rounds = [(80, 80)] * 6 + [(10, 500)] * 6 + [(500, 10)] * 6
     for number, wants in enumerate(rounds):
         for client, wanted in zip(clients, wants):
@@ -185,7 +185,7 @@ def what_is_released_is_free(server):
     a, b = server.client("first"), server.client("second")
     assert a.ask("released", 100).gets.capacity == 100
     assert b.ask("released", 100).gets.capacity == 0, "all of it is lent"
-    # Empty names are in what Doorman's own client sends at its end.
+    # Doorman's own client sends empty names when it ends.
     a.release("", "released", "never asked for")
     time.sleep(PAUSE_S)
     assert b.ask("released", 100).gets.capacity == 100
@@ -240,7 +240,7 @@ def what_is_no_amount_is_refused_by_name(server):
     assert status == code and "resource[0].wants[0].num_clients" in details, (status, details)
     status, details = server.refusal("GetCapacity", messages.GetCapacityRequest(client_id=""))
     assert status == code and "client_id" in details, (status, details)
-    # What was refused has left nothing behind, and the others go on.
+    # A refused call changes nothing, and other clients go on.
     assert server.client("after").ask("refused", 100).gets.capacity == 100
 
 
@@ -255,7 +255,7 @@ def a_resource_is_the_scope_that_is_configured(server):
 
 
 def generated(proto, folder):
-    """The modules that grpcio-tools makes out of `proto`: messages and services."""
+    """Generates the modules of `proto` with grpcio-tools: messages and services."""
     name = os.path.splitext(os.path.basename(proto))[0]
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{os.path.dirname(proto)}"]
     subprocess.run([*command, f"--python_out={folder}", f"--grpc_python_out={folder}", proto], check=True)

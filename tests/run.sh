@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs Tollgate's checks and tests, each as a step of its own, to the end even when one fails, and sums up.
+# Runs all of Tollgate's checks and tests as separate steps, also after a failure, and prints a summary.
 #
 # usage: tests/run.sh [checks] [tests]
 #
-# The last line is `N passed, N failed` (`, N skipped` when a test was skipped): the sum over every test
-# runner, where a step that fails without naming a failed test, or that runs no test at all, counts as one failure.
+# The last line is `N passed, N failed` (`, N skipped` when a test was skipped): the sum over all test runners.
+# A step that fails without naming a failed test, or that runs no test, counts as one failure.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -13,7 +13,7 @@ report=()
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-# The figures of all `test result:` lines (cargo's, and those of the same form) in $output.
+# Prints the sums of all `test result:` lines (cargo's, and others of the same form) in $output.
 counts() {
     awk '/^test result:/ {
         for (i = 2; i <= NF; i++) {
@@ -25,7 +25,8 @@ counts() {
     END { print passed + 0, failed + 0, ignored + 0 }' "$output"
 }
 
-# step KIND NAME COMMAND...: KIND is `check` (passes or fails as a whole) or `suite` (counts its tests).
+# step KIND NAME COMMAND...: runs a step. KIND is `check` (passes or fails as a whole) or `suite` (counts its
+# tests).
 step() {
     local kind=$1 name=$2 started=$SECONDS status p=0 f=0 s=0 figures=""
     shift 2
@@ -68,7 +69,7 @@ tests() {
         step suite "Doorman client" just test-doorman-client
         step suite "docker-compose demos" just test-compose
     else
-        report+=("FAILED   real Envoys, faults, admin API, Doorman client, demos: not run, the build failed")
+        report+=("FAILED   real Envoys, faults, admin API, Doorman client, demos: not run because the build failed")
         ((failed += 5))
     fi
 }

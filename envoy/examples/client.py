@@ -18,8 +18,8 @@ def get(url, tenant, patience_s=10.0):
         except urllib.error.HTTPError as refusal:
             pause_ms = refusal.headers.get("tollgate-pause-ms")
             if pause_ms is None:
-                raise  # not for want of tokens, or nobody knows when there will be some
-            # A little more than told, so that clients that were refused together come back apart.
+                raise  # no rate limit, or no known time to retry
+            # Somewhat longer than the pause, so that clients refused together retry apart.
             pause_s = int(pause_ms) / 1000 * (1 + random.random() / 10)
             if time.monotonic() + pause_s > give_up:
                 raise

@@ -1,4 +1,4 @@
-//! The attacks.
+//! Attacks on a coordinator's listeners.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,57 +17,57 @@ use tollgate_proto::v1;
 use crate::bodies::SentBody;
 use crate::client::{Targets, refresh_request};
 
-/// One more than the coordinator serves at its HTTP listener, and then some.
+/// Somewhat more connections than the coordinator accepts at its HTTP listener.
 const HTTP_CONNECTIONS: u32 = 600;
 
-/// The same of its gRPC listener.
+/// Somewhat more connections than it accepts at its gRPC listener.
 const GRPC_CONNECTIONS: u32 = 8300;
 
-/// Half-open TLS handshakes.
+/// Number of half-open TLS handshakes.
 const HANDSHAKES: u32 = 2000;
 
-/// Connections whose answers are not read, and calls at a time on each: as many as hyper would serve.
+/// Connections whose answers are not read, and concurrent calls on each: as many as hyper would serve.
 const UNREAD: (u32, u32) = (60, 200);
 
 /// The length of each of the thousand ids in a large call: four less than is allowed.
 const ID_LEN: usize = 252;
 
-/// As many connections at a time as fit into the kernel's queue, and when the next ones follow.
+/// Connections opened at a time, as many as fit into the kernel's queue, and the pause between bursts.
 const BURST: (u32, Duration) = (100, Duration::from_millis(20));
 
-/// How long an attacker waits before it tries again.
+/// Pause of an attacker before its next attempt.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long it waits after a call that was refused.
+/// Pause after a refused call.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// The preface of HTTP/2 and an empty SETTINGS frame.
 const HTTP2_HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
 
-/// A way to hurt a coordinator.
+/// A kind of attack on a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attack {
     /// No attack: the figures to compare with.
     None,
-    /// HTTP connections that say nothing.
+    /// HTTP connections that send nothing.
     Silent,
-    /// Headers of HTTP requests that never end.
+    /// HTTP requests with endless headers.
     Header,
-    /// Bodies of HTTP requests that never end.
+    /// HTTP requests with endless bodies.
     Body,
-    /// HTTP connections that were answered once.
+    /// HTTP connections held open after one answer.
     KeepAlive,
-    /// HTTP connections that ask for the metrics again and again.
+    /// HTTP connections that request the metrics without pause.
     Metrics,
     /// gRPC connections without a call.
     IdleGrpc,
-    /// gRPC connections that say nothing.
+    /// gRPC connections that send nothing.
     SilentGrpc,
-    /// TLS handshakes that are never finished.
+    /// Unfinished TLS handshakes.
     Handshake,
-    /// Answers that are never read.
+    /// Calls whose answers are not read.
     Unread,
-    /// gRPC requests that never end.
+    /// gRPC requests without an end.
     HalfSent,
 }
 
@@ -104,7 +104,7 @@ impl Attack {
         }
     }
 
-    /// Whether the HTTP listener is to speak TLS.
+    /// Whether the HTTP listener has to speak TLS.
     pub(crate) fn needs_tls(self) -> bool {
         self == Self::Handshake
     }
@@ -126,7 +126,7 @@ impl Attack {
             attackers.spawn(async move {
                 sleep(number / BURST.0 * BURST.1).await;
                 loop {
-                    // It ends when the coordinator closes the connection.
+                    // Ends with an error when the coordinator closes the connection.
                     let _ = self.hold(to, &message).await;
                     sleep(PAUSE).await;
                 }
@@ -134,7 +134,7 @@ impl Attack {
         }
     }
 
-    /// Makes a connection and holds it as long as it lasts.
+    /// Opens a connection and holds it until it is closed.
     async fn hold(self, to: SocketAddr, message: &Bytes) -> Result<()> {
         let mut stream = TcpStream::connect(to).await?;
         match self {
@@ -179,7 +179,7 @@ async fn until_closed(stream: &mut TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Sends a byte, and again, until the connection is closed.
+/// Sends one byte per `interval` until the connection is closed.
 async fn drip(mut stream: TcpStream, interval: Duration) -> Result<()> {
     loop {
         let closed = tokio::time::timeout(interval, until_closed(&mut stream)).await;
@@ -190,7 +190,7 @@ async fn drip(mut stream: TcpStream, interval: Duration) -> Result<()> {
     }
 }
 
-/// A call for a thousand scopes with long ids, with its prefix.
+/// A gRPC message for a thousand scopes with long ids, with its prefix.
 fn big_call() -> Vec<u8> {
     let digits = ID_LEN - "tenant/".len();
     let ids = (0..1000).map(|i| format!("tenant/{i:0>digits$}"));
@@ -202,8 +202,8 @@ fn big_call() -> Vec<u8> {
     bytes
 }
 
-/// As many calls as one connection may have, whose answers are never read or whose requests never
-/// end.
+/// Makes as many calls as one connection may have, and reads no answers. With `ends` false the requests
+/// have no end.
 async fn calls(stream: TcpStream, message: &Bytes, ends: bool) -> Result<()> {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(0)

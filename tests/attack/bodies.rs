@@ -1,4 +1,4 @@
-//! Bodies that an attacker sends.
+//! Request bodies of the attackers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame};
 
-/// One frame, after which the body ends or never does.
+/// A body of one frame, with or without an end.
 #[derive(Debug)]
 pub(crate) struct SentBody {
     frame: Option<Bytes>,
@@ -16,7 +16,7 @@ pub(crate) struct SentBody {
 // === impl SentBody ===
 
 impl SentBody {
-    /// `bytes`, all of them if it `ends`.
+    /// Creates a body of `bytes`; without an end it lacks the last byte.
     pub(crate) fn new(bytes: Bytes, ends: bool) -> Self {
         let bytes = if ends {
             bytes

@@ -1,4 +1,4 @@
-//! Good clients, which note how they are served.
+//! Good clients, which record their latencies and failures.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_proto::v1;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::tls::Trust;
+use crate::tls::TlsTrust;
 
-/// How often each client comes.
+/// Pause between two attempts of a client.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// After how long a client gives up.
+/// Timeout of an attempt.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A gap between two successes that counts as being locked out.
+/// Shortest gap between two successes that counts as locked out.
 const GAP: Duration = Duration::from_secs(1);
 
 /// A coordinator's listeners.
@@ -29,32 +29,32 @@ const GAP: Duration = Duration::from_secs(1);
 pub(crate) struct Targets {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
-    /// With what the HTTP listener is trusted, if it speaks TLS.
-    pub(crate) trust: Option<Trust>,
+    /// Trust in the HTTP listener's certificate, if it speaks TLS.
+    pub(crate) trust: Option<TlsTrust>,
 }
 
-/// Clients that are under way.
-pub(crate) struct Watch {
+/// The running good clients.
+pub(crate) struct GoodClients {
     stop: watch::Sender<()>,
-    clients: [JoinHandle<Served>; 3],
+    clients: [JoinHandle<ServiceRecord>; 3],
 }
 
-/// How one client was served.
+/// Service that one client got.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Served {
-    /// Milliseconds of the attempts that succeeded.
+pub(crate) struct ServiceRecord {
+    /// Latencies of the successful attempts, in milliseconds.
     pub(crate) latencies_ms: Vec<f64>,
-    /// Attempts that failed.
+    /// Number of failed attempts.
     pub(crate) failed: usize,
-    /// Time without a success, in gaps of more than a second.
+    /// Sum of the gaps of more than a second without a success.
     pub(crate) locked_out: Duration,
 }
 
-// === impl Watch ===
+// === impl GoodClients ===
 
-impl Watch {
-    /// A probe on a new connection each time, an Envoy on a new connection each time, and an Envoy on
-    /// a connection that it keeps.
+impl GoodClients {
+    /// Starts a health probe and a lease client that open a connection each time, and a lease client that
+    /// keeps its connection.
     pub(crate) fn start(targets: &Targets) -> Self {
         let (stop, stopped) = watch::channel(());
         let (probe, newcomer) = (targets.clone(), targets.grpc);
@@ -67,14 +67,20 @@ impl Watch {
                 refresh(endpoint(newcomer)?.connect().await?).await
             })),
             tokio::spawn(repeat(stopped, async move || {
-                refresh(kept.as_ref().ok().context("an address")?.clone()).await
+                refresh(
+                    kept.as_ref()
+                        .ok()
+                        .context("the connection that is kept")?
+                        .clone(),
+                )
+                .await
             })),
         ];
         Self { stop, clients }
     }
 
-    /// Stops them and says how they were served.
-    pub(crate) async fn stop(self) -> Vec<Served> {
+    /// Stops the clients, and returns the service that each got.
+    pub(crate) async fn stop(self) -> Vec<ServiceRecord> {
         drop(self.stop);
         let mut served = Vec::new();
         for client in self.clients {
@@ -86,7 +92,7 @@ impl Watch {
 
 // === free functions ===
 
-/// A request for `scopes`, one request per second of each.
+/// Creates a request for `scopes` that wants one request per second of each.
 pub(crate) fn refresh_request(
     client: &str,
     scopes: impl Iterator<Item = String>,
@@ -108,8 +114,11 @@ pub(crate) fn refresh_request(
     }
 }
 
-async fn repeat(mut stopped: watch::Receiver<()>, attempt: impl AsyncFn() -> Result<()>) -> Served {
-    let mut served = Served::default();
+async fn repeat(
+    mut stopped: watch::Receiver<()>,
+    attempt: impl AsyncFn() -> Result<()>,
+) -> ServiceRecord {
+    let mut served = ServiceRecord::default();
     let mut last = Instant::now();
     loop {
         let begin = Instant::now();
@@ -132,9 +141,9 @@ async fn repeat(mut stopped: watch::Receiver<()>, attempt: impl AsyncFn() -> Res
     served
 }
 
-// === impl Served ===
+// === impl ServiceRecord ===
 
-impl Served {
+impl ServiceRecord {
     fn note_gap(&mut self, gap: Duration) {
         if gap > GAP {
             self.locked_out += gap;

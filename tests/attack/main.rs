@@ -1,4 +1,4 @@
-//! Attacks on a coordinator's listeners, and what a good client notices of them.
+//! Attacks on a coordinator's listeners, and their effect on good clients.
 //!
 //! Each attack has a coordinator process of its own, on loopback only, and a bounded number of
 //! connections; it ends by itself. `TOLLGATE_BIN` names another binary to compare with.
@@ -20,23 +20,23 @@ use tokio::time::{Instant, sleep};
 use tollgate_tests::coordinator::Coordinator;
 
 use crate::attackers::Attack;
-use crate::client::{Targets, Watch};
-use crate::table::Row;
-use crate::tls::Trust;
+use crate::client::{GoodClients, Targets};
+use crate::table::AttackRow;
+use crate::tls::TlsTrust;
 
-/// How often memory is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval between two readings of memory.
+const MEMORY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Attacks on a coordinator on loopback: its memory, and how long and how late good clients are served.
+/// Attacks a coordinator on loopback; reports its memory, and the failures and latencies of good clients.
 #[derive(Debug, Parser)]
 struct Options {
-    /// How long each attack lasts.
+    /// Length of each attack, in seconds.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// How long after it memory is measured.
+    /// Seconds after the attack at which memory is measured again.
     #[arg(long, default_value_t = 10)]
     rest: u64,
-    /// Only the attacks with these words in their names.
+    /// Runs only the attacks with these words in their names.
     #[arg(value_name = "NAME")]
     only: Vec<String>,
 }
@@ -56,9 +56,9 @@ fn main() -> Result<()> {
     table::print(&rows)
 }
 
-async fn run(dir: &Path, attack: Attack, options: &Options) -> Result<Row> {
-    let trust = attack.needs_tls().then(|| Trust::new(dir)).transpose()?;
-    let tls = trust.as_ref().map_or(String::new(), Trust::section);
+async fn run(dir: &Path, attack: Attack, options: &Options) -> Result<AttackRow> {
+    let trust = attack.needs_tls().then(|| TlsTrust::new(dir)).transpose()?;
+    let tls = trust.as_ref().map_or(String::new(), TlsTrust::section);
     let config = format!("{tls}limits: [{{match: '*', requests: {{rate: 1000000}}}}]\n");
     let coordinator = Coordinator::start(dir, &config).await?;
     let targets = Targets {
@@ -67,21 +67,21 @@ async fn run(dir: &Path, attack: Attack, options: &Options) -> Result<Row> {
         trust,
     };
     let before = coordinator.process.memory_bytes()?;
-    let watch = Watch::start(&targets);
+    let good_clients = GoodClients::start(&targets);
     let mut attackers = JoinSet::new();
     attack.start(&mut attackers, &targets);
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let mut peak = before;
     while Instant::now() < end {
-        sleep(LOOK).await;
+        sleep(MEMORY_INTERVAL).await;
         peak = peak.max(coordinator.process.memory_bytes()?);
     }
-    let seen = watch.stop().await;
+    let clients = good_clients.stop().await;
     attackers.shutdown().await;
     sleep(Duration::from_secs(options.rest)).await;
-    Ok(Row {
+    Ok(AttackRow {
         attack: attack.name(),
         memory: [before, peak, coordinator.process.memory_bytes()?],
-        seen,
+        clients,
     })
 }

@@ -1,48 +1,48 @@
-//! The figures of all attacks, as Markdown.
+//! Markdown table of the figures of all attacks.
 
 use std::io::Write as _;
 
 use anyhow::Result;
 
-use crate::client::Served;
+use crate::client::ServiceRecord;
 
-/// The figures of one attack.
+/// Figures of one attack.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct AttackRow {
     pub(crate) attack: &'static str,
-    /// Bytes before, at most meanwhile, and after it.
+    /// Memory in bytes before, at most during, and after the attack.
     pub(crate) memory: [u64; 3],
-    /// The probe, the new Envoy and the Envoy that keeps its connection.
-    pub(crate) seen: Vec<Served>,
+    /// Service of the health probe, the new lease client and the connected lease client.
+    pub(crate) clients: Vec<ServiceRecord>,
 }
 
 /// Prints `rows`.
-pub(crate) fn print(rows: &[Row]) -> Result<()> {
+pub(crate) fn print(rows: &[AttackRow]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
         "| attack | MiB before / peak / after | health probe | new gRPC client | connected gRPC client |\n\
          |---|---|---|---|---|"
     )?;
-    for Row {
+    for AttackRow {
         attack,
         memory,
-        seen,
+        clients,
     } in rows
     {
         let [before, peak, after] = memory.map(|bytes| bytes >> 20);
-        let seen: Vec<_> = seen.iter().map(cell).collect();
-        let seen = seen.join(" | ");
-        writeln!(out, "| {attack} | {before} / {peak} / {after} | {seen} |")?;
+        let cells: Vec<_> = clients.iter().map(cell).collect();
+        let cells = cells.join(" | ");
+        writeln!(out, "| {attack} | {before} / {peak} / {after} | {cells} |")?;
     }
     writeln!(
         out,
-        "\nSeconds locked out; attempts that failed, of all; milliseconds p50 / p99 / max of the others."
+        "\nSeconds locked out; failed attempts of all attempts; latency of the successful ones in ms, p50 / p99 / max."
     )?;
     Ok(())
 }
 
-fn cell(served: &Served) -> String {
+fn cell(served: &ServiceRecord) -> String {
     let mut sorted = served.latencies_ms.clone();
     sorted.sort_by(f64::total_cmp);
     let at = |part: f64| {

@@ -11,17 +11,17 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Trusts one certificate.
+/// A self-signed certificate, and trust in it alone.
 #[derive(Clone, Debug)]
-pub(crate) struct Trust {
+pub(crate) struct TlsTrust {
     section: String,
     config: Arc<ClientConfig>,
 }
 
-// === impl Trust ===
+// === impl TlsTrust ===
 
-impl Trust {
-    /// Makes a certificate whose files are in `dir`.
+impl TlsTrust {
+    /// Creates a certificate with its files in `dir`.
     pub(crate) fn new(dir: &Path) -> Result<Self> {
         let rcgen::CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
@@ -51,7 +51,7 @@ impl Trust {
         self.section.clone()
     }
 
-    /// Speaks TLS on `stream`.
+    /// Completes a TLS handshake on `stream`.
     pub(crate) async fn connect(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from("localhost")?;
         let connector = TlsConnector::from(Arc::clone(&self.config));

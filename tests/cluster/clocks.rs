@@ -1,43 +1,43 @@
-//! The wall clock of a master is set ten minutes on and back: it stays master, in the same term.
+//! Setting a master's wall clock ten minutes forward and back ends neither its mastership nor its term.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use tokio::time::sleep;
-use tollgate_tests::cluster::{Cluster, Shape};
+use tollgate_tests::cluster::{Cluster, ClusterSpec};
 use tollgate_tests::connection::get_once;
 use tollgate_tests::wait;
 
-use crate::say;
-use crate::scene::{Scene, play, s};
+use crate::print_line;
+use crate::test_context::{TestContext, run_test, s};
 
 const DAY_S: i64 = 24 * 3600;
-/// By how much the clock is off, one after the other, in seconds.
+/// Offsets of the clock in seconds, one after the other.
 const STEPS_S: [i64; 4] = [600, -600, 1200, 0];
 const LEASE_S: u64 = 2;
 
 #[test]
 fn a_clock_that_is_set_ends_no_term() {
-    play("a_clock_that_is_set_ends_no_term", set_clock);
+    run_test("a_clock_that_is_set_ends_no_term", set_clock);
 }
 
-async fn set_clock(scene: &Scene) -> Result<()> {
-    let shape = Shape {
+async fn set_clock(test: &TestContext) -> Result<()> {
+    let spec = ClusterSpec {
         members: 1,
         nodes: 1,
         shards: 1,
         lease_s: LEASE_S,
         limits: "limits: []\n",
     };
-    let cluster = Cluster::start(scene.dir(), &shape).await?;
+    let cluster = Cluster::start(test.dir(), &spec).await?;
     let term = term(&cluster).await?;
     let mut before = 0;
     for step in STEPS_S {
         if !cluster.set_clock(0, step)? {
-            say("SKIPPED: there is no libfaketime, so no coordinator's clock is set");
+            print_line("SKIPPED: there is no libfaketime, so no coordinator's clock is set");
             return Ok(());
         }
-        // Whoever writes the date into answers remembers the latest, so that a step back is not seen.
+        // The HTTP server caches the latest date it has written, so a step back is not visible.
         if step > before {
             wait::until("the clock to be set", s(20.0), async || {
                 let off_by = off_by(&cluster).await?;
@@ -57,14 +57,14 @@ async fn set_clock(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// How often the node was elected.
+/// Number of times that the node was elected.
 async fn term(cluster: &Cluster) -> Result<u64> {
     let metrics = cluster.coordinator(0).metrics().await?;
     let elections = metrics.get("tollgate_elections_total");
     Ok(*elections.context("a count")? as u64)
 }
 
-/// What the node thinks that time it is, against what it is, as it says to whoever asks over HTTP.
+/// Offset in seconds of the node's clock, from the `Date` header of its HTTP answers.
 #[expect(
     clippy::disallowed_methods,
     reason = "it is the wall clock that is compared"

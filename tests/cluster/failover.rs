@@ -1,10 +1,10 @@
-//! The master is killed: who has a lease loses nothing, and newcomers are served.
+//! Killing the master costs no existing lease anything, and new tenants are served.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::time::Instant;
-use tollgate_tests::cluster::{Cluster, Shape};
+use tollgate_tests::cluster::{Cluster, ClusterSpec};
 use tollgate_tests::conclude;
 use tollgate_tests::connection::get_once;
 use tollgate_tests::envoy::Envoy;
@@ -12,12 +12,12 @@ use tollgate_tests::filter::TENANT_HEADER;
 use tollgate_tests::load::{Flow, Load, sum};
 use tollgate_tests::wait;
 
-use crate::say;
-use crate::scene::{Scene, assert_never_above, play, print_course, s};
+use crate::print_line;
 use crate::seeds::seeds;
+use crate::test_context::{TestContext, assert_never_above, print_course, run_test, s};
 
-/// Newcomers have short leases, because whoever follows a master that was killed learns for as
-/// long; the others' outlast the change.
+/// New tenants have short leases, because the next master learns for the length of a lease; the
+/// leases of the others outlast the change.
 const LIMITS: &str = "limits:\n  - match: \"tenant/new-*\"\n    \
                       requests: {rate: 200, burst: 40, safe: 10, lease: 2s, refresh: 500ms}\n  \
                       - match: \"*\"\n    \
@@ -25,34 +25,31 @@ const LIMITS: &str = "limits:\n  - match: \"tenant/new-*\"\n    \
 const CAPACITY: f64 = 200.0;
 const BURST: f64 = 40.0;
 const SAFE: f64 = 10.0;
-/// Of the lease in etcd.
+/// Length of the lease in etcd.
 const ETCD_LEASE_S: u64 = 3;
-/// How often the master is killed: as often as there are seeds, but no less and no more than this.
+/// Least and most kills of the master; within them, one per seed.
 const KILLS: [usize; 2] = [2, 10];
-/// What each Envoy is asked for: by the tenant that has enough, and by the one that wants too much.
+/// Offered load per Envoy: of the tenant under its capacity, and of the one over it.
 const RATES: [(&str, f64); 2] = [("calm", 70.0), ("greedy", 200.0)];
 
 #[test]
 fn a_killed_master_costs_no_leased_rate_and_newcomers_are_served() {
-    play(
+    run_test(
         "a_killed_master_costs_no_leased_rate_and_newcomers_are_served",
         kill_masters,
     );
 }
 
-async fn kill_masters(scene: &Scene) -> Result<()> {
-    let shape = Shape {
+async fn kill_masters(test: &TestContext) -> Result<()> {
+    let spec = ClusterSpec {
         members: 3,
         nodes: 3,
         shards: 1,
         lease_s: ETCD_LEASE_S,
         limits: LIMITS,
     };
-    let mut cluster = Cluster::start(scene.dir(), &shape).await?;
-    let envoys = [
-        scene.envoy_of("east", &cluster).await?,
-        scene.envoy_of("west", &cluster).await?,
-    ];
+    let mut cluster = Cluster::start(test.dir(), &spec).await?;
+    let envoys = test.envoys_of(["east", "west"], &cluster).await?;
     let flow = |envoy: &Envoy, (tenant, rate)| Flow::new(envoy.address(), tenant, rate);
     let flows = RATES.map(|flows| envoys.iter().map(move |envoy| flow(envoy, flows)));
     let load = Load::start(flows.into_iter().flatten());
@@ -71,7 +68,7 @@ async fn kill_masters(scene: &Scene) -> Result<()> {
         served.push(first);
         leased.push(lease);
         cluster.revive(master)?;
-        cluster.is_ready().await?;
+        cluster.wait_until_ready().await?;
         settled(&cluster, "tenant/greedy", CAPACITY).await?;
         load.run_until(load.elapsed() + s(1.0)).await;
     }
@@ -90,21 +87,21 @@ async fn kill_masters(scene: &Scene) -> Result<()> {
     let greedy = sum(&records[2..]);
     let windows = greedy.windows(from..to, s(1.0));
     let least = windows.into_iter().fold(f64::INFINITY, f64::min);
-    say(&format!(
+    print_line(&format!(
         "with leases: at least {least:.0}/s of {CAPACITY}/s in any second"
     ));
     conclude!(least >= 0.9 * CAPACITY, "{least}/s in a second");
     assert_never_above(&greedy, CAPACITY, BURST + 2.0 * SAFE);
     report("first request admitted", &mut served);
     report("first lease", &mut leased);
-    // Five seconds are promised of the first; the machine may be slow.
+    // Five seconds are promised for the first request; the machine may be slow.
     conclude!(served.iter().all(|time| *time <= s(5.0)), "{served:?}");
     conclude!(leased.iter().all(|time| *time <= s(15.0)), "{leased:?}");
     Ok(())
 }
 
-/// A tenant that nobody has seen before comes to `envoy` when node `dead` was killed just now:
-/// after what time its first request passes, and after what time it has a lease.
+/// Sends the requests of a new tenant to `envoy` just after node `dead` was killed. Returns the times
+/// until its first request passes and until it has a lease.
 async fn arrive(
     cluster: &Cluster,
     dead: usize,
@@ -120,11 +117,11 @@ async fn arrive(
     .await?;
     let load = Load::start([Flow::new(envoy.address(), tenant, 50.0)]);
     let alive = (0..cluster.len()).find(|index| *index != dead);
-    let alive = cluster.coordinator(alive.context("a node that lives")?);
+    let alive = cluster.coordinator(alive.context("a running node")?);
     let scope = format!("tenant/{tenant}");
     let lease = wait::until("a newcomer's first lease", s(30.0), async || {
-        let books = alive.books(&scope).await?.context("unknown")?;
-        ensure!(books.sum_has() > 0.0, "it has none");
+        let leases = alive.leases(&scope).await?.context("unknown")?;
+        ensure!(leases.sum_has() > 0.0, "it has none");
         Ok(came.elapsed())
     })
     .await?;
@@ -132,14 +129,14 @@ async fn arrive(
     Ok((first, lease))
 }
 
-/// Waits until the Envoys have `has` of `scope` together, and its master knows all leases.
+/// Waits until the Envoys together have `has` of `scope`, and its master has finished learning.
 async fn settled(cluster: &Cluster, scope: &str, has: f64) -> Result<()> {
     wait::until("leases to settle", s(40.0), async || {
-        let books = cluster.coordinator(0).books(scope).await?;
-        let books = books.context("unknown")?;
+        let leases = cluster.coordinator(0).leases(scope).await?;
+        let leases = leases.context("unknown")?;
         ensure!(
-            !books.learning && books.sum_has() >= 0.99 * has,
-            "{books:?}"
+            !leases.learning && leases.sum_has() >= 0.99 * has,
+            "{leases:?}"
         );
         Ok(())
     })
@@ -150,7 +147,7 @@ fn report(what: &str, times: &mut [Duration]) {
     times.sort();
     let median = times[times.len() / 2];
     let (least, most) = (times[0], times[times.len() - 1]);
-    say(&format!(
+    print_line(&format!(
         "newcomers, {what}: min {least:.1?}, median {median:.1?}, max {most:.1?}"
     ));
 }

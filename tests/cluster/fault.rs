@@ -1,46 +1,46 @@
-//! What can go wrong.
+//! Faults that the tests inject.
 
-use tollgate_tests::relay::Quality;
+use tollgate_tests::relay::LinkQuality;
 
-/// Something that goes wrong for a time.
+/// A fault that lasts for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A coordinator is killed where it stands, and started again at the end.
-    Kill(Whom),
-    /// A coordinator is stopped where it is (SIGSTOP), and woken at the end.
-    Freeze(Whom),
-    /// A coordinator's ways to etcd.
-    ToEtcd(Whom, Quality),
-    /// The way on which the other coordinators reach one.
-    FromPeers(Whom, Quality),
-    /// The ways on which all clients reach a coordinator.
-    FromClients(Whom, Quality),
-    /// The ways of an Envoy to all coordinators.
-    OfEnvoy(usize, Quality),
-    /// So many of the three members of etcd are stopped where they are.
+    /// Kills a coordinator (SIGKILL), and starts it again at the end.
+    Kill(FaultTarget),
+    /// Stops a coordinator (SIGSTOP), and continues it at the end.
+    Freeze(FaultTarget),
+    /// Link quality from a coordinator to etcd.
+    ToEtcd(FaultTarget, LinkQuality),
+    /// Link quality from the other coordinators to one of them.
+    FromPeers(FaultTarget, LinkQuality),
+    /// Link quality from all clients to a coordinator.
+    FromClients(FaultTarget, LinkQuality),
+    /// Link quality from an Envoy to all coordinators.
+    OfEnvoy(usize, LinkQuality),
+    /// Stops (SIGSTOP) so many of the three members of etcd.
     EtcdMembers(usize),
-    /// All coordinators are stopped in order and started again, one after the other.
+    /// Shuts down and restarts all coordinators, one after the other.
     Roll,
-    /// An Envoy is killed and started again.
+    /// Kills an Envoy and starts it again.
     RestartEnvoy(usize),
-    /// A coordinator's wall clock is set off by so many seconds, and right again at the end.
-    Clock(Whom, i64),
+    /// Sets a coordinator's wall clock off by so many seconds, and right again at the end.
+    Clock(FaultTarget, i64),
 }
 
-/// Which coordinator.
+/// The coordinator that a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whom {
-    /// Whoever is master of the shard of the tenant that is watched when it begins.
+pub(crate) enum FaultTarget {
+    /// The master of the watched tenant's shard at the time the fault begins.
     Master,
-    /// The one of that index.
+    /// The node of that index.
     Node(usize),
 }
 
 // === impl Fault ===
 
 impl Fault {
-    /// Whether every Envoy can go on all the time, and a majority of etcd and of the coordinators
-    /// with it: if nothing else fails, nobody who has a lease loses it.
+    /// Whether all Envoys and a majority of etcd and of the coordinators keep running: without another
+    /// fault, no client then loses its lease.
     pub(crate) fn spares_leases(self) -> bool {
         match self {
             Self::OfEnvoy(..) | Self::RestartEnvoy(_) => false,

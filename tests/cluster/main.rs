@@ -1,28 +1,28 @@
-//! Real Envoys and a real cluster of coordinators, of which parts are killed, stopped, cut off and
-//! slowed down.
+//! Real Envoys and a real cluster of coordinators under faults: processes are killed and stopped,
+//! links are cut and slowed down.
 //!
-//! What is killed when is made from a seed: `just test-cluster` tries many, `just test-cluster 1 SEED`
-//! plays one again. Programs, machine and network are real, so that a seed gives the same
+//! A seed decides the faults and their times: `just test-cluster` tries many, `just test-cluster 1 SEED`
+//! repeats one. Programs, machine and network are real, so that a seed gives the same
 //! faults but never quite the same run.
 
 mod clocks;
 mod failover;
 mod fault;
-mod models;
+mod fault_injector;
+mod model_clients;
 mod observer;
 #[path = "../sim/random.rs"]
 mod random;
 mod schedule;
 mod seeds;
 mod spread;
-mod stage;
 
 use std::io::{self, Write as _};
 
-use tollgate_tests::scene;
+use tollgate_tests::test_context;
 
-/// Tells whoever watches, at once and also of a test that passes.
-fn say(line: &str) {
-    // Not by a macro, whose output would be kept until the end. Who does not watch misses nothing.
+/// Prints a line of progress at once, also from a test that passes.
+fn print_line(line: &str) {
+    // Not with `eprintln!`, whose output the test harness keeps back. A failure to print is harmless.
     let _ = writeln!(io::stderr(), "{line}");
 }

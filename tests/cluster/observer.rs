@@ -1,4 +1,4 @@
-//! Adds up what all Envoys admitted, and holds it against the laws.
+//! Checks the sum of the rates that all Envoys admitted against the laws.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use tollgate_tests::record::{BIN, Record};
 
-use crate::scene::s;
-use crate::stage::{BURST, CAPACITY, ENVOYS, SAFE};
+use crate::fault_injector::{BURST, CAPACITY, ENVOYS, SAFE};
+use crate::test_context::s;
 
-/// How long an Envoy that was started again may be without requests: its connections are new, and
-/// its filter waits for its first lease.
+/// Time that a restarted Envoy may admit nothing: its connections are new, and its filter waits for its
+/// first lease.
 const RESTART: Duration = Duration::from_secs(3);
 
-/// When Envoys were started again, by place, from when they were killed until they served.
+/// Restarts of each Envoy, from the kill until it served again.
 pub(crate) type Restarts = [Vec<Range<Duration>>; ENVOYS];
 
-/// Laws 1 and 6: in no window do all Envoys together admit more than the capacity, the burst, and
-/// what is safe for those without a lease: all but one, since one at least has what is lent. Says
-/// how close it came.
+/// Checks laws 1 and 6: in no window do all Envoys together admit more than the capacity, the burst, and
+/// the safe capacity of those without a lease: all but one, since at least one has the capacity that is
+/// leased. Returns the largest counts as text.
 pub(crate) fn never_above(all: &Record, restarts: &Restarts) -> Result<String> {
-    let mut said = Vec::new();
+    let mut largest = Vec::new();
     for window in [s(1.0), s(3.0), s(8.0)] {
         // One bin more: answers of the bin before may have been counted in this one.
         let seconds = (window + BIN).as_secs_f64();
@@ -46,17 +46,17 @@ pub(crate) fn never_above(all: &Record, restarts: &Restarts) -> Result<String> {
             }
             from += BIN;
         }
-        said.push(format!(
+        largest.push(format!(
             "{:.0} in {window:?} ({:.0} %)",
             most.1,
             most.0 * 100.0
         ));
     }
-    Ok(said.join(", "))
+    Ok(largest.join(", "))
 }
 
-/// Law 7: whatever is out of reach, an Envoy that runs admits its safe capacity at least. `record`
-/// is of a tenant that always wants more.
+/// Checks law 7: a running Envoy admits at least its safe capacity, whatever is unreachable. `record` is
+/// that of a tenant that always wants more.
 pub(crate) fn never_dead(
     record: &Record,
     span: &Range<Duration>,
@@ -79,7 +79,7 @@ pub(crate) fn never_dead(
     Ok(())
 }
 
-/// Each Envoy's share of the capacity, of what it is offered: as law 4 has it.
+/// Max-min fair share of the capacity for each Envoy (law 4), from the loads offered to them.
 pub(crate) fn fair(offered: [u32; ENVOYS]) -> [f64; ENVOYS] {
     let offered = offered.map(f64::from);
     let equal = CAPACITY / ENVOYS as f64;
@@ -93,16 +93,16 @@ pub(crate) fn fair(offered: [u32; ENVOYS]) -> [f64; ENVOYS] {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_tests::record::Outcome;
+    use tollgate_tests::record::RequestOutcome;
 
     use super::*;
 
-    /// So much in each second.
+    /// A record of a steady rate.
     fn steady(per_second: u32, seconds: u32) -> Record {
         let mut record = Record::default();
         for request in 0..per_second * seconds {
             let at = f64::from(request) / f64::from(per_second);
-            record.add(Duration::from_secs_f64(at), Outcome::Admitted);
+            record.add(Duration::from_secs_f64(at), RequestOutcome::Admitted);
         }
         record
     }
@@ -114,7 +114,7 @@ mod tests {
         assert!(never_above(&steady(260, 10), &restarts).is_err());
         let mut burst = steady(200, 10);
         for _ in 0..120 {
-            burst.add(s(5.0), Outcome::Admitted);
+            burst.add(s(5.0), RequestOutcome::Admitted);
         }
         assert!(never_above(&burst, &restarts).is_err());
         let mut restarts = restarts;
@@ -126,7 +126,7 @@ mod tests {
     fn a_silence_is_seen_unless_the_envoy_was_away() {
         let mut record = steady(10, 5);
         for request in 0..50 {
-            record.add(s(9.0) + s(0.1) * request, Outcome::Admitted);
+            record.add(s(9.0) + s(0.1) * request, RequestOutcome::Admitted);
         }
         let span = s(0.0)..s(14.0);
         assert!(never_dead(&steady(10, 14), &span, &[]).is_ok());

@@ -1,40 +1,40 @@
-//! What a seed makes: which faults, when, and for how long.
+//! Schedule of faults, made from a seed: their kinds, times and lengths.
 
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_tests::relay::Quality;
+use tollgate_tests::relay::LinkQuality;
 
-use crate::fault::{Fault, Whom};
+use crate::fault::{Fault, FaultTarget};
+use crate::fault_injector::{ENVOYS, NODES};
 use crate::random::Random;
-use crate::stage::{ENVOYS, NODES};
 
-/// Faults begin within this time.
+/// Time within which all faults begin.
 const BEGIN_MS_MAX: u64 = 8_000;
-/// How long a fault lasts: from a blink to longer than a term and a lease.
+/// Shortest and longest fault; the longest outlasts a term and a lease.
 const LASTS_MS: [u64; 2] = [200, 7_000];
-/// What the machine's own clock is set off by.
+/// Offset of a clock fault from the machine's own clock.
 const CLOCK_STEP_S: i64 = 600;
 
-/// One run.
+/// The schedule of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Schedule {
-    /// Between how many shards the scopes are divided.
+    /// Number of shards.
     pub(crate) shards: u16,
-    /// What the tenant that wants too much is offered, by Envoy, per second.
+    /// Offered load of the tenant over its capacity, by Envoy, per second.
     pub(crate) offered: [u32; ENVOYS],
-    /// What goes wrong.
+    /// The faults, in order of their beginning.
     pub(crate) events: Vec<Event>,
 }
 
 /// A fault and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// When it begins.
+    /// The beginning, from the start of the run.
     pub(crate) at: Duration,
-    /// How long it lasts; nothing for what has no end of its own.
+    /// The length; zero for faults that end by themselves.
     pub(crate) lasts: Duration,
-    /// What it is.
+    /// The fault.
     pub(crate) fault: Fault,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Step {
 // === impl Schedule ===
 
 impl Schedule {
-    /// What `seed` makes; the same on every machine.
+    /// Makes the schedule of `seed`, the same on every machine.
     pub(crate) fn of(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let random = &mut random;
@@ -64,7 +64,7 @@ impl Schedule {
         }
     }
 
-    /// Whether nobody who has a lease should lose it.
+    /// Whether no client may lose its lease.
     pub(crate) fn spares_leases(&self) -> bool {
         matches!(&self.events[..], [event] if event.fault.spares_leases())
     }
@@ -81,7 +81,7 @@ impl Schedule {
     }
 }
 
-/// For the line of a run: `0.4s Kill(Master) 2.1s, ...`.
+/// One line: `0.4s Kill(Master) for 2.1s, ...`.
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "shards {}, offered {:?}", self.shards, self.offered)?;
@@ -113,36 +113,36 @@ impl Event {
 
 impl Fault {
     fn random(random: &mut Random) -> Self {
-        let whom = if random.chance(50) {
-            Whom::Master
+        let target = if random.chance(50) {
+            FaultTarget::Master
         } else {
-            Whom::Node(random.between(0, NODES as u64 - 1) as usize)
+            FaultTarget::Node(random.between(0, NODES as u64 - 1) as usize)
         };
         let envoy = random.between(0, ENVOYS as u64 - 1) as usize;
         let quality = quality(random);
         match random.between(0, 11) {
-            0 | 1 => Self::Kill(whom),
-            2 => Self::Freeze(whom),
-            3 | 4 => Self::ToEtcd(whom, quality),
-            5 => Self::FromPeers(whom, quality),
-            6 => Self::FromClients(whom, quality),
+            0 | 1 => Self::Kill(target),
+            2 => Self::Freeze(target),
+            3 | 4 => Self::ToEtcd(target, quality),
+            5 => Self::FromPeers(target, quality),
+            6 => Self::FromClients(target, quality),
             7 => Self::OfEnvoy(envoy, quality),
             8 => Self::EtcdMembers(random.pick(&[1, 2, 2])),
             9 => Self::Roll,
             10 => Self::RestartEnvoy(envoy),
-            _ => Self::Clock(whom, random.pick(&[-CLOCK_STEP_S, CLOCK_STEP_S])),
+            _ => Self::Clock(target, random.pick(&[-CLOCK_STEP_S, CLOCK_STEP_S])),
         }
     }
 }
 
-fn quality(random: &mut Random) -> Quality {
+fn quality(random: &mut Random) -> LinkQuality {
     let slow = Duration::from_millis(random.between(20, 600));
     random.pick(&[
-        Quality::Cut,
-        Quality::Silent,
-        Quality::Deaf,
-        Quality::Mute,
-        Quality::Slow(slow),
+        LinkQuality::Cut,
+        LinkQuality::Silent,
+        LinkQuality::Deaf,
+        LinkQuality::Mute,
+        LinkQuality::Slow(slow),
     ])
 }
 
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn fifty_seeds_have_every_fault_and_every_network() {
         let mut kinds: Vec<Discriminant<Fault>> = Vec::new();
-        let mut networks: Vec<Discriminant<Quality>> = Vec::new();
+        let mut networks: Vec<Discriminant<LinkQuality>> = Vec::new();
         for fault in faults() {
             kinds.push(discriminant(&fault));
             if let Fault::ToEtcd(_, quality)
@@ -183,28 +183,30 @@ mod tests {
                 networks.push(discriminant(&quality));
             }
         }
-        let seen = |kind| kinds.contains(&discriminant(&kind));
-        assert!(seen(Fault::Kill(Whom::Master)) && seen(Fault::Freeze(Whom::Master)));
-        assert!(seen(Fault::Roll) && seen(Fault::RestartEnvoy(0)));
-        assert!(seen(Fault::Clock(Whom::Master, 0)) && seen(Fault::EtcdMembers(2)));
+        let occurs = |kind| kinds.contains(&discriminant(&kind));
+        assert!(
+            occurs(Fault::Kill(FaultTarget::Master)) && occurs(Fault::Freeze(FaultTarget::Master))
+        );
+        assert!(occurs(Fault::Roll) && occurs(Fault::RestartEnvoy(0)));
+        assert!(occurs(Fault::Clock(FaultTarget::Master, 0)) && occurs(Fault::EtcdMembers(2)));
         for network in [
-            Quality::Cut,
-            Quality::Silent,
-            Quality::Deaf,
-            Quality::Mute,
-            Quality::Slow(Duration::ZERO),
+            LinkQuality::Cut,
+            LinkQuality::Silent,
+            LinkQuality::Deaf,
+            LinkQuality::Mute,
+            LinkQuality::Slow(Duration::ZERO),
         ] {
             assert!(networks.contains(&discriminant(&network)), "{network:?}");
             let [etcd, peers] = [
-                Fault::ToEtcd(Whom::Master, network),
-                Fault::FromPeers(Whom::Master, network),
+                Fault::ToEtcd(FaultTarget::Master, network),
+                Fault::FromPeers(FaultTarget::Master, network),
             ];
-            assert!(seen(etcd) && seen(peers));
+            assert!(occurs(etcd) && occurs(peers));
             let [clients, envoy] = [
-                Fault::FromClients(Whom::Master, network),
+                Fault::FromClients(FaultTarget::Master, network),
                 Fault::OfEnvoy(0, network),
             ];
-            assert!(seen(clients) && seen(envoy));
+            assert!(occurs(clients) && occurs(envoy));
         }
     }
 

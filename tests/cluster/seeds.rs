@@ -1,4 +1,4 @@
-//! Many seeds, each a run of its own.
+//! Runs of many seeds, each with a fault schedule of its own.
 
 use std::env;
 use std::ops::Range;
@@ -15,24 +15,24 @@ use tollgate_tests::relay::Relay;
 use tollgate_tests::wait;
 
 use crate::fault::Fault;
-use crate::models::{Models, Report};
+use crate::fault_injector::{CAPACITY, ENVOYS, FaultInjector, GREEDY, NODES, REFRESH};
+use crate::model_clients::{ModelClients, ModelReport};
 use crate::observer::{Restarts, fair, never_above, never_dead};
-use crate::say;
-use crate::scene::{Scene, play, print_course, s};
+use crate::print_line;
 use crate::schedule::{Schedule, Step};
-use crate::stage::{CAPACITY, ENVOYS, GREEDY, NODES, REFRESH, Stage};
+use crate::test_context::{TestContext, print_course, run_test, s};
 
-/// How many seeds a plain run tries.
+/// Number of seeds of a plain run.
 const SEEDS: u64 = 50;
-/// What each Envoy is offered of the tenant that has enough.
+/// The tenant under its capacity, and its load on each Envoy.
 const CALM: (&str, f64) = ("calm", 70.0);
-/// How near to its fair share an Envoy is when all is well.
+/// Tolerance around a fair share.
 const NEAR: f64 = 0.08;
-/// In how many refreshes shares are fair once all leases are known. Four suffice (tell, give back,
+/// Most refreshes until shares are fair, once all leases are known. Four suffice (report, give back,
 /// acknowledge, receive), two of them early ones; the machine may be slow.
 const SHARING_MAX: f64 = 10.0;
-/// How long after the last fault everything has settled, at most: a new master is elected and has
-/// learned, clients that gave up for a while have come back, and then some.
+/// Longest time from the last fault until shares are fair: a new master is elected and has learned,
+/// clients have come back from their backoff, and some reserve.
 const SETTLING: Duration = Duration::from_secs(25);
 
 #[test]
@@ -41,45 +41,45 @@ fn the_laws_hold_whatever_fails() {
     let failures: Vec<(u64, String)> = failures.collect();
     let failed: Vec<u64> = failures.iter().map(|(seed, _)| *seed).collect();
     // Inconclusive only if all of them are.
-    let is_inconclusive = |(_, said): &(u64, String)| said.starts_with(INCONCLUSIVE);
+    let is_inconclusive = |(_, message): &(u64, String)| message.starts_with(INCONCLUSIVE);
     let prefix = match failures.first() {
-        Some((_, said)) if failures.iter().all(is_inconclusive) => format!("{said}\n"),
+        Some((_, message)) if failures.iter().all(is_inconclusive) => format!("{message}\n"),
         _ => String::new(),
     };
     assert!(
         failed.is_empty(),
-        "{prefix}seeds {failed:?} failed; play one again with: just test-cluster 1 SEED"
+        "{prefix}seeds {failed:?} failed; repeat one with: just test-cluster 1 SEED"
     );
 }
 
-/// Plays a seed; what was said, beside all logs, if a law was broken.
+/// Runs a seed, and returns the failure's message if a law was broken.
 fn failure(seed: u64) -> Option<String> {
     let schedule = Schedule::of(seed);
-    say(&format!("seed {seed}: {schedule}"));
+    print_line(&format!("seed {seed}: {schedule}"));
     let name = format!("cluster-{seed}");
-    let played = panic::catch_unwind(|| {
-        play(&name, async |scene| {
-            let run = Run::start(scene, seed, schedule).await?;
-            say(&format!("seed {seed}: {}", run.play(scene).await?));
+    let result = panic::catch_unwind(|| {
+        run_test(&name, async |test| {
+            let run = SeedRun::start(test, seed, schedule).await?;
+            print_line(&format!("seed {seed}: {}", run.inject_faults(test).await?));
             Ok(())
         });
     });
-    let said = played.err()?;
-    let said = said
+    let message = result.err()?;
+    let message = message
         .downcast::<String>()
-        .map_or_else(|_| String::new(), |said| *said);
-    say(&format!(
+        .map_or_else(|_| String::new(), |message| *message);
+    print_line(&format!(
         "seed {seed}: FAILED: {}",
-        said.lines().next().unwrap_or_default()
+        message.lines().next().unwrap_or_default()
     ));
-    Some(said)
+    Some(message)
 }
 
-/// `TOLLGATE_SEED` alone, or as many as `TOLLGATE_SEEDS` says, as `30` or `10..30`.
+/// The seed in `TOLLGATE_SEED` alone, else those in `TOLLGATE_SEEDS`, written `30` or `10..30`.
 pub(crate) fn seeds() -> Range<u64> {
-    let said = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let number = |text: &str| -> u64 { text.parse().expect("a whole number of seeds") };
-    match (said("TOLLGATE_SEED"), said("TOLLGATE_SEEDS")) {
+    match (variable("TOLLGATE_SEED"), variable("TOLLGATE_SEEDS")) {
         (Some(seed), _) => number(&seed)..number(&seed) + 1,
         (None, Some(seeds)) => match seeds.split_once("..") {
             Some((from, to)) => number(from)..number(to),
@@ -90,84 +90,84 @@ pub(crate) fn seeds() -> Range<u64> {
 }
 
 /// One seed's run.
-struct Run {
+struct SeedRun {
     schedule: Schedule,
-    stage: Stage,
+    injector: FaultInjector,
     load: Load,
-    models: Models,
+    models: ModelClients,
     restarts: Restarts,
 }
 
-/// How all that was broken came back.
-struct Settled {
+/// Recovery times after the last fault.
+struct SettlingTimes {
     /// From the end of the last fault until shares were fair.
     healing: Duration,
-    /// From when the master knew all leases until shares were fair in its books.
+    /// From when the master knew all leases until they were fair.
     sharing: Duration,
 }
 
-/// What a run has shown.
-struct Seen<'a> {
+/// The observations of a run.
+struct RunRecord<'a> {
     records: &'a [Record],
     span: Range<Duration>,
     restarts: &'a Restarts,
-    report: Report,
-    settled: Settled,
+    report: ModelReport,
+    settled: SettlingTimes,
 }
 
-// === impl Run ===
+// === impl SeedRun ===
 
-impl Run {
-    async fn start(scene: &Scene, seed: u64, schedule: Schedule) -> Result<Self> {
-        let stage = Stage::start(scene, schedule.shards).await?;
-        let doors: Vec<_> = stage.doors.iter().map(Relay::address).collect();
-        let models = Models::start(&doors, CAPACITY, seed)?;
-        let envoys = stage.proxies.iter().map(|proxy| proxy.envoy.address());
+impl SeedRun {
+    async fn start(test: &TestContext, seed: u64, schedule: Schedule) -> Result<Self> {
+        let injector = FaultInjector::start(test, schedule.shards).await?;
+        let model_relays: Vec<_> = injector.model_relays.iter().map(Relay::address).collect();
+        let models = ModelClients::start(&model_relays, CAPACITY, seed)?;
+        let envoys = injector.proxies.iter().map(|proxy| proxy.envoy.address());
         let greedy = envoys.clone().zip(schedule.offered);
         let greedy = greedy.map(|(to, rate)| Flow::new(to, GREEDY, f64::from(rate)));
         let calm = envoys.map(|to| Flow::new(to, CALM.0, CALM.1));
         let load = Load::start(greedy.chain(calm).collect::<Vec<_>>());
         let run = Self {
             schedule,
-            stage,
+            injector,
             load,
             models,
             restarts: Restarts::default(),
         };
-        // The first masters learn, too.
+        // The first masters learn as well.
         run.shares_are_fair(Duration::ZERO).await?;
         Ok(run)
     }
 
-    /// Plays all faults, waits until they are forgotten, and says what was seen.
-    async fn play(mut self, scene: &Scene) -> Result<String> {
+    /// Injects all faults, waits for the recovery, and returns the summary of the observations.
+    async fn inject_faults(mut self, test: &TestContext) -> Result<String> {
         let begun = self.load.elapsed();
         let mut nodes = vec![0; self.schedule.events.len()];
         for (at, step) in self.schedule.steps() {
             self.load.run_until(begun + at).await;
             match step {
-                Step::Begin(place) => nodes[place] = self.begin(scene, place).await?,
+                Step::Begin(place) => nodes[place] = self.begin(test, place).await?,
                 Step::End(place) => {
                     let fault = self.schedule.events[place].fault;
-                    self.stage.end(fault, nodes[place])?;
+                    self.injector.end(fault, nodes[place])?;
                 }
             }
         }
-        self.stage.cluster.is_ready().await?;
+        self.injector.cluster.wait_until_ready().await?;
         let settled = self.settles().await?;
         let ended = self.load.elapsed();
         self.load.run_until(ended + s(1.0)).await;
         let records = self.load.stop().await?;
         let report = self.models.stop().await?;
-        let seen = Seen {
+        let observed = RunRecord {
             records: &records,
             span: begun..ended,
             restarts: &self.restarts,
             report,
             settled,
         };
-        let said = seen.judge(&self.schedule);
-        if said.is_err() {
+        let summary = observed.judge(&self.schedule);
+        if summary.is_err() {
             for (name, record) in ["greedy east", "greedy west", "calm east", "calm west"]
                 .iter()
                 .zip(&records)
@@ -175,62 +175,70 @@ impl Run {
                 print_course(name, record);
             }
         }
-        said
+        summary
     }
 
-    async fn begin(&mut self, scene: &Scene, place: usize) -> Result<usize> {
+    async fn begin(&mut self, test: &TestContext, place: usize) -> Result<usize> {
         let fault = self.schedule.events[place].fault;
         let from = self.load.elapsed();
-        let node = self.stage.begin(scene, fault).await?;
+        let node = self.injector.begin(test, fault).await?;
         if let Fault::RestartEnvoy(envoy) = fault {
             self.restarts[envoy].push(from..self.load.elapsed());
         }
         Ok(node)
     }
 
-    /// Waits until shares are as they should be, in the books and then in what is admitted.
-    async fn settles(&self) -> Result<Settled> {
+    /// Waits until shares are fair, first in the leases and then in the admitted rates.
+    async fn settles(&self) -> Result<SettlingTimes> {
         let healed = self.load.elapsed();
         let known = wait::until("the master to know all leases", SETTLING, async || {
-            ensure!(self.in_books().await?.is_some(), "it does not");
+            ensure!(self.leases_of_both().await?.is_some(), "it still learns");
             Ok(self.load.elapsed())
         })
         .await?;
         let shared = wait::until("leases to be fair", SETTLING, async || {
-            let has = self.in_books().await?.context("it learns again")?;
+            let has = self
+                .leases_of_both()
+                .await?
+                .context("the master learns again")?;
             self.near(has)?;
             Ok(self.load.elapsed())
         })
         .await?;
         let fair = self.shares_are_fair(healed).await?;
-        Ok(Settled {
+        Ok(SettlingTimes {
             healing: fair.saturating_sub(healed),
             sharing: shared.saturating_sub(known),
         })
     }
 
-    /// What both Envoys have in the books, once their master has learned and heard of both.
-    async fn in_books(&self) -> Result<Option<[f64; ENVOYS]>> {
+    /// Leases of both Envoys, once their master has finished learning and knows both.
+    async fn leases_of_both(&self) -> Result<Option<[f64; ENVOYS]>> {
         let scope = format!("tenant/{GREEDY}");
         for node in 0..NODES {
-            let books = self.stage.cluster.coordinator(node).books(&scope).await?;
-            let Some(books) = books else { continue };
-            let has = ["east", "west"].map(|name| books.has(name));
-            if !books.learning && has.iter().all(|has| *has > 0.0) {
+            let leases = self
+                .injector
+                .cluster
+                .coordinator(node)
+                .leases(&scope)
+                .await?;
+            let Some(leases) = leases else { continue };
+            let has = ["east", "west"].map(|name| leases.has(name));
+            if !leases.learning && has.iter().all(|has| *has > 0.0) {
                 return Ok(Some(has));
             }
         }
         Ok(None)
     }
 
-    /// Waits until a second after `since` has passed in which both Envoys admitted their fair shares,
-    /// and says when it began.
+    /// Waits for a second, all of it after `since`, in which both Envoys admitted their fair shares, and
+    /// returns its beginning.
     async fn shares_are_fair(&self, since: Duration) -> Result<Duration> {
         let window = s(1.0);
         wait::until("fair shares", SETTLING, async || {
             sleep(s(0.1)).await;
             let from = self.load.elapsed().saturating_sub(window);
-            ensure!(from >= since, "no second has passed");
+            ensure!(from >= since, "no whole second has passed");
             let mut rates = [0.0; ENVOYS];
             for (flow, rate) in rates.iter_mut().enumerate() {
                 let record = self.load.record(flow);
@@ -251,10 +259,10 @@ impl Run {
     }
 }
 
-// === impl Seen ===
+// === impl RunRecord ===
 
-impl Seen<'_> {
-    /// Holds it against the laws, and says what there was.
+impl RunRecord<'_> {
+    /// Checks the observations against the laws, and summarises them.
     fn judge(&self, schedule: &Schedule) -> Result<String> {
         let (greedy, calm) = self.records.split_at(ENVOYS);
         let most = never_above(&sum(greedy), self.restarts);
@@ -270,7 +278,7 @@ impl Seen<'_> {
         let report = self.report;
         conclude!(
             report.most > 0.9 * CAPACITY,
-            "the models never had what there is: {report:?}"
+            "the model clients never used the capacity: {report:?}"
         );
         let refreshes = self.settled.sharing.as_secs_f64() / REFRESH.as_secs_f64();
         conclude!(
@@ -294,7 +302,7 @@ impl Seen<'_> {
     }
 }
 
-/// The same error, or an inconclusive one if the conditions were not fair.
+/// Marks `error` as inconclusive if the conditions were not fair.
 fn unless_unfair(error: Error) -> Error {
     match lost() {
         lost if lost.is_fair() => error,

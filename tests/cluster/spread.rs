@@ -1,4 +1,4 @@
-//! Three coordinators with a shard each share the work, and nothing is passed on more than once.
+//! Three coordinators with a shard each share the work, and no call is forwarded more than once.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -7,11 +7,11 @@ use anyhow::{Context, Result, ensure};
 use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::cluster::shard_of;
 use tollgate_proto::v1;
-use tollgate_tests::cluster::{Cluster, Shape};
+use tollgate_tests::cluster::{Cluster, ClusterSpec};
 use tonic::transport::Endpoint;
 
-use crate::say;
-use crate::scene::{Scene, play};
+use crate::print_line;
+use crate::test_context::{TestContext, run_test};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 200}\n";
 const SHARDS: u16 = 3;
@@ -23,21 +23,21 @@ const SCOPES: u64 = 60;
 
 #[test]
 fn three_coordinators_share_the_work_and_pass_nothing_on_twice() {
-    play(
+    run_test(
         "three_coordinators_share_the_work_and_pass_nothing_on_twice",
         spread,
     );
 }
 
-async fn spread(scene: &Scene) -> Result<()> {
-    let shape = Shape {
+async fn spread(test: &TestContext) -> Result<()> {
+    let spec = ClusterSpec {
         members: 1,
         nodes: NODES,
         shards: SHARDS,
         lease_s: 3,
         limits: LIMITS,
     };
-    let cluster = Cluster::start(scene.dir(), &shape).await?;
+    let cluster = Cluster::start(test.dir(), &spec).await?;
     let masters = cluster.masters().await?;
     let scopes: Vec<String> = (0..SCOPES).map(|i| format!("tenant/{i}")).collect();
     let mut of_node = [0; NODES];
@@ -53,25 +53,25 @@ async fn spread(scene: &Scene) -> Result<()> {
     let after = counts(&cluster).await?;
 
     let count = |node: usize, name: &str| after[node][name] - before[node][name];
-    let (mut passed_on, mut calls) = (0, 0);
+    let (mut forwarded, mut calls) = (0, 0);
     for (node, own) in of_node.iter().enumerate() {
         let books = count(node, "tollgate_answered_total{by=\"local\"}");
         let peer = count(node, "tollgate_answered_total{by=\"peer\"}");
-        say(&format!(
-            "node {node}: {own} of {SCOPES} scopes; answered {books} itself, passed on {peer}"
+        print_line(&format!(
+            "node {node}: {own} of {SCOPES} scopes; answered {books} itself, forwarded {peer}"
         ));
-        // Its own scopes, whoever was asked; and whatever else it was asked was passed on.
+        // A node answers its own scopes for calls to any node, and forwards the others of its calls.
         assert_eq!(books, NODES as u64 * CALLS * own);
         assert_eq!(peer, CALLS * (SCOPES - own));
         assert_eq!(count(node, "tollgate_answered_total{by=\"none\"}"), 0);
         ensure!(*own >= SCOPES / 6, "the scopes are not spread: {of_node:?}");
-        passed_on += peer;
+        forwarded += peer;
         calls += count(node, "tollgate_refresh_calls_total");
     }
-    // A call is passed on to the two other masters, and by none of them to anybody.
+    // Each call is forwarded to the two other masters, and by them no further.
     assert_eq!(calls, NODES as u64 * CALLS * NODES as u64);
-    say(&format!(
-        "{} calls of clients made {calls} calls, {passed_on} scopes were passed on",
+    print_line(&format!(
+        "{} calls of clients made {calls} calls, {forwarded} scopes were forwarded",
         NODES as u64 * CALLS
     ));
     Ok(())
@@ -106,7 +106,7 @@ async fn call(cluster: &Cluster, node: usize, scopes: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What each node has counted.
+/// All metrics of each node.
 async fn counts(cluster: &Cluster) -> Result<Vec<BTreeMap<String, u64>>> {
     let mut counts = Vec::new();
     for node in 0..cluster.len() {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use tollgate_tests::artifact::workspace;
 
-/// A demo that is torn down, with its volumes, when it is dropped.
+/// A running demo. Dropping it removes its containers and volumes.
 #[derive(Debug)]
 pub(crate) struct Demo {
     /// A copy of its folder, so that a test may change files.
@@ -19,7 +19,7 @@ pub(crate) struct Demo {
 // === impl Demo ===
 
 impl Demo {
-    /// Starts all services of the demo called `name` that have an image; those of `optional` need none.
+    /// Starts all services of the demo called `name`; those in `optional` only if their images exist.
     ///
     /// # Errors
     /// When Docker cannot start it.
@@ -45,9 +45,7 @@ impl Demo {
         let mut up = vec!["up", "-d"];
         for service in services.lines() {
             if optional.contains(&service) && !demo.has_image(service)? {
-                eprintln!(
-                    "SKIPPED: {name} runs without {service}, for which there is no image here"
-                );
+                eprintln!("SKIPPED: {name} runs without {service}: its image is missing here");
             } else {
                 up.push(service);
             }
@@ -56,20 +54,20 @@ impl Demo {
         Ok(demo)
     }
 
-    /// Runs a command of Compose on it; gives what it says.
+    /// Runs a Compose command on the demo, and returns its output.
     ///
     /// # Errors
-    /// When it fails, with what it says.
+    /// When the command fails, with its output.
     pub(crate) fn run(&self, arguments: &[&str]) -> Result<String> {
         let output = compose()?
             .args(arguments)
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .output()?;
-        said(arguments, &output)
+        checked_output(arguments, &output)
     }
 
-    /// Puts `new` in the place of the first `old` in one of its files, as an editor would.
+    /// Replaces the first `old` in one of the demo's files by `new`, as an editor would.
     ///
     /// # Errors
     /// When the file cannot be written or has no `old`.
@@ -97,7 +95,7 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // Only a test that fails shows it.
+        // The test harness shows it for failed tests only.
         let logs = self.run(&["logs", "--no-color", "--tail", "20"]);
         eprintln!("{}", logs.unwrap_or_else(|error| error.to_string()));
         if let Err(error) = self.run(&["down", "--volumes", "--timeout", "2"]) {
@@ -108,12 +106,12 @@ impl Drop for Demo {
 
 // === free functions ===
 
-/// Compose as it is installed: Docker's plug-in, else the program of its own.
+/// Compose as Docker's plug-in, else as the separate program.
 fn compose() -> Result<Command> {
     let plugin = Command::new("docker")
         .args(["compose", "version"])
         .output()
-        .context("there is no docker")?;
+        .context("docker is not installed")?;
     if plugin.status.success() {
         let mut command = Command::new("docker");
         command.arg("compose");
@@ -122,7 +120,8 @@ fn compose() -> Result<Command> {
     Ok(Command::new("docker-compose"))
 }
 
-fn said(arguments: &[&str], output: &Output) -> Result<String> {
+/// Returns the standard output of a successful command.
+fn checked_output(arguments: &[&str], output: &Output) -> Result<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(
         output.status.success(),
@@ -134,7 +133,7 @@ fn said(arguments: &[&str], output: &Output) -> Result<String> {
     Ok(text)
 }
 
-/// Lets the containers' users read what is mounted; the folder of a test is its owner's only.
+/// Lets the containers' users read the mounted files; a temporary folder is private by default.
 fn open_to_all(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;

@@ -1,5 +1,5 @@
-//! The docker-compose demos, as users start them, with the images that `envoy/demo/images/stand-ins.sh` makes where
-//! none can be pulled.
+//! The docker-compose demos, as users start them. `envoy/demo/images/stand-ins.sh` builds images where none
+//! can be pulled.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,14 +13,14 @@ mod demo;
 
 use crate::demo::Demo;
 
-/// How long a demo may take until something has come true.
+/// Longest wait for a condition of a demo.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// Of `count` requests of `tenant` to the Envoy at `port`, how many were admitted and how many refused.
+/// Sends `count` requests of `tenant` to the Envoy at `port`; returns the numbers of admitted and refused.
 async fn ask(port: u16, tenant: &str, count: usize) -> Result<(usize, usize)> {
     let (mut admitted, mut refused) = (0, 0);
     for _ in 0..count {
@@ -57,7 +57,7 @@ async fn quickstart_limits_each_tenant_and_follows_its_file() -> Result<()> {
     let command = ["tollgate", "get", "limit", "tenant/bolt"];
     let limit = demo.run(&[&["exec", "-T", "coordinator"], &command[..]].concat())?;
     ensure!(limit.contains("100k"), "{limit}");
-    // Who stops asking gives its lease back, and Docker takes seconds to kill.
+    // A tenant without requests gives its lease back, and Docker takes seconds to kill.
     let traffic = tokio::spawn(async { while ask(10000, "bolt", 1).await.is_ok() {} });
     demo.run(&["kill", "coordinator"])?;
     let (admitted, _) = ask(10000, "bolt", 60).await?;
@@ -69,7 +69,7 @@ async fn quickstart_limits_each_tenant_and_follows_its_file() -> Result<()> {
     Ok(())
 }
 
-/// Per second, what the load's last table says that `tenant` got.
+/// Rate admitted for `tenant` in the last table of the load, per second.
 fn admitted(demo: &Demo, tenant: &str) -> Result<f64> {
     let log = demo.run(&["logs", "--no-color", "--tail", "8", "load"])?;
     let line = log.lines().rev().find_map(|line| {
@@ -80,7 +80,7 @@ fn admitted(demo: &Demo, tenant: &str) -> Result<f64> {
     Ok(rate.parse()?)
 }
 
-/// Waits until the load's table says `want` of a tenant, within a tenth.
+/// Waits until the load's table shows `want` for a tenant, within a tenth.
 async fn settles(demo: &Demo, tenant: &str, want: f64) -> Result<()> {
     wait::until(&format!("{tenant} to get {want}"), LIMIT, async || {
         let rate = admitted(demo, tenant)?;
@@ -98,7 +98,7 @@ async fn cluster_goes_on_when_a_coordinator_is_killed() -> Result<()> {
         settles(&demo, tenant, want).await?;
     }
     demo.run(&["kill", "coordinator-1"])?;
-    // A tenant that nobody has a lease for finds a new master.
+    // A tenant without any lease finds a new master.
     wait::until("a newcomer to be served", LIMIT, async || {
         let (admitted, _) = ask(10002, "newcomer", 30).await?;
         ensure!(admitted == 30, "{admitted} of 30");
@@ -124,7 +124,7 @@ async fn tree_divides_between_regions_and_outlives_its_root() -> Result<()> {
         settles(&demo, tenant, want).await?;
     }
     demo.run(&["kill", "root"])?;
-    // Each region goes on with its safe capacity when what it borrowed has expired.
+    // Each region falls back to its safe capacity when its lease from the root has expired.
     settles(&demo, "bolt", 40.0).await?;
     demo.run(&["start", "root"])?;
     settles(&demo, "bolt", 100.0).await

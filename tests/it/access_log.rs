@@ -1,4 +1,5 @@
-//! Why a request was refused and how long it waited stand in the access log, as the example says.
+//! The access log of the documentation's example shows the reason of a refusal and the time a request
+//! waited.
 
 use std::fs;
 use std::path::Path;
@@ -7,26 +8,26 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tollgate_tests::connection::get_once;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
 use tollgate_tests::{artifact, wait};
 
-use crate::scene::{Scene, play};
+use crate::test_context::{TestContext, run_test};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 1, burst: 1}\n";
 
 #[test]
 fn the_access_log_says_why_and_how_long() {
-    play("the_access_log_says_why_and_how_long", logged);
+    run_test("the_access_log_says_why_and_how_long", logged);
 }
 
-async fn logged(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn logged(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let filters = vec![tollgate(&by_tenant(&json!({})))?];
-    let mut spec = Spec::new("envoy", 1, scene.upstream.address(), filters);
-    let file = scene.dir().join("access.log");
+    let mut spec = EnvoySpec::new("envoy", 1, test.upstream.address(), filters);
+    let file = test.dir().join("access.log");
     spec.access_log = vec![example(&file)?];
-    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     for _ in 0..3 {
         get_once(envoy.address(), "/", &[(TENANT_HEADER, "acme")]).await?;
     }
@@ -50,7 +51,10 @@ async fn logged(scene: &Scene) -> Result<()> {
     assert_eq!(first["status"], 200);
     assert!(first["tollgate_reason"].is_null(), "{first}");
     let waited = number(first, "tollgate_waited_ms")?;
-    assert!(waited <= 10_000, "the first was held: {first}");
+    assert!(
+        waited <= 10_000,
+        "the first request waited for its lease: {first}"
+    );
     assert_eq!(last["status"], 429);
     assert_eq!(last["tollgate_reason"], "tenant/requests");
     assert!(number(last, "tollgate_pause_ms")? <= 1000, "{last}");
@@ -64,7 +68,7 @@ fn number(line: &Value, field: &str) -> Result<u64> {
     Ok(text.parse()?)
 }
 
-/// The example of the documentation, writing to `file`.
+/// The documentation's example of an access log, writing to `file`.
 fn example(file: &Path) -> Result<Value> {
     let text = fs::read_to_string(artifact::workspace().join("envoy/access-log.json"))?;
     let mut log: Value = serde_json::from_str(&text)?;

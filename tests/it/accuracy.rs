@@ -1,5 +1,5 @@
-//! The fleet admits its capacity, no more and no less, however unequal the offers are, and finds
-//! the new shares within 2 s when they change places.
+//! A fleet admits exactly its capacity with unequal loads, and reaches the new shares within 2 s after the
+//! loads are swapped.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,7 +13,9 @@ use tollgate_tests::filter::by_tenant;
 use tollgate_tests::load::{Flow, Load, sum};
 use tollgate_tests::record::{BIN, Record};
 
-use crate::scene::{Scene, assert_near, assert_never_above, play, print_course, s};
+use crate::test_context::{
+    TestContext, assert_near, assert_never_above, print_course, run_test, s,
+};
 
 const CAPACITY: f64 = 1000.0;
 const BURST: f64 = 200.0;
@@ -22,17 +24,17 @@ const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 1000, burs
 const OFFERS: [f64; 2] = [2700.0, 300.0];
 /// Their max-min shares.
 const SHARES: [f64; 2] = [700.0, 300.0];
-/// What the first burst and the first leases take, and what a change may take.
+/// Time for the first burst and the first leases, and for a change of shares.
 const FIRST: Duration = Duration::from_secs(2);
 
 #[test]
 fn every_ten_seconds_admit_the_capacity_within_two_percent() {
-    play(
+    run_test(
         "every_ten_seconds_admit_the_capacity_within_two_percent",
-        async |scene: &Scene| {
+        async |test: &TestContext| {
             let length = s(30.0);
-            let (started, records) = offer(scene, length, None).await?;
-            // The demand is there in a window of which each flow was offered its part, in time.
+            let (started, records) = offer(test, length, None).await?;
+            // Only windows count in which each flow had its full load.
             let windows = fair_windows(&records, started, FIRST..length);
             let (least, most) = extremes(&sum(&records), &windows);
             assert_near("least in 10 s, admitted/s", least, CAPACITY, 0.02);
@@ -45,40 +47,37 @@ fn every_ten_seconds_admit_the_capacity_within_two_percent() {
 
 #[test]
 fn offers_that_change_places_are_fair_again_within_two_seconds() {
-    play(
+    run_test(
         "offers_that_change_places_are_fair_again_within_two_seconds",
-        async |scene: &Scene| {
+        async |test: &TestContext| {
             let (length, swap) = (s(24.0), s(12.0));
-            let (_, records) = offer(scene, length, Some(swap)).await?;
+            let (_, records) = offer(test, length, Some(swap)).await?;
             assert_shares(&records, FIRST..swap, SHARES);
             assert_shares(&records, swap + FIRST..length, [SHARES[1], SHARES[0]]);
             let all = sum(&records);
             let (least, most) = extremes(&all, &windows(FIRST..length));
-            // While a lease shrinks here before it grows there, less than the capacity is in use.
-            eprintln!("with the change, admitted/s in 10 s: {least:.1} to {most:.1}");
+            // Some capacity is unused while one lease shrinks before the other grows.
+            eprintln!("with the swap, admitted/s in 10 s: {least:.1} to {most:.1}");
             conclude!(most <= 1.02 * CAPACITY, "{most}");
             conclude!(least >= 0.9 * CAPACITY, "{least}");
             let after = all.admitted_per_second(swap + FIRST..length);
-            assert_near("after the change, admitted/s", after, CAPACITY, 0.02);
+            assert_near("after the swap, admitted/s", after, CAPACITY, 0.02);
             Ok(())
         },
     );
 }
 
-/// Offers to two Envoys for `length`; their offers change places at `swap`. When the load started, and
-/// its records.
+/// Sends load to two Envoys for `length`, and swaps their loads at `swap`. Returns the start of the load,
+/// and its records.
 async fn offer(
-    scene: &Scene,
+    test: &TestContext,
     length: Duration,
     swap: Option<Duration>,
 ) -> Result<(Instant, Vec<Record>)> {
-    let coordinator = scene.coordinator(LIMITS).await?;
-    let east = scene
-        .envoy("east", 2, &coordinator, &by_tenant(&json!({})))
-        .await?;
-    let west = scene
-        .envoy("west", 2, &coordinator, &by_tenant(&json!({})))
-        .await?;
+    let coordinator = test.coordinator(LIMITS).await?;
+    let plugin = by_tenant(&json!({}));
+    let names = ["east", "west"];
+    let [east, west] = test.envoys(names, &coordinator, &plugin).await?;
     let load = Load::start([
         Flow::new(east.address(), "acme", OFFERS[0]),
         Flow::new(west.address(), "acme", OFFERS[1]),
@@ -106,18 +105,18 @@ fn assert_shares(records: &[Record], span: Range<Duration>, shares: [f64; 2]) {
     }
 }
 
-/// All 10 s of `span`, one window a bin.
+/// All windows of 10 s within `span`, one per bin.
 fn windows(span: Range<Duration>) -> Vec<Range<Duration>> {
     let from = (0..).map(|bins| span.start + bins * BIN);
     let all = from.map(|from| from..from + s(10.0));
     all.take_while(|window| window.end <= span.end).collect()
 }
 
-/// Those of the [`windows`] in which every flow was offered what it should be, and nothing stood still;
-/// all if there are none, which is no less strict.
+/// The [`windows`] in which every flow had its full load and nothing stalled; all windows if there are
+/// none, which is no less strict.
 ///
 /// # Panics
-/// When there are none and not all is well all the same, which makes the test inconclusive.
+/// When there are none and the rates are wrong, which makes the test inconclusive.
 fn fair_windows(
     records: &[Record],
     started: Instant,
@@ -140,7 +139,7 @@ fn fair_windows(
     });
     let lost = lost_in(started + span.start..started + span.end);
     eprintln!(
-        "{} of {} windows are fair; least part of the offers: {:.3?}; {lost}",
+        "{} of {} windows are fair; least part of the loads: {:.3?}; {lost}",
         fair.len(),
         all.len(),
         flows.collect::<Vec<_>>()
@@ -151,14 +150,14 @@ fn fair_windows(
     let (least, most) = extremes(&sum(records), &all);
     assert!(
         (least - CAPACITY).abs().max((most - CAPACITY).abs()) <= 0.02 * CAPACITY,
-        "{INCONCLUSIVE} in none of {} windows the offer was there; {lost}; {least} to {most} \
+        "{INCONCLUSIVE} none of {} windows had the full load; {lost}; {least} to {most} \
          admitted/s",
         all.len()
     );
     all
 }
 
-/// The least and the most that was admitted per second in any of `windows`.
+/// Least and greatest rate admitted in any of `windows`, per second.
 fn extremes(record: &Record, windows: &[Range<Duration>]) -> (f64, f64) {
     let rates = windows.iter().cloned();
     let rates: Vec<f64> = rates

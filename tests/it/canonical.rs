@@ -1,6 +1,5 @@
-//! Scopes whose requests use the capacity of another: tenants of a group that is divided between
-//! Envoys only, and namespaces that do as their tenant does. However many there are, and through
-//! whichever Envoy they come, together they get what the one scope has.
+//! Scopes that use the capacity of another: tenants of a group divided between Envoys only, and namespaces
+//! of an attached tenant. Together they get the capacity of the one scope, through any number of Envoys.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -9,14 +8,16 @@ use tollgate_tests::envoy::Envoy;
 use tollgate_tests::filter::{COORDINATOR, TENANT_HEADER};
 use tollgate_tests::load::{Flow, Load, sum};
 
-use crate::scene::{Scene, assert_near, assert_never_above, play, print_course, s, watch_books};
+use crate::test_context::{
+    TestContext, assert_near, assert_never_above, print_course, run_test, s, watch_leases,
+};
 
 const CAPACITY: f64 = 400.0;
 const BURST: f64 = 40.0;
-/// What each of the two that share sends to each Envoy.
+/// Load of each of the two sharing scopes on each Envoy.
 const RATES: [f64; 2] = [300.0, 60.0];
 
-/// Whose requests share one bucket, and in which scope.
+/// Keys that share one bucket, and the scope of that bucket.
 struct Case {
     config: &'static str,
     /// The rule's name; the keys are in the tenant's header.
@@ -28,9 +29,9 @@ struct Case {
 
 #[test]
 fn tenants_of_a_group_share_one_bucket_across_envoys() {
-    play(
+    run_test(
         "tenants_of_a_group_share_one_bucket_across_envoys",
-        async |scene| {
+        async |test| {
             let case = Case {
                 config: "limits: []
 groups:
@@ -42,16 +43,16 @@ attach: {tenants: {acme: team, beta: team}}
                 alone: "gamma",
                 canonical: "group/team",
             };
-            case.play(scene).await
+            case.check(test).await
         },
     );
 }
 
 #[test]
 fn namespaces_share_the_bucket_of_an_attached_tenant() {
-    play(
+    run_test(
         "namespaces_share_the_bucket_of_an_attached_tenant",
-        async |scene| {
+        async |test| {
             let case = Case {
                 config: "limits: []
 groups:
@@ -63,7 +64,7 @@ attach: {tenants: {acme: gold}}
                 alone: "gamma/orders",
                 canonical: "tenant/acme",
             };
-            case.play(scene).await
+            case.check(test).await
         },
     );
 }
@@ -71,38 +72,37 @@ attach: {tenants: {acme: gold}}
 // === impl Case ===
 
 impl Case {
-    async fn play(&self, scene: &Scene) -> Result<()> {
-        let coordinator = scene.coordinator(self.config).await?;
+    async fn check(&self, test: &TestContext) -> Result<()> {
+        let coordinator = test.coordinator(self.config).await?;
         let rule = json!({"name": self.rule, "key": {"header": TENANT_HEADER}});
         let plugin = json!({"coordinator": COORDINATOR, "scopes": [rule]});
-        let envoys = [
-            scene.envoy("envoy-0", 2, &coordinator, &plugin).await?,
-            scene.envoy("envoy-1", 2, &coordinator, &plugin).await?,
-        ];
+        let names = ["envoy-0", "envoy-1"];
+        let envoys = test.envoys(names, &coordinator, &plugin).await?;
         let load = Load::start(self.flows(&envoys));
-        watch_books(&coordinator, self.canonical, &load, s(9.0)).await?;
-        let books = coordinator.books(self.canonical).await?;
-        let books = books.with_context(|| format!("{} is not asked for", self.canonical))?;
-        ensure!(books.sum_has() <= CAPACITY + 1e-6, "{books:?}");
+        watch_leases(&coordinator, self.canonical, &load, s(9.0)).await?;
+        let leases = coordinator.leases(self.canonical).await?;
+        let leases =
+            leases.with_context(|| format!("{} is unknown to the coordinator", self.canonical))?;
+        ensure!(leases.sum_has() <= CAPACITY + 1e-6, "{leases:?}");
         let records = load.stop().await?;
         let together = sum(&records[..4]);
         print_course(self.canonical, &together);
-        let seen = together.admitted_per_second(s(3.0)..s(9.0));
-        assert_near("all that share", seen, CAPACITY, 0.02);
+        let measured = together.admitted_per_second(s(3.0)..s(9.0));
+        assert_near("all that share", measured, CAPACITY, 0.02);
         assert_never_above(&together, CAPACITY, BURST);
-        // One bucket, whoever comes: no more of it for one than its part of the requests, and less if
-        // the other's happen to come first. A member of its own would get all that it sends.
+        // One bucket for both: a scope gets at most its part of the requests, and less if the other's
+        // arrive first. With a share of its own it would get its whole load.
         let small = sum(&records[2..4]).admitted_per_second(s(3.0)..s(9.0));
         let part = CAPACITY * RATES[1] / (RATES[0] + RATES[1]);
         conclude!(small <= part * 1.2, "{small}/s instead of at most {part}/s");
         ensure!(together.total().failed == 0, "{:?}", together.total());
-        // Who is not in the group is not held to its limit, and takes nothing of it.
+        // A tenant outside the group does not share its limit.
         let total = records[4].total();
         conclude!((total.refused, total.failed) == (0, 0), "{total:?}");
         Ok(())
     }
 
-    /// Both names to both Envoys, more than there is; and one that has no limit.
+    /// Flows of both names to both Envoys, over the capacity, and one of a tenant without a limit.
     fn flows(&self, envoys: &[Envoy; 2]) -> Vec<Flow> {
         let mut flows = Vec::new();
         for (name, rate) in self.sharing.iter().zip(RATES) {

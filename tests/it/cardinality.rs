@@ -1,4 +1,4 @@
-//! Tenants that nobody has ever heard of cost bounded memory, and share the overflow scope.
+//! Unknown tenants cost bounded memory and share the overflow scope.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -7,26 +7,26 @@ use tollgate_tests::connection::{Connection, get};
 use tollgate_tests::envoy::Envoy;
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant};
 
-use crate::scene::{Scene, play};
+use crate::test_context::{TestContext, run_test};
 
 const NAMES: u64 = 20_000;
 const MAX_SCOPES: u64 = 1000;
 const CONNECTIONS: u64 = 16;
-/// Envoy's own noise, for two workers: far less than 10 000 names would cost, at the 500 bytes or
-/// so that a scope takes in each worker and in shared data.
+/// Growth allowed for Envoy itself with two workers: far less than the cost of 10 000 scopes of about 500
+/// bytes in each worker and in shared data.
 const GROWTH_MAX: u64 = 4 << 20;
 const LIMITS: &str = "limits:\n  - match: \"tenant/~overflow\"\n    \
                       requests: {rate: 10, burst: 5}\n  - match: \"*\"\n    requests: {rate: 100}\n";
 
 #[test]
 fn random_tenant_names_cost_bounded_memory() {
-    play("random_tenant_names_cost_bounded_memory", bounded);
+    run_test("random_tenant_names_cost_bounded_memory", bounded);
 }
 
-async fn bounded(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn bounded(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let plugin = by_tenant(&json!({"max_scopes": MAX_SCOPES}));
-    let envoy = scene.envoy("envoy", 2, &coordinator, &plugin).await?;
+    let envoy = test.envoy("envoy", 2, &coordinator, &plugin).await?;
     let memory = || envoy.process.memory_bytes();
     send(&envoy, 0..NAMES / 20).await?;
     let few = memory()?;
@@ -54,19 +54,19 @@ async fn bounded(scene: &Scene) -> Result<()> {
         envoy.stat("wasmcustom.tollgate.overflow").await? > 0,
         "overflow is counted"
     );
-    // Nearly all of the second half had no slot of their own: they shared 10 requests a second.
+    // Nearly all of the second half had no slot and shared 10 requests a second.
     assert!(
         refused > admitted,
         "the overflow scope has a limit of its own"
     );
     ensure!(
-        coordinator.books("tenant/~overflow").await?.is_some(),
+        coordinator.leases("tenant/~overflow").await?.is_some(),
         "the overflow scope is leased"
     );
     Ok(())
 }
 
-/// Sends one request for each name; gives how many were admitted and how many refused.
+/// Sends one request for each name; returns the numbers of admitted and refused requests.
 pub(crate) async fn send(envoy: &Envoy, names: std::ops::Range<u64>) -> Result<(u64, u64)> {
     let mut tasks = JoinSet::new();
     for first in 0..CONNECTIONS {

@@ -1,5 +1,4 @@
-//! Keys that an expression in CEL makes: Envoy compiles and evaluates it, and a bad one is refused
-//! before it is in use.
+//! Keys from CEL expressions: Envoy compiles and evaluates them, and a bad one is refused before use.
 
 use std::time::Duration;
 
@@ -10,21 +9,21 @@ use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::filter::{COORDINATOR, tollgate};
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, play};
+use crate::test_context::{TestContext, run_test};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 100000}\n";
 
 #[test]
 fn expressions_make_keys_and_bad_ones_are_refused() {
-    play("expressions_make_keys_and_bad_ones_are_refused", cel);
+    run_test("expressions_make_keys_and_bad_ones_are_refused", cel);
 }
 
-async fn cel(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn cel(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let first = plugin("request.headers['x-tenant'] + '@' + request.method");
-    let mut envoy = scene.envoy("envoy", 2, &coordinator, &first).await?;
+    let mut envoy = test.envoy("envoy", 2, &coordinator, &first).await?;
     let ask = async |to| get_once(to, "/", &[("x-tenant", "acme")]).await;
-    // On both workers, held for the first answer and not.
+    // Enough for both workers, with and without the wait for the first lease.
     for _ in 0..10 {
         ensure!(ask(envoy.address()).await?.status == 200);
     }
@@ -41,12 +40,12 @@ async fn cel(scene: &Scene) -> Result<()> {
         let filters = vec![tollgate(&plugin(bad))?];
         let taken = envoy.configure(&[("main".to_owned(), filters)]).await?;
         ensure!(!taken, "{bad} was taken");
-        let said = envoy.process.log().contains("must be an expression in CEL");
-        ensure!(said, "{bad}: the log does not say why");
+        let logged = envoy.process.log().contains("must be an expression in CEL");
+        ensure!(logged, "{bad}: the log has no reason");
     }
     ensure!(
         ask(envoy.address()).await?.status == 200,
-        "the one before holds"
+        "the previous configuration stays in force"
     );
 
     let filters = vec![tollgate(&plugin("'later-' + request.headers['x-tenant']"))?];
@@ -68,8 +67,8 @@ fn plugin(made: &str) -> Value {
 async fn known(coordinator: &Coordinator, scope: &str) -> Result<()> {
     let what = format!("the coordinator to know {scope}");
     wait::until(&what, Duration::from_secs(5), async || {
-        let books = coordinator.books(scope).await?;
-        ensure!(books.is_some(), "not yet");
+        let leases = coordinator.leases(scope).await?;
+        ensure!(leases.is_some(), "the scope is unknown");
         Ok(())
     })
     .await

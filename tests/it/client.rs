@@ -1,4 +1,4 @@
-//! The client of the documentation is refused only when it should be, and gets its rate.
+//! The documentation's example client waits out its pauses and gets its rate.
 
 use std::net::SocketAddr;
 use std::process::Output;
@@ -10,18 +10,19 @@ use tollgate_tests::artifact;
 use tollgate_tests::filter::by_tenant;
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, play, s};
+use crate::test_context::{TestContext, run_test, s};
 
 #[test]
 fn the_client_of_the_documentation_waits_as_it_is_told() {
-    play("the_client_of_the_documentation_waits_as_it_is_told", waits);
+    run_test("the_client_of_the_documentation_waits_as_it_is_told", waits);
 }
 
-/// Forty requests at 20 a second and a burst of two take two seconds; the client sends no more than it must.
-async fn waits(scene: &Scene) -> Result<()> {
+/// Forty requests at 20 a second with a burst of two take two seconds; the client retries no more than
+/// needed.
+async fn waits(test: &TestContext) -> Result<()> {
     let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 20, burst: 2}\n";
-    let coordinator = scene.coordinator(limits).await?;
-    let envoy = scene
+    let coordinator = test.coordinator(limits).await?;
+    let envoy = test
         .envoy("envoy", 1, &coordinator, &by_tenant(&json!({})))
         .await?;
     let output = python(
@@ -29,13 +30,13 @@ async fn waits(scene: &Scene) -> Result<()> {
         "for _ in range(40): assert client.get(url, 'acme') == b'ok\\n'",
     )
     .await?;
-    ensure!(output.status.success(), "{}", said(&output));
-    assert_eq!(scene.upstream.arrived("acme"), 40);
-    // Each was refused once at most: sent again after its pause, it passed.
+    ensure!(output.status.success(), "{}", errors(&output));
+    assert_eq!(test.upstream.arrived("acme"), 40);
+    // Each was refused at most once: the retry after its pause passed.
     let refused = wait::until("the refusals to be counted", s(5.0), async || {
         let refused = envoy.stat("wasmcustom.tollgate.refused.tenant.requests");
         let refused = refused.await?;
-        ensure!(refused > 0, "none yet");
+        ensure!(refused > 0, "no refusals are counted");
         Ok(refused)
     })
     .await?;
@@ -45,29 +46,29 @@ async fn waits(scene: &Scene) -> Result<()> {
 
 #[test]
 fn the_client_of_the_documentation_gives_up_where_no_pause_helps() {
-    play(
+    run_test(
         "the_client_of_the_documentation_gives_up_where_no_pause_helps",
         gives_up,
     );
 }
 
-async fn gives_up(scene: &Scene) -> Result<()> {
+async fn gives_up(test: &TestContext) -> Result<()> {
     let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 0}\n";
-    let coordinator = scene.coordinator(limits).await?;
-    let envoy = scene
+    let coordinator = test.coordinator(limits).await?;
+    let envoy = test
         .envoy("envoy", 1, &coordinator, &by_tenant(&json!({})))
         .await?;
     let output = python(envoy.address(), "client.get(url, 'acme')").await?;
     assert!(!output.status.success());
     assert!(
-        said(&output).contains("HTTP Error 429"),
+        errors(&output).contains("HTTP Error 429"),
         "{}",
-        said(&output)
+        errors(&output)
     );
     Ok(())
 }
 
-/// Runs a line of Python that uses the example as `client`, with the Envoy as `url`.
+/// Runs a line of Python with the example as `client` and the Envoy's address as `url`.
 async fn python(to: SocketAddr, line: &str) -> Result<Output> {
     let program = format!("import client\nurl = 'http://{to}/'\n{line}");
     Command::new("python3")
@@ -81,7 +82,7 @@ async fn python(to: SocketAddr, line: &str) -> Result<Output> {
         .context("python3, which the example is written in")
 }
 
-fn said(output: &Output) -> String {
+fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -95,5 +96,5 @@ fn the_page_shows_the_client_that_is_tested() {
         "docs/throttling.md shows another client"
     );
     let code = client.lines().filter(|line| !line.trim().is_empty());
-    assert!(code.count() <= 27, "the example is to be short");
+    assert!(code.count() <= 27, "the example has to be short");
 }

@@ -1,4 +1,4 @@
-//! A bad plugin configuration leaves the old one in force, and a good one leaves balances alone.
+//! A bad plugin configuration leaves the old one in force, and a good one keeps the buckets' balances.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tollgate_tests::envoy::Envoy;
 use tollgate_tests::filter::{self, by_tenant};
 use tollgate_tests::load::{Flow, Load};
 
-use crate::scene::{Scene, assert_near, play, print_course, s};
+use crate::test_context::{TestContext, assert_near, print_course, run_test, s};
 
 const RATE: f64 = 50.0;
 const BURST: f64 = 250.0;
@@ -16,11 +16,11 @@ const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 50, burst:
 
 #[test]
 fn a_bad_plugin_configuration_leaves_the_old_one() {
-    play(
+    run_test(
         "a_bad_plugin_configuration_leaves_the_old_one",
-        async |scene: &Scene| {
-            let coordinator = scene.coordinator(LIMITS).await?;
-            let mut envoy = scene
+        async |test: &TestContext| {
+            let coordinator = test.coordinator(LIMITS).await?;
+            let mut envoy = test
                 .envoy("envoy", 2, &coordinator, &by_tenant(&json!({})))
                 .await?;
             let load = Load::start([Flow::new(envoy.address(), "acme", 300.0)]);
@@ -31,7 +31,7 @@ fn a_bad_plugin_configuration_leaves_the_old_one() {
                 by_tenant(&json!({"call_timeout_ms": -20})),
                 json!("not an object"),
             ] {
-                assert!(!configure(&mut envoy, &bad).await?, "taken: {bad}");
+                assert!(!configure(&mut envoy, &bad).await?, "accepted: {bad}");
             }
             let from = load.elapsed();
             load.run_until(from + s(4.0)).await;
@@ -51,11 +51,11 @@ fn a_bad_plugin_configuration_leaves_the_old_one() {
 
 #[test]
 fn an_update_under_load_keeps_balances() {
-    play(
+    run_test(
         "an_update_under_load_keeps_balances",
-        async |scene: &Scene| {
-            let coordinator = scene.coordinator(LIMITS).await?;
-            let mut envoy = scene
+        async |test: &TestContext| {
+            let coordinator = test.coordinator(LIMITS).await?;
+            let mut envoy = test
                 .envoy("envoy", 2, &coordinator, &by_tenant(&json!({})))
                 .await?;
             let load = Load::start([Flow::new(envoy.address(), "acme", 400.0)]);
@@ -78,7 +78,7 @@ fn an_update_under_load_keeps_balances() {
             // A bucket refilled by an update would add up to 250 each time.
             conclude!(total.admitted as f64 <= most + 10.0, "{total:?}");
             conclude!(total.admitted as f64 >= 0.95 * RATE * length, "{total:?}");
-            // A connection that Envoy drains may close under a request that is on its way.
+            // Envoy may close a draining connection while a request is in flight on it.
             conclude!(
                 total.failed as f64 <= 0.01 * total.offered as f64,
                 "{total:?}"
@@ -90,14 +90,17 @@ fn an_update_under_load_keeps_balances() {
 
 #[test]
 fn a_blank_vm_id_is_refused() {
-    play("a_blank_vm_id_is_refused", async |scene: &Scene| {
-        let mut envoy = scene.envoy_with("envoy", Vec::new()).await?;
+    run_test("a_blank_vm_id_is_refused", async |test: &TestContext| {
+        let mut envoy = test.envoy_with("envoy", Vec::new()).await?;
         let mut tollgate = filter::tollgate(&by_tenant(&json!({})))?;
         tollgate["typed_config"]["config"]["vm_config"]["vm_id"] = json!("");
         let taken = envoy
             .configure(&[("main".to_owned(), vec![tollgate])])
             .await?;
-        assert!(!taken, "a blank vm_id shares its data with strangers");
+        assert!(
+            !taken,
+            "a blank vm_id would share its data with other filters"
+        );
         assert_eq!(get_once(envoy.address(), "/", &[]).await?.status, 200);
         Ok(())
     });

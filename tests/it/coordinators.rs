@@ -1,4 +1,4 @@
-//! Three coordinators, and Envoys that find them as the examples say.
+//! Three coordinators, and Envoys that find them as in the examples.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,43 +11,43 @@ use serde_json::Value;
 use tollgate_core::cluster::ShardId;
 use tollgate_tests::artifact;
 use tollgate_tests::coordinator::Coordinator;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::etcd::Etcd;
 use tollgate_tests::filter::{by_tenant, tollgate};
 use tollgate_tests::load::Load;
 
-use crate::scene::{Scene, s};
+use crate::test_context::{TestContext, s};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    \
                       requests: {rate: 400, safe: 100, lease: 2s, refresh: 200ms}\n";
 
-/// How long anything here may take on a machine that has much else to do.
+/// Longest wait for a condition, on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Over how long it is looked who is asked: some ten refreshes.
-pub(crate) const LOOK: Duration = s(2.0);
+/// Length of a measurement of calls: some ten refreshes.
+pub(crate) const MEASUREMENT: Duration = s(2.0);
 
-/// Scopes that a coordinator's own books have answered.
+/// Scopes that a coordinator's own leases have answered.
 pub(crate) const BY_BOOKS: &str = "tollgate_answered_total{by=\"local\"}";
 
-/// Scopes that it has passed on to others.
+/// Metric of the scopes that a coordinator forwarded to others.
 pub(crate) const BY_PEER: &str = "tollgate_answered_total{by=\"peer\"}";
 
 /// Three coordinators, called a, b and c.
-pub(crate) struct Cluster {
+pub(crate) struct ExampleCluster {
     pub(crate) nodes: Vec<Coordinator>,
     _etcd: Etcd,
 }
 
-// === impl Cluster ===
+// === impl ExampleCluster ===
 
-impl Cluster {
-    /// Starts them with so many `shards`.
-    pub(crate) async fn start(scene: &Scene, shards: u16) -> Result<Self> {
-        let etcd = Etcd::start(scene.dir(), 1).await?;
+impl ExampleCluster {
+    /// Starts the coordinators with so many `shards`.
+    pub(crate) async fn start(test: &TestContext, shards: u16) -> Result<Self> {
+        let etcd = Etcd::start(test.dir(), 1).await?;
         let mut nodes = Vec::new();
         for name in ["a", "b", "c"] {
-            let dir = scene.dir().join(name);
+            let dir = test.dir().join(name);
             fs::create_dir_all(&dir)?;
             let endpoints = etcd.endpoints_yaml();
             let cluster = format!(
@@ -58,17 +58,22 @@ impl Cluster {
         Ok(Self { nodes, _etcd: etcd })
     }
 
-    /// An Envoy that finds them as the example called `name` says, with `more` in the filter's
-    /// configuration.
-    pub(crate) async fn envoy(&self, scene: &Scene, name: &str, more: &Value) -> Result<Envoy> {
+    /// Starts an Envoy that finds the coordinators as in the example called `name`, with `more` in the
+    /// filter's configuration.
+    pub(crate) async fn envoy(
+        &self,
+        test: &TestContext,
+        name: &str,
+        more: &Value,
+    ) -> Result<Envoy> {
         let filter = tollgate(&by_tenant(more))?;
-        let mut spec = Spec::new("envoy", 1, scene.upstream.address(), vec![filter]);
-        spec.clusters_file = Some(self.example(scene, name)?);
-        Envoy::start(scene.dir(), &spec).await
+        let mut spec = EnvoySpec::new("envoy", 1, test.upstream.address(), vec![filter]);
+        spec.clusters_file = Some(self.example(test, name)?);
+        Envoy::start(test.dir(), &spec).await
     }
 
-    /// The example called `name`, with the addresses of these.
-    fn example(&self, scene: &Scene, name: &str) -> Result<PathBuf> {
+    /// Writes the example called `name` with the addresses of these coordinators.
+    fn example(&self, test: &TestContext, name: &str) -> Result<PathBuf> {
         let file = artifact::workspace().join("envoy/examples").join(name);
         let mut text = fs::read_to_string(file)?;
         for (i, node) in self.nodes.iter().enumerate() {
@@ -77,12 +82,12 @@ impl Cluster {
             let to = format!("{{address: 127.0.0.1, port_value: {}}}", node.grpc().port());
             text = text.replace(&from, &to);
         }
-        let copy = scene.dir().join(name);
+        let copy = test.dir().join(name);
         fs::write(&copy, text)?;
         Ok(copy)
     }
 
-    /// Which of them says that it is master of `shard`.
+    /// Index of the master of `shard`.
     pub(crate) async fn master(&self, shard: usize) -> Result<usize> {
         let name = format!("tollgate_master{{shard=\"{shard}\"}}");
         for (i, node) in self.nodes.iter().enumerate() {
@@ -90,10 +95,10 @@ impl Cluster {
                 return Ok(i);
             }
         }
-        None.with_context(|| format!("nobody is master of {shard}"))
+        None.with_context(|| format!("shard {shard} has no master"))
     }
 
-    /// Those who are master of any of so many `shards`, each of which has one.
+    /// Indexes of the masters of all `shards`.
     pub(crate) async fn masters(&self, shards: NonZeroU16) -> Result<BTreeSet<usize>> {
         let mut masters = BTreeSet::new();
         for shard in ShardId::all(shards) {
@@ -102,10 +107,10 @@ impl Cluster {
         Ok(masters)
     }
 
-    /// By how much the metric called `name` grows at each while the load goes on for a look.
+    /// Growth of the metric called `name` at each coordinator during one measurement under load.
     pub(crate) async fn growth(&self, load: &Load, name: &str) -> Result<Vec<f64>> {
         let before = self.metric(name).await?;
-        load.run_until(load.elapsed() + LOOK).await;
+        load.run_until(load.elapsed() + MEASUREMENT).await;
         let after = self.metric(name).await?;
         let grown = after
             .iter()
@@ -114,7 +119,7 @@ impl Cluster {
         Ok(grown.collect())
     }
 
-    /// The metric called `name` of each.
+    /// Value of the metric called `name` at each coordinator.
     pub(crate) async fn metric(&self, name: &str) -> Result<Vec<f64>> {
         let mut values = Vec::new();
         for node in &self.nodes {

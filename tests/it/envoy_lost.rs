@@ -1,4 +1,4 @@
-//! The share of an Envoy that dies comes back to the others when its lease has ended.
+//! The share of a dead Envoy returns to the others when its lease has expired.
 
 use std::time::Duration;
 
@@ -8,27 +8,24 @@ use tollgate_tests::filter::by_tenant;
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, assert_near, play, print_course, s};
+use crate::test_context::{TestContext, assert_near, print_course, run_test, s};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    \
                       requests: {rate: 200, burst: 40, lease: 3s, refresh: 500ms}\n";
 
 #[test]
 fn the_share_of_a_killed_envoy_returns_after_its_lease() {
-    play(
+    run_test(
         "the_share_of_a_killed_envoy_returns_after_its_lease",
         share_returns,
     );
 }
 
-async fn share_returns(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
-    let mut east = scene
-        .envoy("east", 2, &coordinator, &by_tenant(&json!({})))
-        .await?;
-    let west = scene
-        .envoy("west", 2, &coordinator, &by_tenant(&json!({})))
-        .await?;
+async fn share_returns(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
+    let plugin = by_tenant(&json!({}));
+    let names = ["east", "west"];
+    let [mut east, west] = test.envoys(names, &coordinator, &plugin).await?;
     let load = Load::start([
         Flow::new(east.address(), "acme", 400.0),
         Flow::new(west.address(), "acme", 400.0),
@@ -42,8 +39,8 @@ async fn share_returns(scene: &Scene) -> Result<()> {
         "the lease of the lost Envoy to end",
         Duration::from_secs(10),
         async || {
-            let books = coordinator.books("tenant/acme").await?;
-            let has = books.map_or(0.0, |books| books.has("east"));
+            let leases = coordinator.leases("tenant/acme").await?;
+            let has = leases.map_or(0.0, |leases| leases.has("east"));
             ensure!(has == 0.0, "east still has {has}");
             Ok(())
         },

@@ -1,4 +1,4 @@
-//! gRPC clients, unary and streaming, are refused in gRPC: with the reason and the exact pause.
+//! gRPC calls, unary and streaming, are refused in gRPC's form, with the reason and the exact pause.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio_stream::iter;
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate_proto::v1::RefreshRequest;
 use tollgate_tests::coordinator::Coordinator;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
 use tollgate_tests::grpc_echo::GrpcEcho;
 use tollgate_tests::wait;
@@ -23,7 +23,7 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 
-use crate::scene::{Scene, play, s};
+use crate::test_context::{TestContext, run_test, s};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 4, burst: 1}\n";
 const METHOD: PathAndQuery = PathAndQuery::from_static("/echo.Echo/Any");
@@ -33,13 +33,13 @@ type Codec = ProstCodec<RefreshRequest, RefreshRequest>;
 
 #[test]
 fn grpc_calls_are_refused_with_reason_and_pause() {
-    play("grpc_calls_are_refused_with_reason_and_pause", refused);
+    run_test("grpc_calls_are_refused_with_reason_and_pause", refused);
 }
 
-async fn refused(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn refused(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let echo = GrpcEcho::start().await?;
-    let envoy = envoy(scene, &coordinator, &echo).await?;
+    let envoy = envoy(test, &coordinator, &echo).await?;
     let mut client = client(envoy.address()).await?;
     for streaming in [false, true] {
         let status = until_refused(&mut client, streaming).await?;
@@ -50,22 +50,18 @@ async fn refused(scene: &Scene) -> Result<()> {
         let answered = answered.map_err(|status| {
             anyhow::anyhow!("refused after the pause of {pause:?}, streaming {streaming}: {status}")
         })?;
-        assert_eq!(
-            answered,
-            if streaming { 3 } else { 1 },
-            "messages came back"
-        );
+        assert_eq!(answered, if streaming { 3 } else { 1 }, "messages echoed");
     }
     Ok(())
 }
 
 #[test]
 fn a_grpc_call_without_a_key_is_told_so() {
-    play("a_grpc_call_without_a_key_is_told_so", async |scene| {
-        let coordinator = scene.coordinator(LIMITS).await?;
+    run_test("a_grpc_call_without_a_key_is_told_so", async |test| {
+        let coordinator = test.coordinator(LIMITS).await?;
         let rule = json!({"name": "user", "key": {"header": "x-user"}, "missing": "deny"});
         let plugin = by_tenant(&json!({"scopes": [rule]}));
-        let envoy = scene.envoy("envoy", 1, &coordinator, &plugin).await?;
+        let envoy = test.envoy("envoy", 1, &coordinator, &plugin).await?;
         let mut client = client(envoy.address()).await?;
         let Err(status) = call(&mut client, false).await else {
             bail!("a call without a key was answered");
@@ -81,20 +77,20 @@ fn a_grpc_call_without_a_key_is_told_so() {
 
 #[test]
 fn a_streaming_call_counts_while_it_is_open_and_its_messages_as_they_pass() {
-    play(
+    run_test(
         "a_streaming_call_counts_while_it_is_open_and_its_messages_as_they_pass",
         counts,
     );
 }
 
-async fn counts(scene: &Scene) -> Result<()> {
+async fn counts(test: &TestContext) -> Result<()> {
     let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 1000}\n    \
                   concurrency: {max: 1}\n    request_bytes: {rate: 20000, burst: 20000}\n";
-    let coordinator = scene.coordinator(limits).await?;
+    let coordinator = test.coordinator(limits).await?;
     let echo = GrpcEcho::start().await?;
-    let envoy = envoy(scene, &coordinator, &echo).await?;
+    let envoy = envoy(test, &coordinator, &echo).await?;
     let mut client = client(envoy.address()).await?;
-    // Which limits there are is learnt with the first answer, and leased with what comes then.
+    // The first answer tells the limits; leases follow with the next calls.
     for _ in 0..5 {
         call(&mut client, false).await?;
         sleep(Duration::from_millis(300)).await;
@@ -104,26 +100,32 @@ async fn counts(scene: &Scene) -> Result<()> {
     let request = of_acme(ReceiverStream::new(receiver));
     let answer = client.streaming(request, METHOD, Codec::default()).await?;
     let mut answers = answer.into_inner();
-    let said = RefreshRequest {
+    let message = RefreshRequest {
         client_id: "x".repeat(10_000),
         ..RefreshRequest::default()
     };
-    sender.send(said.clone()).await?;
-    answers.message().await?.context("it comes back")?;
+    sender.send(message.clone()).await?;
+    answers.message().await?.context("an echo")?;
     let Err(status) = call(&mut client, false).await else {
         bail!("two calls at once at a limit of one");
     };
     reason(&status, "tenant/concurrency")?;
-    ensure!(status.get_details_retry_info().is_none(), "nobody knows");
-    // It goes on, whatever it owes.
+    ensure!(
+        status.get_details_retry_info().is_none(),
+        "no time is known"
+    );
+    // The stream goes on with a negative balance.
     for _ in 0..9 {
-        sender.send(said.clone()).await?;
-        answers.message().await?.context("it comes back")?;
+        sender.send(message.clone()).await?;
+        answers.message().await?.context("an echo")?;
     }
     drop(sender);
-    ensure!(answers.message().await?.is_none(), "it has ended");
+    ensure!(answers.message().await?.is_none(), "the stream has ended");
     let status = wait::until("the permit to be free", s(5.0), async || {
-        let status = call(&mut client, false).await.err().context("it passes")?;
+        let status = call(&mut client, false)
+            .await
+            .err()
+            .context("the call was admitted")?;
         reason(&status, "tenant/request_bytes")?;
         Ok(status)
     })
@@ -136,17 +138,17 @@ async fn counts(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// An Envoy in front of `echo`.
-async fn envoy(scene: &Scene, coordinator: &Coordinator, echo: &GrpcEcho) -> Result<Envoy> {
+/// Starts an Envoy in front of `echo`.
+async fn envoy(test: &TestContext, coordinator: &Coordinator, echo: &GrpcEcho) -> Result<Envoy> {
     let filters = vec![tollgate(&by_tenant(&json!({})))?];
-    let mut spec = Spec::new("envoy", 2, scene.upstream.address(), filters);
+    let mut spec = EnvoySpec::new("envoy", 2, test.upstream.address(), filters);
     spec.clusters = vec![("echo".to_owned(), echo.address())];
     spec.virtual_hosts = json!([{
         "name": "all",
         "domains": ["*"],
         "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "echo"}}],
     }]);
-    Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await
+    Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await
 }
 
 async fn client(to: SocketAddr) -> Result<Client> {
@@ -154,7 +156,7 @@ async fn client(to: SocketAddr) -> Result<Client> {
     Ok(Grpc::new(channel.connect().await?))
 }
 
-/// Calls until one is refused.
+/// Makes calls until one is refused, and returns its status.
 async fn until_refused(client: &mut Client, streaming: bool) -> Result<Status> {
     for _ in 0..50 {
         if let Err(status) = call(client, streaming).await {
@@ -164,7 +166,7 @@ async fn until_refused(client: &mut Client, streaming: bool) -> Result<Status> {
     bail!("50 calls were admitted at 4 a second")
 }
 
-/// One call, of one or three messages; how many came back.
+/// Makes a call of one or three messages; returns the number of echoes.
 async fn call(client: &mut Client, streaming: bool) -> Result<usize, Status> {
     let ready = client.ready().await;
     ready.map_err(|error| Status::unknown(error.to_string()))?;
@@ -194,12 +196,12 @@ fn of_acme<T>(message: T) -> Request<T> {
     request
 }
 
-/// That the call was refused for `want` of tokens.
+/// Checks that the call was refused with the reason `want`.
 fn reason(status: &Status, want: &str) -> Result<()> {
     ensure!(status.code() == Code::ResourceExhausted, "{status}");
     let info = status.get_details_error_info().context("ErrorInfo")?;
-    let told = (info.domain.as_str(), info.reason.as_str());
-    ensure!(told == ("tollgate", "RATE_LIMITED"), "{info:?}");
+    let cause = (info.domain.as_str(), info.reason.as_str());
+    ensure!(cause == ("tollgate", "RATE_LIMITED"), "{info:?}");
     ensure!(info.metadata["reason"] == want, "{info:?}");
     Ok(())
 }
@@ -207,8 +209,8 @@ fn reason(status: &Status, want: &str) -> Result<()> {
 fn check(status: &Status) -> Result<()> {
     reason(status, "tenant/requests")?;
     let metadata = status.metadata();
-    let told = metadata.get("tollgate-reason").context("tollgate-reason")?;
-    assert_eq!(told.to_str()?, "tenant/requests");
+    let reason = metadata.get("tollgate-reason").context("tollgate-reason")?;
+    assert_eq!(reason.to_str()?, "tenant/requests");
     let pushback = metadata.get("grpc-retry-pushback-ms").context("pushback")?;
     let pushback: u128 = pushback.to_str()?.parse()?;
     let pause = pause_of(status)?.as_nanos().div_ceil(1_000_000);

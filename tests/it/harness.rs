@@ -1,5 +1,5 @@
-//! The harness itself: what it offers arrives, and it sees what Envoy refuses. Without this, a
-//! test about limits could pass because nothing was sent.
+//! Tests of the harness: its load arrives, and it notices refused configurations. Otherwise a test about
+//! limits could pass because nothing was sent.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use serde_json::json;
 use tollgate_tests::filter;
 use tollgate_tests::load::{Flow, Load};
 
-use crate::scene::play;
+use crate::test_context::run_test;
 
 #[test]
 fn load_without_a_filter_arrives_at_its_rate() {
-    play("load_without_a_filter_arrives_at_its_rate", async |scene| {
-        let envoy = scene.envoy_with("envoy", Vec::new()).await?;
+    run_test("load_without_a_filter_arrives_at_its_rate", async |test| {
+        let envoy = test.envoy_with("envoy", Vec::new()).await?;
         let load = Load::start([
             Flow::new(envoy.address(), "acme", 1500.0),
             Flow::new(envoy.address(), "beta", 100.0),
@@ -22,23 +22,24 @@ fn load_without_a_filter_arrives_at_its_rate() {
         for (record, rate) in records.iter().zip([1500.0, 100.0]) {
             let total = record.total();
             assert_eq!((total.refused, total.failed), (0, 0));
-            let seen = record.admitted_per_second(Duration::from_secs(1)..Duration::from_secs(3));
+            let measured =
+                record.admitted_per_second(Duration::from_secs(1)..Duration::from_secs(3));
             assert!(
-                (seen / rate - 1.0).abs() < 0.05,
-                "{seen}/s instead of {rate}/s"
+                (measured / rate - 1.0).abs() < 0.05,
+                "{measured}/s instead of {rate}/s"
             );
         }
-        assert_eq!(scene.upstream.arrived("beta"), records[1].total().admitted);
+        assert_eq!(test.upstream.arrived("beta"), records[1].total().admitted);
         Ok(())
     });
 }
 
 #[test]
 fn a_swapped_configuration_is_taken_or_refused() {
-    play(
+    run_test(
         "a_swapped_configuration_is_taken_or_refused",
-        async |scene| {
-            let mut envoy = scene.envoy_with("envoy", Vec::new()).await?;
+        async |test| {
+            let mut envoy = test.envoy_with("envoy", Vec::new()).await?;
             let named = |filters| vec![("main".to_owned(), filters)];
             let local = named(vec![filter::local_rate_limit()]);
             assert!(

@@ -1,10 +1,9 @@
-//! A hint is true: who is refused passes at the end of the pause that it was told, and not before.
+//! The pause in a refusal is exact: a request passes at its end, and not before.
 //!
-//! Both are measured on the sender's clock, and hold however long a message takes. The filter
-//! counts a pause from some instant between the sending of the refused request and the arrival of its
-//! answer, and rounds it up to a millisecond. So a request that is sent a pause after that answer
-//! comes when there is a token, and one that is *answered* less than a pause and a
-//! millisecond after the refused one was sent was decided on when there was none.
+//! Both are measured on the sender's clock and hold for any latency. The filter counts a pause from an
+//! instant between the sending of the refused request and the arrival of its answer, and rounds it up to a
+//! millisecond. So a request that is sent a pause after that answer finds a token. A request that is
+//! *answered* less than a pause and a millisecond after the refused one was sent was decided without one.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,13 +14,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tollgate_tests::conclude;
 use tollgate_tests::connection::{Answer, Connection, get};
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
+use tollgate_tests::faulty_upstream::FaultyUpstream;
 use tollgate_tests::filter::{TENANT_HEADER, UPSTREAM, by_tenant, tollgate};
-use tollgate_tests::moody::Moody;
 
-use crate::scene::{Scene, play, s};
+use crate::test_context::{TestContext, run_test, s};
 
-/// Each tenant alone has its limit. Those of `bytes` may have 5000 bytes a second, and each response has 500.
+/// Each tenant has a limit of its own. Tenants of `bytes` have 5000 bytes a second, and a response has 500.
 const LIMITS: &str = "limits:
   - {match: tenant/two/*, requests: {rate: 2, burst: 1}}
   - {match: tenant/five/*, requests: {rate: 5, burst: 2}}
@@ -29,7 +28,7 @@ const LIMITS: &str = "limits:
   - {match: tenant/thirty/*, requests: {rate: 30, burst: 10}}
   - {match: tenant/bytes/*, response_bytes: {rate: 5000, burst: 5000}}
 ";
-/// The first part of the name, the path, how many connections a tenant has in turn, and how many tenants.
+/// First part of the name, path, connections that a tenant uses in turn, and number of tenants.
 const TENANTS: [(&str, &str, usize, u32); 6] = [
     ("two", "/ok", 2, 6),
     ("five", "/ok", 2, 8),
@@ -37,38 +36,40 @@ const TENANTS: [(&str, &str, usize, u32); 6] = [
     // Three tokens for each request.
     ("thirty", "/dear", 2, 8),
     ("thirty", "/ok", 1, 2),
-    // What a response has cost the other worker hears a little later.
+    // The other worker learns the cost of a response a little later.
     ("bytes", "/bytes/500", 1, 6),
 ];
-/// The leases have settled.
+/// Time for the leases to settle.
 const SETTLED: Duration = s(3.0);
 const LENGTH: Duration = s(8.0);
-/// So long before the end of a pause it is tried in vain, by turns: zero for not at all.
+/// Times before the end of a pause of an early retry, in turn; zero for no early retry.
 const EARLY_MS: [u64; 6] = [0, 4, 0, 10, 25, 60];
-/// Pauses are told in whole milliseconds, rounded up.
+/// Pauses are rounded up to whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(1);
 
-/// What became of requests that were sent again.
+/// Results of retries.
 #[derive(Debug, Default)]
-struct Tally {
+struct RetryCounts {
+    /// Admitted retries at the end of the pause.
     kept: u64,
+    /// Refused retries at the end of the pause.
     broken: u64,
-    /// Refused, and answered surely before the pause was over.
-    vain: u64,
-    /// Passed although the pause was surely not over.
-    too_soon: u64,
-    /// How long after the end of the pause those were sent that were sent at its end.
+    /// Refused retries, answered before the end of the pause.
+    refused_early: u64,
+    /// Admitted retries, answered before the end of the pause.
+    admitted_early: u64,
+    /// Delays after the end of the pause of the retries that were due then.
     late: Vec<Duration>,
 }
 
-/// A tenant that does as it is told, with its connections in turn.
+/// A tenant that keeps to its pauses, and uses its connections in turn.
 struct Sender {
     request: Vec<u8>,
     connections: Vec<Connection>,
     sent: usize,
 }
 
-/// A refusal, and between which instants it was decided.
+/// A refusal, with the instants before and after its decision.
 struct Refused {
     sent: Instant,
     received: Instant,
@@ -90,7 +91,7 @@ impl Sender {
         Ok(sender)
     }
 
-    /// Sends a request; how it was refused, if it was.
+    /// Sends a request; returns its refusal, `None` if it was admitted.
     async fn send(&mut self) -> Result<Option<Refused>> {
         let turn = self.sent % self.connections.len();
         self.sent += 1;
@@ -109,26 +110,25 @@ impl Sender {
     }
 }
 
-// === impl Tally ===
+// === impl RetryCounts ===
 
-impl Tally {
+impl RetryCounts {
     fn add(&mut self, other: Self) {
         self.kept += other.kept;
         self.broken += other.broken;
-        self.vain += other.vain;
-        self.too_soon += other.too_soon;
+        self.refused_early += other.refused_early;
+        self.admitted_early += other.admitted_early;
         self.late.extend(other.late);
     }
 
-    /// Counts what came of a request that was sent before the end of a pause, if it was surely decided
-    /// before.
-    fn tried(&mut self, refused: &Refused, passed: bool) {
+    /// Counts a retry before the end of a pause, if it was certainly decided before that end.
+    fn add_early(&mut self, refused: &Refused, passed: bool) {
         if Instant::now() + ROUNDING > refused.sent + refused.pause {
             return;
         }
         match passed {
-            true => self.too_soon += 1,
-            false => self.vain += 1,
+            true => self.admitted_early += 1,
+            false => self.refused_early += 1,
         }
     }
 }
@@ -136,39 +136,39 @@ impl Tally {
 fn pause_of(answer: &Answer) -> Result<Duration> {
     ensure!(answer.status == 429, "answered {}", answer.status);
     let pause = answer.header("tollgate-pause-ms");
-    let pause = pause.with_context(|| format!("no pause: {answer:?}"))?;
+    let pause = pause.with_context(|| format!("a refusal without a pause: {answer:?}"))?;
     Ok(Duration::from_millis(pause.parse()?))
 }
 
 #[test]
 fn a_thousand_hints_are_true() {
-    play("a_thousand_hints_are_true", hints);
+    run_test("a_thousand_hints_are_true", hints);
 }
 
-async fn hints(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
-    let moody = Moody::start().await?;
+async fn hints(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
+    let upstream = FaultyUpstream::start().await?;
     let filters = vec![tollgate(&by_tenant(&json!({"per_route": true})))?];
-    let mut spec = Spec::new("envoy", 2, moody.address(), filters);
+    let mut spec = EnvoySpec::new("envoy", 2, upstream.address(), filters);
     spec.virtual_hosts = routes();
-    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     let settled = Instant::now() + SETTLED;
     let mut tenants = JoinSet::new();
     for (rate, path, connections, count) in TENANTS {
         for n in 0..count {
             let tenant = format!("{rate}/{}{n}", &path[1..2]);
             let sender = Sender::open(envoy.address(), path, &tenant, connections).await?;
-            tenants.spawn(async move { (tenant, do_as_told(sender, settled).await) });
+            tenants.spawn(async move { (tenant, keep_to_pauses(sender, settled).await) });
         }
     }
-    let mut all = Tally::default();
+    let mut all = RetryCounts::default();
     while let Some(done) = tenants.join_next().await {
         let (tenant, tally) = done?;
         let tally = tally.with_context(|| tenant.clone())?;
-        if tally.broken + tally.too_soon > 0 {
+        if tally.broken + tally.admitted_early > 0 {
             eprintln!(
-                "{tenant}: {} kept, {} broken, {} in vain, {} too soon",
-                tally.kept, tally.broken, tally.vain, tally.too_soon
+                "{tenant}: {} kept, {} broken, {} refused early, {} admitted early",
+                tally.kept, tally.broken, tally.refused_early, tally.admitted_early
             );
         }
         all.add(tally);
@@ -177,33 +177,33 @@ async fn hints(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-fn judge(mut all: Tally) {
+fn judge(mut all: RetryCounts) {
     let sent = all.kept + all.broken;
     all.late.sort();
     eprintln!(
-        "{sent} requests were sent again at the end of their pause, half of them within {:?}: {} passed",
+        "{sent} retries at the end of the pause, half of them within {:?}: {} admitted",
         all.late[all.late.len() / 2],
         all.kept
     );
-    let tried = all.vain + all.too_soon;
+    let tried = all.refused_early + all.admitted_early;
     eprintln!(
-        "{tried} were answered before the end of their pause: {} passed",
-        all.too_soon
+        "{tried} retries answered before the end of the pause: {} admitted",
+        all.admitted_early
     );
-    conclude!(sent > 1000, "only {sent}");
+    conclude!(sent > 1000, "only {sent} retries");
     conclude!(
         all.broken * 100 <= sent,
-        "{} were refused again",
+        "{} retries were refused",
         all.broken
     );
-    conclude!(tried > 300, "only {tried}");
-    conclude!(all.too_soon == 0, "a pause was longer than need be");
+    conclude!(tried > 300, "only {tried} early retries");
+    conclude!(all.admitted_early == 0, "a pause was longer than needed");
 }
 
-/// Sends one request after another. Who is refused comes back at the end of its pause, and now and then tries
-/// before as well, and is told another pause then.
-async fn do_as_told(mut sender: Sender, settled: Instant) -> Result<Tally> {
-    let mut tally = Tally::default();
+/// Sends one request after another. After a refusal, retries at the end of the pause, and sometimes also
+/// before, which gives another pause.
+async fn keep_to_pauses(mut sender: Sender, settled: Instant) -> Result<RetryCounts> {
+    let mut tally = RetryCounts::default();
     let mut early = EARLY_MS.into_iter().map(Duration::from_millis).cycle();
     while Instant::now() < settled + LENGTH {
         let Some(mut refused) = sender.send().await? else {
@@ -215,7 +215,7 @@ async fn do_as_told(mut sender: Sender, settled: Instant) -> Result<Tally> {
             sleep_until(refused.sent + refused.pause - before).await;
             let again = sender.send().await?;
             if counts {
-                tally.tried(&refused, again.is_none());
+                tally.add_early(&refused, again.is_none());
             }
             let Some(again) = again else { continue };
             refused = again;
@@ -233,7 +233,7 @@ async fn do_as_told(mut sender: Sender, settled: Instant) -> Result<Tally> {
     Ok(tally)
 }
 
-/// One route whose requests cost three tokens, and the rest.
+/// Virtual host with a route whose requests cost three tokens, and one for the rest.
 fn routes() -> Value {
     let to_upstream = json!({"cluster": UPSTREAM});
     json!([{"name": "all", "domains": ["*"], "routes": [

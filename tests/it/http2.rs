@@ -1,4 +1,4 @@
-//! Streams that share an HTTP/2 connection are decided on one by one.
+//! Streams that share an HTTP/2 connection are decided one by one.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use tokio::task::{JoinHandle, JoinSet, spawn};
 use tokio::time::sleep;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
+use tollgate_tests::faulty_upstream::FaultyUpstream;
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
 use tollgate_tests::http2::{Http2, Http2Answer};
-use tollgate_tests::moody::Moody;
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, play, s};
+use crate::test_context::{TestContext, run_test, s};
 
 const LIMITS: &str = "limits:\n  - match: tenant/acme\n    requests: {rate: 4, burst: 1}\n  \
                       - match: tenant/flight\n    requests: {rate: 1000}\n    concurrency: {max: 3}\n";
 
 #[test]
 fn over_http2_a_refusal_is_told_in_full_and_other_streams_go_on() {
-    play(
+    run_test(
         "over_http2_a_refusal_is_told_in_full_and_other_streams_go_on",
-        async |scene: &Scene| {
-            let coordinator = scene.coordinator(LIMITS).await?;
+        async |test: &TestContext| {
+            let coordinator = test.coordinator(LIMITS).await?;
             let plugin = by_tenant(&json!({}));
-            let envoy = scene.envoy("envoy", 2, &coordinator, &plugin).await?;
+            let envoy = test.envoy("envoy", 2, &coordinator, &plugin).await?;
             let (http2, _running) = Http2::open(envoy.address()).await?;
-            // On one connection at once: one tenant's first request is held, and both go on.
+            // Concurrent streams of one connection: each tenant's first request waits for its lease.
             let mut first = JoinSet::new();
             for tenant in ["acme", "beta", "beta", "beta"] {
                 let http2 = http2.clone();
@@ -60,28 +60,28 @@ fn over_http2_a_refusal_is_told_in_full_and_other_streams_go_on() {
 
 #[test]
 fn streams_of_one_connection_count_until_each_has_ended() {
-    play(
+    run_test(
         "streams_of_one_connection_count_until_each_has_ended",
-        async |scene: &Scene| {
-            let moody = Moody::start().await?;
-            let coordinator = scene.coordinator(LIMITS).await?;
+        async |test: &TestContext| {
+            let upstream = FaultyUpstream::start().await?;
+            let coordinator = test.coordinator(LIMITS).await?;
             let filters = vec![tollgate(&by_tenant(&json!({})))?];
-            let spec = Spec::new("envoy", 1, moody.address(), filters);
-            let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+            let spec = EnvoySpec::new("envoy", 1, upstream.address(), filters);
+            let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
             let (http2, _running) = Http2::open(envoy.address()).await?;
-            // The first is held until the limit is known.
+            // The first request waits until the limit is known.
             assert_eq!(of(&http2, "/ok", "flight").await?.status, 200);
             wait::until("the limit to be leased", s(10.0), async || {
                 of(&http2, "/ok", "flight").await?;
-                let books = coordinator.books("tenant/flight").await?;
-                books.context("not asked for")?;
+                let leases = coordinator.leases("tenant/flight").await?;
+                leases.context("the scope is unknown")?;
                 ensure!(envoy.stat("wasmcustom.tollgate.safe_mode").await? == 0);
                 Ok(())
             })
             .await?;
             let mut open = Vec::new();
             for _ in 0..3 {
-                open.push(endless(&http2, &moody, "flight").await?);
+                open.push(endless(&http2, &upstream, "flight").await?);
             }
             let refused = of(&http2, "/ok", "flight").await?;
             assert_eq!(refused.status, 429);
@@ -89,8 +89,12 @@ fn streams_of_one_connection_count_until_each_has_ended() {
                 refused.header("tollgate-reason"),
                 Some("tenant/concurrency")
             );
-            assert_eq!(refused.header("tollgate-pause-ms"), None, "nobody knows");
-            // One is reset; the connection and the others go on.
+            assert_eq!(
+                refused.header("tollgate-pause-ms"),
+                None,
+                "no time is known"
+            );
+            // Resetting one stream leaves the connection and the others alone.
             open.remove(0).abort();
             wait::until("a permit to be free", s(5.0), async || {
                 let status = of(&http2, "/ok", "flight").await?.status;
@@ -104,20 +108,20 @@ fn streams_of_one_connection_count_until_each_has_ended() {
     );
 }
 
-/// A stream without an end; sent again until it is let in, for a lease grows with what is wanted.
+/// Opens a stream without an end; retries until it is admitted, because a lease grows with the wants.
 pub(crate) async fn endless(
     http2: &Http2,
-    moody: &Moody,
+    upstream: &FaultyUpstream,
     tenant: &'static str,
 ) -> Result<JoinHandle<Result<Http2Answer>>> {
-    let before = moody.never();
-    wait::until("a stream to be let in", s(10.0), async || {
+    let before = upstream.unanswered();
+    wait::until("a stream to be admitted", s(10.0), async || {
         let http2 = http2.clone();
         let stream = spawn(async move { of(&http2, "/never", tenant).await });
-        while moody.never() == before && !stream.is_finished() {
+        while upstream.unanswered() == before && !stream.is_finished() {
             sleep(Duration::from_millis(5)).await;
         }
-        ensure!(!stream.is_finished(), "it was refused");
+        ensure!(!stream.is_finished(), "the stream was refused");
         Ok(stream)
     })
     .await

@@ -1,4 +1,4 @@
-//! Requests in flight are counted whatever ends them, and none is forgotten.
+//! Requests in flight are counted exactly, however they end.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,31 +13,33 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_tests::connection::{get, get_once};
 use tollgate_tests::coordinator::Coordinator;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
+use tollgate_tests::faulty_upstream::FaultyUpstream;
 use tollgate_tests::filter::{self, TENANT_HEADER, UPSTREAM, by_tenant};
 use tollgate_tests::http2::Http2;
-use tollgate_tests::moody::Moody;
 use tollgate_tests::wait;
 
 use crate::http2::endless;
-use crate::scene::{Scene, play, s};
 use crate::shape::{send, shaped, waiting};
+use crate::test_context::{TestContext, run_test, s};
 
-/// Streams in all, a tenth of them for each way to end.
+/// Number of streams, a tenth of them for each way to end.
 const STREAMS: usize = 10_000;
 const AT_ONCE: usize = 64;
+/// Streams without an answer that are opened at once.
+const OPENED_AT_ONCE: usize = 10;
 const MAX: u64 = 80;
 const LIMITS: &str = "limits:\n  - match: \"tenant/*\"\n    requests: {rate: 1000000}\n    \
                       concurrency: {max: 80}\n";
 
 #[test]
 fn ten_thousand_streams_that_end_in_every_way_leave_none_in_flight() {
-    play(
+    run_test(
         "ten_thousand_streams_that_end_in_every_way_leave_none_in_flight",
-        async |scene: &Scene| {
-            let moody = Moody::start().await?;
-            let coordinator = scene.coordinator(LIMITS).await?;
-            let envoy = envoy(scene, 2, moody.address(), &coordinator).await?;
+        async |test: &TestContext| {
+            let upstream = FaultyUpstream::start().await?;
+            let coordinator = test.coordinator(LIMITS).await?;
+            let envoy = envoy(test, 2, upstream.address(), &coordinator).await?;
             let to = envoy.address();
             the_limit_is_known(&envoy).await?;
             let turns = Arc::new(Semaphore::new(AT_ONCE));
@@ -57,7 +59,7 @@ fn ten_thousand_streams_that_end_in_every_way_leave_none_in_flight() {
             eprintln!("{refused} of {STREAMS} were refused");
             ensure!(refused < STREAMS / 2, "most were refused: {refused}");
             nothing_is_in_flight(&envoy).await?;
-            the_whole_limit_is_free(to, &moody).await?;
+            the_whole_limit_is_free(to, &upstream).await?;
             nothing_is_in_flight(&envoy).await
         },
     );
@@ -65,57 +67,55 @@ fn ten_thousand_streams_that_end_in_every_way_leave_none_in_flight() {
 
 #[test]
 fn a_listener_that_drains_leaves_none_in_flight() {
-    play(
+    run_test(
         "a_listener_that_drains_leaves_none_in_flight",
-        async |scene: &Scene| {
-            let moody = Moody::start().await?;
-            let coordinator = scene.coordinator(LIMITS).await?;
-            let mut envoy = envoy(scene, 2, moody.address(), &coordinator).await?;
+        async |test: &TestContext| {
+            let upstream = FaultyUpstream::start().await?;
+            let coordinator = test.coordinator(LIMITS).await?;
+            let mut envoy = envoy(test, 2, upstream.address(), &coordinator).await?;
             let to = envoy.address();
             the_limit_is_known(&envoy).await?;
             nothing_is_in_flight(&envoy).await?;
             let (http2, _running) = Http2::open(to).await?;
             for _ in 0..MAX / 4 {
-                endless(&http2, &moody, "acme").await?;
+                endless(&http2, &upstream, "acme").await?;
             }
             let mut open = Vec::new();
             wait::until("as many over HTTP/1", s(20.0), async || {
-                while (open.len() as u64) < MAX / 4 {
-                    let (stream, status) = begin(to, "/never").await?;
-                    ensure!(status != Some(429), "{} are open", open.len());
-                    open.push(stream);
-                }
-                Ok(())
+                open_up_to(&mut open, (MAX / 4) as usize, to).await
             })
             .await?;
             in_flight(&envoy, MAX / 2).await?;
-            // Another configuration of the filter: a new root context, while the old one's streams go on.
+            // A new configuration creates a new root context, while streams of the old one go on.
             let plugin = by_tenant(&json!({"call_timeout_ms": 1001}));
             let listeners = [("main".to_owned(), vec![filter::tollgate(&plugin)?])];
-            ensure!(envoy.configure(&listeners).await?, "it is taken");
-            // Envoy closes what is still open when the drain is over.
+            ensure!(
+                envoy.configure(&listeners).await?,
+                "the configuration is accepted"
+            );
+            // Envoy closes the remaining streams after the drain time.
             nothing_is_in_flight(&envoy).await?;
-            the_whole_limit_is_free(to, &moody).await?;
+            the_whole_limit_is_free(to, &upstream).await?;
             nothing_is_in_flight(&envoy).await
         },
     );
 }
 
-/// A token every eighth of a second, for whoever has one of the permits.
+/// A token every eighth of a second, for requests with a permit.
 const SLOW: &str = "limits:\n  - match: \"tenant/*\"\n    requests: {rate: 8, burst: 1}\n    \
                     concurrency: {max: 40}\n";
 
 #[test]
-fn a_drain_by_the_admin_lets_those_who_wait_go_on_and_leaves_none_in_flight() {
-    play(
-        "a_drain_by_the_admin_lets_those_who_wait_go_on_and_leaves_none_in_flight",
-        async |scene: &Scene| {
-            let moody = Moody::start().await?;
-            let coordinator = scene.coordinator(SLOW).await?;
+fn a_drain_by_the_admin_lets_waiting_requests_go_on_and_leaves_none_in_flight() {
+    run_test(
+        "a_drain_by_the_admin_lets_waiting_requests_go_on_and_leaves_none_in_flight",
+        async |test: &TestContext| {
+            let upstream = FaultyUpstream::start().await?;
+            let coordinator = test.coordinator(SLOW).await?;
             let filters = vec![filter::tollgate(&shaped(&json!({"max_wait_ms": 20_000})))?];
-            let mut spec = Spec::new("envoy", 2, moody.address(), filters);
+            let mut spec = EnvoySpec::new("envoy", 2, upstream.address(), filters);
             spec.virtual_hosts = routes();
-            let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+            let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
             let to = envoy.address();
             the_limit_is_known(&envoy).await?;
             let mut open = Vec::new();
@@ -142,16 +142,16 @@ fn a_drain_by_the_admin_lets_those_who_wait_go_on_and_leaves_none_in_flight() {
             })
             .await?;
             envoy.drain().await?;
-            // Some of them go on only when the listener accepts nobody any more.
+            // Some of them pass only after the listener has stopped accepting connections.
             wait::until("the listener to be closed", s(20.0), async || {
-                ensure!(TcpStream::connect(to).await.is_err(), "it accepts");
+                ensure!(TcpStream::connect(to).await.is_err(), "it still accepts");
                 Ok(())
             })
             .await?;
             let left = envoy.stat("wasmcustom.tollgate.waiting").await?;
             eprintln!("{left} of 30 still wait at a closed listener");
             while let Some(status) = waiters.join_next().await {
-                ensure!(status?? == 200, "who waits goes on");
+                ensure!(status?? == 200, "a waiting request is admitted");
             }
             let order = order.lock().unwrap_or_else(PoisonError::into_inner).clone();
             ensure!(order.is_sorted(), "out of order: {order:?}");
@@ -163,25 +163,25 @@ fn a_drain_by_the_admin_lets_those_who_wait_go_on_and_leaves_none_in_flight() {
     );
 }
 
-/// Until the limit is known nothing is counted.
+/// Waits until the limit is known; before, the filter counts no requests in flight.
 pub(crate) async fn the_limit_is_known(envoy: &Envoy) -> Result<()> {
     wait::until("the limit to be known", s(10.0), async || {
         let (open, _) = begin(envoy.address(), "/never").await?;
         let known = envoy.stat("wasmcustom.tollgate.in_flight").await? > 0;
         drop(open);
-        ensure!(known, "not counted yet");
+        ensure!(known, "no request is counted");
         Ok(())
     })
     .await
 }
 
-/// All that workers have told: the gauge comes down to zero, and not below.
+/// Waits until the gauge of all workers is back at zero.
 async fn nothing_is_in_flight(envoy: &Envoy) -> Result<()> {
     in_flight(envoy, 0).await
 }
 
 async fn in_flight(envoy: &Envoy, streams: u64) -> Result<()> {
-    wait::until("so many to be in flight", s(10.0), async || {
+    wait::until("the number in flight", s(10.0), async || {
         let open = envoy.stat("wasmcustom.tollgate.in_flight").await?;
         ensure!(open == streams, "{open} in flight, not {streams}");
         Ok(())
@@ -189,20 +189,15 @@ async fn in_flight(envoy: &Envoy, streams: u64) -> Result<()> {
     .await
 }
 
-/// As many as the limit says get in, and not one more, until one of them ends.
-async fn the_whole_limit_is_free(to: SocketAddr, moody: &Moody) -> Result<()> {
-    let before = moody.never();
+/// Checks that as many streams as the limit are admitted, and not one more while they are open.
+async fn the_whole_limit_is_free(to: SocketAddr, upstream: &FaultyUpstream) -> Result<()> {
+    let before = upstream.unanswered();
     let mut open = Vec::new();
-    wait::until("as many in flight as may be", s(20.0), async || {
-        while (open.len() as u64) < MAX {
-            let (stream, status) = begin(to, "/never").await?;
-            ensure!(status != Some(429), "{} are in flight", open.len());
-            open.push(stream);
-        }
-        Ok(())
+    wait::until("as many in flight as the limit", s(20.0), async || {
+        open_up_to(&mut open, MAX as usize, to).await
     })
     .await?;
-    ensure!(moody.never() >= before + MAX);
+    ensure!(upstream.unanswered() >= before + MAX);
     for _ in 0..30 {
         let answer = get_once(to, "/never", &[(TENANT_HEADER, "acme")]).await?;
         ensure!(answer.status == 429, "{} beyond the limit", answer.status);
@@ -214,7 +209,33 @@ async fn the_whole_limit_is_free(to: SocketAddr, moody: &Moody) -> Result<()> {
     Ok(())
 }
 
-/// Sends a GET and waits a moment for its status, if it comes.
+/// Adds streams without an answer to `open` until there are `count`, some at a time.
+///
+/// # Errors
+/// When one of them is answered; the others are in `open`.
+pub(crate) async fn open_up_to(
+    open: &mut Vec<TcpStream>,
+    count: usize,
+    to: SocketAddr,
+) -> Result<()> {
+    while open.len() < count {
+        let mut begun = JoinSet::new();
+        for _ in open.len()..count.min(open.len() + OPENED_AT_ONCE) {
+            begun.spawn(begin(to, "/never"));
+        }
+        let mut answered = None;
+        while let Some(stream) = begun.join_next().await {
+            match stream?? {
+                (stream, None) => open.push(stream),
+                (_, status) => answered = status,
+            }
+        }
+        ensure!(answered.is_none(), "{answered:?} with {} open", open.len());
+    }
+    Ok(())
+}
+
+/// Sends a GET and waits a moment for its status.
 pub(crate) async fn begin(to: SocketAddr, path: &str) -> Result<(TcpStream, Option<u16>)> {
     let mut stream = TcpStream::connect(to).await?;
     stream
@@ -232,7 +253,7 @@ pub(crate) async fn begin(to: SocketAddr, path: &str) -> Result<(TcpStream, Opti
     Ok((stream, status))
 }
 
-/// One stream that ends in the given way; its status, or 0 if it never had one.
+/// Ends one stream in the given way; returns its status, 0 without one.
 async fn end(way: usize, to: SocketAddr) -> Result<u16> {
     let tenant = [(TENANT_HEADER, "acme")];
     let moment = Duration::from_millis(5);
@@ -241,7 +262,7 @@ async fn end(way: usize, to: SocketAddr) -> Result<u16> {
         1 => Ok(get_once(to, "/close", &tenant).await?.status),
         2 => Ok(get_once(to, "/in-time", &tenant).await?.status),
         3 => Ok(get_once(to, "/direct", &tenant).await?.status),
-        // The body ends before its length: there is no whole answer.
+        // The body is shorter than its length: the answer is incomplete.
         4 => Ok(get_once(to, "/cut", &tenant)
             .await
             .map_or(0, |answer| answer.status)),
@@ -250,8 +271,8 @@ async fn end(way: usize, to: SocketAddr) -> Result<u16> {
             Ok(lost.map_or(Ok(0), |answer| answer.map(|answer| answer.status))?)
         }
         6 => {
-            // Envoy closes a connection on which most streams are reset, so each has its own; it is
-            // the stream that ends first.
+            // Each stream has its own connection, because Envoy closes one with mostly reset streams. The
+            // stream ends before the connection.
             let (http2, _running) = Http2::open(to).await?;
             let reset = timeout(moment, http2.get("/never", &tenant)).await;
             tokio::time::sleep(moment).await;
@@ -271,7 +292,7 @@ async fn end(way: usize, to: SocketAddr) -> Result<u16> {
     }
 }
 
-/// A tunnel that the client closes, or the upstream.
+/// Opens a tunnel that the client closes, or the upstream.
 async fn upgraded(to: SocketAddr, path: &str) -> Result<u16> {
     let mut stream = TcpStream::connect(to).await?;
     let fields = [
@@ -280,15 +301,15 @@ async fn upgraded(to: SocketAddr, path: &str) -> Result<u16> {
         ("upgrade", "websocket"),
     ];
     stream.write_all(&get(path, &fields)).await?;
-    let mut said = Vec::new();
-    while !said.windows(4).any(|part| part == b"\r\n\r\n") {
-        ensure!(stream.read_buf(&mut said).await? > 0, "closed");
+    let mut received = Vec::new();
+    while !received.windows(4).any(|part| part == b"\r\n\r\n") {
+        ensure!(stream.read_buf(&mut received).await? > 0, "closed");
     }
-    let status = String::from_utf8_lossy(&said[9..12]).parse()?;
+    let status = String::from_utf8_lossy(&received[9..12]).parse()?;
     if status == 101 && path == "/echo" {
         stream.write_all(b"ping").await?;
-        while !said.ends_with(b"ping") {
-            ensure!(stream.read_buf(&mut said).await? > 0, "closed");
+        while !received.ends_with(b"ping") {
+            ensure!(stream.read_buf(&mut received).await? > 0, "closed");
         }
     } else if status == 101 {
         let mut rest = Vec::new();
@@ -298,18 +319,18 @@ async fn upgraded(to: SocketAddr, path: &str) -> Result<u16> {
 }
 
 async fn envoy(
-    scene: &Scene,
+    test: &TestContext,
     workers: u32,
     upstream: SocketAddr,
     coordinator: &Coordinator,
 ) -> Result<Envoy> {
     let filters = vec![filter::tollgate(&by_tenant(&json!({})))?];
-    let mut spec = Spec::new("envoy", workers, upstream, filters).asking(coordinator.grpc());
+    let mut spec = EnvoySpec::new("envoy", workers, upstream, filters).asking(coordinator.grpc());
     spec.virtual_hosts = routes();
-    Envoy::start(scene.dir(), &spec).await
+    Envoy::start(test.dir(), &spec).await
 }
 
-/// One route that times out, one that Envoy answers itself, and the rest.
+/// Virtual host with a route that times out, one that Envoy answers itself, and one for the rest.
 fn routes() -> Value {
     let tunnel = json!([{"upgrade_type": "websocket"}]);
     json!([{

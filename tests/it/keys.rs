@@ -1,4 +1,4 @@
-//! Scope keys from all that Envoy knows of a request, over HTTP/1.1 and HTTP/2.
+//! Scope keys from all properties of a request that Envoy knows, over HTTP/1.1 and HTTP/2.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tollgate_tests::connection::get_once;
 use tollgate_tests::coordinator::Coordinator;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{COORDINATOR, UPSTREAM, tollgate};
 use tollgate_tests::http2::Http2;
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, play};
+use crate::test_context::{TestContext, run_test};
 
-/// Nothing is refused here; the coordinator's books say whom a request counted for.
+/// Admits everything; the coordinator's leases show the scopes of each request.
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 100000}\n";
 /// Signed with [`jwt_authn`]'s key: `{"iss": "tests", "sub": "alice", "team": {"name": "core"}}`.
 const TOKEN: &str = "eyJhbGciOiAiSFMyNTYiLCAidHlwIjogIkpXVCIsICJraWQiOiAiayJ9.\
@@ -22,12 +22,12 @@ const TOKEN: &str = "eyJhbGciOiAiSFMyNTYiLCAidHlwIjogIkpXVCIsICJraWQiOiAiayJ9.\
 
 #[test]
 fn keys_come_from_all_that_envoy_knows_of_a_request() {
-    play("keys_come_from_all_that_envoy_knows_of_a_request", keys);
+    run_test("keys_come_from_all_that_envoy_knows_of_a_request", keys);
 }
 
-async fn keys(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
-    let envoy = start(scene, &coordinator).await?;
+async fn keys(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
+    let envoy = start(test, &coordinator).await?;
     let authorization = format!("Bearer {TOKEN}");
     let fields = [
         ("x-tenant", " acme "),
@@ -61,7 +61,7 @@ async fn keys(scene: &Scene) -> Result<()> {
     ] {
         known(&coordinator, scope).await?;
     }
-    let other = coordinator.books("when-not/all").await?;
+    let other = coordinator.leases("when-not/all").await?;
     assert!(
         other.is_none(),
         "a rule whose condition did not hold was applied"
@@ -72,17 +72,17 @@ async fn keys(scene: &Scene) -> Result<()> {
 async fn known(coordinator: &Coordinator, scope: &str) -> Result<()> {
     let what = format!("the coordinator to know {scope}");
     wait::until(&what, Duration::from_secs(5), async || {
-        let books = coordinator.books(scope).await?;
-        ensure!(books.is_some(), "not yet");
+        let leases = coordinator.leases(scope).await?;
+        ensure!(leases.is_some(), "the scope is unknown");
         Ok(())
     })
     .await
 }
 
-async fn start(scene: &Scene, coordinator: &Coordinator) -> Result<Envoy> {
+async fn start(test: &TestContext, coordinator: &Coordinator) -> Result<Envoy> {
     let plugin = json!({"coordinator": COORDINATOR, "scopes": rules()});
     let filters = vec![jwt_authn(), filter_state(), tollgate(&plugin)?];
-    let mut spec = Spec::new("envoy", 1, scene.upstream.address(), filters);
+    let mut spec = EnvoySpec::new("envoy", 1, test.upstream.address(), filters);
     spec.virtual_hosts = json!([{
         "name": "all",
         "domains": ["*"],
@@ -94,7 +94,7 @@ async fn start(scene: &Scene, coordinator: &Coordinator) -> Result<Envoy> {
             "route": {"cluster": UPSTREAM},
         }],
     }]);
-    Envoy::start(scene.dir(), &spec.asking(coordinator.grpc()))
+    Envoy::start(test.dir(), &spec.asking(coordinator.grpc()))
         .await
         .context("an Envoy with every kind of key")
 }

@@ -1,5 +1,5 @@
-//! Responses to admitted requests carry the limits where the configuration asks for it, by the
-//! example of the documentation; refusals carry each field once.
+//! Responses to admitted requests carry the limits with the documentation's example configuration;
+//! refusals carry each field once.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tollgate_tests::artifact;
 use tollgate_tests::connection::{Answer, get_once};
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{TENANT_HEADER, UPSTREAM, by_tenant, tollgate};
 
-use crate::scene::{Scene, play};
+use crate::test_context::{TestContext, run_test};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 0.01, burst: 10}\n";
 
@@ -24,22 +24,22 @@ const FIELDS: [&str; 5] = [
 
 #[test]
 fn admitted_requests_are_told_their_limits() {
-    play("admitted_requests_are_told_their_limits", told);
+    run_test("admitted_requests_are_told_their_limits", told);
 }
 
-async fn told(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn told(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let drafts = json!(["ietf", "draft03"]);
     let plugin = by_tenant(&json!({"admitted_headers": drafts, "refusal_headers": drafts}));
     let filters = vec![tollgate(&plugin)?];
-    let mut spec = Spec::new("envoy", 1, scene.upstream.address(), filters);
+    let mut spec = EnvoySpec::new("envoy", 1, test.upstream.address(), filters);
     let text = fs::read_to_string(artifact::workspace().join("envoy/examples/limit-headers.json"))?;
     let fields: Value = serde_json::from_str(&text)?;
     spec.virtual_hosts = json!([{
         "name": "all", "domains": ["*"], "response_headers_to_add": fields,
         "routes": [{"match": {"prefix": "/"}, "route": {"cluster": UPSTREAM}}],
     }]);
-    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     let mut left = Vec::new();
     for _ in 0..12 {
         let answer = get_once(envoy.address(), "/", &[(TENANT_HEADER, "acme")]).await?;
@@ -47,7 +47,7 @@ async fn told(scene: &Scene) -> Result<()> {
         eprintln!("{}: {fields:?}", answer.status);
         for name in FIELDS {
             let times = count(&answer, name);
-            ensure!(times == 1, "{name} is there {times} times: {answer:?}");
+            ensure!(times == 1, "{name} occurs {times} times: {answer:?}");
         }
         assert_eq!(fields[1], "\"tenant\";q=1;w=100");
         assert_eq!(fields[2], "1, 1;w=100;name=\"tenant\"");
@@ -59,7 +59,7 @@ async fn told(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// How many lines of the answer's head have that name.
+/// Number of lines with that name in the answer's head.
 fn count(answer: &Answer, name: &str) -> usize {
     let prefix = format!("{name}: ");
     answer

@@ -1,7 +1,7 @@
-//! Real Envoys with the real filter against real coordinators, one file a behaviour.
+//! Real Envoys with the real filter against real coordinators, one file per behaviour.
 //!
-//! Rates are read from the load's own clock and compared over windows of seconds; nothing here
-//! asserts how long a single step took.
+//! Rates are read from the load's own clock and compared over windows of seconds; no test
+//! asserts the time of a single step.
 
 mod access_log;
 mod accuracy;
@@ -29,6 +29,7 @@ mod memory;
 mod missing;
 mod modes;
 mod outage;
+mod outage_logs;
 mod over_limit;
 mod peer_san;
 mod per_route;
@@ -43,9 +44,8 @@ mod statistics;
 mod straight;
 mod trap;
 mod tree;
-mod trouble;
-mod turns;
 mod under_limit;
+mod wait_queues;
 mod workers;
 
-use tollgate_tests::scene;
+use tollgate_tests::test_context;

@@ -1,4 +1,4 @@
-//! A worker's VM stays small with ten thousand tenants, and grows no further however long they go on.
+//! A worker's VM stays small with ten thousand tenants, and does not grow under further load.
 
 use std::env;
 use std::time::Duration;
@@ -10,33 +10,33 @@ use tollgate_tests::filter::by_tenant;
 use tollgate_tests::wait;
 
 use crate::cardinality::send;
-use crate::scene::{Scene, play, s};
+use crate::test_context::{TestContext, run_test, s};
 
 const TENANTS: u64 = 10_000;
 const BYTES_MAX: u64 = 16 << 20;
-/// What the allocator may still take when all tenants are known: a few of its steps.
+/// Growth allowed once all tenants are known: a few steps of the allocator.
 const GROWTH_MAX: u64 = 1 << 20;
-/// Requests after all tenants are known, unless `TOLLGATE_SOAK` says how many.
+/// Number of requests after all tenants are known; `TOLLGATE_SOAK` sets another one.
 const SOAK: u64 = 20_000;
-/// All have a slot of their own, and leases that are renewed all the time. A slot is given up when its bucket is
-/// full again: here that takes minutes, however slow the machine is with ten thousand requests.
+/// Each tenant has a slot and a lease that is renewed. A slot is released when its bucket is full again,
+/// which takes minutes here, long enough for ten thousand requests on a slow machine.
 const LIMITS: &str = "limits:\n  - match: \"tenant/*\"\n    \
                       requests: {rate: 0.01, burst: 1000, refresh: 5s, lease: 30s}\n";
 
 #[test]
 fn ten_thousand_tenants_fit_into_sixteen_megabytes_and_a_soak_adds_nothing() {
-    play(
+    run_test(
         "ten_thousand_tenants_fit_into_sixteen_megabytes",
         stays_small,
     );
 }
 
-async fn stays_small(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn stays_small(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let plugin = by_tenant(&json!({"max_scopes": 20_000}));
-    let envoy = scene.envoy("envoy", 1, &coordinator, &plugin).await?;
+    let envoy = test.envoy("envoy", 1, &coordinator, &plugin).await?;
     let empty = memory(&envoy).await?;
-    // Twice: the second time everything about a scope is known that there is to know.
+    // Twice, because a scope's state is complete only after its first answer.
     for _ in 0..2 {
         send(&envoy, 0..TENANTS).await?;
     }
@@ -63,18 +63,18 @@ async fn stays_small(scene: &Scene) -> Result<()> {
     );
     eprintln!("Envoy has {} B in all", envoy.process.memory_bytes()?);
     eprintln!("{refused} refused, {overflow} shared the overflow");
-    assert_eq!(overflow, 0, "each had a slot of its own");
+    assert_eq!(overflow, 0, "each tenant had a slot");
     assert!(soaked <= BYTES_MAX, "{soaked} B");
     assert!(soaked - full <= GROWTH_MAX, "{full} B grew to {soaked} B");
     Ok(())
 }
 
-/// The memory of the largest VM, once the latest is known: a worker tells it within a second.
+/// Memory of the largest VM; each worker reports it once a second.
 async fn memory(envoy: &Envoy) -> Result<u64> {
     tokio::time::sleep(Duration::from_millis(1200)).await;
-    wait::until("a figure", s(5.0), async || {
+    wait::until("a report of memory", s(5.0), async || {
         let bytes = envoy.stat("wasmcustom.tollgate.vm_memory_bytes").await?;
-        ensure!(bytes > 0, "not told yet");
+        ensure!(bytes > 0, "no worker has reported");
         Ok(bytes)
     })
     .await

@@ -1,32 +1,32 @@
-//! A request without a key does what its rule's `missing` policy says.
+//! A request without a key follows its rule's `missing` policy.
 
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tollgate_tests::connection::get_once;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate_in};
 
-use crate::scene::{Scene, play};
+use crate::test_context::{TestContext, run_test};
 
-/// Nothing passes but what no rule applies to.
+/// Blocks every scope; only requests without a scope pass.
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 0}\n";
 
 #[test]
 fn a_request_without_a_key_meets_the_missing_policy() {
-    play("a_request_without_a_key_meets_the_missing_policy", policies);
+    run_test("a_request_without_a_key_meets_the_missing_policy", policies);
 }
 
-async fn policies(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
-    let mut spec = Spec::new("envoy", 1, scene.upstream.address(), Vec::new());
+async fn policies(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
+    let mut spec = EnvoySpec::new("envoy", 1, test.upstream.address(), Vec::new());
     spec.listeners = vec![
         listener("skip", json!("skip"))?,
         listener("deny", json!("deny"))?,
-        listener("default", json!({"default": "nobody"}))?,
+        listener("default", json!({"default": "anonymous"}))?,
     ];
-    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     for (name, status) in [("skip", 200), ("deny", 400), ("default", 429)] {
         let to: SocketAddr = envoy
             .listener(name)
@@ -46,11 +46,11 @@ async fn policies(scene: &Scene) -> Result<()> {
         let with_a_key = get_once(to, "/", &[(TENANT_HEADER, "acme")]).await?;
         assert_eq!(
             with_a_key.status, 429,
-            "a key is a key, whatever {name} says"
+            "a request with a key is limited under the policy {name}"
         );
     }
     assert!(
-        coordinator.books("tenant/nobody").await?.is_some(),
+        coordinator.leases("tenant/anonymous").await?.is_some(),
         "the default is a scope"
     );
     Ok(())

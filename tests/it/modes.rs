@@ -1,4 +1,4 @@
-//! Without a lease the operator's choice holds: nothing, or what was wanted.
+//! Modes without a lease: nothing is admitted, or everything wanted.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -8,18 +8,18 @@ use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tenant_rule};
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::record::Tally;
 
-use crate::scene::{Scene, play, s};
+use crate::test_context::{TestContext, run_test, s};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 10}\n";
 
 #[test]
 fn pessimistic_admits_nothing_without_a_lease() {
-    play(
+    run_test(
         "pessimistic_admits_nothing_without_a_lease",
-        async |scene: &Scene| {
-            let seen = without_a_coordinator(scene, "pessimistic").await?;
-            assert_eq!((seen.admitted, seen.failed), (0, 0), "{seen:?}");
-            conclude!(seen.refused >= 150, "{seen:?}");
+        async |test: &TestContext| {
+            let tally = without_a_coordinator(test, "pessimistic").await?;
+            assert_eq!((tally.admitted, tally.failed), (0, 0), "{tally:?}");
+            conclude!(tally.refused >= 150, "{tally:?}");
             Ok(())
         },
     );
@@ -27,39 +27,39 @@ fn pessimistic_admits_nothing_without_a_lease() {
 
 #[test]
 fn optimistic_admits_what_is_wanted_without_a_lease() {
-    play(
+    run_test(
         "optimistic_admits_what_is_wanted_without_a_lease",
-        async |scene: &Scene| {
-            let seen = without_a_coordinator(scene, "optimistic").await?;
-            assert_eq!((seen.refused, seen.failed), (0, 0), "{seen:?}");
-            conclude!(seen.admitted >= 150, "{seen:?}");
+        async |test: &TestContext| {
+            let tally = without_a_coordinator(test, "optimistic").await?;
+            assert_eq!((tally.refused, tally.failed), (0, 0), "{tally:?}");
+            conclude!(tally.admitted >= 150, "{tally:?}");
             Ok(())
         },
     );
 }
 
-/// What 100 requests a second meet for 2 s, once the first wait is over.
-async fn without_a_coordinator(scene: &Scene, mode: &str) -> Result<Tally> {
-    let mut coordinator = scene.coordinator(LIMITS).await?;
+/// Results of 100 requests a second over 2 s, after the wait for the first lease.
+async fn without_a_coordinator(test: &TestContext, mode: &str) -> Result<Tally> {
+    let mut coordinator = test.coordinator(LIMITS).await?;
     coordinator.process.kill()?;
     let plugin = by_tenant(&json!({"no_lease": mode}));
-    let envoy = scene.envoy("envoy", 2, &coordinator, &plugin).await?;
+    let envoy = test.envoy("envoy", 2, &coordinator, &plugin).await?;
     let load = Load::start([Flow::new(envoy.address(), "acme", 100.0)]);
     load.run_until(s(4.0)).await;
-    let seen = load.record(0).within(s(2.0)..s(4.0));
+    let tally = load.record(0).within(s(2.0)..s(4.0));
     load.stop().await?;
-    Ok(seen)
+    Ok(tally)
 }
 
 #[test]
 fn a_refusal_for_want_of_a_lease_says_so() {
-    play(
+    run_test(
         "a_refusal_for_want_of_a_lease_says_so",
-        async |scene: &Scene| {
-            let mut coordinator = scene.coordinator(LIMITS).await?;
+        async |test: &TestContext| {
+            let mut coordinator = test.coordinator(LIMITS).await?;
             coordinator.process.kill()?;
             let plugin = by_tenant(&json!({"scopes": [tenant_rule(0.0)]}));
-            let envoy = scene.envoy("envoy", 1, &coordinator, &plugin).await?;
+            let envoy = test.envoy("envoy", 1, &coordinator, &plugin).await?;
             let refusal = get_once(envoy.address(), "/", &[(TENANT_HEADER, "acme")]).await?;
             assert_eq!(refusal.status, 429);
             let problem: Value = serde_json::from_str(&refusal.body)?;

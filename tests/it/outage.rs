@@ -1,5 +1,5 @@
-//! An unreachable coordinator means neither unlimited nor dead: the lease until it expires, then
-//! the safe capacity, and the lease again when the coordinator is back.
+//! With an unreachable coordinator an Envoy uses its lease until it expires, then the safe capacity, and a
+//! lease again when the coordinator is back.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tollgate_tests::filter::{by_tenant, tenant_rule};
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, assert_near, play, print_course, s};
+use crate::test_context::{TestContext, assert_near, print_course, run_test, s};
 
 const LEASE_SECONDS: f64 = 3.0;
 const CAPACITY: f64 = 200.0;
@@ -18,11 +18,11 @@ const LIMITS: &str = "limits:\n  - match: \"*\"\n    \
 
 #[test]
 fn a_killed_coordinator_leaves_the_lease_then_the_safe_capacity() {
-    play(
+    run_test(
         "a_killed_coordinator_leaves_the_lease_then_the_safe_capacity",
-        async |scene: &Scene| {
-            let mut coordinator = scene.coordinator(LIMITS).await?;
-            let envoy = scene
+        async |test: &TestContext| {
+            let mut coordinator = test.coordinator(LIMITS).await?;
+            let envoy = test
                 .envoy("envoy", 2, &coordinator, &by_tenant(&json!({})))
                 .await?;
             let load = Load::start([Flow::new(envoy.address(), "acme", 600.0)]);
@@ -30,10 +30,10 @@ fn a_killed_coordinator_leaves_the_lease_then_the_safe_capacity() {
             coordinator.process.kill()?;
             let killed = load.elapsed();
             load.run_until(killed + s(9.0)).await;
-            let seen = load.record(0);
-            print_course("acme", &seen);
+            let record = load.record(0);
+            print_course("acme", &record);
             let rate =
-                |from: f64, to: f64| seen.admitted_per_second(killed + s(from)..killed + s(to));
+                |from: f64, to: f64| record.admitted_per_second(killed + s(from)..killed + s(to));
             assert_near("with the lease, admitted/s", rate(0.0, 2.0), CAPACITY, 0.05);
             assert_near(
                 "in safe mode, admitted/s",
@@ -43,7 +43,7 @@ fn a_killed_coordinator_leaves_the_lease_then_the_safe_capacity() {
             );
             ensure!(
                 envoy.stat("wasmcustom.tollgate.safe_mode").await? == 1,
-                "the gauge says so"
+                "the gauge shows one scope in safe mode"
             );
             ensure!(
                 envoy.stat("wasmcustom.tollgate.refresh_errors").await? > 0,
@@ -59,11 +59,11 @@ fn a_killed_coordinator_leaves_the_lease_then_the_safe_capacity() {
 
 #[test]
 fn a_frozen_coordinator_is_an_outage_too() {
-    play(
+    run_test(
         "a_frozen_coordinator_is_an_outage_too",
-        async |scene: &Scene| {
-            let coordinator = scene.coordinator(LIMITS).await?;
-            let envoy = scene
+        async |test: &TestContext| {
+            let coordinator = test.coordinator(LIMITS).await?;
+            let envoy = test
                 .envoy("envoy", 2, &coordinator, &by_tenant(&json!({})))
                 .await?;
             let load = Load::start([Flow::new(envoy.address(), "acme", 600.0)]);
@@ -72,9 +72,9 @@ fn a_frozen_coordinator_is_an_outage_too() {
             let frozen = load.elapsed();
             load.run_until(frozen + s(8.0)).await;
             coordinator.process.thaw()?;
-            let seen = load.record(0);
-            print_course("acme", &seen);
-            let rate = seen.admitted_per_second(frozen + s(LEASE_SECONDS + 2.0)..frozen + s(8.0));
+            let record = load.record(0);
+            print_course("acme", &record);
+            let rate = record.admitted_per_second(frozen + s(LEASE_SECONDS + 2.0)..frozen + s(8.0));
             assert_near("in safe mode, admitted/s", rate, 20.0, 0.15);
             recovers(&load).await?;
             assert_eq!(load.stop().await?.remove(0).total().failed, 0);
@@ -85,13 +85,13 @@ fn a_frozen_coordinator_is_an_outage_too() {
 
 #[test]
 fn a_coordinator_absent_at_the_start_means_the_configured_safe_capacity() {
-    play(
+    run_test(
         "a_coordinator_absent_at_the_start_means_the_configured_safe_capacity",
-        async |scene| {
-            let mut coordinator = scene.coordinator(LIMITS).await?;
+        async |test| {
+            let mut coordinator = test.coordinator(LIMITS).await?;
             coordinator.process.kill()?;
             let plugin = by_tenant(&json!({"scopes": [tenant_rule(30.0)]}));
-            let envoy = scene.envoy("envoy", 2, &coordinator, &plugin).await?;
+            let envoy = test.envoy("envoy", 2, &coordinator, &plugin).await?;
             let load = Load::start([Flow::new(envoy.address(), "acme", 300.0)]);
             load.run_until(s(7.0)).await;
             let rate = load.record(0).admitted_per_second(s(2.0)..s(7.0));
@@ -104,8 +104,8 @@ fn a_coordinator_absent_at_the_start_means_the_configured_safe_capacity() {
     );
 }
 
-/// Waits until a second of load got the capacity again. Learning takes a lease, and the filter's
-/// back-off a few seconds more.
+/// Waits until the rate of one second is the capacity again. Learning takes the length of a lease, and the
+/// filter's backoff a few seconds more.
 async fn recovers(load: &Load) -> Result<()> {
     let back = load.elapsed();
     wait::until(

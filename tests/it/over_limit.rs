@@ -1,4 +1,4 @@
-//! Over its limit a tenant gets its rate, and each refusal says truly when the next one passes.
+//! A tenant over its limit gets its rate, and each refusal tells exactly when the next request passes.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use tollgate_tests::connection::{Answer, Connection, get, get_once};
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant};
 use tollgate_tests::load::{Flow, Load};
 
-use crate::scene::{Scene, assert_near, assert_never_above, play, s};
+use crate::test_context::{TestContext, assert_near, assert_never_above, run_test, s};
 
 #[test]
 fn a_tenant_over_its_limit_gets_its_rate() {
-    play("a_tenant_over_its_limit_gets_its_rate", gets_its_rate);
+    run_test("a_tenant_over_its_limit_gets_its_rate", gets_its_rate);
 }
 
-async fn gets_its_rate(scene: &Scene) -> Result<()> {
+async fn gets_its_rate(test: &TestContext) -> Result<()> {
     let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 200, burst: 40}\n";
-    let coordinator = scene.coordinator(limits).await?;
-    let envoy = scene
+    let coordinator = test.coordinator(limits).await?;
+    let envoy = test
         .envoy("envoy", 2, &coordinator, &by_tenant(&json!({})))
         .await?;
     let load = Load::start([Flow::new(envoy.address(), "acme", 800.0)]);
@@ -37,7 +37,7 @@ async fn gets_its_rate(scene: &Scene) -> Result<()> {
     );
     assert_never_above(&record, 200.0, 40.0);
     assert_eq!(
-        scene.upstream.arrived("acme"),
+        test.upstream.arrived("acme"),
         record.total().admitted,
         "a refusal goes no further"
     );
@@ -46,14 +46,14 @@ async fn gets_its_rate(scene: &Scene) -> Result<()> {
 
 #[test]
 fn a_request_sent_when_the_refusal_says_passes() {
-    play("a_request_sent_when_the_refusal_says_passes", pause_is_true);
+    run_test("a_request_sent_when_the_refusal_says_passes", pause_is_true);
 }
 
-/// Sends one request after another, and after a refusal waits exactly as long as it says.
-async fn pause_is_true(scene: &Scene) -> Result<()> {
+/// Sends one request after another, and waits exactly the pause after each refusal.
+async fn pause_is_true(test: &TestContext) -> Result<()> {
     let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 20, burst: 2}\n";
-    let coordinator = scene.coordinator(limits).await?;
-    let envoy = scene
+    let coordinator = test.coordinator(limits).await?;
+    let envoy = test
         .envoy("envoy", 2, &coordinator, &by_tenant(&json!({})))
         .await?;
     let request = get("/", &[(TENANT_HEADER, "acme")]);
@@ -76,13 +76,13 @@ async fn pause_is_true(scene: &Scene) -> Result<()> {
             broken += u64::from(after != 200);
         }
     }
-    eprintln!("{kept} pauses were true, {broken} were not; {admitted} admitted in 6 s");
+    eprintln!("{kept} pauses were exact, {broken} were too short; {admitted} admitted in 6 s");
     conclude!(
         broken == 0,
         "{broken} requests were refused after the pause they were told"
     );
     conclude!(kept >= 50, "only {kept} refusals in 6 s at 20/s");
-    // A pause that is longer than need be would also be kept; then less would be admitted.
+    // Longer pauses than needed would show as a lower rate.
     assert_near("admitted/s", admitted as f64 / 6.0, 20.0, 0.1);
     Ok(())
 }
@@ -97,16 +97,16 @@ fn pause_of(answer: &Answer) -> Result<Duration> {
 
 #[test]
 fn a_refusal_says_why_and_what_the_policy_is() {
-    play(
+    run_test(
         "a_refusal_says_why_and_what_the_policy_is",
         refusal_is_complete,
     );
 }
 
-async fn refusal_is_complete(scene: &Scene) -> Result<()> {
+async fn refusal_is_complete(test: &TestContext) -> Result<()> {
     let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 2, burst: 1}\n";
-    let coordinator = scene.coordinator(limits).await?;
-    let envoy = scene
+    let coordinator = test.coordinator(limits).await?;
+    let envoy = test
         .envoy("envoy", 1, &coordinator, &by_tenant(&json!({})))
         .await?;
     let refusal = refused(envoy.address(), &[]).await?;
@@ -143,7 +143,7 @@ async fn refusal_is_complete(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// Asks until something else than "admitted" comes back; gRPC refusals have status 200, too.
+/// Sends requests until one is refused; gRPC refusals have the status 200 as well.
 async fn refused(to: SocketAddr, fields: &[(&str, &str)]) -> Result<Answer> {
     let mut fields = fields.to_vec();
     fields.push((TENANT_HEADER, "acme"));

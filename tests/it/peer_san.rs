@@ -1,4 +1,4 @@
-//! A client is told by its certificate.
+//! Scope keys from a client's certificate.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,33 +13,33 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{COORDINATOR, tollgate};
 
-use crate::scene::{Scene, play};
+use crate::test_context::{TestContext, run_test};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 100000}\n";
 
 #[test]
 fn a_certificate_names_the_client() {
-    play("a_certificate_names_the_client", certificates);
+    run_test("a_certificate_names_the_client", certificates);
 }
 
-async fn certificates(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn certificates(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let authority = authority()?;
     let plugin = json!({"coordinator": COORDINATOR, "scopes": [
         {"name": "uri", "key": {"peer_san": "uri"}},
         {"name": "dns", "key": {"peer_san": "dns"}},
     ]});
-    let mut spec = Spec::new(
+    let mut spec = EnvoySpec::new(
         "envoy",
         1,
-        scene.upstream.address(),
+        test.upstream.address(),
         vec![tollgate(&plugin)?],
     );
     spec.transport_socket = Some(mutual_tls(&authority)?);
-    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     let names = vec![
         SanType::URI("spiffe://tollgate/api".try_into()?),
         SanType::DnsName("api.tollgate.test".try_into()?),
@@ -48,8 +48,8 @@ async fn certificates(scene: &Scene) -> Result<()> {
     ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     for scope in ["uri/spiffe://tollgate/api", "dns/api.tollgate.test"] {
         ensure!(
-            coordinator.books(scope).await?.is_some(),
-            "{scope} is not known"
+            coordinator.leases(scope).await?.is_some(),
+            "{scope} is unknown"
         );
     }
     Ok(())
@@ -65,7 +65,7 @@ fn authority() -> Result<Authority> {
     Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
 }
 
-/// A certificate for `names` and its key, as PEM.
+/// Issues a certificate for `names` with its key.
 fn issue(authority: &Authority, names: Vec<SanType>) -> Result<(rcgen::Certificate, KeyPair)> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.subject_alt_names = names;
@@ -96,7 +96,7 @@ fn mutual_tls(authority: &Authority) -> Result<Value> {
     }))
 }
 
-/// The beginning of the answer to a GET by who has a certificate for `names`.
+/// Sends a GET with a client certificate for `names`; returns the beginning of the answer.
 async fn get(to: SocketAddr, authority: &Authority, names: Vec<SanType>) -> Result<String> {
     let (certificate, key) = issue(authority, names)?;
     let mut roots = RootCertStore::empty();

@@ -1,38 +1,38 @@
-//! What stands in the metadata of routes and virtual hosts holds for their requests.
+//! Metadata of routes and virtual hosts applies to their requests.
 
 use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tollgate_tests::connection::get_once;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{COORDINATOR, TENANT_HEADER, UPSTREAM, tollgate};
 
-use crate::scene::{Scene, play};
+use crate::test_context::{TestContext, run_test};
 
-/// `open/…` has plenty; of `tenant/…` five pass at once, and another after half an hour.
+/// `open/…` has a high limit; of `tenant/…` five pass at once, and another after half an hour.
 const LIMITS: &str = "limits:\n  - match: \"open/*\"\n    requests: {rate: 100000}\n  \
     - match: \"*\"\n    requests: {rate: 0.0005, burst: 5}\n";
 
 #[test]
 fn routes_and_virtual_hosts_say_what_holds() {
-    play("routes_and_virtual_hosts_say_what_holds", per_route);
+    run_test("routes_and_virtual_hosts_say_what_holds", per_route);
 }
 
-async fn per_route(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn per_route(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let plugin = json!({"coordinator": COORDINATOR, "per_route": true, "scopes": [
         {"name": "tenant", "key": {"header": TENANT_HEADER}},
         {"name": "open", "key": {"header": TENANT_HEADER}},
     ]});
-    let mut spec = Spec::new(
+    let mut spec = EnvoySpec::new(
         "envoy",
         1,
-        scene.upstream.address(),
+        test.upstream.address(),
         vec![tollgate(&plugin)?],
     );
     spec.virtual_hosts = routes(Some(json!({"scopes": ["open"]})), json!({"cost": 2}));
-    let mut envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let mut envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     let to = envoy.address();
     assert_eq!(
         passing(to, "/free", "a", 20).await?,
@@ -50,22 +50,25 @@ async fn per_route(scene: &Scene) -> Result<()> {
         "the virtual host's rules"
     );
     let changed = routes(None, json!({"cost": 1}));
-    ensure!(envoy.route(changed).await?, "other metadata is taken");
+    ensure!(
+        envoy.route(changed).await?,
+        "the changed metadata is accepted"
+    );
     let to = envoy.address();
     assert_eq!(
         passing(to, "/dear", "a", 20).await?,
         1,
-        "what two times two left"
+        "one of five tokens is left"
     );
     assert_eq!(
         passing(to, "/", "b", 20).await?,
         5,
-        "nothing said, everything holds"
+        "without metadata all rules apply"
     );
     Ok(())
 }
 
-/// Routes of which one is free, one has `dear`, and the rest has what its virtual host says.
+/// Virtual host with a free route, one with the metadata `dear`, and one for the rest.
 fn routes(virtual_host: Option<Value>, dear: Value) -> Value {
     let route = |prefix: &str, metadata: Option<Value>| {
         let mut route = json!({"match": {"prefix": prefix}, "route": {"cluster": UPSTREAM}});
@@ -85,7 +88,7 @@ fn routes(virtual_host: Option<Value>, dear: Value) -> Value {
     json!([host])
 }
 
-/// How many of `requests` pass.
+/// Number of `requests` that pass.
 async fn passing(to: SocketAddr, path: &str, tenant: &str, requests: usize) -> Result<usize> {
     let mut passed = 0;
     for _ in 0..requests {

@@ -1,19 +1,18 @@
-//! The files of the quickstart are what they are said to be: valid, and short.
+//! The files of the quickstart are valid and short.
 
 use std::fs;
 use std::process::Command;
 
 use tollgate_tests::artifact;
 
-/// The most lines that the filter may take in an Envoy configuration.
+/// Most lines for the filter in an Envoy configuration.
 const FILTER_LINES_MAX: usize = 25;
-/// Where the quickstart finds the filter, from the root of the repository.
+/// Path of the filter in the quickstart, from the root of the repository.
 const MODULE: &str = "target/tollgate_filter.wasm";
 
 #[test]
 fn envoy_takes_the_quickstart() {
-    // The file names the module where a plain `just build` puts it; here it is wherever cargo
-    // was told to build.
+    // The file names the module's default path; here cargo may have another target directory.
     let file = artifact::workspace().join("envoy/quickstart/envoy.yaml");
     let text = fs::read_to_string(file).unwrap();
     let module = artifact::filter().unwrap();
@@ -26,10 +25,10 @@ fn envoy_takes_the_quickstart() {
         .arg(copy.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "Envoy refuses the quickstart:\n{said}"
+        "Envoy refuses the quickstart:\n{errors}"
     );
 }
 
@@ -40,10 +39,10 @@ fn the_coordinator_takes_the_quickstart() {
         .args(["check", "envoy/quickstart/tollgate.yaml"])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "tollgate refuses the quickstart:\n{said}"
+        "tollgate refuses the quickstart:\n{errors}"
     );
 }
 
@@ -56,7 +55,7 @@ fn the_filter_takes_few_lines() {
         .skip_while(|line| !line.contains("- name: tollgate"))
         .take_while(|line| !line.contains("- name: envoy.filters.http.router"))
         .collect();
-    assert!(!between.is_empty(), "the filter is there");
+    assert!(!between.is_empty(), "the file has the filter");
     assert!(
         between.len() <= FILTER_LINES_MAX,
         "{} lines:\n{}",

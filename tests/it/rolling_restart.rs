@@ -1,49 +1,45 @@
-//! All coordinators of a cluster are stopped and started in turn, as in an upgrade: nobody is
-//! refused for that.
+//! Stopping and starting all coordinators of a cluster in turn, as in an upgrade, refuses no request.
 
 use anyhow::{Result, ensure};
-use tollgate_tests::cluster::{Cluster, Shape};
+use tollgate_tests::cluster::{Cluster, ClusterSpec};
 use tollgate_tests::conclude;
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, assert_near, play, print_course, s};
+use crate::test_context::{TestContext, assert_near, print_course, run_test, s};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    \
                       requests: {rate: 200, burst: 40, safe: 10, lease: 4s, refresh: 500ms}\n";
-/// Of each of the two Envoys: three quarters of the capacity together.
+/// Load on each of the two Envoys: three quarters of the capacity together.
 const RATE: f64 = 75.0;
 
 #[test]
-fn a_rolling_restart_of_all_coordinators_refuses_nobody() {
-    play(
-        "a_rolling_restart_of_all_coordinators_refuses_nobody",
+fn a_rolling_restart_of_all_coordinators_refuses_no_request() {
+    run_test(
+        "a_rolling_restart_of_all_coordinators_refuses_no_request",
         restart_all,
     );
 }
 
-async fn restart_all(scene: &Scene) -> Result<()> {
-    let shape = Shape {
+async fn restart_all(test: &TestContext) -> Result<()> {
+    let spec = ClusterSpec {
         members: 1,
         nodes: 3,
         shards: 3,
         lease_s: 3,
         limits: LIMITS,
     };
-    let mut cluster = Cluster::start(scene.dir(), &shape).await?;
-    let envoys = [
-        scene.envoy_of("east", &cluster).await?,
-        scene.envoy_of("west", &cluster).await?,
-    ];
+    let mut cluster = Cluster::start(test.dir(), &spec).await?;
+    let envoys = test.envoys_of(["east", "west"], &cluster).await?;
     let flows = envoys
         .iter()
         .map(|envoy| Flow::new(envoy.address(), "acme", RATE));
     let load = Load::start(flows);
-    // The first masters of a cluster learn for one lease.
+    // The first masters of a cluster learn for the length of a lease.
     wait::until("both Envoys to have what they want", s(20.0), async || {
-        let books = cluster.coordinator(0).books("tenant/acme").await?;
-        let has = |node| books.as_ref().map_or(0.0, |books| books.has(node));
-        ensure!(has("east") >= RATE && has("west") >= RATE, "{books:?}");
+        let leases = cluster.coordinator(0).leases("tenant/acme").await?;
+        let has = |node| leases.as_ref().map_or(0.0, |leases| leases.has(node));
+        ensure!(has("east") >= RATE && has("west") >= RATE, "{leases:?}");
         Ok(())
     })
     .await?;
@@ -54,7 +50,10 @@ async fn restart_all(scene: &Scene) -> Result<()> {
     let rolled = load.elapsed();
     load.run_until(rolled + s(2.0)).await;
     let records = load.stop().await?;
-    eprintln!("it took {:.1} s", (rolled - from).as_secs_f64());
+    eprintln!(
+        "the rolling restart took {:.1} s",
+        (rolled - from).as_secs_f64()
+    );
     for (name, record) in ["east", "west"].iter().zip(&records) {
         print_course(name, record);
         let tally = record.within(from..rolled + s(2.0));

@@ -1,4 +1,4 @@
-//! A rule in shadow mode counts and logs, and hinders nobody; the filter can be switched off.
+//! A rule in shadow mode counts and logs but refuses nothing; the filter can be switched off.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, play, s};
+use crate::test_context::{TestContext, run_test, s};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 50, burst: 10}\n";
 
 #[test]
 fn a_shadow_counts_what_it_would_refuse() {
-    play("a_shadow_counts_what_it_would_refuse", shadow);
+    run_test("a_shadow_counts_what_it_would_refuse", shadow);
 }
 
-async fn shadow(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn shadow(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let rule = json!({"name": "tenant", "key": {"header": TENANT_HEADER}, "enforced_percent": 0});
     let plugin = by_tenant(&json!({"scopes": [rule]}));
-    let envoy = scene.envoy("envoy", 2, &coordinator, &plugin).await?;
+    let envoy = test.envoy("envoy", 2, &coordinator, &plugin).await?;
     let load = Load::start([Flow::new(envoy.address(), "acme", 200.0)]);
     load.run_until(s(4.0)).await;
     let total = load.stop().await?.remove(0).total();
     conclude!((total.refused, total.failed) == (0, 0), "{total:?}");
     let counter = "wasmcustom.tollgate.shadowed.tenant.requests";
-    // Of 200 a second 50 would have passed; the first moments are the safe capacity's.
+    // Of 200 a second 50 would have passed; before the first lease the safe capacity applies.
     let expected = total.admitted * 6 / 10;
     wait::until("the shadow's counter", Duration::from_secs(5), async || {
-        let seen = envoy.stat(counter).await?;
-        ensure!(seen > expected, "{seen} of more than {expected}");
+        let measured = envoy.stat(counter).await?;
+        ensure!(measured > expected, "{measured} of more than {expected}");
         Ok(())
     })
     .await?;
@@ -49,17 +49,17 @@ async fn shadow(scene: &Scene) -> Result<()> {
 
 #[test]
 fn the_filter_is_switched_off_and_on_without_a_restart() {
-    play(
+    run_test(
         "the_filter_is_switched_off_and_on_without_a_restart",
         switched,
     );
 }
 
-async fn switched(scene: &Scene) -> Result<()> {
+async fn switched(test: &TestContext) -> Result<()> {
     let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 0}\n";
-    let coordinator = scene.coordinator(limits).await?;
+    let coordinator = test.coordinator(limits).await?;
     let plugin = |enabled: bool| by_tenant(&json!({"enabled": enabled}));
-    let mut envoy = scene.envoy("envoy", 1, &coordinator, &plugin(true)).await?;
+    let mut envoy = test.envoy("envoy", 1, &coordinator, &plugin(true)).await?;
     for (enabled, status) in [(true, 429), (false, 200), (true, 429)] {
         ensure!(
             envoy.configure(&listeners(&plugin(enabled))?).await?,

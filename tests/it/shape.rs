@@ -1,5 +1,5 @@
-//! Requests beyond the limit wait for their turn: nobody is refused while the wait is short enough,
-//! all get their share in order, and nobody else is kept waiting.
+//! Requests beyond the limit wait in a queue: none is refused while the wait is short enough, each tenant
+//! gets its share in order, and other tenants do not wait.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -17,24 +17,24 @@ use tollgate_tests::conclude;
 use tollgate_tests::conditions;
 use tollgate_tests::connection::{get, get_once};
 use tollgate_tests::coordinator::Coordinator;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{self, TENANT_HEADER, by_tenant};
 use tollgate_tests::http2::Http2;
-use tollgate_tests::roll::{Entry, Roll};
+use tollgate_tests::recording_upstream::{RecordedRequest, RecordingUpstream};
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, assert_near, play, s};
+use crate::test_context::{TestContext, assert_near, run_test, s};
 
 const TENANTS: [&str; 5] = ["t0", "t1", "t2", "t3", "t4"];
-/// Of the whole group, per second.
+/// Rate of the whole group, per second.
 const RATE: f64 = 200.0;
-/// Bursts at twice the rate, then silence for as long.
+/// Length of a burst at twice the rate, and of the silence after it.
 const BURST: Duration = Duration::from_millis(500);
 const CYCLES: u32 = 10;
-/// The leases have settled, and the first bucketful is spent.
+/// Cycles until the leases have settled and the first bucketful is spent.
 const SETTLED: u32 = 2;
 
-/// The rule that lets requests wait.
+/// Plugin configuration with a rule that makes requests wait.
 pub(crate) fn shaped(more: &Value) -> Value {
     let mut rule = json!({"name": "tenant", "key": {"header": TENANT_HEADER}, "on_limit": "shape"});
     if let (Some(rule), Some(more)) = (rule.as_object_mut(), more.as_object()) {
@@ -46,20 +46,20 @@ pub(crate) fn shaped(more: &Value) -> Value {
 #[test]
 fn bursts_of_a_group_wait_in_order_and_get_equal_shares() {
     let name = "bursts_of_a_group_wait_in_order_and_get_equal_shares";
-    play(name, bursts);
+    run_test(name, bursts);
 }
 
-async fn bursts(scene: &Scene) -> Result<()> {
+async fn bursts(test: &TestContext) -> Result<()> {
     let limits = "limits: []
 groups:
   gold: {requests: {rate: 200, burst: 20}, fair_between: members}
 attach: {tenants: {t0: gold, t1: gold, t2: gold, t3: gold, t4: gold}}
 ";
-    let roll = Roll::start().await?;
-    let coordinator = scene.coordinator(limits).await?;
+    let upstream = RecordingUpstream::start().await?;
+    let coordinator = test.coordinator(limits).await?;
     let filters = vec![filter::tollgate(&shaped(&json!({"max_wait_ms": 10_000})))?];
-    let spec = Spec::new("envoy", 1, roll.address(), filters).upstream_over_http2();
-    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let spec = EnvoySpec::new("envoy", 1, upstream.address(), filters).upstream_over_http2();
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     let (connection, _running) = Http2::open(envoy.address()).await?;
     bystander(&connection, 10, "warm").await?;
     let quiet = bystander(&connection, 100, "before").await?;
@@ -78,15 +78,20 @@ attach: {tenants: {t0: gold, t1: gold, t2: gold, t3: gold, t4: gold}}
     let refused = answers.iter().filter(|status| **status != 200).count();
     conclude!(refused == 0, "{refused} of {} were refused", answers.len());
 
-    let entries = roll.entries();
-    assert_eq!(in_order(&entries), TENANTS.len());
+    let requests = upstream.requests();
+    assert_eq!(in_order(&requests), TENANTS.len());
     let window = started + 2 * BURST * SETTLED..started + 2 * BURST * CYCLES;
     let length = (window.end - window.start).as_secs_f64();
-    let within: Vec<&Entry> = entries
+    let within: Vec<&RecordedRequest> = requests
         .iter()
-        .filter(|entry| window.contains(&entry.at))
+        .filter(|request| window.contains(&request.at))
         .collect();
-    let of = |tenant: &str| within.iter().filter(|entry| entry.tenant == tenant).count() as f64;
+    let of = |tenant: &str| {
+        within
+            .iter()
+            .filter(|request| request.tenant == tenant)
+            .count() as f64
+    };
     for tenant in TENANTS {
         assert_near(
             &format!("{tenant}/s"),
@@ -101,18 +106,18 @@ attach: {tenants: {t0: gold, t1: gold, t2: gold, t3: gold, t4: gold}}
     eprintln!("{waited} of {} waited", answers.len());
     ensure!(waited as usize > answers.len() / 4, "only {waited} waited");
     let timeouts = envoy.stat("wasmcustom.tollgate.wait_timeouts").await?;
-    conclude!(timeouts == 0, "{timeouts} waited in vain");
+    conclude!(timeouts == 0, "{timeouts} waiting requests timed out");
 
     let (before, during) = (p99(quiet), p99(beside));
     let ratio = during.as_secs_f64() / before.as_secs_f64();
     eprintln!(
         "others on the connection, p99: {before:?} alone, {during:?} beside: {ratio:.2} times"
     );
-    overtook(&entries);
+    overtook(&requests);
     Ok(())
 }
 
-/// Sends bursts of one tenant, each request as a stream of its own, and gives all statuses.
+/// Sends bursts of one tenant, each request as a stream of its own; returns all statuses.
 async fn send_bursts(to: Http2, tenant: &'static str, started: Instant) -> Result<Vec<u16>> {
     let each = Duration::from_secs_f64(5.0 / RATE / 2.0);
     let a_burst = (BURST.as_secs_f64() / each.as_secs_f64()).round() as u32;
@@ -132,7 +137,8 @@ async fn send_bursts(to: Http2, tenant: &'static str, started: Instant) -> Resul
     Ok(statuses)
 }
 
-/// Sends a request now, before whatever is sent next on the connection, and waits for it elsewhere.
+/// Sends a request before returning, so that it precedes the next one on the connection; a task waits for
+/// its answer.
 pub(crate) async fn send(
     to: &Http2,
     tenant: &'static str,
@@ -152,7 +158,7 @@ pub(crate) async fn send(
     })
 }
 
-/// Sends requests of a tenant without a limit, one every ten milliseconds; how long each took.
+/// Sends requests of a tenant without a limit, one every ten milliseconds; returns their latencies.
 async fn bystander(to: &Http2, requests: u32, path: &str) -> Result<Vec<Duration>> {
     let mut took = Vec::new();
     let started = Instant::now();
@@ -172,46 +178,49 @@ fn p99(mut took: Vec<Duration>) -> Duration {
     took[took.len() * 99 / 100]
 }
 
-/// Of all paths `/<line>/<number>` those of one line arrived in the order of their numbers; how many lines
-/// there are.
-pub(crate) fn in_order(entries: &[Entry]) -> usize {
+/// Checks that requests with paths `/<queue>/<number>` arrived in the order of the numbers in each queue;
+/// returns the number of queues.
+pub(crate) fn in_order(requests: &[RecordedRequest]) -> usize {
     let mut next: BTreeMap<&str, u32> = BTreeMap::new();
-    for entry in entries {
-        let Some((line, number)) = entry.path[1..].split_once('/') else {
+    for request in requests {
+        let Some((queue, number)) = request.path[1..].split_once('/') else {
             continue;
         };
         let number: u32 = number.parse().expect("a number");
-        let next = next.entry(line).or_default();
-        assert!(number >= *next, "of {line}: {number} after {next}");
+        let next = next.entry(queue).or_default();
+        assert!(number >= *next, "in {queue}: {number} after {next}");
         *next = number + 1;
     }
     next.len()
 }
 
-/// The bystander's requests did not stand behind those that waited on the same connection: it got an
-/// answer to one before it sent the next, and hundreds of times between two that waited.
-fn overtook(entries: &[Entry]) {
-    let beside = entries.iter().filter(|entry| entry.path == "/beside");
+/// Checks that the bystander's requests did not wait behind those waiting on the same connection: it got
+/// each answer before it sent the next request, hundreds of times between two waiting ones.
+fn overtook(requests: &[RecordedRequest]) {
+    let beside = requests.iter().filter(|request| request.path == "/beside");
     assert_eq!(beside.count(), 800);
-    let between = entries.windows(2);
+    let between = requests.windows(2);
     let between = between.filter(|two| (two[0].path == "/beside") != (two[1].path == "/beside"));
     let changes = between.count();
-    eprintln!("{changes} changes between those who waited and the bystander");
-    conclude!(changes >= 400, "the bystander went in lumps: {changes}");
+    eprintln!("{changes} changes between waiting requests and the bystander's");
+    conclude!(
+        changes >= 400,
+        "the bystander's requests waited with the others: {changes} changes"
+    );
 }
 
 #[test]
-fn waiting_ends_with_the_stream_the_clients_patience_or_a_higher_limit() {
-    let name = "waiting_ends_with_the_stream_the_clients_patience_or_a_higher_limit";
-    play(name, ends);
+fn waiting_ends_with_the_stream_the_clients_max_wait_or_a_higher_limit() {
+    let name = "waiting_ends_with_the_stream_the_clients_max_wait_or_a_higher_limit";
+    run_test(name, ends);
 }
 
-async fn ends(scene: &Scene) -> Result<()> {
+async fn ends(test: &TestContext) -> Result<()> {
     let limits = |rate: f64| {
         format!("limits:\n  - match: \"*\"\n    requests: {{rate: {rate}, burst: 1}}\n")
     };
-    let mut coordinator = scene.coordinator(&limits(0.1)).await?;
-    let envoy = scene
+    let mut coordinator = test.coordinator(&limits(0.1)).await?;
+    let envoy = test
         .envoy(
             "envoy",
             1,
@@ -224,7 +233,7 @@ async fn ends(scene: &Scene) -> Result<()> {
     let first = get_once(to, "/", &[acme]).await?;
     ensure!(first.status == 200);
 
-    // Who will not wait is told at once how long it would be.
+    // A request that will not wait is refused at once, with the pause.
     let hasty = get_once(to, "/", &[acme, ("tollgate-max-wait-ms", "0")]).await?;
     ensure!(hasty.status == 429, "{hasty:?}");
     let pause: u64 = hasty
@@ -241,34 +250,35 @@ async fn ends(scene: &Scene) -> Result<()> {
     ensure!(short.header("grpc-status") == Some("8"), "{short:?}");
     ensure!(short.header("tollgate-reason") == Some("tenant/requests"));
 
-    // Who goes away leaves the line, and its request goes nowhere.
+    // A closed stream leaves the queue, and its request does not reach the upstream.
     let mut gone = TcpStream::connect(to).await?;
     gone.write_all(&get("/gone", &[acme])).await?;
     waiting(&envoy, 1).await?;
     drop(gone);
     waiting(&envoy, 0).await?;
 
-    // A higher limit lets all go, long before the old one would have.
-    let mut patient = JoinSet::new();
+    // A higher limit admits all waiting requests, long before the old one would have.
+    let mut waiters = JoinSet::new();
     for _ in 0..2 {
-        patient.spawn(async move { get_once(to, "/", &[(TENANT_HEADER, "acme")]).await });
+        waiters.spawn(async move { get_once(to, "/", &[(TENANT_HEADER, "acme")]).await });
     }
     waiting(&envoy, 2).await?;
     coordinator.reconfigure(&limits(1000.0)).await?;
     let raised = Instant::now();
-    while let Some(answer) = patient.join_next().await {
+    while let Some(answer) = waiters.join_next().await {
         ensure!(answer??.status == 200);
     }
-    eprintln!("went {:?} after the limit was raised", raised.elapsed());
+    eprintln!("admitted {:?} after the limit was raised", raised.elapsed());
     ensure!(
-        scene.upstream.arrived("acme") == 3,
+        test.upstream.arrived("acme") == 3,
         "{}",
-        scene.upstream.arrived("acme")
+        test.upstream.arrived("acme")
     );
     times_out(&mut coordinator, &envoy, limits).await
 }
 
-/// One whose limit is taken away while it waits hears why when its client's time is nearly over.
+/// Checks that a request whose limit drops to zero while it waits is refused with the reason just before
+/// its client's max wait ends.
 async fn times_out(
     coordinator: &mut Coordinator,
     envoy: &Envoy,
@@ -303,7 +313,7 @@ async fn times_out(
 }
 
 pub(crate) async fn waiting(envoy: &Envoy, requests: u64) -> Result<()> {
-    wait::until("so many to wait", s(10.0), async || {
+    wait::until("the number of waiting requests", s(10.0), async || {
         let waiting = envoy.stat("wasmcustom.tollgate.waiting").await?;
         ensure!(waiting == requests, "{waiting} wait, not {requests}");
         Ok(())

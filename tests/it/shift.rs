@@ -5,23 +5,22 @@ use serde_json::json;
 use tollgate_tests::filter::by_tenant;
 use tollgate_tests::load::{Flow, Load, sum};
 
-use crate::scene::{Scene, assert_near, assert_never_above, play, print_course, s, watch_books};
+use crate::test_context::{
+    TestContext, assert_near, assert_never_above, print_course, run_test, s, watch_leases,
+};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 400, burst: 80}\n";
 
 #[test]
 fn demand_that_moves_is_followed_within_two_seconds() {
-    play("demand_that_moves_is_followed_within_two_seconds", moves);
+    run_test("demand_that_moves_is_followed_within_two_seconds", moves);
 }
 
-async fn moves(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
-    let east = scene
-        .envoy("east", 2, &coordinator, &by_tenant(&json!({})))
-        .await?;
-    let west = scene
-        .envoy("west", 2, &coordinator, &by_tenant(&json!({})))
-        .await?;
+async fn moves(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
+    let plugin = by_tenant(&json!({}));
+    let names = ["east", "west"];
+    let [east, west] = test.envoys(names, &coordinator, &plugin).await?;
     let load = Load::start([
         Flow::new(east.address(), "acme", 900.0),
         Flow::new(west.address(), "acme", 20.0),
@@ -29,7 +28,7 @@ async fn moves(scene: &Scene) -> Result<()> {
     load.run_until(s(5.0)).await;
     load.set_rate(0, 20.0);
     load.set_rate(1, 900.0);
-    watch_books(&coordinator, "tenant/acme", &load, s(11.0)).await?;
+    watch_leases(&coordinator, "tenant/acme", &load, s(11.0)).await?;
     let records = load.stop().await?;
     print_course("east", &records[0]);
     print_course("west", &records[1]);

@@ -1,4 +1,4 @@
-//! What Prometheus reads of an Envoy, and the dashboard that shows it.
+//! Envoy's metrics for Prometheus, and the dashboard of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,34 +7,34 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tollgate_tests::connection::get_once;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
 use tollgate_tests::{artifact, wait};
 
-use crate::scene::{Scene, play};
+use crate::test_context::{TestContext, run_test};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 1, burst: 1}\n";
 
 #[test]
 fn prometheus_sees_rules_and_causes_as_labels_and_the_dashboard_only_what_there_is() {
-    play("prometheus_sees_rules_and_causes_as_labels", statistics);
+    run_test("prometheus_sees_rules_and_causes_as_labels", statistics);
 }
 
-async fn statistics(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn statistics(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let rules = json!([
         {"name": "tenant", "key": {"header": TENANT_HEADER}, "missing": "deny"},
         {"name": "by-host", "key": {"authority": true}, "enforced_percent": 0},
     ]);
     let plugin = by_tenant(&json!({"scopes": rules}));
-    let mut spec = Spec::new(
+    let mut spec = EnvoySpec::new(
         "envoy",
         1,
-        scene.upstream.address(),
+        test.upstream.address(),
         vec![tollgate(&plugin)?],
     );
     spec.stats_config = Some(json_of("envoy/stats-config.json")?);
-    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     get_once(envoy.address(), "/", &[]).await?;
     for tenant in ["a", "b", "c", "d", "a", "a", "a"] {
         get_once(envoy.address(), "/", &[(TENANT_HEADER, tenant)]).await?;
@@ -61,23 +61,23 @@ async fn statistics(scene: &Scene) -> Result<()> {
         let family = metric.strip_suffix("_bucket").unwrap_or(&metric);
         assert!(
             known.contains(family),
-            "the dashboard shows {metric}, which Envoy has not"
+            "the dashboard shows {metric}, which Envoy does not have"
         );
     }
     Ok(())
 }
 
-/// Whether there is a line with these labels, in whatever order, and with that value if there is one.
+/// Whether `text` has a line with the labels of `want`, in any order, and with its value if it has one.
 fn labelled(text: &str, want: &str) -> bool {
     let (want, value) = want
         .split_once("} ")
         .unwrap_or_else(|| (want.trim_end_matches('}'), ""));
     let (name, labels) = want.split_once('{').unwrap_or((want, ""));
     text.lines().any(|line| {
-        let (head, seen) = line.rsplit_once(' ').unwrap_or((line, ""));
+        let (head, actual) = line.rsplit_once(' ').unwrap_or((line, ""));
         head.starts_with(&format!("{name}{{"))
             && labels.split(',').all(|label| head.contains(label))
-            && (value.is_empty() || seen == value)
+            && (value.is_empty() || actual == value)
     })
 }
 
@@ -85,7 +85,7 @@ fn name_of(line: &str) -> Option<&str> {
     line.strip_prefix("# TYPE ")?.split(' ').next()
 }
 
-/// The names that the queries of a dashboard have.
+/// Metrics in the queries of a dashboard.
 fn metrics_of(dashboard: &Value) -> BTreeSet<String> {
     let mut metrics = BTreeSet::new();
     for panel in dashboard["panels"].as_array().into_iter().flatten() {

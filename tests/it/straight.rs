@@ -1,4 +1,4 @@
-//! An Envoy that asks the master of each scope's shard straight away, as the example has it.
+//! An Envoy that calls the master of each scope's shard directly, as in the example.
 
 use std::num::NonZeroU16;
 
@@ -10,12 +10,12 @@ use tollgate_tests::filter::tenant_rule;
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::coordinators::{BY_BOOKS, BY_PEER, Cluster, LIMIT, LOOK};
-use crate::scene::play;
+use crate::coordinators::{BY_BOOKS, BY_PEER, ExampleCluster, LIMIT, MEASUREMENT};
+use crate::test_context::run_test;
 
 const SHARDS: NonZeroU16 = NonZeroU16::new(3).unwrap();
 
-/// Two tenants of each shard.
+/// Names of two tenants of each shard.
 fn tenants() -> Vec<String> {
     let names = |shard| {
         let all = (0..).map(|n| format!("t{n}"));
@@ -25,19 +25,22 @@ fn tenants() -> Vec<String> {
     ShardId::all(SHARDS).flat_map(names).collect()
 }
 
-/// Waits until nothing is passed on in a whole look, while each shard has a master and each node answers.
-async fn until_all_is_straight(cluster: &Cluster, load: &Load) -> Result<()> {
-    wait::until("nothing passed on", LIMIT, async || {
+/// Waits until no call is forwarded during a whole measurement, while each shard has a master and each node
+/// answers.
+async fn until_nothing_is_forwarded(cluster: &ExampleCluster, load: &Load) -> Result<()> {
+    wait::until("no forwarded calls", LIMIT, async || {
         cluster.masters(SHARDS).await?;
         let before = cluster.metric(BY_PEER).await?;
         let answered = cluster.growth(load, BY_BOOKS).await?;
-        let passed_on = cluster.metric(BY_PEER).await?;
-        ensure!(passed_on == before, "{before:?}, then {passed_on:?}");
+        let forwarded = cluster.metric(BY_PEER).await?;
+        ensure!(forwarded == before, "{before:?}, then {forwarded:?}");
         ensure!(
             answered.iter().all(|answered| *answered >= 3.0),
             "{answered:?}"
         );
-        eprintln!("answered by each in {LOOK:?}: {answered:?}, passed on so far: {passed_on:?}");
+        eprintln!(
+            "answered by each in {MEASUREMENT:?}: {answered:?}, forwarded so far: {forwarded:?}"
+        );
         Ok(())
     })
     .await
@@ -45,10 +48,10 @@ async fn until_all_is_straight(cluster: &Cluster, load: &Load) -> Result<()> {
 
 #[test]
 fn an_envoy_that_knows_the_shards_asks_their_masters_and_others_when_one_dies() {
-    play(
+    run_test(
         "an_envoy_that_knows_the_shards_asks_their_masters_and_others_when_one_dies",
-        async |scene| {
-            let mut cluster = Cluster::start(scene, SHARDS.get()).await?;
+        async |test| {
+            let mut cluster = ExampleCluster::start(test, SHARDS.get()).await?;
             wait::until("a shard for each", LIMIT, async || {
                 let masters = cluster.masters(SHARDS).await?;
                 ensure!(masters.len() == cluster.nodes.len(), "{masters:?}");
@@ -56,17 +59,17 @@ fn an_envoy_that_knows_the_shards_asks_their_masters_and_others_when_one_dies() 
             })
             .await?;
             let shards = ShardId::all(SHARDS).map(|shard| format!("tollgate-shard-{shard}"));
-            // As the limits say, which are known from the first answer on.
+            // The safe capacity of the limits, which the first answer tells.
             let rule = tenant_rule(100.0);
             let more = json!({"shards": shards.collect::<Vec<_>>(), "scopes": [rule]});
             let example = "straight-to-the-shards.yaml";
-            let envoy = cluster.envoy(scene, example, &more).await?;
+            let envoy = cluster.envoy(test, example, &more).await?;
             let to = |tenant: String| Flow::new(envoy.address(), &tenant, 20.0);
             let load = Load::start(tenants().into_iter().map(to));
-            until_all_is_straight(&cluster, &load).await?;
+            until_nothing_is_forwarded(&cluster, &load).await?;
             cluster.nodes.remove(1).process.kill()?;
-            until_all_is_straight(&cluster, &load).await?;
-            // A fifth of what each may have without a lease.
+            until_nothing_is_forwarded(&cluster, &load).await?;
+            // Each load is a fifth of the safe capacity.
             for record in load.stop().await? {
                 let total = record.total();
                 conclude!((total.refused, total.failed) == (0, 0), "{total:?}");

@@ -1,4 +1,4 @@
-//! A worker's VM that traps in mid-lease costs its streams and nothing else: what must survive is in
+//! A worker's VM that traps in mid-lease loses its streams and nothing else: leases and buckets are in
 //! shared data.
 
 use std::net::SocketAddr;
@@ -8,17 +8,17 @@ use serde_json::json;
 use tollgate_tests::conclude;
 use tollgate_tests::connection::{Connection, get_once};
 use tollgate_tests::coordinator::Coordinator;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
+use tollgate_tests::faulty_upstream::FaultyUpstream;
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate_of};
 use tollgate_tests::load::{Flow, Load};
-use tollgate_tests::moody::Moody;
 use tollgate_tests::{trap, wait};
 
-use crate::in_flight::{begin, the_limit_is_known};
-use crate::scene::{Scene, assert_near, play, print_course, s};
+use crate::in_flight::{open_up_to, the_limit_is_known};
+use crate::test_context::{TestContext, assert_near, print_course, run_test, s};
 
 const RATE: f64 = 100.0;
-/// A bucket that a reload filled again would show.
+/// Large enough to show a bucket that a reload refills.
 const BURST: f64 = 300.0;
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 100, burst: 300}\n";
 /// Seconds of load at which a VM traps: after the first burst has passed, and far enough apart that
@@ -27,39 +27,42 @@ const TRAPS: [f64; 3] = [5.0, 7.0, 9.0];
 
 #[test]
 fn a_vm_that_traps_in_mid_lease_finds_its_lease_and_its_bucket_again() {
-    play(
+    run_test(
         "a_vm_that_traps_in_mid_lease_finds_its_lease_and_its_bucket_again",
         recovers,
     );
 }
 
-async fn recovers(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
-    let envoy = envoy(scene, 2, scene.upstream.address(), &coordinator).await?;
+async fn recovers(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
+    let envoy = envoy(test, 2, test.upstream.address(), &coordinator).await?;
     let load = Load::start([Flow::new(envoy.address(), "acme", 400.0)]);
     for at in TRAPS {
         load.run_until(s(at)).await;
-        spring(&envoy).await?;
+        trap_vm(&envoy).await?;
     }
     load.run_until(s(13.0)).await;
-    let books = coordinator.books("tenant/acme").await?.context("books")?;
-    ensure!(books.clients.len() == 1, "it is the same client: {books:?}");
+    let leases = coordinator.leases("tenant/acme").await?.context("leases")?;
+    ensure!(
+        leases.clients.len() == 1,
+        "the process is one client: {leases:?}"
+    );
     let loads = envoy.stats("vm_reload").await?;
     let record = load.stop().await?.remove(0);
     print_course("acme", &record);
     let total = record.total();
     eprintln!("{total:?} {loads:?}");
 
-    // In any two seconds after the first burst: the rate, and what the workers may have drawn.
-    let slabs = f64::max(BURST / 4.0, 2.0);
+    // Any two seconds after the first burst admit the rate and the workers' token caches.
+    let cached = f64::max(BURST / 4.0, 2.0);
     let windows = record.windows(s(4.0)..s(13.0), s(2.0));
     let most = windows.iter().copied().fold(0.0, f64::max) * 2.0;
     eprintln!("most in 2 s: {most}");
-    conclude!(most <= 2.1 * RATE + slabs, "{most} in 2 s: a fresh burst");
+    conclude!(most <= 2.1 * RATE + cached, "{most} in 2 s: a second burst");
     let whole = record.admitted_per_second(s(4.0)..s(13.0));
     assert_near("with three traps, admitted/s", whole, RATE, 0.05);
     let after = record.admitted_per_second(s(10.0)..s(13.0));
-    assert_near("after them, admitted/s", after, RATE, 0.05);
+    assert_near("after the traps, admitted/s", after, RATE, 0.05);
     let failed = total.failed as f64 / total.offered as f64;
     conclude!(failed <= 0.05, "{total:?}");
     Ok(())
@@ -67,22 +70,22 @@ async fn recovers(scene: &Scene) -> Result<()> {
 
 #[test]
 fn permits_of_a_lost_vm_are_free_again_after_their_time() {
-    play(
+    run_test(
         "permits_of_a_lost_vm_are_free_again_after_their_time",
-        async |scene: &Scene| {
+        async |test: &TestContext| {
             let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 1000000}\n    concurrency: {max: 10}\n";
-            let moody = Moody::start().await?;
-            let coordinator = scene.coordinator(limits).await?;
-            let envoy = envoy(scene, 1, moody.address(), &coordinator).await?;
+            let upstream = FaultyUpstream::start().await?;
+            let coordinator = test.coordinator(limits).await?;
+            let envoy = envoy(test, 1, upstream.address(), &coordinator).await?;
             the_limit_is_known(&envoy).await?;
-            let lost = all_in(envoy.address()).await?;
-            spring(&envoy).await?;
-            // The streams are lost to the filter, but nobody knows yet that their worker is gone.
+            let lost = open_all(envoy.address()).await?;
+            trap_vm(&envoy).await?;
+            // The new VM does not know the streams, but the permits of the lost one still count.
             let refused = get_once(envoy.address(), "/ok", &[(TENANT_HEADER, "acme")]).await?;
             ensure!(refused.status == 429, "{}", refused.status);
             ensure!(refused.header("tollgate-reason") == Some("tenant/concurrency"));
-            let open = all_in(envoy.address()).await?;
-            wait::until("only those to be counted", s(5.0), async || {
+            let open = open_all(envoy.address()).await?;
+            wait::until("only the new streams to be counted", s(5.0), async || {
                 let count = envoy.stat("wasmcustom.tollgate.in_flight").await?;
                 ensure!(count == 10, "{count} in flight");
                 Ok(())
@@ -94,16 +97,11 @@ fn permits_of_a_lost_vm_are_free_again_after_their_time() {
     );
 }
 
-/// Opens streams until as many as may be are in flight, and one more is refused.
-async fn all_in(to: SocketAddr) -> Result<Vec<tokio::net::TcpStream>> {
+/// Opens streams up to the limit, and checks that one more is refused.
+async fn open_all(to: SocketAddr) -> Result<Vec<tokio::net::TcpStream>> {
     let mut open = Vec::new();
     wait::until("ten to be in flight", s(20.0), async || {
-        while open.len() < 10 {
-            let (stream, status) = begin(to, "/never").await?;
-            ensure!(status.is_none(), "{status:?} with {} open", open.len());
-            open.push(stream);
-        }
-        Ok(())
+        open_up_to(&mut open, 10, to).await
     })
     .await?;
     let refused = get_once(to, "/ok", &[(TENANT_HEADER, "acme")]).await?;
@@ -111,8 +109,8 @@ async fn all_in(to: SocketAddr) -> Result<Vec<tokio::net::TcpStream>> {
     Ok(open)
 }
 
-/// Ends the VM of the worker that gets the request, and waits until it is loaded again.
-async fn spring(envoy: &Envoy) -> Result<()> {
+/// Traps the VM of the worker that gets the request, and waits until it is loaded again.
+async fn trap_vm(envoy: &Envoy) -> Result<()> {
     let loaded = "wasm.tollgate.vm_reload_success";
     let before = envoy.stat(loaded).await?;
     let mut connection = Connection::open(envoy.address()).await?;
@@ -124,7 +122,7 @@ async fn spring(envoy: &Envoy) -> Result<()> {
         "{answer:?}"
     );
     wait::until("the VM to be loaded again", s(5.0), async || {
-        // Any request to that worker makes Envoy look; this connection is its.
+        // Envoy reloads the VM at the next request to that worker, over the same connection.
         if !connection.is_reusable() {
             connection = Connection::open(envoy.address()).await?;
         }
@@ -138,13 +136,13 @@ async fn spring(envoy: &Envoy) -> Result<()> {
 }
 
 async fn envoy(
-    scene: &Scene,
+    test: &TestContext,
     workers: u32,
     upstream: SocketAddr,
     coordinator: &Coordinator,
 ) -> Result<Envoy> {
-    let module = trap::module(scene.dir())?;
+    let module = trap::module(test.dir())?;
     let filters = vec![tollgate_of(&module, &by_tenant(&json!({})))];
-    let spec = Spec::new("envoy", workers, upstream, filters);
-    Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await
+    let spec = EnvoySpec::new("envoy", workers, upstream, filters);
+    Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await
 }

@@ -1,36 +1,42 @@
-//! Two regions, each with an Envoy, below one root: shares follow demand, and the regions go on
-//! without the root.
+//! Two regions with an Envoy each below one root: shares follow demand, and the regions go on without the
+//! root.
 
 use std::fs;
 
 use anyhow::Result;
 use serde_json::json;
 use tollgate_tests::coordinator::Coordinator;
-use tollgate_tests::filter::by_tenant;
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
+use tollgate_tests::filter::{by_tenant, tollgate};
 use tollgate_tests::load::{Flow, Load, sum};
 
-use crate::scene::{Scene, assert_near, assert_never_above, play, print_course, s};
+use crate::test_context::{
+    TestContext, assert_near, assert_never_above, print_course, run_test, s,
+};
 
 const ROOT: &str = "limits:\n  - match: \"*\"\n    \
                     requests: {rate: 400, burst: 80, safe: 30, lease: 3s, refresh: 500ms}\n";
 
 #[test]
 fn regions_below_a_root_share_its_capacity_and_go_on_without_it() {
-    play(
+    run_test(
         "regions_below_a_root_share_its_capacity_and_go_on_without_it",
         share,
     );
 }
 
-async fn share(scene: &Scene) -> Result<()> {
-    let root = scene.coordinator(ROOT).await?;
-    let east = region(scene, "east", &root).await?;
-    let west = region(scene, "west", &root).await?;
+async fn share(test: &TestContext) -> Result<()> {
+    let root = test.coordinator(ROOT).await?;
+    let east = region(test, "east", &root).await?;
+    let west = region(test, "west", &root).await?;
     let plugin = by_tenant(&json!({}));
-    let envoys = [
-        scene.envoy("east-envoy", 2, &east, &plugin).await?,
-        scene.envoy("west-envoy", 2, &west, &plugin).await?,
-    ];
+    let filters = vec![tollgate(&plugin)?];
+    let spec = |name, region: &Coordinator| {
+        let spec = EnvoySpec::new(name, 2, test.upstream.address(), filters.clone());
+        spec.asking(region.grpc())
+    };
+    let specs = [spec("east-envoy", &east), spec("west-envoy", &west)];
+    let envoys = Envoy::start_all(test.dir(), &specs).await?;
     let load = Load::start([
         Flow::new(envoys[0].address(), "acme", 900.0),
         Flow::new(envoys[1].address(), "acme", 40.0),
@@ -55,9 +61,9 @@ async fn share(scene: &Scene) -> Result<()> {
         360.0,
         0.05,
     );
-    // The lease that was borrowed last, and then what is safe for the one Envoy of each region.
+    // First the region's last lease from the root, then the safe capacity of the region's only Envoy.
     assert_near(
-        "west on what is borrowed, admitted/s",
+        "west on its last lease, admitted/s",
         rate(1, 13.5, 15.0),
         360.0,
         0.05,
@@ -72,9 +78,9 @@ async fn share(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// A coordinator below `root`, which has no limits of its own.
-async fn region(scene: &Scene, name: &str, root: &Coordinator) -> Result<Coordinator> {
-    let dir = scene.dir().join(name);
+/// Starts a coordinator below `root`, without limits of its own.
+async fn region(test: &TestContext, name: &str, root: &Coordinator) -> Result<Coordinator> {
+    let dir = test.dir().join(name);
     fs::create_dir_all(&dir)?;
     let parent = format!(
         "parent: {{name: {name}, addresses: [\"{}\"]}}\nlimits: []\n",

@@ -1,4 +1,4 @@
-//! A tenant that stays under its limit is never refused, not even by the first Envoy that sees it.
+//! A tenant under its limit is never refused, not even at its first request.
 
 use anyhow::Result;
 use serde_json::json;
@@ -6,23 +6,20 @@ use tollgate_tests::conclude;
 use tollgate_tests::filter::by_tenant;
 use tollgate_tests::load::{Flow, Load};
 
-use crate::scene::{Scene, play, s};
+use crate::test_context::{TestContext, run_test, s};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 300}\n";
 
 #[test]
 fn a_tenant_under_its_limit_is_never_refused() {
-    play("a_tenant_under_its_limit_is_never_refused", never_refused);
+    run_test("a_tenant_under_its_limit_is_never_refused", never_refused);
 }
 
-async fn never_refused(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
-    let east = scene
-        .envoy("east", 2, &coordinator, &by_tenant(&json!({})))
-        .await?;
-    let west = scene
-        .envoy("west", 2, &coordinator, &by_tenant(&json!({})))
-        .await?;
+async fn never_refused(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
+    let plugin = by_tenant(&json!({}));
+    let names = ["east", "west"];
+    let [east, west] = test.envoys(names, &coordinator, &plugin).await?;
     let load = Load::start([
         Flow::new(east.address(), "acme", 120.0),
         Flow::new(west.address(), "acme", 60.0),

@@ -4,76 +4,81 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
-use tollgate_tests::filter::by_tenant;
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
+use tollgate_tests::filter::{by_tenant, tollgate};
 use tollgate_tests::load::{Flow, Load};
 
-use crate::scene::{Scene, assert_near, assert_never_above, play, print_course, s};
+use crate::test_context::{
+    TestContext, assert_near, assert_never_above, print_course, run_test, s,
+};
 
 const WORKERS: u32 = 4;
 const LENGTH: Duration = Duration::from_secs(7);
 
 #[test]
 fn four_workers_admit_one_lease() {
-    play("four_workers_admit_one_lease", async |scene: &Scene| {
-        let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 200, burst: 20}\n";
-        admits(scene, WORKERS, limits, 1000.0, 200.0, 20.0).await
-    });
+    run_test(
+        "four_workers_admit_one_lease",
+        async |test: &TestContext| admit(test, &[WORKERS], 1000.0, 200.0, 20.0).await,
+    );
 }
 
 #[test]
 fn four_workers_are_exact_at_a_low_rate() {
-    play(
+    run_test(
         "four_workers_are_exact_at_a_low_rate",
-        async |scene: &Scene| {
-            let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 5, burst: 2}\n";
-            admits(scene, WORKERS, limits, 100.0, 5.0, 2.0).await
-        },
+        async |test: &TestContext| admit(test, &[WORKERS], 100.0, 5.0, 2.0).await,
     );
 }
 
 #[test]
 fn one_lease_is_admitted_whatever_the_number_of_workers() {
-    play(
+    run_test(
         "one_lease_is_admitted_whatever_the_number_of_workers",
-        async |scene: &Scene| {
-            let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 200, burst: 20}\n";
-            for workers in [1, 2, 8] {
-                eprintln!("{workers} workers");
-                admits(scene, workers, limits, 600.0, 200.0, 20.0).await?;
-            }
-            Ok(())
-        },
+        async |test: &TestContext| admit(test, &[1, 2, 8], 600.0, 200.0, 20.0).await,
     );
 }
 
-/// The rate within 2 %, and never more than law 6 allows: the burst, the rate, and what the workers
-/// have drawn and not spent, which is at most a quarter of the burst or a token each.
-async fn admits(
-    scene: &Scene,
-    workers: u32,
-    limits: &str,
-    offer: f64,
+/// Starts Envoys with those numbers of workers, and offers each the load of a tenant of its own. Checks
+/// each rate within 2 %, and law 6: at most the burst, the rate, and the tokens in the workers' caches,
+/// which are at most a quarter of the burst or a token each.
+async fn admit(
+    test: &TestContext,
+    workers: &[u32],
+    offered: f64,
     rate: f64,
     burst: f64,
 ) -> Result<()> {
-    let coordinator = scene.coordinator(limits).await?;
-    let envoy = scene
-        .envoy("envoy", workers, &coordinator, &by_tenant(&json!({})))
-        .await?;
-    let load = Load::start([Flow::new(envoy.address(), "acme", offer)]);
+    let limits =
+        format!("limits:\n  - match: \"*\"\n    requests: {{rate: {rate}, burst: {burst}}}\n");
+    let coordinator = test.coordinator(&limits).await?;
+    let filters = vec![tollgate(&by_tenant(&json!({})))?];
+    let spec = |workers: &u32| {
+        let name = format!("envoy-{workers}");
+        let spec = EnvoySpec::new(&name, *workers, test.upstream.address(), filters.clone());
+        spec.asking(coordinator.grpc())
+    };
+    let specs: Vec<EnvoySpec> = workers.iter().map(spec).collect();
+    let envoys = Envoy::start_all(test.dir(), &specs).await?;
+    let flows = envoys.iter().zip(&specs);
+    let load =
+        Load::start(flows.map(|(envoy, spec)| Flow::new(envoy.address(), &spec.name, offered)));
     load.run_until(LENGTH).await;
-    let record = load.stop().await?.remove(0);
-    print_course("all", &record);
-    assert_eq!(record.total().failed, 0);
-    // One request more or less at either end.
+    let records = load.stop().await?;
+    // One request more or less at each end.
     let part = f64::max(0.02, 1.0 / (5.0 * rate));
-    assert_near(
-        "admitted/s",
-        record.admitted_per_second(s(2.0)..LENGTH),
-        rate,
-        part,
-    );
-    let slabs = f64::max(burst / 4.0, f64::from(workers));
-    assert_never_above(&record, rate, burst + slabs);
+    for (record, workers) in records.iter().zip(workers) {
+        print_course(&format!("{workers} workers"), record);
+        assert_eq!(record.total().failed, 0);
+        let admitted = record.admitted_per_second(s(2.0)..LENGTH);
+        assert_near(
+            &format!("{workers} workers, admitted/s"),
+            admitted,
+            rate,
+            part,
+        );
+        let cached = f64::max(burst / 4.0, f64::from(*workers));
+        assert_never_above(record, rate, burst + cached);
+    }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Where the programs and filters under test are, with a clear word when one is missing.
+//! Paths of the programs and filters under test, with a clear error for a missing one.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub fn envoy() -> Result<PathBuf> {
     if let Some(binary) = env::var_os("ENVOY_BIN") {
         let binary = PathBuf::from(binary);
         ensure!(
-            answers(&binary),
+            starts(&binary),
             "ENVOY_BIN is {}, which does not start",
             binary.display()
         );
@@ -38,7 +38,7 @@ pub fn envoy() -> Result<PathBuf> {
     let installed = workspace().join(".tools/envoy/envoy/_bin/envoy");
     [installed, PathBuf::from("envoy")]
         .into_iter()
-        .find(|binary| answers(binary))
+        .find(|binary| starts(binary))
         .context("no Envoy: run `just setup`, set ENVOY_BIN, or put envoy on the PATH")
 }
 
@@ -50,7 +50,7 @@ pub fn etcd() -> Result<PathBuf> {
     if let Some(binary) = env::var_os("ETCD_BIN") {
         let binary = PathBuf::from(binary);
         ensure!(
-            answers(&binary),
+            starts(&binary),
             "ETCD_BIN is {}, which does not start",
             binary.display()
         );
@@ -59,12 +59,12 @@ pub fn etcd() -> Result<PathBuf> {
     let unpacked = workspace().join(".tools/etcd/usr/bin/etcd");
     [unpacked, PathBuf::from("etcd")]
         .into_iter()
-        .find(|binary| answers(binary))
+        .find(|binary| starts(binary))
         .context("no etcd: run `just setup`, set ETCD_BIN, or put etcd on the PATH")
 }
 
-/// Debian's libfaketime: the one that `just setup` unpacks, else the one that is installed; none
-/// where there is neither.
+/// Debian's libfaketime: the one that `just setup` unpacks, else the installed one; `None` without
+/// either.
 pub fn faketime() -> Option<PathBuf> {
     let unpacked = workspace().join(".tools/faketime/usr/lib");
     let folders = [unpacked, PathBuf::from("/usr/lib")];
@@ -124,7 +124,7 @@ fn existing(file: PathBuf, what: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-fn answers(binary: &Path) -> bool {
+fn starts(binary: &Path) -> bool {
     Command::new(binary)
         .arg("--version")
         .stdin(Stdio::null())

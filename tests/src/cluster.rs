@@ -1,7 +1,7 @@
-//! Several real coordinators that elect through a real etcd, over networks that can be broken.
+//! A cluster of real coordinators that elect through a real etcd, over links that can be broken.
 //!
-//! Each node reaches etcd by ways of its own, and the other nodes reach it by one way, whoever they
-//! are: an address that a node advertises cannot tell who calls.
+//! Each node has its own relays to etcd. All other nodes reach it over one relay, because they share the
+//! address that it advertises.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,51 +12,52 @@ use tokio::time::sleep;
 
 use crate::coordinator::Coordinator;
 use crate::etcd::Etcd;
-use crate::relay::{Quality, Relay};
+use crate::relay::{LinkQuality, Relay};
 use crate::wall_clock::WallClock;
 use crate::{ports, wait};
 
-/// How long an election may take, on a machine that has much else to do.
+/// Longest time for an election, on a busy machine.
 const ELECTION_LIMIT: Duration = Duration::from_secs(30);
-/// How long a node that was told to stop may take: it hands over, and lets calls end.
+/// Longest time for an orderly stop: the node hands over and lets calls end.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a cluster is made of.
+/// Specification of a cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape<'a> {
-    /// Members of etcd.
+pub struct ClusterSpec<'a> {
+    /// Number of etcd members.
     pub members: usize,
-    /// Coordinators.
+    /// Number of coordinators.
     pub nodes: usize,
-    /// Between how many shards the scopes are divided.
+    /// Number of shards.
     pub shards: u16,
-    /// After how long of silence a node is taken for dead, in seconds.
+    /// Length of a node's lease in etcd, in seconds.
     pub lease_s: u64,
-    /// What the nodes have in common: YAML with `limits` and what else there is.
+    /// Configuration that all nodes share: YAML with `limits` and any other sections.
     pub limits: &'a str,
 }
 
 /// A running cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Where the nodes elect.
+    /// The etcd through which the nodes elect.
     pub etcd: Etcd,
-    nodes: Vec<Node>,
+    nodes: Vec<ClusterNode>,
     shards: u16,
 }
 
 /// A coordinator of a cluster.
 #[derive(Debug)]
-struct Node {
+struct ClusterNode {
     coordinator: Coordinator,
-    condition: Condition,
+    state: NodeState,
     to_etcd: Vec<Relay>,
     from_peers: Relay,
     clock: Option<WallClock>,
 }
 
+/// State of a node's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Condition {
+enum NodeState {
     Runs,
     Frozen,
     Dead,
@@ -69,21 +70,21 @@ impl Cluster {
     ///
     /// # Errors
     /// When a program is missing, or ends or does not serve in time.
-    pub async fn start(dir: &Path, shape: &Shape<'_>) -> Result<Self> {
-        let etcd = Etcd::start(dir, shape.members).await?;
+    pub async fn start(dir: &Path, spec: &ClusterSpec<'_>) -> Result<Self> {
+        let etcd = Etcd::start(dir, spec.members).await?;
         let mut nodes = Vec::new();
-        for index in 0..shape.nodes {
-            nodes.push(Node::spawn(dir, shape, index, &etcd).await?);
+        for index in 0..spec.nodes {
+            nodes.push(ClusterNode::spawn(dir, spec, index, &etcd).await?);
         }
         let mut cluster = Self {
             etcd,
             nodes,
-            shards: shape.shards,
+            shards: spec.shards,
         };
         for node in &mut cluster.nodes {
             node.coordinator.ready().await?;
         }
-        cluster.is_led().await?;
+        cluster.wait_for_masters().await?;
         Ok(cluster)
     }
 
@@ -92,7 +93,7 @@ impl Cluster {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Whether the cluster has no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -102,34 +103,37 @@ impl Cluster {
         &self.nodes[index].coordinator
     }
 
-    /// Where clients reach the nodes.
+    /// gRPC addresses of the nodes.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let nodes = self.nodes.iter();
         nodes.map(|node| node.coordinator.grpc()).collect()
     }
 
-    /// Waits until each shard has one master among the nodes that run.
+    /// Waits until each shard has one master among the running nodes.
     ///
     /// # Errors
     /// When that takes too long.
-    pub async fn is_led(&self) -> Result<()> {
+    pub async fn wait_for_masters(&self) -> Result<()> {
         wait::until("masters of all shards", ELECTION_LIMIT, async || {
             let masters = self.masters().await?;
             let led = masters.iter().flatten().count();
-            ensure!(led == usize::from(self.shards), "only of {led}");
+            ensure!(
+                led == usize::from(self.shards),
+                "only {led} shards have one"
+            );
             Ok(())
         })
         .await
     }
 
-    /// The master of each shard, as the nodes that run say of themselves.
+    /// Master of each shard, from the metrics of the running nodes.
     ///
     /// # Errors
-    /// When a node that runs does not answer, or two say that they are.
+    /// When a running node does not answer, or two are master of the same shard.
     pub async fn masters(&self) -> Result<Vec<Option<usize>>> {
         let mut masters = vec![None; usize::from(self.shards)];
         for (index, node) in self.nodes.iter().enumerate() {
-            if node.condition != Condition::Runs {
+            if node.state != NodeState::Runs {
                 continue;
             }
             let metrics = node.coordinator.metrics().await?;
@@ -144,25 +148,25 @@ impl Cluster {
         Ok(masters)
     }
 
-    /// The node that is master of `shard`, as it says.
+    /// Master of `shard`, from the metrics of the running nodes.
     ///
     /// # Errors
-    /// When none does.
+    /// When there is none.
     pub async fn master_of(&self, shard: u16) -> Result<usize> {
         let masters = self.masters().await?;
         let master = masters.get(usize::from(shard)).copied().flatten();
-        master.context("there is no master")
+        master.context("the shard has no master")
     }
 
-    /// Kills node `index` where it stands.
+    /// Kills node `index` (SIGKILL).
     ///
     /// # Errors
     /// When it cannot be killed.
     pub fn kill(&mut self, index: usize) -> Result<()> {
         let node = &mut self.nodes[index];
-        if node.condition != Condition::Dead {
+        if node.state != NodeState::Dead {
             node.coordinator.process.kill()?;
-            node.condition = Condition::Dead;
+            node.state = NodeState::Dead;
         }
         Ok(())
     }
@@ -173,22 +177,22 @@ impl Cluster {
     /// When it cannot be started.
     pub fn revive(&mut self, index: usize) -> Result<()> {
         let node = &mut self.nodes[index];
-        if node.condition == Condition::Dead {
+        if node.state == NodeState::Dead {
             node.coordinator.spawn_again()?;
-            node.condition = Condition::Runs;
+            node.state = NodeState::Runs;
         }
         Ok(())
     }
 
-    /// Stops node `index` where it is, unless it is dead.
+    /// Stops node `index` (SIGSTOP), unless it is dead.
     ///
     /// # Errors
     /// When the process has gone by itself.
     pub fn freeze(&mut self, index: usize) -> Result<()> {
         let node = &mut self.nodes[index];
-        if node.condition == Condition::Runs {
+        if node.state == NodeState::Runs {
             node.coordinator.process.freeze()?;
-            node.condition = Condition::Frozen;
+            node.state = NodeState::Frozen;
         }
         Ok(())
     }
@@ -199,9 +203,9 @@ impl Cluster {
     /// When the process has gone by itself.
     pub fn thaw(&mut self, index: usize) -> Result<()> {
         let node = &mut self.nodes[index];
-        if node.condition == Condition::Frozen {
+        if node.state == NodeState::Frozen {
             node.coordinator.process.thaw()?;
-            node.condition = Condition::Runs;
+            node.state = NodeState::Runs;
         }
         Ok(())
     }
@@ -213,7 +217,7 @@ impl Cluster {
     /// When it does not go.
     pub async fn roll(&mut self, index: usize) -> Result<()> {
         let node = &mut self.nodes[index];
-        if node.condition != Condition::Runs {
+        if node.state != NodeState::Runs {
             return Ok(());
         }
         let process = &mut node.coordinator.process;
@@ -226,8 +230,8 @@ impl Cluster {
         node.coordinator.spawn_again()
     }
 
-    /// Stops and starts each node in turn, as an upgrade would: the next one when the cluster is as
-    /// it was, and `pause` later.
+    /// Stops and starts each node in turn, as an upgrade would: the next one when all shards have masters
+    /// again, and `pause` later.
     ///
     /// # Errors
     /// When a node does not go, or does not come back.
@@ -235,7 +239,7 @@ impl Cluster {
         for index in 0..self.len() {
             self.roll(index).await?;
             self.nodes[index].coordinator.ready().await?;
-            self.is_led().await?;
+            self.wait_for_masters().await?;
             sleep(pause).await;
         }
         Ok(())
@@ -245,30 +249,30 @@ impl Cluster {
     ///
     /// # Errors
     /// When one has ended, or does not in time.
-    pub async fn is_ready(&mut self) -> Result<()> {
+    pub async fn wait_until_ready(&mut self) -> Result<()> {
         for node in &mut self.nodes {
             node.coordinator.ready().await?;
         }
         Ok(())
     }
 
-    /// Makes the ways from node `index` to etcd so.
-    pub fn make_etcd(&self, index: usize, quality: Quality) {
+    /// Sets the quality of the links from node `index` to etcd.
+    pub fn set_etcd_link(&self, index: usize, quality: LinkQuality) {
         for relay in &self.nodes[index].to_etcd {
-            relay.make(quality);
+            relay.set_quality(quality);
         }
     }
 
-    /// Makes the way from the other nodes to node `index` so.
-    pub fn make_peers(&self, index: usize, quality: Quality) {
-        self.nodes[index].from_peers.make(quality);
+    /// Sets the quality of the link from the other nodes to node `index`.
+    pub fn set_peer_link(&self, index: usize, quality: LinkQuality) {
+        self.nodes[index].from_peers.set_quality(quality);
     }
 
-    /// Sets the wall clock of node `index` off by so many seconds from the machine's. False if
-    /// there is no way to do that here.
+    /// Sets the wall clock of node `index` off from the machine's by `off_by_s` seconds. Returns false
+    /// without libfaketime.
     ///
     /// # Errors
-    /// When the file that says so cannot be written.
+    /// When libfaketime's file cannot be written.
     pub fn set_clock(&self, index: usize, off_by_s: i64) -> Result<bool> {
         match &self.nodes[index].clock {
             Some(clock) => clock.set(off_by_s).map(|()| true),
@@ -277,10 +281,10 @@ impl Cluster {
     }
 }
 
-// === impl Node ===
+// === impl ClusterNode ===
 
-impl Node {
-    async fn spawn(dir: &Path, shape: &Shape<'_>, index: usize, etcd: &Etcd) -> Result<Self> {
+impl ClusterNode {
+    async fn spawn(dir: &Path, spec: &ClusterSpec<'_>, index: usize, etcd: &Etcd) -> Result<Self> {
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (grpc, http) = (local(ports::free()?), local(ports::free()?));
         let from_peers = Relay::to(grpc).await?;
@@ -297,10 +301,10 @@ impl Node {
             "cluster:\n  node: {name}\n  advertise: {{grpc: \"{}\"}}\n  shards: {}\n  \
              etcd: {{endpoints: [{}], lease: {}s}}\n{}",
             from_peers.address(),
-            shape.shards,
+            spec.shards,
             endpoints.join(", "),
-            shape.lease_s,
-            shape.limits
+            spec.lease_s,
+            spec.limits
         );
         let clock = WallClock::try_new(&dir.join(format!("{name}.clock")))?;
         let environment = clock.as_ref().map(WallClock::environment);
@@ -308,7 +312,7 @@ impl Node {
         let coordinator = Coordinator::spawn(dir, &name, &config, (grpc, http), environment)?;
         Ok(Self {
             coordinator,
-            condition: Condition::Runs,
+            state: NodeState::Runs,
             to_etcd,
             from_peers,
             clock,

@@ -1,13 +1,13 @@
-//! Whether a test had fair conditions: cores enough for the harness and for what it has started.
+//! Fair conditions of a test: enough cores for the harness and its child processes.
 //!
-//! Rates, shares and times on the real clock hang on the machine as well: a load
-//! generator that gets no core offers nothing, and an Envoy that gets none admits nothing. A thread
-//! looks how late it wakes, and how long the threads of the harness and of its child processes wait
-//! for a core (the scheduler's own account), and load generators note how late they are.
+//! Rates, shares and times on the real clock depend on the machine as well: without a core, a load
+//! generator offers nothing and an Envoy admits nothing. A watching thread measures its own delays and
+//! the time that threads of the harness and of its child processes wait for a core (from the
+//! scheduler's account). Load generators note their delays.
 //!
 //! An assertion that does not hold under such conditions is neither a success nor a failure:
-//! [`conclude`] then says [`INCONCLUSIVE`] with the figure, and `tests/conclusive.sh` repeats that test,
-//! and no other. One that does not hold under fair conditions fails.
+//! [`conclude`] then panics with [`INCONCLUSIVE`] and the figure, and `tests/conclusive.sh` repeats that test,
+//! and no other. An assertion that does not hold under fair conditions fails.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -20,99 +20,99 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The beginning of the message of a test that found no fair conditions.
+/// Beginning of the message of a test without fair conditions.
 pub const INCONCLUSIVE: &str = "INCONCLUSIVE:";
 
-/// How long the watching thread sleeps.
+/// Sleep of the watching thread between two looks.
 const NAP: Duration = Duration::from_millis(20);
-/// How often the scheduler's account is read.
+/// Interval at which the scheduler's account is read.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// A wait for a core, or a delay, that is shorter costs no measurement anything.
-const LULL_MIN: Duration = Duration::from_millis(50);
-/// The time lost in lulls from which on what was measured says nothing: somewhat less than what the
-/// strictest of the tests, 2 % of 10 s, can bear.
+/// Shortest wait for a core, or delay, that counts as a stall; shorter ones disturb no measurement.
+const STALL_MIN: Duration = Duration::from_millis(50);
+/// Most time lost in stalls with which a measurement counts: somewhat less than the tolerance of the
+/// strictest test, 2 % of 10 s.
 const LOST_MAX: Duration = Duration::from_millis(150);
-/// And the part of a whole stretch, for long ones.
+/// The same as a part of the measured time, for long ones.
 const LOST_PART_MAX: f64 = 0.01;
 
-/// The most lulls that are remembered: those of a quarter of an hour in which all stands still.
-const LULLS_MAX: usize = 10_000;
+/// Most stalls that are kept: as many as a quarter of an hour of standstill has.
+const STALLS_MAX: usize = 10_000;
 
-static WATCHED: Mutex<Watched> = Mutex::new(Watched::new());
+static STALL_LOG: Mutex<StallLog> = Mutex::new(StallLog::new());
 
-/// The knowledge of the watching thread.
+/// Stalls and processes that the watching thread knows.
 #[derive(Debug)]
-struct Watched {
-    /// When the test at hand began to measure.
+struct StallLog {
+    /// Beginning of the current measurement.
     begun: Option<Instant>,
-    lulls: VecDeque<Lull>,
+    stalls: VecDeque<Stall>,
     /// Child processes, by id.
     children: BTreeMap<u32, String>,
 }
 
-/// A time in which something that a test relies on stood still.
+/// A time in which a process or a generator stood still.
 #[derive(Clone, Debug)]
-struct Lull {
+struct Stall {
     ended: Instant,
     lost: Duration,
-    of: String,
+    source: String,
 }
 
-/// The time that was lost in a stretch of time.
+/// Time lost in stalls during a measurement.
 #[derive(Clone, Debug)]
-pub struct Lost {
+pub struct LostTime {
     stretch: Duration,
-    /// The longest time that one process or generator has lost in all, and which one.
+    /// The most time that one process or generator lost in all, and its name.
     most: Option<(Duration, String)>,
 }
 
-// === impl Watched ===
+// === impl StallLog ===
 
-impl Watched {
+impl StallLog {
     const fn new() -> Self {
         Self {
             begun: None,
-            lulls: VecDeque::new(),
+            stalls: VecDeque::new(),
             children: BTreeMap::new(),
         }
     }
 
     fn lock() -> MutexGuard<'static, Self> {
-        WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+        STALL_LOG.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lost(&self, span: Range<Instant>) -> Lost {
+    fn lost(&self, span: Range<Instant>) -> LostTime {
         let mut by: BTreeMap<&str, Duration> = BTreeMap::new();
-        for lull in &self.lulls {
-            // Only the part of it that lies within.
-            let from = lull.ended.checked_sub(lull.lost).unwrap_or(lull.ended);
-            let (from, to) = (from.max(span.start), lull.ended.min(span.end));
-            *by.entry(&lull.of).or_default() += to.saturating_duration_since(from);
+        for stall in &self.stalls {
+            // Only the part within the span counts.
+            let from = stall.ended.checked_sub(stall.lost).unwrap_or(stall.ended);
+            let (from, to) = (from.max(span.start), stall.ended.min(span.end));
+            *by.entry(&stall.source).or_default() += to.saturating_duration_since(from);
         }
         let most = by.into_iter().max_by_key(|(_, lost)| *lost);
-        Lost {
+        LostTime {
             stretch: span.end.saturating_duration_since(span.start),
             most: most.map(|(of, lost)| (lost, of.to_owned())),
         }
     }
 }
 
-// === impl Lost ===
+// === impl LostTime ===
 
-impl Lost {
-    /// Whether so little was lost that what was measured counts.
+impl LostTime {
+    /// Whether little enough was lost for the measurement to count.
     pub fn is_fair(&self) -> bool {
         self.is_at_most(LOST_PART_MAX)
     }
 
-    /// Whether no more than `part` of the stretch was lost, or next to nothing.
+    /// Whether at most `part` of the measured time was lost, or next to nothing.
     pub fn is_at_most(&self, part: f64) -> bool {
         let most = self.stretch.mul_f64(part).max(LOST_MAX);
         self.most.as_ref().is_none_or(|(lost, _)| *lost <= most)
     }
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for LostTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stretch = self.stretch.as_secs_f64();
         match &self.most {
@@ -128,33 +128,33 @@ impl fmt::Display for Lost {
 
 // === free functions ===
 
-/// Begins to measure: what was before does not count.
+/// Begins a measurement; earlier stalls do not count.
 pub fn begin() {
     static START: Once = Once::new();
     START.call_once(|| {
         thread::spawn(watch);
     });
-    let mut watched = Watched::lock();
-    watched.begun = Some(Instant::now());
-    watched.lulls.clear();
+    let mut log = StallLog::lock();
+    log.begun = Some(Instant::now());
+    log.stalls.clear();
 }
 
-/// The time lost since the test began to measure.
-pub fn lost() -> Lost {
+/// Time lost since the measurement began.
+pub fn lost() -> LostTime {
     let now = Instant::now();
-    let watched = Watched::lock();
-    watched.lost(watched.begun.unwrap_or(now)..now)
+    let log = StallLog::lock();
+    log.lost(log.begun.unwrap_or(now)..now)
 }
 
-/// The time lost in `span`.
-pub fn lost_in(span: Range<Instant>) -> Lost {
-    Watched::lock().lost(span)
+/// Time lost in `span`.
+pub fn lost_in(span: Range<Instant>) -> LostTime {
+    StallLog::lock().lost(span)
 }
 
-/// Asserts what holds under fair conditions.
+/// Asserts a condition that holds under fair conditions.
 ///
 /// # Panics
-/// With `failure` if it does not hold; said to be inconclusive if the conditions were not fair.
+/// With `failure` if it does not hold; marked as inconclusive if the conditions were not fair.
 #[track_caller]
 pub fn conclude(holds: bool, failure: impl FnOnce() -> String) {
     if holds {
@@ -166,7 +166,7 @@ pub fn conclude(holds: bool, failure: impl FnOnce() -> String) {
     panic!("{failure}");
 }
 
-/// Asserts what holds under fair conditions, as [`conditions::conclude`](crate::conditions::conclude)
+/// Asserts a condition that holds under fair conditions, as [`conditions::conclude`](crate::conditions::conclude)
 /// does, with a message as `assert!` takes it.
 #[macro_export]
 macro_rules! conclude {
@@ -175,31 +175,31 @@ macro_rules! conclude {
     };
 }
 
-/// Notes that something called `of` was late by `late`, until now.
-pub fn note_late(of: &str, late: Duration) {
-    if late < LULL_MIN {
+/// Notes a stall of `source`, which was late by `late` until now.
+pub fn note_late(source: &str, late: Duration) {
+    if late < STALL_MIN {
         return;
     }
-    let lull = Lull {
+    let stall = Stall {
         ended: Instant::now(),
         lost: late,
-        of: of.to_owned(),
+        source: source.to_owned(),
     };
-    let mut watched = Watched::lock();
-    watched.lulls.push_back(lull);
-    if watched.lulls.len() > LULLS_MAX {
-        watched.lulls.pop_front();
+    let mut log = StallLog::lock();
+    log.stalls.push_back(stall);
+    if log.stalls.len() > STALLS_MAX {
+        log.stalls.pop_front();
     }
 }
 
-/// Watches the child process `pid` as well.
+/// Begins to watch the child process `pid`.
 pub(crate) fn watch_child(pid: u32, name: &str) {
-    Watched::lock().children.insert(pid, name.to_owned());
+    StallLog::lock().children.insert(pid, name.to_owned());
 }
 
-/// Watches the child process `pid` no longer.
+/// Stops watching the child process `pid`.
 pub(crate) fn forget_child(pid: u32) {
-    Watched::lock().children.remove(&pid);
+    StallLog::lock().children.remove(&pid);
 }
 
 fn watch() {
@@ -217,10 +217,10 @@ fn watch() {
     }
 }
 
-/// Notes which processes had a thread that waited for a core for half of the time that has `passed` since
-/// the last sample.
+/// Notes a stall of each process with a thread that waited for a core during at least half of the time
+/// `passed` since the last sample.
 fn sample(known: &mut HashMap<(u32, u32), Duration>, passed: Duration) {
-    let mut processes = Watched::lock().children.clone();
+    let mut processes = StallLog::lock().children.clone();
     processes.insert(process::id(), "the harness".to_owned());
     let mut now = HashMap::new();
     for (pid, name) in &processes {
@@ -238,8 +238,8 @@ fn sample(known: &mut HashMap<(u32, u32), Duration>, passed: Duration) {
     *known = now;
 }
 
-/// How long each thread of a process has waited for a core in all; nothing where the kernel does not
-/// say.
+/// Time that each thread of a process has waited for a core in all; empty if the kernel keeps no such
+/// account.
 fn waits(pid: u32) -> Vec<(u32, Duration)> {
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
     let threads = threads.into_iter().flatten().flatten();
@@ -252,8 +252,7 @@ fn waits(pid: u32) -> Vec<(u32, Duration)> {
     threads.filter_map(wait).collect()
 }
 
-/// Whether requests may wait for a thread: not for those that compile Envoy's Wasm better in the
-/// background.
+/// Whether a thread serves requests; V8's threads, which optimise Wasm in the background, do not.
 fn serves(pid: u32, thread: u32) -> bool {
     let name = fs::read_to_string(format!("/proc/{pid}/task/{thread}/comm"));
     !name.is_ok_and(|name| name.starts_with("V8"))
@@ -267,15 +266,15 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn watched(lulls: &[(u64, u64, &str)], start: Instant) -> Watched {
-        let lull = |(ended, lost, of): &(u64, u64, &str)| Lull {
+    fn log(stalls: &[(u64, u64, &str)], start: Instant) -> StallLog {
+        let stall = |(ended, lost, of): &(u64, u64, &str)| Stall {
             ended: start + ms(*ended),
             lost: ms(*lost),
-            of: (*of).to_owned(),
+            source: (*of).to_owned(),
         };
-        Watched {
-            lulls: lulls.iter().map(lull).collect(),
-            ..Watched::new()
+        StallLog {
+            stalls: stalls.iter().map(stall).collect(),
+            ..StallLog::new()
         }
     }
 
@@ -283,7 +282,7 @@ mod tests {
     fn what_counts_is_the_time_that_one_has_lost_within_the_span() {
         let start = Instant::now() + ms(10_000);
         let span = start..start + ms(10_000);
-        // When each lull ended, how long it was, and of whom; then the most that one has lost.
+        // Stalls (end, length, source); the most time that one source lost; whether that is fair.
         type Row<'a> = (&'a [(u64, u64, &'a str)], u64, bool);
         let rows: [Row<'_>; 6] = [
             (&[], 0, true),
@@ -298,16 +297,16 @@ mod tests {
             (&[(200, 500, "a")], 200, false),
             (&[(20_000, 5000, "a")], 0, true),
         ];
-        for (lulls, most, fair) in rows {
-            let lost = watched(lulls, start).lost(span.clone());
-            let seen = lost.most.as_ref().map_or(ms(0), |(lost, _)| *lost);
+        for (stalls, most, fair) in rows {
+            let lost = log(stalls, start).lost(span.clone());
+            let longest = lost.most.as_ref().map_or(ms(0), |(lost, _)| *lost);
             assert_eq!(
-                (seen, lost.is_fair()),
+                (longest, lost.is_fair()),
                 (ms(most), fair),
-                "{lulls:?}: {lost}"
+                "{stalls:?}: {lost}"
             );
         }
-        let lost = watched(&[(9000, 400, "a")], start).lost(start..start + ms(60_000));
+        let lost = log(&[(9000, 400, "a")], start).lost(start..start + ms(60_000));
         assert!(lost.is_fair() && !lost.is_at_most(0.001), "{lost}");
     }
 
@@ -322,15 +321,15 @@ mod tests {
         note_late("the generator", ms(400));
         let lost = lost();
         assert!(!lost.is_fair(), "{lost}");
-        let said = std::panic::catch_unwind(|| conclude(false, || "9 instead of 10".to_owned()));
-        let said = *said.unwrap_err().downcast::<String>().unwrap();
-        assert!(said.starts_with(INCONCLUSIVE), "{said}");
-        assert!(said.ends_with("; 9 instead of 10"), "{said}");
+        let message = std::panic::catch_unwind(|| conclude(false, || "9 instead of 10".to_owned()));
+        let message = *message.unwrap_err().downcast::<String>().unwrap();
+        assert!(message.starts_with(INCONCLUSIVE), "{message}");
+        assert!(message.ends_with("; 9 instead of 10"), "{message}");
         conclude(true, || unreachable!());
     }
 
-    /// A `cargo test` of four tests: one passes, one fails, and two are inconclusive, of which one passes
-    /// when it runs for the third time.
+    /// A stand-in for `cargo test` with four tests: one passes, one fails, and two are inconclusive; one of
+    /// these passes in its third run.
     const CARGO: &str = r#"
 runs=$(($(cat "$1") + 1)); echo "$runs" >"$1"; shift
 all="$*"
@@ -370,20 +369,24 @@ echo "test result: FAILED. $passed passed; $failed failed; $ignored ignored; 0 m
         let mut command = process::Command::new("bash");
         command.arg(script).arg("bash").args([&cargo, &runs]);
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let printed = String::from_utf8_lossy(&output.stdout);
         let count = fs::read_to_string(&runs).unwrap();
         fs::remove_dir_all(&dir).unwrap();
-        assert_eq!(count.trim(), "4", "{said}");
-        assert_eq!(said.matches("test bad ... FAILED").count(), 1, "{said}");
-        assert_eq!(said.matches("test good ... ok").count(), 1, "{said}");
+        assert_eq!(count.trim(), "4", "{printed}");
+        assert_eq!(
+            printed.matches("test bad ... FAILED").count(),
+            1,
+            "{printed}"
+        );
+        assert_eq!(printed.matches("test good ... ok").count(), 1, "{printed}");
         for line in [
             "INCONCLUSIVE AT FIRST: 2, of which 1 passed later and 1 stayed so",
             "INCONCLUSIVE: never: x stood still; 9",
             "test result: 2 passed; 2 failed; 1 ignored",
         ] {
-            assert!(said.contains(line), "no {line} in\n{said}");
+            assert!(printed.contains(line), "no {line} in\n{printed}");
         }
         assert!(!output.status.success());
-        assert_eq!(said.matches("test result:").count(), 1, "{said}");
+        assert_eq!(printed.matches("test result:").count(), 1, "{printed}");
     }
 }

@@ -1,7 +1,7 @@
 //! One HTTP/1.1 client connection that spends little CPU.
 //!
-//! The machine that runs the tests also runs the Envoys, so a request is bytes prepared once and
-//! an answer is searched, not decoded into a map.
+//! The tests share the machine with the Envoys, so a request is prepared once as bytes, and an answer is
+//! searched instead of decoded into a map.
 
 use std::net::SocketAddr;
 use std::str;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Largest answer that is read, head and body together.
+/// Size of the largest answer that is read, head and body together.
 const ANSWER_MAX_BYTES: usize = 1 << 24;
 
 /// A keep-alive connection to one address.
@@ -44,10 +44,10 @@ pub fn get(path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
 // === impl Connection ===
 
 impl Connection {
-    /// Connects.
+    /// Opens a connection to `to`.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// When the address does not accept connections.
     pub async fn open(to: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(to)
             .await
@@ -65,7 +65,7 @@ impl Connection {
         self.reusable
     }
 
-    /// Sends `request` and gives only the status of its answer: the cheap way, for load.
+    /// Sends `request` and returns only the status of its answer, which is cheap enough for load.
     ///
     /// # Errors
     /// When the connection breaks or the answer is not HTTP/1.1.
@@ -73,7 +73,7 @@ impl Connection {
         self.exchange(request).await.map(|(status, _)| status)
     }
 
-    /// Sends `request` and gives its whole answer.
+    /// Sends `request` and returns its whole answer.
     ///
     /// # Errors
     /// When the connection breaks or the answer is not HTTP/1.1 text.
@@ -94,7 +94,7 @@ impl Connection {
         })
     }
 
-    /// Gives the status and the length of the head; the answer fills the buffer.
+    /// Fills the buffer with the answer, and returns its status and the length of its head.
     async fn exchange(&mut self, request: &[u8]) -> Result<(u16, usize)> {
         self.reusable = false;
         self.stream.write_all(request).await?;
@@ -153,7 +153,7 @@ impl Answer {
 /// Sends one GET on a connection of its own.
 ///
 /// # Errors
-/// When nobody listens or the answer is not HTTP/1.1 text.
+/// When the address does not accept connections or the answer is not HTTP/1.1 text.
 pub async fn get_once(to: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Result<Answer> {
     Connection::open(to)
         .await?

@@ -15,7 +15,7 @@ use crate::connection::get_once;
 use crate::process::Process;
 use crate::{artifact, ports, wait};
 
-/// How long a start may take.
+/// Longest time for a start.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// A running coordinator.
@@ -32,25 +32,25 @@ pub struct Coordinator {
     http: SocketAddr,
 }
 
-/// What the coordinator knows of one resource, per second.
+/// Leases of one resource in the coordinator's lease table; rates are per second.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Books {
-    /// What it has to give; infinite when there is no limit.
+pub struct ScopeLeases {
+    /// Capacity of the resource; infinite without a limit.
     pub capacity: f64,
-    /// Whether it learns what its clients have.
+    /// Whether it is in learning mode.
     pub learning: bool,
-    /// Its clients.
-    pub clients: Vec<ClientBooks>,
+    /// Leases by client.
+    pub clients: Vec<ClientLease>,
 }
 
-/// What the coordinator knows of one client of a resource, per second.
+/// Lease of one client; rates are per second.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ClientBooks {
-    /// `<node id>/<random>`.
+pub struct ClientLease {
+    /// Client id, `<node id>/<random>`.
     pub id: String,
-    /// What it asked for last.
+    /// Wants of its last request.
     pub wants: f64,
-    /// What it has leased.
+    /// Leased rate.
     pub has: f64,
 }
 
@@ -83,7 +83,7 @@ impl Coordinator {
 
     /// Starts one of several coordinators in `dir`, called `name`, with `config`, YAML without
     /// `listen`, on the ports `grpc` and `http` and with further variables of the environment. It
-    /// need not be [ready](Self::ready) yet: nodes of a cluster wait for etcd.
+    /// may not be [ready](Self::ready) yet: nodes of a cluster wait for etcd.
     ///
     /// # Errors
     /// When the binary is missing.
@@ -117,7 +117,7 @@ impl Coordinator {
         self.ready().await
     }
 
-    /// The same without waiting until it serves.
+    /// Starts it again as [`Self::restart`] does, without waiting until it serves.
     ///
     /// # Errors
     /// When the binary is missing.
@@ -144,14 +144,14 @@ impl Coordinator {
         let process = &mut self.process;
         (self.grpc, self.http) = wait::until("the coordinator to serve", START_LIMIT, async || {
             process.check_running()?;
-            ready_line(&process.log()).context("it has not said that it is ready")
+            ready_line(&process.log()).context("the coordinator has not logged that it is ready")
         })
         .await?;
         Ok(())
     }
 
     /// Writes `limits`, YAML with a section of that name, into the file of the running coordinator,
-    /// and waits until it has taken it.
+    /// and waits until the coordinator has applied it.
     ///
     /// # Errors
     /// When the coordinator refuses it or does not answer.
@@ -166,14 +166,17 @@ impl Coordinator {
         self.limits = limits.to_owned();
         wait::until("the coordinator to reload", START_LIMIT, async || {
             let now = self.reloads().await?;
-            ensure!(now.1 == refused, "it refused its new file");
-            ensure!(now.0 > taken, "it has not taken its new file");
+            ensure!(now.1 == refused, "the coordinator refused its new file");
+            ensure!(
+                now.0 > taken,
+                "the coordinator has not applied its new file"
+            );
             Ok(())
         })
         .await
     }
 
-    /// How many changes of its file it has taken and refused.
+    /// Number of applied and of refused changes of its file.
     async fn reloads(&self) -> Result<(u64, u64)> {
         let count = async |result: &str| {
             let name = format!("tollgate_reloads_total{{result=\"{result}\"}}");
@@ -182,7 +185,7 @@ impl Coordinator {
         Ok((count("taken").await?, count("refused").await?))
     }
 
-    /// What it shows to Prometheus: values by name and labels, as they are written.
+    /// All its Prometheus metrics: values by name with labels, as they are written.
     ///
     /// # Errors
     /// When the coordinator does not answer.
@@ -200,7 +203,7 @@ impl Coordinator {
         self.http
     }
 
-    /// The address that Envoys ask.
+    /// The address of the lease service.
     pub fn grpc(&self) -> SocketAddr {
         self.grpc
     }
@@ -211,14 +214,14 @@ impl Coordinator {
     /// When the coordinator does not answer, or has no such metric.
     pub async fn metric(&self, name: &str) -> Result<f64> {
         let value = self.metrics().await?.get(name).copied();
-        value.with_context(|| format!("no {name}"))
+        value.with_context(|| format!("no metric {name}"))
     }
 
-    /// The books of the resource (`scope`, requests); nothing when the scope is unknown.
+    /// Leases of the resource (`scope`, requests); `None` for an unknown scope.
     ///
     /// # Errors
     /// When the coordinator does not answer.
-    pub async fn books(&self, scope: &str) -> Result<Option<Books>> {
+    pub async fn leases(&self, scope: &str) -> Result<Option<ScopeLeases>> {
         let answer = get_once(self.http, &format!("/v1/scopes/{scope}"), &[]).await?;
         if answer.status == 404 {
             return Ok(None);
@@ -230,18 +233,18 @@ impl Coordinator {
             answer.body
         );
         let scope: Value = serde_json::from_str(&answer.body)?;
-        Books::of_requests(&scope)
+        ScopeLeases::of_requests(&scope)
             .with_context(|| format!("unknown form of {scope}"))
             .map(Some)
     }
 }
 
-// === impl Books ===
+// === impl ScopeLeases ===
 
-impl Books {
-    /// What the client of the Envoy with node id `node` has.
+impl ScopeLeases {
+    /// Leased rate of the Envoy with node id `node`.
     pub fn has(&self, node: &str) -> f64 {
-        let of_node = |client: &&ClientBooks| {
+        let of_node = |client: &&ClientLease| {
             client
                 .id
                 .strip_prefix(node)
@@ -254,7 +257,7 @@ impl Books {
             .sum()
     }
 
-    /// The sum of all unexpired leases.
+    /// Sum of all unexpired leases.
     pub fn sum_has(&self) -> f64 {
         self.clients.iter().map(|client| client.has).sum()
     }
@@ -262,7 +265,7 @@ impl Books {
     fn of_requests(scope: &Value) -> Option<Self> {
         let requests = &scope["units"]["requests"];
         let clients = requests["clients"].as_array()?.iter().map(|client| {
-            Some(ClientBooks {
+            Some(ClientLease {
                 id: client["client"].as_str()?.to_owned(),
                 wants: client["wants"].as_f64()?,
                 has: client["has"].as_f64()?,

@@ -1,4 +1,4 @@
-//! Which core does what: what is measured has one to itself where the machine has two.
+//! Assignment of cores: the measured process has one to itself on a machine with two or more.
 
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -12,23 +12,23 @@ pub fn load_runtime() -> Result<Runtime> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
-        .on_thread_start(|| keep_to(|core| core > 0))
+        .on_thread_start(|| pin_to(|core| core > 0))
         .build()?;
-    keep_to(|core| core > 0);
+    pin_to(|core| core > 0);
     Ok(runtime)
 }
 
 /// Runs `start` on the first core; the processes that it starts stay there.
 pub fn beside_load<T>(start: impl FnOnce() -> T) -> T {
-    keep_to(|core| core == 0);
+    pin_to(|core| core == 0);
     let started = start();
-    keep_to(|core| core > 0);
+    pin_to(|core| core > 0);
     started
 }
 
-/// Keeps this thread to the cores that `wanted` names, by their place among those it may use.
-/// With one core, or where the system forbids it, everything shares what there is.
-fn keep_to(wanted: impl Fn(usize) -> bool) {
+/// Pins this thread to the cores for which `wanted` is true, by their index among the allowed ones.
+/// With one core, or where the system forbids it, all threads share the allowed cores.
+fn pin_to(wanted: impl Fn(usize) -> bool) {
     static ALLOWED: std::sync::OnceLock<Vec<usize>> = std::sync::OnceLock::new();
     let allowed = ALLOWED.get_or_init(|| match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU)
@@ -40,8 +40,8 @@ fn keep_to(wanted: impl Fn(usize) -> bool) {
         return;
     }
     let mut set = CpuSet::new();
-    for (place, core) in allowed.iter().enumerate() {
-        if wanted(place) {
+    for (index, core) in allowed.iter().enumerate() {
+        if wanted(index) {
             set.set(*core);
         }
     }

@@ -23,26 +23,26 @@ mod configuration;
 
 use configuration::{bootstrap, listener_discovery};
 
-/// How long a start or a change of configuration may take. Compiling the filter's code on a busy
-/// machine takes most of it.
+/// Longest time for a start or a change of configuration. Most of it is the compilation of the filter on a
+/// busy machine.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long connections of a replaced configuration may live on.
+/// Drain time of the connections of a replaced configuration.
 const DRAIN_SECONDS: &str = "2";
-/// How long an Envoy lives on after another has taken over.
+/// Time until an Envoy ends after another has taken over.
 const PARENT_SECONDS: &str = "3";
 
-/// What an Envoy is started with.
+/// Specification of an Envoy.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct EnvoySpec {
     /// Node id, and the name of its log.
     pub name: String,
     /// Number of worker threads.
     pub workers: u32,
-    /// Where every request goes that the filters let pass.
+    /// Upstream of every request that the filters admit.
     pub upstream: SocketAddr,
     /// Whether the upstream speaks HTTP/2.
     upstream_http2: bool,
-    /// The coordinators that the Tollgate filter asks, any of them; their gRPC addresses.
+    /// gRPC addresses of the coordinators; the Tollgate filter calls any of them.
     pub coordinators: Vec<SocketAddr>,
     /// Further gRPC clusters by name.
     pub clusters: Vec<(String, SocketAddr)>,
@@ -54,15 +54,15 @@ pub struct Spec {
     pub virtual_hosts: Value,
     /// The access logs of every listener.
     pub access_log: Vec<Value>,
-    /// What the listeners speak below HTTP; by default plain TCP.
+    /// Transport of the listeners below HTTP; by default plain TCP.
     pub transport_socket: Option<Value>,
-    /// How names of statistics become labels.
+    /// Envoy's rules that turn parts of statistics' names into labels.
     pub stats_config: Option<Value>,
-    /// Where the only listener listens; zero lets the kernel choose. Who is started again or takes
-    /// over asks for the same.
+    /// Port of the only listener; with zero the kernel chooses. A restarted Envoy, or one that takes over,
+    /// needs the same.
     pub port: u16,
-    /// The place among Envoys that take over from one another, started with files in the same
-    /// directory: zero for the first, one more for each that takes over.
+    /// Index among Envoys that take over from one another in a hot restart, with files in the same
+    /// directory: zero for the first.
     pub restart_epoch: Option<u32>,
 }
 
@@ -74,13 +74,22 @@ pub struct Envoy {
     admin: SocketAddr,
     listeners: BTreeMap<String, SocketAddr>,
     listeners_file: PathBuf,
-    spec: Spec,
+    spec: EnvoySpec,
     version: u64,
 }
 
-// === impl Spec ===
+/// A started Envoy that may not serve yet.
+#[derive(Debug)]
+struct StartingEnvoy {
+    process: Process,
+    admin_file: PathBuf,
+    listeners_file: PathBuf,
+    spec: EnvoySpec,
+}
 
-impl Spec {
+// === impl EnvoySpec ===
+
+impl EnvoySpec {
     /// An Envoy with one listener, called `main`.
     pub fn new(name: &str, workers: u32, upstream: SocketAddr, filters: Vec<Value>) -> Self {
         Self {
@@ -134,50 +143,22 @@ impl Envoy {
     ///
     /// # Errors
     /// When there is no Envoy, or when it ends or does not serve in time.
-    pub async fn start(dir: &Path, spec: &Spec) -> Result<Self> {
-        let file = |suffix: &str| dir.join(format!("{}.{suffix}", spec.name));
-        let listeners_file = file("listeners.json");
-        let bootstrap_file = file("bootstrap.json");
-        let admin_file = file("admin");
-        let _ = fs::remove_file(&admin_file);
-        swap_in(
-            &listeners_file,
-            &listener_discovery(0, spec, &spec.listeners),
-        )?;
-        fs::write(
-            &bootstrap_file,
-            bootstrap(spec, &listeners_file).to_string(),
-        )?;
-        let mut command = Command::new(artifact::envoy()?);
-        command
-            .arg("--config-path")
-            .arg(&bootstrap_file)
-            .arg("--admin-address-path")
-            .arg(&admin_file)
-            .args(["--concurrency", &spec.workers.to_string()])
-            .args(["--drain-time-s", DRAIN_SECONDS])
-            .args(["--log-level", "warning"])
-            .args([
-                "--component-log-level",
-                "wasm:info,config:info,upstream:info",
-            ]);
-        restart_arguments(&mut command, dir, spec.restart_epoch)?;
-        let mut process = Process::start(dir, &spec.name, &mut command)?;
-        let what = format!("{} to serve", spec.name);
-        let (admin, listeners) = wait::until(&what, START_LIMIT, async || {
-            process.check_running()?;
-            let admin = fs::read_to_string(&admin_file)?.parse()?;
-            Ok((admin, serving(admin, &spec.listeners).await?))
-        })
-        .await?;
-        Ok(Self {
-            process,
-            admin,
-            listeners,
-            listeners_file,
-            spec: spec.clone(),
-            version: 0,
-        })
+    pub async fn start(dir: &Path, spec: &EnvoySpec) -> Result<Self> {
+        StartingEnvoy::spawn(dir, spec)?.serving().await
+    }
+
+    /// Starts several Envoys at once with their files in `dir`, and waits until all of them serve.
+    ///
+    /// # Errors
+    /// As [`Envoy::start`].
+    pub async fn start_all(dir: &Path, specs: &[EnvoySpec]) -> Result<Vec<Self>> {
+        let starting = specs.iter().map(|spec| StartingEnvoy::spawn(dir, spec));
+        let starting: Vec<_> = starting.collect::<Result<_>>()?;
+        let mut envoys = Vec::new();
+        for envoy in starting {
+            envoys.push(envoy.serving().await?);
+        }
+        Ok(envoys)
     }
 
     /// The address of the listener `main`, or of the only one.
@@ -208,7 +189,7 @@ impl Envoy {
     }
 
     /// Swaps the configuration of the listeners and waits until Envoy has taken or refused it.
-    /// Gives whether it was taken.
+    /// Returns whether Envoy took it.
     ///
     /// # Errors
     /// When Envoy does not look at it in time.
@@ -234,7 +215,8 @@ impl Envoy {
         .await
     }
 
-    /// Tells the admin address to drain all listeners: they go on for the drain time, and then accept nobody.
+    /// Drains all listeners through the admin address: they stop accepting connections after the drain
+    /// time.
     ///
     /// # Errors
     /// When the admin address does not answer, or refuses.
@@ -249,7 +231,7 @@ impl Envoy {
         Ok(())
     }
 
-    /// One counter or gauge by its full name; zero when Envoy does not know it (yet).
+    /// Value of a counter or gauge by its full name; zero when Envoy does not know it (yet).
     ///
     /// # Errors
     /// When the admin address does not answer.
@@ -257,7 +239,7 @@ impl Envoy {
         get_stat(self.admin, name).await
     }
 
-    /// What Prometheus would read.
+    /// All statistics in Prometheus' format.
     ///
     /// # Errors
     /// When the admin address does not answer.
@@ -276,7 +258,69 @@ impl Envoy {
     }
 }
 
-/// How an Envoy finds the one that it takes over from: the first writes down which one it is.
+// === impl StartingEnvoy ===
+
+impl StartingEnvoy {
+    fn spawn(dir: &Path, spec: &EnvoySpec) -> Result<Self> {
+        let file = |suffix: &str| dir.join(format!("{}.{suffix}", spec.name));
+        let listeners_file = file("listeners.json");
+        let bootstrap_file = file("bootstrap.json");
+        let admin_file = file("admin");
+        let _ = fs::remove_file(&admin_file);
+        swap_in(
+            &listeners_file,
+            &listener_discovery(0, spec, &spec.listeners),
+        )?;
+        fs::write(
+            &bootstrap_file,
+            bootstrap(spec, &listeners_file).to_string(),
+        )?;
+        let mut command = Command::new(artifact::envoy()?);
+        command
+            .arg("--config-path")
+            .arg(&bootstrap_file)
+            .arg("--admin-address-path")
+            .arg(&admin_file)
+            .args(["--concurrency", &spec.workers.to_string()])
+            .args(["--drain-time-s", DRAIN_SECONDS])
+            .args(["--log-level", "warning"])
+            .args([
+                "--component-log-level",
+                "wasm:info,config:info,upstream:info",
+            ]);
+        restart_arguments(&mut command, dir, spec.restart_epoch)?;
+        let process = Process::start(dir, &spec.name, &mut command)?;
+        Ok(Self {
+            process,
+            admin_file,
+            listeners_file,
+            spec: spec.clone(),
+        })
+    }
+
+    /// Waits until it serves.
+    async fn serving(mut self) -> Result<Envoy> {
+        let condition = format!("{} to serve", self.spec.name);
+        let (admin, listeners) = wait::until(&condition, START_LIMIT, async || {
+            self.process.check_running()?;
+            let admin = fs::read_to_string(&self.admin_file)?.parse()?;
+            Ok((admin, serving(admin, &self.spec.listeners).await?))
+        })
+        .await?;
+        Ok(Envoy {
+            process: self.process,
+            admin,
+            listeners,
+            listeners_file: self.listeners_file,
+            spec: self.spec,
+            version: 0,
+        })
+    }
+}
+
+// === free functions ===
+
+/// Adds the arguments of a hot restart: the first Envoy writes its base id into a file, the next reads it.
 fn restart_arguments(command: &mut Command, dir: &Path, epoch: Option<u32>) -> Result<()> {
     let Some(epoch) = epoch else {
         command.arg("--disable-hot-restart");
@@ -323,7 +367,7 @@ async fn serving(
     for (name, _) in wanted {
         ensure!(
             listeners.contains_key(name),
-            "listener {name} is not there (yet)"
+            "there is no listener {name} yet"
         );
     }
     Ok(listeners)
@@ -353,7 +397,7 @@ async fn get_stats(admin: SocketAddr, part: &str) -> Result<BTreeMap<String, u64
         .collect())
 }
 
-/// Envoy notices a file that is moved over the old one, and never sees half of it.
+/// Replaces `file` by a move, which Envoy notices and which never shows it half a file.
 fn swap_in(file: &Path, content: &Value) -> Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, content.to_string())?;

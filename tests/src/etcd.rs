@@ -10,22 +10,23 @@ use anyhow::{Context, Result, ensure};
 use crate::process::Process;
 use crate::{artifact, ports, wait};
 
-/// How long a start may take, with an election among the members.
+/// Longest time for a start, with an election among the members.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a member's log says when it serves.
+/// Line in a member's log when it serves.
 const READY: &str = "ready to serve client requests";
 
-/// A running etcd; its data stays in its folder for as long as that does.
+/// A running etcd; its data stays in its folder.
 #[derive(Debug)]
 pub struct Etcd {
     members: Vec<Member>,
     dir: PathBuf,
     scheme: &'static str,
-    /// For every member.
+    /// Further flags of every member.
     flags: Vec<String>,
 }
 
+/// One member.
 #[derive(Debug)]
 struct Member {
     client_port: u16,
@@ -84,7 +85,7 @@ impl Etcd {
         self.members.iter().map(url).collect()
     }
 
-    /// Where clients reach the members.
+    /// Client addresses of the members.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let address = |member: &Member| SocketAddr::from(([127, 0, 0, 1], member.client_port));
         self.members.iter().map(address).collect()
@@ -109,12 +110,15 @@ impl Etcd {
     /// # Errors
     /// When it runs already, or ends or does not serve in time.
     pub async fn restart(&mut self, index: usize) -> Result<()> {
-        ensure!(self.members[index].process.is_none(), "it runs");
+        ensure!(
+            self.members[index].process.is_none(),
+            "the member is running"
+        );
         self.spawn(index)?;
         self.ready(index).await
     }
 
-    /// Stops member `index` where it is; it keeps its connections.
+    /// Stops member `index` (SIGSTOP); it keeps its connections.
     ///
     /// # Errors
     /// When it does not run.
@@ -173,7 +177,7 @@ impl Etcd {
             process.check_running()?;
             ensure!(
                 process.log().contains(READY),
-                "it has not said that it is ready"
+                "etcd has not logged that it is ready"
             );
             Ok(())
         })

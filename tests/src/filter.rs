@@ -9,7 +9,7 @@ use crate::artifact;
 
 /// Name of the upstream cluster that every route goes to.
 pub const UPSTREAM: &str = "upstream";
-/// Name of the cluster that the Tollgate filter asks.
+/// Name of the cluster of coordinators.
 pub const COORDINATOR: &str = "tollgate";
 /// The request header that names the tenant.
 pub const TENANT_HEADER: &str = "x-tenant";
@@ -22,7 +22,7 @@ pub fn tollgate(plugin: &Value) -> Result<Value> {
     tollgate_in("tollgate", plugin)
 }
 
-/// The same with a `vm_id` of its own, to stand beside another in one Envoy.
+/// The Tollgate filter with a `vm_id` of its own, for two filters in one Envoy.
 ///
 /// # Errors
 /// As [`tollgate`].
@@ -31,12 +31,12 @@ pub fn tollgate_in(vm_id: &str, plugin: &Value) -> Result<Value> {
     Ok(wasm(vm_id, &file.to_string_lossy(), &plugin.to_string()))
 }
 
-/// The same with another module than the one that users load.
+/// The Tollgate filter from another module than the one that users load.
 pub fn tollgate_of(module: &Path, plugin: &Value) -> Value {
     wasm("tollgate", &module.to_string_lossy(), &plugin.to_string())
 }
 
-/// The smallest plugin configuration: scopes `tenant/<x-tenant>`, with what the test adds.
+/// The smallest plugin configuration: scopes `tenant/<x-tenant>`, merged with `more`.
 pub fn by_tenant(more: &Value) -> Value {
     let mut plugin = json!({
         "coordinator": COORDINATOR,
@@ -57,7 +57,7 @@ pub fn tenant_rule(safe_capacity: f64) -> Value {
     })
 }
 
-/// The benchmark's baseline filter that does nothing.
+/// The benchmark's baseline filter without any work.
 ///
 /// # Errors
 /// When the filter has not been built.
@@ -96,7 +96,7 @@ pub fn local_rate_limit() -> Value {
     })
 }
 
-/// Envoy's global limiter, which asks the service in `cluster` about every request.
+/// Envoy's global limiter, which calls the service in `cluster` for every request.
 pub fn global_rate_limit(cluster: &str) -> Value {
     json!({
         "name": "envoy.filters.http.ratelimit",

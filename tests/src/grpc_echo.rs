@@ -1,5 +1,4 @@
-//! A gRPC upstream that sends every message back, whatever the method: unary and streaming calls
-//! look the same to it.
+//! A gRPC upstream that sends every message back, for any method, unary or streaming.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,7 +27,7 @@ impl GrpcEcho {
     /// Starts an upstream on a free port.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// When no port is free.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -36,7 +35,7 @@ impl GrpcEcho {
         Ok(Self { address, accepting })
     }
 
-    /// Where it listens, for HTTP/2 without TLS.
+    /// Address of its listener, for HTTP/2 without TLS.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -54,7 +53,7 @@ async fn accept(listener: TcpListener) {
     }
 }
 
-/// Serves one connection until Envoy closes it; how it ends is of no interest here.
+/// Serves one connection until Envoy closes it.
 async fn serve(stream: TcpStream) {
     let echo = service_fn(|request: Request<Incoming>| async {
         let mut ok = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! One HTTP/2 client connection, without TLS: streams that share it can be told apart.
+//! One HTTP/2 client connection without TLS, for streams that share a connection.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ pub struct Http2 {
     authority: String,
 }
 
-/// An answer.
+/// An answer over HTTP/2.
 #[derive(Clone, Debug)]
 pub struct Http2Answer {
     /// The status code.
@@ -29,16 +29,16 @@ pub struct Http2Answer {
 // === impl Http2 ===
 
 impl Http2 {
-    /// Connects; the task that is given ends with the connection.
+    /// Connects; the returned task ends with the connection.
     ///
     /// # Errors
-    /// When nobody listens or it is not HTTP/2.
+    /// When the address does not accept connections or does not speak HTTP/2.
     pub async fn open(to: SocketAddr) -> Result<(Self, JoinHandle<()>)> {
         let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
         let running = spawn(async {
-            // Whoever waits for an answer hears of an error there.
+            // An error reaches the callers that wait for an answer.
             let _ = connection.await;
         });
         let authority = to.to_string();

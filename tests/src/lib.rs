@@ -1,8 +1,8 @@
-//! What the tests, the demo and the benchmarks share: real Envoys, coordinators, an upstream and
-//! load, started on free ports and gone when they are dropped.
+//! Shared parts of the tests, the demo and the benchmarks: real Envoys, coordinators, upstreams and load
+//! generators, started on free ports and ended when they are dropped.
 //!
 //! Nothing here decides about rates or leases; it only starts the real programs, offers them
-//! traffic and counts what came back.
+//! traffic and counts the answers.
 
 pub mod artifact;
 pub mod cluster;
@@ -12,17 +12,17 @@ pub mod coordinator;
 pub mod cores;
 pub mod envoy;
 pub mod etcd;
+pub mod faulty_upstream;
 pub mod filter;
 pub mod grpc_echo;
 pub mod http2;
 pub mod load;
-pub mod moody;
 pub mod ports;
 pub mod process;
 pub mod record;
+pub mod recording_upstream;
 pub mod relay;
-pub mod roll;
-pub mod scene;
+pub mod test_context;
 pub mod trap;
 pub mod upstream;
 pub mod wait;

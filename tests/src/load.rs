@@ -1,8 +1,8 @@
-//! Open-loop load: requests fall due at a rate, whatever became of those before.
+//! Open-loop load: requests fall due at a rate, independent of earlier answers.
 //!
-//! A closed loop would slow down with the answers and hide what it should show. Here one pacer
-//! makes requests due every few milliseconds, and each flow's connections take them in turn; what
-//! cannot be sent at once stays due and shows in the record as waiting.
+//! A closed loop would slow down with the answers and hide an overload. Here one pacer makes requests due
+//! every few milliseconds, and each flow's connections take them in turn. Requests that cannot be sent at
+//! once stay due, and the record counts them as waiting.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,47 +16,49 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use crate::conditions;
 use crate::connection::{Connection, get};
 use crate::filter::TENANT_HEADER;
-use crate::record::{Outcome, Record};
+use crate::record::{Record, RequestOutcome};
 
-/// How often requests fall due.
+/// Interval at which requests fall due.
 const PACE: Duration = Duration::from_millis(2);
 /// Connections of a flow: enough to keep every worker of an Envoy busy, and for requests that the
 /// filter makes wait.
 const CONNECTIONS: usize = 32;
 /// After this time without an answer a request has failed.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// Pause after a failure, so that an Envoy that is away is not flooded with connections.
+/// Pause after a failure, so that an absent Envoy is not flooded with connections.
 const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The requests of one tenant to one Envoy.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// Where the requests go.
+    /// Address of the Envoy.
     pub to: SocketAddr,
-    /// Whose requests they are.
+    /// The tenant.
     pub tenant: String,
     /// Requests per second.
     pub rate: f64,
 }
 
-/// Running load.
+/// RunningFlow load.
 #[derive(Debug)]
 pub struct Load {
     started: Instant,
-    flows: Vec<Arc<Running>>,
+    flows: Vec<Arc<RunningFlow>>,
     tasks: JoinSet<()>,
 }
 
+/// A flow with its connections' shared state.
 #[derive(Debug)]
-struct Running {
+struct RunningFlow {
     to: SocketAddr,
     request: Vec<u8>,
     due: Semaphore,
-    state: Mutex<State>,
+    state: Mutex<FlowState>,
 }
 
+/// Rate and record of a flow.
 #[derive(Debug)]
-struct State {
+struct FlowState {
     rate: f64,
     record: Record,
 }
@@ -64,7 +66,7 @@ struct State {
 // === impl Flow ===
 
 impl Flow {
-    /// A tenant's requests to an Envoy.
+    /// Creates the flow of a tenant to an Envoy.
     pub fn new(to: SocketAddr, tenant: &str, rate: f64) -> Self {
         Self {
             to,
@@ -83,7 +85,7 @@ impl Load {
         let started = Instant::now();
         let flows: Vec<_> = flows
             .into_iter()
-            .map(|flow| Arc::new(Running::new(flow)))
+            .map(|flow| Arc::new(RunningFlow::new(flow)))
             .collect();
         let mut tasks = JoinSet::new();
         for flow in &flows {
@@ -99,7 +101,7 @@ impl Load {
         }
     }
 
-    /// When it started.
+    /// Start of the load.
     pub fn started(&self) -> Instant {
         self.started
     }
@@ -114,20 +116,20 @@ impl Load {
         tokio::time::sleep_until(self.started + since).await;
     }
 
-    /// Changes the rate of a flow, by its place in the list.
+    /// Changes the rate of a flow, by its index.
     pub fn set_rate(&self, flow: usize, rate: f64) {
         self.flows[flow].state().rate = rate;
     }
 
-    /// What a flow has met so far, by its place in the list.
+    /// Record of a flow so far, by its index.
     pub fn record(&self, flow: usize) -> Record {
         self.flows[flow].state().record.clone()
     }
 
-    /// Stops offering, waits for the answers that are still out, and gives each flow's record.
+    /// Stops the load, waits for outstanding answers, and returns each flow's record.
     ///
     /// # Errors
-    /// When answers stay out although every request has a time limit.
+    /// When answers are missing although every request has a time limit.
     pub async fn stop(mut self) -> Result<Vec<Record>> {
         for flow in &self.flows {
             flow.due.close();
@@ -135,7 +137,7 @@ impl Load {
         let all = async { while self.tasks.join_next().await.is_some() {} };
         ensure!(
             timeout(2 * ANSWER_LIMIT, all).await.is_ok(),
-            "load does not come to an end"
+            "the load does not end"
         );
         Ok(self
             .flows
@@ -145,7 +147,7 @@ impl Load {
     }
 }
 
-/// The sum of several records of one load.
+/// Sum of several records of one load.
 pub fn sum<'a>(records: impl IntoIterator<Item = &'a Record>) -> Record {
     let mut sum = Record::default();
     for record in records {
@@ -154,28 +156,28 @@ pub fn sum<'a>(records: impl IntoIterator<Item = &'a Record>) -> Record {
     sum
 }
 
-// === impl Running ===
+// === impl RunningFlow ===
 
-impl Running {
+impl RunningFlow {
     fn new(flow: Flow) -> Self {
         Self {
             to: flow.to,
             request: get("/", &[(TENANT_HEADER, &flow.tenant)]),
             due: Semaphore::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(FlowState {
                 rate: flow.rate,
                 record: Record::default(),
             }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FlowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Makes requests due until the load stops.
-async fn pace(flows: Vec<Arc<Running>>, started: Instant) {
+async fn pace(flows: Vec<Arc<RunningFlow>>, started: Instant) {
     let mut ticks = interval(PACE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut owed = vec![0.0; flows.len()];
@@ -200,24 +202,24 @@ async fn pace(flows: Vec<Arc<Running>>, started: Instant) {
     }
 }
 
-/// One connection of a flow: takes what is due, one request at a time.
-async fn send(flow: Arc<Running>, started: Instant) {
+/// Runs one connection of a flow: sends the due requests one at a time.
+async fn send(flow: Arc<RunningFlow>, started: Instant) {
     let mut kept: Option<Connection> = None;
     while let Ok(permit) = flow.due.acquire().await {
         permit.forget();
         let outcome = match timeout(ANSWER_LIMIT, one(&flow, &mut kept)).await {
-            Ok(Ok(status)) => Outcome::of_status(status),
-            Ok(Err(_)) | Err(_) => Outcome::Failed,
+            Ok(Ok(status)) => RequestOutcome::of_status(status),
+            Ok(Err(_)) | Err(_) => RequestOutcome::Failed,
         };
         flow.state().record.add(started.elapsed(), outcome);
-        if outcome == Outcome::Failed {
+        if outcome == RequestOutcome::Failed {
             kept = None;
             sleep(FAILURE_PAUSE).await;
         }
     }
 }
 
-async fn one(flow: &Running, kept: &mut Option<Connection>) -> Result<u16> {
+async fn one(flow: &RunningFlow, kept: &mut Option<Connection>) -> Result<u16> {
     let mut connection = match kept.take() {
         Some(connection) => connection,
         None => Connection::open(flow.to).await?,

@@ -1,7 +1,7 @@
-//! Ports for servers that are started again where they were, or that must know each other's before they start.
+//! Ports for servers that restart on the same port, or that must know each other's before they start.
 //!
-//! A port that the kernel chooses is one that it may give to any outgoing connection as soon as its server is gone.
-//! These lie below all that it chooses (32768 on Linux).
+//! A port chosen by the kernel may go to any outgoing connection as soon as its server has ended. These
+//! ports lie below the kernel's range (from 32768 on Linux).
 
 use std::net::TcpListener;
 use std::process;
@@ -11,15 +11,15 @@ use anyhow::{Context, Result};
 
 const FIRST: u32 = 15_000;
 const COUNT: u32 = 17_000;
-/// How far apart two test programs begin, which may run at the same time.
+/// Distance between the first ports of two test programs, which may run at the same time.
 const STRIDE: u32 = 97;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A port on loopback that nobody listens on and that no other call in this process gets.
+/// Returns a free port on loopback that no other call in this process gets.
 ///
 /// # Errors
-/// When all are taken.
+/// When none is free.
 pub fn free() -> Result<u16> {
     let begin = process::id().wrapping_mul(STRIDE);
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();

@@ -1,4 +1,4 @@
-//! A child process that keeps its log and ends when it is dropped.
+//! A child process with a log file, ended when it is dropped.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::conditions;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Lines of a log that a failure shows.
+/// Lines of a log that an error shows.
 const TAIL_LINES: usize = 40;
 
 /// A running child process.
@@ -44,11 +44,13 @@ impl Process {
         })
     }
 
-    /// All that the process has written so far.
+    /// Log of the process so far.
     pub fn log(&self) -> String {
         read(&self.log)
     }
 
+    /// Checks that the process still runs.
+    ///
     /// # Errors
     /// When the process has ended, with the end of its log.
     pub fn check_running(&mut self) -> Result<()> {
@@ -61,12 +63,12 @@ impl Process {
     /// Whether the process has ended.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When the system cannot tell.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Stops the process where it is, as a machine that hangs would; it keeps its connections.
+    /// Stops the process (SIGSTOP), as on a machine that hangs; it keeps its connections.
     ///
     /// # Errors
     /// When the process has gone.
@@ -82,7 +84,7 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
-    /// Asks the process to end in order (SIGTERM).
+    /// Asks the process to shut down (SIGTERM).
     ///
     /// # Errors
     /// When the process has gone.
@@ -109,7 +111,7 @@ impl Process {
         cpu_of(self.child.id())
     }
 
-    /// Bytes of memory of its own (not of files) that the process has in use.
+    /// Anonymous memory (not of files) in use by the process, in bytes.
     ///
     /// # Errors
     /// When the process has gone.
@@ -128,7 +130,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        kill_process(pid.context("an id of a process")?, signal)
+        kill_process(pid.context("a process id")?, signal)
             .with_context(|| format!("signalling {}", self.name))
     }
 }
@@ -142,8 +144,8 @@ impl Drop for Process {
 
 /// CPU time, user and system together, that the live threads of a process have used so far.
 ///
-/// From the scheduler's own account, in nanoseconds; the clock ticks of `/proc/<pid>/stat` are
-/// too coarse to compare a few microseconds a request over slices of a second.
+/// From the scheduler's account, in nanoseconds; the clock ticks of `/proc/<pid>/stat` are too coarse to
+/// compare a few microseconds per request over slices of a second.
 ///
 /// # Errors
 /// When there is no such process, or the kernel keeps no such account.

@@ -1,4 +1,4 @@
-//! What load met, in bins of time.
+//! Results of load, in bins of time.
 
 use std::ops::{AddAssign, Range};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Width of a bin.
 pub const BIN: Duration = Duration::from_millis(100);
 
-/// Counts of one stretch of time.
+/// Counts of requests in one stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Requests that were due.
@@ -19,9 +19,9 @@ pub struct Tally {
     pub failed: u64,
 }
 
-/// How one request ended.
+/// End of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// Answered 200.
     Admitted,
     /// Answered 429.
@@ -59,10 +59,10 @@ impl AddAssign for Tally {
     }
 }
 
-// === impl Outcome ===
+// === impl RequestOutcome ===
 
-impl Outcome {
-    /// The outcome that a status code stands for.
+impl RequestOutcome {
+    /// Outcome of a status code.
     pub fn of_status(status: u16) -> Self {
         match status {
             200 => Self::Admitted,
@@ -81,12 +81,12 @@ impl Record {
     }
 
     /// Counts a request that ended at `since` the start.
-    pub fn add(&mut self, since: Duration, outcome: Outcome) {
+    pub fn add(&mut self, since: Duration, outcome: RequestOutcome) {
         let bin = self.bin(since);
         match outcome {
-            Outcome::Admitted => bin.admitted += 1,
-            Outcome::Refused => bin.refused += 1,
-            Outcome::Failed => bin.failed += 1,
+            RequestOutcome::Admitted => bin.admitted += 1,
+            RequestOutcome::Refused => bin.refused += 1,
+            RequestOutcome::Failed => bin.failed += 1,
         }
     }
 
@@ -100,7 +100,7 @@ impl Record {
         }
     }
 
-    /// The sum of the bins that begin within `window`.
+    /// Sum of the bins that begin within `window`.
     pub fn within(&self, window: Range<Duration>) -> Tally {
         let (from, to) = (index(window.start), index(window.end).min(self.bins.len()));
         let mut sum = Tally::default();
@@ -110,7 +110,7 @@ impl Record {
         sum
     }
 
-    /// The sum of everything.
+    /// Sum of all bins.
     pub fn total(&self) -> Tally {
         self.within(Duration::ZERO..self.length())
     }
@@ -121,7 +121,7 @@ impl Record {
         self.within(window).admitted as f64 / length.as_secs_f64()
     }
 
-    /// Admitted requests per second in every window of `length` within `span`, one a bin.
+    /// Admitted requests per second in every window of `length` within `span`, one window per bin.
     pub fn windows(&self, span: Range<Duration>, length: Duration) -> Vec<f64> {
         let mut rates = Vec::new();
         let mut from = span.start;
@@ -162,9 +162,9 @@ mod tests {
     fn windows_sum_their_bins() {
         let mut record = Record::default();
         for at in [0, 50, 100, 250, 399] {
-            record.add(ms(at), Outcome::Admitted);
+            record.add(ms(at), RequestOutcome::Admitted);
         }
-        record.add(ms(120), Outcome::Refused);
+        record.add(ms(120), RequestOutcome::Refused);
         record.add_offered(ms(0), 7);
         assert_eq!(record.length(), ms(400));
         assert_eq!(record.within(ms(100)..ms(300)).admitted, 2);
@@ -175,9 +175,9 @@ mod tests {
     #[test]
     fn records_merge_bin_by_bin() {
         let (mut short, mut long) = (Record::default(), Record::default());
-        short.add(ms(0), Outcome::Admitted);
-        long.add(ms(0), Outcome::Admitted);
-        long.add(ms(500), Outcome::Failed);
+        short.add(ms(0), RequestOutcome::Admitted);
+        long.add(ms(0), RequestOutcome::Admitted);
+        long.add(ms(500), RequestOutcome::Failed);
         short.merge(&long);
         assert_eq!(short.within(ms(0)..ms(100)).admitted, 2);
         assert_eq!(short.total().failed, 1);

@@ -1,4 +1,4 @@
-//! A network between two parties that can be cut, in one direction too, or slowed down.
+//! A link between two programs that can be cut, also in one direction only, or slowed down.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,37 +11,37 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn};
 use tokio::time::sleep;
 
-/// Bytes that a slow network has on its way in one direction of a connection.
+/// Most bytes in flight on a slow link, in one direction of a connection.
 const IN_FLIGHT_BYTES: usize = 64 << 10;
 
-/// Forwards connections to one address, as well as its [`Quality`] allows. All of them end when it
-/// is dropped.
+/// Forwards connections to one address with a [`LinkQuality`]. All of them end when it is dropped.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
-    quality: watch::Sender<Quality>,
+    quality: watch::Sender<LinkQuality>,
     accepting: JoinHandle<()>,
 }
 
-/// How a network is.
+/// Quality of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Quality {
-    /// As loopback is.
+pub enum LinkQuality {
+    /// Works as loopback does.
     #[default]
     Whole,
-    /// Connections are reset, new ones at once.
+    /// Closes all connections, new ones at once.
     Cut,
-    /// Connections stay, and nothing passes. What was sent arrives when the network is whole again,
-    /// as TCP would send it once more.
+    /// Keeps connections and passes nothing. Bytes sent meanwhile arrive when the link is whole again, as
+    /// after TCP's retransmissions.
     Silent,
-    /// The same for what goes to the server alone: it can answer what it has got.
+    /// Passes nothing to the server; its answers pass.
     Deaf,
-    /// The same for what comes from the server alone: it does what it is told, and nobody hears.
+    /// Passes nothing from the server; requests pass.
     Mute,
-    /// Everything takes so much longer, each way.
+    /// Delays everything, each way.
     Slow(Duration),
 }
 
+/// Direction of bytes on a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     ToServer,
@@ -51,17 +51,17 @@ enum Direction {
 // === impl Relay ===
 
 impl Relay {
-    /// A way to `to` that is whole.
+    /// Starts a relay to `to` with a whole link.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// When no port is free.
     pub async fn to(to: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let (quality, seen) = watch::channel(Quality::Whole);
+        let (quality, current) = watch::channel(LinkQuality::Whole);
         let accepting = spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                spawn(carry(stream, to, seen.clone()));
+                spawn(forward(stream, to, current.clone()));
             }
         });
         Ok(Self {
@@ -71,13 +71,13 @@ impl Relay {
         })
     }
 
-    /// Where to connect instead.
+    /// Address to connect to instead of the server's.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Makes the network so, for all connections, until it is made otherwise.
-    pub fn make(&self, quality: Quality) {
+    /// Sets the quality of the link for all connections.
+    pub fn set_quality(&self, quality: LinkQuality) {
         self.quality.send_replace(quality);
     }
 }
@@ -88,9 +88,9 @@ impl Drop for Relay {
     }
 }
 
-// === impl Quality ===
+// === impl LinkQuality ===
 
-impl Quality {
+impl LinkQuality {
     fn passes(self, direction: Direction) -> bool {
         match self {
             Self::Whole | Self::Slow(_) => true,
@@ -110,15 +110,15 @@ impl Quality {
 
 // === free functions ===
 
-/// Carries one connection until both ends have closed it, or the network is cut or gone.
-async fn carry(client: TcpStream, to: SocketAddr, mut quality: watch::Receiver<Quality>) {
-    if *quality.borrow_and_update() == Quality::Cut {
+/// Forwards one connection until both ends have closed it, the link is cut, or the relay is dropped.
+async fn forward(client: TcpStream, to: SocketAddr, mut quality: watch::Receiver<LinkQuality>) {
+    if *quality.borrow_and_update() == LinkQuality::Cut {
         return;
     }
     let Ok(server) = TcpStream::connect(to).await else {
         return;
     };
-    // What waits for more to send would be slow by itself.
+    // Nagle's algorithm would add delays of its own.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
@@ -133,19 +133,19 @@ async fn carry(client: TcpStream, to: SocketAddr, mut quality: watch::Receiver<Q
             ),
         )
     };
-    let mut watched = quality.clone();
+    let mut cut = quality.clone();
     tokio::select! {
         _ = both => {}
-        _ = watched.wait_for(|quality| *quality == Quality::Cut) => {}
+        _ = cut.wait_for(|quality| *quality == LinkQuality::Cut) => {}
     }
 }
 
-/// Carries one direction of a connection until its source has ended.
+/// Forwards one direction of a connection until its source ends.
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     direction: Direction,
-    mut quality: watch::Receiver<Quality>,
+    mut quality: watch::Receiver<LinkQuality>,
 ) {
     let mut buffer = vec![0; IN_FLIGHT_BYTES];
     loop {
@@ -155,7 +155,7 @@ async fn pump(
         if quality.wait_for(|q| q.passes(direction)).await.is_err() {
             return;
         }
-        // An end is carried on like all else.
+        // An end of the stream is forwarded like bytes.
         let sent = match read {
             0 => to.shutdown().await,
             _ => to.write_all(&buffer[..read]).await,
@@ -174,8 +174,8 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(20);
-    const NEVER: Duration = Duration::from_millis(200);
+    const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+    const SILENCE: Duration = Duration::from_millis(200);
 
     /// A server that answers each line with itself, and a connection to it through a relay.
     async fn echo() -> (Relay, BufReader<TcpStream>) {
@@ -193,65 +193,67 @@ mod tests {
         (relay, BufReader::new(stream))
     }
 
-    async fn say(stream: &mut BufReader<TcpStream>, line: &str) {
+    async fn send_line(stream: &mut BufReader<TcpStream>, line: &str) {
         stream.write_all(line.as_bytes()).await.unwrap();
     }
 
-    async fn hear(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    async fn read_line(stream: &mut BufReader<TcpStream>) -> Option<String> {
         let mut line = String::new();
-        let read = timeout(SOON, stream.read_line(&mut line)).await.unwrap();
+        let read = timeout(ANSWER_LIMIT, stream.read_line(&mut line))
+            .await
+            .unwrap();
         (read.unwrap_or(0) > 0).then_some(line)
     }
 
     async fn is_silent(stream: &mut BufReader<TcpStream>) -> bool {
-        timeout(NEVER, stream.fill_buf()).await.is_err()
+        timeout(SILENCE, stream.fill_buf()).await.is_err()
     }
 
     #[tokio::test]
     async fn what_was_held_back_arrives_when_the_network_is_whole_again() {
-        for quality in [Quality::Silent, Quality::Deaf, Quality::Mute] {
+        for quality in [LinkQuality::Silent, LinkQuality::Deaf, LinkQuality::Mute] {
             let (relay, mut stream) = echo().await;
-            say(&mut stream, "one\n").await;
-            assert_eq!(hear(&mut stream).await.as_deref(), Some("one\n"));
-            relay.make(quality);
-            say(&mut stream, "two\n").await;
+            send_line(&mut stream, "one\n").await;
+            assert_eq!(read_line(&mut stream).await.as_deref(), Some("one\n"));
+            relay.set_quality(quality);
+            send_line(&mut stream, "two\n").await;
             assert!(is_silent(&mut stream).await, "{quality:?}");
-            relay.make(Quality::Whole);
-            assert_eq!(hear(&mut stream).await.as_deref(), Some("two\n"));
+            relay.set_quality(LinkQuality::Whole);
+            assert_eq!(read_line(&mut stream).await.as_deref(), Some("two\n"));
         }
     }
 
     #[tokio::test]
     async fn a_cut_ends_connections_and_lets_none_in() {
         let (relay, mut stream) = echo().await;
-        say(&mut stream, "one\n").await;
-        assert!(hear(&mut stream).await.is_some());
-        relay.make(Quality::Cut);
-        assert_eq!(hear(&mut stream).await, None);
+        send_line(&mut stream, "one\n").await;
+        assert!(read_line(&mut stream).await.is_some());
+        relay.set_quality(LinkQuality::Cut);
+        assert_eq!(read_line(&mut stream).await, None);
         let mut again = BufReader::new(TcpStream::connect(relay.address()).await.unwrap());
-        assert_eq!(hear(&mut again).await, None);
-        relay.make(Quality::Whole);
+        assert_eq!(read_line(&mut again).await, None);
+        relay.set_quality(LinkQuality::Whole);
         let mut again = BufReader::new(TcpStream::connect(relay.address()).await.unwrap());
-        say(&mut again, "two\n").await;
-        assert!(hear(&mut again).await.is_some());
+        send_line(&mut again, "two\n").await;
+        assert!(read_line(&mut again).await.is_some());
     }
 
     #[tokio::test]
     async fn a_slow_network_delays_each_way() {
         let (relay, mut stream) = echo().await;
-        relay.make(Quality::Slow(Duration::from_millis(100)));
+        relay.set_quality(LinkQuality::Slow(Duration::from_millis(100)));
         let sent = Instant::now();
-        say(&mut stream, "one\n").await;
-        assert!(hear(&mut stream).await.is_some());
+        send_line(&mut stream, "one\n").await;
+        assert!(read_line(&mut stream).await.is_some());
         assert!(sent.elapsed() >= Duration::from_millis(200));
     }
 
     #[tokio::test]
     async fn an_end_is_carried_on() {
         let (_relay, mut stream) = echo().await;
-        say(&mut stream, "one\n").await;
-        assert!(hear(&mut stream).await.is_some());
+        send_line(&mut stream, "one\n").await;
+        assert!(read_line(&mut stream).await.is_some());
         stream.shutdown().await.unwrap();
-        assert_eq!(hear(&mut stream).await, None);
+        assert_eq!(read_line(&mut stream).await, None);
     }
 }

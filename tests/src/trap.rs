@@ -1,9 +1,8 @@
-//! The filter with a trap door: the module that users load, and a switch that ends its VM.
+//! The filter that users load, with an added switch that traps its VM.
 //!
-//! The switch is added to the built module and is in no source, so what is tested is what is
-//! shipped, and what is shipped cannot have it. A request with more header fields than any other
-//! has springs it, in the worker that it comes to, at the worst moment: the filter has drawn tokens and
-//! permits for the request, and nobody will hear of it.
+//! The switch is added to the built module and is in no source: the tested code is the shipped code, which
+//! cannot contain it. A request with very many header fields traps the VM of the worker that gets it, at
+//! the worst moment: the filter has drawn tokens and permits for the request and cannot report them.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +13,10 @@ use walrus::{FunctionBuilder, Module, ValType};
 use crate::artifact;
 use crate::connection::get;
 
-/// As many header fields as no other request of the tests has; Envoy refuses more than 100.
+/// Number of header fields that traps, more than any other request has; Envoy refuses more than 100.
 const FIELDS: i32 = 60;
-/// What Envoy calls for each request: with the stream, the number of its header fields, and
-/// whether that is all.
+/// Export that Envoy calls for each request, with the stream, the number of its header fields, and
+/// whether the request ends with them.
 const CALLBACK: &str = "proxy_on_request_headers";
 
 /// Writes the filter with the switch into `dir`.
@@ -57,7 +56,7 @@ pub fn module(dir: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The bytes of a request that springs the switch, with the header field that names its scope.
+/// Bytes of a request that traps, with the header field that names its scope.
 pub fn request(name: &str, value: &str) -> Vec<u8> {
     let names: Vec<String> = (0..FIELDS).map(|n| format!("x-trap-{n}")).collect();
     let mut fields: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();

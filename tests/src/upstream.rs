@@ -1,4 +1,4 @@
-//! An upstream that answers 200 to everything and counts what reached it.
+//! An upstream that answers 200 to everything and counts its requests.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use tokio::task::{JoinHandle, spawn};
 
 use crate::filter::TENANT_HEADER;
 
-/// Requests that arrived, by tenant; those without a tenant stand under the empty name.
+/// Numbers of requests by tenant; the empty name counts those without a tenant.
 type Counts = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// A running upstream. It ends when it is dropped.
@@ -35,7 +35,7 @@ impl Upstream {
     /// Starts an upstream on a free port.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// When no port is free.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -48,12 +48,12 @@ impl Upstream {
         })
     }
 
-    /// Where it listens.
+    /// Address of its listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many requests of a tenant have arrived.
+    /// Number of requests of a tenant that have arrived.
     pub fn arrived(&self, tenant: &str) -> u64 {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.get(tenant).copied().unwrap_or(0)
@@ -72,7 +72,7 @@ async fn accept(listener: TcpListener, counts: Counts) {
     }
 }
 
-/// Serves one connection until Envoy closes it; how it ends is of no interest here.
+/// Serves one connection until Envoy closes it.
 async fn serve(stream: TcpStream, counts: Counts) {
     let _ = stream.set_nodelay(true);
     let answer = service_fn(|request: Request<Incoming>| {

@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a deadline that says what was waited for.
+//! Waiting for a condition, with a limit and an error that names the condition.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tokio::time::{Instant, sleep};
 
 use crate::conditions::{self, INCONCLUSIVE};
 
-/// The part of a wait that the machine may take away without being the reason that it was in vain.
+/// Part of a wait that stalls may take; a wait that lost more and failed is inconclusive.
 const LOST_PART_MAX: f64 = 0.1;
-/// How often a condition is tried again.
+/// Interval between two checks.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Tries `check` until it gives a value.
+/// Calls `check` until it returns a value.
 ///
 /// # Errors
-/// After `limit`, with `what` was waited for and the last error `check` gave; inconclusive if the
-/// machine had no time for it.
+/// After `limit`, with `condition` and the last error of `check`; inconclusive if the machine was too
+/// busy.
 pub async fn until<T>(
-    what: &str,
+    condition: &str,
     limit: Duration,
     mut check: impl AsyncFnMut() -> Result<T>,
 ) -> Result<T> {
@@ -31,7 +31,7 @@ pub async fn until<T>(
         };
         let now = Instant::now();
         if now >= deadline {
-            let failure = failure.context(format!("waited {limit:?} for {what}"));
+            let failure = failure.context(format!("waited {limit:?} for {condition}"));
             let lost = conditions::lost_in(started..now);
             return Err(match lost.is_at_most(LOST_PART_MAX) {
                 true => failure,

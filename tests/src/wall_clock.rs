@@ -1,7 +1,7 @@
-//! A wall clock that can be set, for one process, by Debian's libfaketime.
+//! A settable wall clock for one process, by Debian's libfaketime.
 //!
-//! Only `CLOCK_REALTIME` is another: the clocks that count from the machine's boot, by which leases
-//! and terms are measured, go on as they do when somebody sets the clock of a machine.
+//! Only `CLOCK_REALTIME` changes. The clocks that count from boot, by which leases and terms are measured,
+//! go on as on a machine whose clock is set.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,7 +21,7 @@ pub struct WallClock {
 // === impl WallClock ===
 
 impl WallClock {
-    /// A clock that is right, and can be set by writing `file`; none where there is no libfaketime.
+    /// Creates a correct clock that is set by writing `file`; `None` without libfaketime.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -37,7 +37,7 @@ impl WallClock {
         Ok(Some(clock))
     }
 
-    /// Sets it off by so many seconds; the process notices within one.
+    /// Sets the clock off by so many seconds; the process notices within one second.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -47,7 +47,7 @@ impl WallClock {
         Ok(fs::rename(new, &self.file)?)
     }
 
-    /// The variables with which a process is to be started.
+    /// Environment variables of a process with this clock.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let own = |name: &str, value: &Path| (name.into(), value.into());
         let fixed = |name: &str, value: &str| (name.into(), value.into());

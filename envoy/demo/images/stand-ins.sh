@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes local images of the names that the demos use, for machines that reach no registry of images: from Debian's
-# packages, the Envoy of `just setup` and this checkout's own binaries. Needs Docker, `just setup`, and root for
-# debootstrap. Images that are there or can be pulled are left alone; ours are made anew each time. There is none
-# for Grafana, which Debian does not have.
+# Builds local images under the names that the demos use, for machines without an image registry: from Debian's
+# packages, the Envoy of `just setup` and this checkout's binaries. Needs Docker, `just setup`, and root for
+# debootstrap. Keeps images that exist or can be pulled; always rebuilds Tollgate's. There is none for Grafana,
+# which Debian does not package.
 #
-# usage: envoy/demo/images/stand-ins.sh [release|debug]     whose coordinator and load; default: release
+# usage: envoy/demo/images/stand-ins.sh [release|debug]     build profile of coordinator and load; default: release
 #
-# Ends with 75 where the images of others can neither be pulled nor made: there are no packages to be had.
+# Exits with 75 when images can be neither pulled nor built, because packages are unreachable.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -16,10 +16,10 @@ dockerfile=envoy/demo/images/Dockerfile
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Whether there is the image, now that it has been asked for.
+# Succeeds if the image exists or can be pulled.
 have() { docker image inspect "$1" >/dev/null 2>&1 || timeout 300 docker pull --quiet "$1" >/dev/null 2>&1; }
 
-# The image that the Dockerfile or a compose file names with this beginning.
+# Prints the image of that prefix in the Dockerfile or a compose file.
 named() { grep -rhoE "$1:[A-Za-z0-9._-]+" "$dockerfile" envoy/demo/*/docker-compose.yml | head -n 1; }
 
 # stand_in NAME: an image of the Dockerfile on standard input, with the files in $work/context beside it.
@@ -72,7 +72,7 @@ packaged "$(named prom/prometheus)" prometheus 'RUN mkdir -p /prometheus && chow
 USER 65534
 ENTRYPOINT ["prometheus"]'
 
-# Ours are the last stages of the Dockerfile as it is, on binaries that are built already instead of its first stage.
+# Tollgate's images are the last stages of the Dockerfile, with existing binaries instead of its first stage.
 mkdir -p "$work/out/state"
 cp "$target/$profile/tollgate" "$target/$profile/tollgate-load" "$target/tollgate_filter.wasm" "$work/out"
 strip "$work/out/tollgate" "$work/out/tollgate-load"

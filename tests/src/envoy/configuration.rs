@@ -1,15 +1,15 @@
-//! The configuration that an Envoy is started with, as JSON.
+//! Configuration of a test's Envoy, as JSON.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::Spec;
+use super::EnvoySpec;
 use crate::filter::{COORDINATOR, UPSTREAM};
 
-/// The part that stays as long as the process: node, admin address, clusters.
-pub(super) fn bootstrap(spec: &Spec, listeners_file: &Path) -> Value {
+/// Bootstrap configuration, fixed for the life of the process: node, admin address, clusters.
+pub(super) fn bootstrap(spec: &EnvoySpec, listeners_file: &Path) -> Value {
     let upstream = match spec.upstream_http2 {
         true => http2_cluster,
         false => cluster,
@@ -40,10 +40,10 @@ pub(super) fn bootstrap(spec: &Spec, listeners_file: &Path) -> Value {
     })
 }
 
-/// What the listeners' file says: a discovery response.
+/// Content of the listeners' file: a discovery response.
 pub(super) fn listener_discovery(
     version: u64,
-    spec: &Spec,
+    spec: &EnvoySpec,
     listeners: &[(String, Vec<Value>)],
 ) -> Value {
     let resources: Vec<Value> = listeners
@@ -53,7 +53,7 @@ pub(super) fn listener_discovery(
     json!({"version_info": version.to_string(), "resources": resources})
 }
 
-fn listener(spec: &Spec, name: &str, filters: &[Value]) -> Value {
+fn listener(spec: &EnvoySpec, name: &str, filters: &[Value]) -> Value {
     let mut filters = filters.to_vec();
     filters.push(json!({
         "name": "envoy.filters.http.router",
@@ -97,7 +97,7 @@ fn cluster(name: &str, to: &[SocketAddr]) -> Value {
     })
 }
 
-/// As in the examples: of several coordinators those are asked that say that they can answer.
+/// Health checks as in the examples: only coordinators that report themselves as serving are called.
 fn health_checks() -> Value {
     json!([{
         "timeout": "1s",

@@ -1,4 +1,4 @@
-//! Benchmark baseline: a proxy-wasm filter that does nothing but exist, on the plain SDK.
+//! Benchmark baseline: a proxy-wasm filter without any work, on the plain SDK.
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;

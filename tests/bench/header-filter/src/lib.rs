@@ -1,5 +1,5 @@
-//! Benchmark baseline: a proxy-wasm filter that reads the request headers that its configuration
-//! names, with commas between, on the plain SDK.
+//! Benchmark baseline: a proxy-wasm filter on the plain SDK that reads the request headers named in its
+//! configuration, separated by commas.
 
 use std::rc::Rc;
 
@@ -49,7 +49,7 @@ impl Context for Stream {}
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
         for name in self.names.iter() {
-            // Kept from the optimiser, or the call with its copy and its checks could be dropped.
+            // The optimiser must not drop the call with its copy and checks.
             std::hint::black_box(self.get_http_request_header(name));
         }
         Action::Continue

@@ -1,4 +1,4 @@
-//! gRPC over one HTTP/2 connection, with as little client around it as there can be.
+//! Minimal gRPC client on one HTTP/2 connection.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::net::TcpStream;
 
-/// What stands before each message: a byte that says whether it is compressed, and its length.
+/// Length of the prefix of each message: a byte for its compression, and four for its length.
 const PREFIX_LEN: usize = 5;
 
 /// A connection; clones make their calls on the same one.
@@ -25,17 +25,17 @@ pub(crate) struct Channel {
 // === impl Channel ===
 
 impl Channel {
-    /// Connects, for calls of `path`.
+    /// Connects to `to`, for calls of `path`.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// When the address does not accept connections.
     pub(crate) async fn open(to: SocketAddr, path: &str) -> Result<Self> {
         let stream = TcpStream::connect(to)
             .await
             .with_context(|| format!("connecting to {to}"))?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-        // When it breaks, the calls on it say so.
+        // Its errors reach the calls.
         tokio::spawn(connection);
         Ok(Self {
             sender,

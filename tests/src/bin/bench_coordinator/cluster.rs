@@ -1,14 +1,13 @@
-//! Three coordinators with three shards against one: what a refresh costs when it may come to the wrong
-//! node and when it comes to the right one, and how the work is spread.
+//! Three coordinators with three shards compared with one: the cost of a refresh that comes to any node or
+//! to the right one, and the division of the work.
 //!
-//! Each call goes to any node, as through a load balancer, or straight to the master of its scopes, as from
-//! an Envoy that has a cluster for each shard. So that neither row owes anything to how busy its nodes
-//! are kept, each node has as many calls at a time as the one that is alone, N times as many in all; each
-//! call has as many scopes in every row; and all rows have the same scopes, of which each shard has as many
-//! as the others: what an uneven division costs comes on top.
+//! Calls go to any node, as through a load balancer, or straight to the master of their scopes, as from an
+//! Envoy with a cluster for each shard. All rows load their nodes alike: each node has as many concurrent
+//! calls as a single one, each call has as many scopes, and all shards have equally many scopes. An uneven
+//! division would cost more.
 //!
-//! On a machine with few cores the nodes share one, so the rate by the clock cannot rise; what it
-//! would be where each has a core of its own follows from the CPU of the busiest.
+//! On a machine with few cores the nodes share one, so the rate by the clock cannot rise. The rate with a
+//! core for each node follows from the CPU of the busiest.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -28,16 +27,16 @@ use tollgate_tests::etcd::Etcd;
 use tollgate_tests::{cores, wait};
 
 use crate::fleet::Fleet;
-use crate::load::{Load, Way};
+use crate::load::{CallerGroup, Load};
 use crate::{Options, limits, warm_up};
 
-/// How long elections may take, with moves to the nodes that should have the shards.
+/// Longest time for the elections, including moves of shards to their preferred nodes.
 const ELECTED_WITHIN: Duration = Duration::from_secs(60);
 
-/// A master that is elected knows no leases, and learns for as long as one lasts.
+/// Length of the leases, and so of a new master's learning mode.
 const LEARNING: Duration = Duration::from_secs(5);
 
-/// How many coordinators, and between how many shards they divide the scopes; none without etcd.
+/// Numbers of coordinators and shards; without shards there is no etcd.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     name: &'static str,
@@ -47,27 +46,27 @@ struct Setup {
     straight: bool,
 }
 
-/// What one setup did for one fleet.
+/// Figures of one setup for one fleet.
 #[derive(Debug)]
-struct Row {
+struct ClusterRow {
     setup: Setup,
     fleet: Fleet,
     refreshes: u64,
     took: Duration,
-    nodes: Vec<Node>,
+    nodes: Vec<NodeStats>,
 }
 
-/// What one coordinator did meanwhile.
+/// Figures of one coordinator.
 #[derive(Clone, Copy, Debug, Default)]
-struct Node {
+struct NodeStats {
     cpu: Duration,
-    /// Scopes that its own books answered.
+    /// Scopes answered from its own lease table.
     own: u64,
-    /// Scopes that it passed on to others.
-    passed_on: u64,
+    /// Scopes that it forwarded to others.
+    forwarded: u64,
 }
 
-/// Into how many parts the scopes can be divided: each has as many of them.
+/// Number of parts, of equally many scopes each.
 const PARTS: NonZeroU16 = NonZeroU16::new(3).unwrap();
 
 const SETUPS: [Setup; 4] = [
@@ -98,7 +97,7 @@ const SETUPS: [Setup; 4] = [
 ];
 
 /// Measures every setup with single and with bulk calls, and prints the table.
-pub(crate) fn run(runtime: &Runtime, seconds: Duration, options: &Options) -> Result<()> {
+pub(crate) fn run(runtime: &Runtime, options: &Options) -> Result<()> {
     let single = Fleet {
         clients: options.bulk_clients,
         scopes: 60,
@@ -113,21 +112,21 @@ pub(crate) fn run(runtime: &Runtime, seconds: Duration, options: &Options) -> Re
     for fleet in [single, bulk] {
         for setup in SETUPS {
             let dir = TempDir::new()?;
-            let row = measure(runtime, dir.path(), setup, fleet, seconds, options);
+            let row = measure(runtime, dir.path(), setup, fleet, options);
             rows.push(row.with_context(|| format!("{setup:?} with {fleet:?}"))?);
         }
     }
     print(&rows)
 }
 
+/// Measures one row.
 fn measure(
     runtime: &Runtime,
     dir: &Path,
     setup: Setup,
     fleet: Fleet,
-    seconds: Duration,
     options: &Options,
-) -> Result<Row> {
+) -> Result<ClusterRow> {
     let etcd = match setup.shards {
         Some(_) => Some(runtime.block_on(Etcd::start(dir, 1))?),
         None => None,
@@ -135,17 +134,20 @@ fn measure(
     let started = cores::beside_load(|| runtime.block_on(start(dir, setup, etcd.as_ref())));
     let nodes = started?;
     runtime.block_on(async {
-        let ways = ways(setup, fleet, &nodes).await?;
-        let mut load = Load::start(ways, fleet, options.connections, options.workers).await?;
+        let groups = groups(setup, fleet, &nodes).await?;
+        let mut load = Load::start(groups, fleet, options.connections, options.workers).await?;
         warm_up(&mut load, fleet).await?;
         let before = (Instant::now(), load.refreshed(), look(&nodes).await?);
-        sleep(seconds).await;
+        sleep(options.measured_time()?).await;
         let after = (Instant::now(), load.refreshed(), look(&nodes).await?);
         let done = load.stop().await?;
-        let lent = done.sum_has / fleet.capacity();
-        ensure!(lent < 1.0 + 1e-9, "more than the capacity was lent: {lent}");
+        let leased = done.sum_has / fleet.capacity();
+        ensure!(
+            leased < 1.0 + 1e-9,
+            "the part of the capacity leased was {leased}"
+        );
         let nodes = after.2.iter().zip(&before.2);
-        Ok(Row {
+        Ok(ClusterRow {
             setup,
             fleet,
             refreshes: after.1 - before.1,
@@ -188,28 +190,28 @@ async fn start(dir: &Path, setup: Setup, etcd: Option<&Etcd>) -> Result<Vec<Coor
     Ok(nodes)
 }
 
-/// Whom the fleet's callers call.
-async fn ways(setup: Setup, fleet: Fleet, nodes: &[Coordinator]) -> Result<Vec<Way>> {
+/// Callers of the fleet, grouped by the addresses that they call.
+async fn groups(setup: Setup, fleet: Fleet, nodes: &[Coordinator]) -> Result<Vec<CallerGroup>> {
     let parts = parts(fleet.scopes);
     if !setup.straight {
         let to = nodes.iter().map(Coordinator::grpc).collect();
-        // As it comes: a call of many scopes has some of each part.
+        // In turn, so that a call of many scopes has some of each part.
         let each = parts.iter().map(Vec::len).max().unwrap_or(0);
         let rows = (0..each).flat_map(|row| parts.iter().filter_map(move |part| part.get(row)));
         let callers = fleet.callers_for(&rows.cloned().collect::<Vec<_>>());
-        return Ok(vec![Way { callers, to }]);
+        return Ok(vec![CallerGroup { callers, to }]);
     }
-    let mut ways = Vec::new();
+    let mut groups = Vec::new();
     for (shard, scopes) in parts.iter().enumerate() {
-        ways.push(Way {
+        groups.push(CallerGroup {
             callers: fleet.callers_for(scopes),
             to: vec![master(nodes, shard).await?],
         });
     }
-    Ok(ways)
+    Ok(groups)
 }
 
-/// Names of `count` scopes, those of each part together.
+/// Names of `count` scopes, by part.
 fn parts(count: usize) -> Vec<Vec<String>> {
     let mut parts = vec![Vec::new(); PARTS.get().into()];
     let each = count.div_ceil(parts.len());
@@ -235,16 +237,16 @@ async fn master(nodes: &[Coordinator], shard: usize) -> Result<SocketAddr> {
     bail!("shard {shard} has no master")
 }
 
-async fn look(nodes: &[Coordinator]) -> Result<Vec<Node>> {
-    let mut seen = Vec::new();
+async fn look(nodes: &[Coordinator]) -> Result<Vec<NodeStats>> {
+    let mut stats = Vec::new();
     for node in nodes {
-        seen.push(Node {
+        stats.push(NodeStats {
             cpu: node.process.cpu()?,
             own: sum(node.http(), "tollgate_answered_total{by=\"local\"}").await?,
-            passed_on: sum(node.http(), "tollgate_answered_total{by=\"peer\"}").await?,
+            forwarded: sum(node.http(), "tollgate_answered_total{by=\"peer\"}").await?,
         });
     }
-    Ok(seen)
+    Ok(stats)
 }
 
 /// The sum of the metrics whose lines begin with `name`.
@@ -255,21 +257,21 @@ async fn sum(http: SocketAddr, name: &str) -> Result<u64> {
     Ok(values.sum())
 }
 
-// === impl Node ===
+// === impl NodeStats ===
 
-impl Node {
+impl NodeStats {
     fn since(&self, before: &Self) -> Self {
         Self {
             cpu: self.cpu.saturating_sub(before.cpu),
             own: self.own - before.own,
-            passed_on: self.passed_on - before.passed_on,
+            forwarded: self.forwarded - before.forwarded,
         }
     }
 }
 
-// === impl Row ===
+// === impl ClusterRow ===
 
-impl Row {
+impl ClusterRow {
     fn per_second(&self) -> f64 {
         self.refreshes as f64 / self.took.as_secs_f64()
     }
@@ -280,7 +282,7 @@ impl Row {
         self.per_refresh(cpu)
     }
 
-    /// The same of the busiest node: what bounds the rate where each has a core.
+    /// CPU of the busiest node for each refresh, in microseconds; it bounds the rate if each node has a core.
     fn busiest_us(&self) -> f64 {
         let busiest = self.nodes.iter().map(|node| node.cpu).max();
         self.per_refresh(busiest.unwrap_or_default())
@@ -290,39 +292,38 @@ impl Row {
         cpu.as_secs_f64() * 1e6 / self.refreshes.max(1) as f64
     }
 
-    /// How often a refresh was passed on, on average.
-    fn hops(&self) -> f64 {
-        let count = |of: fn(&Node) -> u64| self.nodes.iter().map(of).sum::<u64>() as f64;
-        count(|node| node.passed_on) / count(|node| node.own).max(1.0)
+    /// Forwarded calls per refresh, on average.
+    fn forwards(&self) -> f64 {
+        let count = |of: fn(&NodeStats) -> u64| self.nodes.iter().map(of).sum::<u64>() as f64;
+        count(|node| node.forwarded) / count(|node| node.own).max(1.0)
     }
 }
 
 // === free functions ===
 
-/// Prints the table, then everything again as one line of JSON. Ratios are to the first setup of the
-/// same fleet.
-fn print(rows: &[Row]) -> Result<()> {
+/// Prints the table, then the same as one line of JSON. Ratios are to the first setup of the same fleet.
+fn print(rows: &[ClusterRow]) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "{:<16} {:>12} {:>11} {:>15} {:>13} {:>13} {:>5}  answered + passed on, by node",
+        "{:<16} {:>12} {:>11} {:>15} {:>13} {:>13} {:>5}  answered + forwarded, by node",
         "coordinators",
         "scopes/call",
         "refreshes/s",
         "CPU µs/refresh",
         "the busiest's",
         "× on 3 cores",
-        "hops",
+        "fwd",
     )?;
     let mut all = Vec::new();
     for row in rows {
-        let of_fleet = |first: &&Row| first.fleet == row.fleet;
+        let of_fleet = |first: &&ClusterRow| first.fleet == row.fleet;
         let first = rows.iter().find(of_fleet).unwrap_or(row);
         let scale = first.busiest_us() / row.busiest_us();
         let counts = row
             .nodes
             .iter()
-            .map(|n| format!("{} + {}", n.own, n.passed_on));
+            .map(|n| format!("{} + {}", n.own, n.forwarded));
         let counts: Vec<_> = counts.collect();
         writeln!(
             out,
@@ -332,7 +333,7 @@ fn print(rows: &[Row]) -> Result<()> {
             row.per_second(),
             row.cpu_us(),
             row.busiest_us(),
-            row.hops(),
+            row.forwards(),
             counts.join(", "),
         )?;
         all.push(json!({
@@ -342,9 +343,9 @@ fn print(rows: &[Row]) -> Result<()> {
             "cpu_us_per_refresh": row.cpu_us(),
             "busiest_cpu_us_per_refresh": row.busiest_us(),
             "times_first_by_cpu_of_busiest": scale,
-            "hops": row.hops(),
+            "forwards": row.forwards(),
             "answered": row.nodes.iter().map(|node| node.own).collect::<Vec<_>>(),
-            "passed_on": row.nodes.iter().map(|node| node.passed_on).collect::<Vec<_>>(),
+            "forwarded": row.nodes.iter().map(|node| node.forwarded).collect::<Vec<_>>(),
         }));
     }
     writeln!(out, "{}", json!({"bench": "cluster", "rows": all}))?;
@@ -357,12 +358,12 @@ mod tests {
 
     #[test]
     fn a_row_is_bounded_by_its_busiest_node() {
-        let node = |cpu_ms, own, passed_on| Node {
+        let node = |cpu_ms, own, forwarded| NodeStats {
             cpu: Duration::from_millis(cpu_ms),
             own,
-            passed_on,
+            forwarded,
         };
-        let row = Row {
+        let row = ClusterRow {
             setup: SETUPS[2],
             fleet: Fleet {
                 clients: 1,
@@ -375,7 +376,7 @@ mod tests {
         };
         assert_eq!(row.per_second(), 2000.0);
         assert_eq!((row.cpu_us(), row.busiest_us()), (40.0, 20.0));
-        assert_eq!(row.hops(), 0.6);
+        assert_eq!(row.forwards(), 0.6);
     }
 
     #[test]

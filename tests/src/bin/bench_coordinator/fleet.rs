@@ -1,12 +1,12 @@
-//! The clients of a row: who they are, what they want, and what they have.
+//! Clients of a row with their wants and leases.
 
 use anyhow::{Context, Result, ensure};
 use tollgate_proto::v1;
 
-/// What each scope has to give, in requests per second.
+/// Capacity of each scope, in requests per second.
 pub(crate) const CAPACITY: f64 = 5000.0;
 
-/// How many clients ask for how many scopes, and how many of them in one call.
+/// Numbers of clients, scopes, and scopes per call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fleet {
     pub(crate) clients: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Fleet {
     pub(crate) scopes_per_call: usize,
 }
 
-/// One client, as far as one of its calls goes: a part of its scopes that it refreshes together.
+/// The part of a client that makes one call: some of its scopes, refreshed together.
 #[derive(Debug)]
 pub(crate) struct Caller {
     client: String,
@@ -22,7 +22,7 @@ pub(crate) struct Caller {
     leases: Vec<Lease>,
 }
 
-/// What a caller knows of one scope.
+/// Wants and lease of one scope.
 #[derive(Debug)]
 struct Lease {
     scope: String,
@@ -33,18 +33,18 @@ struct Lease {
 // === impl Fleet ===
 
 impl Fleet {
-    /// Names for scopes, as many as it takes.
+    /// Endless names of scopes.
     pub(crate) fn names() -> impl Iterator<Item = String> {
         (0..).map(|scope| format!("tenant/{scope:04}"))
     }
 
-    /// The callers, so that calls in this order go from client to client.
+    /// All callers, ordered so that consecutive calls are of different clients.
     pub(crate) fn callers(self) -> Vec<Caller> {
         let scopes: Vec<String> = Self::names().take(self.scopes).collect();
         self.callers_for(&scopes)
     }
 
-    /// The same for these scopes.
+    /// All callers for these scopes, in the order of [`Self::callers`].
     pub(crate) fn callers_for(self, scopes: &[String]) -> Vec<Caller> {
         let parts = scopes.chunks(self.scopes_per_call.max(1));
         parts
@@ -52,12 +52,12 @@ impl Fleet {
             .collect()
     }
 
-    /// How many leases there are in all.
+    /// Number of leases.
     pub(crate) fn leases(self) -> usize {
         self.clients * self.scopes
     }
 
-    /// All that there is to lease, in requests per second.
+    /// Capacity of all scopes, in requests per second.
     pub(crate) fn capacity(self) -> f64 {
         CAPACITY * self.scopes as f64
     }
@@ -79,18 +79,18 @@ impl Caller {
         }
     }
 
-    /// The next call: what the client has, and that it wants more than there is. Wants sway a
-    /// little, so that each refresh moves the client in the order of the books.
+    /// Creates the next call, with what the client has and wants beyond the capacity. The wants vary a
+    /// little, so that each refresh moves the client in the lease table's order.
     pub(crate) fn request(&mut self) -> v1::RefreshRequest {
         self.sequence += 1;
-        let sway = (self.sequence % 100) as f64;
+        let variation = (self.sequence % 100) as f64;
         let scope = |lease: &Lease| v1::ScopeRequest {
             scope: lease.scope.clone(),
             units: vec![v1::UnitRequest {
                 unit: v1::Unit::Requests.into(),
                 sequence: self.sequence,
                 has: lease.has,
-                wants: lease.wants + sway,
+                wants: lease.wants + variation,
                 ..v1::UnitRequest::default()
             }],
         };
@@ -102,10 +102,10 @@ impl Caller {
         }
     }
 
-    /// Takes the leases of an answer.
+    /// Applies the leases of an answer.
     ///
     /// # Errors
-    /// When a scope has none: a refusal would cost less and spoil the comparison.
+    /// When a scope has none: a refusal would cost less and distort the comparison.
     pub(crate) fn take(&mut self, answer: &v1::RefreshResponse) -> Result<()> {
         ensure!(
             answer.scopes.len() == self.leases.len(),
@@ -130,12 +130,12 @@ impl Caller {
         Ok(())
     }
 
-    /// How many leases a call refreshes.
+    /// Number of leases that a call refreshes.
     pub(crate) fn len(&self) -> usize {
         self.leases.len()
     }
 
-    /// What the client has of all the scopes together, in requests per second.
+    /// Sum of the client's leases, in requests per second.
     pub(crate) fn sum_has(&self) -> f64 {
         self.leases.iter().map(|lease| lease.has).sum()
     }
@@ -143,7 +143,7 @@ impl Caller {
 
 // === free functions ===
 
-/// Tells the wants of clients apart: up to once the capacity, the same for the same client.
+/// Extra wants of a client, from none to the capacity, always the same for the same client.
 fn spread(client: usize) -> f64 {
     let scrambled = (client as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
     CAPACITY * scrambled as f64 / f64::from(1 << 20)

@@ -1,4 +1,4 @@
-//! Closed-loop load: so many calls at a time, each followed by the next when it is answered.
+//! Closed-loop load: a number of concurrent calls, each followed by the next when it is answered.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::fleet::{Caller, Fleet};
 
 const REFRESH: &str = "/tollgate.v1.LeaseService/Refresh";
 
-/// How often the warm-up is looked at.
+/// Interval between two checks of the warm-up.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Callers, and whom they call.
-pub(crate) struct Way {
+/// Callers, and the addresses that they call.
+pub(crate) struct CallerGroup {
     pub(crate) callers: Vec<Caller>,
     pub(crate) to: Vec<SocketAddr>,
 }
@@ -27,18 +27,19 @@ pub(crate) struct Way {
 /// Running load.
 pub(crate) struct Load {
     shared: Arc<Shared>,
-    workers: JoinSet<Result<Done>>,
+    workers: JoinSet<Result<LoadResult>>,
 }
 
-/// What the load came to.
+/// Result of a load.
 #[derive(Debug, Default)]
-pub(crate) struct Done {
-    /// How long each call of the measured time took, in microseconds, from the shortest on.
+pub(crate) struct LoadResult {
+    /// Latencies of the measured calls in microseconds, sorted.
     pub(crate) latencies_us: Vec<u32>,
-    /// What all clients have at the end, in requests per second.
+    /// Sum of all leases at the end, in requests per second.
     pub(crate) sum_has: f64,
 }
 
+/// State shared by all workers of a load.
 #[derive(Default)]
 struct Shared {
     refreshed: AtomicU64,
@@ -46,6 +47,7 @@ struct Shared {
     stopped: AtomicBool,
 }
 
+/// One concurrent call at a time.
 struct Worker {
     channel: Channel,
     callers: Vec<Caller>,
@@ -55,29 +57,28 @@ struct Worker {
 // === impl Load ===
 
 impl Load {
-    /// Begins to refresh the leases of `fleet`, whose callers go their `ways`, with `workers` calls at
-    /// a time for each address over so many connections to it. On no way there are more calls at a time
-    /// than clients.
+    /// Begins to refresh the leases of `fleet` with the callers in `groups`. Each address gets `workers`
+    /// concurrent calls over `connections` connections; a group never has more concurrent calls than clients.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// When an address does not accept connections.
     pub(crate) async fn start(
-        ways: Vec<Way>,
+        groups: Vec<CallerGroup>,
         fleet: Fleet,
         connections: usize,
         workers: usize,
     ) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut tasks = JoinSet::new();
-        for way in ways {
+        for group in groups {
             let mut channels = Vec::new();
             for _ in 0..connections.max(1) {
-                for to in &way.to {
+                for to in &group.to {
                     channels.push(Channel::open(*to, REFRESH).await?);
                 }
             }
-            let workers = workers.saturating_mul(way.to.len());
-            let parts = dealt(way.callers, workers.clamp(1, fleet.clients.max(1)));
+            let workers = workers.saturating_mul(group.to.len());
+            let parts = dealt(group.callers, workers.clamp(1, fleet.clients.max(1)));
             for (callers, channel) in parts.into_iter().zip(channels.iter().cycle()) {
                 let worker = Worker {
                     channel: channel.clone(),
@@ -93,7 +94,7 @@ impl Load {
         })
     }
 
-    /// Leases refreshed so far.
+    /// Number of leases refreshed so far.
     pub(crate) fn refreshed(&self) -> u64 {
         self.shared.refreshed.load(Ordering::Relaxed)
     }
@@ -113,18 +114,18 @@ impl Load {
         Ok(())
     }
 
-    /// Notes the latencies of the calls that are sent from now on.
+    /// Records the latencies of the calls sent from now on.
     pub(crate) fn measure(&self) {
         self.shared.measured.store(true, Ordering::Relaxed);
     }
 
-    /// Stops when the calls that are out are answered.
+    /// Stops when the outstanding calls are answered.
     ///
     /// # Errors
     /// When any call failed or any scope was refused.
-    pub(crate) async fn stop(mut self) -> Result<Done> {
+    pub(crate) async fn stop(mut self) -> Result<LoadResult> {
         self.shared.stopped.store(true, Ordering::Relaxed);
-        let mut all = Done::default();
+        let mut all = LoadResult::default();
         while let Some(done) = self.workers.join_next().await {
             let done = done??;
             all.latencies_us.extend(done.latencies_us);
@@ -138,8 +139,8 @@ impl Load {
 // === impl Worker ===
 
 impl Worker {
-    async fn run(mut self) -> Result<Done> {
-        let mut done = Done::default();
+    async fn run(mut self) -> Result<LoadResult> {
+        let mut done = LoadResult::default();
         let mut next = 0;
         while !self.shared.stopped.load(Ordering::Relaxed) {
             let measured = self.shared.measured.load(Ordering::Relaxed);
@@ -163,7 +164,7 @@ impl Worker {
 
 // === free functions ===
 
-/// `callers` dealt out like cards: each of the `hands` gets every so-manieth.
+/// Deals `callers` out to the `hands` in turn, like cards.
 fn dealt(callers: Vec<Caller>, hands: usize) -> Vec<Vec<Caller>> {
     let mut dealt: Vec<Vec<Caller>> = (0..hands).map(|_| Vec::new()).collect();
     for (place, caller) in callers.into_iter().enumerate() {

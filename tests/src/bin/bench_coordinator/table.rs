@@ -1,4 +1,4 @@
-//! The rows that were measured, and the table of them.
+//! Measured rows, and their table.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 
 use crate::fleet::Fleet;
 
-/// What one fleet's refreshes cost.
+/// Cost of one fleet's refreshes.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) fleet: Fleet,
     /// Leases refreshed in `took`.
     pub(crate) refreshes: u64,
     pub(crate) took: Duration,
-    /// CPU that the coordinator used meanwhile.
+    /// CPU time of the coordinator during `took`.
     pub(crate) cpu: Duration,
-    /// CPU that the generator used meanwhile.
+    /// CPU time of the load generator during `took`.
     pub(crate) generator_cpu: Duration,
-    /// How long each call took, in microseconds, from the shortest on.
+    /// Latencies of all calls in microseconds, sorted.
     pub(crate) latencies_us: Vec<u32>,
-    /// The part of the capacity that was lent at the end.
-    pub(crate) lent: f64,
+    /// Leased part of the capacity at the end.
+    pub(crate) leased: f64,
     /// The coordinator's memory at the end.
     pub(crate) memory_bytes: u64,
 }
@@ -51,7 +51,7 @@ impl Row {
         self.cpu.as_secs_f64() * 1e6 / self.refreshes.max(1) as f64
     }
 
-    /// How many refreshes a second a core does that has nothing else to do.
+    /// Refreshes in one second of a core's time.
     fn per_core_second(&self) -> f64 {
         1e6 / self.cpu_us()
     }
@@ -60,7 +60,7 @@ impl Row {
         self.generator_cpu.as_secs_f64() / self.took.as_secs_f64()
     }
 
-    /// What `part` of the calls took at most, in milliseconds.
+    /// Quantile `part` of the latencies, in milliseconds.
     fn latency_ms(&self, part: f64) -> f64 {
         let last = self.latencies_us.len().saturating_sub(1);
         let place = (part * last as f64).round() as usize;
@@ -80,7 +80,7 @@ impl Row {
             "p50_ms": self.latency_ms(0.5),
             "p99_ms": self.latency_ms(0.99),
             "generator_share": self.generator_share(),
-            "lent": self.lent,
+            "leased": self.leased,
             "memory_bytes": self.memory_bytes,
         })
     }
@@ -88,8 +88,8 @@ impl Row {
 
 // === free functions ===
 
-/// Prints the table, then everything again as one line of JSON. CPU is compared with the first
-/// row's, and only among rows of as many scopes a call.
+/// Prints the table, then the same as one line of JSON. CPU is compared with the first row's, if both
+/// have as many scopes per call.
 pub(crate) fn print(rows: &[Row]) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
@@ -102,7 +102,7 @@ pub(crate) fn print(rows: &[Row]) -> Result<()> {
         "a core's rate",
         "p50 ms",
         "p99 ms",
-        "lent",
+        "leased",
         "MiB",
         "generator"
     )?;
@@ -122,12 +122,12 @@ pub(crate) fn print(rows: &[Row]) -> Result<()> {
             row.per_core_second(),
             row.latency_ms(0.5),
             row.latency_ms(0.99),
-            row.lent * 100.0,
+            row.leased * 100.0,
             row.memory_bytes as f64 / f64::from(1 << 20),
             row.generator_share() * 100.0,
         )?;
     }
-    let last = "a core's rate: refreshes in a second of the coordinator's CPU time; generator: its \
+    let last = "a core's rate: refreshes per second of the coordinator's CPU time; generator: its \
                 share of its core";
     writeln!(out, "{last}")?;
     let rows: Vec<_> = rows.iter().map(Row::json).collect();
@@ -151,7 +151,7 @@ mod tests {
             cpu: Duration::from_millis(20),
             generator_cpu: Duration::from_millis(100),
             latencies_us,
-            lent: 1.0,
+            leased: 1.0,
             memory_bytes: 0,
         }
     }

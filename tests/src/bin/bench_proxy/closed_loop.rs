@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tollgate_tests::connection::{Connection, get};
 use tollgate_tests::filter::TENANT_HEADER;
 
-/// What every request says of whom it is for, the same in each; filters read one or all of them.
+/// Headers with the same tenant in each request; filters read one or all of them.
 pub(crate) const HEADERS: [&str; 3] = [TENANT_HEADER, "x-namespace", "x-user"];
 
 /// Running load.
@@ -18,6 +18,7 @@ pub(crate) struct ClosedLoop {
     tasks: JoinSet<Result<()>>,
 }
 
+/// State shared by all connections.
 struct Shared {
     requests: Vec<Vec<u8>>,
     answered: AtomicU64,
@@ -27,10 +28,10 @@ struct Shared {
 // === impl ClosedLoop ===
 
 impl ClosedLoop {
-    /// Opens the connections and begins to send, each connection from another tenant on.
+    /// Opens the connections and begins to send; each connection starts at another tenant.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// When the address does not accept connections.
     pub(crate) async fn start(to: SocketAddr, connections: usize, tenants: usize) -> Result<Self> {
         let requests: Vec<_> = (0..tenants)
             .map(|tenant| {
@@ -51,7 +52,7 @@ impl ClosedLoop {
         Ok(Self { shared, tasks })
     }
 
-    /// Requests answered so far.
+    /// Number of requests answered so far.
     pub(crate) fn answered(&self) -> u64 {
         self.shared.answered.load(Ordering::Relaxed)
     }
@@ -59,7 +60,7 @@ impl ClosedLoop {
     /// Stops sending, and closes the connections.
     ///
     /// # Errors
-    /// When any request was not admitted: a refusal would cost less and spoil the comparison.
+    /// When any request was not admitted: a refusal would cost less and distort the comparison.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.shared.stopped.store(true, Ordering::Relaxed);
         while let Some(done) = self.tasks.join_next().await {

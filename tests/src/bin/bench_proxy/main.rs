@@ -1,10 +1,10 @@
-//! What a rate limiter costs in Envoy: CPU microseconds and throughput of one worker.
+//! Benchmark of rate limiters in Envoy: CPU per request and throughput of one worker.
 //!
 //! One Envoy has a listener for each filter under test, so that all of them share the process, its
 //! one worker, its memory layout and its upstream connections. Slices of load go to one listener
 //! after another, in an order that changes from round to round, and each round's filters are
 //! compared with that round's listener without a filter. A few Envoys are used one after another,
-//! because a process keeps the luck of its layout for life. Nothing is refused.
+//! because a process keeps its memory layout for life. Nothing is refused.
 
 mod closed_loop;
 mod rate_limit_service;
@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
 use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::cores;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter;
 use tollgate_tests::upstream::Upstream;
 
@@ -32,44 +32,44 @@ use crate::table::{Sample, Table};
 
 /// Envoy's cluster for its global limiter.
 const GLOBAL: &str = "global";
-/// The listener that everything is compared with.
+/// The listener that the others are compared with.
 const BASE: &str = "no filter";
-/// The filters that set the aims: what Tollgate adds is to be at most 1.1 times what the one adds that
+/// The filters that set the aims: Tollgate shall add at most 1.1 times the CPU that the filter adds which
 /// reads as many headers as Tollgate has scopes.
 const AIM: &str = "wasm, one header";
 const AIM_OF_THREE: &str = "wasm, three headers";
 const THREE: &str = "tollgate, three";
 
-/// Every tenant may have more than it sends, so that nothing is refused. At 10 000 a second a worker
-/// draws a slab of tokens for some 25 requests at once; at 600 a second, which is four times what each
-/// tenant gets to send here, 5 ms of the rate are less than two tokens, and each request draws its
-/// own: the dearest way to pass.
+/// Every tenant's limit is above its load, so that nothing is refused. At 10 000 a second a worker caches
+/// tokens for some 25 requests at once. At 600 a second, four times the load of a tenant here, 5 ms of the
+/// rate are less than two tokens, and each request draws its own token: the most expensive admission.
 const LIMITS: &str = "limits:\n  - match: \"slow/*\"\n    requests: {rate: 600}\n  \
                       - match: \"*\"\n    requests: {rate: 10000}\n";
 
 /// CPU that Envoy spends on each request, with no filter and with several, in one run.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Envoys, one after another.
+    /// Number of Envoys, used one after another.
     #[arg(long, default_value_t = 2)]
     envoys: u32,
     /// Rounds with each Envoy; a round is one slice for each filter.
     #[arg(long, default_value_t = 8)]
     rounds: usize,
-    /// Load before each slice, not measured: Tollgate's tenants get their leases in it, which they
-    /// have released while the other filters were measured.
+    /// Load before each slice that is not measured, in milliseconds: Tollgate's tenants get their leases
+    /// back, which they release while the other filters are measured.
     #[arg(long, default_value_t = 1000)]
     settle_ms: u64,
-    /// Length of a slice: short, so that whatever else the machine does meets all filters alike.
+    /// Length of a slice in milliseconds: short, so that other work of the machine disturbs all filters
+    /// alike.
     #[arg(long, default_value_t = 1000)]
     slice_ms: u64,
     /// Connections that send one request after another.
     #[arg(long, default_value_t = 16)]
     connections: usize,
-    /// Tenants that the requests go round.
+    /// Number of tenants, used in turn.
     #[arg(long, default_value_t = 100)]
     tenants: usize,
-    /// Leaves Tollgate itself out: only the baselines.
+    /// Measures only the baselines, without Tollgate.
     #[arg(long)]
     baselines_only: bool,
 }
@@ -91,7 +91,7 @@ fn main() -> Result<()> {
     table.print()
 }
 
-/// One Envoy's rounds.
+/// Measures one Envoy's rounds.
 fn measure(runtime: &Runtime, dir: &Path, options: &Options, table: &mut Table) -> Result<()> {
     let fleet = cores::beside_load(|| runtime.block_on(Fleet::start(dir, options)))?;
     for name in fleet.names() {
@@ -111,7 +111,7 @@ fn measure(runtime: &Runtime, dir: &Path, options: &Options, table: &mut Table) 
     Ok(())
 }
 
-/// The Envoy under test and what it needs.
+/// The Envoy under test and its services.
 struct Fleet {
     envoy: Envoy,
     listeners: Vec<String>,
@@ -130,7 +130,7 @@ impl Fleet {
             true => None,
             false => Some(Coordinator::start(dir, LIMITS).await?),
         };
-        let mut spec = Spec::new("envoy", 1, upstream.address(), Vec::new());
+        let mut spec = EnvoySpec::new("envoy", 1, upstream.address(), Vec::new());
         spec.coordinators = coordinator.iter().map(Coordinator::grpc).collect();
         spec.clusters = vec![(GLOBAL.to_owned(), global.address())];
         spec.listeners = listeners(coordinator.is_some())?;
@@ -149,8 +149,8 @@ impl Fleet {
         self.listeners.clone()
     }
 
-    /// Sends through one listener, and measures when the load has settled: demand that comes and goes
-    /// is reported at once, and that belongs to the change, not to each request.
+    /// Sends load through one listener, and measures once it has settled: the reports of a change of demand
+    /// are a cost of the change, not of each request.
     async fn slice(&self, name: &str, options: &Options) -> Result<Sample> {
         let to: SocketAddr = self
             .envoy
@@ -190,7 +190,7 @@ fn listeners(with_tollgate: bool) -> Result<Vec<(String, Vec<Value>)>> {
             "tollgate",
             vec![filter::tollgate(&filter::by_tenant(&json!({})))?],
         ));
-        listeners.push(("tollgate, no slab", vec![slow]));
+        listeners.push(("tollgate, no cache", vec![slow]));
         let three = HEADERS.map(|header| json!({"name": header, "key": {"header": header}}));
         let three = filter::by_tenant(&json!({"scopes": three}));
         listeners.push((THREE, vec![filter::tollgate_in("three", &three)?]));

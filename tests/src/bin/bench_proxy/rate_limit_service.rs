@@ -1,6 +1,6 @@
-//! The cheapest possible service for Envoy's global rate limiter: it answers OK to everything.
+//! The cheapest possible service for Envoy's global rate limiter: it answers OK to every call.
 //!
-//! What Envoy spends on the call is what is measured; a real service costs more on top.
+//! The benchmark measures Envoy's cost of the call; a real service costs more on top.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The samples of all rounds, and the table that sums them up.
+//! Samples of all rounds, and the table that summarises them.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result};
 use serde_json::{Value, json};
 
-/// What one slice of load cost.
+/// Cost of one slice of load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) requests: u64,
@@ -14,16 +14,16 @@ pub(crate) struct Sample {
     pub(crate) cpu: Duration,
 }
 
-/// Samples by filter, one of each filter a round.
+/// Samples by round, one of each filter.
 #[derive(Debug)]
 pub(crate) struct Table {
     base: &'static str,
-    /// The filter that another is held against.
+    /// The filter that is the aim of another, by name.
     aim_of: fn(&str) -> &'static str,
     rounds: Vec<Vec<(String, Sample)>>,
 }
 
-/// The figures of one filter: medians over the rounds.
+/// Figures of one filter: medians over the rounds.
 #[derive(Debug)]
 struct Row {
     name: String,
@@ -49,8 +49,8 @@ impl Sample {
 // === impl Table ===
 
 impl Table {
-    /// No rounds so far. What each filter adds is compared with `base`, and that with what its aim
-    /// adds.
+    /// Creates an empty table. The cost that a filter adds to `base` is compared with the cost that its
+    /// aim adds.
     pub(crate) fn new(base: &'static str, aim_of: fn(&str) -> &'static str) -> Self {
         Self {
             base,
@@ -63,7 +63,7 @@ impl Table {
         self.rounds.push(samples);
     }
 
-    /// Prints the table, then everything again as one line of JSON.
+    /// Prints the table, then the same as one line of JSON.
     pub(crate) fn print(&self) -> Result<()> {
         let rows = self.rows()?;
         let to_aim = |row: &Row| {
@@ -163,7 +163,7 @@ impl Table {
     }
 }
 
-/// The value at `part` of the sorted values; between two of them, the mean of both.
+/// Quantile `part` of the values; between two values, their mean.
 fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let place = part * (values.len() - 1) as f64;

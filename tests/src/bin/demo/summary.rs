@@ -1,18 +1,18 @@
-//! What the whole run came to.
+//! Summary of the whole run.
 
 use std::time::Duration;
 
 use tollgate_tests::record::Record;
 
-use crate::stage::{Scene, Tenant};
+use crate::fleet::{DemoSnapshot, Tenant};
 
-/// What the first burst and the first leases take; rates are measured after it.
+/// Time of the first burst and the first leases; rates are measured after it.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Collects what is needed for the last lines.
+/// Collects the figures of the summary.
 pub(crate) struct Summary {
     tenants: &'static [Tenant],
-    /// The largest sum of leases that was seen, by tenant, as a part of the capacity.
+    /// Largest sum of leases in any snapshot, by tenant, as a part of the capacity.
     largest: Vec<f64>,
 }
 
@@ -26,15 +26,15 @@ impl Summary {
         }
     }
 
-    /// Takes note of a scene.
-    pub(crate) fn note(&mut self, scene: &Scene) {
-        for (largest, row) in self.largest.iter_mut().zip(&scene.rows) {
+    /// Adds a snapshot.
+    pub(crate) fn note(&mut self, snapshot: &DemoSnapshot) {
+        for (largest, row) in self.largest.iter_mut().zip(&snapshot.rows) {
             let sum: f64 = row.leases.iter().sum();
             *largest = largest.max(sum / row.tenant.capacity);
         }
     }
 
-    /// The last lines, from each tenant's record.
+    /// Lines of the summary, from each tenant's record.
     pub(crate) fn lines(&self, records: &[Record], length: Duration) -> Vec<String> {
         let mut lines = vec![
             String::new(),
@@ -55,17 +55,17 @@ impl Summary {
         ];
         let settled = SETTLED..length;
         for ((tenant, record), largest) in self.tenants.iter().zip(records).zip(&self.largest) {
-            let seen = record.within(settled.clone());
+            let tally = record.within(settled.clone());
             let seconds = (length - SETTLED).as_secs_f64();
-            let admitted = seen.admitted as f64 / seconds;
+            let admitted = tally.admitted as f64 / seconds;
             lines.push(format!(
                 "{:<7} {:>9.0} {:>9.0} {:>11.1} {:>12.1} % {:>7.1} % {:>7.1} % of capacity",
                 tenant.name,
                 tenant.capacity,
-                seen.offered as f64 / seconds,
+                tally.offered as f64 / seconds,
                 admitted,
                 100.0 * admitted / tenant.capacity,
-                100.0 * seen.refused as f64 / seen.offered.max(1) as f64,
+                100.0 * tally.refused as f64 / tally.offered.max(1) as f64,
                 100.0 * largest,
             ));
         }

@@ -1,19 +1,19 @@
-//! The live table: drawn over itself in a terminal, plain lines in a pipe.
+//! The live table: redrawn in place in a terminal, plain lines in a pipe.
 
 use std::io::{Result, Write};
 
-use crate::stage::{ENVOYS, Row, Scene};
+use crate::fleet::{DemoSnapshot, ENVOYS, TenantRow};
 
 /// Moves the cursor up some lines and clears from there.
 fn rewind(lines: usize) -> String {
     format!("\x1b[{lines}A\x1b[J")
 }
 
-/// Where the demo shows itself.
+/// Output of the demo.
 pub(crate) struct View<W> {
     out: W,
     live: bool,
-    /// Lines of the table that stands there to be drawn over.
+    /// Number of lines of the table to redraw.
     drawn: usize,
 }
 
@@ -28,18 +28,18 @@ impl<W: Write> View<W> {
         }
     }
 
-    /// Shows one line, below what stands there.
+    /// Shows one line, below the current output.
     pub(crate) fn line(&mut self, line: &str) -> Result<()> {
         self.drawn = 0;
         writeln!(self.out, "{line}")
     }
 
-    /// Shows a scene, in place of the one before if this is a terminal.
-    pub(crate) fn show(&mut self, scene: &Scene) -> Result<()> {
+    /// Shows a snapshot, in place of the previous one in a terminal.
+    pub(crate) fn show(&mut self, snapshot: &DemoSnapshot) -> Result<()> {
         if self.live && self.drawn > 0 {
             write!(self.out, "{}", rewind(self.drawn))?;
         }
-        let lines = table(scene);
+        let lines = table(snapshot);
         for line in &lines {
             writeln!(self.out, "{line}")?;
         }
@@ -48,14 +48,14 @@ impl<W: Write> View<W> {
     }
 }
 
-fn table(scene: &Scene) -> Vec<String> {
+fn table(snapshot: &DemoSnapshot) -> Vec<String> {
     let [east, west] = ENVOYS;
     let mut lines = vec![
         String::new(),
         format!(
             "{:>5.1} s, requests per second{}",
-            scene.at.as_secs_f64(),
-            scene.news
+            snapshot.at.as_secs_f64(),
+            snapshot.note
         ),
         format!(
             "{:<7} {:>8} {:>8} {:>8} {:>8} {:>10} {:>10} {:>18}",
@@ -69,11 +69,11 @@ fn table(scene: &Scene) -> Vec<String> {
             "sum of capacity",
         ),
     ];
-    lines.extend(scene.rows.iter().map(line));
+    lines.extend(snapshot.rows.iter().map(line));
     lines
 }
 
-fn line(row: &Row) -> String {
+fn line(row: &TenantRow) -> String {
     let leases: String = row
         .leases
         .iter()
@@ -106,9 +106,9 @@ mod tests {
         let mut view = View::new(&mut out, live);
         view.line("begin").unwrap();
         for seconds in [1, 2] {
-            view.show(&Scene {
+            view.show(&DemoSnapshot {
                 at: Duration::from_secs(seconds),
-                news: "",
+                note: "",
                 rows: Vec::new(),
             })
             .unwrap();

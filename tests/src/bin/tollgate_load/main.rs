@@ -1,5 +1,5 @@
-//! The load of the docker-compose demos: several tenants, each at its own rate, against several
-//! Envoys, with a table of who got what.
+//! The load of the docker-compose demos: several tenants, each at its own rate, against several Envoys,
+//! with a table of the rates that each tenant got.
 
 mod table;
 
@@ -15,38 +15,38 @@ use tollgate_tests::wait;
 
 use crate::table::{Row, table};
 
-/// How long an Envoy may take to have an address: its container may still be starting.
+/// Longest time until an Envoy has an address: its container may still be starting.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Offers requests of several tenants to several Envoys, at given rates whatever is answered, and
-/// prints every few seconds what each tenant wanted and got.
+/// Sends requests of several tenants to several Envoys at given rates, independent of the answers, and
+/// prints every few seconds the rates that each tenant wanted and got.
 ///
-/// Half of what a tenant wants goes to one Envoy and the rest evenly to the others; every so often
-/// the favoured one changes, so that the leases have something to follow.
+/// Half of a tenant's requests go to one Envoy and the rest evenly to the others. The favoured Envoy
+/// changes from time to time, so that the leases have to follow.
 #[derive(Debug, Parser)]
 struct Options {
-    /// An Envoy, as HOST:PORT; several times for several.
+    /// An Envoy, as HOST:PORT; repeat it for several Envoys.
     #[arg(long = "to", value_name = "HOST:PORT", required = true)]
     envoys: Vec<String>,
 
-    /// A tenant and its requests per second over all Envoys, as acme=300; several times for several.
+    /// A tenant and its requests per second over all Envoys, as acme=300; repeat it for several tenants.
     #[arg(long = "tenant", value_name = "NAME=RATE", required = true, value_parser = tenant)]
     tenants: Vec<Tenant>,
 
-    /// How often the table is printed, in seconds.
+    /// Interval between two tables, in seconds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
 
-    /// How often the demand moves on to the next Envoy, in tables; 0 leaves it where it is.
+    /// Number of tables after which the demand moves on to the next Envoy; 0 for never.
     #[arg(long, default_value_t = 6)]
     move_after: u32,
 
-    /// How many tables are printed before it ends. All that was met is kept in memory until then.
+    /// Number of tables until it ends. All results stay in memory until then.
     #[arg(long, default_value_t = 720, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tables: u32,
 }
 
-/// Whose requests, and how many.
+/// A tenant and its rate.
 #[derive(Clone, Debug)]
 struct Tenant {
     name: String,
@@ -85,7 +85,7 @@ async fn offer(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Gives half of the demand to the Envoy whose turn it is.
+/// Gives half of the demand to the Envoy that is favoured in this turn.
 fn favour(options: &Options, load: &Load, envoys: usize, turn: u32) {
     let favoured = usize::try_from(turn).unwrap_or_default() % envoys;
     let rates = options
@@ -97,7 +97,7 @@ fn favour(options: &Options, load: &Load, envoys: usize, turn: u32) {
     }
 }
 
-/// What part of a tenant's demand goes to each of `envoys`.
+/// Part of a tenant's demand for each of `envoys`.
 fn parts(envoys: usize, favoured: usize) -> impl Iterator<Item = f64> {
     let others = 0.5 / (envoys.max(2) - 1) as f64;
     (0..envoys).map(move |place| match place == favoured {
@@ -116,7 +116,7 @@ fn println_table(options: &Options, load: &Load, envoys: usize) {
         let records: Vec<_> = flows.map(|flow| load.record(flow)).collect();
         Row {
             tenant: &tenant.name,
-            seen: sum(&records).within(window.clone()),
+            tally: sum(&records).within(window.clone()),
         }
     });
     println!("{}", table(at, options.every, rows));
@@ -126,7 +126,7 @@ async fn resolve(name: &str) -> Result<SocketAddr> {
     let what = format!("an address of {name}");
     wait::until(&what, RESOLVE_LIMIT, async || {
         let mut addresses = tokio::net::lookup_host(name).await?;
-        addresses.next().context("it has none")
+        addresses.next().context("the name has no address")
     })
     .await
 }

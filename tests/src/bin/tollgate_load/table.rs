@@ -1,15 +1,15 @@
-//! The table of who got what.
+//! Table of the rates of all tenants.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use tollgate_tests::record::Tally;
 
-/// One tenant's line.
+/// Line of one tenant.
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     pub(crate) tenant: &'a str,
-    pub(crate) seen: Tally,
+    pub(crate) tally: Tally,
 }
 
 /// The table at `at`, with rates over the last `seconds`.
@@ -25,15 +25,15 @@ pub(crate) fn table<'a>(
         text,
         "{tenant:<12} {wanted:>9} {admitted:>9} {refused:>9} {failed:>9}"
     );
-    for Row { tenant, seen } in rows {
+    for Row { tenant, tally } in rows {
         let rate = |count: u64| count as f64 / seconds as f64;
         let _ = writeln!(
             text,
             "{tenant:<12} {:>9.1} {:>9.1} {:>9.1} {:>9.1}",
-            rate(seen.offered),
-            rate(seen.admitted),
-            rate(seen.refused),
-            rate(seen.failed),
+            rate(tally.offered),
+            rate(tally.admitted),
+            rate(tally.refused),
+            rate(tally.failed),
         );
     }
     text
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn rates_are_per_second() {
-        let seen = Tally {
+        let tally = Tally {
             offered: 1500,
             admitted: 1000,
             refused: 495,
@@ -53,7 +53,7 @@ mod tests {
         };
         let row = Row {
             tenant: "acme",
-            seen,
+            tally,
         };
         let text = table(Duration::from_secs(65), 5, [row]);
         let lines: Vec<_> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! The demo's cast: what is started, who wants how much where, and what can be seen of it.
+//! Processes and load of the demo, and snapshots of them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::json;
 use tollgate_tests::coordinator::Coordinator;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter;
 use tollgate_tests::load::{Flow, Load, sum};
 use tollgate_tests::record::Record;
@@ -15,7 +15,7 @@ use tollgate_tests::upstream::Upstream;
 /// The Envoys, by node id.
 pub(crate) const ENVOYS: [&str; 2] = ["east", "west"];
 
-/// The tenants. The moment of the move is half of the demo.
+/// The tenants. The load changes halfway through the demo.
 const TENANTS: [Tenant; 3] = [
     // Stays under its capacity, unevenly: never refused.
     Tenant {
@@ -40,23 +40,23 @@ const TENANTS: [Tenant; 3] = [
     },
 ];
 
-/// The window of time that a scene sums up.
+/// The window of time that a snapshot sums up.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// One tenant's part.
+/// A tenant with its capacity and load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tenant {
     pub(crate) name: &'static str,
     /// Requests per second, for both Envoys together.
     pub(crate) capacity: f64,
-    /// What it sends to each Envoy per second in the first half.
+    /// Load on each Envoy in the first half, per second.
     before: [f64; 2],
-    /// And in the second.
+    /// Load on each Envoy in the second half, per second.
     after: [f64; 2],
 }
 
-/// What runs.
-pub(crate) struct Stage {
+/// The running processes and load.
+pub(crate) struct DemoFleet {
     load: Load,
     envoys: Vec<Envoy>,
     coordinator: Coordinator,
@@ -64,42 +64,40 @@ pub(crate) struct Stage {
     move_at: Duration,
 }
 
-/// What can be seen at one moment.
+/// State of the demo at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Scene {
+pub(crate) struct DemoSnapshot {
     pub(crate) at: Duration,
-    /// What has happened, in words.
-    pub(crate) news: &'static str,
-    pub(crate) rows: Vec<Row>,
+    /// Event to show with the table, in words.
+    pub(crate) note: &'static str,
+    pub(crate) rows: Vec<TenantRow>,
 }
 
-/// What can be seen of one tenant: per second, over the last second.
+/// State of one tenant; rates are per second, over the last second.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct TenantRow {
     pub(crate) tenant: Tenant,
     pub(crate) wanted: f64,
     pub(crate) admitted: f64,
     pub(crate) refused: f64,
     /// Requests without an answer yet.
     pub(crate) waiting: u64,
-    /// What each Envoy has leased.
+    /// Lease of each Envoy.
     pub(crate) leases: Vec<f64>,
 }
 
-// === impl Stage ===
+// === impl DemoFleet ===
 
-impl Stage {
-    /// Starts everything, and the load last.
+impl DemoFleet {
+    /// Starts all processes, then the load.
     pub(crate) async fn start(dir: &Path, length: Duration) -> Result<Self> {
         let upstream = Upstream::start().await?;
         let coordinator = Coordinator::start(dir, &limits()).await?;
         let plugin = filter::by_tenant(&json!({}));
-        let mut envoys = Vec::new();
-        for name in ENVOYS {
-            let filters = vec![filter::tollgate(&plugin)?];
-            let spec = Spec::new(name, 2, upstream.address(), filters);
-            envoys.push(Envoy::start(dir, &spec.asking(coordinator.grpc())).await?);
-        }
+        let filters = vec![filter::tollgate(&plugin)?];
+        let spec = |name| EnvoySpec::new(name, 2, upstream.address(), filters.clone());
+        let specs = ENVOYS.map(|name| spec(name).asking(coordinator.grpc()));
+        let envoys = Envoy::start_all(dir, &specs).await?;
         let load = Load::start(TENANTS.iter().flat_map(|tenant| {
             let rates = envoys.iter().zip(tenant.before);
             rates.map(|(envoy, rate)| Flow::new(envoy.address(), tenant.name, rate))
@@ -117,8 +115,8 @@ impl Stage {
         &TENANTS
     }
 
-    /// Lets the load run until `at`; the demand moves when its moment has come.
-    pub(crate) async fn play_until(&self, at: Duration) {
+    /// Lets the load run until `at`; the demand moves halfway.
+    pub(crate) async fn run_until(&self, at: Duration) {
         if self.load.elapsed() < self.move_at && self.move_at <= at {
             self.load.run_until(self.move_at).await;
             let rates = TENANTS.iter().flat_map(|tenant| tenant.after);
@@ -129,33 +127,33 @@ impl Stage {
         self.load.run_until(at).await;
     }
 
-    /// What can be seen now.
-    pub(crate) async fn look(&self) -> Result<Scene> {
+    /// Takes a snapshot.
+    pub(crate) async fn snapshot(&self) -> Result<DemoSnapshot> {
         let at = self.load.elapsed();
         let mut rows = Vec::new();
         for (place, tenant) in TENANTS.iter().enumerate() {
-            let books = self
+            let leases = self
                 .coordinator
-                .books(&format!("tenant/{}", tenant.name))
+                .leases(&format!("tenant/{}", tenant.name))
                 .await?;
-            let has = |envoy: &&str| books.as_ref().map_or(0.0, |books| books.has(envoy));
+            let has = |envoy: &&str| leases.as_ref().map_or(0.0, |leases| leases.has(envoy));
             let record = sum(&self.records(place));
-            let seen = record.within(at.saturating_sub(WINDOW)..at);
+            let tally = record.within(at.saturating_sub(WINDOW)..at);
             let per_second = |requests| requests as f64 / at.min(WINDOW).as_secs_f64();
-            rows.push(Row {
+            rows.push(TenantRow {
                 tenant: *tenant,
-                wanted: per_second(seen.offered),
-                admitted: per_second(seen.admitted),
-                refused: per_second(seen.refused),
+                wanted: per_second(tally.offered),
+                admitted: per_second(tally.admitted),
+                refused: per_second(tally.refused),
                 waiting: record.total().waiting(),
                 leases: ENVOYS.iter().map(has).collect(),
             });
         }
-        let news = match at < self.move_at {
+        let note = match at < self.move_at {
             true => "",
             false => "; coda has moved from east to west",
         };
-        Ok(Scene { at, news, rows })
+        Ok(DemoSnapshot { at, note, rows })
     }
 
     /// Ends the load; gives each tenant's record.
@@ -172,8 +170,7 @@ impl Stage {
     }
 }
 
-/// The coordinator's limits. Short refreshes, so that 20 seconds have something to show; a small
-/// burst, so that the first second is not all burst.
+/// The coordinator's limits, with a small burst, so that the first second shows more than a burst.
 fn limits() -> String {
     let mut limits = "limits:\n".to_owned();
     for tenant in TENANTS {

@@ -1,7 +1,7 @@
-//! An upstream that treats each request as its path asks: answers, answers late, in part or never.
+//! An upstream with faults: each request's path chooses an answer, a partial answer or none.
 //!
-//! What ends a stream in a proxy is as often a fault as an answer, and whoever counts what is in
-//! flight has to notice every end.
+//! A stream in a proxy often ends by a fault instead of an answer, and a count of the requests in flight
+//! has to include every end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,67 +15,67 @@ use tokio::task::{JoinHandle, spawn};
 /// The longest head of a request that is read.
 const HEAD_MAX_BYTES: usize = 1 << 16;
 
-/// A running upstream. It ends when it is dropped.
+/// A running upstream with faults. It ends when it is dropped.
 ///
 /// `/ok` is answered; `/cost/N` with `x-cost: N`; `/usage/N` with a body that says that N tokens
 /// were used; `/bytes/N` with a body of N bytes; `/stall/N` with N bytes of a longer body,
-/// and no more; `/cut` with a part of a body and the end of the connection; `/close` with that alone;
-/// `/never` not at all. `/echo` upgrades to what sends back whatever it is sent, and `/hello` to
-/// what says one word and closes.
+/// and no more; `/cut` with a part of a body and the end of the connection; `/close` with the end of the
+/// connection alone; `/never` not at all. `/echo` upgrades to a tunnel that sends all bytes back, and
+/// `/hello` to one that sends one word and closes.
 #[derive(Debug)]
-pub struct Moody {
+pub struct FaultyUpstream {
     address: SocketAddr,
-    never: Arc<AtomicU64>,
+    unanswered: Arc<AtomicU64>,
     accepting: JoinHandle<()>,
 }
 
-// === impl Moody ===
+// === impl FaultyUpstream ===
 
-impl Moody {
+impl FaultyUpstream {
     /// Starts an upstream on a free port.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// When no port is free.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let never = Arc::new(AtomicU64::new(0));
-        let accepting = spawn(accept(listener, Arc::clone(&never)));
+        let unanswered = Arc::new(AtomicU64::new(0));
+        let accepting = spawn(accept(listener, Arc::clone(&unanswered)));
         Ok(Self {
             address,
-            never,
+            unanswered,
             accepting,
         })
     }
 
-    /// Where it listens.
+    /// Address of its listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Requests to `/never` so far.
-    pub fn never(&self) -> u64 {
-        self.never.load(Ordering::Relaxed)
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Moody {
+impl Drop for FaultyUpstream {
     fn drop(&mut self) {
         self.accepting.abort();
     }
 }
 
-async fn accept(listener: TcpListener, never: Arc<AtomicU64>) {
+async fn accept(listener: TcpListener, unanswered: Arc<AtomicU64>) {
     while let Ok((stream, _)) = listener.accept().await {
-        let never = Arc::clone(&never);
-        // How a connection ends is of no interest here.
+        let unanswered = Arc::clone(&unanswered);
+        // Connections end with errors by design.
         spawn(async move {
-            let _ = serve(stream, &never).await;
+            let _ = serve(stream, &unanswered).await;
         });
     }
 }
 
-async fn serve(mut stream: TcpStream, never: &AtomicU64) -> Result<()> {
+async fn serve(mut stream: TcpStream, unanswered: &AtomicU64) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
     loop {
@@ -83,7 +83,7 @@ async fn serve(mut stream: TcpStream, never: &AtomicU64) -> Result<()> {
         match path.as_str() {
             "/close" => return Ok(()),
             "/never" => {
-                never.fetch_add(1, Ordering::Relaxed);
+                unanswered.fetch_add(1, Ordering::Relaxed);
                 stream.read_u8().await?;
             }
             "/cut" => {
@@ -140,7 +140,7 @@ async fn upgrade(mut stream: TcpStream, hello: bool) -> Result<()> {
     }
 }
 
-/// Reads a request with its body, and gives its path.
+/// Reads a request with its body, and returns its path.
 async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<String> {
     let head_len = loop {
         if let Some(at) = buffer.windows(4).position(|part| part == b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! Requests that wait for their turn in several workers: each has lines of its own, for one bucket.
+//! Wait queues of several workers: each worker has its own, for one shared bucket.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tollgate_tests::conclude;
 use tollgate_tests::conditions;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{self, TENANT_HEADER};
 use tollgate_tests::http2::Http2;
-use tollgate_tests::roll::Roll;
+use tollgate_tests::recording_upstream::RecordingUpstream;
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, assert_near, play, s};
 use crate::shape::{in_order, send, shaped, waiting};
+use crate::test_context::{TestContext, assert_near, run_test, s};
 
-/// `acme` is offered twice its rate in bursts; those of `beta` wait for five seconds each.
+/// `acme` has bursts at twice its rate; each request of `beta` waits for five seconds.
 const LIMITS: &str = "limits:
   - {match: tenant/acme, requests: {rate: 200, burst: 20}}
   - {match: tenant/beta, requests: {rate: 0.2, burst: 1}}
@@ -27,29 +27,30 @@ const RAISED: &str = "limits:
   - {match: tenant/beta, requests: {rate: 1000}}
 ";
 const RATE: f64 = 200.0;
-/// Bursts at twice the rate, then silence for as long.
+/// Length of a burst at twice the rate, and of the silence after it.
 const BURST: Duration = s(0.5);
 const CYCLES: u32 = 7;
-/// The lease has settled, and the first bucketful is spent.
+/// Cycles until the lease has settled and the first bucketful is spent.
 const SETTLED: u32 = 2;
 const WORKERS: usize = 2;
-/// Connections of each worker.
+/// Number of connections of each worker.
 const EACH: usize = 2;
-/// More than it takes by chance until each worker has some.
+/// Most connections to open until each worker has enough by chance.
 const CONNECTIONS_MAX: usize = 60;
 
 #[test]
 fn two_workers_let_requests_wait_in_order_at_one_rate() {
     let name = "two_workers_let_requests_wait_in_order_at_one_rate";
-    play(name, two_workers);
+    run_test(name, two_workers);
 }
 
-async fn two_workers(scene: &Scene) -> Result<()> {
-    let roll = Roll::start().await?;
-    let mut coordinator = scene.coordinator(LIMITS).await?;
+async fn two_workers(test: &TestContext) -> Result<()> {
+    let upstream = RecordingUpstream::start().await?;
+    let mut coordinator = test.coordinator(LIMITS).await?;
     let filters = vec![filter::tollgate(&shaped(&json!({"max_wait_ms": 30_000})))?];
-    let spec = Spec::new("envoy", WORKERS as u32, roll.address(), filters).upstream_over_http2();
-    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let spec =
+        EnvoySpec::new("envoy", WORKERS as u32, upstream.address(), filters).upstream_over_http2();
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     let connections = to_each_worker(&envoy).await?;
 
     conditions::begin();
@@ -57,41 +58,46 @@ async fn two_workers(scene: &Scene) -> Result<()> {
     let statuses = bursts(&connections, started).await?;
     let refused = statuses.iter().filter(|status| **status != 200).count();
     conclude!(refused == 0, "{refused} of {} were refused", statuses.len());
-    let entries = roll.entries();
-    // Each connection is one worker's, and so is its line.
-    assert_eq!(in_order(&entries), WORKERS * EACH);
+    let requests = upstream.requests();
+    // Each connection belongs to one worker, and so does its queue.
+    assert_eq!(in_order(&requests), WORKERS * EACH);
     let window = started + 2 * BURST * SETTLED..started + 2 * BURST * CYCLES;
-    let within = entries.iter().filter(|entry| window.contains(&entry.at));
+    let within = requests
+        .iter()
+        .filter(|request| window.contains(&request.at));
     let length = (window.end - window.start).as_secs_f64();
     assert_near("all/s", within.count() as f64 / length, RATE, 0.03);
     let waited = envoy.stat("wasmcustom.tollgate.waited").await?;
     eprintln!("{waited} of {} waited", statuses.len());
     ensure!(waited as usize > statuses.len() / 4, "only {waited} waited");
 
-    // A higher limit lets all go in every worker: the old one would keep the last for twenty seconds.
+    // A higher limit admits all requests in every worker; under the old one the last waits twenty seconds.
     let beta = [(TENANT_HEADER, "beta")];
     ensure!(connections[0].get("/beta", &beta).await?.status == 200);
-    let mut patient = Vec::new();
+    let mut waiters = Vec::new();
     for connection in &connections {
-        patient.push(send(connection, "beta", "/beta".to_owned()).await);
+        waiters.push(send(connection, "beta", "/beta".to_owned()).await);
     }
-    waiting(&envoy, patient.len() as u64).await?;
+    waiting(&envoy, waiters.len() as u64).await?;
     coordinator.reconfigure(RAISED).await?;
     let raised = Instant::now();
     let all = async {
-        for sent in patient {
+        for sent in waiters {
             ensure!(sent.await?? == 200);
         }
         Ok(())
     };
     timeout(s(10.0), all).await??;
-    eprintln!("all went {:?} after the limit was raised", raised.elapsed());
+    eprintln!(
+        "all were admitted {:?} after the limit was raised",
+        raised.elapsed()
+    );
     waiting(&envoy, 0).await
 }
 
-/// As many connections to one worker as to the other. The kernel chooses whose a connection is.
+/// Opens as many connections to one worker as to the other. The kernel chooses the worker of each.
 async fn to_each_worker(envoy: &Envoy) -> Result<Vec<Http2>> {
-    let mut kept = Vec::new();
+    let mut connections = Vec::new();
     let mut each = [0; WORKERS];
     for _ in 0..CONNECTIONS_MAX {
         let before = accepted(envoy).await?;
@@ -102,21 +108,21 @@ async fn to_each_worker(envoy: &Envoy) -> Result<Vec<Http2>> {
                 .iter()
                 .zip(before)
                 .position(|(now, before)| *now > before);
-            grown.context("nobody has accepted")
+            grown.context("no worker has accepted")
         })
         .await?;
         if each[worker] < EACH {
             each[worker] += 1;
-            kept.push(connection);
+            connections.push(connection);
         }
         if each == [EACH; WORKERS] {
-            return Ok(kept);
+            return Ok(connections);
         }
     }
-    bail!("of {CONNECTIONS_MAX} connections {each:?} are of the workers")
+    bail!("of {CONNECTIONS_MAX} connections the workers got only {each:?}")
 }
 
-/// How many connections each worker has accepted so far.
+/// Number of connections that each worker has accepted so far.
 async fn accepted(envoy: &Envoy) -> Result<[u64; WORKERS]> {
     let stats = envoy.stats("downstream_cx_total").await?;
     let mut accepted = [0; WORKERS];
@@ -128,7 +134,7 @@ async fn accepted(envoy: &Envoy) -> Result<[u64; WORKERS]> {
     Ok(accepted)
 }
 
-/// Sends bursts on all connections at once, each request as a stream of its own; all statuses.
+/// Sends bursts on all connections at once, each request as a stream of its own; returns all statuses.
 async fn bursts(connections: &[Http2], started: Instant) -> Result<Vec<u16>> {
     let mut senders = JoinSet::new();
     for (number, connection) in connections.iter().enumerate() {

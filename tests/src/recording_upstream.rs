@@ -1,7 +1,7 @@
-//! An upstream that writes down what reached it, in order.
+//! An upstream that records its requests in order.
 //!
-//! It speaks HTTP/2, so that each worker of an Envoy has one connection to it: what a worker lets go first
-//! arrives first, which several connections would not keep.
+//! It speaks HTTP/2, so that each worker of an Envoy has one connection to it and requests arrive in the
+//! order in which a worker releases them. Several connections would not keep that order.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,85 +20,85 @@ use tokio::time::Instant;
 
 use crate::filter::TENANT_HEADER;
 
-/// The most requests of a connection that are answered at a time; with more an Envoy would open another.
+/// Most concurrent streams of a connection; with fewer, an Envoy would open another connection.
 const STREAMS_MAX: u32 = 10_000;
 
-type Entries = Arc<Mutex<Vec<Entry>>>;
+type RecordedRequests = Arc<Mutex<Vec<RecordedRequest>>>;
 
 /// A request that arrived.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    /// Whose it was.
+pub struct RecordedRequest {
+    /// The tenant.
     pub tenant: String,
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// When it came.
+    /// Time of arrival.
     pub at: Instant,
 }
 
 /// A running upstream that answers 200. It ends when it is dropped.
 #[derive(Debug)]
-pub struct Roll {
+pub struct RecordingUpstream {
     address: SocketAddr,
-    entries: Entries,
+    requests: RecordedRequests,
     accepting: JoinHandle<()>,
 }
 
-// === impl Roll ===
+// === impl RecordingUpstream ===
 
-impl Roll {
-    /// Starts one on a free port.
+impl RecordingUpstream {
+    /// Starts an upstream on a free port.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// When no port is free.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let entries = Entries::default();
-        let accepting = spawn(accept(listener, entries.clone()));
+        let requests = RecordedRequests::default();
+        let accepting = spawn(accept(listener, requests.clone()));
         Ok(Self {
             address,
-            entries,
+            requests,
             accepting,
         })
     }
 
-    /// Where it listens.
+    /// Address of its listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What has arrived so far.
-    pub fn entries(&self) -> Vec<Entry> {
-        let entries = self.entries.lock();
-        entries.unwrap_or_else(PoisonError::into_inner).clone()
+    /// Requests that have arrived so far.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        let requests = self.requests.lock();
+        requests.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Drop for Roll {
+impl Drop for RecordingUpstream {
     fn drop(&mut self) {
         self.accepting.abort();
     }
 }
 
-async fn accept(listener: TcpListener, entries: Entries) {
+async fn accept(listener: TcpListener, requests: RecordedRequests) {
     while let Ok((stream, _)) = listener.accept().await {
-        spawn(serve(stream, entries.clone()));
+        spawn(serve(stream, requests.clone()));
     }
 }
 
-async fn serve(stream: TcpStream, entries: Entries) {
+async fn serve(stream: TcpStream, requests: RecordedRequests) {
     let _ = stream.set_nodelay(true);
     let answer = service_fn(|request: Request<Incoming>| {
         let tenant = request.headers().get(TENANT_HEADER);
         let tenant = tenant.and_then(|value| value.to_str().ok());
-        let entry = Entry {
+        let request = RecordedRequest {
             tenant: tenant.unwrap_or_default().to_owned(),
             path: request.uri().path().to_owned(),
             at: Instant::now(),
         };
-        let all = entries.lock();
-        all.unwrap_or_else(PoisonError::into_inner).push(entry);
+        let all = requests.lock();
+        all.unwrap_or_else(PoisonError::into_inner).push(request);
         async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"ok\n")))) }
     });
     let _ = http2::Builder::new(TokioExecutor::new())

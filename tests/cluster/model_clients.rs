@@ -1,12 +1,11 @@
-//! Clients without an Envoy: the filter's own lease holder, and a clock that they share.
+//! Model clients: lease clients without an Envoy that share one clock.
 //!
-//! What Envoys admit is known within bursts and moments. What these clients may use is known
-//! exactly and at every instant, so that a millionth too much is seen.
+//! The rate that Envoys admit can only be measured within bursts and delays. The rate that model
+//! clients may use is known exactly at every instant, so an excess of one millionth is found.
 //!
-//! Once they have had what there is, they die now and then and start again under their ids, as a
-//! client may that is not an Envoy. What a dead one has sent is still on its way: some of it comes late,
-//! and its first request always does. The sequences of the next run may be lower than those, because
-//! they are times of another clock.
+//! Once they have used the whole capacity, they die at random and start again under the same id, as
+//! clients other than Envoys may. Some requests of a dead run arrive late, its first request always.
+//! The sequences of the next run may be lower than theirs, because its clock differs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,111 +31,113 @@ use tonic::transport::{Channel, Endpoint};
 use crate::random::Random;
 
 const SCOPE: &str = "tenant/model";
-/// How many there are.
+/// Number of model clients.
 const MODELS: usize = 4;
-/// How often they look after their books, as the filter's workers do.
+/// Interval of their ticks, as in the filter's workers.
 const TICK: Duration = Duration::from_millis(10);
-/// Attempts of each at each tick: as many as the whole capacity a second.
+/// Attempts of each client per tick: together per second as many as the capacity of one.
 const ATTEMPTS: u64 = 2;
-/// Of how many ticks in one somebody starts again.
+/// A client restarts once in so many ticks, on average.
 const TICKS_OF_RESTART: u64 = 80;
-/// How many requests of a hundred are sent once more, later.
+/// Percentage of requests that are sent a second time, late.
 const STRAYS_PERCENT: u64 = 15;
-/// How much later, at most.
+/// The longest delay of such a request.
 const STRAYS_LATEST_MS: u64 = 3_000;
-/// How far the clocks of two runs are apart, at most.
+/// The largest difference between the clocks of two runs.
 const CLOCKS_APART_MS: u64 = 20_000;
 
-/// Running clients.
-pub(crate) struct Models {
+/// The running model clients.
+pub(crate) struct ModelClients {
     stop: oneshot::Sender<()>,
-    running: JoinHandle<Result<Report>>,
+    running: JoinHandle<Result<ModelReport>>,
 }
 
-/// What they saw.
+/// Observations of all model clients.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct ModelReport {
     /// Calls that were answered.
     pub(crate) answers: u64,
     /// Calls that were not.
     pub(crate) failures: u64,
-    /// How often somebody started again.
+    /// Restarts of clients.
     pub(crate) restarts: u64,
-    /// Requests that reached a coordinator after their run had died.
+    /// Requests that were answered after their run had ended.
     pub(crate) of_dead_runs: u64,
-    /// Terms of masters.
+    /// Number of masters' terms.
     pub(crate) terms: usize,
-    /// The most that all had at an instant.
+    /// The largest sum of all leases at any instant.
     pub(crate) most: f64,
 }
 
-struct World {
+/// The state of all model clients, owned by one task.
+struct ModelFleet {
     started: time::Instant,
     capacity: Capacity,
     policy: Policy,
     random: Random,
-    models: Vec<Model>,
-    report: Report,
-    /// When the first answer of each term was there.
+    clients: Vec<ModelClient>,
+    report: ModelReport,
+    /// Arrival of the first answer of each term.
     terms: BTreeMap<(Option<ShardId>, Epoch), time::Instant>,
-    answers: mpsc::UnboundedSender<Answered>,
+    answers: mpsc::UnboundedSender<CallResult>,
 }
 
-struct Model {
+/// One model client.
+struct ModelClient {
     id: ClientId,
     incarnation: NonZeroU64,
-    /// How far its clock is ahead of the world's.
+    /// Lead of its clock over the shared one.
     ahead: Duration,
     limiter: RateLimiter,
-    doors: Vec<LeaseServiceClient<Channel>>,
-    /// The first request of this run, from before it had anything.
+    channels: Vec<LeaseServiceClient<Channel>>,
+    /// The first request of this run, sent before it had a lease.
     first: Option<v1::RefreshRequest>,
 }
 
-/// Which run of which model.
-type Of = (usize, NonZeroU64);
+/// A run of a client: its index and incarnation.
+type ModelRun = (usize, NonZeroU64);
 
-/// How a call ended.
-struct Answered {
-    of: Of,
+/// The result of a call.
+struct CallResult {
+    of: ModelRun,
     sequence: u64,
     sent_at: time::Instant,
-    /// Whether a coordinator has said anything of it, if only no.
-    heard: bool,
+    /// Whether a coordinator answered, even if it refused.
+    answered: bool,
     answer: Option<ScopeAnswer>,
 }
 
-// === impl Models ===
+// === impl ModelClients ===
 
-impl Models {
-    /// Starts clients that ask the coordinators at `doors`, of which `seed` chooses, and that may use
-    /// `capacity` together.
-    pub(crate) fn start(doors: &[SocketAddr], capacity: f64, seed: u64) -> Result<Self> {
+impl ModelClients {
+    /// Starts clients that call the coordinators at `addresses`, chosen at random from `seed`, and that
+    /// may together use `capacity`.
+    pub(crate) fn start(addresses: &[SocketAddr], capacity: f64, seed: u64) -> Result<Self> {
         let (answers, answered) = mpsc::unbounded_channel();
         let started = time::Instant::now();
         let policy = Policy::default();
-        let mut models = Vec::new();
+        let mut clients = Vec::new();
         for index in 0..MODELS {
-            let door = |to: &SocketAddr| {
+            let channel = |to: &SocketAddr| {
                 let channel = Endpoint::try_from(format!("http://{to}"))?.connect_lazy();
                 anyhow::Ok(LeaseServiceClient::new(channel))
             };
-            models.push(Model {
+            clients.push(ModelClient {
                 id: ClientId::new(&format!("model-{index}/x"))?,
                 incarnation: NonZeroU64::MIN,
                 ahead: Duration::ZERO,
                 limiter: RateLimiter::new(Instant::ZERO, &policy),
-                doors: doors.iter().map(door).collect::<Result<_>>()?,
+                channels: addresses.iter().map(channel).collect::<Result<_>>()?,
                 first: None,
             });
         }
-        let world = World {
+        let world = ModelFleet {
             started,
             capacity: Capacity::try_from_f64(capacity)?,
             policy,
             random: Random::new(seed),
-            models,
-            report: Report::default(),
+            clients,
+            report: ModelReport::default(),
             terms: BTreeMap::new(),
             answers,
         };
@@ -145,25 +146,25 @@ impl Models {
         Ok(Self { stop, running })
     }
 
-    /// Stops them.
+    /// Stops the clients.
     ///
     /// # Errors
-    /// With what they saw that no law allows.
-    pub(crate) async fn stop(self) -> Result<Report> {
-        // Whoever has seen such a thing has stopped already.
+    /// When a law was broken.
+    pub(crate) async fn stop(self) -> Result<ModelReport> {
+        // The fleet has stopped already if a law was broken.
         let _ = self.stop.send(());
         self.running.await?
     }
 }
 
-// === impl World ===
+// === impl ModelFleet ===
 
-impl World {
+impl ModelFleet {
     async fn run(
         mut self,
-        mut answered: mpsc::UnboundedReceiver<Answered>,
+        mut answered: mpsc::UnboundedReceiver<CallResult>,
         mut stopped: oneshot::Receiver<()>,
-    ) -> Result<Report> {
+    ) -> Result<ModelReport> {
         let mut ticks = interval(TICK);
         loop {
             tokio::select! {
@@ -186,25 +187,28 @@ impl World {
         if had && self.random.between(1, TICKS_OF_RESTART) == 1 {
             self.restart();
         }
-        for index in 0..self.models.len() {
+        for index in 0..self.clients.len() {
             let now = self.now();
-            let Some(model) = self.models.get_mut(index) else {
+            let Some(client) = self.clients.get_mut(index) else {
                 continue;
             };
-            let now = model.clock(now);
+            let now = client.clock(now);
             for _ in 0..ATTEMPTS {
-                model.limiter.count(now, 1);
-                // Whether it passes is for others to test; here it says that somebody is there.
-                let _ = model.limiter.draw(now, &self.policy, Tokens::ONE, 1);
+                client.limiter.count(now, 1);
+                // Only the demand counts here; other tests check the decision.
+                let _ = client.limiter.draw(now, &self.policy, Tokens::ONE, 1);
             }
-            if let LeaseMessage::Refresh(ask) = model.limiter.ask(now, &self.policy) {
-                let door = self.random.between(0, model.doors.len() as u64 - 1) as usize;
-                let (client, of) = (model.doors[door].clone(), (index, model.incarnation));
+            if let LeaseMessage::Refresh(ask) = client.limiter.ask(now, &self.policy) {
+                let channel = self.random.between(0, client.channels.len() as u64 - 1) as usize;
+                let (service, of) = (
+                    client.channels[channel].clone(),
+                    (index, client.incarnation),
+                );
                 let sequence = ask.sequence;
-                let request = model.request(ask);
-                model.first.get_or_insert_with(|| request.clone());
-                let stray = (client.clone(), request.clone());
-                spawn(call(of, client, request, sequence, self.answers.clone()));
+                let request = client.request(ask);
+                client.first.get_or_insert_with(|| request.clone());
+                let stray = (service.clone(), request.clone());
+                spawn(call(of, service, request, sequence, self.answers.clone()));
                 if self.random.chance(STRAYS_PERCENT) {
                     self.send_late(of, stray);
                 }
@@ -212,11 +216,11 @@ impl World {
         }
     }
 
-    /// Sends a request that something on its way has kept, perhaps for a run that is dead by then. The
-    /// answer is for nobody: a sequence of 0 is none that was asked with.
+    /// Sends a request that the network has delayed, perhaps beyond the end of its run. Its answer is
+    /// ignored: no client waits for the sequence 0.
     fn send_late(
         &mut self,
-        of: Of,
+        of: ModelRun,
         (client, request): (LeaseServiceClient<Channel>, v1::RefreshRequest),
     ) {
         let late = Duration::from_millis(self.random.between(20, STRAYS_LATEST_MS));
@@ -227,23 +231,23 @@ impl World {
         });
     }
 
-    /// Somebody dies, and starts again under its id.
+    /// Ends the run of a random client, and starts it again under the same id.
     fn restart(&mut self) {
         let now = self.now();
-        let index = self.random.between(0, self.models.len() as u64 - 1) as usize;
+        let index = self.random.between(0, self.clients.len() as u64 - 1) as usize;
         let ahead = Duration::from_millis(self.random.between(0, CLOCKS_APART_MS));
-        let door = self
-            .random
-            .between(0, self.models[index].doors.len() as u64 - 1) as usize;
-        let model = &mut self.models[index];
-        let dead = (index, model.incarnation);
-        let stray = model
+        let channel =
+            self.random
+                .between(0, self.clients[index].channels.len() as u64 - 1) as usize;
+        let client = &mut self.clients[index];
+        let dead = (index, client.incarnation);
+        let stray = client
             .first
             .take()
-            .map(|first| (model.doors[door].clone(), first));
-        model.incarnation = model.incarnation.saturating_add(1);
-        model.ahead = ahead;
-        model.limiter = RateLimiter::new(model.clock(now), &self.policy);
+            .map(|first| (client.channels[channel].clone(), first));
+        client.incarnation = client.incarnation.saturating_add(1);
+        client.ahead = ahead;
+        client.limiter = RateLimiter::new(client.clock(now), &self.policy);
         self.report.restarts += 1;
         if let Some(stray) = stray {
             self.send_late(dead, stray);
@@ -251,23 +255,23 @@ impl World {
     }
 
     /// Applies an answer, as the filter does.
-    fn take(&mut self, answered: Answered) -> Result<()> {
-        let Answered {
+    fn take(&mut self, answered: CallResult) -> Result<()> {
+        let CallResult {
             of: (index, incarnation),
             sequence,
             sent_at,
-            heard,
+            answered,
             answer,
         } = answered;
-        let model = &mut self.models[index];
-        let now = model.clock(Instant::ZERO.saturating_add(self.started.elapsed()));
-        let lives = model.incarnation == incarnation;
-        self.report.of_dead_runs += u64::from(heard && !lives);
+        let client = &mut self.clients[index];
+        let now = client.clock(Instant::ZERO.saturating_add(self.started.elapsed()));
+        let lives = client.incarnation == incarnation;
+        self.report.of_dead_runs += u64::from(answered && !lives);
         let Some(answer) = answer else {
             self.report.failures += 1;
             if lives {
                 let seed = self.random.next();
-                model.limiter.handle_failure(now, sequence, seed);
+                client.limiter.handle_failure(now, sequence, seed);
             }
             return Ok(());
         };
@@ -275,7 +279,7 @@ impl World {
         let origin = answer.origin;
         let units = answer.outcome.into_iter().flatten();
         for unit in units.filter(|unit| lives && unit.unit == Unit::Requests) {
-            let limiter = &mut model.limiter;
+            let limiter = &mut client.limiter;
             let _ = limiter.handle_answer(now, &self.policy, sequence, origin, &unit.answer);
         }
         let of_shard =
@@ -283,7 +287,7 @@ impl World {
         for ((_, epoch), first_at) in self.terms.iter().filter(of_shard) {
             ensure!(
                 *epoch <= origin.epoch || *first_at >= sent_at,
-                "law 5: the master of term {} answered a call that was sent after the one of term {} had answered",
+                "law 5: the master of term {} answered a call sent after an answer of term {} had arrived",
                 origin.epoch.0,
                 epoch.0
             );
@@ -293,25 +297,26 @@ impl World {
         Ok(())
     }
 
-    /// Law 1, in what is used.
+    /// Checks law 1 at the clients: the sum of what they use is within the capacity.
     fn within_capacity(&mut self) -> Result<()> {
         let now = self.now();
-        let has = |model: &Model| u128::from(model.limiter.has(model.clock(now)).as_micros());
-        let sum: u128 = self.models.iter().map(has).sum();
+        let has =
+            |client: &ModelClient| u128::from(client.limiter.has(client.clock(now)).as_micros());
+        let sum: u128 = self.clients.iter().map(has).sum();
         let capacity = self.capacity.as_micros();
         ensure!(
             sum <= u128::from(capacity),
-            "law 1: {sum} of {capacity} millionths are in use"
+            "law 1: {sum} millionths are in use, the capacity is {capacity}"
         );
         self.report.most = self.report.most.max(sum as f64 / 1e6);
         Ok(())
     }
 }
 
-// === impl Model ===
+// === impl ModelClient ===
 
-impl Model {
-    /// The time that its clock shows when the world's shows `now`.
+impl ModelClient {
+    /// Time of its own clock at the shared clock's `now`.
     fn clock(&self, now: Instant) -> Instant {
         now.saturating_add(self.ahead)
     }
@@ -333,13 +338,13 @@ impl Model {
 
 // === free functions ===
 
-/// One call, as long as a client waits for it.
+/// Makes one call, with a client's timeout.
 async fn call(
-    of: Of,
+    of: ModelRun,
     mut client: LeaseServiceClient<Channel>,
     request: v1::RefreshRequest,
     sequence: u64,
-    answers: mpsc::UnboundedSender<Answered>,
+    answers: mpsc::UnboundedSender<CallResult>,
 ) {
     let mut request = Request::new(request);
     request.set_timeout(Policy::default().call_timeout);
@@ -347,11 +352,11 @@ async fn call(
     let answer = client.refresh(request).await.ok();
     let answer = answer.and_then(|answer| Refreshed::try_from(answer.into_inner()).ok());
     let answer = answer.and_then(|refreshed| refreshed.scopes.into_iter().next()?.ok());
-    let _ = answers.send(Answered {
+    let _ = answers.send(CallResult {
         of,
         sequence,
         sent_at,
-        heard: answer.is_some(),
+        answered: answer.is_some(),
         answer: answer.filter(|answer| answer.outcome.is_ok()),
     });
 }
@@ -361,36 +366,44 @@ mod tests {
     use std::fs;
 
     use anyhow::anyhow;
+    use tokio::time::timeout;
     use tollgate_tests::coordinator::Coordinator;
 
     use super::*;
-    use crate::scene::{Scene, play, s};
+    use crate::test_context::{TestContext, run_test, s};
 
     const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 200}\n";
 
-    /// What clients say that ask `coordinators`, which know nothing of each other, for a while, and
-    /// may use `capacity`.
-    async fn said(scene: &Scene, coordinators: usize, capacity: f64) -> Result<Report> {
+    /// Runs clients for a while against so many independent `coordinators`, with `capacity` as the most
+    /// that they may use.
+    async fn observed(
+        test: &TestContext,
+        coordinators: usize,
+        capacity: f64,
+    ) -> Result<ModelReport> {
         let mut running = Vec::new();
         for index in 0..coordinators {
-            let dir = scene.dir().join(index.to_string());
+            let dir = test.dir().join(index.to_string());
             fs::create_dir_all(&dir)?;
             running.push(Coordinator::start(&dir, LIMITS).await?);
         }
-        let doors: Vec<_> = running.iter().map(Coordinator::grpc).collect();
-        let models = Models::start(&doors, capacity, 1)?;
-        sleep(s(3.0)).await;
-        models.stop().await
+        let addresses: Vec<_> = running.iter().map(Coordinator::grpc).collect();
+        let mut clients = ModelClients::start(&addresses, capacity, 1)?;
+        // They stop by themselves when a law is broken.
+        match timeout(s(3.0), &mut clients.running).await {
+            Ok(report) => report?,
+            Err(_) => clients.stop().await,
+        }
     }
 
     /// Restarts come at random, and the requests of dead runs up to seconds after them.
     #[test]
     fn clients_start_again_and_requests_of_dead_runs_come_late() {
-        play(
+        run_test(
             "clients_start_again_and_requests_of_dead_runs_come_late",
-            async |scene| {
+            async |test| {
                 for _ in 0..10 {
-                    let report = said(scene, 1, 200.0).await?;
+                    let report = observed(test, 1, 200.0).await?;
                     if report.restarts > 0 && report.of_dead_runs > 0 {
                         return Ok(());
                     }
@@ -402,12 +415,12 @@ mod tests {
 
     #[test]
     fn too_much_and_two_masters_are_seen() {
-        play("too_much_and_two_masters_are_seen", async |scene| {
-            let report = said(scene, 1, 200.0).await?;
+        run_test("too_much_and_two_masters_are_seen", async |test| {
+            let report = observed(test, 1, 200.0).await?;
             ensure!(report.most > 190.0 && report.terms == 1, "{report:?}");
-            let error = said(scene, 1, 150.0).await.unwrap_err().to_string();
+            let error = observed(test, 1, 150.0).await.unwrap_err().to_string();
             ensure!(error.starts_with("law 1"), "{error}");
-            let error = said(scene, 2, 400.0).await.unwrap_err().to_string();
+            let error = observed(test, 2, 400.0).await.unwrap_err().to_string();
             ensure!(error.starts_with("law 5"), "{error}");
             Ok(())
         });

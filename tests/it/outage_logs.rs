@@ -1,4 +1,4 @@
-//! Trouble with the coordinators stands in Envoy's log, once for a process with several workers.
+//! Envoy's log reports unreachable coordinators, once for a process with several workers.
 
 use std::fs;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use tollgate_tests::connection::get_once;
-use tollgate_tests::envoy::{Envoy, Spec};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tenant_rule, tollgate};
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::scene::{Scene, play, s};
+use crate::test_context::{TestContext, run_test, s};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    \
                       requests: {rate: 200, burst: 40, safe: 20, lease: 2s, refresh: 200ms}\n";
-/// How long anything here may take on a machine that has much else to do.
+/// Longest wait for a condition, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 const MISSING: &str = "wasmcustom.tollgate.missing_clusters";
 
-/// The lines of Envoy's log that have `part`.
+/// Lines of Envoy's log that contain `part`.
 fn lines(envoy: &Envoy, part: &str) -> Vec<String> {
     let log = envoy.process.log();
     let lines = log.lines().filter(|line| line.contains(part));
@@ -28,28 +28,31 @@ fn lines(envoy: &Envoy, part: &str) -> Vec<String> {
 
 #[test]
 fn four_workers_say_once_that_the_coordinator_is_away_and_once_that_it_is_back() {
-    play(
+    run_test(
         "four_workers_say_once_that_the_coordinator_is_away_and_once_that_it_is_back",
         away_and_back,
     );
 }
 
-async fn away_and_back(scene: &Scene) -> Result<()> {
-    let mut coordinator = scene.coordinator(LIMITS).await?;
+async fn away_and_back(test: &TestContext) -> Result<()> {
+    let mut coordinator = test.coordinator(LIMITS).await?;
     let plugin = by_tenant(&json!({}));
-    let envoy = scene.envoy("envoy", 4, &coordinator, &plugin).await?;
+    let envoy = test.envoy("envoy", 4, &coordinator, &plugin).await?;
     let flows = ["a", "b", "c"].map(|tenant| Flow::new(envoy.address(), tenant, 100.0));
     let load = Load::start(flows);
     load.run_until(s(2.0)).await;
-    ensure!(lines(&envoy, "safe mode").is_empty(), "nothing is wrong");
+    ensure!(
+        lines(&envoy, "safe mode").is_empty(),
+        "no scope is in safe mode"
+    );
     coordinator.process.kill()?;
     wait::until("the warning", LIMIT, async || {
         let warned = lines(&envoy, "safe mode on").len();
-        ensure!(warned > 0, "no line says so");
+        ensure!(warned > 0, "the log has no such line");
         Ok(())
     })
     .await?;
-    // Time enough for the other workers to say it, too.
+    // Time for the other workers to log it as well.
     load.run_until(load.elapsed() + s(2.0)).await;
     let warned = lines(&envoy, "safe mode on");
     eprintln!("{warned:?}");
@@ -62,9 +65,9 @@ async fn away_and_back(scene: &Scene) -> Result<()> {
         ensure!(warned[0].contains(part), "no {part} in {warned:?}");
     }
     coordinator.restart().await?;
-    wait::until("the end of it", LIMIT, async || {
-        let over = lines(&envoy, "safe mode off").len();
-        ensure!(over > 0, "no line says so");
+    wait::until("the end of safe mode", LIMIT, async || {
+        let ended = lines(&envoy, "safe mode off").len();
+        ensure!(ended > 0, "the log has no such line");
         Ok(())
     })
     .await?;
@@ -78,31 +81,31 @@ async fn away_and_back(scene: &Scene) -> Result<()> {
 
 #[test]
 fn a_cluster_that_envoy_lacks_is_an_error_and_a_gauge_until_it_is_added() {
-    play(
+    run_test(
         "a_cluster_that_envoy_lacks_is_an_error_and_a_gauge_until_it_is_added",
         missing,
     );
 }
 
-async fn missing(scene: &Scene) -> Result<()> {
-    let coordinator = scene.coordinator(LIMITS).await?;
+async fn missing(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
     let more = json!({"coordinator": "tollgatte", "scopes": [tenant_rule(1.0)]});
     let filter = tollgate(&by_tenant(&more))?;
-    let mut spec = Spec::new("envoy", 2, scene.upstream.address(), vec![filter]);
-    let clusters = scene.dir().join("clusters.json");
+    let mut spec = EnvoySpec::new("envoy", 2, test.upstream.address(), vec![filter]);
+    let clusters = test.dir().join("clusters.json");
     fs::write(&clusters, json!({"resources": []}).to_string())?;
     spec.clusters_file = Some(clusters.clone());
-    let envoy = Envoy::start(scene.dir(), &spec.asking(coordinator.grpc())).await?;
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     get_once(envoy.address(), "/", &[(TENANT_HEADER, "acme")]).await?;
     gauge(&envoy, 1).await?;
-    let said = lines(&envoy, "cluster missing");
-    eprintln!("{said:?}");
-    ensure!(said.len() == 1, "{said:?}");
+    let logged = lines(&envoy, "cluster missing");
+    eprintln!("{logged:?}");
+    ensure!(logged.len() == 1, "{logged:?}");
     for part in ["[error]", "no cluster called \"tollgatte\"", "coordinator"] {
-        ensure!(said[0].contains(part), "no {part} in {said:?}");
+        ensure!(logged[0].contains(part), "no {part} in {logged:?}");
     }
 
-    // As a control plane would add it, without a request.
+    // The file adds the cluster as a control plane would; no request is needed.
     let added = json!({"version_info": "1", "resources": [{
         "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
         "name": "tollgatte",
@@ -127,13 +130,13 @@ async fn missing(scene: &Scene) -> Result<()> {
     ensure!(lines(&envoy, "cluster found").len() == 1);
     wait::until("a lease", LIMIT, async || {
         get_once(envoy.address(), "/", &[(TENANT_HEADER, "acme")]).await?;
-        let books = coordinator.books("tenant/acme").await?;
-        let has = books.map_or(0.0, |books| books.has("envoy"));
+        let leases = coordinator.leases("tenant/acme").await?;
+        let has = leases.map_or(0.0, |leases| leases.has("envoy"));
         ensure!(has > 0.0, "it has no lease");
         Ok(())
     })
     .await?;
-    ensure!(lines(&envoy, "cluster missing").len() == 1, "said twice");
+    ensure!(lines(&envoy, "cluster missing").len() == 1, "logged twice");
     Ok(())
 }
 
@@ -148,14 +151,14 @@ async fn gauge(envoy: &Envoy, want: u64) -> Result<()> {
 
 #[test]
 fn a_cluster_without_a_healthy_host_is_not_missing() {
-    play("a_cluster_without_a_healthy_host_is_not_missing", unhealthy);
+    run_test("a_cluster_without_a_healthy_host_is_not_missing", unhealthy);
 }
 
-async fn unhealthy(scene: &Scene) -> Result<()> {
+async fn unhealthy(test: &TestContext) -> Result<()> {
     let more = json!({"scopes": [tenant_rule(1.0)]});
     let filter = tollgate(&by_tenant(&more))?;
-    let mut spec = Spec::new("envoy", 1, scene.upstream.address(), vec![filter]);
-    let clusters = scene.dir().join("clusters.json");
+    let mut spec = EnvoySpec::new("envoy", 1, test.upstream.address(), vec![filter]);
+    let clusters = test.dir().join("clusters.json");
     let empty = json!({"version_info": "1", "resources": [{
         "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
         "name": "tollgate",
@@ -164,7 +167,7 @@ async fn unhealthy(scene: &Scene) -> Result<()> {
     }]});
     fs::write(&clusters, empty.to_string())?;
     spec.clusters_file = Some(clusters);
-    let envoy = Envoy::start(scene.dir(), &spec).await?;
+    let envoy = Envoy::start(test.dir(), &spec).await?;
     wait::until("the warning", LIMIT, async || {
         get_once(envoy.address(), "/", &[(TENANT_HEADER, "acme")]).await?;
         let warned = lines(&envoy, "safe mode on");

@@ -1,5 +1,5 @@
-//! What a test with real Envoys begins with: a directory for logs, an upstream, and the machine to
-//! itself.
+//! Context of a test with real Envoys: a directory for logs, an upstream, and exclusive use of the
+//! machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -15,29 +15,29 @@ use crate::artifact;
 use crate::cluster::Cluster;
 use crate::conditions::{self, INCONCLUSIVE, conclude};
 use crate::coordinator::Coordinator;
-use crate::envoy::{Envoy, Spec};
+use crate::envoy::{Envoy, EnvoySpec};
 use crate::filter;
 use crate::load::Load;
 use crate::process::log_tails;
 use crate::record::{BIN, Record};
 use crate::upstream::Upstream;
 
-/// Tests share two cores, so they run one after another, however they were started.
+/// Tests share two cores, so they run one after another, whatever the number of test threads.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The surroundings of one test.
+/// Directory and upstream of one test.
 #[derive(Debug)]
-pub struct Scene {
+pub struct TestContext {
     dir: PathBuf,
-    /// Where requests go that are let pass.
+    /// The upstream of admitted requests.
     pub upstream: Upstream,
 }
 
-/// Plays a test; one that fails prints the ends of all logs, which stay in `target/it/<name>`.
+/// Runs a test in `target/it/<name>`; a failure prints the ends of all logs there.
 ///
 /// # Panics
 /// When the test fails, or its folder cannot be made.
-pub fn play(name: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) {
+pub fn run_test(name: &str, body: impl AsyncFnOnce(&TestContext) -> Result<()>) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = artifact::target_dir().join("it").join(name);
     let _ = fs::remove_dir_all(&dir);
@@ -45,15 +45,15 @@ pub fn play(name: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) {
     let _logs = LogsOfFailure(&dir);
     conditions::begin();
     let result: Result<()> = Runtime::new().unwrap().block_on(async {
-        let scene = Scene {
+        let test = TestContext {
             dir: dir.clone(),
             upstream: Upstream::start().await?,
         };
-        test(&scene).await
+        body(&test).await
     });
-    eprintln!("since it began to measure: {}", conditions::lost());
+    eprintln!("since the measurement began: {}", conditions::lost());
     if let Err(error) = result {
-        // At the beginning of the message, however many contexts are around it.
+        // The marker has to begin the message, however many contexts are around it.
         let inconclusive = error.chain().map(ToString::to_string);
         let inconclusive = inconclusive.filter(|text| text.starts_with(INCONCLUSIVE));
         let prefix: String = inconclusive.take(1).map(|text| text + "; ").collect();
@@ -61,10 +61,10 @@ pub fn play(name: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) {
     }
 }
 
-// === impl Scene ===
+// === impl TestContext ===
 
-impl Scene {
-    /// Where files and logs of this test go.
+impl TestContext {
+    /// Directory of this test's files and logs.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -77,7 +77,7 @@ impl Scene {
         Coordinator::start(&self.dir, limits).await
     }
 
-    /// Starts an Envoy that asks `coordinator`, with `plugin` as the filter's configuration.
+    /// Starts an Envoy that calls `coordinator`, with `plugin` as the filter's configuration.
     ///
     /// # Errors
     /// As [`Envoy::start`].
@@ -89,18 +89,39 @@ impl Scene {
         plugin: &Value,
     ) -> Result<Envoy> {
         let filters = vec![filter::tollgate(plugin)?];
-        let spec = Spec::new(name, workers, self.upstream.address(), filters);
+        let spec = EnvoySpec::new(name, workers, self.upstream.address(), filters);
         Envoy::start(&self.dir, &spec.asking(coordinator.grpc())).await
     }
 
-    /// Starts an Envoy that limits by tenant and asks any node of `cluster`.
+    /// Starts Envoys with two workers at once, each as [`Self::envoy`] does.
     ///
     /// # Errors
     /// As [`Envoy::start`].
-    pub async fn envoy_of(&self, name: &str, cluster: &Cluster) -> Result<Envoy> {
+    pub async fn envoys<const N: usize>(
+        &self,
+        names: [&str; N],
+        coordinator: &Coordinator,
+        plugin: &Value,
+    ) -> Result<[Envoy; N]> {
+        let filters = vec![filter::tollgate(plugin)?];
+        let spec = |name| EnvoySpec::new(name, 2, self.upstream.address(), filters.clone());
+        let specs = names.map(|name| spec(name).asking(coordinator.grpc()));
+        all_of(Envoy::start_all(&self.dir, &specs).await?)
+    }
+
+    /// Starts Envoys at once that limit by tenant and call any node of `cluster`.
+    ///
+    /// # Errors
+    /// As [`Envoy::start`].
+    pub async fn envoys_of<const N: usize>(
+        &self,
+        names: [&str; N],
+        cluster: &Cluster,
+    ) -> Result<[Envoy; N]> {
         let filters = vec![filter::tollgate(&filter::by_tenant(&json!({})))?];
-        let spec = Spec::new(name, 2, self.upstream.address(), filters);
-        Envoy::start(&self.dir, &spec.asking_any_of(cluster.addresses())).await
+        let spec = |name| EnvoySpec::new(name, 2, self.upstream.address(), filters.clone());
+        let specs = names.map(|name| spec(name).asking_any_of(cluster.addresses()));
+        all_of(Envoy::start_all(&self.dir, &specs).await?)
     }
 
     /// Starts an Envoy with any filters and no coordinator.
@@ -108,7 +129,7 @@ impl Scene {
     /// # Errors
     /// As [`Envoy::start`].
     pub async fn envoy_with(&self, name: &str, filters: Vec<Value>) -> Result<Envoy> {
-        let spec = Spec::new(name, 2, self.upstream.address(), filters);
+        let spec = EnvoySpec::new(name, 2, self.upstream.address(), filters);
         Envoy::start(&self.dir, &spec).await
     }
 }
@@ -124,12 +145,17 @@ impl Drop for LogsOfFailure<'_> {
     }
 }
 
-/// Seconds.
+fn all_of<const N: usize>(envoys: Vec<Envoy>) -> Result<[Envoy; N]> {
+    let envoys = <[Envoy; N]>::try_from(envoys);
+    envoys.map_err(|envoys| anyhow!("{} Envoys instead of {N}", envoys.len()))
+}
+
+/// Converts seconds to a duration.
 pub const fn s(seconds: f64) -> Duration {
     Duration::from_millis((seconds * 1000.0) as u64)
 }
 
-/// Prints what was admitted in each half second, for whoever has to find out why a test failed.
+/// Prints the rate admitted in each half second, to help explain a failure.
 pub fn print_course(name: &str, record: &Record) {
     let step = s(0.5);
     let mut rates = Vec::new();
@@ -141,26 +167,26 @@ pub fn print_course(name: &str, record: &Record) {
     eprintln!("{name}, admitted/s every {step:?}: {}", rates.join(" "));
 }
 
-/// Asserts that `seen` is within `part` of `expected`, and prints both.
+/// Asserts that `measured` is within `part` of `expected`, and prints both.
 ///
 /// # Panics
 /// When it is not.
 #[track_caller]
-pub fn assert_near(what: &str, seen: f64, expected: f64, part: f64) {
+pub fn assert_near(name: &str, measured: f64, expected: f64, part: f64) {
     eprintln!(
-        "{what}: {seen:.1}, expected {expected:.1} within {:.0} %",
+        "{name}: {measured:.1}, expected {expected:.1} within {:.0} %",
         part * 100.0
     );
-    conclude((seen - expected).abs() <= part * expected, || {
-        format!("{what}: {seen} instead of {expected}")
+    conclude((measured - expected).abs() <= part * expected, || {
+        format!("{name}: {measured} instead of {expected}")
     });
 }
 
-/// Asserts law 6 for a whole fleet: in no window of a second or more is more admitted than the
-/// bursts and the capacity allow. `burst` is in tokens, for all processes together.
+/// Asserts law 6 for a whole fleet: in no window of a second or more does it admit more than the bursts
+/// and the capacity allow. `burst` is in tokens, for all processes together.
 ///
 /// # Panics
-/// When more is.
+/// When it admits more.
 #[track_caller]
 pub fn assert_never_above(record: &Record, capacity: f64, burst: f64) {
     for seconds in [1.0, 3.0] {
@@ -168,7 +194,7 @@ pub fn assert_never_above(record: &Record, capacity: f64, burst: f64) {
             .windows(s(0.0)..record.length(), s(seconds))
             .into_iter();
         let most = most.map(|rate| rate * seconds).fold(0.0, f64::max);
-        // One bin more: answers of the bin before may have been counted in this one.
+        // One bin more: a bin may count answers that belong to the one before.
         let allowed = capacity * (seconds + BIN.as_secs_f64()) + burst;
         eprintln!("most admitted in {seconds} s: {most:.0}, allowed {allowed:.0}");
         conclude(most <= allowed, || {
@@ -177,28 +203,28 @@ pub fn assert_never_above(record: &Record, capacity: f64, burst: f64) {
     }
 }
 
-/// Checks law 1 in the coordinator's books, every tenth of a second until `end` of the load.
+/// Checks law 1 in the coordinator's lease table, every tenth of a second until `end` of the load.
 ///
 /// # Errors
 /// When the law does not hold, or the coordinator does not answer or has never known the scope.
-pub async fn watch_books(
+pub async fn watch_leases(
     coordinator: &Coordinator,
     scope: &str,
     load: &Load,
     end: Duration,
 ) -> Result<()> {
-    let mut looks = 0;
+    let mut checks = 0;
     while load.elapsed() < end {
         load.run_until((load.elapsed() + BIN).min(end)).await;
-        if let Some(books) = coordinator.books(scope).await? {
-            let (sum, capacity) = (books.sum_has(), books.capacity);
+        if let Some(leases) = coordinator.leases(scope).await? {
+            let (sum, capacity) = (leases.sum_has(), leases.capacity);
             ensure!(
                 sum <= capacity + 1e-6,
-                "leases of {sum} at a capacity of {capacity}: {books:?}"
+                "leases of {sum} at a capacity of {capacity}: {leases:?}"
             );
-            looks += 1;
+            checks += 1;
         }
     }
-    ensure!(looks > 0, "the coordinator never knew {scope}");
+    ensure!(checks > 0, "the coordinator never knew {scope}");
     Ok(())
 }
