@@ -9,6 +9,8 @@
 
 use core::time::Duration;
 
+use tollgate_proto::timeout::grpc_timeout;
+
 use crate::host::Host;
 
 /// What the client of the request at hand allows; none if it says nothing.
@@ -29,22 +31,6 @@ fn most_of(deadline: Option<Duration>) -> Option<Duration> {
 
 fn millis(value: &[u8]) -> Option<Duration> {
     number(value.trim_ascii(), 18).map(Duration::from_millis)
-}
-
-/// The deadline of a gRPC call: at most eight digits and a unit.
-fn grpc_timeout(value: &[u8]) -> Option<Duration> {
-    let (unit, digits) = value.split_last()?;
-    let count = number(digits, 8)?;
-    let of_seconds = |seconds: u64| Duration::from_secs(count.saturating_mul(seconds));
-    Some(match unit {
-        b'H' => of_seconds(3600),
-        b'M' => of_seconds(60),
-        b'S' => of_seconds(1),
-        b'm' => Duration::from_millis(count),
-        b'u' => Duration::from_micros(count),
-        b'n' => Duration::from_nanos(count),
-        _ => return None,
-    })
 }
 
 fn number(digits: &[u8], len_max: usize) -> Option<u64> {

@@ -6,6 +6,7 @@ use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use tokio::sync::{mpsc, watch};
+use tollgate_proto::timeout::grpc_timeout;
 use tonic::Status;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
@@ -59,29 +60,13 @@ pub(super) async fn serve_grpc(
 async fn call(request: Request, next: Next) -> Response {
     let span = trace::grpc(request.uri().path());
     let timeout = request.headers().get("grpc-timeout");
-    let timeout = timeout.and_then(|timeout| client_timeout(timeout.to_str().ok()?));
+    let timeout = timeout.and_then(|timeout| grpc_timeout(timeout.as_bytes()));
     let timeout = timeout.unwrap_or(CALL_TIMEOUT).min(CALL_TIMEOUT);
     let answer = tokio::time::timeout(timeout, next.run(request));
     let answer = answer.instrument(span).await;
     answer.unwrap_or_else(|_| {
         let text = format!("the call took longer than {timeout:?}");
         Status::deadline_exceeded(text).into_http()
-    })
-}
-
-/// The time in a `grpc-timeout` header: up to eight digits and a unit.
-fn client_timeout(text: &str) -> Option<Duration> {
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let number: u32 = number.parse().ok().filter(|_| number.len() <= 8)?;
-    let number = u64::from(number);
-    Some(match unit {
-        "H" => Duration::from_secs(number * 3600),
-        "M" => Duration::from_secs(number * 60),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
     })
 }
 
@@ -113,32 +98,4 @@ pub(super) async fn follow(
 /// Resolves when the other end is dropped.
 pub(super) async fn until(mut stopped: watch::Receiver<()>) {
     while stopped.changed().await.is_ok() {}
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::client_timeout;
-
-    #[test]
-    fn a_client_says_how_long_it_waits_in_digits_and_a_unit() {
-        let rows = [
-            ("5S", Some(Duration::from_secs(5))),
-            ("2H", Some(Duration::from_secs(7200))),
-            ("3M", Some(Duration::from_secs(180))),
-            ("250m", Some(Duration::from_millis(250))),
-            ("7u", Some(Duration::from_micros(7))),
-            ("99999999n", Some(Duration::from_nanos(99_999_999))),
-            ("100000000n", None),
-            ("5", None),
-            ("S", None),
-            ("", None),
-            ("5ü", None),
-            ("-5S", None),
-        ];
-        for (text, want) in rows {
-            assert_eq!(client_timeout(text), want, "{text}");
-        }
-    }
 }

@@ -22,6 +22,7 @@ pub mod number;
 pub mod request;
 pub mod response;
 pub mod snapshot;
+pub mod timeout;
 
 pub use field::{FieldError, Rule};
 

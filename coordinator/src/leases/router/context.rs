@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
+use tollgate_proto::timeout::grpc_timeout;
 use tonic::Status;
 use tonic::metadata::{MetadataMap, MetadataValue};
 
@@ -65,26 +66,8 @@ impl ForwardingHeader {
 /// other shards' answers still reach it in time.
 pub(super) fn forward_timeout(metadata: &MetadataMap) -> Duration {
     let said = metadata.get("grpc-timeout");
-    let said = said.and_then(|value| value.to_str().ok()).and_then(timeout);
+    let said = said.and_then(|value| grpc_timeout(value.as_encoded_bytes()));
     said.unwrap_or(TIMEOUT).min(TIMEOUT_MAX) * 3 / 4
-}
-
-/// A `grpc-timeout`: up to eight digits and a unit.
-fn timeout(text: &str) -> Option<Duration> {
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    if digits.len() > 8 {
-        return None;
-    }
-    let count: u64 = digits.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(count * 3600),
-        "M" => Duration::from_secs(count * 60),
-        "S" => Duration::from_secs(count),
-        "m" => Duration::from_millis(count),
-        "u" => Duration::from_micros(count),
-        "n" => Duration::from_nanos(count),
-        _ => return None,
-    })
 }
 
 fn number(value: Option<&MetadataValue<tonic::metadata::Ascii>>) -> Option<u64> {
