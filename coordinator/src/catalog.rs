@@ -3,7 +3,7 @@
 //! A [`Catalog`] is one state of the whole configuration: the file's part and that of the API. It
 //! never changes. A writer makes the next one, which shares everything else with it (the maps are
 //! persistent trees): a change costs O(log n), and readers keep a whole and unchanging state
-//! without a lock. The [`writer`] makes catalogs, the driver and the APIs read them.
+//! without a lock. The [`crate::config::writer`] makes catalogs, the driver and the APIs read them.
 //!
 //! The file wins: an object of the same name that the API wrote before the file named it is kept,
 //! but has no effect until the file no longer names it.
@@ -27,12 +27,9 @@ pub mod name;
 pub mod quantity;
 mod resolve;
 mod resolver;
-#[cfg(feature = "etcd")]
-pub mod shared_config;
 pub mod spec;
 pub mod store;
 mod write;
-pub mod writer;
 
 pub use file::FileCatalog;
 pub use group::{FairBetween, Group};

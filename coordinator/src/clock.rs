@@ -19,7 +19,7 @@ pub struct Clock {
 #[derive(Debug)]
 pub struct Timer {
     clock: Clock,
-    /// What `sleep` waits for.
+    /// The deadline of `sleep`.
     deadline: Option<Instant>,
     sleep: Pin<Box<Sleep>>,
 }
@@ -81,14 +81,14 @@ pub fn epoch_of_this_start() -> Epoch {
     Epoch(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// The time since the machine's boot. It goes on while the machine sleeps, and nobody can set it: only
-/// for the end of a master's term, which others measure while this machine may be asleep.
+/// The time since the machine's boot. It goes on while the machine sleeps, and cannot be set: only for
+/// the end of a master's term, which others measure while this machine may be asleep.
 pub fn boot_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(now).unwrap_or(Duration::MAX)
 }
 
-/// What the wall clock says, since 1970. Only for what others measure by a calendar: certificates,
+/// The wall clock, since 1970. Only for times that others measure by a calendar: certificates,
 /// the leases of Doorman's clients, and epochs, which a restart must not reset.
 #[expect(
     clippy::disallowed_methods,

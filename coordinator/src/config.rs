@@ -20,7 +20,7 @@ use crate::catalog::FileCatalog;
 use crate::catalog::check::{Check, ConfigErrors};
 use crate::net::connections::ConnectionBounds;
 use crate::net::files;
-use crate::net::tls::{Holder, TlsError};
+use crate::net::tls::{CertificateOwner, TlsError};
 
 mod admin;
 mod attach;
@@ -37,10 +37,13 @@ mod parent;
 mod raw;
 pub mod reload;
 mod shared;
+#[cfg(feature = "etcd")]
+pub mod shared_config;
 mod store;
 mod tls;
 pub mod tokens;
 mod values;
+pub mod writer;
 mod yaml;
 
 pub use admin::{Admin, Public};
@@ -277,9 +280,9 @@ impl Config {
     /// # Errors
     /// The section of the first that cannot be used, and the reason.
     pub fn try_files(&self) -> Result<(), (&'static str, TlsError)> {
-        for (door, files) in self.tls.each() {
-            let loaded = files.load(door).map(drop);
-            loaded.map_err(|error| (Holder::from(door).section(), error))?;
+        for (listener, files) in self.tls.each() {
+            let loaded = files.load(listener).map(drop);
+            loaded.map_err(|error| (CertificateOwner::from(listener).section(), error))?;
         }
         let cluster = self.cluster.as_ref();
         let etcd = cluster.and_then(|cluster| cluster.etcd.tls.as_ref());
@@ -287,8 +290,8 @@ impl Config {
         let parent = self.parent.as_ref().and_then(|parent| parent.tls.as_ref());
         for (section, files) in [
             ("cluster.etcd.tls", etcd),
-            (Holder::Cluster.section(), nodes),
-            (Holder::Parent.section(), parent),
+            (CertificateOwner::Cluster.section(), nodes),
+            (CertificateOwner::Parent.section(), parent),
         ] {
             let loaded = files.map(|files| files.load()).transpose();
             loaded.map_err(|error| (section, error))?;
@@ -339,7 +342,7 @@ impl SourceFile {
         let read = files::read(path, FILE_LEN_MAX as u64 + 1);
         let path = path.to_owned();
         match read {
-            Ok(files::Content { bytes, .. }) => Ok(Self {
+            Ok(files::FileContent { bytes, .. }) => Ok(Self {
                 path,
                 content: bytes,
             }),

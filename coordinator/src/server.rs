@@ -22,7 +22,6 @@ use crate::catalog::metrics::CatalogMetrics;
 #[cfg(feature = "etcd")]
 use crate::catalog::store::EtcdStore;
 use crate::catalog::store::{MemoryStore, RedbStore, Store, StoreError};
-use crate::catalog::writer::{self, CatalogWriter};
 use crate::clock::Clock;
 #[cfg(feature = "etcd")]
 use crate::cluster::election::EtcdElection;
@@ -32,13 +31,14 @@ use crate::cluster::election::{
 #[cfg(feature = "etcd")]
 use crate::config::ClusterConfig;
 use crate::config::reload::Reload;
+use crate::config::writer::{self, CatalogWriter};
 use crate::config::{Config, Listen};
 use crate::leases::driver::LeaseCount;
 use crate::leases::parent::{AncestorPath, Parent};
 use crate::leases::router::Router;
 use crate::leases::shards::{DriverSettings, ShardSupervisor, Shards};
 use crate::net::channels::Channels;
-use crate::net::tls::{ClientFiles, Credentials, Holder, Newest};
+use crate::net::tls::{CertificateOwner, ClientFiles, Credentials, Newest};
 use crate::wire::CapacityServer;
 
 mod error;
@@ -219,16 +219,16 @@ impl Server {
         let ancestors = AncestorPath::new(&name(&config, listeners.addresses().ok()));
         let acceptors = listeners.prepare(&config, &metrics)?;
         let bounds = config.bounds;
-        let credentials = |holder, files: Option<&ClientFiles>| {
-            let started = files.map(|files| files.start(holder, &metrics.tls));
+        let credentials = |owner, files: Option<&ClientFiles>| {
+            let started = files.map(|files| files.start(owner, &metrics.tls));
             let started = started.transpose();
-            started.map_err(|cause| ServerError::Tls { holder, cause })
+            started.map_err(|cause| ServerError::Tls { owner, cause })
         };
         let nodes = place.as_ref().and_then(|place| place.tls.as_ref());
-        let credentials_of_nodes = credentials(Holder::Cluster, nodes)?;
+        let credentials_of_nodes = credentials(CertificateOwner::Cluster, nodes)?;
         let parent = match &config.parent {
             Some(parent) => {
-                let credentials = credentials(Holder::Parent, parent.tls.as_ref())?;
+                let credentials = credentials(CertificateOwner::Parent, parent.tls.as_ref())?;
                 let (ancestors, metrics) = (ancestors.clone(), metrics.leases.parent().clone());
                 Some(Parent::new(parent, credentials, ancestors, metrics)?)
             }

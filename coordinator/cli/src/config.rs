@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use tollgate_coordinator::catalog::shared_config::{self, SharedConfigError, TEXT_LEN_MAX};
+use tollgate_coordinator::config::shared_config::{self, SharedConfigError, TEXT_LEN_MAX};
 use tollgate_coordinator::config::{Config, Flags};
 
 use crate::check::load;

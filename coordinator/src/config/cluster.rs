@@ -15,7 +15,7 @@ use crate::catalog::check::{Check, Rule};
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::cluster::config::{Advertise, ClusterConfig};
 use crate::cluster::election::Peer;
-use crate::net::tls::{Door, Files, Holder};
+use crate::net::tls::{CertificateOwner, Listener, ServerFiles};
 
 mod etcd;
 
@@ -70,7 +70,7 @@ pub(super) fn cluster(
     check: &mut Check,
     raw: Option<&LocatedValue<RawCluster>>,
     listen: &Listen,
-    doors: &Tls,
+    listeners: &Tls,
 ) -> Option<ClusterConfig> {
     let raw = raw?;
     if !cfg!(feature = "etcd") {
@@ -78,7 +78,8 @@ pub(super) fn cluster(
         check.refuse(raw.at, "cluster", rule);
     }
     let node = node(check, raw);
-    let mut advertised = |door, listen| advertised(check, raw, node.as_deref(), door, listen);
+    let mut advertised =
+        |listener, listen| advertised(check, raw, node.as_deref(), listener, listen);
     let advertise = Advertise {
         grpc: advertised("grpc", listen.grpc),
         http: advertised("http", listen.http),
@@ -87,8 +88,8 @@ pub(super) fn cluster(
     let etcd = etcd::etcd(check, raw.at, raw.value.etcd.as_ref());
     let tls = raw.value.tls.as_ref();
     let tls = tls.and_then(|tls| client_tls(check, "cluster.tls", tls));
-    for (door, files) in doors.each() {
-        among_nodes(check, raw, door, files);
+    for (listener, files) in listeners.each() {
+        among_nodes(check, raw, listener, files);
     }
     let shared = raw.value.shared_config.as_ref();
     let shared = check.value(shared, "cluster.shared_config", yes_or_no);
@@ -104,11 +105,16 @@ pub(super) fn cluster(
 
 /// Refuses settings with which this node could not reach the other nodes, which have the same
 /// listeners.
-fn among_nodes(check: &mut Check, raw: &LocatedValue<RawCluster>, door: Door, files: &Files) {
-    let door = Holder::from(door).section();
+fn among_nodes(
+    check: &mut Check,
+    raw: &LocatedValue<RawCluster>,
+    listener: Listener,
+    files: &ServerFiles,
+) {
+    let section = CertificateOwner::from(listener).section();
     let Some(tls) = &raw.value.tls else {
         let rule = format!(
-            "is missing: {door} is there, so the nodes speak TLS with each other, and need to know \
+            "is missing: {section} is there, so the nodes speak TLS with each other, and need to know \
              whose certificates to accept"
         );
         check.refuse(raw.at, "cluster.tls", rule);
@@ -116,7 +122,7 @@ fn among_nodes(check: &mut Check, raw: &LocatedValue<RawCluster>, door: Door, fi
     };
     if files.client_ca.is_some() && !tls.value.shows() {
         let rule = format!(
-            "is missing: {door}.client_ca asks who connects for a certificate, other nodes as well"
+            "is missing: {section}.client_ca asks clients for a certificate, other nodes as well"
         );
         check.refuse(tls.at, "cluster.tls.cert", rule);
     }
@@ -148,18 +154,18 @@ fn name(text: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// The advertised address of the listener called `door`, if it is not that of the listener: for a
+/// The advertised address of the listener called `name`, if it is not that of the listener: for a
 /// wildcard the name of the node, which is refused if no host can have it.
 fn advertised(
     check: &mut Check,
     raw: &LocatedValue<RawCluster>,
     node: Option<&str>,
-    door: &str,
+    name: &str,
     listen: SocketAddr,
 ) -> Option<String> {
-    let field = format!("cluster.advertise.{door}");
+    let field = format!("cluster.advertise.{name}");
     let said = raw.value.advertise.as_ref();
-    let said = said.and_then(|said| match door {
+    let said = said.and_then(|said| match name {
         "grpc" => said.grpc.as_ref(),
         _ => said.http.as_ref(),
     });

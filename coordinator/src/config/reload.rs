@@ -13,18 +13,18 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::catalog::metrics::{CatalogMetrics, Reloaded};
-use crate::catalog::writer::{CatalogHandle, WriteError};
+use crate::config::writer::{CatalogHandle, WriteError};
 use crate::config::{Config, LoadError, SourceFile};
 use crate::net::files::FileReader;
 
-/// How often the file is looked at.
+/// Interval of reading the file.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long a changed file must stay as it is before it is taken: whoever writes in place may not
-/// be done, and half a file may be a good one.
+/// Time for which a changed file must stay as it is before it is taken: an editor that writes in
+/// place may not be done, and half a file may be a good one.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// After how many looks it is said that the file is gone: while it is replaced it can be away for a
+/// Number of reads after which a missing file is reported: while it is replaced it can be away for a
 /// moment.
 const GONE_LOOKS: u32 = 10;
 
@@ -36,13 +36,13 @@ pub struct Reload {
     files: FileReader,
     /// Looks since the file was last read.
     failed: u32,
-    /// The reason why it cannot be read, as it was last said.
+    /// Reason for which it cannot be read, as last logged.
     said: Option<String>,
-    /// What was last taken or refused.
+    /// The file that was last taken or refused.
     seen: Arc<SourceFile>,
 }
 
-/// Why a changed file is not in force.
+/// Reason for which a changed file is not in force.
 #[derive(Debug, thiserror::Error)]
 enum ReloadError {
     #[error(transparent)]

@@ -17,7 +17,7 @@ const NODES_MAX: usize = 50 * ENTRIES_MAX;
 /// The most beginnings and ends of them.
 const EVENTS_MAX: usize = 2 * NODES_MAX;
 
-/// How deep an alias may lead to values that have aliases themselves.
+/// Depth to which an alias may lead to values that have aliases themselves.
 const ALIAS_DEPTH_MAX: usize = 8;
 
 /// The longest value that is quoted, in characters.

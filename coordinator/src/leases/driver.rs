@@ -9,27 +9,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
-use tollgate_core::cluster::{ShardId, shard_of};
+use tollgate_core::cluster::shard_of;
 use tollgate_core::lease::{ClientId, ClientRun, Origin, ResourceId};
 use tollgate_core::lease_server::{Bounds, DrainError, LeaseServer, Start, Terms};
 use tollgate_core::limit::Limit;
-use tollgate_core::resource::RefreshError;
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
 use crate::catalog::{Catalog, ResolvedScope, Resolver};
 use crate::clock::Clock;
-use crate::leases::metrics::{LeaseMetrics, RefreshFault};
+use crate::leases::metrics::LeaseMetrics;
 use crate::leases::view::{ScopeDetail, ScopePage};
 
 mod derived;
+mod error;
 mod hand_over;
 mod parent;
-mod scope_error;
 mod tally;
 
 pub use self::derived::{DeriveRequest, DerivedAnswer, DerivedAnswers, DerivedCall};
+pub use self::error::LeaseError;
 use self::parent::ParentState;
 pub use self::parent::{ParentBatch, ParentReply, WeakDriverHandle};
 pub use self::tally::LeaseCount;
@@ -126,22 +126,6 @@ pub enum DriverError {
     /// The driver has ended.
     #[error("the coordinator is shutting down")]
     Stopped,
-}
-
-/// Reason for which one unit of a scope got no lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LeaseError {
-    /// The lease table refused it.
-    #[error(transparent)]
-    Refresh(#[from] RefreshError),
-    /// The scope belongs to another shard: the nodes do not know the same configuration yet.
-    #[error("the scope belongs to shard {} here, and this node is master of shard {}", shard.0, ours.0)]
-    Elsewhere {
-        /// The scope's shard by this node's configuration.
-        shard: ShardId,
-        /// The shard of this master.
-        ours: ShardId,
-    },
 }
 
 // === impl ViewRequest ===
@@ -337,7 +321,7 @@ impl Driver {
             limited,
             origin: self.origin,
             outcome: outcome.map_err(|error| {
-                self.metrics.count_fault(fault(error));
+                self.metrics.count_fault(error.fault());
                 error.into()
             }),
         }
@@ -481,20 +465,6 @@ fn at_home(origin: Origin, shards: NonZeroU16, resolved: &ResolvedScope) -> Resu
     match shard_of(resolved.home(), shards) {
         shard if shard == ours => Ok(()),
         shard => Err(LeaseError::Elsewhere { shard, ours }),
-    }
-}
-
-fn fault(error: LeaseError) -> RefreshFault {
-    match error {
-        LeaseError::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
-            RefreshFault::Stale
-        }
-        LeaseError::Refresh(RefreshError::TooManyClients { .. }) => RefreshFault::TooManyClients,
-        LeaseError::Refresh(RefreshError::TooManyResources { .. }) => {
-            RefreshFault::TooManyResources
-        }
-        LeaseError::Refresh(RefreshError::TooManyLeases { .. }) => RefreshFault::TooManyLeases,
-        LeaseError::Elsewhere { .. } => RefreshFault::Elsewhere,
     }
 }
 

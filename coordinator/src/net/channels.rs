@@ -17,29 +17,29 @@ const CHANNELS_MAX: usize = 128;
 /// After how much silence the other side is asked whether it lives, and how long it has to say so.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(2));
 
-/// See the module; clones share the connections.
+/// Connections to other coordinators; clones share them.
 #[derive(Clone, Debug)]
 pub struct Channels {
-    /// How long it may take until a connection is there, and the same again for its TLS.
+    /// Time limit of connecting, and again of its TLS handshake.
     connect_timeout: Duration,
-    /// With what TLS is spoken; without, it cannot be.
+    /// Credentials for TLS; without them only plain text is spoken.
     credentials: Option<Newest<Credentials>>,
     /// Held for a look-up only, never while anything is awaited.
-    made: Arc<Mutex<Made>>,
+    made: Arc<Mutex<ChannelCache>>,
 }
 
 /// The connections, by URL.
 #[derive(Debug, Default)]
-struct Made {
+struct ChannelCache {
     /// With these; with others they are made anew.
     credentials: Option<Arc<Credentials>>,
     channels: BTreeMap<String, Channel>,
 }
 
-/// Why there cannot be a connection.
+/// Reason for which there can be no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// Nothing to speak TLS with.
+    /// No credentials for TLS.
     #[error("{0} speaks TLS, and this node has no `cluster.tls` that says whom to trust")]
     NoTls(String),
     /// Not an address.
@@ -109,8 +109,8 @@ impl Channels {
 
 // === free functions ===
 
-/// Why a call came to nothing, with what is behind it: that a certificate is not accepted is said
-/// by the last of several errors only.
+/// Text of a failed call with all its causes: only the last of several errors says that a
+/// certificate was not accepted.
 pub fn cause(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut source = std::error::Error::source(status);

@@ -1,12 +1,12 @@
 //! Accepts connections and serves them: a bounded number, and none that keeps the coordinator
 //! waiting for ever.
 //!
-//! A bound alone would be a lock: whoever opens that many connections keeps all others out. So a
+//! A bound alone would be a lock: a client that opens that many connections keeps all others out. So a
 //! full listener makes room instead of refusing. It closes the connections that have kept it
 //! waiting longest, first those of the source with the most connections. One whose call is being
 //! worked on goes only for another source, and only if its own has more than a quarter of the
-//! places. A few places more are there for probes: for who had to make room before it
-//! could ask, and for who comes while all others are being worked on.
+//! places. A few places more are there for probes: for a client that had to make room before it
+//! could ask, and for one that comes while all others are being worked on.
 //!
 //! Everything a client has to do has a deadline: the TLS handshake, the header of a request, its
 //! body, reading the answer, and a sign of life. One sweep a quarter of a second looks at all
@@ -39,18 +39,18 @@ pub use bounds::ConnectionBounds;
 pub(crate) use bounds::{CALL_BYTES_MIN, IDLE_TIMEOUT_MIN};
 pub use memory::CallMemory;
 pub use metrics::ConnectionMetrics;
-pub use table::{ConnectionTable, Limits};
-pub use tls::Tls;
+pub use table::{ConnectionTable, ListenerLimits};
+pub use tls::ListenerTls;
 
 use self::stream::Connection;
-use self::table::Entry;
+use self::table::ConnectionEntry;
 use crate::net::tls::HandshakeFault;
 
-/// How long to wait after a failed accept: the usual reason, no file descriptor left, does not go
+/// Pause after a failed accept: the usual reason, no file descriptor left, does not go
 /// away at once, and trying again without a pause would take a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// How often deadlines are looked at; the shortest default is twenty times as long.
+/// Interval of looking at deadlines; the shortest default is twenty times as long.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Accepts the connections of one listener.
@@ -58,14 +58,14 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 pub struct Acceptor {
     listener: TcpListener,
     table: ConnectionTable,
-    tls: Option<Tls>,
+    tls: Option<ListenerTls>,
 }
 
 // === impl Acceptor ===
 
 impl Acceptor {
     /// Accepts from `listener` what `table` has room for, with TLS if `tls` says so.
-    pub fn new(listener: TcpListener, table: ConnectionTable, tls: Option<Tls>) -> Self {
+    pub fn new(listener: TcpListener, table: ConnectionTable, tls: Option<ListenerTls>) -> Self {
         Self {
             listener,
             table,
@@ -122,7 +122,7 @@ async fn not_accepted(table: &ConnectionTable, error: &io::Error) {
 }
 
 /// Serves one connection until it ends or its entry says that it is to be cut off.
-async fn run(stream: TcpStream, entry: Entry, tls: Option<Tls>, router: Router) {
+async fn run(stream: TcpStream, entry: ConnectionEntry, tls: Option<ListenerTls>, router: Router) {
     // Answers are small and awaited. A socket that is gone already says so later.
     let _ = stream.set_nodelay(true);
     let activity = Arc::clone(entry.activity());

@@ -1,9 +1,9 @@
 //! Files that people name in the configuration: the configuration itself, certificates, passwords.
 //!
-//! A path can name anything: a pipe that nobody writes to, a device, a file on a network file system
+//! A path can name anything: a pipe without a writer, a device, a file on a network file system
 //! that does not answer. Opening or reading such a path can block for ever, and a thread that blocks
 //! in the kernel cannot be stopped. So [`read`] takes regular files only and opens them without
-//! waiting, and a [`FileReader`] reads on a thread that nobody waits for longer than a deadline.
+//! waiting, and a [`FileReader`] reads on a thread of its own and waits no longer than a deadline.
 //! tokio's own blocking threads would not do: the runtime waits for them when it ends.
 
 use std::fs::{self, FileType, Metadata, OpenOptions};
@@ -18,13 +18,13 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use tokio::sync::oneshot;
 
-/// How long reading a file may take: far longer than a slow disk, and short beside the time in which
+/// Time limit of reading a file: far longer than a slow disk takes, and short beside the time in which
 /// an operator expects a changed file to be in force.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The content of a regular file.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Content {
+pub struct FileContent {
     /// The bytes, no more than the reader asked for.
     pub bytes: Vec<u8>,
     /// The permissions.
@@ -40,7 +40,7 @@ pub struct FileReader {
 }
 
 /// Marks the reader as free again, also after a panic.
-struct Busy(Arc<AtomicBool>);
+struct BusyGuard(Arc<AtomicBool>);
 
 // === impl FileReader ===
 
@@ -68,7 +68,7 @@ impl FileReader {
         if self.busy.swap(true, Ordering::Relaxed) {
             return Err(timed_out("an earlier read of it has not returned yet"));
         }
-        let busy = Busy(self.busy.clone());
+        let busy = BusyGuard(self.busy.clone());
         let (send, done) = oneshot::channel();
         thread::Builder::new()
             .name("file reader".to_owned())
@@ -95,20 +95,20 @@ impl Default for FileReader {
     }
 }
 
-// === impl Busy ===
+// === impl BusyGuard ===
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
 }
 
-// === impl Content ===
+// === impl FileContent ===
 
-impl std::fmt::Debug for Content {
+impl std::fmt::Debug for FileContent {
     /// Without the bytes, which may be a key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Content")
+        f.debug_struct("FileContent")
             .field("len", &self.bytes.len())
             .finish_non_exhaustive()
     }
@@ -120,7 +120,7 @@ impl std::fmt::Debug for Content {
 ///
 /// # Errors
 /// If it is anything else or cannot be read. Only a file system can make this block.
-pub fn read(path: &Path, len_max: u64) -> io::Result<Content> {
+pub fn read(path: &Path, len_max: u64) -> io::Result<FileContent> {
     // Looked at first because opening a device can have effects.
     check_regular(&fs::metadata(path)?)?;
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
@@ -132,7 +132,7 @@ pub fn read(path: &Path, len_max: u64) -> io::Result<Content> {
     check_regular(&metadata)?;
     let mut bytes = Vec::new();
     file.take(len_max).read_to_end(&mut bytes)?;
-    Ok(Content {
+    Ok(FileContent {
         bytes,
         mode: metadata.mode(),
     })

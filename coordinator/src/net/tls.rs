@@ -1,10 +1,9 @@
 //! TLS: certificates and keys from files, which may change while the coordinator runs.
 //!
-//! [`Identity`] is what a door shows to those who connect; every handshake uses the newest one, and
-//! connections that are open stay as they are. [`Credentials`] are what the coordinator trusts and
-//! shows where it connects to others. [`Renewal`] looks at the files of both. What cannot be used
-//! (a key that does not belong to the certificate, a certificate that has expired) is refused as a
-//! whole, at the start with an error and later by going on with what was there.
+//! A [`ServerIdentity`] is the certificate of a listener; every handshake uses the newest one, and open
+//! connections stay as they are. [`Credentials`] are for connections to other servers. A [`Renewal`]
+//! reads the files of both again. Files that cannot be used (a key of another certificate, an expired
+//! certificate) are refused as a whole: with an error at the start, and later by staying with the old.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,101 +15,101 @@ mod check;
 mod credentials;
 mod error;
 mod files;
-mod holder;
 mod metrics;
+mod owner;
 mod renewal;
 
 pub use credentials::{ClientFiles, Credentials};
-pub use error::{Reason, TlsError};
-pub use files::Contents;
-pub use holder::Holder;
+pub use error::{TlsError, TlsFault};
+pub use files::TlsContents;
 pub use metrics::{HandshakeFault, TlsMetrics};
-pub use renewal::{Newest, Renewal, Source};
+pub use owner::CertificateOwner;
+pub use renewal::{Newest, Renewal, TlsSource};
 
 use crate::clock::unix_time;
 
-/// Where the certificate of a door and what goes with it are, as PEM.
+/// Files of a listener for TLS, as PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Files {
+pub struct ServerFiles {
     /// The certificate, then those of its issuers.
     pub cert: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
-    /// Whose certificates a client must have; none asks for no certificate.
+    /// Issuers of clients' certificates; `None` asks for no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// What a door speaks.
+/// Listener of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Door {
+pub enum Listener {
     /// gRPC: HTTP/2 alone.
     Grpc,
     /// For people and Prometheus: HTTP/1.1.
     Http,
 }
 
-/// What a door shows in its next handshake.
+/// Certificate of a listener for its next handshake.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct ServerIdentity {
     config: Newest<ServerConfig>,
 }
 
-/// The files of a door.
+/// Files of a listener.
 #[derive(Clone, Debug)]
-struct DoorFiles {
-    door: Door,
-    files: Files,
+struct ListenerFiles {
+    listener: Listener,
+    files: ServerFiles,
 }
 
-/// What files say.
+/// Value that files make.
 #[derive(Clone, Debug)]
-pub struct Loaded<T> {
-    /// What rustls takes.
-    pub made: Arc<T>,
-    /// When the certificate expires, since 1970; none if there is none.
+pub struct LoadedTls<T> {
+    /// The value.
+    pub value: Arc<T>,
+    /// When the certificate expires, since 1970; `None` without a certificate.
     pub expires: Option<Duration>,
 }
 
-// === impl Files ===
+// === impl ServerFiles ===
 
-impl Files {
+impl ServerFiles {
     /// Reads and checks everything.
     ///
     /// # Errors
     /// The first thing that is wrong, with the name of the file.
-    pub fn load(&self, door: Door) -> Result<Loaded<ServerConfig>, TlsError> {
+    pub fn load(&self, listener: Listener) -> Result<LoadedTls<ServerConfig>, TlsError> {
         let files = self.clone();
-        let source = DoorFiles { door, files };
+        let source = ListenerFiles { listener, files };
         source.make(&source.read()?)
     }
 }
 
-// === impl DoorFiles ===
+// === impl ListenerFiles ===
 
-impl Source for DoorFiles {
-    type Made = ServerConfig;
+impl TlsSource for ListenerFiles {
+    type Output = ServerConfig;
 
-    fn read(&self) -> Result<Contents, TlsError> {
-        let Files {
+    fn read(&self) -> Result<TlsContents, TlsError> {
+        let ServerFiles {
             cert,
             key,
             client_ca,
         } = &self.files;
-        Contents::of(Some((cert, key)), client_ca.as_deref())
+        TlsContents::of(Some((cert, key)), client_ca.as_deref())
     }
 
     fn name(&self) -> &Path {
         &self.files.cert
     }
 
-    fn make(&self, contents: &Contents) -> Result<Loaded<ServerConfig>, TlsError> {
-        check::door(&self.files, contents, self.door, unix_time())
+    fn make(&self, contents: &TlsContents) -> Result<LoadedTls<ServerConfig>, TlsError> {
+        check::server(&self.files, contents, self.listener, unix_time())
     }
 }
 
-// === impl Door ===
+// === impl Listener ===
 
-impl Door {
+impl Listener {
     /// The name in the configuration, in logs and in labels.
     pub const fn name(self) -> &'static str {
         match self {
@@ -119,7 +118,7 @@ impl Door {
         }
     }
 
-    /// What the door offers in ALPN.
+    /// The protocol in ALPN.
     const fn protocol(self) -> &'static [u8] {
         match self {
             Self::Grpc => b"h2",
@@ -128,20 +127,25 @@ impl Door {
     }
 }
 
-// === impl Identity ===
+// === impl ServerIdentity ===
 
-impl Identity {
-    /// What `files` say of `door`, kept so from now on.
+impl ServerIdentity {
+    /// Reads `files` of `listener`, now and whenever they change.
     ///
     /// # Errors
     /// If the files cannot be used.
-    pub fn start(door: Door, files: Files, metrics: TlsMetrics) -> Result<Self, TlsError> {
-        let (renewal, config) = Renewal::start(door.into(), DoorFiles { door, files }, metrics)?;
+    pub fn start(
+        listener: Listener,
+        files: ServerFiles,
+        metrics: TlsMetrics,
+    ) -> Result<Self, TlsError> {
+        let (renewal, config) =
+            Renewal::start(listener.into(), ListenerFiles { listener, files }, metrics)?;
         tokio::spawn(renewal.run());
         Ok(Self { config })
     }
 
-    /// What the next handshake uses.
+    /// Configuration of the next handshake.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config.borrow().clone()
     }

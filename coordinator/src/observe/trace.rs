@@ -25,7 +25,7 @@ const GRPC_METHODS: [&str; 6] = [
 /// The methods of HTTP that spans are named after.
 const HTTP_METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"];
 
-/// What all other calls are named.
+/// Name of all other calls.
 const OTHER: &str = "_OTHER";
 
 /// The span of a gRPC call to `path`, such as `/tollgate.v1.LeaseService/Refresh`.
@@ -46,7 +46,7 @@ pub fn grpc(path: &str) -> Span {
     )
 }
 
-/// Writes into the current span who called for how many scopes.
+/// Writes the client and the number of scopes of a call into the current span.
 pub fn record_call(client: &str, scopes: usize) {
     let span = Span::current();
     span.record("tollgate.client", client);

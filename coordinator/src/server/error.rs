@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crate::catalog::store::StoreError;
 use crate::cluster::election::{ElectionError, RunEpochError};
 use crate::leases::parent::ParentError;
-use crate::net::tls::{Holder, TlsError};
+use crate::net::tls::{CertificateOwner, TlsError};
 
 /// Error that ended the coordinator.
 #[derive(Debug, thiserror::Error)]
@@ -20,10 +20,10 @@ pub enum ServerError {
         cause: io::Error,
     },
     /// TLS files cannot be used.
-    #[error("{}: {cause}", holder.section())]
+    #[error("{}: {cause}", owner.section())]
     Tls {
-        /// The holder of the files.
-        holder: Holder,
+        /// The owner of the files.
+        owner: CertificateOwner,
         /// The fault of its files.
         cause: TlsError,
     },

@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 use super::ServerError;
 use super::metrics::Metrics;
 use crate::config::{Config, Listen};
-use crate::net::connections::{Acceptor, CallMemory, ConnectionTable, Limits, Tls};
-use crate::net::tls::{Door, Files, Identity};
+use crate::net::connections::{Acceptor, CallMemory, ConnectionTable, ListenerLimits, ListenerTls};
+use crate::net::tls::{Listener, ServerFiles, ServerIdentity};
 
 /// Open sockets, not yet served.
 #[derive(Debug)]
@@ -58,8 +58,8 @@ impl Listeners {
     ) -> Result<Acceptors, ServerError> {
         let times = config.connections;
         let memory = CallMemory::new(times.max_call_bytes);
-        let acceptor = |socket, listener, max, files: &Option<Files>| {
-            let limits = Limits {
+        let acceptor = |socket, listener, max, files: &Option<ServerFiles>| {
+            let limits = ListenerLimits {
                 listener,
                 max,
                 times,
@@ -69,24 +69,28 @@ impl Listeners {
             Ok::<_, ServerError>(Acceptor::new(socket, table, tls))
         };
         Ok(Acceptors {
-            grpc: acceptor(self.grpc, Door::Grpc, times.max_grpc, &config.tls.grpc)?,
-            http: acceptor(self.http, Door::Http, times.max_http, &config.tls.http)?,
+            grpc: acceptor(self.grpc, Listener::Grpc, times.max_grpc, &config.tls.grpc)?,
+            http: acceptor(self.http, Listener::Http, times.max_http, &config.tls.http)?,
         })
     }
 }
 
 // === free functions ===
 
-/// Returns the TLS of the listener `door`, if there are `files` for it; they are watched from now on.
-fn tls(door: Door, files: Option<Files>, metrics: &Metrics) -> Result<Option<Tls>, ServerError> {
+/// Returns the TLS of `listener`, if there are `files` for it; they are watched from now on.
+fn tls(
+    listener: Listener,
+    files: Option<ServerFiles>,
+    metrics: &Metrics,
+) -> Result<Option<ListenerTls>, ServerError> {
     let Some(files) = files else { return Ok(None) };
-    let identity = Identity::start(door, files, metrics.tls.clone());
+    let identity = ServerIdentity::start(listener, files, metrics.tls.clone());
     let identity = identity.map_err(|cause| ServerError::Tls {
-        holder: door.into(),
+        owner: listener.into(),
         cause,
     })?;
-    Ok(Some(Tls {
-        door,
+    Ok(Some(ListenerTls {
+        listener,
         identity,
         metrics: metrics.tls.clone(),
     }))

@@ -116,7 +116,7 @@ async fn half_open_handshakes_keep_nobody_out() {
     let client = Client::new(coordinator.http, "http/1.1", &issuer, None);
     let answer = Answer::over(client.connect().await.unwrap(), "/metrics").await;
     let metrics = answer.unwrap().body;
-    let busy = "tollgate_tls_handshake_errors_total{door=\"http\",reason=\"busy\"} 33\n";
+    let busy = "tollgate_tls_handshake_errors_total{listener=\"http\",reason=\"busy\"} 33\n";
     assert!(metrics.contains(busy), "{metrics}");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
-use tollgate_coordinator::net::tls::{Door, Files};
+use tollgate_coordinator::net::tls::{Listener, ServerFiles};
 use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::lease_server::Start;
 use tonic::transport::Channel;
@@ -105,7 +105,7 @@ async fn with_a_client_ca_only_its_clients_get_in() {
             assert!(!leases(channel).await);
         }
     }
-    let name = "tollgate_tls_handshake_errors_total{door=\"grpc\",reason=\"failed\"}";
+    let name = "tollgate_tls_handshake_errors_total{listener=\"grpc\",reason=\"failed\"}";
     until(&coordinator, name, 3).await;
 }
 
@@ -119,7 +119,7 @@ async fn a_renewed_certificate_is_shown_and_a_bad_one_is_not() {
     let open = client.channel().await.unwrap();
     assert!(leases(open.clone()).await);
     let metrics = coordinator.get("/metrics").await.body;
-    let expiry = "tollgate_tls_certificate_expiry_timestamp_seconds{door=\"grpc\"}";
+    let expiry = "tollgate_tls_certificate_expiry_timestamp_seconds{certificate=\"grpc\"}";
     assert_eq!(metric(&metrics, expiry), 4_102_444_800, "2100-01-01");
 
     let second = issuer.valid(2020, 2101);
@@ -130,7 +130,7 @@ async fn a_renewed_certificate_is_shown_and_a_bad_one_is_not() {
 
     // The key of another certificate: as if half of a renewal never came.
     folder.write("tls.crt", &issuer.issue().cert);
-    let refused = "tollgate_tls_reloads_total{door=\"grpc\",result=\"refused\"}";
+    let refused = "tollgate_tls_reloads_total{certificate=\"grpc\",result=\"refused\"}";
     until(&coordinator, refused, 1).await;
     assert_eq!(client.shown().await, second.der());
     std::fs::remove_file(folder.path("tls.crt")).unwrap();
@@ -140,7 +140,7 @@ async fn a_renewed_certificate_is_shown_and_a_bad_one_is_not() {
     let third = issuer.issue();
     folder.door(&third);
     until_shown(&client, &third).await;
-    let taken = "tollgate_tls_reloads_total{door=\"grpc\",result=\"taken\"}";
+    let taken = "tollgate_tls_reloads_total{certificate=\"grpc\",result=\"taken\"}";
     until(&coordinator, taken, 2).await;
     assert!(
         leases(open).await,
@@ -161,7 +161,7 @@ async fn a_pipe_in_the_place_of_a_key_is_refused_and_recovered_from() {
     std::fs::remove_file(&key).unwrap();
     let made = Command::new("mkfifo").arg(&key).status().unwrap();
     assert!(made.success());
-    let refused = "tollgate_tls_reloads_total{door=\"grpc\",result=\"refused\"}";
+    let refused = "tollgate_tls_reloads_total{certificate=\"grpc\",result=\"refused\"}";
     until(&coordinator, refused, 1).await;
     assert_eq!(client.shown().await, first.der());
 
@@ -249,20 +249,20 @@ fn files_that_cannot_be_used_are_refused_by_name_and_reason() {
         ),
     ];
     for (cert, key, client_ca, want) in rows {
-        let files = Files {
+        let files = ServerFiles {
             cert: folder.write("tls.crt", cert).into(),
             key: folder.write("tls.key", key).into(),
             client_ca: client_ca.map(|text| folder.write("ca.crt", text).into()),
         };
-        let error = files.load(Door::Grpc).unwrap_err().to_string();
+        let error = files.load(Listener::Grpc).unwrap_err().to_string();
         let (_, said) = error.split_once(folder.path("").to_str().unwrap()).unwrap();
         assert!(said.starts_with(want), "{error}");
     }
-    let files = Files {
+    let files = ServerFiles {
         cert: folder.path("nothing"),
         key: folder.path("tls.key"),
         client_ca: None,
     };
-    let error = files.load(Door::Grpc).unwrap_err().to_string();
+    let error = files.load(Listener::Grpc).unwrap_err().to_string();
     assert!(error.contains("/nothing: No such file"), "{error}");
 }

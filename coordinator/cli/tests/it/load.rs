@@ -12,10 +12,10 @@ use tollgate_coordinator::catalog::metrics::CatalogMetrics;
 use tollgate_coordinator::catalog::store::{
     RecordKey, RecordKind, RedbStore, Store as _, WriteBatch,
 };
-use tollgate_coordinator::catalog::writer::CatalogWriter;
 use tollgate_coordinator::catalog::{MemberKind, Resolver};
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
+use tollgate_coordinator::config::writer::CatalogWriter;
 
 use crate::binary::Serve;
 use crate::harness::Answer;

@@ -19,7 +19,7 @@ use super::problem::{NO_TOKEN, RestError};
 use crate::api::metrics::{ApiMetrics, AuthFault};
 use crate::config::tokens::{Role, Token};
 use crate::config::{Admin, Config};
-use crate::net::tls::Files;
+use crate::net::tls::ServerFiles;
 use crate::observe::logging::AUDIT;
 
 /// Rules of access: configuration and counters.
@@ -167,7 +167,7 @@ fn holder(
 /// Checks whether other nodes may call over gRPC from `remote`: the gRPC listener must keep strangers
 /// out as the listener of the admin API does.
 fn peers_may_call(config: &Config, remote: Option<SocketAddr>) -> Result<(), RestError> {
-    let asks = |files: &Option<Files>| {
+    let asks = |files: &Option<ServerFiles>| {
         let files = files.as_ref();
         files.is_some_and(|files| files.client_ca.is_some())
     };

@@ -11,8 +11,8 @@ use super::problem::{FieldFault, RestError};
 use super::revision::{Tags, tag};
 use crate::catalog::check::ConfigErrors;
 use crate::catalog::name::NameError;
-use crate::catalog::writer::WriteError;
 use crate::catalog::{CatalogEntry, Precondition, WriteOutcome};
+use crate::config::writer::WriteError;
 
 /// Origin of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]

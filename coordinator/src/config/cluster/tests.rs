@@ -254,7 +254,7 @@ fn what_is_wrong_with_the_tls_of_nodes_names_field_value_and_rule() {
     };
     let no_certificate = |door: &str| {
         format!(
-            "1:71: cluster.tls.cert: is missing: {door}.client_ca asks who connects for a \
+            "1:71: cluster.tls.cert: is missing: {door}.client_ca asks clients for a \
              certificate, other nodes as well"
         )
     };

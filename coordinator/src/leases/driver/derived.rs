@@ -10,7 +10,7 @@ use tollgate_core::limit::Limit;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
 
-use super::{Driver, LeaseError, at_home, fault};
+use super::{Driver, LeaseError, at_home};
 
 /// Derivation of a request from the state of its resource.
 pub trait DeriveRequest: fmt::Debug + Send {
@@ -53,7 +53,7 @@ impl Driver {
             .into_iter()
             .map(|(resource, request)| {
                 let answer = self.refresh_one(now, &client, &resource, request.as_ref());
-                answer.inspect_err(|error| self.metrics.count_fault(fault(*error)))
+                answer.inspect_err(|error| self.metrics.count_fault(error.fault()))
             })
             .collect()
     }

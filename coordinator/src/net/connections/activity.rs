@@ -1,4 +1,4 @@
-//! The state of one connection: who waits for whom, and since when.
+//! State of one connection: the side that waits for the other, and since when.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::bounds::ConnectionBounds;
 use super::metrics::DropReason;
-use super::source::Source;
-use crate::net::tls::Door;
+use super::source::ConnectionSource;
+use crate::net::tls::Listener;
 
 /// The bytes of an HTTP/2 preface and of the header of the SETTINGS frame after it. A client that
 /// has sent them speaks HTTP/2; from then on pings say whether it lives.
@@ -20,17 +20,17 @@ const HTTP2_HELLO_LEN: usize = 33;
 /// State of one connection: its calls under way and what it waits for.
 #[derive(Debug)]
 pub(super) struct Activity {
-    /// Where it comes from.
-    pub(super) source: Source,
+    /// Its source.
+    pub(super) source: ConnectionSource,
     /// The listener that accepted it.
-    listener: Door,
-    /// Whether its place is one of those for probes, so that only they are answered.
+    listener: Listener,
+    /// Set if its place is one of those for probes, so that only they are answered.
     probes_only: AtomicBool,
     phase: watch::Sender<Phase>,
     state: Mutex<State>,
 }
 
-/// Whether a connection may go on.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Open,
@@ -40,7 +40,7 @@ enum Phase {
     CutOff,
 }
 
-/// How far a connection has come.
+/// Progress of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Handshake,
@@ -67,24 +67,24 @@ struct State {
     /// Bytes of its calls.
     held: usize,
     /// The steps that its client has to take, by number.
-    owed: BTreeMap<u64, Owed>,
+    owed: BTreeMap<u64, ClientDuty>,
     last_owed: u64,
 }
 
-/// Something that a client has to do in time: send a body, or read an answer.
+/// Duty of a client with a deadline: to send a body, or to read an answer.
 #[derive(Clone, Copy, Debug)]
-struct Owed {
+struct ClientDuty {
     since: Instant,
     deadline: Instant,
     reason: DropReason,
 }
 
-/// How much a connection is in the way of others.
+/// Measure of how much a connection is in the way of others.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
-    /// How far it has come.
+pub(super) struct ConnectionRank {
+    /// Its progress.
     pub(super) stage: Stage,
-    /// Whether one of its calls is being worked on. Else its client keeps it waiting.
+    /// Set if one of its calls is being worked on. Else its client keeps it waiting.
     pub(super) working: bool,
     /// Since when that is so without a pause.
     pub(super) since: Instant,
@@ -92,7 +92,7 @@ pub(super) struct Standing {
 
 /// Bytes that a connection holds, and since when it owes something.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hold {
+pub(super) struct MemoryHold {
     /// Bytes of its calls.
     pub(super) bytes: usize,
     /// When the oldest thing that its client has to do began.
@@ -103,7 +103,12 @@ pub(super) struct Hold {
 
 impl Activity {
     /// A connection from `source` that `listener` accepts at `now`, and that begins in `stage`.
-    pub(super) fn new(source: Source, listener: Door, stage: Stage, now: Instant) -> Self {
+    pub(super) fn new(
+        source: ConnectionSource,
+        listener: Listener,
+        stage: Stage,
+        now: Instant,
+    ) -> Self {
         Self {
             source,
             listener,
@@ -152,7 +157,7 @@ impl Activity {
         let mut state = self.state();
         state.heard_at = now;
         state.heard = state.heard.saturating_add(bytes);
-        let http2 = self.listener == Door::Grpc;
+        let http2 = self.listener == Listener::Grpc;
         if http2 && state.heard >= HTTP2_HELLO_LEN {
             state.header_since = None;
         } else if !http2 && state.calls == 0 && state.header_since.is_none() {
@@ -200,7 +205,7 @@ impl Activity {
         let mut state = self.state();
         state.last_owed += 1;
         let number = state.last_owed;
-        let owed = Owed {
+        let owed = ClientDuty {
             since: now,
             deadline: now + time,
             reason,
@@ -226,7 +231,7 @@ impl Activity {
         self.state().held -= bytes;
     }
 
-    /// Why it is to be cut off at `now`, if it is.
+    /// Reason to cut it off at `now`, if there is one.
     pub(super) fn overdue(&self, bounds: &ConnectionBounds, now: Instant) -> Option<DropReason> {
         let state = self.state();
         if state.stage == Stage::Handshake {
@@ -255,11 +260,11 @@ impl Activity {
         self.state().held
     }
 
-    /// How much it is in the way.
-    pub(super) fn standing(&self) -> Standing {
+    /// Its rank among connections that are in the way of others.
+    pub(super) fn rank(&self) -> ConnectionRank {
         let state = self.state();
         let working = state.working > 0;
-        Standing {
+        ConnectionRank {
             stage: state.stage,
             working,
             since: if working {
@@ -271,10 +276,10 @@ impl Activity {
     }
 
     /// The memory of its calls, and since when its client owes a step; none if it owes nothing.
-    pub(super) fn hold(&self) -> Option<Hold> {
+    pub(super) fn hold(&self) -> Option<MemoryHold> {
         let state = self.state();
         let since = state.owed.values().map(|owed| owed.since).min()?;
-        Some(Hold {
+        Some(MemoryHold {
             bytes: state.held,
             since,
         })

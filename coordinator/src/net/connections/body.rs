@@ -9,7 +9,7 @@ use axum::BoxError;
 use hyper::body::{Body, Buf, Bytes, Frame, Incoming, SizeHint};
 use tonic::Status;
 
-use super::call::{Call, Charge};
+use super::call::{AnswerCharge, Call};
 
 /// The body of a request.
 #[derive(Debug)]
@@ -28,9 +28,9 @@ pub(super) struct ResponseBody {
 
 /// Bytes of an answer that are not sent yet.
 #[derive(Debug)]
-pub(super) struct Unsent {
+pub(super) struct UnsentBytes {
     bytes: Bytes,
-    charge: Option<Charge>,
+    charge: Option<AnswerCharge>,
 }
 
 // === impl RequestBody ===
@@ -93,18 +93,18 @@ impl ResponseBody {
 }
 
 impl Body for ResponseBody {
-    type Data = Unsent;
+    type Data = UnsentBytes;
     type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Unsent>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<UnsentBytes>, axum::Error>>> {
         let next = Pin::new(&mut self.body).poll_frame(cx);
         next.map_ok(|frame| {
             frame.map_data(|bytes| {
                 let charge = self.call.as_ref().map(|call| call.charge(bytes.len()));
-                Unsent { bytes, charge }
+                UnsentBytes { bytes, charge }
             })
         })
     }
@@ -118,9 +118,9 @@ impl Body for ResponseBody {
     }
 }
 
-// === impl Unsent ===
+// === impl UnsentBytes ===
 
-impl Buf for Unsent {
+impl Buf for UnsentBytes {
     fn remaining(&self) -> usize {
         self.bytes.remaining()
     }

@@ -1,4 +1,4 @@
-//! One call: its bytes, and who waits for whom.
+//! One call: its bytes, and the side that waits for the other.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -19,9 +19,9 @@ const PROBE_LEN_MAX: usize = 4 << 10;
 /// An answer has a second more for each so many bytes.
 const BYTES_PER_SECOND: usize = 256 << 10;
 
-/// Why a call is refused.
+/// Reason for which a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum CallRefusal {
     /// Its connection holds too much.
     #[error(
         "the calls of this connection hold more than {0} bytes: read their answers, or make fewer \
@@ -48,18 +48,18 @@ pub(super) struct Call {
     response_timeout: Duration,
     /// A probe is answered also when there is no memory for other calls, as long as it is small.
     probe: bool,
-    request: Mutex<Request>,
+    request: Mutex<RequestState>,
 }
 
 /// The request of a call, as long as it takes memory.
 #[derive(Debug)]
-struct Request {
+struct RequestState {
     bytes: usize,
-    step: Step,
+    step: CallStep,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum CallStep {
     /// The client owes the rest of the body, under this number.
     Receiving(u64),
     /// The answer is being made.
@@ -70,7 +70,7 @@ enum Step {
 
 /// Bytes of an answer, counted until this is dropped.
 #[derive(Debug)]
-pub(super) struct Charge {
+pub(super) struct AnswerCharge {
     call: Arc<Call>,
     bytes: usize,
     owed: u64,
@@ -88,19 +88,19 @@ impl Call {
         activity: &Arc<Activity>,
         bytes: usize,
         probe: bool,
-    ) -> Result<Arc<Self>, Refusal> {
+    ) -> Result<Arc<Self>, CallRefusal> {
         let memory = table.memory();
         if !probe && activity.is_for_probes() {
-            return Err(Refusal::ProbesOnly);
+            return Err(CallRefusal::ProbesOnly);
         }
         let held = activity.held();
         if !probe || held.saturating_add(bytes) > PROBE_LEN_MAX {
             let max = memory.max_of_connection();
             if held >= max {
-                return Err(Refusal::Connection(max));
+                return Err(CallRefusal::Connection(max));
             }
             if !memory.has_room(held) {
-                return Err(Refusal::All);
+                return Err(CallRefusal::All);
             }
         }
         let times = &table.limits().times;
@@ -113,9 +113,9 @@ impl Call {
             memory: memory.clone(),
             response_timeout: times.response_timeout,
             probe,
-            request: Mutex::new(Request {
+            request: Mutex::new(RequestState {
                 bytes,
-                step: Step::Receiving(owed),
+                step: CallStep::Receiving(owed),
             }),
         }))
     }
@@ -124,9 +124,9 @@ impl Call {
     ///
     /// # Errors
     /// If they are too many.
-    pub(super) fn receive(&self, bytes: usize) -> Result<(), Refusal> {
+    pub(super) fn receive(&self, bytes: usize) -> Result<(), CallRefusal> {
         let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
-        if request.step == Step::Answered {
+        if request.step == CallStep::Answered {
             return Ok(());
         }
         request.bytes += bytes;
@@ -134,10 +134,10 @@ impl Call {
         let within = self.memory.take(bytes, held);
         let max = self.memory.max_of_connection();
         match () {
-            () if self.probe && request.bytes > PROBE_LEN_MAX => Err(Refusal::Probe),
+            () if self.probe && request.bytes > PROBE_LEN_MAX => Err(CallRefusal::Probe),
             () if self.probe && held <= PROBE_LEN_MAX => Ok(()),
-            () if held > max => Err(Refusal::Connection(max)),
-            () if !within => Err(Refusal::All),
+            () if held > max => Err(CallRefusal::Connection(max)),
+            () if !within => Err(CallRefusal::All),
             () => Ok(()),
         }
     }
@@ -145,10 +145,10 @@ impl Call {
     /// The request is complete: from now on its client waits for us.
     pub(super) fn received(&self) {
         let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Step::Receiving(owed) = request.step {
+        if let CallStep::Receiving(owed) = request.step {
             self.activity.paid(owed);
             self.activity.begin_work(Instant::now());
-            request.step = Step::Working;
+            request.step = CallStep::Working;
         }
     }
 
@@ -156,18 +156,18 @@ impl Call {
     pub(super) fn answered(&self) {
         let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
         match request.step {
-            Step::Receiving(owed) => self.activity.paid(owed),
-            Step::Working => self.activity.end_work(Instant::now()),
-            Step::Answered => {}
+            CallStep::Receiving(owed) => self.activity.paid(owed),
+            CallStep::Working => self.activity.end_work(Instant::now()),
+            CallStep::Answered => {}
         }
-        request.step = Step::Answered;
+        request.step = CallStep::Answered;
         let bytes = std::mem::take(&mut request.bytes);
         self.activity.give_back(bytes);
         self.memory.give_back(bytes);
     }
 
     /// Counts `bytes` of the answer until they are sent, for which they have a deadline.
-    pub(super) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
+    pub(super) fn charge(self: &Arc<Self>, bytes: usize) -> AnswerCharge {
         let held = self.activity.take(bytes);
         self.memory.take(bytes, held);
         let size = u32::try_from(bytes / BYTES_PER_SECOND).unwrap_or(u32::MAX);
@@ -175,7 +175,7 @@ impl Call {
         let owed = self
             .activity
             .owe(DropReason::Response, time, Instant::now());
-        Charge {
+        AnswerCharge {
             call: Arc::clone(self),
             bytes,
             owed,
@@ -190,16 +190,16 @@ impl Drop for Call {
     }
 }
 
-// === impl Charge ===
+// === impl AnswerCharge ===
 
-impl Charge {
+impl AnswerCharge {
     /// The last of the bytes was sent.
     pub(super) fn sent(&self) {
         self.call.activity.answered();
     }
 }
 
-impl Drop for Charge {
+impl Drop for AnswerCharge {
     fn drop(&mut self) {
         let Call {
             activity, memory, ..

@@ -19,10 +19,10 @@ const SMALL: usize = 64 << 10;
 /// driver bounds them by number: of those for more than 64 scopes there are at most 64, 0.4 MB each.
 /// Smaller ones, 25 kB at most, are bounded only by these bytes and by the second that they wait.
 #[derive(Clone, Debug)]
-pub struct CallMemory(Arc<Held>);
+pub struct CallMemory(Arc<HeldBytes>);
 
 #[derive(Debug)]
-struct Held {
+struct HeldBytes {
     max: usize,
     bytes: AtomicUsize,
     /// Whether a call was refused since there was last half of it left.
@@ -34,7 +34,7 @@ struct Held {
 impl CallMemory {
     /// At most `max` bytes.
     pub fn new(max: usize) -> Self {
-        Self(Arc::new(Held {
+        Self(Arc::new(HeldBytes {
             max,
             bytes: AtomicUsize::new(0),
             exhausted: AtomicBool::new(false),

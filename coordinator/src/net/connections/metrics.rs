@@ -8,18 +8,18 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::net::tls::Door;
+use crate::net::tls::Listener;
 
 /// The metrics of connections; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionMetrics {
-    open: Family<OfListener, Gauge<u64, AtomicU64>>,
-    dropped: Family<Dropped, Counter>,
-    refused_calls: Family<OfListener, Counter>,
+    open: Family<ListenerLabels, Gauge<u64, AtomicU64>>,
+    dropped: Family<DropLabels, Counter>,
+    refused_calls: Family<ListenerLabels, Counter>,
     call_memory: Gauge<u64, AtomicU64>,
 }
 
-/// Why the coordinator closed a connection.
+/// Reason for which the coordinator closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum DropReason {
     /// It kept the coordinator waiting longest when another came to a full listener.
@@ -39,13 +39,13 @@ pub(super) enum DropReason {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfListener {
-    listener: Door,
+struct ListenerLabels {
+    listener: Listener,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Dropped {
-    listener: Door,
+struct DropLabels {
+    listener: Listener,
     reason: DropReason,
 }
 
@@ -64,22 +64,26 @@ impl ConnectionMetrics {
         let help = "Bytes of requests under way and of answers not yet sent";
         let memory = metrics.call_memory.clone();
         registry.register_with_unit("call_memory", help, Unit::Bytes, memory);
-        for listener in [Door::Grpc, Door::Http] {
-            drop(metrics.open.get_or_create(&OfListener { listener }));
+        for listener in [Listener::Grpc, Listener::Http] {
+            drop(metrics.open.get_or_create(&ListenerLabels { listener }));
             drop(
                 metrics
                     .refused_calls
-                    .get_or_create(&OfListener { listener }),
+                    .get_or_create(&ListenerLabels { listener }),
             );
             for reason in DropReason::ALL {
-                drop(metrics.dropped.get_or_create(&Dropped { listener, reason }));
+                drop(
+                    metrics
+                        .dropped
+                        .get_or_create(&DropLabels { listener, reason }),
+                );
             }
         }
         metrics
     }
 
-    pub(super) fn set_open(&self, listener: Door, count: usize) {
-        let open = self.open.get_or_create(&OfListener { listener });
+    pub(super) fn set_open(&self, listener: Listener, count: usize) {
+        let open = self.open.get_or_create(&ListenerLabels { listener });
         open.set(count as u64);
     }
 
@@ -87,14 +91,14 @@ impl ConnectionMetrics {
         self.call_memory.set(bytes as u64);
     }
 
-    pub(super) fn count_dropped(&self, listener: Door, reason: DropReason, count: usize) {
-        let dropped = self.dropped.get_or_create(&Dropped { listener, reason });
+    pub(super) fn count_dropped(&self, listener: Listener, reason: DropReason, count: usize) {
+        let dropped = self.dropped.get_or_create(&DropLabels { listener, reason });
         dropped.inc_by(count as u64);
     }
 
-    pub(super) fn count_refused_call(&self, listener: Door) {
+    pub(super) fn count_refused_call(&self, listener: Listener) {
         self.refused_calls
-            .get_or_create(&OfListener { listener })
+            .get_or_create(&ListenerLabels { listener })
             .inc();
     }
 }

@@ -19,10 +19,10 @@ use tonic::transport::server::TcpConnectInfo;
 use super::activity::Activity;
 use super::body::{RequestBody, ResponseBody};
 use super::bounds::IDLE_TIMEOUT_MIN;
-use super::call::{Call, Refusal};
+use super::call::{Call, CallRefusal};
 use super::stream::Connection;
-use super::table::{ConnectionTable, Entry};
-use crate::net::tls::Door;
+use super::table::{ConnectionEntry, ConnectionTable};
+use crate::net::tls::Listener;
 
 /// Calls at a time on one HTTP/2 connection. An Envoy has a few; the rest waits there.
 const STREAMS_MAX: u32 = 64;
@@ -44,16 +44,16 @@ const HEADER_LINE_LEN: usize = 32;
 
 /// Answers the calls of one connection.
 #[derive(Clone, Debug)]
-struct Callee {
+struct ConnectionService {
     router: Router,
     table: ConnectionTable,
     activity: Arc<Activity>,
     addresses: TcpConnectInfo,
 }
 
-// === impl Callee ===
+// === impl ConnectionService ===
 
-impl Callee {
+impl ConnectionService {
     /// Answers one request.
     async fn answer(
         mut self,
@@ -74,7 +74,7 @@ impl Callee {
         Ok(response.map(|body| ResponseBody::new(body, Some(call))))
     }
 
-    fn refuse(&self, listener: Door, refusal: Refusal) -> Response<ResponseBody> {
+    fn refuse(&self, listener: Listener, refusal: CallRefusal) -> Response<ResponseBody> {
         self.table.metrics().count_refused_call(listener);
         tracing::warn!(
             listener = listener.name(),
@@ -82,13 +82,13 @@ impl Callee {
             %refusal,
             "listener: refused a call"
         );
-        if refusal == Refusal::ProbesOnly {
+        if refusal == CallRefusal::ProbesOnly {
             // Its next connection may find a place for calls.
             self.activity.finish();
         }
         let response = match listener {
-            Door::Grpc => Status::resource_exhausted(refusal.to_string()).into_http(),
-            Door::Http => unavailable(refusal),
+            Listener::Grpc => Status::resource_exhausted(refusal.to_string()).into_http(),
+            Listener::Http => unavailable(refusal),
         };
         response.map(|body| ResponseBody::new(body, None))
     }
@@ -97,9 +97,9 @@ impl Callee {
 // === free functions ===
 
 /// Serves `connection` until it ends, or until its client has left after being asked to.
-pub(super) async fn serve(connection: Connection, entry: &Entry, router: Router) {
+pub(super) async fn serve(connection: Connection, entry: &ConnectionEntry, router: Router) {
     let activity = Arc::clone(entry.activity());
-    let callee = Callee {
+    let callee = ConnectionService {
         router,
         table: entry.table().clone(),
         activity: Arc::clone(&activity),
@@ -108,7 +108,7 @@ pub(super) async fn serve(connection: Connection, entry: &Entry, router: Router)
     let service = service_fn(move |request| callee.clone().answer(request));
     let io = TokioIo::new(connection);
     let result = match entry.table().limits().listener {
-        Door::Grpc => {
+        Listener::Grpc => {
             let mut served = pin!(http2_builder().serve_connection(io, service));
             tokio::select! {
                 result = served.as_mut() => result,
@@ -118,7 +118,7 @@ pub(super) async fn serve(connection: Connection, entry: &Entry, router: Router)
                 }
             }
         }
-        Door::Http => {
+        Listener::Http => {
             let mut served = pin!(http1_builder().serve_connection(io, service));
             tokio::select! {
                 result = served.as_mut() => result,
@@ -154,11 +154,11 @@ fn http1_builder() -> http1::Builder {
     builder
 }
 
-/// Whether a request for `path` asks how the coordinator is.
-fn is_probe(listener: Door, path: &str) -> bool {
+/// Whether a request for `path` is a health check.
+fn is_probe(listener: Listener, path: &str) -> bool {
     match listener {
-        Door::Grpc => path == "/grpc.health.v1.Health/Check",
-        Door::Http => matches!(path, "/healthz" | "/readyz"),
+        Listener::Grpc => path == "/grpc.health.v1.Health/Check",
+        Listener::Http => matches!(path, "/healthz" | "/readyz"),
     }
 }
 
@@ -169,7 +169,7 @@ fn len(headers: &HeaderMap) -> usize {
 }
 
 /// The refusal of a request of the admin API.
-fn unavailable(refusal: Refusal) -> Response<Body> {
+fn unavailable(refusal: CallRefusal) -> Response<Body> {
     let text = serde_json::json!({
         "title": "Service Unavailable",
         "status": 503,

@@ -10,12 +10,12 @@ use super::activity::{Activity, Stage};
 use super::bounds::ConnectionBounds;
 use super::memory::CallMemory;
 use super::metrics::{ConnectionMetrics, DropReason};
-use super::source::Source;
-use crate::net::tls::Door;
+use super::source::ConnectionSource;
+use crate::net::tls::Listener;
 
 mod open;
 
-use self::open::Open;
+use self::open::OpenConnections;
 
 /// A full listener closes this part of its connections at once, so that under a flood not every new
 /// one costs a look at all: one in 64.
@@ -25,17 +25,17 @@ const BATCH: usize = 64;
 /// of those that come while calls are being worked on on all others.
 pub(super) const PROBE_PLACES: usize = 128;
 
-/// How long a client that was asked to leave may take.
+/// Time for a client that was asked to leave.
 const CLOSING_TIME: Duration = Duration::from_secs(1);
 
-/// Limits of the connections of one listener.
+/// ListenerLimits of the connections of one listener.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Which listener, for metrics, and for what is spoken: HTTP/2 or HTTP/1.1.
-    pub listener: Door,
-    /// How many connections at a time.
+pub struct ListenerLimits {
+    /// The listener, which speaks HTTP/2 or HTTP/1.1.
+    pub listener: Listener,
+    /// The most connections at a time.
     pub max: usize,
-    /// How long clients may take.
+    /// Time limits of clients.
     pub times: ConnectionBounds,
 }
 
@@ -45,15 +45,15 @@ pub struct ConnectionTable(Arc<Table>);
 
 #[derive(Debug)]
 struct Table {
-    limits: Limits,
+    limits: ListenerLimits,
     memory: CallMemory,
     metrics: ConnectionMetrics,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
 }
 
 /// The place of one connection, which is free when this is dropped.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ConnectionEntry {
     table: ConnectionTable,
     number: u64,
     activity: Arc<Activity>,
@@ -63,7 +63,7 @@ pub(super) struct Entry {
 
 impl ConnectionTable {
     /// A table without connections, whose calls take of `memory`.
-    pub fn new(limits: Limits, memory: CallMemory, metrics: ConnectionMetrics) -> Self {
+    pub fn new(limits: ListenerLimits, memory: CallMemory, metrics: ConnectionMetrics) -> Self {
         Self(Arc::new(Table {
             limits,
             memory,
@@ -73,7 +73,7 @@ impl ConnectionTable {
     }
 
     /// The limits of the listener.
-    pub(super) fn limits(&self) -> &Limits {
+    pub(super) fn limits(&self) -> &ListenerLimits {
         &self.0.limits
     }
 
@@ -87,16 +87,21 @@ impl ConnectionTable {
         &self.0.metrics
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a connection from `from`, which begins with a handshake if `tls`. If the table is
     /// full, others make room; if they cannot, the place is for probes, or there is none.
-    pub(super) fn admit(&self, from: SocketAddr, tls: bool, now: Instant) -> Option<Entry> {
-        let Limits { listener, max, .. } = *self.limits();
+    pub(super) fn admit(
+        &self,
+        from: SocketAddr,
+        tls: bool,
+        now: Instant,
+    ) -> Option<ConnectionEntry> {
+        let ListenerLimits { listener, max, .. } = *self.limits();
         let mut open = self.open();
-        let source = Source::from(from);
+        let source = ConnectionSource::from(from);
         if open.regular() >= max {
             self.make_room_in(&mut open, source, now);
         }
@@ -119,7 +124,7 @@ impl ConnectionTable {
         *open.sources.entry(source).or_default() += 1;
         self.metrics().set_open(listener, open.connections.len());
         drop(open);
-        Some(Entry {
+        Some(ConnectionEntry {
             table: self.clone(),
             number,
             activity,
@@ -127,7 +132,7 @@ impl ConnectionTable {
     }
 
     /// Whether there is a place for a probe; the one that keeps us waiting longest makes room.
-    fn has_probe_place(&self, open: &mut Open, now: Instant) -> bool {
+    fn has_probe_place(&self, open: &mut OpenConnections, now: Instant) -> bool {
         let place = self.free_probe_places(open, 1, now) > 0;
         if !place {
             let listener = self.limits().listener;
@@ -142,9 +147,9 @@ impl ConnectionTable {
         place
     }
 
-    /// How many of `count` more places there are for probes; those that keep us waiting longest there
+    /// Number of places, of `count` more, that there are for probes; those that keep us waiting longest there
     /// make room.
-    fn free_probe_places(&self, open: &mut Open, count: usize, now: Instant) -> usize {
+    fn free_probe_places(&self, open: &mut OpenConnections, count: usize, now: Instant) -> usize {
         let missing = (open.probes + count).saturating_sub(PROBE_PLACES);
         if missing > 0 {
             let victims = open.probes_in_the_way(missing, now);
@@ -162,7 +167,7 @@ impl ConnectionTable {
 
     /// The same for a newcomer from `source`, but those that were never answered go to the places for
     /// probes: one of them may be about to ask.
-    fn make_room_in(&self, open: &mut Open, source: Source, now: Instant) {
+    fn make_room_in(&self, open: &mut OpenConnections, source: ConnectionSource, now: Instant) {
         let victims = open.in_the_way(self.batch(), self.limits().max, Some(source), now);
         let (mut newcomers, mut others): (Vec<_>, Vec<_>) = victims
             .into_iter()
@@ -180,7 +185,7 @@ impl ConnectionTable {
     }
 
     /// Closes the connections with these numbers for others, and says how many they were.
-    fn close(&self, open: &mut Open, victims: Vec<u64>, now: Instant) -> usize {
+    fn close(&self, open: &mut OpenConnections, victims: Vec<u64>, now: Instant) -> usize {
         let listener = self.limits().listener;
         let closed = victims.len();
         for number in victims {
@@ -206,7 +211,7 @@ impl ConnectionTable {
 
     /// Ends a connection that has no place any more. A client that was answered before hears of it
     /// and loses nothing, unless there are many of them: their sockets are still open.
-    fn see_off(&self, open: &mut Open, activity: Arc<Activity>, now: Instant) {
+    fn see_off(&self, open: &mut OpenConnections, activity: Arc<Activity>, now: Instant) {
         if open.closing.len() < (self.limits().max / 8).max(1) && activity.close() {
             open.closing.push((now, activity));
         } else {
@@ -274,9 +279,9 @@ impl ConnectionTable {
     }
 }
 
-// === impl Entry ===
+// === impl ConnectionEntry ===
 
-impl Entry {
+impl ConnectionEntry {
     /// The table.
     pub(super) fn table(&self) -> &ConnectionTable {
         &self.table
@@ -288,7 +293,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         let mut open = self.table.open();
         open.remove(self.number);

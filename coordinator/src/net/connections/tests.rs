@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::bounds::ConnectionBounds;
 use super::*;
-use crate::net::tls::{Door, Files, Identity, TlsMetrics};
+use crate::net::tls::{Listener, ServerFiles, ServerIdentity, TlsMetrics};
 
 /// More than the sockets of both sides take.
 const LARGE: usize = 16 << 20;
@@ -30,17 +30,22 @@ struct Served {
 
 impl Served {
     /// At most `max` connections at `listener`, with other bounds as they are by default.
-    async fn start(listener: Door, max: usize) -> Self {
+    async fn start(listener: Listener, max: usize) -> Self {
         Self::with(listener, max, ConnectionBounds::default(), None).await
     }
 
-    async fn with(listener: Door, max: usize, times: ConnectionBounds, tls: Option<Tls>) -> Self {
+    async fn with(
+        listener: Listener,
+        max: usize,
+        times: ConnectionBounds,
+        tls: Option<ListenerTls>,
+    ) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let mut registry = Registry::default();
         let metrics = ConnectionMetrics::register(&mut registry);
         let memory = CallMemory::new(times.max_call_bytes);
-        let limits = Limits {
+        let limits = ListenerLimits {
             listener,
             max,
             times,
@@ -92,7 +97,7 @@ impl Served {
             .unwrap()
     }
 
-    fn dropped(&self, listener: Door, reason: &str) -> u64 {
+    fn dropped(&self, listener: Listener, reason: &str) -> u64 {
         let listener = listener.name();
         self.metric(&format!(
             "connections_dropped_total{{listener=\"{listener}\",reason=\"{reason}\"}}"
@@ -126,7 +131,7 @@ async fn is_open(stream: &mut TcpStream) -> bool {
 
 #[tokio::test]
 async fn a_full_listener_makes_room_and_keeps_who_may_be_about_to_ask_for_probes() {
-    let served = Served::start(Door::Http, 3).await;
+    let served = Served::start(Listener::Http, 3).await;
     let (_, mut answered) = served.get("/healthz").await;
     let mut silent = served.connect().await;
     let mut later = served.said("GET /healthz HT").await;
@@ -150,12 +155,12 @@ async fn a_full_listener_makes_room_and_keeps_who_may_be_about_to_ask_for_probes
     {
         assert!(read.unwrap() > 0, "the one that was answered is kept");
     }
-    assert_eq!(served.dropped(Door::Http, "full"), 0);
+    assert_eq!(served.dropped(Listener::Http, "full"), 0);
 }
 
 #[tokio::test]
 async fn connections_that_are_being_worked_on_are_kept_and_probes_find_a_place() {
-    let served = Served::start(Door::Http, 2).await;
+    let served = Served::start(Listener::Http, 2).await;
     let mut working = [
         served.said(&request("/work")).await,
         served.said(&request("/work")).await,
@@ -185,7 +190,7 @@ async fn connections_that_are_being_worked_on_are_kept_and_probes_find_a_place()
 
 #[tokio::test(start_paused = true)]
 async fn who_says_nothing_or_only_half_is_closed_in_time() {
-    let served = Served::start(Door::Http, 100).await;
+    let served = Served::start(Listener::Http, 100).await;
     let limit = ConnectionBounds::default().request_timeout;
     let body = "PUT /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nhalf";
     for text in ["", "GET /healthz HT", body] {
@@ -195,19 +200,19 @@ async fn who_says_nothing_or_only_half_is_closed_in_time() {
         let took = before.elapsed();
         assert!((limit..limit * 2).contains(&took), "{text:?}: {took:?}");
     }
-    assert_eq!(served.dropped(Door::Http, "request"), 3);
+    assert_eq!(served.dropped(Listener::Http, "request"), 3);
     assert_eq!(served.memory.bytes(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_was_answered_may_be_silent_for_longer() {
-    let served = Served::start(Door::Http, 100).await;
+    let served = Served::start(Listener::Http, 100).await;
     let limit = ConnectionBounds::default().idle_timeout;
     let (_, mut stream) = served.get("/healthz").await;
     let before = Instant::now();
     closed(&mut stream).await;
     assert!(before.elapsed() >= limit, "{:?}", before.elapsed());
-    assert_eq!(served.dropped(Door::Http, "idle"), 1);
+    assert_eq!(served.dropped(Listener::Http, "idle"), 1);
 
     // Half a request is late sooner, also after a whole one.
     let (_, mut stream) = served.get("/healthz").await;
@@ -216,12 +221,12 @@ async fn who_was_answered_may_be_silent_for_longer() {
     let before = Instant::now();
     closed(&mut stream).await;
     assert!(before.elapsed() < limit / 2, "{:?}", before.elapsed());
-    assert_eq!(served.dropped(Door::Http, "request"), 1);
+    assert_eq!(served.dropped(Listener::Http, "request"), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grpc_connection_that_says_no_hello_is_closed_and_one_that_does_is_kept() {
-    let served = Served::start(Door::Grpc, 100).await;
+    let served = Served::start(Listener::Grpc, 100).await;
     let limit = ConnectionBounds::default().request_timeout;
     let before = Instant::now();
     closed(&mut served.said("PRI * HTTP/2.0").await).await;
@@ -230,7 +235,7 @@ async fn a_grpc_connection_that_says_no_hello_is_closed_and_one_that_does_is_kep
     let connection = tokio::spawn(connection);
     tokio::time::sleep(limit * 4).await;
     assert!(!connection.is_finished());
-    assert_eq!(served.dropped(Door::Grpc, "request"), 1);
+    assert_eq!(served.dropped(Listener::Grpc, "request"), 1);
 }
 
 /// An HTTP/2 client whose streams have a window of so many bytes.
@@ -254,7 +259,7 @@ fn call(path: &str) -> axum::http::Request<Empty<Bytes>> {
 
 #[tokio::test]
 async fn an_idle_grpc_client_that_makes_room_is_told_so() {
-    let served = Served::start(Door::Grpc, 1).await;
+    let served = Served::start(Listener::Grpc, 1).await;
     let (mut sender, connection) = hello(&served, 65_535).await;
     let connection = tokio::spawn(connection);
     let answer = sender.send_request(call("/healthz")).await.unwrap();
@@ -277,7 +282,7 @@ async fn who_does_not_read_its_answers_is_refused_more_and_closed_in_time() {
         max_call_bytes: 4 * LARGE,
         ..ConnectionBounds::default()
     };
-    let served = Served::with(Door::Grpc, 100, bounds, None).await;
+    let served = Served::with(Listener::Grpc, 100, bounds, None).await;
     let (mut sender, connection) = hello(&served, 0).await;
     let connection = tokio::spawn(connection);
     let unread = sender.send_request(call("/large")).await.unwrap();
@@ -293,7 +298,7 @@ async fn who_does_not_read_its_answers_is_refused_more_and_closed_in_time() {
     while served.memory.bytes() > 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(served.dropped(Door::Grpc, "response"), 1);
+    assert_eq!(served.dropped(Listener::Grpc, "response"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -303,7 +308,7 @@ async fn who_holds_most_of_the_memory_is_closed_when_there_is_none_for_others() 
         response_timeout: Duration::from_secs(3600),
         ..ConnectionBounds::default()
     };
-    let served = Served::with(Door::Http, 100, bounds, None).await;
+    let served = Served::with(Listener::Http, 100, bounds, None).await;
     let mut unread = served.said(&request("/large")).await;
     while served.memory.bytes() < LARGE {
         tokio::task::yield_now().await;
@@ -314,13 +319,13 @@ async fn who_holds_most_of_the_memory_is_closed_when_there_is_none_for_others() 
         tokio::time::sleep(SWEEP_INTERVAL).await;
     }
     closed(&mut unread).await;
-    assert_eq!(served.dropped(Door::Http, "memory"), 1);
+    assert_eq!(served.dropped(Listener::Http, "memory"), 1);
     assert_eq!(served.get("/large").await.0, "200");
 }
 
 #[tokio::test]
 async fn a_stop_waits_for_the_calls_that_are_under_way() {
-    let served = Served::start(Door::Http, 100).await;
+    let served = Served::start(Listener::Http, 100).await;
     let put = "PUT /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\n12";
     let mut late = served.said(put).await;
     let (_, mut idle) = served.get("/healthz").await;
@@ -338,12 +343,12 @@ async fn a_stop_waits_for_the_calls_that_are_under_way() {
 }
 
 /// How a listener speaks TLS with a certificate of its own, and the counts of its errors.
-fn tls() -> (Tls, Registry) {
+fn tls() -> (ListenerTls, Registry) {
     let folder = tempfile::tempdir().unwrap();
     let names = vec!["localhost".to_owned()];
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(names).unwrap();
-    let files = Files {
+    let files = ServerFiles {
         cert: folder.path().join("tls.crt"),
         key: folder.path().join("tls.key"),
         client_ca: None,
@@ -352,9 +357,9 @@ fn tls() -> (Tls, Registry) {
     std::fs::write(&files.key, signing_key.serialize_pem()).unwrap();
     let mut registry = Registry::default();
     let metrics = TlsMetrics::register(&mut registry);
-    let identity = Identity::start(Door::Http, files, metrics.clone()).unwrap();
-    let tls = Tls {
-        door: Door::Http,
+    let identity = ServerIdentity::start(Listener::Http, files, metrics.clone()).unwrap();
+    let tls = ListenerTls {
+        listener: Listener::Http,
         identity,
         metrics,
     };
@@ -365,7 +370,7 @@ fn tls() -> (Tls, Registry) {
 async fn handshakes_are_bounded_in_number_and_time() {
     let (tls, registry) = tls();
     let bounds = ConnectionBounds::default();
-    let served = Served::with(Door::Http, 8, bounds, Some(tls)).await;
+    let served = Served::with(Listener::Http, 8, bounds, Some(tls)).await;
     let before = Instant::now();
     let mut silent = Vec::new();
     let places = 8 + table::PROBE_PLACES;
@@ -381,8 +386,9 @@ async fn handshakes_are_bounded_in_number_and_time() {
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     for (reason, count) in [("busy", 1), ("timeout", places), ("failed", 0)] {
-        let line =
-            format!("tls_handshake_errors_total{{door=\"http\",reason=\"{reason}\"}} {count}\n");
+        let line = format!(
+            "tls_handshake_errors_total{{listener=\"http\",reason=\"{reason}\"}} {count}\n"
+        );
         assert!(text.contains(&line), "{text}");
     }
 }

@@ -5,34 +5,34 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::net::tls::{Door, HandshakeFault, Identity, TlsMetrics};
+use crate::net::tls::{HandshakeFault, Listener, ServerIdentity, TlsMetrics};
 
-/// How a listener speaks TLS.
+/// TLS of a listener.
 #[derive(Clone, Debug)]
-pub struct Tls {
-    /// Which listener, for metrics.
-    pub door: Door,
+pub struct ListenerTls {
+    /// The listener, for metrics.
+    pub listener: Listener,
     /// The certificate that it shows.
-    pub identity: Identity,
-    /// Where errors are counted.
+    pub identity: ServerIdentity,
+    /// Metrics of errors.
     pub metrics: TlsMetrics,
 }
 
-// === impl Tls ===
+// === impl ListenerTls ===
 
-impl Tls {
+impl ListenerTls {
     /// Makes a TLS stream of `stream`, if the client's handshake is good.
     pub(super) async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let accept = TlsAcceptor::from(self.identity.config()).accept(stream);
         let result = accept.await.inspect_err(|error| {
-            tracing::debug!(door = self.door.name(), %error, "tls: handshake failed");
+            tracing::debug!(listener = self.listener.name(), %error, "tls: handshake failed");
             self.count(HandshakeFault::Failed);
         });
         result.ok()
     }
 
-    /// Counts a handshake that came to nothing.
+    /// Counts a handshake that failed.
     pub(super) fn count(&self, fault: HandshakeFault) {
-        self.metrics.count_handshake(self.door, fault);
+        self.metrics.count_handshake(self.listener, fault);
     }
 }

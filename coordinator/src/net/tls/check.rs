@@ -13,7 +13,7 @@ use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
-use super::{ClientFiles, Contents, Door, Files, Loaded, Reason, TlsError};
+use super::{ClientFiles, Listener, LoadedTls, ServerFiles, TlsContents, TlsError, TlsFault};
 
 /// A certificate with those of its issuers.
 struct Chain {
@@ -22,36 +22,36 @@ struct Chain {
     expires: Duration,
 }
 
-/// What `contents` of `files` mean for `door` at `now`, counted from 1970.
-pub(super) fn door(
-    files: &Files,
-    contents: &Contents,
-    door: Door,
+/// Checks `contents` of `files` for `listener` at `now`, counted from 1970.
+pub(super) fn server(
+    files: &ServerFiles,
+    contents: &TlsContents,
+    listener: Listener,
     now: Duration,
-) -> Result<Loaded<ServerConfig>, TlsError> {
+) -> Result<LoadedTls<ServerConfig>, TlsError> {
     let chain = chain(&files.cert, &contents.cert, now)?;
     let key = private_key(&files.key, contents)?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|cause| refuse(&files.cert, Reason::Unusable(cause)))?;
+        .map_err(|cause| refuse(&files.cert, TlsFault::Unusable(cause)))?;
     let verifier = verifier(files, contents, provider)?;
     let mut config = builder
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain.certificates, key)
         .map_err(|cause| key_error(&files.cert, &files.key, cause))?;
-    config.alpn_protocols = vec![door.protocol().to_vec()];
-    Ok(Loaded {
-        made: Arc::new(config),
+    config.alpn_protocols = vec![listener.protocol().to_vec()];
+    Ok(LoadedTls {
+        value: Arc::new(config),
         expires: Some(chain.expires),
     })
 }
 
-/// Whether `contents` of `files` are good for a client at `now`, counted from 1970; when its
+/// Checks `contents` of `files` for a client at `now`, counted from 1970; returns when its
 /// certificate expires, if it has one.
 pub(super) fn client(
     files: &ClientFiles,
-    contents: &Contents,
+    contents: &TlsContents,
     now: Duration,
 ) -> Result<Option<Duration>, TlsError> {
     let roots = roots(&files.ca, contents.ca.as_deref().unwrap_or_default())?;
@@ -62,14 +62,14 @@ pub(super) fn client(
     let private_key = private_key(key, contents)?;
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|cause| refuse(cert, Reason::Unusable(cause)))?
+        .map_err(|cause| refuse(cert, TlsFault::Unusable(cause)))?
         .with_root_certificates(roots)
         .with_client_auth_cert(chain.certificates, private_key);
     config.map_err(|cause| key_error(cert, key, cause))?;
     Ok(Some(chain.expires))
 }
 
-fn refuse(file: &Path, reason: Reason) -> TlsError {
+fn refuse(file: &Path, reason: TlsFault) -> TlsError {
     TlsError {
         file: file.to_owned(),
         reason,
@@ -78,9 +78,9 @@ fn refuse(file: &Path, reason: Reason) -> TlsError {
 
 fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.map_err(|cause| refuse(file, Reason::Pem(cause)))?;
+    let certificates = certificates.map_err(|cause| refuse(file, TlsFault::Pem(cause)))?;
     if certificates.is_empty() {
-        return Err(refuse(file, Reason::Nothing("certificate")));
+        return Err(refuse(file, TlsFault::Nothing("certificate")));
     }
     Ok(certificates)
 }
@@ -92,18 +92,18 @@ fn chain(file: &Path, text: &[u8], now: Duration) -> Result<Chain, TlsError> {
     let ends = ends.map_err(|reason| refuse(file, reason))?;
     let first = ends.first().copied();
     Ok(Chain {
-        expires: first.ok_or_else(|| refuse(file, Reason::Nothing("certificate")))?,
+        expires: first.ok_or_else(|| refuse(file, TlsFault::Nothing("certificate")))?,
         certificates,
     })
 }
 
-fn private_key(file: &Path, contents: &Contents) -> Result<PrivateKeyDer<'static>, TlsError> {
+fn private_key(file: &Path, contents: &TlsContents) -> Result<PrivateKeyDer<'static>, TlsError> {
     let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|cause| match cause {
-        pem::Error::NoItemsFound => refuse(file, Reason::Nothing("private key")),
-        cause => refuse(file, Reason::Pem(cause)),
+        pem::Error::NoItemsFound => refuse(file, TlsFault::Nothing("private key")),
+        cause => refuse(file, TlsFault::Pem(cause)),
     })?;
     if contents.key_is_open {
-        tracing::warn!(key = %file.display(), "tls: everyone on this machine can read the key");
+        tracing::warn!(key = %file.display(), "tls: key is readable by every user of this machine");
     }
     Ok(key)
 }
@@ -113,15 +113,15 @@ fn roots(file: &Path, text: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file, text)? {
         let added = roots.add(certificate);
-        added.map_err(|cause| refuse(file, Reason::Ca(cause.to_string())))?;
+        added.map_err(|cause| refuse(file, TlsFault::Ca(cause.to_string())))?;
     }
     Ok(roots)
 }
 
-/// Who may connect: everybody, or those with a certificate of `client_ca`.
+/// Verifier of clients: it accepts all, or those with a certificate of `client_ca`.
 fn verifier(
-    files: &Files,
-    contents: &Contents,
+    files: &ServerFiles,
+    contents: &TlsContents,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let (Some(file), Some(text)) = (&files.client_ca, &contents.ca) else {
@@ -130,30 +130,30 @@ fn verifier(
     let roots = roots(file, text)?;
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
-        .map_err(|cause| refuse(file, Reason::Ca(cause.to_string())))
+        .map_err(|cause| refuse(file, TlsFault::Ca(cause.to_string())))
 }
 
 /// When `certificate` expires, since 1970, if it is valid at `now`. Clients judge its issuer and
 /// names: they know whom they trust.
-fn expiry(certificate: &CertificateDer<'_>, now: Duration) -> Result<Duration, Reason> {
-    let parsed = Certificate::from_der(certificate).map_err(Reason::Certificate)?;
+fn expiry(certificate: &CertificateDer<'_>, now: Duration) -> Result<Duration, TlsFault> {
+    let parsed = Certificate::from_der(certificate).map_err(TlsFault::Certificate)?;
     let validity = parsed.tbs_certificate().validity();
     let [begin, end] =
         [validity.not_before, validity.not_after].map(|time| time.to_unix_duration());
     if now < begin {
-        return Err(Reason::NotYetValid(rfc3339(begin)));
+        return Err(TlsFault::NotYetValid(rfc3339(begin)));
     }
     if now > end {
-        return Err(Reason::Expired(rfc3339(end)));
+        return Err(TlsFault::Expired(rfc3339(end)));
     }
     Ok(end)
 }
 
 fn key_error(cert: &Path, key: &Path, cause: Error) -> TlsError {
     match cause {
-        Error::InconsistentKeys(_) => refuse(key, Reason::KeyOfAnother(cert.to_owned())),
-        Error::InvalidCertificate(_) => refuse(cert, Reason::Unusable(cause)),
-        cause => refuse(key, Reason::Unusable(cause)),
+        Error::InconsistentKeys(_) => refuse(key, TlsFault::KeyOfAnother(cert.to_owned())),
+        Error::InvalidCertificate(_) => refuse(cert, TlsFault::Unusable(cause)),
+        cause => refuse(key, TlsFault::Unusable(cause)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a coordinator trusts and shows where it is the client: at other nodes, its parent, and etcd.
+//! Trust and certificate of a coordinator as a client of other nodes, its parent, and etcd.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use super::renewal::{Newest, Renewal, Source};
-use super::{Contents, Holder, Loaded, TlsError, TlsMetrics, check};
+use super::renewal::{Newest, Renewal, TlsSource};
+use super::{CertificateOwner, LoadedTls, TlsContents, TlsError, TlsMetrics, check};
 use crate::clock::unix_time;
 
-/// Where that is, as PEM.
+/// Files of a client for TLS, as PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// Who may have issued the server's certificate.
+    /// Issuers of the server's certificate.
     pub ca: PathBuf,
     /// The certificate to show, and its key; none shows nothing.
     pub identity: Option<(PathBuf, PathBuf)>,
@@ -21,7 +21,7 @@ pub struct ClientFiles {
     pub server_name: Option<String>,
 }
 
-/// What the files say.
+/// Content of these files.
 #[derive(Clone)]
 pub struct Credentials {
     ca: Vec<u8>,
@@ -39,19 +39,19 @@ impl ClientFiles {
     /// The first thing that is wrong, with the name of the file.
     pub fn load(&self) -> Result<Credentials, TlsError> {
         let loaded = self.make(&self.read()?)?;
-        Ok((*loaded.made).clone())
+        Ok((*loaded.value).clone())
     }
 
-    /// What they say, kept so from now on for `holder`.
+    /// Reads the files for `owner`, now and whenever they change.
     ///
     /// # Errors
     /// If they cannot be used.
     pub fn start(
         &self,
-        holder: Holder,
+        owner: CertificateOwner,
         metrics: &TlsMetrics,
     ) -> Result<Newest<Credentials>, TlsError> {
-        let (renewal, credentials) = Renewal::start(holder, self.clone(), metrics.clone())?;
+        let (renewal, credentials) = Renewal::start(owner, self.clone(), metrics.clone())?;
         tokio::spawn(renewal.run());
         Ok(credentials)
     }
@@ -67,20 +67,20 @@ impl ClientFiles {
     }
 }
 
-impl Source for ClientFiles {
-    type Made = Credentials;
+impl TlsSource for ClientFiles {
+    type Output = Credentials;
 
-    fn read(&self) -> Result<Contents, TlsError> {
+    fn read(&self) -> Result<TlsContents, TlsError> {
         let identity = self.identity.as_ref();
         let identity = identity.map(|(cert, key)| (cert.as_path(), key.as_path()));
-        Contents::of(identity, Some(&self.ca))
+        TlsContents::of(identity, Some(&self.ca))
     }
 
     fn name(&self) -> &Path {
         &self.ca
     }
 
-    fn make(&self, contents: &Contents) -> Result<Loaded<Credentials>, TlsError> {
+    fn make(&self, contents: &TlsContents) -> Result<LoadedTls<Credentials>, TlsError> {
         let expires = check::client(self, contents, unix_time())?;
         let pair = || (contents.cert.clone(), contents.key.clone());
         let credentials = Credentials {
@@ -88,8 +88,8 @@ impl Source for ClientFiles {
             identity: self.identity.is_some().then(pair),
             server_name: self.server_name.clone(),
         };
-        Ok(Loaded {
-            made: Arc::new(credentials),
+        Ok(LoadedTls {
+            value: Arc::new(credentials),
             expires,
         })
     }

@@ -1,4 +1,4 @@
-//! What is wrong with the files of TLS.
+//! Faults of the files of TLS.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use super::files::FILE_LEN_MAX;
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", file.display())]
 pub struct TlsError {
-    /// Which file.
+    /// The file.
     pub file: PathBuf,
-    /// What is wrong with it.
-    pub reason: Reason,
+    /// Its fault.
+    pub reason: TlsFault,
 }
 
-/// Why a file cannot be used.
+/// Reason for which a file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Reason {
+pub enum TlsFault {
     /// It cannot be read.
     #[error("{0}")]
     Read(io::Error),
@@ -48,7 +48,7 @@ pub enum Reason {
     /// Anything else that rustls does not accept.
     #[error("{0}")]
     Unusable(rustls::Error),
-    /// Certificates of issuers that nobody can be checked against.
+    /// Certificates of issuers that cannot be used to check others.
     #[error("cannot be used to check certificates: {0}")]
     Ca(String),
 }

@@ -4,29 +4,29 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Reason, TlsError};
+use super::{TlsError, TlsFault};
 use crate::net::files;
 
 /// The largest file, in bytes: a bundle of a whole public root store is a quarter of it.
 pub(super) const FILE_LEN_MAX: u64 = 1 << 20;
 
-/// Read by everybody.
+/// Permission of all users to read.
 const WORLD_READABLE: u32 = 0o004;
 
-/// The files of one who speaks TLS as they were read, all at about the same time.
+/// Content of the files of one owner, all read at about the same time.
 #[derive(Clone)]
-pub struct Contents {
+pub struct TlsContents {
     /// Empty where there is none, as the key.
     pub(super) cert: Vec<u8>,
     pub(super) key: Vec<u8>,
     pub(super) ca: Option<Vec<u8>>,
-    /// Everybody on the machine can read the key.
+    /// Set if every user of the machine can read the key.
     pub(super) key_is_open: bool,
 }
 
-// === impl Contents ===
+// === impl TlsContents ===
 
-impl Contents {
+impl TlsContents {
     /// Reads a certificate with its key, if there are such, and issuers, if there are such.
     ///
     /// # Errors
@@ -61,10 +61,10 @@ impl Contents {
     }
 }
 
-impl std::fmt::Debug for Contents {
+impl std::fmt::Debug for TlsContents {
     /// Without the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Contents")
+        f.debug_struct("TlsContents")
             .field("cert", &self.cert.len())
             .finish_non_exhaustive()
     }
@@ -79,9 +79,9 @@ fn read(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
         reason,
     };
     let content = files::read(path, FILE_LEN_MAX + 1);
-    let content = content.map_err(|cause| refuse(Reason::Read(cause)))?;
+    let content = content.map_err(|cause| refuse(TlsFault::Read(cause)))?;
     if content.bytes.len() as u64 > FILE_LEN_MAX {
-        return Err(refuse(Reason::TooLarge));
+        return Err(refuse(TlsFault::TooLarge));
     }
     Ok((content.bytes, content.mode))
 }

@@ -1,4 +1,4 @@
-//! What Prometheus sees of TLS.
+//! Metrics of TLS.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Door, Holder};
+use super::{CertificateOwner, Listener};
 
 /// The metrics of TLS; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct TlsMetrics {
-    handshakes: Family<Refused, Counter>,
-    reloads: Family<Reloaded, Counter>,
-    expiry: Family<OfHolder, Gauge<u64, AtomicU64>>,
+    handshakes: Family<HandshakeLabels, Counter>,
+    reloads: Family<ReloadLabels, Counter>,
+    expiry: Family<CertificateLabels, Gauge<u64, AtomicU64>>,
 }
 
-/// Why a handshake came to nothing.
+/// Reason for which a handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HandshakeFault {
     /// The two sides did not agree, or the client's certificate was not accepted.
@@ -31,24 +31,24 @@ pub enum HandshakeFault {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Refused {
-    door: Door,
+struct HandshakeLabels {
+    listener: Listener,
     reason: HandshakeFault,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reloaded {
-    door: Holder,
-    result: Outcome,
+struct ReloadLabels {
+    certificate: CertificateOwner,
+    result: ReloadResult,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfHolder {
-    door: Holder,
+struct CertificateLabels {
+    certificate: CertificateOwner,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Outcome {
+enum ReloadResult {
     Taken,
     Refused,
 }
@@ -56,10 +56,10 @@ enum Outcome {
 // === impl TlsMetrics ===
 
 impl TlsMetrics {
-    /// Shown in `registry`, without values before a door speaks TLS.
+    /// Registers the metrics, without values before a listener speaks TLS.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let help = "TLS handshakes that came to nothing";
+        let help = "TLS handshakes that failed";
         registry.register("tls_handshake_errors", help, metrics.handshakes.clone());
         let help = "Changed certificates, taken or refused";
         registry.register("tls_reloads", help, metrics.reloads.clone());
@@ -73,52 +73,60 @@ impl TlsMetrics {
         metrics
     }
 
-    /// `holder` speaks TLS, with a certificate that expires then, counted from 1970, if it has one.
-    pub fn start(&self, holder: Holder, expires: Option<Duration>) {
-        if let Holder::Door(door) = holder {
+    /// `owner` speaks TLS, with a certificate that expires then, counted from 1970, if it has one.
+    pub fn start(&self, owner: CertificateOwner, expires: Option<Duration>) {
+        if let CertificateOwner::Listener(listener) = owner {
             for reason in HandshakeFault::ALL {
                 // Shown as zero from the start, so that the first error is seen as a rise.
-                drop(self.handshakes.get_or_create(&Refused { door, reason }));
+                drop(
+                    self.handshakes
+                        .get_or_create(&HandshakeLabels { listener, reason }),
+                );
             }
         }
-        for result in [Outcome::Taken, Outcome::Refused] {
-            drop(self.reloads.get_or_create(&Reloaded::of(holder, result)));
+        for result in [ReloadResult::Taken, ReloadResult::Refused] {
+            drop(self.reloads.get_or_create(&ReloadLabels::of(owner, result)));
         }
-        self.expires(holder, expires);
+        self.expires(owner, expires);
     }
 
-    /// A handshake at `door` came to nothing.
-    pub fn count_handshake(&self, door: Door, reason: HandshakeFault) {
+    /// Counts a handshake at `listener` that failed.
+    pub fn count_handshake(&self, listener: Listener, reason: HandshakeFault) {
         self.handshakes
-            .get_or_create(&Refused { door, reason })
+            .get_or_create(&HandshakeLabels { listener, reason })
             .inc();
     }
 
-    /// The changed files of `holder` are in use.
-    pub(super) fn count_taken(&self, holder: Holder, expires: Option<Duration>) {
-        let taken = Reloaded::of(holder, Outcome::Taken);
+    /// The changed files of `owner` are in use.
+    pub(super) fn count_taken(&self, owner: CertificateOwner, expires: Option<Duration>) {
+        let taken = ReloadLabels::of(owner, ReloadResult::Taken);
         self.reloads.get_or_create(&taken).inc();
-        self.expires(holder, expires);
+        self.expires(owner, expires);
     }
 
-    /// The changed files of `holder` cannot be used.
-    pub(super) fn count_refused(&self, holder: Holder) {
-        let refused = Reloaded::of(holder, Outcome::Refused);
+    /// The changed files of `owner` cannot be used.
+    pub(super) fn count_refused(&self, owner: CertificateOwner) {
+        let refused = ReloadLabels::of(owner, ReloadResult::Refused);
         self.reloads.get_or_create(&refused).inc();
     }
 
-    fn expires(&self, holder: Holder, expires: Option<Duration>) {
+    fn expires(&self, owner: CertificateOwner, expires: Option<Duration>) {
         let Some(expires) = expires else { return };
-        let expiry = self.expiry.get_or_create(&OfHolder { door: holder });
+        let expiry = self
+            .expiry
+            .get_or_create(&CertificateLabels { certificate: owner });
         expiry.set(expires.as_secs());
     }
 }
 
-// === impl Reloaded ===
+// === impl ReloadLabels ===
 
-impl Reloaded {
-    fn of(door: Holder, result: Outcome) -> Self {
-        Self { door, result }
+impl ReloadLabels {
+    fn of(certificate: CertificateOwner, result: ReloadResult) -> Self {
+        Self {
+            certificate,
+            result,
+        }
     }
 }
 
@@ -139,7 +147,7 @@ impl EncodeLabelValue for HandshakeFault {
     }
 }
 
-impl EncodeLabelValue for Outcome {
+impl EncodeLabelValue for ReloadResult {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
         let name = match self {
             Self::Taken => "taken",
@@ -149,13 +157,13 @@ impl EncodeLabelValue for Outcome {
     }
 }
 
-impl EncodeLabelValue for Door {
+impl EncodeLabelValue for Listener {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
         self.name().encode(encoder)
     }
 }
 
-impl EncodeLabelValue for Holder {
+impl EncodeLabelValue for CertificateOwner {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
         self.name().encode(encoder)
     }

@@ -1,25 +1,25 @@
-//! Who has certificates.
+//! Owners of certificates.
 
-use super::Door;
+use super::Listener;
 
-/// What a certificate and its key are for: the name in logs and in the label `door`.
+/// Part of a coordinator that has a certificate and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Holder {
-    /// A door, which shows them to who connects.
-    Door(Door),
+pub enum CertificateOwner {
+    /// A listener, which shows them to its clients.
+    Listener(Listener),
     /// This node, which shows them to the other nodes of its cluster.
     Cluster,
     /// This coordinator, which shows them to its parent.
     Parent,
 }
 
-// === impl Holder ===
+// === impl CertificateOwner ===
 
-impl Holder {
+impl CertificateOwner {
     /// The name in logs and in labels.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Door(door) => door.name(),
+            Self::Listener(listener) => listener.name(),
             Self::Cluster => "cluster",
             Self::Parent => "parent",
         }
@@ -28,16 +28,16 @@ impl Holder {
     /// The section of the configuration.
     pub const fn section(self) -> &'static str {
         match self {
-            Self::Door(Door::Grpc) => "tls.grpc",
-            Self::Door(Door::Http) => "tls.http",
+            Self::Listener(Listener::Grpc) => "tls.grpc",
+            Self::Listener(Listener::Http) => "tls.http",
             Self::Cluster => "cluster.tls",
             Self::Parent => "parent.tls",
         }
     }
 }
 
-impl From<Door> for Holder {
-    fn from(door: Door) -> Self {
-        Self::Door(door)
+impl From<Listener> for CertificateOwner {
+    fn from(listener: Listener) -> Self {
+        Self::Listener(listener)
     }
 }

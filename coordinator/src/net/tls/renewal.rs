@@ -1,8 +1,8 @@
 //! Certificates that are renewed while the coordinator runs.
 //!
-//! Files are looked at by content, not by time or inode: that also sees what Kubernetes does, which
+//! ServerFiles are looked at by content, not by time or inode: that also sees what Kubernetes does, which
 //! swaps a symbolic link to a directory. A certificate and its key cannot be replaced in one step,
-//! so a pair that does not fit is looked at once more before anyone is told.
+//! so a pair that does not fit is read once more before it is refused.
 
 use std::io;
 use std::path::Path;
@@ -11,86 +11,86 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Contents, Holder, Loaded, Reason, TlsError, TlsMetrics};
+use super::{CertificateOwner, LoadedTls, TlsContents, TlsError, TlsFault, TlsMetrics};
 use crate::net::files::FileReader;
 
-/// How often the files are looked at: certificates are renewed days before they expire.
+/// Interval of reading the files: certificates are renewed days before they expire.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Files of which something is made that TLS is spoken with.
-pub trait Source: Clone + Send + 'static {
-    /// What is made.
-    type Made: Send + Sync + 'static;
+/// Source of TLS key material.
+pub trait TlsSource: Clone + Send + 'static {
+    /// Value that is made of the files.
+    type Output: Send + Sync + 'static;
 
     /// Reads the files.
     ///
     /// # Errors
     /// If one of them cannot be read.
-    fn read(&self) -> Result<Contents, TlsError>;
+    fn read(&self) -> Result<TlsContents, TlsError>;
 
-    /// The file that an error names which is of all of them.
+    /// The file that stands for all of them in errors.
     fn name(&self) -> &Path;
 
     /// Checks what was read.
     ///
     /// # Errors
     /// The first thing that is wrong, with the name of the file.
-    fn make(&self, contents: &Contents) -> Result<Loaded<Self::Made>, TlsError>;
+    fn make(&self, contents: &TlsContents) -> Result<LoadedTls<Self::Output>, TlsError>;
 }
 
-/// What files say now; changes when they do.
+/// Newest value of files; changes when they do.
 pub type Newest<T> = watch::Receiver<Arc<T>>;
 
-/// Keeps what is made of files as they say.
+/// Task that renews a value when its files change.
 #[derive(Debug)]
-pub struct Renewal<S: Source> {
-    holder: Holder,
+pub struct Renewal<S: TlsSource> {
+    owner: CertificateOwner,
     source: S,
     metrics: TlsMetrics,
-    made: watch::Sender<Arc<S::Made>>,
-    /// What was last taken or refused.
-    settled: Seen,
-    /// What could not be used when it was first seen.
-    suspect: Option<Seen>,
+    value: watch::Sender<Arc<S::Output>>,
+    /// Fingerprint of the files that were last taken or refused.
+    settled: Fingerprint,
+    /// Fingerprint of files that could not be used when they were first read.
+    suspect: Option<Fingerprint>,
 }
 
-/// What the files were like; none if they could not be read.
-type Seen = Option<[u8; 32]>;
+/// Hash of the files; `None` if they could not be read.
+type Fingerprint = Option<[u8; 32]>;
 
 // === impl Renewal ===
 
-impl<S: Source> Renewal<S> {
-    /// What `holder` has from `source`, and what keeps it so.
+impl<S: TlsSource> Renewal<S> {
+    /// Starts with the value of `source` for `owner`; returns the task that renews it, and the value.
     ///
     /// # Errors
     /// If the files cannot be used.
     pub fn start(
-        holder: Holder,
+        owner: CertificateOwner,
         source: S,
         metrics: TlsMetrics,
-    ) -> Result<(Self, Newest<S::Made>), TlsError> {
+    ) -> Result<(Self, Newest<S::Output>), TlsError> {
         let contents = source.read()?;
         let loaded = source.make(&contents)?;
-        metrics.start(holder, loaded.expires);
-        let (sender, made) = watch::channel(loaded.made);
+        metrics.start(owner, loaded.expires);
+        let (sender, value) = watch::channel(loaded.value);
         let renewal = Self {
-            holder,
+            owner,
             source,
             metrics,
-            made: sender,
+            value: sender,
             settled: Some(contents.fingerprint()),
             suspect: None,
         };
-        Ok((renewal, made))
+        Ok((renewal, value))
     }
 
-    /// Looks at the files until nobody uses what is made of them any more.
+    /// Reads the files again and again until the value is not used any more.
     pub async fn run(mut self) {
         let files = FileReader::default();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => {}
-                () = self.made.closed() => return,
+                () = self.value.closed() => return,
             }
             let source = self.source.clone();
             // A file system can be slow, and the threads of the runtime are for connections.
@@ -102,13 +102,13 @@ impl<S: Source> Renewal<S> {
     fn hangs(&self, cause: io::Error) -> TlsError {
         TlsError {
             file: self.source.name().to_owned(),
-            reason: Reason::Hangs(cause),
+            reason: TlsFault::Hangs(cause),
         }
     }
 
     /// Takes `read` if it is new and good; tells once if it is new and stays bad.
-    pub(super) fn look(&mut self, read: Result<Contents, TlsError>) {
-        let seen = read.as_ref().ok().map(Contents::fingerprint);
+    pub(super) fn look(&mut self, read: Result<TlsContents, TlsError>) {
+        let seen = read.as_ref().ok().map(TlsContents::fingerprint);
         if seen == self.settled {
             self.suspect = None;
             return;
@@ -121,18 +121,21 @@ impl<S: Source> Renewal<S> {
         }
     }
 
-    fn take(&mut self, seen: Seen, loaded: Loaded<S::Made>) {
-        tracing::info!(door = self.holder.name(), "tls: new certificate in use");
-        self.metrics.count_taken(self.holder, loaded.expires);
-        self.made.send_replace(loaded.made);
+    fn take(&mut self, seen: Fingerprint, loaded: LoadedTls<S::Output>) {
+        tracing::info!(
+            certificate = self.owner.name(),
+            "tls: new certificate in use"
+        );
+        self.metrics.count_taken(self.owner, loaded.expires);
+        self.value.send_replace(loaded.value);
         self.settled = seen;
         self.suspect = None;
     }
 
-    fn refuse(&mut self, seen: Seen, error: &TlsError) {
-        let door = self.holder.name();
-        tracing::error!(door, %error, "tls: new certificate refused, the old one stays in use");
-        self.metrics.count_refused(self.holder);
+    fn refuse(&mut self, seen: Fingerprint, error: &TlsError) {
+        let certificate = self.owner.name();
+        tracing::error!(certificate, %error, "tls: new certificate refused, the old one stays in use");
+        self.metrics.count_refused(self.owner);
         self.settled = seen;
         self.suspect = None;
     }

@@ -15,7 +15,7 @@ pub(super) use absent::Tracer;
 #[cfg(feature = "otlp")]
 pub(super) use export::Tracer;
 
-/// Where traces go, and how many.
+/// Destination of traces, and their part of the calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Otlp {
     /// The collector, such as `http://127.0.0.1:4317`.

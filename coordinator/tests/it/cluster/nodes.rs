@@ -15,7 +15,7 @@ use tollgate_coordinator::cluster::election::{
 };
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::net::channels::Channels;
-use tollgate_coordinator::net::tls::{ClientFiles, Holder, TlsMetrics};
+use tollgate_coordinator::net::tls::{CertificateOwner, ClientFiles, TlsMetrics};
 use tollgate_coordinator::server::{Listeners, Place, Server, ServerError};
 use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::cluster::{ShardId, shard_of};
@@ -215,7 +215,7 @@ impl Node {
     pub(super) fn of(peer: Peer, tls: Option<ClientFiles>, server: Server) -> Self {
         let tls = tls.map(|files| {
             files
-                .start(Holder::Cluster, &TlsMetrics::default())
+                .start(CertificateOwner::Cluster, &TlsMetrics::default())
                 .unwrap()
         });
         let (stop, stopped) = oneshot::channel();

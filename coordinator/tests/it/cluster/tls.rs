@@ -199,7 +199,7 @@ async fn certificates_of_another_issuer_are_taken_while_the_nodes_run() {
     let next = Issuer::new();
     let both = format!("{}{}", files.issuer.pem(), next.pem());
     files.folder.write("ca.crt", &both);
-    let taken = "tollgate_tls_reloads_total{door=\"cluster\",result=\"taken\"}";
+    let taken = "tollgate_tls_reloads_total{certificate=\"cluster\",result=\"taken\"}";
     wait::until("the issuers to be taken", LIMIT, async || {
         let metrics = files.get(&cluster, 0, "/metrics").await.body;
         ensure!(metrics.contains(&format!("{taken} 1")), "{metrics}");
@@ -213,7 +213,7 @@ async fn certificates_of_another_issuer_are_taken_while_the_nodes_run() {
         files.write(node, "door", &second);
         files.write(node, "peer", &second);
     }
-    let expiry = "tollgate_tls_certificate_expiry_timestamp_seconds{door=\"cluster\"}";
+    let expiry = "tollgate_tls_certificate_expiry_timestamp_seconds{certificate=\"cluster\"}";
     wait::until("what is shown to be new", LIMIT, async || {
         let metrics = get(&cluster.nodes[0], &next, "/metrics").await?.body;
         ensure!(

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tollgate_coordinator::catalog::WriteRefusal;
-use tollgate_coordinator::catalog::shared_config::{SharedConfigError, get, put};
 use tollgate_coordinator::config::Config;
+use tollgate_coordinator::config::shared_config::{SharedConfigError, get, put};
 use tollgate_coordinator::server::{Listeners, serve};
 use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::Start;

@@ -10,10 +10,10 @@ use tokio::task::JoinSet;
 use tollgate_coordinator::catalog::metrics::CatalogMetrics;
 use tollgate_coordinator::catalog::spec::{AttachmentSpec, GroupSpec};
 use tollgate_coordinator::catalog::store::{EtcdStore, StoreError};
-use tollgate_coordinator::catalog::writer::{CatalogHandle, CatalogWriter, WriteError};
 use tollgate_coordinator::catalog::{Catalog, MemberKind, Precondition, WriteRefusal};
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
+use tollgate_coordinator::config::writer::{CatalogHandle, CatalogWriter, WriteError};
 use tollgate_coordinator::observe::metrics::{Exporter, registry};
 use tollgate_core::lease_server::Start;
 

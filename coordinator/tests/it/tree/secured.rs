@@ -38,7 +38,7 @@ async fn a_leaf_borrows_over_mutual_tls_and_takes_new_certificates() {
     folder.write("leaf.crt", &good.cert);
     folder.write("leaf.key", &good.key);
     envoy.until(80.0, 80.0).await;
-    let expiry = "tollgate_tls_certificate_expiry_timestamp_seconds{door=\"parent\"}";
+    let expiry = "tollgate_tls_certificate_expiry_timestamp_seconds{certificate=\"parent\"}";
     assert!(metric(&leaf, expiry).await > 0.0);
 }
 

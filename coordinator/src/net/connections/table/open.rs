@@ -1,4 +1,4 @@
-//! Which connections have a place, and which of them are most in the way.
+//! Connections with a place, and the choice of those that are most in the way.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::net::connections::activity::{Activity, Stage, Standing};
+use crate::net::connections::activity::{Activity, ConnectionRank, Stage};
 use crate::net::connections::metrics::DropReason;
-use crate::net::connections::source::Source;
+use crate::net::connections::source::ConnectionSource;
 
 /// The time that a connection waits counts so many times before its first answer. So those that
 /// never ask go before idle Envoys, and a newcomer has the time to ask.
@@ -27,22 +27,22 @@ type Rank = (Option<u32>, bool, Duration);
 
 /// Connections that have a place, or had one until a moment ago.
 #[derive(Debug, Default)]
-pub(super) struct Open {
+pub(super) struct OpenConnections {
     /// The number of the newest.
     pub(super) last: u64,
     /// By number.
     pub(super) connections: BTreeMap<u64, Arc<Activity>>,
-    /// How many of them are for probes only.
+    /// Number of those for probes only.
     pub(super) probes: usize,
-    /// How many connections each source has.
-    pub(super) sources: HashMap<Source, usize>,
+    /// Number of connections of each source.
+    pub(super) sources: HashMap<ConnectionSource, usize>,
     /// Clients that were asked to leave, and when; they have no place any more.
     pub(super) closing: Vec<(Instant, Arc<Activity>)>,
 }
 
-// === impl Open ===
+// === impl OpenConnections ===
 
-impl Open {
+impl OpenConnections {
     /// Takes the place of a connection away, if it has one.
     pub(super) fn remove(&mut self, number: u64) -> Option<Arc<Activity>> {
         let activity = self.connections.remove(&number)?;
@@ -58,7 +58,7 @@ impl Open {
 
     /// Whether its client may be about to make its first call.
     pub(super) fn is_before_its_first_call(&self, number: u64) -> bool {
-        let standing = self.connections.get(&number).map(|open| open.standing());
+        let standing = self.connections.get(&number).map(|open| open.rank());
         standing.is_some_and(|standing| !standing.working && standing.stage < Stage::Answered)
     }
 
@@ -87,17 +87,17 @@ impl Open {
         &self,
         count: usize,
         max: usize,
-        source: Option<Source>,
+        source: Option<ConnectionSource>,
         now: Instant,
     ) -> Vec<u64> {
         let crowding = source.is_some_and(|source| self.crowds(source, max));
-        let may_go = |activity: &Activity, standing: Standing| {
+        let may_go = |activity: &Activity, standing: ConnectionRank| {
             let crowds = self.crowds(activity.source, max);
             let working_may_go = crowds && source != Some(activity.source);
             (crowds || !crowding) && (!standing.working || working_may_go)
         };
         let rank = |(number, activity): (&u64, &Arc<Activity>)| {
-            let standing = activity.standing();
+            let standing = activity.rank();
             let crowds = self.crowds(activity.source, max);
             let rank = (crowds, self.rank(activity, standing, now));
             (!activity.is_for_probes() && may_go(activity, standing))
@@ -109,7 +109,7 @@ impl Open {
     /// The numbers of up to `count` connections for probes that are most in the way there.
     pub(super) fn probes_in_the_way(&self, count: usize, now: Instant) -> Vec<u64> {
         let rank = |(number, activity): (&u64, &Arc<Activity>)| {
-            let standing = activity.standing();
+            let standing = activity.rank();
             let rank = self.rank(activity, standing, now);
             (activity.is_for_probes() && !standing.working).then_some((Reverse(rank), *number))
         };
@@ -118,7 +118,7 @@ impl Open {
 
     /// How much a connection is in the way: by how many its source has, whether its client keeps it
     /// waiting, and for how long that has been so.
-    fn rank(&self, activity: &Activity, standing: Standing, now: Instant) -> Rank {
+    fn rank(&self, activity: &Activity, standing: ConnectionRank, now: Instant) -> Rank {
         let crowd = self.count_of(activity.source).checked_ilog2();
         let lasted = now.saturating_duration_since(standing.since);
         let weight = match standing.stage {
@@ -128,12 +128,12 @@ impl Open {
         (crowd, !standing.working, lasted * weight)
     }
 
-    fn count_of(&self, source: Source) -> usize {
+    fn count_of(&self, source: ConnectionSource) -> usize {
         self.sources.get(&source).copied().unwrap_or_default()
     }
 
     /// Whether `source` has more than a quarter of `max` places.
-    fn crowds(&self, source: Source, max: usize) -> bool {
+    fn crowds(&self, source: ConnectionSource, max: usize) -> bool {
         self.count_of(source) > max / CROWD
     }
 

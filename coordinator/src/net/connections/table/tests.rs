@@ -9,8 +9,8 @@ fn table(max: usize) -> ConnectionTable {
 
 fn table_with(max: usize, memory: CallMemory) -> ConnectionTable {
     let times = ConnectionBounds::default();
-    let limits = Limits {
-        listener: Door::Http,
+    let limits = ListenerLimits {
+        listener: Listener::Http,
         max,
         times,
     };
@@ -18,25 +18,25 @@ fn table_with(max: usize, memory: CallMemory) -> ConnectionTable {
 }
 
 /// The next connection, from the one address there is.
-fn admit(table: &ConnectionTable, now: Instant) -> Entry {
+fn admit(table: &ConnectionTable, now: Instant) -> ConnectionEntry {
     admit_from(table, 1, now)
 }
 
 /// The next connection, from one of several addresses.
-fn admit_from(table: &ConnectionTable, source: u8, now: Instant) -> Entry {
+fn admit_from(table: &ConnectionTable, source: u8, now: Instant) -> ConnectionEntry {
     let from = SocketAddr::from(([127, 0, 0, source], 1));
     table.admit(from, false, now).unwrap()
 }
 
-fn is_regular(entry: &Entry) -> bool {
+fn is_regular(entry: &ConnectionEntry) -> bool {
     has_place(entry) && !entry.activity().is_for_probes()
 }
 
-fn has_place(entry: &Entry) -> bool {
+fn has_place(entry: &ConnectionEntry) -> bool {
     entry.table.open().connections.contains_key(&entry.number)
 }
 
-fn begin(entry: &Entry, probe: bool) -> Result<Arc<Call>, String> {
+fn begin(entry: &ConnectionEntry, probe: bool) -> Result<Arc<Call>, String> {
     let call = Call::begin(entry.table(), entry.activity(), 1, probe);
     call.map_err(|refusal| refusal.to_string())
 }
@@ -88,7 +88,7 @@ fn the_places_for_probes_are_bounded_and_the_longest_waiting_there_go_first() {
 
 /// A full table of 64: two idle Envoys, which were answered, and then a source that has the rest of
 /// the places, all being worked on.
-fn crowded(now: Instant) -> (ConnectionTable, Vec<Entry>, Vec<Entry>) {
+fn crowded(now: Instant) -> (ConnectionTable, Vec<ConnectionEntry>, Vec<ConnectionEntry>) {
     let table = table(64);
     let envoys: Vec<_> = (2..4).map(|n| admit_from(&table, n, now)).collect();
     envoys.iter().for_each(|envoy| envoy.activity().answered());

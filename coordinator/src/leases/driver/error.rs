@@ -1,0 +1,57 @@
+//! Reasons for which a scope gets no lease.
+
+use tollgate_core::cluster::ShardId;
+use tollgate_core::resource::RefreshError;
+use tollgate_proto::response::ScopeError;
+use tonic::Code;
+
+use crate::leases::metrics::RefreshFault;
+
+/// Reason for which one unit of a scope got no lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseError {
+    /// The lease table refused it.
+    #[error(transparent)]
+    Refresh(#[from] RefreshError),
+    /// The scope belongs to another shard: the nodes do not know the same configuration yet.
+    #[error("the scope belongs to shard {} here, and this node is master of shard {}", shard.0, ours.0)]
+    Elsewhere {
+        /// The scope's shard by this node's configuration.
+        shard: ShardId,
+        /// The shard of this master.
+        ours: ShardId,
+    },
+}
+
+// === impl LeaseError ===
+
+impl LeaseError {
+    /// The fault as metrics count it.
+    pub(super) fn fault(self) -> RefreshFault {
+        match self {
+            Self::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
+                RefreshFault::Stale
+            }
+            Self::Refresh(RefreshError::TooManyClients { .. }) => RefreshFault::TooManyClients,
+            Self::Refresh(RefreshError::TooManyResources { .. }) => RefreshFault::TooManyResources,
+            Self::Refresh(RefreshError::TooManyLeases { .. }) => RefreshFault::TooManyLeases,
+            Self::Elsewhere { .. } => RefreshFault::Elsewhere,
+        }
+    }
+}
+
+// === impl ScopeError ===
+
+impl From<LeaseError> for ScopeError {
+    fn from(error: LeaseError) -> Self {
+        let code = match error.fault() {
+            RefreshFault::Stale => Code::Aborted,
+            RefreshFault::Elsewhere => Code::Unavailable,
+            _ => Code::ResourceExhausted,
+        };
+        Self {
+            code: code as u32,
+            message: error.to_string(),
+        }
+    }
+}
