@@ -177,7 +177,7 @@ fn wrong_usage_and_configuration_end_with_2() {
         (&["check", "/no/such/file"], "/no/such/file: No such file"),
         (
             &["serve", "--config", bad],
-            "limits: a mapping is not a list",
+            "limits: is a mapping, not a list",
         ),
         (
             &["serve", "--config", good, "--epoch", "x"],
