@@ -33,10 +33,10 @@ use crate::config::ClusterConfig;
 use crate::config::reload::Reload;
 use crate::config::writer::{self, CatalogWriter};
 use crate::config::{Config, Listen};
-use crate::leases::driver::LeaseCount;
+use crate::leases::driver::{DriverSettings, LeaseCount};
 use crate::leases::parent::{AncestorPath, Parent};
 use crate::leases::router::Router;
-use crate::leases::shards::{DriverSettings, ShardSupervisor, Shards};
+use crate::leases::shards::{ShardSupervisor, Shards};
 use crate::net::channels::Channels;
 use crate::net::tls::{CertificateOwner, ClientFiles, Credentials, Newest};
 use crate::wire::CapacityServer;
@@ -236,7 +236,7 @@ impl Server {
         };
         let (writer, catalog) =
             CatalogWriter::new(store, config, clock, metrics.catalog.clone()).await?;
-        let (supervisor, shards) = ShardSupervisor::new(DriverSettings {
+        let settings = DriverSettings {
             bounds,
             leases: LeaseCount::default(),
             catalog: catalog.watch(),
@@ -244,8 +244,8 @@ impl Server {
             start,
             clock,
             metrics: metrics.leases.clone(),
-            parent: parent.clone(),
-        });
+        };
+        let (supervisor, shards) = ShardSupervisor::new(settings, parent.clone());
         let count = place.as_ref().map_or(NonZeroU16::MIN, |place| place.shards);
         let (publisher, outcome) = ElectionPublisher::new(count);
         let (resign, resigned) = watch::channel(());
@@ -314,7 +314,7 @@ impl Server {
         });
         if alone {
             // Its lease table exists before the first call.
-            self.shards.are(1).await;
+            self.shards.wait_for(1).await;
         }
         let (close, closing) = watch::channel(());
         let health_service = spawn_health(&mut parts, &router, closing);

@@ -3,83 +3,44 @@
 //! A caller sends an event through a [`DriverHandle`] and awaits the answer. The queue is bounded:
 //! when it stays full the caller gets an error. An event whose caller has gone is skipped.
 
-use std::fmt;
 use std::num::NonZeroU16;
-use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::mpsc;
 use tollgate_core::cluster::shard_of;
-use tollgate_core::lease::{ClientId, ClientRun, Origin, ResourceId};
-use tollgate_core::lease_server::{Bounds, DrainError, LeaseServer, Start, Terms};
+use tollgate_core::lease::{ClientId, ClientRun, Origin, ResourceId, Unit};
+use tollgate_core::lease_server::{LeaseServer, Terms};
 use tollgate_core::limit::Limit;
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
-use crate::catalog::{Catalog, ResolvedScope, Resolver};
+use crate::catalog::{ResolvedScope, Resolver};
 use crate::clock::Clock;
 use crate::leases::metrics::LeaseMetrics;
-use crate::leases::view::{ScopeDetail, ScopePage};
 
 mod derived;
 mod error;
+mod event;
 mod hand_over;
+mod handle;
 mod parent;
+mod settings;
 mod tally;
 
 pub use self::derived::{DeriveRequest, DerivedAnswer, DerivedAnswers, DerivedCall};
-pub use self::error::LeaseError;
+pub use self::error::{DriverError, LeaseError};
+use self::event::{DriverEvent, ViewRequest};
+pub use self::handle::DriverHandle;
 use self::parent::ParentState;
 pub use self::parent::{ParentBatch, ParentReply, WeakDriverHandle};
+pub use self::settings::DriverSettings;
 pub use self::tally::LeaseCount;
 use self::tally::Tally;
-
-/// Events that wait for the driver. A bulk call takes about a millisecond, so a full queue is
-/// already later than a client waits.
-const QUEUE_LEN: usize = 1024;
-
-/// Longest wait of a caller for a place in the queue.
-const QUEUE_WAIT: Duration = Duration::from_secs(1);
-
-/// Calls for more scopes, or resources, than this are bulk calls.
-const BULK_LEN: usize = 64;
-
-/// Bulk calls in the queue at a time. A small call waits for no more of them; the other bulk calls
-/// wait before the queue, in order.
-const BULK_CALLS: usize = 8;
-
-/// Bulk calls in the queue and before it. A decoded one takes many times as much memory as its bytes
-/// on the wire: 0.4 MB for a thousand scopes with four units each.
-const BULK_CALLS_HELD: usize = 64;
-
-/// Event that a driver handles.
-#[derive(Debug)]
-enum DriverEvent {
-    Refresh(Refresh, oneshot::Sender<Vec<ScopeAnswer>>),
-    Release(Release, oneshot::Sender<()>),
-    Drain(ClientId, Duration, oneshot::Sender<Result<(), DrainError>>),
-    Derived(DerivedCall, oneshot::Sender<DerivedAnswers>),
-    HandOver(oneshot::Sender<FinalState>),
-    View(ViewRequest),
-    /// Asks for the next requests to the parent; answered when one is due.
-    ParentBatch(oneshot::Sender<ParentBatch>),
-    /// The parent's answers.
-    ParentReply(ParentReply, oneshot::Sender<()>),
-}
-
-/// Read-only look at the lease table, which sends its result itself.
-struct ViewRequest(Box<ViewFn>);
-
-type ViewFn = dyn FnOnce(&LeaseServer, Instant) + Send;
-
-/// The lease table of a driver that ended, and the time at which it did.
-type FinalState = Box<(LeaseServer, Instant)>;
 
 /// Owns the lease table until the last [`DriverHandle`] is gone, or until it is handed over.
 #[derive(Debug)]
 pub struct Driver {
-    node: LeaseServer,
+    server: LeaseServer,
     origin: Origin,
     /// Number of shards in the cluster.
     shards: NonZeroU16,
@@ -99,91 +60,30 @@ pub struct Driver {
     tally: Tally,
 }
 
-/// Sends events to a [`Driver`].
-#[derive(Clone, Debug)]
-pub struct DriverHandle {
-    events: mpsc::Sender<DriverEvent>,
-    /// Permits for bulk calls in the queue.
-    bulk: Arc<Semaphore>,
-    /// Permits for bulk calls in the queue and before it.
-    bulk_held: Arc<Semaphore>,
-    origin: Origin,
-}
-
-/// Permits of one bulk call, given back when this is dropped.
-#[derive(Debug)]
-struct BulkPermit<'a> {
-    _queue: SemaphorePermit<'a>,
-    _held: SemaphorePermit<'a>,
-}
-
-/// Reason for which the driver did not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DriverError {
-    /// The queue stayed full for a second, or too many bulk calls wait for it.
-    #[error("the coordinator is overloaded: its queue is full")]
-    Busy,
-    /// The driver has ended.
-    #[error("the coordinator is shutting down")]
-    Stopped,
-}
-
-// === impl ViewRequest ===
-
-impl fmt::Debug for ViewRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ViewRequest")
-    }
-}
-
 // === impl Driver ===
 
 impl Driver {
-    /// Creates a driver with an empty lease table that follows `catalog`, and a handle to it.
-    pub fn new(
-        bounds: Bounds,
-        catalog: watch::Receiver<Arc<Catalog>>,
-        origin: Origin,
-        start: Start,
-        clock: Clock,
-        metrics: LeaseMetrics,
-    ) -> (Self, DriverHandle) {
-        let (sender, events) = mpsc::channel(QUEUE_LEN);
+    /// Creates a driver of `origin` with an empty lease table, and a handle to it. One of several
+    /// shards answers for its own scopes alone: so a pool is in one shard, even while other nodes
+    /// have another configuration.
+    pub fn new(settings: &DriverSettings, origin: Origin) -> (Self, DriverHandle) {
+        let (handle, events) = DriverHandle::new(origin);
+        let (bounds, clock) = (settings.bounds, settings.clock);
         let driver = Self {
-            node: LeaseServer::new(clock.now(), origin.epoch, bounds, start),
+            server: LeaseServer::new(clock.now(), origin.epoch, bounds, settings.start),
             origin,
-            shards: NonZeroU16::MIN,
-            resolver: Resolver::new(catalog, bounds.max_resources),
+            shards: settings.shards.unwrap_or(NonZeroU16::MIN),
+            resolver: Resolver::new(settings.catalog.clone(), bounds.max_resources),
             unlimited: Limit::new(Capacity::UNLIMITED),
             clock,
-            metrics,
+            metrics: settings.metrics.clone(),
             parent: None,
             events,
             inherited: None,
             drains: Vec::new(),
-            tally: Tally::default(),
-        };
-        let handle = DriverHandle {
-            events: sender,
-            bulk: Arc::new(Semaphore::new(BULK_CALLS)),
-            bulk_held: Arc::new(Semaphore::new(BULK_CALLS_HELD)),
-            origin,
+            tally: Tally::new(settings.leases.clone()),
         };
         (driver, handle)
-    }
-
-    /// Makes the driver one of `shards`: it answers for the scopes of its own shard alone. So a
-    /// pool is in one shard, even while other nodes have another configuration.
-    #[must_use]
-    pub fn among(self, shards: NonZeroU16) -> Self {
-        Self { shards, ..self }
-    }
-
-    /// Bounds this driver's leases together with all others that `all` counts.
-    #[must_use]
-    pub fn counted_in(self, all: LeaseCount) -> Self {
-        let tally = Tally::new(all);
-        Self { tally, ..self }
     }
 
     /// Drains `drains`, each until its end, regardless of the lease table.
@@ -205,7 +105,7 @@ impl Driver {
                 biased;
                 event = self.events.recv() => match event {
                     Some(DriverEvent::HandOver(reply)) if !reply.is_closed() => {
-                        let frozen = (self.node, self.clock.now());
+                        let frozen = (self.server, self.clock.now());
                         // If the caller has gone just now, the lease table is lost and the next
                         // master learns.
                         let _ = reply.send(Box::new(frozen));
@@ -218,8 +118,8 @@ impl Driver {
             }
             let now = self.clock.now();
             // Also after an event: a busy queue must not delay expiries.
-            if self.node.poll_timeout().is_some_and(|at| at <= now) {
-                self.node.handle_timeout(now);
+            if self.server.poll_timeout().is_some_and(|at| at <= now) {
+                self.server.handle_timeout(now);
             }
             self.count_leases();
             self.tell_parent(now);
@@ -227,8 +127,8 @@ impl Driver {
     }
 
     fn count_leases(&mut self) {
-        let elsewhere = self.tally.count(self.node.lease_count());
-        self.node.set_leases_elsewhere(elsewhere);
+        let elsewhere = self.tally.count(self.server.lease_count());
+        self.server.set_leases_elsewhere(elsewhere);
     }
 
     fn drain_all(&mut self) {
@@ -236,13 +136,13 @@ impl Driver {
         for (client, until) in std::mem::take(&mut self.drains) {
             // The bound cannot be exceeded: `Drains` has the same, and the previous master's are
             // among them.
-            let _ = self.node.handle_drain(now, &client, until);
+            let _ = self.server.handle_drain(now, &client, until);
         }
     }
 
     /// The next time at which something is due without an event.
     fn poll_timeout(&self) -> Option<Instant> {
-        let timeouts = [self.node.poll_timeout(), self.poll_parent()];
+        let timeouts = [self.server.poll_timeout(), self.poll_parent()];
         timeouts.into_iter().flatten().min()
     }
 
@@ -264,9 +164,9 @@ impl Driver {
             }
             DriverEvent::Drain(client, time, reply) => {
                 let until = now.saturating_add(time);
-                let _ = reply.send(self.node.handle_drain(now, &client, until));
+                let _ = reply.send(self.server.handle_drain(now, &client, until));
             }
-            DriverEvent::View(ViewRequest(look)) => look(&self.node, now),
+            DriverEvent::View(ViewRequest(look)) => look(&self.server, now),
             DriverEvent::ParentBatch(reply) => self.await_batch(reply),
             DriverEvent::ParentReply(heard, reply) => {
                 self.hear(now, heard);
@@ -288,25 +188,22 @@ impl Driver {
         &mut self,
         now: Instant,
         client: &ClientRun,
-        asks: &ScopeRefresh,
+        request: &ScopeRefresh,
     ) -> ScopeAnswer {
-        let resolved = self.resolver.resolve(&asks.scope);
-        let home = at_home(self.origin, self.shards, resolved);
-        let (node, parent) = (&mut self.node, self.parent.as_ref());
-        let answers = asks.asks.iter().map(|(unit, ask)| {
+        let resolved = self.resolver.resolve(&request.scope);
+        let home = check_home(self.origin, self.shards, resolved);
+        let (server, parent) = (&mut self.server, self.parent.as_ref());
+        let answers = request.asks.iter().map(|(unit, ask)| {
+            home?;
             let (scope, unit) = (resolved.scope.clone(), *unit);
             let resource = ResourceId { scope, unit };
-            home?;
-            // A scope without a limit here may have one at the parent.
-            let whole = parent.map(|_| Terms::of(&self.unlimited));
-            let answer = match resolved.terms(unit).or(whole) {
-                Some(terms) => node.handle_refresh(now, client, &resource, ask, &terms)?,
-                None => node.handle_unlimited(client, &resource, &self.unlimited),
+            let answer = match terms(resolved, unit, parent, &self.unlimited) {
+                Some(terms) => server.handle_refresh(now, client, &resource, ask, &terms)?,
+                None => server.handle_unlimited(client, &resource, &self.unlimited),
             };
-            let sequence = ask.sequence;
             Ok(UnitAnswer {
                 unit,
-                sequence,
+                sequence: ask.sequence,
                 answer,
             })
         });
@@ -329,136 +226,20 @@ impl Driver {
 
     fn release(&mut self, release: &Release) {
         for (resource, sequence) in &release.resources {
-            self.node
+            self.server
                 .handle_release(&release.client, resource, *sequence);
         }
-    }
-}
-
-// === impl DriverHandle ===
-
-impl DriverHandle {
-    /// The shard and term of the driver's answers.
-    pub fn origin(&self) -> Origin {
-        self.origin
-    }
-
-    /// Answers a client, one answer for each scope in order.
-    ///
-    /// # Errors
-    /// If the driver cannot be reached.
-    pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, DriverError> {
-        let _place = self.bulk_place(refresh.scopes.len()).await?;
-        self.call(|reply| DriverEvent::Refresh(refresh, reply))
-            .await
-    }
-
-    /// Takes the permits of a call for `scopes` scopes; a small call needs none.
-    async fn bulk_place(&self, scopes: usize) -> Result<Option<BulkPermit<'_>>, DriverError> {
-        if scopes <= BULK_LEN {
-            return Ok(None);
-        }
-        let held = self.bulk_held.try_acquire();
-        let held = held.map_err(|_| DriverError::Busy)?;
-        let queue = tokio::time::timeout(QUEUE_WAIT, self.bulk.acquire()).await;
-        let queue = queue.map_err(|_| DriverError::Busy)?;
-        Ok(Some(BulkPermit {
-            _queue: queue.map_err(|_| DriverError::Stopped)?,
-            _held: held,
-        }))
-    }
-
-    /// Answers a client whose requests are derived from the lease table, in order.
-    ///
-    /// # Errors
-    /// If the driver cannot be reached.
-    pub async fn refresh_derived(&self, call: DerivedCall) -> Result<DerivedAnswers, DriverError> {
-        let _place = self.bulk_place(call.requests.len()).await?;
-        self.call(|reply| DriverEvent::Derived(call, reply)).await
-    }
-
-    /// Takes leases back.
-    ///
-    /// # Errors
-    /// If the driver cannot be reached.
-    pub async fn release(&self, release: Release) -> Result<(), DriverError> {
-        let _place = self.bulk_place(release.resources.len()).await?;
-        self.call(|reply| DriverEvent::Release(release, reply))
-            .await
-    }
-
-    /// Gives `client` nothing for `time`; lets it serve again if that is zero.
-    ///
-    /// # Errors
-    /// If the driver cannot be reached; within, if too many clients are drained already.
-    pub async fn drain(
-        &self,
-        client: ClientId,
-        time: Duration,
-    ) -> Result<Result<(), DrainError>, DriverError> {
-        self.call(|reply| DriverEvent::Drain(client, time, reply))
-            .await
-    }
-
-    /// Returns the first `limit` scopes whose ids come after `after`.
-    ///
-    /// # Errors
-    /// If the driver cannot be reached.
-    pub async fn scopes(&self, after: String, limit: usize) -> Result<ScopePage, DriverError> {
-        self.view(move |node, now| ScopePage::new(node, now, &after, limit))
-            .await
-    }
-
-    /// Returns one scope with at most `clients` of its clients; `None` if the lease table lacks it.
-    ///
-    /// # Errors
-    /// If the driver cannot be reached.
-    pub async fn scope(
-        &self,
-        scope: String,
-        clients: usize,
-    ) -> Result<Option<ScopeDetail>, DriverError> {
-        self.view(move |node, now| ScopeDetail::find(node, now, &scope, clients))
-            .await
-    }
-
-    /// Returns the result of `look` at the lease table. No client is answered meanwhile, so it must
-    /// not look at more than some thousand entries.
-    ///
-    /// # Errors
-    /// If the driver cannot be reached.
-    pub async fn view<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&LeaseServer, Instant) -> T + Send + 'static,
-    ) -> Result<T, DriverError> {
-        let event = |reply: oneshot::Sender<T>| {
-            DriverEvent::View(ViewRequest(Box::new(move |node, now| {
-                if !reply.is_closed() {
-                    let _ = reply.send(look(node, now));
-                }
-            })))
-        };
-        self.call(event).await
-    }
-
-    async fn call<T>(
-        &self,
-        event: impl FnOnce(oneshot::Sender<T>) -> DriverEvent,
-    ) -> Result<T, DriverError> {
-        let place = tokio::time::timeout(QUEUE_WAIT, self.events.reserve()).await;
-        let place = place
-            .map_err(|_| DriverError::Busy)?
-            .map_err(|_| DriverError::Stopped)?;
-        let (reply, answer) = oneshot::channel();
-        place.send(event(reply));
-        answer.await.map_err(|_| DriverError::Stopped)
     }
 }
 
 // === free functions ===
 
 /// Refuses a scope that belongs to another shard than the master of `origin`.
-fn at_home(origin: Origin, shards: NonZeroU16, resolved: &ResolvedScope) -> Result<(), LeaseError> {
+fn check_home(
+    origin: Origin,
+    shards: NonZeroU16,
+    resolved: &ResolvedScope,
+) -> Result<(), LeaseError> {
     let Some(ours) = origin.shard else {
         return Ok(());
     };
@@ -466,6 +247,18 @@ fn at_home(origin: Origin, shards: NonZeroU16, resolved: &ResolvedScope) -> Resu
         shard if shard == ours => Ok(()),
         shard => Err(LeaseError::Elsewhere { shard, ours }),
     }
+}
+
+/// The terms of a lease of `unit`; `None` if nothing limits it. Below a parent everything is leased:
+/// a scope without a limit here may have one there.
+fn terms<'a>(
+    resolved: &'a ResolvedScope,
+    unit: Unit,
+    parent: Option<&ParentState>,
+    unlimited: &'a Limit,
+) -> Option<Terms<'a>> {
+    let terms = resolved.terms(unit);
+    terms.or_else(|| parent.map(|_| Terms::of(unlimited)))
 }
 
 #[cfg(test)]

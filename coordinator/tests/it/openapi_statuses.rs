@@ -15,8 +15,9 @@ use tollgate_coordinator::cluster::election::{ElectionEvent, Term};
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::config::tokens::NewToken;
 use tollgate_coordinator::config::writer::CatalogWriter;
+use tollgate_coordinator::leases::driver::{DriverSettings, LeaseCount};
 use tollgate_coordinator::leases::metrics::LeaseMetrics;
-use tollgate_coordinator::leases::shards::{DriverSettings, ShardSupervisor};
+use tollgate_coordinator::leases::shards::ShardSupervisor;
 use tollgate_coordinator::observe::metrics::{Exporter, registry};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
@@ -196,16 +197,16 @@ async fn ended() -> SocketAddr {
     let store = Box::new(MemoryStore::default());
     let writer = CatalogWriter::new(store, config.clone(), clock, CatalogMetrics::default());
     let (writer, catalog) = writer.await.unwrap();
-    let (supervisor, mut shards) = ShardSupervisor::new(DriverSettings {
-        parent: None,
+    let settings = DriverSettings {
         bounds: config.bounds,
-        leases: tollgate_coordinator::leases::driver::LeaseCount::default(),
+        leases: LeaseCount::default(),
         catalog: catalog.watch(),
         shards: None,
         start: Start::Fresh,
         clock,
         metrics: metrics.clone(),
-    });
+    };
+    let (supervisor, mut shards) = ShardSupervisor::new(settings, None);
     let (election, events) = mpsc::channel(1);
     let supervisor = tokio::spawn(supervisor.run(events));
     let elected = ElectionEvent::Elected {
@@ -214,7 +215,7 @@ async fn ended() -> SocketAddr {
         snapshot: None,
     };
     election.send(elected).await.unwrap();
-    shards.are(1).await;
+    shards.wait_for(1).await;
     supervisor.abort();
     let _ = supervisor.await;
     drop(writer);

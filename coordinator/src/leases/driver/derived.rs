@@ -5,12 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::lease::{Answer, ClientRun, LeaseRequest, ResourceId};
-use tollgate_core::lease_server::Terms;
 use tollgate_core::limit::Limit;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
 
-use super::{Driver, LeaseError, at_home};
+use super::{Driver, LeaseError, check_home, terms};
 
 /// Derivation of a request from the state of its resource.
 pub trait DeriveRequest: fmt::Debug + Send {
@@ -67,22 +66,27 @@ impl Driver {
     ) -> Result<DerivedAnswer, LeaseError> {
         let scope: Arc<str> = resource.scope.clone();
         let resolved = self.resolver.resolve(&scope);
-        at_home(self.origin, self.shards, resolved)?;
-        let whole = self.parent.as_ref().map(|_| Terms::of(&self.unlimited));
-        let Some(terms) = resolved.terms(resource.unit).or(whole) else {
+        check_home(self.origin, self.shards, resolved)?;
+        let terms = terms(
+            resolved,
+            resource.unit,
+            self.parent.as_ref(),
+            &self.unlimited,
+        );
+        let Some(terms) = terms else {
             return Ok(DerivedAnswer {
                 answer: self
-                    .node
+                    .server
                     .handle_unlimited(client, resource, &self.unlimited),
                 limit: self.unlimited.clone(),
                 subclients: 1,
             });
         };
-        let request = request.derive(now, client, self.node.resource(resource));
+        let request = request.derive(now, client, self.server.resource(resource));
         let answer = self
-            .node
+            .server
             .handle_refresh(now, client, resource, &request, &terms)?;
-        let state = self.node.resource(resource);
+        let state = self.server.resource(resource);
         Ok(DerivedAnswer {
             answer,
             limit: terms.limit.clone(),

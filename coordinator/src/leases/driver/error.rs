@@ -1,4 +1,4 @@
-//! Reasons for which a scope gets no lease.
+//! Reasons for which a driver grants no lease.
 
 use tollgate_core::cluster::ShardId;
 use tollgate_core::resource::RefreshError;
@@ -6,6 +6,17 @@ use tollgate_proto::response::ScopeError;
 use tonic::Code;
 
 use crate::leases::metrics::RefreshFault;
+
+/// Reason for which the driver did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DriverError {
+    /// The queue stayed full for a second, or too many bulk calls wait for it.
+    #[error("the coordinator is overloaded: its queue is full")]
+    Busy,
+    /// The driver has ended.
+    #[error("the coordinator is shutting down")]
+    Stopped,
+}
 
 /// Reason for which one unit of a scope got no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +37,7 @@ pub enum LeaseError {
 // === impl LeaseError ===
 
 impl LeaseError {
-    /// The fault as metrics count it.
+    /// Label under which the error is counted.
     pub(super) fn fault(self) -> RefreshFault {
         match self {
             Self::Refresh(RefreshError::Stale { .. } | RefreshError::EarlierTerm { .. }) => {
@@ -40,9 +51,8 @@ impl LeaseError {
     }
 }
 
-// === impl ScopeError ===
-
 impl From<LeaseError> for ScopeError {
+    /// The error as a scope's part of an answer.
     fn from(error: LeaseError) -> Self {
         let code = match error.fault() {
             RefreshFault::Stale => Code::Aborted,

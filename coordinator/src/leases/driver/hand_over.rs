@@ -41,7 +41,7 @@ impl Driver {
         let Some(bytes) = self.inherited.take() else {
             return;
         };
-        let (clock, epoch, bounds) = (self.clock, self.origin.epoch, self.node.bounds());
+        let (clock, epoch, bounds) = (self.clock, self.origin.epoch, self.server.bounds());
         let elsewhere = self.tally.count(0);
         let room = bounds.max_leases.saturating_sub(elsewhere);
         let len = bytes.len();
@@ -55,7 +55,7 @@ impl Driver {
                     bytes = len,
                     "hand-over: took over the lease table"
                 );
-                self.node = node;
+                self.server = node;
             }
             Err(error) => tracing::warn!(
                 epoch = epoch.0,

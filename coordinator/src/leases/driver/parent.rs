@@ -114,7 +114,7 @@ impl Driver {
             let ParentState {
                 sequence, timeout, ..
             } = *parent;
-            self.node.borrow_from_parent(now, sequence, timeout);
+            self.server.borrow_from_parent(now, sequence, timeout);
         }
     }
 
@@ -127,7 +127,7 @@ impl Driver {
     /// The time of the next batch, if one is awaited.
     pub(super) fn poll_parent(&self) -> Option<Instant> {
         self.parent.as_ref()?.waiting.as_ref()?;
-        self.node.poll_parent()
+        self.server.poll_parent()
     }
 
     /// Sends the batch that is due to the link that waits for it.
@@ -135,12 +135,12 @@ impl Driver {
         if self.poll_parent().is_none_or(|at| at > now) {
             return;
         }
-        let todo = self.node.ask_parent(now, SCOPES_MAX);
+        let todo = self.server.ask_parent(now, SCOPES_MAX);
         let Some(parent) = self.parent.as_mut().filter(|_| !todo.is_empty()) else {
             return;
         };
         let batch = ParentBatch::new(todo);
-        let tree = self.node.parent_leases();
+        let tree = self.server.parent_leases();
         for (id, _) in &batch.releases {
             // Leases of the scope's other units still need the answer about the scope.
             let other = |unit: &Unit| {
@@ -176,13 +176,15 @@ impl Driver {
                     scope: scope.clone(),
                     unit: unit.unit,
                 };
-                if let Err(error) = self.node.check_parent_origin(&id, origin) {
+                if let Err(error) = self.server.check_parent_origin(&id, origin) {
                     let scope = id.scope.as_ref();
                     tracing::warn!(scope, unit = id.unit.name(), %error, "parent: answer not applied");
                     self.metrics.parent().count_epoch_error(error);
                 }
                 let said = (unit.sequence, origin, heard.level);
-                counts |= self.node.handle_parent_answer(now, &id, said, &unit.answer);
+                counts |= self
+                    .server
+                    .handle_parent_answer(now, &id, said, &unit.answer);
                 answered.insert(id);
             }
             // An outdated answer, or one of a lower epoch, says nothing about the scope either.
@@ -195,7 +197,7 @@ impl Driver {
         for (scope, unit, sequence) in heard.asked {
             let id = ResourceId { scope, unit };
             if !answered.contains(&id) {
-                self.node.handle_parent_failure(now, &id, sequence);
+                self.server.handle_parent_failure(now, &id, sequence);
             }
         }
     }

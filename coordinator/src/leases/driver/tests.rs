@@ -1,8 +1,15 @@
-use tollgate_core::lease::{Epoch, LeaseRequest, Unit};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tollgate_core::lease::{Epoch, LeaseRequest};
+use tollgate_core::lease_server::Bounds;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Capacity;
 
+use super::handle::{BULK_CALLS, BULK_CALLS_HELD, BULK_LEN, QUEUE_LEN, QUEUE_WAIT};
 use super::*;
+use crate::catalog::Catalog;
 use crate::config::Config;
 
 /// A driver that lends at once, and a handle to it.
@@ -15,19 +22,7 @@ fn driver_of(config: &str) -> (Driver, DriverHandle) {
 }
 
 pub(super) fn driver_of_term(config: &str, epoch: Epoch) -> (Driver, DriverHandle) {
-    let config = Config::parse(config).unwrap();
-    let metrics = LeaseMetrics::default();
-    let catalog = Arc::new(Catalog::new(config.catalog));
-    let (_, catalog) = watch::channel(catalog);
-    let clock = Clock::start();
-    Driver::new(
-        config.bounds,
-        catalog,
-        Origin::alone(epoch),
-        Start::Fresh,
-        clock,
-        metrics,
-    )
+    Driver::new(&DriverSettings::alone(config), Origin::alone(epoch))
 }
 
 fn refresh(client: &str, sequence: u64) -> Refresh {
@@ -120,7 +115,7 @@ async fn derived_requests_and_releases_of_many_are_bulk_calls_as_well() {
         unit: Unit::Requests,
     };
     tokio::spawn(driver.run());
-    let _places = handle.bulk_held.try_acquire_many(64).unwrap();
+    let _permits = handle.bulk_held.try_acquire_many(64).unwrap();
     for (count, want) in [(BULK_LEN, Ok(())), (BULK_LEN + 1, Err(DriverError::Busy))] {
         let request = |_| -> (_, Box<dyn DeriveRequest>) { (resource.clone(), Box::new(Nothing)) };
         let call = DerivedCall {
@@ -227,10 +222,12 @@ async fn a_published_catalog_holds_for_the_next_call() {
         max_clients_per_resource: 9,
         max_leases: 1_000_000,
     };
-    let metrics = LeaseMetrics::default();
-    let clock = Clock::start();
-    let origin = Origin::alone(Epoch(1));
-    let (driver, handle) = Driver::new(bounds, newest, origin, Start::Fresh, clock, metrics);
+    let settings = DriverSettings {
+        bounds,
+        catalog: newest,
+        ..DriverSettings::alone("limits: []")
+    };
+    let (driver, handle) = Driver::new(&settings, Origin::alone(Epoch(1)));
     tokio::spawn(driver.run());
     assert_eq!(gets(&handle, "a", 1).await, Capacity::from_whole(100));
     publish.send_replace(parse(30));

@@ -1,12 +1,10 @@
 use tollgate_core::lease::{ClientId, ClientRun, LeaseRequest, Unit};
-use tollgate_core::lease_server::Start;
 use tollgate_core::units::Capacity;
 
 use super::*;
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::leases::driver::{Driver, DriverHandle};
-use crate::leases::shards::{DriverSettings, ShardSupervisor};
+use crate::leases::driver::{Driver, DriverHandle, DriverSettings};
+use crate::leases::shards::ShardSupervisor;
 
 /// Tenants and namespaces with limits of their own, in groups of either kind, and in none.
 const CONFIG: &str = "
@@ -30,29 +28,24 @@ fn scopes() -> Vec<Arc<str>> {
     all.map(Arc::from).collect()
 }
 
-fn bounds() -> tollgate_core::lease_server::Bounds {
-    Config::parse("limits: []").unwrap().bounds
+/// Settings of the drivers of `count` shards.
+fn settings(count: NonZeroU16) -> DriverSettings {
+    DriverSettings {
+        shards: Some(count),
+        ..DriverSettings::alone(CONFIG)
+    }
 }
 
 /// A router of `count` shards, which has none itself.
-fn router(catalog: &watch::Receiver<Arc<Catalog>>, count: NonZeroU16) -> Router {
-    let metrics = LeaseMetrics::default();
-    let (_, shards) = ShardSupervisor::new(DriverSettings {
-        bounds: bounds(),
-        leases: crate::leases::driver::LeaseCount::default(),
-        catalog: catalog.clone(),
-        shards: Some(count),
-        start: Start::Fresh,
-        clock: Clock::start(),
-        metrics: metrics.clone(),
-        parent: None,
-    });
+fn router(settings: DriverSettings, count: NonZeroU16) -> Router {
+    let (catalog, metrics) = (settings.catalog.clone(), settings.metrics.clone());
+    let (_, shards) = ShardSupervisor::new(settings, None);
     let (_, masters) = watch::channel(Arc::new(Masters::none(count)));
     Router {
         me: None,
         shards,
         masters,
-        catalog: catalog.clone(),
+        catalog,
         count,
         peers: Channels::new(Duration::from_secs(1), None),
         ancestors: AncestorPath::new("a"),
@@ -60,25 +53,14 @@ fn router(catalog: &watch::Receiver<Arc<Catalog>>, count: NonZeroU16) -> Router 
     }
 }
 
-/// The lease table of `shard`, one of `count`.
-fn lease_table(
-    catalog: &watch::Receiver<Arc<Catalog>>,
-    shard: ShardId,
-    count: NonZeroU16,
-) -> DriverHandle {
+/// The lease table of `shard`.
+fn lease_table(settings: &DriverSettings, shard: ShardId) -> DriverHandle {
     let origin = Origin {
         shard: Some(shard),
         epoch: Epoch(1),
     };
-    let (driver, handle) = Driver::new(
-        bounds(),
-        catalog.clone(),
-        origin,
-        Start::Fresh,
-        Clock::start(),
-        LeaseMetrics::default(),
-    );
-    tokio::spawn(driver.among(count).run());
+    let (driver, handle) = Driver::new(settings, origin);
+    tokio::spawn(driver.run());
     handle
 }
 
@@ -99,17 +81,16 @@ fn call(scopes: Vec<Arc<str>>) -> Refresh {
 /// theirs would have its capacity twice.
 #[tokio::test]
 async fn of_all_drivers_only_the_one_that_is_asked_takes_a_scope_for_its_own() {
-    let config = Config::parse(CONFIG).unwrap();
-    let (_, catalog) = watch::channel(Arc::new(Catalog::new(config.catalog)));
     for count in [1, 2, 3, 5, 16, 64].map(|count| NonZeroU16::new(count).unwrap()) {
-        let router = router(&catalog, count);
+        let settings = settings(count);
+        let router = router(settings.clone(), count);
         let parts = router.split(scopes(), |scope| scope);
         let homes: Vec<(ShardId, Vec<Arc<str>>)> = parts
             .into_iter()
             .map(|(shard, part)| (shard, part.entries))
             .collect();
         for shard in ShardId::all(count) {
-            let lease_table = lease_table(&catalog, shard, count);
+            let lease_table = lease_table(&settings, shard);
             for (home, scopes) in &homes {
                 for answer in lease_table.refresh(call(scopes.clone())).await.unwrap() {
                     let taken = answer.outcome.is_ok();

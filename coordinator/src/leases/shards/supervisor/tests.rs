@@ -1,23 +1,19 @@
-use tollgate_core::lease::{ClientRun, LeaseRequest, Unit};
-use tollgate_core::units::Capacity;
-use tollgate_proto::request::ScopeRefresh;
+use std::num::NonZeroU16;
 
+use tokio::sync::oneshot;
+use tollgate_core::lease::{ClientId, ClientRun, Epoch, LeaseRequest, Unit};
+use tollgate_core::lease_server::LeaseServer;
+use tollgate_core::units::Capacity;
+use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
+
+use super::super::MastershipError;
 use super::*;
-use crate::config::Config;
 
 /// A mastership of a shard that lends at once, and its driver, which is not running yet.
 fn mastership(term: Term) -> (Mastership, Driver) {
-    let config =
-        Config::parse("limits: [{match: '*', requests: {rate: 100, headroom: 0}}]").unwrap();
-    let (_, catalog) = watch::channel(Arc::new(Catalog::new(config.catalog)));
-    let (driver, handle) = Driver::new(
-        config.bounds,
-        catalog,
-        Origin::alone(term.epoch()),
-        Start::Fresh,
-        Clock::start(),
-        LeaseMetrics::default(),
-    );
+    let settings =
+        DriverSettings::alone("limits: [{match: '*', requests: {rate: 100, headroom: 0}}]");
+    let (driver, handle) = Driver::new(&settings, Origin::alone(term.epoch()));
     let shard = ShardId::default();
     let mastership = Mastership {
         shard,
@@ -50,7 +46,7 @@ async fn sum_has(mastership: &Mastership) -> u128 {
 /// A call may wait long while the process is stopped; its late answer is dropped, and its leases
 /// stay counted.
 #[tokio::test(start_paused = true)]
-async fn a_term_that_ends_while_the_books_are_asked_gives_no_answer() {
+async fn a_term_that_ends_while_the_driver_is_asked_gives_no_answer() {
     let over = Err(MastershipError::Over(ShardId::default()));
     let term = Term::for_ever(Epoch(7));
     let (mastership, driver) = mastership(term.clone());
@@ -82,7 +78,7 @@ async fn a_term_that_ends_while_the_books_are_asked_gives_no_answer() {
 /// A master that is told to step down and loses its term meanwhile still hands its lease table
 /// over: its leases were granted in time.
 #[tokio::test(start_paused = true)]
-async fn a_term_that_ends_while_the_books_are_handed_over_leaves_them_whole() {
+async fn a_term_that_ends_during_the_hand_over_leaves_the_lease_table_whole() {
     let term = Term::for_ever(Epoch(7));
     let (mastership, driver) = mastership(term.clone());
     let (reply, snapshot) = oneshot::channel();
@@ -101,18 +97,11 @@ async fn a_term_that_ends_while_the_books_are_handed_over_leaves_them_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_term_ends_the_one_before_it_on_the_same_node() {
-    let config = Config::parse("limits: []").unwrap();
-    let (_, catalog) = watch::channel(Arc::new(Catalog::new(config.catalog)));
-    let (mut supervisor, shards) = ShardSupervisor::new(DriverSettings {
-        bounds: config.bounds,
-        leases: LeaseCount::default(),
-        catalog,
+    let settings = DriverSettings {
         shards: NonZeroU16::new(1),
-        start: Start::Fresh,
-        clock: Clock::start(),
-        metrics: LeaseMetrics::default(),
-        parent: None,
-    });
+        ..DriverSettings::alone("limits: []")
+    };
+    let (mut supervisor, shards) = ShardSupervisor::new(settings, None);
     let shard = ShardId::default();
     let [first, second] = [7, 8].map(|epoch| Term::for_ever(Epoch(epoch)));
     supervisor.take(shard, first.clone(), None);

@@ -1,0 +1,49 @@
+//! Settings of a driver.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tollgate_core::lease_server::{Bounds, Start};
+
+use super::LeaseCount;
+use crate::catalog::Catalog;
+use crate::clock::Clock;
+use crate::leases::metrics::LeaseMetrics;
+
+/// Settings that all drivers of a node share.
+#[derive(Clone, Debug)]
+pub struct DriverSettings {
+    /// Bounds of each driver, except for leases, whose bound is shared.
+    pub bounds: Bounds,
+    /// Leases of all drivers together.
+    pub leases: LeaseCount,
+    /// The newest configuration.
+    pub catalog: watch::Receiver<Arc<Catalog>>,
+    /// Number of shards; `None` for a coordinator that is alone.
+    pub shards: Option<NonZeroU16>,
+    /// Initial knowledge of a master without its predecessor's snapshot.
+    pub start: Start,
+    /// Clock of the lease tables.
+    pub clock: Clock,
+    /// Metrics.
+    pub metrics: LeaseMetrics,
+}
+
+#[cfg(test)]
+impl DriverSettings {
+    /// Settings of a coordinator that is alone, with the configuration `yaml`, and lends at once.
+    pub(crate) fn alone(yaml: &str) -> Self {
+        let config = crate::config::Config::parse(yaml).unwrap();
+        let catalog = Catalog::new(config.catalog);
+        Self {
+            bounds: config.bounds,
+            leases: LeaseCount::default(),
+            catalog: watch::channel(Arc::new(catalog)).1,
+            shards: None,
+            start: Start::Fresh,
+            clock: Clock::start(),
+            metrics: LeaseMetrics::default(),
+        }
+    }
+}
