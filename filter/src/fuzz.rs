@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use prost::Message;
 use tollgate_core::lease::Unit;
-use tollgate_engine::{Identity, Verdict, codec};
+use tollgate_engine::{Decision, Identity, codec};
 use tollgate_proto::{number, v1};
 
 use crate::config::Config;
@@ -81,21 +81,21 @@ impl Proxy {
         }
     }
 
-    fn request(&mut self) -> Verdict {
+    fn request(&mut self) -> Decision {
         self.stream += 1;
-        let verdict = self.worker.admit(&self.rules, self.stream);
-        if let Verdict::Refuse(refusal) = verdict {
+        let decision = self.worker.admit(&self.rules, self.stream);
+        if let Decision::Deny(refusal) = decision {
             let host = &self.worker.host;
             host.select(self.stream).unwrap();
             self.worker.answer(refusal, is_grpc(host)).unwrap();
         }
-        verdict
+        decision
     }
 
     /// How many of `count` requests pass, one directly after another.
     fn passed(&mut self, count: usize) -> usize {
         (0..count)
-            .filter(|_| self.request() == Verdict::Pass)
+            .filter(|_| self.request() == Decision::Admit)
             .count()
     }
 

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType};
-use tollgate_engine::{Identity, Refusal, Verdict};
+use tollgate_engine::{Decision, Identity, Refusal};
 
 use crate::config::{Config, ConfigError};
 use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_answer};
@@ -182,7 +182,7 @@ impl Plugin {
 
 impl Stream {
     #[inline]
-    fn admit(&self, worker: &mut Worker<Envoy>) -> Verdict {
+    fn admit(&self, worker: &mut Worker<Envoy>) -> Decision {
         match &self.plugin.routes {
             None => worker.admit(&self.plugin.rules, self.context),
             Some(routes) => self.admit_by_route(worker, routes),
@@ -193,13 +193,13 @@ impl Stream {
         &self,
         worker: &mut Worker<Envoy>,
         routes: &RefCell<Routes<BoundRule>>,
-    ) -> Verdict {
+    ) -> Decision {
         // Contexts are never entered while another runs.
         let Ok(mut routes) = routes.try_borrow_mut() else {
             return worker.admit(&self.plugin.rules, self.context);
         };
         match routes.at_hand(&Envoy) {
-            Ok(special) if special.disabled => Verdict::Pass,
+            Ok(special) if special.disabled => Decision::Admit,
             Ok(special) => worker.admit_at(&special.rules, self.context, special.cost),
             Err(error) => worker.complain(&error),
         }
@@ -225,18 +225,18 @@ impl HttpContext for Stream {
         let Ok(mut worker) = plugin.worker.try_borrow_mut() else {
             return Action::Continue;
         };
-        let verdict = self.admit(&mut worker);
+        let decision = self.admit(&mut worker);
         self.known = worker.remembers(self.context);
         if worker.is_hurried() {
             plugin.adjust_period(&worker);
         }
-        match verdict {
-            Verdict::Pass => Action::Continue,
-            Verdict::Hold => {
+        match decision {
+            Decision::Admit => Action::Continue,
+            Decision::Hold | Decision::Queue(_) => {
                 self.known = true;
                 Action::Pause
             }
-            Verdict::Refuse(refusal) => self.refuse(&worker, refusal),
+            Decision::Deny(refusal) => self.refuse(&worker, refusal),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Effect, Engine, Identity, Refusal, Report, Request, RuleId, StreamEnd, Verdict, Waited,
+    Decision, Effect, Engine, Identity, Refusal, Report, Request, RuleId, StreamEnd, Waited,
 };
 
 use crate::condition::Condition;
@@ -110,36 +110,36 @@ impl<H: Host + Clone> Worker<H> {
 
     /// Decides on the request at hand, which is the stream `stream`, at the cost of one token.
     #[inline]
-    pub(crate) fn admit(&mut self, rules: &[BoundRule], stream: u32) -> Verdict {
+    pub(crate) fn admit(&mut self, rules: &[BoundRule], stream: u32) -> Decision {
         self.admit_at(rules, stream, Tokens::ONE)
     }
 
     /// Decides on the request at hand at a cost of its own. One that costs nothing passes.
     #[inline]
-    pub(crate) fn admit_at(&mut self, rules: &[BoundRule], stream: u32, cost: Tokens) -> Verdict {
+    pub(crate) fn admit_at(&mut self, rules: &[BoundRule], stream: u32, cost: Tokens) -> Decision {
         let mut request = self.engine.begin(stream, cost);
         for rule in rules {
-            if let Err(verdict) = self.add(rule, &mut request) {
-                return verdict;
+            if let Err(decision) = self.add(rule, &mut request) {
+                return decision;
             }
         }
         let host = &self.host;
-        let verdict = self.engine.admit(&mut request, || max_wait(host));
-        match verdict {
-            Verdict::Pass => {
+        let decision = self.engine.admit(&mut request, || max_wait(host));
+        match decision {
+            Decision::Admit => {
                 if let Some(report) = self.engine.report(&request) {
                     self.tell(&report);
                 }
             }
-            Verdict::Hold => self.remember_protocol(stream),
-            Verdict::Refuse(_) => {}
+            Decision::Hold | Decision::Queue(_) => self.remember_protocol(stream),
+            Decision::Deny(_) => {}
         }
-        verdict
+        decision
     }
 
     /// Adds the scope that `rule` gives the request at hand.
     #[inline]
-    fn add(&mut self, rule: &BoundRule, request: &mut Request) -> Result<(), Verdict> {
+    fn add(&mut self, rule: &BoundRule, request: &mut Request) -> Result<(), Decision> {
         if let Some(when) = &rule.when {
             match when.holds(&self.host) {
                 Ok(true) => {}
@@ -167,7 +167,7 @@ impl<H: Host + Clone> Worker<H> {
         rule: &BoundRule,
         request: &mut Request,
         value: &[u8],
-    ) -> Result<(), Verdict> {
+    ) -> Result<(), Decision> {
         let key = key::trimmed(value);
         match self.engine.add(request, rule.id, key) {
             true => Ok(()),
@@ -181,14 +181,14 @@ impl<H: Host + Clone> Worker<H> {
         rule: &BoundRule,
         request: &mut Request,
         key: &[u8],
-    ) -> Result<(), Verdict> {
+    ) -> Result<(), Decision> {
         match key::parsed(key) {
             Some(key) => self.engine.add_new(request, rule.id, key),
             None => self.add_without_key(rule, request),
         }
     }
 
-    fn add_without_key(&mut self, rule: &BoundRule, request: &mut Request) -> Result<(), Verdict> {
+    fn add_without_key(&mut self, rule: &BoundRule, request: &mut Request) -> Result<(), Decision> {
         match &rule.missing {
             Missing::Skip => Ok(()),
             Missing::Default(key) => self.engine.add_new(request, rule.id, key),
@@ -208,7 +208,7 @@ impl<H: Host + Clone> Worker<H> {
 
     /// Decides on a request that the host let down.
     #[cold]
-    pub(crate) fn complain(&mut self, error: &dyn Display) -> Verdict {
+    pub(crate) fn complain(&mut self, error: &dyn Display) -> Decision {
         self.engine.complain(error)
     }
 

@@ -119,7 +119,7 @@ fn any_request_has_a_printable_key_of_bounded_length_or_none() {
 fn any_record_in_shared_data_is_borne() {
     let slot = part(4, &codec::encode_slot("tenant/acme", &scope_state()));
     let gauge = part(5, SLOT_V1);
-    let process = codec::Process {
+    let process = codec::ProcessRecord {
         random: 3,
         slots: 4,
     };

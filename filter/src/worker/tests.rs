@@ -13,13 +13,13 @@ mod clocks;
 mod conditions;
 mod epochs;
 mod final_cost;
-mod held;
 mod limit_status;
 mod modes;
+mod pending;
 mod permits;
 mod process;
+mod queues;
 mod straight;
-mod turns;
 mod units;
 
 const TICK: Duration = Duration::from_millis(20);
@@ -61,20 +61,24 @@ impl Proxy {
         &self.worker.host
     }
 
-    fn request(&mut self, headers: &[(&str, &str)]) -> Verdict {
+    /// Decides on a request; one that waits for its turn is held as one that waits for a lease is.
+    fn request(&mut self, headers: &[(&str, &str)]) -> Decision {
         self.streams += 1;
         self.host().set_headers(headers);
-        self.worker.admit(&self.rules, self.streams)
+        match self.worker.admit(&self.rules, self.streams) {
+            Decision::Queue(_) => Decision::Hold,
+            decision => decision,
+        }
     }
 
-    fn of(&mut self, tenant: &str) -> Verdict {
+    fn of(&mut self, tenant: &str) -> Decision {
         self.request(&[("x", tenant)])
     }
 
     /// How many of `requests` go on at once.
     fn admitted(&mut self, tenant: &str, requests: usize) -> usize {
         (0..requests)
-            .filter(|_| self.of(tenant) == Verdict::Pass)
+            .filter(|_| self.of(tenant) == Decision::Admit)
             .count()
     }
 
@@ -92,16 +96,16 @@ impl Proxy {
 
     /// Gets a lease of `capacity` for `tenant`, with one request, which goes on.
     fn lease(&mut self, tenant: &str, capacity: f64) {
-        assert_eq!(self.of(tenant), Verdict::Hold);
+        assert_eq!(self.of(tenant), Decision::Hold);
         self.tick(Duration::from_millis(1));
         self.answer(capacity);
         assert_eq!(self.host().resumed.borrow_mut().pop(), Some(self.streams));
     }
 }
 
-fn denial(verdict: Verdict) -> Denial {
-    match verdict {
-        Verdict::Refuse(Refusal::Denied { denial, .. }) => denial,
+fn denial(decision: Decision) -> Denial {
+    match decision {
+        Decision::Deny(Refusal::Denied { denial, .. }) => denial,
         other => panic!("{other:?}"),
     }
 }
@@ -125,9 +129,9 @@ fn the_lease_is_enforced_and_the_pause_is_true() {
         .host()
         .process
         .advance(pause - Duration::from_nanos(1));
-    assert!(matches!(proxy.of("acme"), Verdict::Refuse(_)));
+    assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
     proxy.host().process.advance(Duration::from_nanos(1));
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn the_slab_path_reads_no_shared_data() {
     let process = Process::new();
     let mut proxy = Proxy::new(&process, 1, &one_rule(""));
     proxy.lease("acme", 1_000_000.0);
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
     proxy.host().shared_data_fails.set(true);
     assert_eq!(proxy.admitted("acme", 1000), 1000);
 }
@@ -168,23 +172,23 @@ fn missing_keys_follow_the_rule() {
     let refused = proxy.request(&[("x", "1"), ("z", "1")]);
     assert_eq!(
         refused,
-        Verdict::Refuse(Refusal::Missing { rule: RuleId(1) })
+        Decision::Deny(Refusal::Missing { rule: RuleId(1) })
     );
     for missing in ["", "  "] {
         let refused = proxy.request(&[("y", missing)]);
         assert_eq!(
             refused,
-            Verdict::Refuse(Refusal::Missing { rule: RuleId(1) })
+            Decision::Deny(Refusal::Missing { rule: RuleId(1) })
         );
     }
     for unusable in ["a\nb", &"k".repeat(201)] {
         let refused = proxy.request(&[("y", unusable)]);
         assert_eq!(
             refused,
-            Verdict::Refuse(Refusal::Missing { rule: RuleId(1) })
+            Decision::Deny(Refusal::Missing { rule: RuleId(1) })
         );
     }
-    assert_eq!(proxy.request(&[("y", "1")]), Verdict::Hold);
+    assert_eq!(proxy.request(&[("y", "1")]), Decision::Hold);
     proxy.tick(TICK);
     let (_, call) = process.take_call().unwrap();
     let scopes: Vec<String> = call.refresh().scopes.into_iter().map(|s| s.scope).collect();
@@ -201,10 +205,10 @@ fn all_buckets_or_none_are_charged_and_the_strictest_is_named() {
     let mut proxy = Proxy::new(&process, 1, &config(json));
     let both = [("x", "1"), ("y", "1")];
     let passed = (0..10)
-        .filter(|_| proxy.request(&both) == Verdict::Pass)
+        .filter(|_| proxy.request(&both) == Decision::Admit)
         .count();
     assert_eq!(passed, 2);
-    let Verdict::Refuse(
+    let Decision::Deny(
         refusal @ Refusal::Denied {
             rule: RuleId(1), ..
         },
@@ -215,7 +219,7 @@ fn all_buckets_or_none_are_charged_and_the_strictest_is_named() {
     assert_eq!(proxy.worker.refuser(refusal).rule, "b");
     // The three requests that b refused cost a nothing.
     let left = (0..10)
-        .filter(|n| proxy.request(&[("x", "1"), ("y", &format!("other-{n}"))]) == Verdict::Pass);
+        .filter(|n| proxy.request(&[("x", "1"), ("y", &format!("other-{n}"))]) == Decision::Admit);
     assert_eq!(left.count(), 3);
 }
 
@@ -284,16 +288,16 @@ fn a_new_configuration_keeps_the_balances() {
     proxy.admitted("acme", 300);
     let changed = one_rule(r#", "unknown": 1"#);
     proxy.rules = proxy.worker.configure(&changed).unwrap();
-    assert!(matches!(proxy.of("acme"), Verdict::Refuse(_)));
+    assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
 }
 
 #[test]
 fn when_the_host_fails_the_configuration_decides() {
     let rows = [
-        ("", Verdict::Pass),
+        ("", Decision::Admit),
         (
             r#", "host_failure": "closed""#,
-            Verdict::Refuse(Refusal::HostFailure),
+            Decision::Deny(Refusal::HostFailure),
         ),
     ];
     for (fields, want) in rows {
@@ -306,7 +310,7 @@ fn when_the_host_fails_the_configuration_decides() {
         }
         assert_eq!(process.logs.borrow().len(), 1);
         proxy.host().shared_data_fails.set(false);
-        assert_eq!(proxy.of("acme"), Verdict::Hold);
+        assert_eq!(proxy.of("acme"), Decision::Hold);
     }
 }
 
@@ -322,7 +326,7 @@ fn rules_keep_apart_however_many_names_there_have_been() {
     for n in 0..300 {
         proxy.rules = proxy.worker.configure(&rule(n)).unwrap();
     }
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
     proxy.tick(Duration::from_millis(1));
     let (_, call) = proxy.host().process.take_call().unwrap();
     assert_eq!(call.refresh().scopes[0].scope, "r299/acme");

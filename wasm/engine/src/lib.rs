@@ -3,7 +3,7 @@
 //!
 //! An [`Engine`] is one worker of a process. Its embedder, an Envoy filter or a simulator, finds the
 //! keys of a request, hands these over, and carries out what the engine decides: at once as a
-//! [`Verdict`], later as [`Effect`]s. All that the engine needs of its surroundings is a [`Host`]:
+//! [`Decision`], later as [`Effect`]s. All that the engine needs of its surroundings is a [`Host`]:
 //! a clock, data that the workers share, and calls to the coordinators.
 //!
 //! Nothing here can panic in a release build: arithmetic saturates and look-ups are checked.
@@ -20,24 +20,29 @@
     )
 )]
 
-pub mod codec;
+mod admission;
 mod config;
+mod decision;
 mod effect;
 mod engine;
 mod host;
-mod meters;
+mod lease_sync;
+mod process;
 mod refusal;
-mod scopes;
+mod rules;
 mod shared_table;
 mod stats;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod testing;
-mod upstreams;
+mod wait_queues;
 
+pub use admission::Request;
 pub use config::{EngineConfig, HostFailure, Identity, Overflow, RULES_MAX, RuleConfig, Shape};
+pub use decision::{Decision, Shortfall};
 pub use effect::{Effect, Report, StreamEnd, StreamNeeds, Waited};
-pub use engine::{Engine, Request, RuleId};
+pub use engine::Engine;
 pub use host::{ABSENT, Call, Cas, Host, HostError, Level, Written};
-pub use refusal::{Denial, LimitStatus, Refusal, Verdict};
-pub use scopes::OVERFLOW;
+pub use refusal::{Denial, LimitStatus, Refusal};
+pub use rules::{OVERFLOW, RuleId};
+pub use shared_table::codec;
 pub use stats::{Counter, ProcessStats, Refusals, RuleStats, Stats};

@@ -1,22 +1,11 @@
-//! Decisions on requests, and why a request is refused.
+//! Refusals of requests, and the state of limits that clients are told.
 
 use core::time::Duration;
 
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Rate, Tokens};
 
-use crate::engine::RuleId;
-
-/// Decision on a request that has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It goes on.
-    Pass,
-    /// It waits; an [`Effect`](crate::Effect) says later what becomes of it.
-    Hold,
-    /// It is answered.
-    Refuse(Refusal),
-}
+use crate::rules::RuleId;
 
 /// Refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,18 +95,23 @@ impl Refusal {
 // === impl Denial ===
 
 impl Denial {
-    /// Returns the denial of a scope that has no slot and whose rule refuses it then.
-    pub(crate) fn overflow(now: Instant) -> Self {
+    /// Returns the denial of one token of `unit`, without a time at which there is one.
+    pub(crate) fn new(unit: Unit, until: Instant) -> Self {
         Self {
-            until: now,
+            until,
             retry_at: None,
             limit: 0,
             without_lease: true,
-            unit: Unit::Requests,
+            unit,
             need: Tokens::ONE,
             rate: Rate::ZERO,
             expected_rate: None,
             never: false,
         }
+    }
+
+    /// Returns the denial of a scope that has no slot and whose rule refuses it then.
+    pub(crate) fn overflow(now: Instant) -> Self {
+        Self::new(Unit::Requests, now)
     }
 }

@@ -1,48 +1,31 @@
-//! The process's shared table: a bounded table of slots in shared data, one per scope.
-//!
-//! Shared data has no delete, no expiry and no listing, so records are not named after scopes: a
-//! scope hashes to [`PROBES`] slots and lives in one of them. A slot is never emptied
-//! again, only taken over once its scope state has nothing to lose. All changes are compare-and-swap on
-//! one slot: read, let the scope state decide, write if nobody wrote in between. There is no
-//! create-if-absent in the ABI, but writing with a version that no record has amounts to it.
-//!
-//! Two workers that claim different slots for one scope at the same moment find out: who has
-//! claimed looks through the window again, and of two slots the one that is probed first stays.
+//! Shared table of one process: slots for scopes, the leader lock, the dirty queue, and the
+//! heartbeats of the workers, all in the host's shared data.
 
-use foldhash::fast::FixedState;
-use std::hash::{BuildHasher, Hasher};
-use std::num::NonZeroU64;
-
-use tollgate_core::client::{Policy, ScopeState};
-use tollgate_core::lease::{ClientId, ClientRun, IdError, Run};
+use tollgate_core::client::{LeaderLock, LeaderRole};
+use tollgate_core::lease::IdError;
 use tollgate_core::units::Instant;
 
-use crate::codec::{self, Process};
-use crate::host::{ABSENT, Cas, Host, HostError, Written};
+use crate::config::{EngineConfig, Identity};
+use crate::host::{Host, HostError};
 
-/// The slots that a scope may be in. With 90 % of all slots taken, one scope in thirty finds none
-/// among 32.
-const PROBES: u32 = 32;
-/// Slots beside the table for the scopes that rules share when the table is full; more than a
-/// configuration has rules, since configurations change.
-pub(crate) const OVERFLOW_SLOTS: u32 = 64;
-/// How often a change is tried again that others were faster with.
-const TRIES: u32 = 8;
-/// A record that no version decodes. Not an empty one: the SDK takes that for none at all.
-const VACANT: [u8; 1] = [0];
-/// The longest node id that goes into the client id, in bytes.
-const NODE_LEN_MAX: usize = 200;
+pub mod codec;
+mod slot_table;
+mod workers;
 
-/// Where the workers of a process keep what they share.
-#[derive(Debug)]
+use codec::{DirtyQueue, Heartbeat, Levels, ProcessRecord};
+pub(crate) use slot_table::SlotTable;
+use workers::Workers;
+
+/// Shared table of one process, as one worker uses it.
+#[derive(Debug, Default)]
 pub(crate) struct SharedTable {
-    prefix: String,
-    slots: u32,
-    hash: FixedState,
-    client: ClientRun,
+    slots: Option<SlotTable>,
+    /// Slots that became due, for the sync leader.
+    dirty: DirtyQueue,
+    workers: Workers,
 }
 
-/// Why a slot was not changed.
+/// Failure of an access to the shared table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TableError {
     /// The slot belongs to another scope, or to none.
@@ -51,288 +34,152 @@ pub(crate) enum TableError {
     /// All slots that the scope may be in are taken.
     #[error("no slot is free")]
     Full,
+    /// Other workers wrote first, again and again.
     #[error("other workers were faster each time: {0}")]
     Contention(&'static str),
+    /// The process has no usable client id.
     #[error("the client id {0}")]
     Client(#[from] IdError),
+    /// The host failed.
     #[error(transparent)]
     Host(#[from] HostError),
-}
-
-/// A record's key and the version to write it with.
-struct Place {
-    slot: u32,
-    cas: Cas,
 }
 
 // === impl SharedTable ===
 
 impl SharedTable {
-    /// The shared table of the process for `coordinator`, created with `random` and `slots` if
-    /// this worker is the first.
+    /// Returns whether the table has been found or made.
+    pub(crate) fn is_open(&self) -> bool {
+        self.slots.is_some()
+    }
+
+    /// Finds or makes the table and returns its number of slots.
     pub(crate) fn open<H: Host>(
+        &mut self,
         host: &H,
-        coordinator: &str,
-        node: &str,
-        fresh: Process,
-    ) -> Result<Self, TableError> {
-        let prefix = format!("tollgate.{coordinator}");
-        let key = format!("{prefix}.process");
-        let mut process = None;
-        for _ in 0..TRIES {
-            let (found, cas) = read(host, &key)?;
-            process = Process::decode(&found);
-            if process.is_some() {
-                break;
-            }
-            host.shared_set(&key, &fresh.encode(), cas)?;
-        }
-        let process = process.ok_or(TableError::Contention("process"))?;
-        Ok(Self {
-            prefix,
-            slots: process.slots,
-            hash: FixedState::with_seed(process.random as u64),
-            client: client_run(node, process.random)?,
-        })
-    }
-
-    pub(crate) fn client(&self) -> &ClientRun {
-        &self.client
-    }
-
-    /// The number of slots for scopes of their own.
-    pub(crate) fn slots(&self) -> u32 {
-        self.slots
-    }
-
-    /// The number of all slots.
-    pub(crate) fn slots_in_all(&self) -> u32 {
-        self.slots.saturating_add(OVERFLOW_SLOTS)
-    }
-
-    /// The slot of `scope`; one is claimed if it has none.
-    pub(crate) fn locate<H: Host>(
-        &self,
-        host: &H,
-        now: Instant,
-        scope: &str,
-        policy: &Policy,
+        identity: &Identity,
+        config: &EngineConfig,
     ) -> Result<u32, TableError> {
-        self.locate_in(host, now, scope, policy, 0, self.slots)
+        let fresh = ProcessRecord {
+            random: identity.process,
+            slots: config.max_scopes,
+        };
+        let slots = SlotTable::open(host, &config.coordinator, &identity.node, fresh)?;
+        let count = slots.slots();
+        self.slots = Some(slots);
+        Ok(count)
     }
 
-    /// Like [`SharedTable::locate`], for a scope that is shared because the table is full.
-    pub(crate) fn locate_overflow<H: Host>(
-        &self,
-        host: &H,
-        now: Instant,
-        scope: &str,
-        policy: &Policy,
-    ) -> Result<u32, TableError> {
-        self.locate_in(host, now, scope, policy, self.slots, OVERFLOW_SLOTS)
-    }
-
-    /// Lets `change` decide with the scope state of `scope` in `slot` and writes what came of it.
+    /// Returns the slots.
     ///
-    /// `change` runs again on a fresh scope state when another worker was faster, so it must not have
-    /// effects beside its result.
-    pub(crate) fn update<H: Host, R>(
-        &self,
-        host: &H,
-        slot: u32,
-        scope: &str,
-        mut change: impl FnMut(&mut ScopeState) -> R,
-    ) -> Result<R, TableError> {
-        self.update_any(host, slot, |owner, scope_state| {
-            (owner == scope).then(|| change(scope_state))
-        })?
-        .ok_or(TableError::Gone)
+    /// # Errors
+    /// If the table is not open.
+    pub(crate) fn slots(&self) -> Result<&SlotTable, TableError> {
+        self.slots.as_ref().ok_or(TableError::Gone)
     }
 
-    /// Like [`SharedTable::update`], for whatever scope has the slot.
-    pub(crate) fn update_any<H: Host, R>(
+    /// Takes or keeps the leader lock for the worker `me`; false if another one leads.
+    pub(crate) fn lead<H: Host>(
         &self,
         host: &H,
-        slot: u32,
-        mut change: impl FnMut(&str, &mut ScopeState) -> R,
-    ) -> Result<R, TableError> {
-        let key = self.key(slot);
-        for _ in 0..TRIES {
-            let (bytes, cas) = read(host, &key)?;
-            let (scope, mut scope_state) = codec::decode_slot(&bytes).ok_or(TableError::Gone)?;
-            let result = change(scope, &mut scope_state);
-            let changed = codec::encode_slot(scope, &scope_state);
-            if changed == bytes || host.shared_set(&key, &changed, cas)? == Written::Stored {
-                return Ok(result);
-            }
+        now: Instant,
+        me: u64,
+    ) -> Result<bool, TableError> {
+        let decide = |bytes: &[u8]| match LeaderLock::decide(LeaderLock::decode(bytes), now, me) {
+            LeaderRole::Hold => (true, None),
+            LeaderRole::Write(lock) => (true, Some(lock.encode().to_vec())),
+            LeaderRole::Leave => (false, None),
+        };
+        match self.slots()?.update_record(host, "leader", decide) {
+            Err(TableError::Contention(_)) => Ok(false),
+            leads => leads,
         }
-        Err(TableError::Contention("slot"))
     }
 
-    /// Empties `slot` if it is still that of `scope`.
-    pub(crate) fn vacate<H: Host>(
-        &self,
-        host: &H,
-        slot: u32,
-        scope: &str,
-    ) -> Result<(), HostError> {
-        let key = self.key(slot);
-        let (bytes, cas) = read(host, &key)?;
-        if codec::split_slot(&bytes).is_some_and(|(owner, _)| owner == scope) {
-            // Lost to a writer who may have given the slot away: then it is not ours to empty.
-            host.shared_set(&key, &VACANT, cas)?;
+    /// Notes that a slot is due.
+    pub(crate) fn note_dirty(&mut self, slot: u32) {
+        self.dirty.add(slot);
+    }
+
+    /// Returns the slots that this worker has noted, and forgets them.
+    pub(crate) fn take_dirty(&mut self) -> DirtyQueue {
+        core::mem::take(&mut self.dirty)
+    }
+
+    /// Moves the slots that this worker has noted to the dirty queue of the process.
+    pub(crate) fn hand_dirty_over<H: Host>(&mut self, host: &H) -> Result<(), TableError> {
+        if self.dirty.is_empty() {
+            return Ok(());
         }
+        self.slots()?.update_record(host, "dirty", |bytes| {
+            let mut dirty = DirtyQueue::decode(bytes);
+            dirty.extend(&self.dirty);
+            ((), Some(dirty.encode()))
+        })?;
+        self.dirty = DirtyQueue::default();
         Ok(())
     }
 
-    /// The scope and the scope state of `slot`, if it has any.
-    pub(crate) fn look<H: Host>(
-        &self,
-        host: &H,
-        slot: u32,
-    ) -> Result<Option<(String, ScopeState)>, HostError> {
-        let (bytes, _) = read(host, &self.key(slot))?;
-        Ok(codec::decode_slot(&bytes).map(|(scope, scope_state)| (scope.to_owned(), scope_state)))
+    /// Empties the dirty queue of the process.
+    pub(crate) fn drain_dirty<H: Host>(&self, host: &H) -> Result<DirtyQueue, TableError> {
+        let slots = self.slots()?;
+        let mut dirty = slots.update_record(host, "dirty", |bytes| {
+            let dirty = DirtyQueue::decode(bytes);
+            let changed = (!dirty.is_empty()).then(|| DirtyQueue::default().encode());
+            (dirty, changed)
+        })?;
+        // The leader's schedule has a place for each slot up to the highest, so none may be made up.
+        dirty.slots.retain(|slot| *slot < slots.slots_in_all());
+        Ok(dirty)
     }
 
-    /// Lets `change` decide on one of the small records and writes what it returns, if anything.
-    pub(crate) fn update_record<H: Host, R>(
-        &self,
-        host: &H,
-        name: &str,
-        mut change: impl FnMut(&[u8]) -> (R, Option<Vec<u8>>),
-    ) -> Result<R, TableError> {
-        let key = format!("{}.{name}", self.prefix);
-        for _ in 0..TRIES {
-            let (bytes, cas) = read(host, &key)?;
-            let (result, changed) = change(&bytes);
-            let Some(changed) = changed else {
-                return Ok(result);
-            };
-            if host.shared_set(&key, &changed, cas)? == Written::Stored {
-                return Ok(result);
-            }
-        }
-        Err(TableError::Contention("record"))
+    /// Returns the number of workers of the process that live and serve requests.
+    pub(crate) fn worker_count(&self) -> u32 {
+        self.workers.count()
     }
 
-    fn locate_in<H: Host>(
-        &self,
-        host: &H,
-        now: Instant,
-        scope: &str,
-        policy: &Policy,
-        base: u32,
-        len: u32,
-    ) -> Result<u32, TableError> {
-        for _ in 0..TRIES {
-            let (mine, free) = self.probe(host, now, scope, base, len)?;
-            if let Some(slot) = mine {
-                return Ok(slot);
-            }
-            let Place { slot, cas } = free.ok_or(TableError::Full)?;
-            let record = codec::encode_slot(scope, &ScopeState::new(now, policy));
-            if host.shared_set(&self.key(slot), &record, cas)? == Written::Stored {
-                return self.confirm(host, scope, slot, base, len);
-            }
-        }
-        Err(TableError::Contention("claim"))
+    /// Returns whether the process knows that this worker lives.
+    pub(crate) fn has_heartbeat(&self) -> bool {
+        self.workers.has_heartbeat()
     }
 
-    /// The scope's own slot, and the first one it could have.
-    fn probe<H: Host>(
-        &self,
+    /// Writes this worker's heartbeat if it is due, and counts the workers that live.
+    pub(crate) fn heartbeat<H: Host>(
+        &mut self,
+        host: &H,
+        own: Heartbeat,
+    ) -> Result<(), TableError> {
+        let slots = self.slots.as_ref().ok_or(TableError::Gone)?;
+        self.workers.heartbeat(slots, host, own)
+    }
+
+    /// Reads the heartbeats of all workers, unless that was done lately.
+    pub(crate) fn read_heartbeats<H: Host>(
+        &mut self,
         host: &H,
         now: Instant,
-        scope: &str,
-        base: u32,
-        len: u32,
-    ) -> Result<(Option<u32>, Option<Place>), HostError> {
-        let mut free = None;
-        for slot in self.window(scope, base, len) {
-            let (bytes, cas) = read(host, &self.key(slot))?;
-            match codec::decode_slot(&bytes) {
-                Some((owner, _)) if owner == scope => return Ok((Some(slot), None)),
-                Some((_, scope_state)) if !scope_state.is_reusable(now) => continue,
-                _ => {}
-            }
-            free.get_or_insert(Place { slot, cas });
-            if cas == ABSENT {
-                // Claimed in order and never emptied: nothing of this scope can come after.
-                break;
-            }
-        }
-        Ok((None, free))
+    ) -> Result<(), TableError> {
+        let slots = self.slots.as_ref().ok_or(TableError::Gone)?;
+        self.workers.read(slots, host, now)
     }
 
-    /// Settles who stays if `scope` has got a second slot in the meantime: the one probed first.
-    fn confirm<H: Host>(
-        &self,
-        host: &H,
-        scope: &str,
-        claimed: u32,
-        base: u32,
-        len: u32,
-    ) -> Result<u32, TableError> {
-        let mut kept = None;
-        for slot in self.window(scope, base, len) {
-            let (bytes, cas) = read(host, &self.key(slot))?;
-            if codec::split_slot(&bytes).is_none_or(|(owner, _)| owner != scope) {
-                continue;
-            }
-            match kept {
-                None => kept = Some(slot),
-                // If somebody changes it right now, its next change finds the first slot.
-                Some(_) => {
-                    host.shared_set(&self.key(slot), &VACANT, cas)?;
-                }
-            }
-        }
-        Ok(kept.unwrap_or(claimed))
+    /// Returns the workers that live, as of the last [`SharedTable::read_heartbeats`].
+    pub(crate) fn living(&self) -> impl Iterator<Item = u64> {
+        self.workers.living().iter().map(|other| other.worker)
     }
 
-    /// The slots that `scope` may be in, in the order in which they are tried: scattered, because in
-    /// a table that fills up neighbours are taken together.
-    fn window(&self, scope: &str, base: u32, len: u32) -> impl Iterator<Item = u32> {
-        let mut hasher = self.hash.build_hasher();
-        hasher.write(scope.as_bytes());
-        let hash = hasher.finish();
-        // All probes together go around the table once at most, so that none comes twice.
-        let stride = len.checked_div(PROBES).unwrap_or(0).max(1);
-        let step = ((hash >> 32) as u32)
-            .checked_rem(stride)
-            .unwrap_or(0)
-            .saturating_add(1);
-        (0..PROBES.min(len)).map(move |probe| {
-            let place =
-                u64::from(hash as u32).wrapping_add(u64::from(probe).wrapping_mul(step.into()));
-            base.saturating_add(place.checked_rem(u64::from(len)).unwrap_or(0) as u32)
-        })
-    }
-
-    fn key(&self, slot: u32) -> String {
-        format!("{}.slot.{slot}", self.prefix)
+    /// Returns the levels of the workers that live.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = Levels> {
+        self.workers.living().iter().map(|other| other.levels)
     }
 }
 
 // === free functions ===
 
-/// The record under `key` and the version to replace it with.
-fn read<H: Host>(host: &H, key: &str) -> Result<(Vec<u8>, Cas), HostError> {
-    Ok(host.shared_get(key)?.unwrap_or((Vec::new(), ABSENT)))
+/// Turns contention into success: the work is done in the next round.
+pub(crate) fn or_later(done: Result<(), TableError>) -> Result<(), TableError> {
+    match done {
+        Err(TableError::Contention(_)) => Ok(()),
+        done => done,
+    }
 }
-
-/// `<node id>/<random>`, in the incarnation of the same random number; the node id is narrowed to
-/// what an id may have.
-fn client_run(node: &str, random: u128) -> Result<ClientRun, IdError> {
-    let mut node: String = node.chars().filter(|c| !c.is_control()).collect();
-    node.truncate(node.floor_char_boundary(NODE_LEN_MAX));
-    let incarnation = NonZeroU64::new(random as u64).unwrap_or(NonZeroU64::MIN);
-    Ok(ClientRun {
-        id: ClientId::new(&format!("{node}/{random:032x}"))?,
-        run: Run::Incarnation(incarnation),
-    })
-}
-
-#[cfg(test)]
-mod tests;

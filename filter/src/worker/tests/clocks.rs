@@ -33,7 +33,7 @@ fn requests_that_wait_go_on_with_the_answer_wherever_the_clock_is() {
         for answered in [true, false] {
             let process = Process::new();
             let mut proxy = Proxy::new(&process, 1, &one_rule(""));
-            assert_eq!(proxy.of("acme"), Verdict::Hold);
+            assert_eq!(proxy.of("acme"), Decision::Hold);
             proxy.tick(Duration::ZERO);
             let (token, call) = process.take_call().expect("it is asked for at once");
             process.now.set(now);

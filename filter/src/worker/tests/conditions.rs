@@ -184,8 +184,8 @@ fn a_cluster_that_envoy_lacks_is_an_error_with_the_first_call_and_a_gauge_until_
     process.missing_clusters.borrow_mut().insert("c".to_owned());
     serve(&mut workers, Duration::from_millis(300), None);
     let told = lines(&process);
-    let want = "tollgate: cluster missing: Envoy has no cluster called \"c\", which coordinator \
-                names; no lease comes from there until it has";
+    let want = "tollgate: cluster missing: there is no cluster \"c\", which coordinator names; no \
+                lease comes from there until there is one";
     assert_eq!(told, [(Level::Error, want.to_owned())]);
     serve(&mut workers, 20 * SECOND, None);
     assert_eq!(process.metric("missing_clusters"), 1);
@@ -193,7 +193,7 @@ fn a_cluster_that_envoy_lacks_is_an_error_with_the_first_call_and_a_gauge_until_
     let [(Level::Warn, line)] = &told[..] else {
         panic!("{told:?}")
     };
-    let want = "last_failure=\"Envoy has no cluster of that name\"";
+    let want = "last_failure=\"there is no cluster of that name\"";
     assert!(line.contains(want), "{line}");
     // It is noticed without a request, too.
     process.missing_clusters.borrow_mut().clear();
@@ -202,8 +202,7 @@ fn a_cluster_that_envoy_lacks_is_an_error_with_the_first_call_and_a_gauge_until_
     }
     assert_eq!(process.metric("missing_clusters"), 0);
     let told = lines(&process);
-    let want =
-        "tollgate: cluster found: Envoy has a cluster called \"c\" now, which coordinator names";
+    let want = "tollgate: cluster found: there is a cluster \"c\" now, which coordinator names";
     assert_eq!(told.first(), Some(&(Level::Warn, want.to_owned())));
 }
 
@@ -225,8 +224,8 @@ fn a_shards_cluster_that_envoy_lacks_is_told_although_no_lease_is_lost() {
         }
     }
     let told = lines(&process);
-    let want = "tollgate: cluster missing: Envoy has no cluster called \"s-1\", which shards[1] \
-                names; no lease comes from there until it has";
+    let want = "tollgate: cluster missing: there is no cluster \"s-1\", which shards[1] names; no \
+                lease comes from there until there is one";
     assert_eq!(told, [(Level::Error, want.to_owned())]);
     assert_eq!(process.metric("missing_clusters"), 1);
     assert_eq!(process.metric("safe_mode"), 0);

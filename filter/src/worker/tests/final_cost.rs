@@ -46,7 +46,7 @@ fn leased() -> Proxy {
 #[test]
 fn what_a_request_has_cost_is_a_debt_that_the_next_one_waits_for() {
     let mut proxy = leased();
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
     let context = proxy.streams;
     assert!(proxy.worker.remembers(context));
     // Two of the burst of 100 are spent: 98 pay, 401 are owed, and one more is needed.
@@ -56,9 +56,9 @@ fn what_a_request_has_cost_is_a_debt_that_the_next_one_waits_for() {
         .host()
         .process
         .advance(Duration::from_millis(4020) - Duration::from_nanos(1));
-    assert!(matches!(proxy.of("acme"), Verdict::Refuse(_)));
+    assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
     proxy.host().process.advance(Duration::from_nanos(1));
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
     assert_eq!(
         proxy.worker.engine.streams_open(),
         2,
@@ -69,7 +69,7 @@ fn what_a_request_has_cost_is_a_debt_that_the_next_one_waits_for() {
 #[test]
 fn a_refusal_after_the_end_knows_of_the_debt() {
     let mut proxy = leased();
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
     let context = proxy.streams;
     assert_eq!(proxy.admitted("acme", 200), 98);
     assert_eq!(proxy.pause("acme"), Duration::from_millis(10));
@@ -81,7 +81,7 @@ fn a_refusal_after_the_end_knows_of_the_debt() {
 fn what_was_paid_counts_and_nothing_is_given_back() {
     let mut proxy = leased();
     for cost in [&b"1"[..], b"0", b"", b"-5", &f64::NAN.to_le_bytes()] {
-        assert_eq!(proxy.of("acme"), Verdict::Pass);
+        assert_eq!(proxy.of("acme"), Decision::Admit);
         let context = proxy.streams;
         proxy.end_at(context, cost);
     }
@@ -96,7 +96,7 @@ fn a_debt_is_bounded_by_the_configuration() {
     let json = RULE.replace("60000", "2000");
     let mut proxy = Proxy::new(&Process::new(), 1, &config(&json));
     proxy.lease("acme", 100.0);
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
     let context = proxy.streams;
     proxy.end_at(context, b"99999999999999");
     assert_eq!(proxy.pause("acme"), Duration::from_millis(2010));
@@ -110,7 +110,7 @@ fn refused_requests_want_what_they_would_have_cost() {
     // Ten requests a second for five seconds, at 20 each.
     for tick in 0..250 {
         if tick % 5 == 0 {
-            passed += usize::from(proxy.of("acme") == Verdict::Pass);
+            passed += usize::from(proxy.of("acme") == Decision::Admit);
             let context = proxy.streams;
             proxy.end_at(context, b"20");
         }
@@ -125,14 +125,14 @@ fn refused_requests_want_what_they_would_have_cost() {
 #[test]
 fn without_metadata_and_without_the_rule_nothing_is_charged() {
     let mut proxy = leased();
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
     let context = proxy.streams;
     proxy.worker.forget(context);
     assert_eq!(proxy.admitted("acme", 200), 98);
 
     let mut plain = Proxy::new(&Process::new(), 1, &one_rule(""));
     plain.lease("acme", 100.0);
-    assert_eq!(plain.of("acme"), Verdict::Pass);
+    assert_eq!(plain.of("acme"), Decision::Admit);
     let context = plain.streams;
     assert!(!plain.worker.remembers(context));
     plain.end_at(context, b"500");

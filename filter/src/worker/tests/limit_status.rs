@@ -19,7 +19,7 @@ fn admitted_requests_are_told_what_is_left_and_refused_ones_are_not() {
     let told = proxy.noted("tollgate.ratelimit");
     assert_eq!(told.as_deref(), Some(r#""tenant";r=99;t=1"#), "it was held");
     for left in (0..99).rev() {
-        assert_eq!(proxy.of("acme"), Verdict::Pass);
+        assert_eq!(proxy.of("acme"), Decision::Admit);
         let told = proxy.noted("tollgate.ratelimit");
         assert_eq!(told, Some(format!(r#""tenant";r={left};t=1"#)));
         let told = proxy.noted("tollgate.x_ratelimit_remaining");
@@ -27,7 +27,7 @@ fn admitted_requests_are_told_what_is_left_and_refused_ones_are_not() {
     }
     let policy = proxy.noted("tollgate.ratelimit_policy");
     assert_eq!(policy.as_deref(), Some(r#""tenant";q=100;w=1"#));
-    assert!(matches!(proxy.of("acme"), Verdict::Refuse(_)));
+    assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
     assert_eq!(proxy.noted("tollgate.ratelimit"), None);
 }
 
@@ -37,7 +37,7 @@ fn what_a_worker_has_drawn_ahead_is_left_too() {
     let mut proxy = Proxy::new(&Process::new(), 1, &config);
     proxy.lease("acme", 10_000.0);
     for left in (9800..9999).rev() {
-        assert_eq!(proxy.of("acme"), Verdict::Pass);
+        assert_eq!(proxy.of("acme"), Decision::Admit);
         let told = proxy.noted("tollgate.x_ratelimit_remaining");
         assert_eq!(told, Some(left.to_string()));
     }
@@ -47,7 +47,7 @@ fn what_a_worker_has_drawn_ahead_is_left_too() {
 fn nothing_is_told_unless_it_is_asked_for() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
     proxy.lease("acme", 100.0);
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
     assert_eq!(proxy.noted("tollgate.ratelimit"), None);
     let scope = proxy.worker.engine.scope(RuleId(0), b"acme").unwrap();
     assert!(!scope.has_limit_status);

@@ -19,7 +19,7 @@ fn a_shadow_counts_what_it_would_refuse_and_lets_it_pass() {
         &rule(r#""enforced_percent": 0, "missing": "deny""#),
     );
     assert_eq!(proxy.admitted("acme", 25), 25);
-    assert_eq!(proxy.request(&[]), Verdict::Pass);
+    assert_eq!(proxy.request(&[]), Decision::Admit);
     proxy.tick(TICK);
     assert_eq!(process.metric("shadowed.tenant.requests"), 15);
     assert_eq!(process.metric("shadowed.tenant.missing"), 1);
@@ -38,7 +38,7 @@ fn a_shadow_holds_nobody_and_asks_for_its_lease_all_the_same() {
     let json = r#"{"coordinator": "c", "scopes": [
         {"name": "tenant", "key": {"header": "x"}, "enforced_percent": 0}]}"#;
     let mut proxy = Proxy::new(&Process::new(), 1, &config(json));
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
     proxy.tick(Duration::from_millis(1));
     assert_eq!(proxy.host().process.calls.borrow().len(), 1);
 }
@@ -50,7 +50,7 @@ fn a_shadow_counts_a_request_once_that_another_rule_holds() {
         {"name": "shadow", "key": {"header": "x"}, "safe_capacity": 0, "enforced_percent": 0}]}"#;
     let process = Process::new();
     let mut proxy = Proxy::new(&process, 1, &config(json));
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
     proxy.tick(Duration::from_millis(50));
     assert_eq!(*proxy.host().resumed.borrow(), [101]);
     proxy.tick(TICK);
@@ -69,7 +69,7 @@ fn a_shadow_beside_a_rule_in_force_changes_nothing_for_it() {
     assert_eq!(proxy.admitted("acme", 20), 5);
     assert!(matches!(
         proxy.of("acme"),
-        Verdict::Refuse(Refusal::Denied {
+        Decision::Deny(Refusal::Denied {
             rule: RuleId(0),
             ..
         })
@@ -99,10 +99,10 @@ fn who_was_spared_once_is_spared_at_its_turn() {
     let process = Process::new();
     process.calls_fail.set(true);
     let mut proxy = Proxy::new(&process, 1, &config(json));
-    while proxy.request(&[("y", "busy")]) == Verdict::Pass {}
+    while proxy.request(&[("y", "busy")]) == Decision::Admit {}
     let mut waiting = vec![proxy.streams];
     for _ in 0..60 {
-        if proxy.request(&[("x", "1"), ("y", "busy")]) == Verdict::Hold {
+        if proxy.request(&[("x", "1"), ("y", "busy")]) == Decision::Hold {
             waiting.push(proxy.streams);
         }
     }
@@ -111,7 +111,7 @@ fn who_was_spared_once_is_spared_at_its_turn() {
         proxy.tick(Duration::from_millis(1));
         // Who comes meanwhile and needs nothing of `a` has been shadowed nothing.
         proxy.host().select(0).unwrap();
-        assert_eq!(proxy.request(&[("y", &format!("{n}"))]), Verdict::Pass);
+        assert_eq!(proxy.request(&[("y", &format!("{n}"))]), Decision::Admit);
     }
     assert_eq!(*proxy.host().resumed.borrow(), waiting);
     assert!(proxy.host().replies.borrow().is_empty());
@@ -132,7 +132,7 @@ fn who_was_spared_without_a_scope_and_then_waits_is_noted_when_it_goes_on() {
         {"name": "a", "key": {"header": "x"}, "missing": "deny", "enforced_percent": 0},
         {"name": "b", "key": {"header": "y"}, "safe_capacity": 50, "on_limit": "shape"}]}"#;
     let mut proxy = Proxy::new(&Process::new(), 1, &config(json));
-    while proxy.request(&[("y", "busy")]) == Verdict::Pass {}
+    while proxy.request(&[("y", "busy")]) == Decision::Admit {}
     let waits = proxy.streams;
     proxy.host().select(0).unwrap();
     for _ in 0..100 {
@@ -155,7 +155,7 @@ fn scopes_without_a_slot_share_pass_or_are_refused() {
         for n in 0..20 {
             proxy.of(&format!("known-{n}"));
         }
-        let strangers = (0..200).filter(|n| proxy.of(&format!("stranger-{n}")) == Verdict::Pass);
+        let strangers = (0..200).filter(|n| proxy.of(&format!("stranger-{n}")) == Decision::Admit);
         assert_eq!(strangers.count(), passes, "{fields}");
     }
 }
@@ -170,8 +170,8 @@ fn a_rule_is_about_those_that_its_condition_means() {
         ("GET", "/api/orders", true),
     ];
     for (method, path, passes) in rows {
-        let verdict = proxy.request(&[("x", "acme"), (":method", method), (":path", path)]);
-        assert_eq!(verdict == Verdict::Pass, passes, "{method} {path}");
+        let decision = proxy.request(&[("x", "acme"), (":method", method), (":path", path)]);
+        assert_eq!(decision == Decision::Admit, passes, "{method} {path}");
     }
 }
 

@@ -22,16 +22,16 @@ fn a_request_costs_what_it_costs_in_all_buckets_or_in_none() {
         let cost = Tokens::from_whole(cost);
         proxy.worker.admit_at(&proxy.rules, proxy.streams, cost)
     };
-    assert_eq!(at(7, "1"), Verdict::Pass);
+    assert_eq!(at(7, "1"), Decision::Admit);
     let short = denial(at(7, "1"));
     assert!(!short.never && short.retry_at.is_some());
-    assert_eq!(at(0, "1"), Verdict::Pass, "what costs nothing passes");
-    assert_eq!(at(3, "1"), Verdict::Pass, "a refusal cost nothing");
+    assert_eq!(at(0, "1"), Decision::Admit, "what costs nothing passes");
+    assert_eq!(at(3, "1"), Decision::Admit, "a refusal cost nothing");
     let never = denial(at(11, "2"));
     assert!(never.never && never.retry_at.is_none(), "{never:?}");
     // 10 of 20 are left of a, all of the other b.
-    assert_eq!(at(10, "2"), Verdict::Pass);
-    assert!(matches!(at(1, "3"), Verdict::Refuse(_)), "a is empty");
+    assert_eq!(at(10, "2"), Decision::Admit);
+    assert!(matches!(at(1, "3"), Decision::Deny(_)), "a is empty");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_pause_is_as_long_as_the_cost_needs() {
     let more = dear.saturating_since(cheap);
     assert_eq!(more, Duration::from_millis(490));
     proxy.host().process.now.set(dear.as_nanos());
-    assert_eq!(proxy.at("acme", 50), Verdict::Pass);
+    assert_eq!(proxy.at("acme", 50), Decision::Admit);
 }
 
 #[test]
@@ -170,12 +170,12 @@ fn what_is_refused_elsewhere_takes_no_permit() {
         proxy.worker.forget(context);
         proxy.pass(Duration::from_millis(400), all);
     }
-    assert_eq!(both(&mut proxy, "1"), Verdict::Pass);
+    assert_eq!(both(&mut proxy, "1"), Decision::Admit);
     for _ in 0..10 {
         let refused = both(&mut proxy, "1");
         assert!(matches!(
             refused,
-            Verdict::Refuse(Refusal::Denied {
+            Decision::Deny(Refusal::Denied {
                 rule: RuleId(1),
                 ..
             })

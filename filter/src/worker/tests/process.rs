@@ -9,7 +9,7 @@ fn two_workers_share_one_lease() {
     let mut first = Proxy::new(&process, 1, &config);
     let mut second = Proxy::new(&process, 2, &config);
     first.lease("acme", 100.0);
-    assert_eq!(second.of("acme"), Verdict::Pass);
+    assert_eq!(second.of("acme"), Decision::Admit);
     let burst = 2 + first.admitted("acme", 200) + second.admitted("acme", 200);
     assert!((95..=100).contains(&burst), "{burst}");
     let mut passed = 0;
@@ -72,7 +72,7 @@ fn a_scope_that_nobody_wants_is_released() {
     assert_eq!(released.unwrap().resources[0].scope, "tenant/acme");
     assert_eq!(proxy.host().process.metric("slots_used"), 0);
     // The next request starts anew.
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn taken_over() -> (Rc<Process>, Proxy, Proxy) {
 #[test]
 fn what_is_attempted_without_a_slot_is_asked_for_as_overflow() {
     let (_, mut first, _second) = taken_over();
-    assert_eq!(first.of("acme"), Verdict::Hold);
+    assert_eq!(first.of("acme"), Decision::Hold);
     first.tick(Duration::from_millis(1));
     let (_, call) = first.host().process.take_call().unwrap();
     let asked = call.refresh();
@@ -357,8 +357,8 @@ fn what_a_worker_that_dies_had_is_told_no_longer() {
     first.host().memory_bytes.set(3 << 20);
     second.host().memory_bytes.set(5 << 20);
     first.tick(TICK);
-    assert_eq!(second.of("acme"), Verdict::Hold);
-    assert_eq!(second.of("acme"), Verdict::Hold);
+    assert_eq!(second.of("acme"), Decision::Hold);
+    assert_eq!(second.of("acme"), Decision::Hold);
     second.tick(TICK);
     for _ in 0..10 {
         first.tick(TICK);

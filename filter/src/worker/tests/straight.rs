@@ -121,7 +121,7 @@ fn what_is_given_back_and_who_returns_goes_to_any_coordinator() {
         }
     }
     assert_eq!(released, BTreeMap::from([("c".to_owned(), 2)]));
-    assert_eq!(proxy.of("a-0"), Verdict::Hold);
+    assert_eq!(proxy.of("a-0"), Decision::Hold);
     assert_eq!(asked(&proxy.calls()).into_keys().collect::<Vec<_>>(), ["c"]);
 }
 

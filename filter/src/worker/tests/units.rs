@@ -83,9 +83,9 @@ impl Proxy {
         let mut passed = 0;
         for _ in 0..requests {
             match self.of(tenant) {
-                Verdict::Pass => passed += 1,
-                Verdict::Refuse(_) => {}
-                Verdict::Hold => {
+                Decision::Admit => passed += 1,
+                Decision::Deny(_) => {}
+                Decision::Hold | Decision::Queue(_) => {
                     for _ in 0..4 {
                         self.tick(Duration::from_millis(1));
                         self.answer_by(all);
@@ -101,7 +101,7 @@ impl Proxy {
     pub(super) fn begun(&mut self, tenant: &str, requests: usize) -> Vec<u32> {
         let mut begun = Vec::new();
         for _ in 0..requests {
-            if self.of(tenant) == Verdict::Pass {
+            if self.of(tenant) == Decision::Admit {
                 begun.push(self.streams);
             }
         }
@@ -122,7 +122,7 @@ impl Proxy {
         self.worker.forget(context);
     }
 
-    pub(super) fn at(&mut self, tenant: &str, cost: u64) -> Verdict {
+    pub(super) fn at(&mut self, tenant: &str, cost: u64) -> Decision {
         self.streams += 1;
         self.host().set_headers(&[("x", tenant)]);
         let cost = Tokens::from_whole(cost);
@@ -250,7 +250,7 @@ fn requests_also_take_from_the_canonical_scope_and_from_it_once() {
     let passed = first.go_on("a", 5, GROUP) + second.go_on("a", 5, GROUP);
     assert_eq!(passed, 8, "the tenant's own limit");
     assert_eq!(first.go_on("b", 8, GROUP), 2, "the group's");
-    let Verdict::Refuse(refusal) = first.of("b") else {
+    let Decision::Deny(refusal) = first.of("b") else {
         panic!("b is refused")
     };
     let refuser = first.worker.refuser(refusal);
@@ -307,7 +307,7 @@ fn a_request_whose_rules_lead_to_one_canonical_scope_is_charged_there_once() {
     proxy.host().resumed.borrow_mut().clear();
     let mut passed = 0;
     for _ in 0..30 {
-        passed += usize::from(proxy.request(&headers) == Verdict::Pass);
+        passed += usize::from(proxy.request(&headers) == Decision::Admit);
         for _ in 0..2 {
             proxy.host().process.advance(Duration::from_micros(10));
             proxy.worker.handle_tick();

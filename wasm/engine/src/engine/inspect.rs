@@ -1,10 +1,12 @@
-//! A look at what a worker remembers, for tests.
+//! Views of what a worker remembers, for tests.
 
 use tollgate_core::client::Policy;
 use tollgate_core::units::Tokens;
 
-use super::{Engine, RuleId, Target};
+use super::Engine;
+use crate::admission::Target;
 use crate::host::Host;
+use crate::rules::RuleId;
 
 /// State of a scope in one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +17,14 @@ pub struct ScopeView {
     pub attempts: u32,
     /// Whether its attempts are to be counted.
     pub queued: bool,
-    /// Whether it remembers how its bucket stands.
+    /// Whether it remembers the status of its limit.
     pub has_limit_status: bool,
+    /// Bytes that have passed in both directions and that no token has paid.
+    pub owed: Tokens,
+    /// Permits that the worker holds.
+    pub permits_held: u32,
+    /// Permits of these that streams use.
+    pub permits_used: u32,
 }
 
 // === impl Engine ===
@@ -24,14 +32,8 @@ pub struct ScopeView {
 impl<H: Host> Engine<H> {
     /// Returns what the worker remembers of a scope.
     pub fn scope(&self, rule: RuleId, key: &[u8]) -> Option<ScopeView> {
-        let scopes = self.scopes(rule.0)?;
-        let entry = scopes.get(scopes.find(key)?)?;
-        Some(ScopeView {
-            left: entry.cache.left(),
-            attempts: entry.attempts,
-            queued: entry.queued,
-            has_limit_status: entry.limit_status.is_some(),
-        })
+        let target = self.admission.find(rule, key)?;
+        self.admission.view(target)
     }
 
     /// Settles a scope with the shared table, now.
@@ -39,47 +41,55 @@ impl<H: Host> Engine<H> {
     /// # Errors
     /// If the shared table fails; in words.
     pub fn settle_scope(&mut self, rule: RuleId, key: &[u8]) -> Result<(), String> {
-        let index = self.scopes(rule.0).and_then(|scopes| scopes.find(key));
-        let target = Target::of(rule.0, index.unwrap_or_default());
-        let now = self.host.now();
-        self.settle(target, now).map_err(|error| error.to_string())
+        let target = self.admission.find(rule, key);
+        let target = target.unwrap_or_else(|| Target::of(rule.0, 0));
+        let now = self.process.host.now();
+        let settled = self.admission.settle(&mut self.process, target, now);
+        settled.map_err(|error| error.to_string())
     }
 
     /// Returns how many scopes of a rule the worker remembers.
     pub fn scopes_of(&self, rule: RuleId) -> usize {
-        self.scopes(rule.0).map_or(0, |scopes| scopes.len())
+        self.admission
+            .scopes(rule.0)
+            .map_or(0, |scopes| scopes.len())
     }
 
     /// Returns the policy of the rule that `scope` belongs to.
     pub fn policy(&self, scope: &str) -> Policy {
-        self.policy_of(scope)
+        self.process.rules.policy_of(scope)
     }
 
     /// Returns how many streams are remembered until they end.
     pub fn streams_open(&self) -> usize {
-        self.watched()
+        self.admission.streams_open()
     }
 
     /// Returns how many requests wait for their turn.
     pub fn queued(&self) -> usize {
-        self.lines.len()
+        self.queues.len()
+    }
+
+    /// Returns how many requests wait, for a first lease or for their turn.
+    pub fn waiting(&self) -> usize {
+        self.queues.len_in_all()
     }
 
     /// Returns how many workers of the process live, as far as this one knows.
     pub fn workers(&self) -> u32 {
-        self.workers
+        self.process.table.worker_count()
     }
 
     /// Returns how many permits of all scopes the workers of the process hold together.
     pub fn permits_held(&self) -> u32 {
-        let Some(shared_table) = &self.shared_table else {
+        let Ok(slots) = self.process.table.slots() else {
             return 0;
         };
         let held = |slot| {
-            let slot = shared_table.look(&self.host, slot).unwrap();
-            let gauge = slot.and_then(|(_, scope_state)| scope_state.concurrency);
-            gauge.map_or(0, |gauge| gauge.held())
+            let slot = slots.look(&self.process.host, slot).unwrap();
+            let limiter = slot.and_then(|(_, scope_state)| scope_state.concurrency);
+            limiter.map_or(0, |limiter| limiter.held())
         };
-        (0..shared_table.slots_in_all()).map(held).sum()
+        (0..slots.slots_in_all()).map(held).sum()
     }
 }

@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn the_first_request_is_held_until_the_answer_and_then_goes_on() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
     assert_eq!(proxy.worker.tick_period(), Duration::from_millis(1));
     proxy.tick(Duration::from_millis(1));
     assert_eq!(proxy.worker.tick_period(), Duration::from_millis(5));
@@ -20,14 +20,14 @@ fn the_first_request_is_held_until_the_answer_and_then_goes_on() {
     proxy.worker.handle_answer(token, &call.lend(100.0));
     assert_eq!(*proxy.host().resumed.borrow(), [101, 102]);
     assert_eq!(proxy.worker.tick_period(), TICK);
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
 }
 
 #[test]
 fn scopes_that_turn_up_together_are_asked_for_in_one_call() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
     for tenant in ["a", "b", "c"] {
-        assert_eq!(proxy.of(tenant), Verdict::Hold);
+        assert_eq!(proxy.of(tenant), Decision::Hold);
     }
     proxy.tick(Duration::from_millis(1));
     assert_eq!(proxy.host().process.calls.borrow().len(), 1);
@@ -39,7 +39,7 @@ fn scopes_that_turn_up_together_are_asked_for_in_one_call() {
 fn without_an_answer_the_held_fall_to_the_safe_capacity() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
     for _ in 0..15 {
-        assert_eq!(proxy.of("acme"), Verdict::Hold);
+        assert_eq!(proxy.of("acme"), Decision::Hold);
     }
     proxy.tick(Duration::from_millis(49));
     assert!(proxy.host().resumed.borrow().is_empty());
@@ -58,7 +58,7 @@ fn a_call_that_fails_at_once_lets_the_held_go_at_once() {
     let process = Process::new();
     process.calls_fail.set(true);
     let mut proxy = Proxy::new(&process, 1, &one_rule(""));
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
     proxy.tick(Duration::from_millis(1));
     assert_eq!(*proxy.host().resumed.borrow(), [101]);
     proxy.tick(TICK);
@@ -68,7 +68,7 @@ fn a_call_that_fails_at_once_lets_the_held_go_at_once() {
 #[test]
 fn a_failure_status_lets_the_held_go() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
     proxy.tick(Duration::from_millis(1));
     let (token, _) = proxy.host().process.take_call().unwrap();
     proxy.worker.handle_failure(token, 14);
@@ -99,12 +99,16 @@ fn a_scope_without_a_master_keeps_its_lease_and_is_asked_for_again_soon() {
                 true => proxy.worker.handle_failure(token, 14),
                 false => proxy.worker.handle_answer(token, &call.refuse(14)),
             }
-            assert_eq!(proxy.of("acme"), Verdict::Pass, "at the rate of its lease");
+            assert_eq!(
+                proxy.of("acme"),
+                Decision::Admit,
+                "at the rate of its lease"
+            );
         }
         // It doubles with each failure from a tenth of a second; a lease lasts ten.
         let (token, call) = call_within(&mut proxy, Duration::from_millis(500));
         proxy.worker.handle_answer(token, &call.lend(50.0));
-        assert_eq!(proxy.of("acme"), Verdict::Pass);
+        assert_eq!(proxy.of("acme"), Decision::Admit);
         assert!(proxy.host().process.metric("refresh_errors") >= 3);
     }
 }
@@ -113,7 +117,7 @@ fn a_scope_without_a_master_keeps_its_lease_and_is_asked_for_again_soon() {
 fn answers_that_make_no_sense_count_as_failures() {
     for answer in [&b"\xff\xff\xff"[..], b"", b"\x08\x01"] {
         let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-        assert_eq!(proxy.of("acme"), Verdict::Hold);
+        assert_eq!(proxy.of("acme"), Decision::Hold);
         proxy.tick(Duration::from_millis(1));
         let (token, _) = proxy.host().process.take_call().unwrap();
         proxy.worker.handle_answer(token, answer);
@@ -127,12 +131,15 @@ fn answers_that_make_no_sense_count_as_failures() {
 #[test]
 fn more_than_max_held_are_decided_at_the_safe_capacity_at_once() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_pending": 3"#));
-    let verdicts: Vec<Verdict> = (0..20).map(|_| proxy.of("acme")).collect();
-    assert_eq!(verdicts.iter().filter(|v| **v == Verdict::Hold).count(), 3);
-    let passed = verdicts.iter().filter(|v| **v == Verdict::Pass).count();
+    let decisions: Vec<Decision> = (0..20).map(|_| proxy.of("acme")).collect();
+    assert_eq!(
+        decisions.iter().filter(|v| **v == Decision::Hold).count(),
+        3
+    );
+    let passed = decisions.iter().filter(|v| **v == Decision::Admit).count();
     assert!((7..=11).contains(&passed), "{passed}");
     let mut none = Proxy::new(&Process::new(), 1, &one_rule(r#", "max_pending": 0"#));
-    assert_eq!(none.of("acme"), Verdict::Pass);
+    assert_eq!(none.of("acme"), Decision::Admit);
     none.tick(Duration::from_millis(1));
     assert_eq!(none.host().process.calls.borrow().len(), 1);
 }
@@ -155,7 +162,7 @@ fn a_held_stream_that_ends_is_forgotten() {
 fn many_streams_are_released_in_order_and_in_small_parts() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
     for _ in 0..100 {
-        assert_eq!(proxy.of("acme"), Verdict::Hold);
+        assert_eq!(proxy.of("acme"), Decision::Hold);
     }
     proxy.tick(Duration::from_millis(1));
     proxy.answer(1_000_000.0);
@@ -176,8 +183,8 @@ fn held_grpc_requests_are_refused_in_grpc() {
     let config = one_rule(r#", "no_lease": "pessimistic""#);
     let mut proxy = Proxy::new(&Process::new(), 1, &config);
     let headers = [("x", "acme"), ("content-type", "application/grpc+proto")];
-    assert_eq!(proxy.request(&headers), Verdict::Hold);
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.request(&headers), Decision::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
     proxy.tick(Duration::from_millis(60));
     let statuses: Vec<u32> = proxy
         .host()
@@ -210,11 +217,11 @@ fn those_beyond_max_held_do_not_end_the_wait_of_the_held() {
 fn who_would_rather_not_wait_is_decided_at_once() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
     let hasty = [("x", "acme"), ("tollgate-max-wait-ms", "0")];
-    let passed = (0..15).filter(|_| proxy.request(&hasty) == Verdict::Pass);
+    let passed = (0..15).filter(|_| proxy.request(&hasty) == Decision::Admit);
     // A second's worth of the default safe capacity.
     assert_eq!(passed.count(), 10);
-    assert!(matches!(proxy.request(&hasty), Verdict::Refuse(_)));
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert!(matches!(proxy.request(&hasty), Decision::Deny(_)));
+    assert_eq!(proxy.of("acme"), Decision::Hold);
 }
 
 #[test]
@@ -222,9 +229,9 @@ fn a_request_is_not_held_beyond_its_clients_max_wait() {
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
     assert_eq!(
         proxy.request(&[("x", "acme"), ("grpc-timeout", "25m")]),
-        Verdict::Hold
+        Decision::Hold
     );
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
     proxy.tick(Duration::from_millis(19));
     assert!(proxy.host().resumed.borrow().is_empty());
     proxy.tick(Duration::from_millis(1));
@@ -255,8 +262,8 @@ fn who_is_held_for_one_scope_keeps_nobody_waiting_at_another() {
     let new = [("x", "acme"), ("y", "new")];
     let old = [("x", "acme"), ("y", "old")];
     for _ in 0..20 {
-        assert_eq!(proxy.request(&new), Verdict::Hold);
-        assert_eq!(proxy.request(&old), Verdict::Pass);
+        assert_eq!(proxy.request(&new), Decision::Hold);
+        assert_eq!(proxy.request(&old), Decision::Admit);
         proxy.tick(Duration::from_millis(1));
     }
     proxy.answer(1000.0);
@@ -270,20 +277,23 @@ fn those_who_are_held_go_first_where_their_answer_was_awaited() {
     let mut proxy = two_rules("", r#", "on_limit": "shape""#);
     let new = [("x", "acme"), ("y", "new")];
     for _ in 0..40 {
-        assert_eq!(proxy.request(&new), Verdict::Hold);
+        assert_eq!(proxy.request(&new), Decision::Hold);
     }
     proxy.tick(Duration::from_millis(1));
     proxy.answer(1000.0);
     assert_eq!(proxy.host().resumed.borrow().len(), 32);
-    assert_eq!(proxy.request(&[("x", "acme"), ("y", "old")]), Verdict::Pass);
-    assert_eq!(proxy.request(&new), Verdict::Hold);
+    assert_eq!(
+        proxy.request(&[("x", "acme"), ("y", "old")]),
+        Decision::Admit
+    );
+    assert_eq!(proxy.request(&new), Decision::Hold);
     // What costs nothing has nothing to wait for.
     proxy.host().set_headers(&new);
     let nothing = proxy.worker.admit_at(&proxy.rules, 7, Tokens::ZERO);
-    assert_eq!(nothing, Verdict::Pass);
+    assert_eq!(nothing, Decision::Admit);
     proxy.tick(Duration::from_millis(1));
     assert_eq!(proxy.host().resumed.borrow().len(), 41);
-    assert_eq!(proxy.request(&new), Verdict::Pass);
+    assert_eq!(proxy.request(&new), Decision::Admit);
 }
 
 /// Those whom the rule spares are held for the first answer as well, but not behind others.
@@ -293,12 +303,12 @@ fn nobody_is_held_behind_another_for_a_rule_that_only_pretends() {
     let mut proxy = two_rules("", half);
     let new = [("x", "acme"), ("y", "new")];
     for _ in 0..40 {
-        assert_eq!(proxy.request(&new), Verdict::Hold);
+        assert_eq!(proxy.request(&new), Decision::Hold);
     }
     proxy.tick(Duration::from_millis(1));
     proxy.answer(1000.0);
     assert_eq!(proxy.host().resumed.borrow().len(), 32);
-    let shadowed = (0..100).filter(|_| proxy.request(&new) == Verdict::Pass);
+    let shadowed = (0..100).filter(|_| proxy.request(&new) == Decision::Admit);
     assert!((30..70).contains(&shadowed.count()));
 }
 
@@ -306,7 +316,7 @@ fn nobody_is_held_behind_another_for_a_rule_that_only_pretends() {
 fn switched_off_the_held_go_on_at_once() {
     let on = r#", "no_lease": "pessimistic""#;
     let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(on));
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
     let off = one_rule(r#", "no_lease": "pessimistic", "enabled": false"#);
     proxy.worker.configure(&off).unwrap();
     proxy.tick(Duration::from_millis(1));

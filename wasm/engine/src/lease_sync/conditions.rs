@@ -11,11 +11,11 @@ use tollgate_core::client::{CallHistory, SafeMode, SafeModeReport};
 use tollgate_core::units::Instant;
 use tollgate_proto::request::Release;
 
-use super::Engine;
-use crate::codec::MissingClusters;
+use super::{LeaseSync, Schedule, Upstream};
 use crate::host::{Host, HostError, Level};
+use crate::process::Process;
 use crate::shared_table::TableError;
-use crate::upstreams::Upstream;
+use crate::shared_table::codec::MissingClusters;
 
 /// How often Envoy is asked again for a cluster that it does not have.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,63 +45,73 @@ impl Conditions {
         u64::try_from(self.missing.len()).unwrap_or(u64::MAX)
     }
 
-    /// DirtyQueue that a call to `to` was answered.
+    /// Notes that a call to `to` was answered.
     pub(super) fn note_answer(&mut self, to: Upstream) {
         self.calls.handle_answer(to.index());
     }
 
-    /// DirtyQueue why a call to `to` failed.
-    pub(super) fn note_failure(&mut self, now: Instant, to: Upstream, why: &str) {
+    /// Notes why a call to `to` failed.
+    pub(super) fn note_failure(&mut self, now: Instant, to: Upstream, cause: &str) {
         self.calls.handle_failure(now, to.index());
-        self.keep_failure(to, why);
+        self.keep_failure(to, cause);
     }
 
-    /// DirtyQueue why whoever was asked at `to` says that nobody answers for a scope.
-    pub(super) fn note_out_of_reach(&mut self, now: Instant, to: Upstream, why: &str) {
+    /// Notes why whoever was asked at `to` says that nobody answers for a scope.
+    pub(super) fn note_out_of_reach(&mut self, now: Instant, to: Upstream, cause: &str) {
         self.calls.handle_out_of_reach(now);
-        self.keep_failure(to, why);
+        self.keep_failure(to, cause);
     }
 
-    fn keep_failure(&mut self, to: Upstream, why: &str) {
-        let end = why.floor_char_boundary(FAILURE_LEN_MAX);
-        let why = why.get(..end).unwrap_or_default();
-        self.last_failure = Some((to, why.to_owned()));
+    fn keep_failure(&mut self, to: Upstream, cause: &str) {
+        let end = cause.floor_char_boundary(FAILURE_LEN_MAX);
+        let cause = cause.get(..end).unwrap_or_default();
+        self.last_failure = Some((to, cause.to_owned()));
     }
 }
 
-// === impl Engine ===
+// === impl LeaseSync ===
 
-impl<H: Host> Engine<H> {
-    /// The reason that Envoy made no call to `to`; remembers a cluster that it does not have.
-    pub(super) fn why_no_call(&mut self, now: Instant, to: Upstream, error: &HostError) -> String {
-        if !self.lacks(to) {
-            return format!("Envoy made no call: no healthy host in the cluster? ({error})");
+impl LeaseSync {
+    /// Returns the cause for which no call to `to` was made; remembers a cluster that there is not.
+    pub(super) fn cause_of<H: Host>(
+        &mut self,
+        process: &Process<H>,
+        now: Instant,
+        to: Upstream,
+        error: &HostError,
+    ) -> String {
+        if !self.lacks(process, to) {
+            return format!("no call was made: no healthy host in the cluster? ({error})");
         }
         self.conditions.untold |= self.conditions.missing.insert(to);
         self.conditions.looked_at = Some(now);
-        "Envoy has no cluster of that name".to_owned()
+        "there is no cluster of that name".to_owned()
     }
 
     /// Tells the operator what has changed, as the worker that speaks for the process.
-    pub(super) fn tell_conditions(&mut self, now: Instant) -> Result<(), TableError> {
+    pub(super) fn tell_conditions<H: Host>(
+        &mut self,
+        process: &Process<H>,
+        now: Instant,
+    ) -> Result<(), TableError> {
         if self.conditions.known.is_none() {
-            self.recall_conditions()?;
+            self.recall_conditions(process)?;
         }
-        self.look_for_clusters(now);
+        self.look_for_clusters(process, now);
         if self.conditions.untold {
-            self.tell_clusters()?;
+            self.tell_clusters(process)?;
             self.conditions.untold = false;
         }
-        self.tell_safe_mode(now)
+        self.tell_safe_mode(process, now)
     }
 
     /// Takes over what the process has been told of before.
-    fn recall_conditions(&mut self) -> Result<(), TableError> {
-        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
+    fn recall_conditions<H: Host>(&mut self, process: &Process<H>) -> Result<(), TableError> {
+        let slots = process.table.slots()?;
         let read = |bytes: &[u8]| (SafeMode::decode(bytes), None);
-        let known = shared_table.update_record(&self.host, "safe-mode", read)?;
+        let known = slots.update_record(&process.host, "safe-mode", read)?;
         let read = |bytes: &[u8]| (MissingClusters::decode(bytes), None);
-        let told = shared_table.update_record(&self.host, "missing-clusters", read)?;
+        let told = slots.update_record(&process.host, "missing-clusters", read)?;
         let upstreams = self.upstreams.all();
         let missing = upstreams.filter(|to| told.names.contains(self.upstreams.name(*to)));
         self.conditions.missing.extend(missing);
@@ -111,7 +121,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Looks whether clusters that were missing are there now.
-    fn look_for_clusters(&mut self, now: Instant) {
+    fn look_for_clusters<H: Host>(&mut self, process: &Process<H>, now: Instant) {
         let fresh = |at| now.saturating_since(at) < LOOK_INTERVAL;
         if self.conditions.missing.is_empty() || self.conditions.looked_at.is_some_and(fresh) {
             return;
@@ -119,27 +129,28 @@ impl<H: Host> Engine<H> {
         self.conditions.looked_at = Some(now);
         let mut missing = core::mem::take(&mut self.conditions.missing);
         let before = missing.len();
-        missing.retain(|to| self.lacks(*to));
+        missing.retain(|to| self.lacks(process, *to));
         self.conditions.untold |= missing.len() < before;
         self.conditions.missing = missing;
     }
 
     /// Whether Envoy has no cluster for `to`; false where it cannot be told.
-    fn lacks(&self, to: Upstream) -> bool {
-        let Some(shared_table) = &self.shared_table else {
+    fn lacks<H: Host>(&self, process: &Process<H>, to: Upstream) -> bool {
+        let Ok(slots) = process.table.slots() else {
             return false;
         };
         let nothing = Release {
-            client: shared_table.client().clone(),
+            client: slots.client().clone(),
             resources: Vec::new(),
         };
-        let timeout = self.config.call_timeout;
-        self.host
+        let timeout = process.config.call_timeout;
+        process
+            .host
             .lacks_cluster(self.upstreams.name(to), &nothing, timeout)
     }
 
-    fn tell_clusters(&self) -> Result<(), TableError> {
-        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
+    fn tell_clusters<H: Host>(&self, process: &Process<H>) -> Result<(), TableError> {
+        let slots = process.table.slots()?;
         let named = self.upstreams.all();
         let named: BTreeMap<&str, Upstream> =
             named.map(|to| (self.upstreams.name(to), to)).collect();
@@ -149,7 +160,7 @@ impl<H: Host> Engine<H> {
                 .map(|to| self.upstreams.name(*to).to_owned())
                 .collect(),
         };
-        let told = shared_table.update_record(&self.host, "missing-clusters", |bytes| {
+        let told = slots.update_record(&process.host, "missing-clusters", |bytes| {
             let told = MissingClusters::decode(bytes);
             let changed = (told != missing).then(|| missing.encode());
             (told, changed)
@@ -157,46 +168,50 @@ impl<H: Host> Engine<H> {
         for name in missing.names.difference(&told.names) {
             let field = named.get(name.as_str()).copied().unwrap_or_default();
             let line = format!(
-                "tollgate: cluster missing: Envoy has no cluster called {name:?}, which {field} \
-                 names; no lease comes from there until it has"
+                "tollgate: cluster missing: there is no cluster {name:?}, which {field} names; no lease \
+                 comes from there until there is one"
             );
-            self.host.log(Level::Error, &line);
+            process.host.log(Level::Error, &line);
         }
         for name in told.names.difference(&missing.names) {
             if let Some(field) = named.get(name.as_str()) {
                 let line = format!(
-                    "tollgate: cluster found: Envoy has a cluster called {name:?} now, which \
-                     {field} names"
+                    "tollgate: cluster found: there is a cluster {name:?} now, which {field} names"
                 );
-                self.host.log(Level::Warn, &line);
+                process.host.log(Level::Warn, &line);
             }
         }
         Ok(())
     }
 
-    fn tell_safe_mode(&mut self, now: Instant) -> Result<(), TableError> {
-        let without_lease = self.survey().safe_mode;
+    fn tell_safe_mode<H: Host>(
+        &mut self,
+        process: &Process<H>,
+        now: Instant,
+    ) -> Result<(), TableError> {
+        let schedule = self.schedule.as_ref();
+        let without_lease = schedule.map_or(0, Schedule::without_lease);
         let calls = &mut self.conditions.calls;
         let known = self.conditions.known.unwrap_or_default();
         if known.next(now, calls, without_lease).0 == known {
             return Ok(());
         }
-        let shared_table = self.shared_table.as_ref().ok_or(TableError::Gone)?;
-        let (next, report) = shared_table.update_record(&self.host, "safe-mode", |bytes| {
+        let slots = process.table.slots()?;
+        let (next, report) = slots.update_record(&process.host, "safe-mode", |bytes| {
             let (next, report) = SafeMode::decode(bytes).next(now, calls, without_lease);
             ((next, report), Some(next.encode().to_vec()))
         })?;
         self.conditions.known = Some(next);
         if let Some(report) = report {
             let line = self.safe_mode_line(report, without_lease);
-            self.host.log(Level::Warn, &line);
+            process.host.log(Level::Warn, &line);
         }
         Ok(())
     }
 
     fn safe_mode_line(&self, report: SafeModeReport, without_lease: u64) -> String {
         let failure = self.conditions.last_failure.as_ref();
-        let (to, why) = failure.map_or((Upstream::ANY, ""), |(to, why)| (*to, why.as_str()));
+        let (to, cause) = failure.map_or((Upstream::ANY, ""), |(to, cause)| (*to, cause.as_str()));
         let cluster = self.upstreams.name(to);
         match report {
             SafeModeReport::Entered {
@@ -210,13 +225,13 @@ impl<H: Host> Engine<H> {
                 format!(
                     "tollgate: safe mode on: calls to the coordinator fail and scopes have no \
                      lease: cluster={cluster:?} failing_for={:.1}s scopes={without_lease} \
-                     last_failure={why:?}{before}",
+                     last_failure={cause:?}{before}",
                     failing_for.as_secs_f64()
                 )
             }
             SafeModeReport::Left { after } => format!(
                 "tollgate: safe mode off: the coordinator answers again: cluster={cluster:?} \
-                 after={:.1}s scopes_without_lease={without_lease} last_failure={why:?}",
+                 after={:.1}s scopes_without_lease={without_lease} last_failure={cause:?}",
                 after.as_secs_f64()
             ),
         }

@@ -21,7 +21,7 @@ fn spent(process: &Rc<Process>, config: &Config, capacity: f64) -> Proxy {
     let mut proxy = Proxy::new(process, 1, config);
     proxy.lease("acme", capacity);
     let hasty = [("x", "acme"), ("tollgate-max-wait-ms", "0")];
-    while proxy.request(&hasty) == Verdict::Pass {}
+    while proxy.request(&hasty) == Decision::Admit {}
     proxy
 }
 
@@ -29,7 +29,7 @@ impl Proxy {
     /// The contexts of `requests` that all wait.
     fn waiting(&mut self, tenant: &str, requests: usize) -> Vec<u32> {
         let context = |_| {
-            assert_eq!(self.of(tenant), Verdict::Hold);
+            assert_eq!(self.of(tenant), Decision::Hold);
             self.streams
         };
         (0..requests).map(context).collect()
@@ -50,8 +50,8 @@ impl Proxy {
         gone
     }
 
-    fn pause_told(&self, verdict: Verdict) -> Duration {
-        let at = denial(verdict).retry_at.expect("a pause");
+    fn pause_told(&self, decision: Decision) -> Duration {
+        let at = denial(decision).retry_at.expect("a pause");
         at.saturating_since(self.host().now())
     }
 }
@@ -89,7 +89,7 @@ fn who_would_wait_too_long_is_refused_at_once_and_told_how_long() {
     assert_eq!(pause.as_nanos().div_ceil(1_000_000), 1010, "{pause:?}");
     for (name, value) in [("tollgate-max-wait-ms", "999"), ("grpc-timeout", "1S")] {
         let refused = proxy.request(&[("x", "acme"), (name, value)]);
-        assert!(matches!(refused, Verdict::Refuse(_)), "{name}");
+        assert!(matches!(refused, Decision::Deny(_)), "{name}");
     }
     proxy.tick(TICK);
     assert_eq!(process.metric("wait_too_long"), 4);
@@ -103,8 +103,8 @@ fn who_would_wait_too_long_is_refused_at_once_and_told_how_long() {
 fn a_clients_deadline_counts_four_fifths() {
     let mut proxy = spent(&Process::new(), &shaped("", ""), 2.0);
     for (timeout, holds) in [("624m", false), ("626m", true)] {
-        let verdict = proxy.request(&[("x", "acme"), ("grpc-timeout", timeout)]);
-        assert_eq!(verdict == Verdict::Hold, holds, "{timeout}");
+        let decision = proxy.request(&[("x", "acme"), ("grpc-timeout", timeout)]);
+        assert_eq!(decision == Decision::Hold, holds, "{timeout}");
     }
 }
 
@@ -119,7 +119,7 @@ fn who_leaves_costs_nothing_and_the_others_go_sooner() {
     // Envoy may know of an end before the filter does.
     proxy.host().gone.borrow_mut().push(c);
     assert_eq!(proxy.run(60), [(10, a), (30, d)]);
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
     proxy.waiting("beta", 1);
 }
 
@@ -154,10 +154,10 @@ fn nobody_overtakes_those_who_wait() {
     let at = |proxy: &mut Proxy, cost| {
         proxy.streams += 1;
         proxy.host().set_headers(&[("x", "acme")]);
-        let verdict = proxy
+        let decision = proxy
             .worker
             .admit_at(&proxy.rules, proxy.streams, Tokens::from_whole(cost));
-        assert_eq!(verdict, Verdict::Hold);
+        assert!(matches!(decision, Decision::Queue(_)), "{decision:?}");
         proxy.streams
     };
     let dear = at(&mut proxy, 3);
@@ -181,7 +181,7 @@ fn members_of_a_group_take_turns() {
         proxy.meet(tenant, &all);
     }
     let hasty = [("x", "a"), ("tollgate-max-wait-ms", "0")];
-    while proxy.request(&hasty) == Verdict::Pass {}
+    while proxy.request(&hasty) == Decision::Admit {}
     let (a, b, c) = (
         proxy.waiting("a", 5),
         proxy.waiting("b", 2),
@@ -190,7 +190,7 @@ fn members_of_a_group_take_turns() {
     let order: Vec<u32> = proxy.run(100).into_iter().map(|gone| gone.1).collect();
     assert_eq!(order, [a[0], b[0], c[0], a[1], b[1], a[2], a[3], a[4]]);
     let refusal = loop {
-        if let Verdict::Refuse(refusal) = proxy.request(&hasty) {
+        if let Decision::Deny(refusal) = proxy.request(&hasty) {
             break refusal;
         }
     };
@@ -230,7 +230,7 @@ fn a_lowered_limit_refuses_at_the_deadline_with_the_reason() {
         ("content-type", "application/grpc"),
         ("grpc-timeout", "3800m"),
     ];
-    assert_eq!(proxy.request(&grpc), Verdict::Hold);
+    assert_eq!(proxy.request(&grpc), Decision::Hold);
     process.calls.borrow_mut().clear();
     let mut passed = 0;
     while process.calls.borrow().is_empty() {
@@ -269,11 +269,11 @@ fn only_so_many_wait_of_one_key_and_of_all() {
     let config = shaped(r#", "max_waiting": 3"#, r#", "max_waiting": 4"#);
     let mut proxy = spent(&process, &config, 100.0);
     proxy.lease("beta", 20.0);
-    while proxy.request(&[("x", "beta"), ("tollgate-max-wait-ms", "0")]) == Verdict::Pass {}
+    while proxy.request(&[("x", "beta"), ("tollgate-max-wait-ms", "0")]) == Decision::Admit {}
     let waiting = proxy.waiting("acme", 3);
-    assert!(matches!(proxy.of("acme"), Verdict::Refuse(_)));
+    assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
     let beta = proxy.waiting("beta", 1);
-    assert!(matches!(proxy.of("beta"), Verdict::Refuse(_)));
+    assert!(matches!(proxy.of("beta"), Decision::Deny(_)));
     let gone: Vec<u32> = proxy.run(30).into_iter().map(|gone| gone.1).collect();
     assert_eq!(gone, waiting);
     proxy.worker.forget(beta[0]);
@@ -282,7 +282,7 @@ fn only_so_many_wait_of_one_key_and_of_all() {
     assert!(!proxy.worker.is_hurried());
     let none = shaped("", r#", "max_waiting": 0"#);
     let mut proxy = spent(&Process::new(), &none, 100.0);
-    assert!(matches!(proxy.of("acme"), Verdict::Refuse(_)));
+    assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
 }
 
 #[test]
@@ -320,14 +320,14 @@ fn who_is_short_elsewhere_at_its_turn_waits_there_in_the_order_of_arrival() {
     let mut proxy = Proxy::new(&process, 1, &config(json));
     let both = [("x", "1"), ("y", "1")];
     for _ in 0..2 {
-        assert_eq!(proxy.request(&both), Verdict::Pass);
+        assert_eq!(proxy.request(&both), Decision::Admit);
     }
-    assert_eq!(proxy.request(&both), Verdict::Hold);
+    assert_eq!(proxy.request(&both), Decision::Hold);
     let early = proxy.streams;
     let mut others = Vec::new();
     for n in 0..6 {
-        let verdict = proxy.request(&[("x", "1"), ("y", &format!("other-{n}"))]);
-        assert_eq!(verdict == Verdict::Pass, n < 3, "{n}");
+        let decision = proxy.request(&[("x", "1"), ("y", &format!("other-{n}"))]);
+        assert_eq!(decision == Decision::Admit, n < 3, "{n}");
         others.push(proxy.streams);
     }
     // At 500 ms b has a token and a has none: what it gets at 600 ms is for the one that came first.
@@ -362,15 +362,15 @@ fn requests_wait_for_permits() {
     proxy.run(1000);
     assert_eq!(proxy.host().replies.borrow().len(), 1);
     proxy.worker.forget(waiting[0]);
-    assert_eq!(proxy.of("acme"), Verdict::Pass);
-    assert_eq!(proxy.of("acme"), Verdict::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
 }
 
 impl Proxy {
     fn waiting_for_permits(&mut self) -> Vec<u32> {
         let hasty = [("x", "acme"), ("tollgate-max-wait-ms", "0")];
         let mut begun = Vec::new();
-        while self.request(&hasty) == Verdict::Pass {
+        while self.request(&hasty) == Decision::Admit {
             begun.push(self.streams);
         }
         begun
@@ -437,7 +437,7 @@ fn a_newcomer_waits_for_its_share() {
     assert!((20..=23).contains(&gone.len()), "{}", gone.len());
     assert_eq!(gone, [&waiting[..], &more[..]].concat()[..gone.len()]);
     // The lease is known now: of sixty more only so many wait as will go in time.
-    let pass = (0..60).filter(|_| proxy.of("acme") == Verdict::Hold);
+    let pass = (0..60).filter(|_| proxy.of("acme") == Decision::Hold);
     let pass = pass.count();
     assert!((18..=22).contains(&pass), "{pass}");
 }
@@ -478,7 +478,7 @@ fn who_is_blocked_or_comes_after_more_than_can_pass_is_refused_at_once() {
     let process = Process::new();
     let (mut proxy, _) = newcomer(&process, &shaped("", ""));
     proxy.waiting("acme", 197);
-    assert!(matches!(proxy.of("acme"), Verdict::Refuse(_)));
+    assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
     proxy.tick(TICK);
     assert_eq!(process.metric("wait_too_long"), 1);
 }

@@ -25,7 +25,7 @@ pub const DIRTY_MAX: usize = 4096;
 
 /// What the workers of a process have to agree on, written once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessRecord {
     /// The random part of the client id, and the seed of the slots' hash.
     pub random: u128,
     /// The number of slots.
@@ -103,7 +103,7 @@ pub fn split_slot(bytes: &[u8]) -> Option<(&str, &[u8])> {
     Some((core::str::from_utf8(scope).ok()?, scope_state))
 }
 
-impl Process {
+impl ProcessRecord {
     /// Returns the record.
     pub fn encode(self) -> Vec<u8> {
         let mut bytes = vec![PROCESS_VERSION];
@@ -312,20 +312,20 @@ mod tests {
 
     #[test]
     fn the_small_records_decode_to_what_was_encoded_and_bear_garbage() {
-        let process = Process {
+        let process = ProcessRecord {
             random: 7,
             slots: 10,
         };
-        assert_eq!(Process::decode(&process.encode()), Some(process));
-        assert_eq!(Process::decode(&[]), None);
-        assert_eq!(Process::decode(&[9; 21]), None);
+        assert_eq!(ProcessRecord::decode(&process.encode()), Some(process));
+        assert_eq!(ProcessRecord::decode(&[]), None);
+        assert_eq!(ProcessRecord::decode(&[9; 21]), None);
         for (slots, usable) in [
             (0, false),
             (1, true),
             (SLOTS_MAX, true),
             (SLOTS_MAX + 1, false),
         ] {
-            let read = Process::decode(&Process { random: 7, slots }.encode());
+            let read = ProcessRecord::decode(&ProcessRecord { random: 7, slots }.encode());
             assert_eq!(read.is_some(), usable, "{slots} slots");
         }
 

@@ -11,11 +11,9 @@ use std::hash::{BuildHasher, Hasher};
 use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::{Instant, Tokens};
 
-use crate::meters::Meters;
+use super::meters::Meters;
 use crate::refusal::{Denial, LimitStatus};
 
-/// The key of the bucket that a rule's scopes share when the slot table is full.
-pub const OVERFLOW: &str = "~overflow";
 /// Entries that are looked at for eviction when a new one needs room.
 const EVICTION_SCAN: usize = 16;
 
@@ -36,7 +34,7 @@ pub(crate) struct Entry {
     /// Until when the last refusal holds for this worker; most scopes have none.
     pub(crate) denial: Option<Box<Denial>>,
     /// Until when the scope's requests are held for the first answer.
-    pub(crate) cold_until: Option<Instant>,
+    pub(crate) pending_until: Option<Instant>,
     /// The last time that attempts were counted.
     pub(crate) seen: Instant,
     /// How the bucket stood at the last draw, if admitted requests are told.
@@ -74,7 +72,7 @@ impl Entry {
             slot,
             expiry: None,
             denial: None,
-            cold_until: None,
+            pending_until: None,
             seen: now,
             limit_status: None,
             meters: None,
@@ -91,7 +89,7 @@ impl Entry {
 
     fn is_idle(&self, before: Instant) -> bool {
         let meters = self.meters.as_ref();
-        let awaited = meters.is_some_and(|meters| meters.has_line);
+        let awaited = meters.is_some_and(|meters| meters.has_queue);
         !self.is_unsettled() && !self.queued && !awaited && self.streams == 0 && self.seen < before
     }
 

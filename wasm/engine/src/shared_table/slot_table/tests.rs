@@ -5,7 +5,7 @@ use super::*;
 use crate::testing::{FakeHost, FakeProcess};
 use tollgate_core::units::Tokens;
 
-const FRESH: Process = Process {
+const FRESH: ProcessRecord = ProcessRecord {
     random: 0x1234_5678_9abc_def0_1122_3344,
     slots: 100,
 };
@@ -13,25 +13,25 @@ const FRESH: Process = Process {
 struct Setup {
     process: Rc<FakeProcess>,
     host: FakeHost,
-    shared_table: SharedTable,
+    table: SlotTable,
     policy: Policy,
 }
 
 fn setup(slots: u32) -> Setup {
     let process = FakeProcess::new();
     let host = FakeHost::new(&process);
-    let shared_table = SharedTable::open(&host, "c", "node", Process { slots, ..FRESH }).unwrap();
+    let table = SlotTable::open(&host, "c", "node", ProcessRecord { slots, ..FRESH }).unwrap();
     Setup {
         process,
         host,
-        shared_table,
+        table,
         policy: Policy::default(),
     }
 }
 
 impl Setup {
     fn locate(&self, scope: &str) -> Result<u32, TableError> {
-        self.shared_table
+        self.table
             .locate(&self.host, self.host.now(), scope, &self.policy)
     }
 
@@ -39,11 +39,10 @@ impl Setup {
     fn locate_and_wake(&self, scope: &str) -> Result<u32, TableError> {
         let slot = self.locate(scope)?;
         let now = self.host.now();
-        self.shared_table
-            .update(&self.host, slot, scope, |scope_state| {
-                scope_state.requests.count(now, 1);
-                scope_state.requests.draw(now, &self.policy, Tokens::ONE, 1);
-            })?;
+        self.table.update(&self.host, slot, scope, |scope_state| {
+            scope_state.requests.count(now, 1);
+            scope_state.requests.draw(now, &self.policy, Tokens::ONE, 1);
+        })?;
         Ok(slot)
     }
 }
@@ -51,33 +50,33 @@ impl Setup {
 #[test]
 fn all_workers_open_the_ledger_that_the_first_one_made() {
     let setup = setup(100);
-    let other = Process {
+    let other = ProcessRecord {
         random: 99,
         slots: 7,
     };
-    let second = SharedTable::open(&FakeHost::new(&setup.process), "c", "node", other).unwrap();
+    let second = SlotTable::open(&FakeHost::new(&setup.process), "c", "node", other).unwrap();
     assert_eq!(second.slots(), 100);
-    assert_eq!(second.client(), setup.shared_table.client());
+    assert_eq!(second.client(), setup.table.client());
     assert_eq!(
         second.client().id.as_str(),
         "node/00000000123456789abcdef011223344"
     );
-    let elsewhere = SharedTable::open(&FakeHost::new(&setup.process), "d", "node", other).unwrap();
+    let elsewhere = SlotTable::open(&FakeHost::new(&setup.process), "d", "node", other).unwrap();
     assert_eq!(elsewhere.slots(), 7);
 }
 
 #[test]
 fn of_two_workers_that_open_at_once_the_second_follows_the_first() {
     let process = FakeProcess::new();
-    let first = Process {
+    let first = ProcessRecord {
         random: 1,
         slots: 5,
     };
     *process.intruder.borrow_mut() = Some(Box::new(move |process| {
         process.set("tollgate.c.process", &first.encode(), ABSENT);
     }));
-    let shared_table = SharedTable::open(&FakeHost::new(&process), "c", "n", FRESH).unwrap();
-    assert_eq!(shared_table.slots(), 5);
+    let table = SlotTable::open(&FakeHost::new(&process), "c", "n", FRESH).unwrap();
+    assert_eq!(table.slots(), 5);
 }
 
 #[test]
@@ -119,7 +118,7 @@ fn every_slot_of_a_small_table_is_used_and_then_it_is_full() {
         let now = setup.host.now();
         let overflow = "tenant/~overflow";
         let shared = setup
-            .shared_table
+            .table
             .locate_overflow(&setup.host, now, overflow, &setup.policy);
         assert!((slots..slots + OVERFLOW_SLOTS).contains(&shared.unwrap()));
     }
@@ -148,9 +147,7 @@ fn an_idle_slot_is_taken_over_and_its_old_scope_finds_out() {
     let setup = setup(1);
     let slot = setup.locate("tenant/old").unwrap();
     assert_eq!(setup.locate("tenant/new"), Ok(slot));
-    let old = setup
-        .shared_table
-        .update(&setup.host, slot, "tenant/old", |_| ());
+    let old = setup.table.update(&setup.host, slot, "tenant/old", |_| ());
     assert_eq!(old, Err(TableError::Gone));
 }
 
@@ -168,7 +165,7 @@ fn a_change_that_another_worker_overtakes_is_made_on_what_that_one_wrote() {
     }));
     let mut runs = 0;
     let wants = setup
-        .shared_table
+        .table
         .update(&setup.host, slot, "tenant/a", |scope_state| {
             runs += 1;
             scope_state.requests.count(now, 3);
@@ -185,7 +182,7 @@ fn a_worker_that_is_always_overtaken_gives_up() {
     let slot = setup.locate("tenant/a").unwrap();
     let key = format!("tollgate.c.slot.{slot}");
     let outcome = setup
-        .shared_table
+        .table
         .update(&setup.host, slot, "tenant/a", |scope_state| {
             let bytes = setup.process.get(&key).unwrap();
             setup.process.set(&key, &bytes, 0);
@@ -199,7 +196,7 @@ fn a_second_slot_of_a_scope_is_given_up() {
     let setup = setup(100);
     let slot = setup.locate("tenant/a").unwrap();
     // Somebody else's slot, which the scope tries first, had become free and was claimed for it.
-    let window: Vec<u32> = setup.shared_table.window("tenant/a", 0, 100).collect();
+    let window: Vec<u32> = setup.table.window("tenant/a", 0, 100).collect();
     assert_eq!(window[0], slot);
     let second = window[3];
     let record = codec::encode_slot(
@@ -210,12 +207,10 @@ fn a_second_slot_of_a_scope_is_given_up() {
         .process
         .set(&format!("tollgate.c.slot.{second}"), &record, 0);
     assert_eq!(
-        setup
-            .shared_table
-            .confirm(&setup.host, "tenant/a", second, 0, 100),
+        setup.table.confirm(&setup.host, "tenant/a", second, 0, 100),
         Ok(slot)
     );
-    assert_eq!(setup.shared_table.look(&setup.host, second), Ok(None));
+    assert_eq!(setup.table.look(&setup.host, second), Ok(None));
     // What was given up can be claimed again.
     for n in 0..60 {
         setup.locate_and_wake(&format!("tenant/{n}")).unwrap();
@@ -227,16 +222,10 @@ fn a_record_of_another_version_counts_as_empty() {
     let setup = setup(1);
     setup.process.set("tollgate.c.slot.0", &[99, 1, 2, 3], 0);
     assert_eq!(setup.locate_and_wake("tenant/a"), Ok(0));
-    setup
-        .shared_table
-        .vacate(&setup.host, 0, "tenant/b")
-        .unwrap();
-    assert!(setup.shared_table.look(&setup.host, 0).unwrap().is_some());
-    setup
-        .shared_table
-        .vacate(&setup.host, 0, "tenant/a")
-        .unwrap();
-    assert_eq!(setup.shared_table.look(&setup.host, 0), Ok(None));
+    setup.table.vacate(&setup.host, 0, "tenant/b").unwrap();
+    assert!(setup.table.look(&setup.host, 0).unwrap().is_some());
+    setup.table.vacate(&setup.host, 0, "tenant/a").unwrap();
+    assert_eq!(setup.table.look(&setup.host, 0), Ok(None));
     assert_eq!(setup.locate_and_wake("tenant/b"), Ok(0));
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Meters {
     pub(crate) response_bytes: Option<Meter>,
     pub(crate) permits: Option<Permits>,
     /// Requests wait for the scope's tokens, and others may not overtake them.
-    pub(crate) has_line: bool,
+    pub(crate) has_queue: bool,
 }
 
 /// Bytes of one scope in one direction.
@@ -33,7 +33,7 @@ pub(crate) struct Meter {
     /// Bytes that have passed or would have, and that the shared table does not know of.
     pub(crate) attempts: u64,
     /// How much may be owed before it is paid.
-    pub(crate) step: Tokens,
+    pub(crate) owed_max: Tokens,
     /// What a stream usually has; a refused one counts for as many.
     pub(crate) usual: u64,
     pub(crate) denial: Option<Denial>,
@@ -73,10 +73,14 @@ struct Bytes {
 impl Meters {
     /// What `worker` has to tell the shared table: all bytes that have passed, token caches that none were taken
     /// from, and what is in flight.
-    pub(crate) fn rest(&self, worker: u64) -> Unreported {
+    pub(crate) fn unreported(&self, worker: u64) -> Unreported {
         let bytes = [&self.request_bytes, &self.response_bytes];
         Unreported {
-            bytes: bytes.map(|meter| meter.as_ref().map_or_else(Bytes::default, Meter::rest)),
+            bytes: bytes.map(|meter| {
+                meter
+                    .as_ref()
+                    .map_or_else(Bytes::default, Meter::unreported)
+            }),
             usage: self.permits.as_ref().map(|permits| permits.usage(worker)),
         }
     }
@@ -116,6 +120,14 @@ impl Meters {
             Unit::ResponseBytes => self.response_bytes.as_mut(),
             Unit::Requests | Unit::Concurrency => None,
         }
+    }
+
+    /// Returns the bytes in both directions that no token has paid.
+    #[cfg(any(test, fuzzing, feature = "testing"))]
+    pub(crate) fn owed(&self) -> Tokens {
+        let meters = [&self.request_bytes, &self.response_bytes];
+        let owed = meters.into_iter().flatten().map(|meter| meter.owed);
+        owed.fold(Tokens::ZERO, Tokens::saturating_add)
     }
 
     /// Whether streams of the scope must be remembered until they end.
@@ -171,7 +183,7 @@ impl Meter {
         let paid = self.cache.left().min(bytes);
         self.cache.take(paid);
         self.owed = self.owed.saturating_add(bytes.saturating_sub(paid));
-        self.owed > self.step
+        self.owed > self.owed_max
     }
 
     /// Counts a request that was refused for want of bytes for what it would have brought.
@@ -189,7 +201,13 @@ impl Meter {
         self.owed == Tokens::ZERO && self.cache.left() > Tokens::ZERO
     }
 
-    fn rest(&self) -> Bytes {
+    /// Forgets what has been paid; as much as `owed_max` may be owed before the next payment.
+    pub(crate) fn paid(&mut self, owed_max: Tokens) {
+        (self.attempts, self.owed) = (0, Tokens::ZERO);
+        self.owed_max = owed_max;
+    }
+
+    fn unreported(&self) -> Bytes {
         let idle = self.attempts == 0 && self.owed == Tokens::ZERO;
         let unspent = match idle {
             true => self.cache.left(),

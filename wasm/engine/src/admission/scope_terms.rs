@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_core::client::ScopeState;
 use tollgate_core::lease::Unit;
 
-use crate::scopes::Entry;
+use super::scopes::Entry;
 
 /// Which units a scope state has, and whose capacity is used as well.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl ScopeTerms {
             entry.permits_lost = entry.permits_lost.wrapping_add(1);
         }
         keep(&mut meters.permits, self.concurrency);
-        if bare && meters.canonical.is_none() && !meters.has_line {
+        if bare && meters.canonical.is_none() && !meters.has_queue {
             entry.meters = None;
         }
     }

@@ -1,0 +1,309 @@
+//! Admission of requests by one worker.
+//!
+//! The obvious way, a look at the process's buckets for each request, costs a change in shared data
+//! each time. So a worker draws tokens ahead into token caches, and a request whose caches suffice
+//! touches nothing but these. All other requests take the long way, through [`decide`].
+
+use std::collections::VecDeque;
+
+use tollgate_core::client::{Policy, ScopeState};
+use tollgate_core::units::{Instant, Tokens};
+
+use crate::host::Host;
+use crate::process::Process;
+use crate::rules::{OVERFLOW, scope_id};
+use crate::shared_table::TableError;
+
+mod bytes;
+mod decide;
+mod draw;
+mod final_cost;
+mod first_leases;
+mod flush;
+mod meters;
+mod permits;
+mod request;
+mod resolve;
+mod scope_terms;
+mod scopes;
+mod shadow;
+mod streams;
+
+use draw::is_overflow;
+use first_leases::FirstLease;
+pub(crate) use first_leases::SlotMessages;
+use meters::{Meters, Permits};
+pub use request::Request;
+pub(crate) use request::{BucketId, Stage, Target};
+pub(crate) use resolve::Place;
+use scope_terms::ScopeTerms;
+use scopes::{Entry, Scopes};
+use shadow::Dice;
+use streams::Streams;
+
+/// How often a slot is searched for. One that was just claimed is idle until it is used, and
+/// another worker that needs a slot may take it over in between.
+const CLAIMS_MAX: u32 = 4;
+
+/// Scopes of one worker with their token caches, and the streams that count in them.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    /// Scopes by the ids of their rules.
+    tables: Vec<Scopes>,
+    /// Entries with something to report to the shared table, oldest first, and the round they were
+    /// queued in.
+    unreported: VecDeque<(Target, u64)>,
+    /// Rounds of housekeeping so far; a clock that costs nothing to read.
+    rounds: u64,
+    /// Searches for a slot since the last round that found none.
+    searches_failed: u32,
+    overflow_logged: bool,
+    /// Scopes whose first lease is awaited.
+    first_leases: Vec<FirstLease>,
+    streams: Streams,
+    dice: Dice,
+    /// Seed of the tables' hashes; random.
+    seed: u64,
+}
+
+/// Result of a change of a scope's state in the shared table.
+struct Changed<R> {
+    result: R,
+    slot: u32,
+    /// Whether the scope is due at another time now.
+    due_changed: bool,
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// Returns an admission without scopes; `seed` is random.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            tables: Vec::new(),
+            unreported: VecDeque::new(),
+            rounds: 0,
+            searches_failed: 0,
+            overflow_logged: false,
+            first_leases: Vec::new(),
+            streams: Streams::default(),
+            dice: Dice::new(seed),
+            seed,
+        }
+    }
+
+    /// Makes tables for rules that are new, of `rules` in all.
+    pub(crate) fn add_tables(&mut self, rules: usize) {
+        let seed = self.seed;
+        self.tables.resize_with(rules, || Scopes::new(seed));
+    }
+
+    /// Returns whether the worker has served a request.
+    pub(crate) fn serves(&self) -> bool {
+        self.tables.iter().any(|scopes| scopes.len() > 0)
+    }
+
+    /// Returns the scopes of a rule.
+    pub(crate) fn scopes(&self, rule: u16) -> Option<&Scopes> {
+        self.tables.get(usize::from(rule))
+    }
+
+    /// Forgets some of the scopes that have not been used for long.
+    pub(crate) fn evict(&mut self, now: Instant) {
+        let idle_since = draw::idle_since(now);
+        for scopes in &mut self.tables {
+            scopes.evict(idle_since);
+        }
+    }
+
+    /// Counts the attempts of a request that has come.
+    #[inline]
+    pub(crate) fn count(&mut self, request: &Request) {
+        for target in request.targets() {
+            self.count_attempts_of(*target, request.attempts());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_attempts_of(&mut self, target: Target, attempts: u32) {
+        let Some(entry) = entry(&mut self.tables, target) else {
+            return;
+        };
+        entry.attempts = entry.attempts.saturating_add(attempts);
+        if !entry.queued {
+            self.enqueue(target);
+        }
+    }
+
+    /// Spends tokens of the worker's own if all caches of a request suffice. False if not: then
+    /// nothing was spent.
+    #[inline]
+    pub(crate) fn take_cached(&mut self, request: &Request) -> bool {
+        let cost = request.cost;
+        for target in request.targets() {
+            if !self.is_cached(*target, cost) {
+                return false;
+            }
+        }
+        self.spend(request);
+        true
+    }
+
+    #[inline]
+    fn is_cached(&mut self, target: Target, cost: Tokens) -> bool {
+        let entry = entry(&mut self.tables, target);
+        entry.is_some_and(|entry| entry.meters.is_none() && entry.cache.left() >= cost)
+    }
+
+    #[inline]
+    fn spend(&mut self, request: &Request) {
+        for target in request.targets() {
+            if let Some(entry) = entry(&mut self.tables, *target) {
+                entry.cache.take(request.cost);
+            }
+        }
+    }
+
+    /// Queues an entry that has something to report to the shared table.
+    fn enqueue(&mut self, target: Target) {
+        let round = self.rounds;
+        let entry = entry(&mut self.tables, target);
+        if entry.is_some_and(|entry| !core::mem::replace(&mut entry.queued, true)) {
+            self.unreported.push_back((target, round));
+        }
+    }
+
+    /// DirtyQueue whether requests wait at a bucket, so that no other overtakes them.
+    pub(crate) fn set_has_queue(&mut self, target: Target, has_queue: bool) {
+        let Some(entry) = entry(&mut self.tables, target) else {
+            return;
+        };
+        match (&mut entry.meters, has_queue) {
+            (Some(meters), _) => meters.has_queue = has_queue,
+            (None, true) => entry.meters.get_or_insert_default().has_queue = true,
+            (None, false) => {}
+        }
+    }
+
+    /// Forgets refusals at a bucket that has got an answer, if its slot is one of `slots`.
+    pub(crate) fn forget_denials(
+        &mut self,
+        target: Target,
+        is_answered: impl Fn(u32) -> bool,
+    ) -> bool {
+        let entry = entry(&mut self.tables, target);
+        let Some(entry) = entry.filter(|entry| entry.slot.is_some_and(is_answered)) else {
+            return false;
+        };
+        entry.denial = None;
+        if let Some(meters) = &mut entry.meters {
+            meters.forget_denials();
+        }
+        true
+    }
+
+    /// Returns what the worker remembers of a scope.
+    #[cfg(any(test, fuzzing, feature = "testing"))]
+    pub(crate) fn view(&self, target: Target) -> Option<crate::testing::ScopeView> {
+        let entry = self.scopes(target.table)?.get(target.index)?;
+        let meters = entry.meters.as_deref();
+        let permits = meters.and_then(|meters| meters.permits.as_ref());
+        Some(crate::testing::ScopeView {
+            left: entry.cache.left(),
+            attempts: entry.attempts,
+            queued: entry.queued,
+            has_limit_status: entry.limit_status.is_some(),
+            owed: meters.map_or(Tokens::ZERO, Meters::owed),
+            permits_held: permits.map_or(0, |permits| permits.held),
+            permits_used: permits.map_or(0, |permits| permits.in_use),
+        })
+    }
+
+    fn meters(&mut self, target: Target) -> Option<&mut Meters> {
+        entry(&mut self.tables, target)?.meters.as_deref_mut()
+    }
+
+    fn permits(&mut self, target: Target) -> Option<&mut Permits> {
+        self.meters(target)?.permits.as_mut()
+    }
+
+    /// Lets `change` decide with the state of a scope, found or claimed, and dirty its slot as
+    /// dirty if it is due at another time then.
+    fn change_scope<H: Host, R>(
+        &mut self,
+        process: &mut Process<H>,
+        target: Target,
+        now: Instant,
+        mut change: impl FnMut(&mut ScopeState, &Policy) -> R,
+    ) -> Result<Changed<R>, TableError> {
+        let ((result, due_changed), slot) =
+            self.with_scope_state(process, target, now, |scope_state, policy| {
+                let due = scope_state.due();
+                let result = change(scope_state, policy);
+                (result, scope_state.due() != due)
+            })?;
+        if due_changed {
+            process.table.note_dirty(slot);
+        }
+        Ok(Changed {
+            result,
+            slot,
+            due_changed,
+        })
+    }
+
+    /// Lets `change` decide with the state of a scope, found or claimed, and returns its slot.
+    fn with_scope_state<H: Host, R>(
+        &mut self,
+        process: &mut Process<H>,
+        target: Target,
+        now: Instant,
+        mut change: impl FnMut(&mut ScopeState, &Policy) -> R,
+    ) -> Result<(R, u32), TableError> {
+        process.open()?;
+        let (host, slots) = (&process.host, process.table.slots()?);
+        let rule = process.rules.get(target.table).ok_or(TableError::Gone)?;
+        let entry = entry(&mut self.tables, target).ok_or(TableError::Gone)?;
+        let scope = scope_id(&rule.name, &String::from_utf8_lossy(entry.key()));
+        let known = entry.meters.as_ref();
+        let known = known.and_then(|meters| meters.canonical.clone());
+        for _ in 0..CLAIMS_MAX {
+            let slot = match entry.slot {
+                Some(slot) => slot,
+                None if is_overflow(entry) => {
+                    slots.locate_overflow(host, now, &scope, &rule.policy)?
+                }
+                None => slots.locate(host, now, &scope, &rule.policy)?,
+            };
+            entry.slot = Some(slot);
+            let updated = slots.update(host, slot, &scope, |scope_state| {
+                let result = change(scope_state, &rule.policy);
+                (result, ScopeTerms::of(scope_state, known.as_ref()))
+            });
+            match updated {
+                Err(TableError::Gone) => entry.slot = None,
+                Err(error) => return Err(error),
+                Ok((result, terms)) => {
+                    terms.apply(entry);
+                    return Ok((result, slot));
+                }
+            }
+        }
+        Err(TableError::Contention("slots taken over"))
+    }
+}
+
+// === free functions ===
+
+/// Returns the entry of `target`; free, so that it borrows the tables alone.
+#[inline]
+fn entry(tables: &mut [Scopes], target: Target) -> Option<&mut Entry> {
+    tables
+        .get_mut(usize::from(target.table))?
+        .get_mut(target.index)
+}
+
+/// Returns whether `key` is that of a rule's overflow.
+fn is_overflow_key(key: &[u8]) -> bool {
+    key == OVERFLOW.as_bytes()
+}

@@ -1,0 +1,269 @@
+//! Draws of tokens from a process's bucket, for a worker whose token cache has too few.
+
+use core::time::Duration;
+
+use tollgate_core::client::{self, BucketLevel, LeaseState, Policy, RateLimiter};
+use tollgate_core::lease::Unit;
+use tollgate_core::units::{Instant, Rate, Tokens};
+
+use super::{Admission, Entry, Request, Target, entry, is_overflow_key};
+use crate::config::Overflow;
+use crate::host::Host;
+use crate::process::Process;
+use crate::refusal::{Denial, LimitStatus};
+use crate::shared_table::TableError;
+
+/// Scopes that have not been used for this long make room for new ones.
+const IDLE_AFTER: Duration = Duration::from_secs(60);
+
+/// Result of one bucket for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DrawResult {
+    /// The worker has what the request needs.
+    Ready,
+    /// The first lease is awaited.
+    Pending,
+    /// The bucket has too little.
+    Denied(Denial),
+}
+
+/// Draw of tokens for a request.
+#[derive(Clone, Copy)]
+struct Draw {
+    now: Instant,
+    cost: Tokens,
+    may_hold: bool,
+}
+
+/// State of a rate limiter after a draw.
+pub(super) struct Reading {
+    pub(super) draw: client::DrawResult,
+    expiry: Option<Instant>,
+    limit: u64,
+    rate: Rate,
+    pub(super) expected_rate: Option<Rate>,
+    state: LeaseState,
+    level: BucketLevel,
+}
+
+// === impl Reading ===
+
+impl Reading {
+    /// Returns the state of a limiter after `draw`.
+    pub(super) fn new(
+        limiter: &RateLimiter,
+        now: Instant,
+        policy: &Policy,
+        draw: client::DrawResult,
+    ) -> Self {
+        let (rate, _) = limiter.flow(now, policy);
+        Self {
+            draw,
+            expiry: limiter.lease_expiry(),
+            limit: limit_of(limiter, rate),
+            rate,
+            expected_rate: limiter.expected_rate(now),
+            state: limiter.state(now),
+            level: limiter.level(now),
+        }
+    }
+
+    fn limit_status(&self) -> LimitStatus {
+        LimitStatus {
+            limit: self.limit,
+            left: self.level.left,
+            full_in: self.level.full_in,
+        }
+    }
+
+    /// Returns the denial of a draw that failed; it holds until `soon` at most.
+    pub(super) fn denial(&self, unit: Unit, need: Tokens, soon: Instant) -> Denial {
+        let retry_at = match self.draw {
+            client::DrawResult::Denied { retry_at } => retry_at,
+            _ => None,
+        };
+        let exceeds_burst = matches!(self.draw, client::DrawResult::ExceedsBurst { .. });
+        let is_requests = unit == Unit::Requests;
+        Denial {
+            retry_at,
+            limit: self.limit,
+            without_lease: self.state != LeaseState::Leased,
+            need,
+            // One byte lets all requests go on.
+            rate: if is_requests {
+                self.rate
+            } else {
+                Rate::UNLIMITED
+            },
+            expected_rate: self.expected_rate,
+            never: is_requests && exceeds_burst && self.expected_rate.is_none(),
+            ..Denial::new(unit, retry_at.map_or(soon, |at| at.min(soon)))
+        }
+    }
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// Draws for one target of a request, or for its rule's overflow if no slot is left for it, which
+    /// then takes its place among the targets.
+    #[cold]
+    pub(super) fn draw<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        request: &mut Request,
+        index: usize,
+    ) -> Result<DrawResult, TableError> {
+        let Some(target) = request.targets().get(index).copied() else {
+            return Ok(DrawResult::Ready);
+        };
+        let cost = request.cost;
+        if entry(&mut self.tables, target).is_some_and(|entry| entry.cache.left() >= cost) {
+            return Ok(DrawResult::Ready);
+        }
+        let draw = Draw {
+            now: process.host.now(),
+            cost,
+            may_hold: request.may_hold(&process.rules, target),
+        };
+        if let Some(result) = self.cached_result(target, draw) {
+            return Ok(result);
+        }
+        if self.may_search(target) {
+            match self.draw_from_table(process, target, draw) {
+                Err(TableError::Full) if !self.is_overflow(target) => self.search_failed(),
+                result => return result,
+            }
+        }
+        let target = self.fall_to_overflow(process, target, draw.now);
+        request.replace(index, target);
+        match process.rules.on_overflow(target.table) {
+            Overflow::Share => {}
+            Overflow::Pass => return Ok(DrawResult::Ready),
+            Overflow::Refuse => return Ok(DrawResult::Denied(Denial::overflow(draw.now))),
+        }
+        match self.cached_result(target, draw) {
+            Some(result) => Ok(result),
+            None => self.draw_from_table(process, target, draw),
+        }
+    }
+
+    /// Returns the result of a draw if it is known without a look at the shared table.
+    fn cached_result(&mut self, target: Target, draw: Draw) -> Option<DrawResult> {
+        let entry = entry(&mut self.tables, target)?;
+        if entry.cache.left() >= draw.cost {
+            return Some(DrawResult::Ready);
+        }
+        if draw.may_hold && entry.pending_until.is_some_and(|until| draw.now < until) {
+            return Some(DrawResult::Pending);
+        }
+        let denial = entry.denial.as_deref();
+        let denial = denial.filter(|denial| draw.now < denial.until && draw.cost == denial.need);
+        denial.map(|denial| DrawResult::Denied(*denial))
+    }
+
+    fn draw_from_table<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        target: Target,
+        draw: Draw,
+    ) -> Result<DrawResult, TableError> {
+        let known = entry(&mut self.tables, target).ok_or(TableError::Gone)?;
+        let attempts = u64::from(known.attempts);
+        let tokens = draw.cost.saturating_sub(known.cache.left());
+        let (now, workers) = (draw.now, process.table.worker_count());
+        let changed = self.change_scope(process, target, now, |scope_state, policy| {
+            let limiter = &mut scope_state.requests;
+            limiter.count(now, attempts);
+            let result = match draw.may_hold {
+                true => limiter.draw(now, policy, tokens, workers),
+                false => limiter.draw_at_once(now, policy, tokens, workers),
+            };
+            Reading::new(limiter, now, policy, result)
+        })?;
+        let reading = changed.result;
+        let entry = entry(&mut self.tables, target).ok_or(TableError::Gone)?;
+        entry.attempts = 0;
+        entry.seen = now;
+        entry.expiry = reading.expiry;
+        let tells_limits = process.config.reports_limits;
+        entry.limit_status = tells_limits.then(|| Box::new(reading.limit_status()));
+        entry.denial = None;
+        match reading.draw {
+            client::DrawResult::Tokens(tokens) => {
+                if reading.state != LeaseState::Pending {
+                    entry.pending_until = None;
+                }
+                entry.cache.add(tokens);
+                // The entry of a request that was held may have left the queue; its token cache must
+                // go back one day.
+                self.enqueue(target);
+                // The request is not held, but the first lease is still to be asked for at once.
+                if changed.due_changed && !draw.may_hold {
+                    self.ask_soon(target, changed.slot, now);
+                }
+                Ok(DrawResult::Ready)
+            }
+            client::DrawResult::Pending { until } => {
+                self.await_first_lease(target, changed.slot, until);
+                Ok(DrawResult::Pending)
+            }
+            client::DrawResult::Denied { .. } | client::DrawResult::ExceedsBurst { .. } => {
+                let soon = now.saturating_add(process.config.tick);
+                let denial = reading.denial(Unit::Requests, draw.cost, soon);
+                entry.denial = Some(Box::new(denial));
+                Ok(DrawResult::Denied(denial))
+            }
+        }
+    }
+
+    /// Moves a request from its scope to its rule's overflow, with the attempts of the scope, for it is
+    /// the overflow that asks for a lease.
+    fn fall_to_overflow<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        target: Target,
+        now: Instant,
+    ) -> Target {
+        let own = entry(&mut self.tables, target);
+        let attempts = own.map_or(0, |entry| core::mem::take(&mut entry.attempts));
+        let overflow = Target {
+            rule: target.rule,
+            ..self.overflow(process, target.table, now)
+        };
+        process.stats.overflow.add_one();
+        self.count_attempts_of(overflow, attempts);
+        overflow
+    }
+
+    /// Returns the limits of a request's buckets, as the worker's last draw found them less what it
+    /// has spent since: to look again would cost a read of shared data per request.
+    pub(crate) fn limit_status(&self, target: Target) -> Option<LimitStatus> {
+        let entry = self.scopes(target.table)?.get(target.index)?;
+        let drawn = entry.limit_status.as_deref()?;
+        Some(LimitStatus {
+            left: drawn.left.saturating_add(entry.cache.left()),
+            ..*drawn
+        })
+    }
+}
+
+// === free functions ===
+
+/// Returns the time since which a scope must have been used to stay.
+pub(super) fn idle_since(now: Instant) -> Instant {
+    Instant::from_nanos(now.as_nanos().saturating_sub(IDLE_AFTER.as_nanos() as u64))
+}
+
+pub(super) fn is_overflow(entry: &Entry) -> bool {
+    is_overflow_key(entry.key())
+}
+
+/// Returns the limit to tell: of the whole resource if it is known, else what passes.
+fn limit_of(limiter: &RateLimiter, rate: Rate) -> u64 {
+    let whole = limiter.capacity();
+    let whole = whole.filter(|capacity| !capacity.is_unlimited());
+    whole
+        .map_or(rate, |capacity| capacity.as_rate())
+        .as_micros()
+}

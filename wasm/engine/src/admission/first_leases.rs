@@ -1,0 +1,200 @@
+//! Scopes whose first lease is awaited.
+//!
+//! The request to the coordinator cannot be sent from the callback of the stream that is held: the SDK
+//! drops an answer whose stream has gone. So a new scope is noted here, and the tick, made short,
+//! asks for all that turned up meanwhile in one call.
+
+use std::sync::Arc;
+
+use tollgate_core::client::{LeaseMessage, LeaseState};
+use tollgate_core::lease::Unit;
+use tollgate_core::units::Instant;
+
+use super::{Admission, BucketId, Request, Target, entry};
+use crate::host::Host;
+use crate::process::Process;
+use crate::rules::scope_id;
+
+/// Scope whose first lease is awaited.
+#[derive(Debug)]
+pub(super) struct FirstLease {
+    target: Target,
+    slot: u32,
+    until: Instant,
+    /// Whether this worker has looked at the slot: then it is asked for, by this worker or another.
+    asked: bool,
+}
+
+/// Messages of one slot to the coordinators.
+pub(crate) struct SlotMessages {
+    pub(crate) slot: u32,
+    pub(crate) scope: Arc<str>,
+    pub(crate) messages: Vec<(Unit, LeaseMessage)>,
+    /// When the slot is due next.
+    pub(crate) due: Option<Instant>,
+}
+
+// === impl SlotMessages ===
+
+impl SlotMessages {
+    /// Returns whether a lease is asked for.
+    pub(crate) fn has_request(&self) -> bool {
+        let mut messages = self.messages.iter();
+        messages.any(|(_, message)| matches!(message, LeaseMessage::Refresh(_)))
+    }
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// Has a scope asked for on the next tick.
+    pub(super) fn ask_soon(&mut self, target: Target, slot: u32, until: Instant) {
+        self.first_leases.push(FirstLease {
+            target,
+            slot,
+            until,
+            asked: false,
+        });
+    }
+
+    /// Holds the requests of a scope until its first lease, `until` at the latest.
+    pub(super) fn await_first_lease(&mut self, target: Target, slot: u32, until: Instant) {
+        let entry = entry(&mut self.tables, target);
+        if entry.is_some_and(|entry| entry.pending_until.replace(until).is_none()) {
+            self.ask_soon(target, slot, until);
+        }
+    }
+
+    /// Returns whether first leases are awaited.
+    #[inline]
+    pub(crate) fn awaits_any(&self) -> bool {
+        !self.first_leases.is_empty()
+    }
+
+    /// Returns whether scopes have turned up that have not been asked for.
+    pub(crate) fn has_unasked(&self) -> bool {
+        self.first_leases.iter().any(|scope| !scope.asked)
+    }
+
+    /// Returns whether the first lease of a scope is awaited.
+    pub(crate) fn awaits(&self, (table, index): BucketId, now: Instant) -> bool {
+        let entry = self.scopes(table).and_then(|scopes| scopes.get(index));
+        let until = entry.and_then(|entry| entry.pending_until);
+        until.is_some_and(|until| now < until)
+    }
+
+    /// Returns whether a request needs a scope whose first lease is awaited.
+    pub(crate) fn must_wait(&self, request: &Request, now: Instant) -> bool {
+        let mut targets = request.targets().iter();
+        targets.any(|target| self.awaits(target.bucket(), now))
+    }
+
+    /// Returns messages for the scopes that turned up since the last tick, with requests for at most
+    /// `requests_max` of them, and looks whether other workers got leases for the others.
+    pub(crate) fn ask_for_first_leases<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        now: Instant,
+        requests_max: usize,
+    ) -> Vec<SlotMessages> {
+        let mut left = requests_max;
+        let mut all = Vec::new();
+        let mut scopes = core::mem::take(&mut self.first_leases);
+        for scope in &mut scopes {
+            // Scopes that turn up while no more calls may be made go into the next one together.
+            if scope.asked || left == 0 {
+                self.look_again(process, scope, now);
+                continue;
+            }
+            if let Some(messages) = self.ask_for(process, scope, now) {
+                left = left.saturating_sub(usize::from(messages.has_request()));
+                all.push(messages);
+            }
+        }
+        scopes.retain(|scope| self.is_awaited(scope, now));
+        self.first_leases.append(&mut scopes);
+        all
+    }
+
+    fn ask_for<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        scope: &mut FirstLease,
+        now: Instant,
+    ) -> Option<SlotMessages> {
+        scope.asked = true;
+        let target = scope.target;
+        let me = process.identity.worker;
+        let usage = self.permits(target).map(|permits| permits.usage(me));
+        let asked = self.with_scope_state(process, target, now, |scope_state, policy| {
+            if let (Some(limiter), Some(usage)) = (&mut scope_state.concurrency, &usage) {
+                limiter.report(now, usage);
+            }
+            (scope_state.ask(now, policy), scope_state.due())
+        });
+        if let Some(permits) = self.permits(target).filter(|_| asked.is_ok()) {
+            permits.settled(permits.in_use);
+        }
+        match asked {
+            Ok(((messages, due), slot)) if !messages.is_empty() => {
+                scope.slot = slot;
+                let entry = self.scopes(target.table)?.get(target.index)?;
+                let key = String::from_utf8_lossy(entry.key());
+                Some(SlotMessages {
+                    slot,
+                    scope: scope_id(process.rules.name(target.table), &key).into(),
+                    messages,
+                    due,
+                })
+            }
+            Ok(_) => None,
+            Err(error) => {
+                process.fail(&error);
+                None
+            }
+        }
+    }
+
+    /// Ends the wait for the scopes in `slots`: they have got an answer, or none will come.
+    pub(crate) fn end_first_waits(&mut self, slots: &[u32]) {
+        let tables = &mut self.tables;
+        self.first_leases.retain(|scope| {
+            let is_answered = slots.contains(&scope.slot);
+            if is_answered && let Some(entry) = entry(tables, scope.target) {
+                entry.pending_until = None;
+                // Requests that could not be held were refused for want of the lease.
+                entry.denial = None;
+            }
+            !is_answered
+        });
+    }
+
+    /// Ends the wait for a scope if another worker has got an answer for it.
+    fn look_again<H: Host>(&mut self, process: &Process<H>, scope: &FirstLease, now: Instant) {
+        let Ok(slots) = process.table.slots() else {
+            return;
+        };
+        let state = match slots.look(&process.host, scope.slot) {
+            Ok(Some((_, scope_state))) => match &scope_state.concurrency {
+                Some(limiter) if limiter.state(now) == LeaseState::Pending => LeaseState::Pending,
+                _ => scope_state.requests.state(now),
+            },
+            _ => LeaseState::NoLease,
+        };
+        if state != LeaseState::Pending
+            && let Some(entry) = entry(&mut self.tables, scope.target)
+        {
+            entry.pending_until = None;
+        }
+    }
+
+    fn is_awaited(&mut self, scope: &FirstLease, now: Instant) -> bool {
+        let Some(entry) = entry(&mut self.tables, scope.target) else {
+            return false;
+        };
+        if now >= scope.until {
+            entry.pending_until = None;
+        }
+        entry.pending_until.is_some()
+    }
+}

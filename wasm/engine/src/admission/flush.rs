@@ -1,0 +1,146 @@
+//! Reports of a worker to the shared table: attempts since the last draw, so that the demand is known
+//! even of scopes that live on a token cache or are refused, and unspent tokens.
+
+use tollgate_core::units::{Instant, Tokens};
+
+use super::{Admission, Target, entry};
+use crate::host::Host;
+use crate::process::Process;
+use crate::shared_table::{TableError, or_later};
+
+/// Entries that report in one round. Each costs a change in shared data, and a worker with very many
+/// busy scopes must have time for requests, too.
+const FLUSHES_PER_ROUND: usize = 256;
+/// Rounds after which an entry reports, unless it draws before: a fifth of a second at the default
+/// tick. Each report is a change in shared data, which would be the dearest part of a tenant's
+/// requests if it came much more often than the demand is judged.
+const FLUSH_AFTER_ROUNDS: u64 = 10;
+
+/// Part of an entry that is reported at once.
+struct Part {
+    attempts: u32,
+    unspent: Tokens,
+    has_units: bool,
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// Begins a round of housekeeping.
+    pub(crate) fn start_round(&mut self) {
+        self.rounds = self.rounds.saturating_add(1);
+        self.searches_failed = 0;
+    }
+
+    /// Lets entries report that have waited for long enough.
+    pub(crate) fn flush<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        now: Instant,
+    ) -> Result<(), TableError> {
+        let ripe = self.rounds.saturating_sub(FLUSH_AFTER_ROUNDS);
+        for _ in 0..FLUSHES_PER_ROUND {
+            match self.unreported.front() {
+                Some((_, queued)) if *queued <= ripe => {}
+                _ => break,
+            }
+            let Some((target, _)) = self.unreported.pop_front() else {
+                break;
+            };
+            let settled = self.settle(process, target, now);
+            // Also after a failure: an entry that says that it is in the queue must be there.
+            if entry(&mut self.tables, target).is_some_and(|entry| entry.queued) {
+                self.unreported.push_back((target, self.rounds));
+            }
+            settled?;
+        }
+        Ok(())
+    }
+
+    /// Reports an entry's attempts, and gives its tokens back if there were none or its lease has ended.
+    /// The entry then says whether it is to be queued again.
+    pub(crate) fn settle<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        target: Target,
+        now: Instant,
+    ) -> Result<(), TableError> {
+        let (tick, me) = (process.config.tick, process.identity.worker);
+        let Some(known) = entry(&mut self.tables, target) else {
+            return Ok(());
+        };
+        let attempts = known.attempts;
+        let is_recent = now.saturating_since(known.seen) < tick.saturating_mul(2);
+        let is_stale = attempts == 0 && !is_recent || known.expiry.is_some_and(|at| at <= now);
+        let unspent = match is_stale {
+            true => known.cache.left(),
+            false => Tokens::ZERO,
+        };
+        let units = known.meters.as_ref().map(|meters| meters.unreported(me));
+        known.queued = known.is_unsettled();
+        if attempts == 0 && unspent == Tokens::ZERO && units.is_none() {
+            return Ok(());
+        }
+        let reported = match self.may_search(target) {
+            true => self.change_scope(process, target, now, |scope_state, policy| {
+                scope_state.requests.count(now, u64::from(attempts));
+                if unspent > Tokens::ZERO {
+                    scope_state.requests.give_back(now, policy, unspent);
+                }
+                if let Some(units) = &units {
+                    units.settle(scope_state, now, policy);
+                }
+            }),
+            false => Err(TableError::Full),
+        };
+        let part = Part {
+            attempts,
+            unspent,
+            has_units: units.is_some(),
+        };
+        match reported {
+            Ok(_) => self.settled(target, now, &part),
+            // The slot was taken over, which none is whose bucket is not full: there is nothing to
+            // give tokens back to. The attempts are those of the overflow.
+            Err(TableError::Full) => {
+                self.settled(target, now, &part);
+                self.settle_without_slot(process, target, now, attempts);
+            }
+            // All stays as it is, for the next round.
+            Err(error) => return or_later(Err(error)),
+        }
+        Ok(())
+    }
+
+    /// Forgets the part of an entry that has been reported.
+    fn settled(&mut self, target: Target, now: Instant, part: &Part) {
+        let Some(entry) = entry(&mut self.tables, target) else {
+            return;
+        };
+        if part.attempts > 0 {
+            entry.seen = now;
+        }
+        entry.attempts = entry.attempts.saturating_sub(part.attempts);
+        entry.cache.take(part.unspent);
+        if let Some(meters) = entry.meters.as_mut().filter(|_| part.has_units) {
+            meters.settled();
+        }
+        entry.queued = part.attempts > 0 || entry.is_unsettled();
+    }
+
+    /// Counts attempts of a scope that has no slot as its rule's overflow, for which they were made as
+    /// much as the next request will be.
+    fn settle_without_slot<H: Host>(
+        &mut self,
+        process: &Process<H>,
+        target: Target,
+        now: Instant,
+        attempts: u32,
+    ) {
+        self.search_failed();
+        if attempts > 0 && !self.is_overflow(target) {
+            let overflow = self.overflow(process, target.table, now);
+            self.count_attempts_of(overflow, attempts);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Permits for requests in flight, of scopes that limit these.
+
+use core::time::Duration;
+
+use tollgate_core::client::{ConcurrencyLimiter, LeaseState, PermitResult};
+use tollgate_core::lease::Unit;
+use tollgate_core::units::Tokens;
+
+use super::draw::DrawResult;
+use super::{Admission, Changed, Request, Target};
+use crate::host::Host;
+use crate::process::Process;
+use crate::refusal::Denial;
+use crate::shared_table::TableError;
+use crate::shared_table::codec::{Heartbeat, Levels};
+use crate::wait_queues::WaitQueues;
+
+/// Time for which a worker believes that no permit is free. Another worker's requests end meanwhile;
+/// a flood of refused requests must not look each time.
+const NO_PERMIT_FOR: Duration = Duration::from_millis(5);
+
+/// State of a concurrency limiter after a draw.
+struct PermitReading {
+    permits: PermitResult,
+    limit: u64,
+    without_lease: bool,
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// Draws the permits that a request needs; gives back what is left over if it does not go on.
+    #[cold]
+    pub(super) fn draw_permits<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        queues: &WaitQueues,
+        request: &mut Request,
+    ) -> Result<(), TableError> {
+        // A worker that has permits must be known to live, or they would be taken away.
+        if !process.table.has_heartbeat() && self.lacks_permit(request) {
+            let own = self.heartbeat(process, queues);
+            process.table.heartbeat(&process.host, own)?;
+        }
+        for index in 0..request.targets().len() {
+            let Some(target) = request.targets().get(index).copied() else {
+                continue;
+            };
+            let result = self.draw_permit(process, request, target)?;
+            if result != DrawResult::Ready {
+                self.count_refused_permit(process, queues, request, target);
+            }
+            self.note(&mut process.rules, request, target, result);
+        }
+        if request.findings.admits() {
+            return Ok(());
+        }
+        for target in request.targets() {
+            if self
+                .permits(*target)
+                .is_some_and(|permits| permits.has_too_many())
+            {
+                self.report_use(process, *target)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Spends the permits that were drawn for a request.
+    #[cold]
+    pub(super) fn take_permits(&mut self, request: &Request) {
+        for target in request.targets() {
+            if let Some(permits) = self.permits(*target) {
+                permits.take();
+            }
+        }
+    }
+
+    /// Returns this worker's heartbeat.
+    pub(crate) fn heartbeat<H: Host>(
+        &self,
+        process: &Process<H>,
+        queues: &WaitQueues,
+    ) -> Heartbeat {
+        let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        Heartbeat {
+            worker: process.identity.worker,
+            at: process.host.now(),
+            levels: Levels {
+                memory: process.host.memory_bytes(),
+                waiting: count(queues.len_in_all()),
+                in_flight: count(self.streams.len()),
+            },
+        }
+    }
+
+    fn lacks_permit(&mut self, request: &Request) -> bool {
+        let mut targets = request.targets().iter();
+        targets.any(|target| {
+            let permits = self.permits(*target);
+            permits.is_some_and(|permits| !permits.is_ready())
+        })
+    }
+
+    fn draw_permit<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        request: &Request,
+        target: Target,
+    ) -> Result<DrawResult, TableError> {
+        let me = process.identity.worker;
+        let permits = self.permits(target).filter(|permits| !permits.is_ready());
+        let Some(permits) = permits else {
+            return Ok(DrawResult::Ready);
+        };
+        let now = process.host.now();
+        if let Some(denial) = permits.denial.filter(|denial| now < denial.until) {
+            return Ok(DrawResult::Denied(denial));
+        }
+        let (usage, workers) = (permits.usage(me), process.table.worker_count());
+        let may_hold = request.may_hold(&process.rules, target);
+        let changed = self.change_scope(process, target, now, |scope_state, policy| {
+            let limiter = scope_state.concurrency.as_mut()?;
+            let permits = limiter.draw(now, policy, &usage, workers, may_hold);
+            Some(PermitReading {
+                permits,
+                limit: limit_of(limiter, limiter.limit(now, policy)),
+                without_lease: limiter.state(now) != LeaseState::Leased,
+            })
+        })?;
+        let Changed { result, slot, .. } = changed;
+        let Some(reading) = result else {
+            return Ok(DrawResult::Ready);
+        };
+        self.enqueue(target);
+        let Some(permits) = self.permits(target) else {
+            return Ok(DrawResult::Ready);
+        };
+        permits.denial = None;
+        match reading.permits {
+            PermitResult::Held { held, spare } => {
+                permits.settled(held);
+                permits.spare = spare;
+                Ok(DrawResult::Ready)
+            }
+            PermitResult::Pending { until } => {
+                permits.settled(permits.in_use);
+                self.await_first_lease(target, slot, until);
+                Ok(DrawResult::Pending)
+            }
+            PermitResult::Denied => {
+                permits.settled(permits.in_use);
+                let denial = Denial {
+                    limit: reading.limit,
+                    without_lease: reading.without_lease,
+                    ..Denial::new(Unit::Concurrency, now.saturating_add(NO_PERMIT_FOR))
+                };
+                permits.denial = Some(denial);
+                Ok(DrawResult::Denied(denial))
+            }
+        }
+    }
+
+    /// Counts a request that gets no permit: as refused, or among those that wait for one.
+    fn count_refused_permit<H: Host>(
+        &mut self,
+        process: &Process<H>,
+        queues: &WaitQueues,
+        request: &Request,
+        target: Target,
+    ) {
+        // Requests that wait want a permit as well, and with them the one that is decided on.
+        let waiting = queues.len_at(target.bucket()).saturating_add(1);
+        let counts = request.counts_at_once(&process.rules, target);
+        if let Some(permits) = self.permits(target) {
+            match counts {
+                true => permits.refuse(),
+                false => permits.await_by(waiting),
+            }
+        }
+    }
+
+    /// Reports how many requests are in flight, and gives back permits that are not used.
+    pub(super) fn report_use<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        target: Target,
+    ) -> Result<(), TableError> {
+        let (now, me) = (process.host.now(), process.identity.worker);
+        let Some(usage) = self.permits(target).map(|permits| permits.usage(me)) else {
+            return Ok(());
+        };
+        self.change_scope(process, target, now, |scope_state, _| {
+            if let Some(limiter) = &mut scope_state.concurrency {
+                limiter.report(now, &usage);
+            }
+        })?;
+        if let Some(permits) = self.permits(target) {
+            permits.settled(permits.in_use);
+        }
+        Ok(())
+    }
+}
+
+// === free functions ===
+
+/// Returns the limit to tell, in millionths: of the whole resource if it is known, else what passes.
+fn limit_of(limiter: &ConcurrencyLimiter, limit: u32) -> u64 {
+    let whole = limiter.capacity();
+    let whole = whole.filter(|capacity| !capacity.is_unlimited());
+    let limit = Tokens::from_whole(limit.into());
+    whole.map_or(limit.as_micros(), |capacity| capacity.as_micros())
+}

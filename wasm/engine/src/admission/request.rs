@@ -1,0 +1,253 @@
+//! Requests that are decided on.
+
+use tollgate_core::units::Tokens;
+
+use crate::config::RULES_MAX;
+use crate::decision::{Decision, Shortfall};
+use crate::refusal::Refusal;
+use crate::rules::Rules;
+
+/// Each rule's scope may use the capacity of another as well.
+const TARGETS_MAX: usize = RULES_MAX * 2;
+
+/// Bucket of a scope, as an entry of a table.
+pub(crate) type BucketId = (u16, u32);
+
+/// One of the buckets that a request needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) table: u16,
+    /// The rule that leads there: that of the table, but for canonical scopes.
+    pub(crate) rule: u16,
+    pub(crate) index: u32,
+}
+
+/// Stage of a request, which says what may still be decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It may be held for first leases.
+    #[default]
+    New,
+    /// It is not held any more.
+    Unheld,
+    /// It has waited and its turn has come: it goes before those who wait, and has been counted.
+    Turn,
+}
+
+/// Results of the buckets that a request has been decided on with so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Findings {
+    /// Whether a first lease is awaited.
+    pub(crate) pending: bool,
+    /// Refusal by rules that refuse.
+    pub(crate) denied: Option<Refusal>,
+    /// Shortest bucket of rules that let requests wait.
+    pub(crate) shortfall: Option<Shortfall>,
+    /// Whether a rule would have refused that is in shadow mode.
+    pub(crate) shadowed: bool,
+}
+
+/// Request that is decided on: the buckets that it needs, and what has been found out.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    targets: [Target; TARGETS_MAX],
+    len: usize,
+    /// How many targets are the rules' own; canonical scopes follow these.
+    own: usize,
+    pub(crate) stream: u32,
+    /// Tokens of requests that it needs of each bucket.
+    pub(crate) cost: Tokens,
+    pub(crate) stage: Stage,
+    pub(crate) findings: Findings,
+    /// Refusal without effect from before any bucket was looked at.
+    pub(crate) shadowed_early: Option<Refusal>,
+    /// Refusal without effect, as of the last decision.
+    pub(crate) shadowed: Option<Refusal>,
+    /// Whether refusals without effect have been counted.
+    pub(crate) shadow_counted: bool,
+    /// Whether some targets limit requests in flight.
+    pub(crate) needs_permits: bool,
+    /// Whether the stream counts in some targets until it ends.
+    pub(crate) counts_until_end: bool,
+    /// Whether the cost at some targets is known only at the end.
+    pub(crate) has_final_cost: bool,
+}
+
+// === impl Target ===
+
+impl Target {
+    #[inline]
+    pub(crate) const fn of(table: u16, index: u32) -> Self {
+        Self {
+            table,
+            rule: table,
+            index,
+        }
+    }
+
+    pub(crate) fn bucket(self) -> BucketId {
+        (self.table, self.index)
+    }
+
+    /// Returns the bucket as a number, for the core.
+    fn member(self) -> u64 {
+        (u64::from(self.table) << 32) | u64::from(self.index)
+    }
+}
+
+// === impl Findings ===
+
+impl Findings {
+    /// Returns whether no bucket stands in the way.
+    pub(crate) fn admits(&self) -> bool {
+        !self.pending && !self.is_denied()
+    }
+
+    /// Returns whether a bucket has too little.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.denied.is_some() || self.shortfall.is_some()
+    }
+
+    /// Adds a bucket that has too little, where requests wait; that with the later end counts.
+    pub(crate) fn add_shortfall(&mut self, shortfall: Shortfall) {
+        let refusal = shortfall.refusal();
+        let is_later = |other: &Shortfall| other.refusal().stricter(refusal) == refusal;
+        if self.shortfall.as_ref().is_none_or(is_later) {
+            self.shortfall = Some(shortfall);
+        }
+    }
+
+    /// Adds a refusal; that with the later end counts.
+    pub(crate) fn add_refusal(&mut self, refusal: Refusal) {
+        let stricter = self.denied.map(|other| other.stricter(refusal));
+        self.denied = Some(stricter.unwrap_or(refusal));
+    }
+
+    /// Returns the decision that the findings come to, and counts a shortfall that refuses.
+    pub(crate) fn decision(&self, rules: &mut Rules) -> Decision {
+        match (self.denied, self.shortfall) {
+            (Some(refusal), None) => Decision::Deny(refusal),
+            (Some(refusal), Some(shortfall)) => {
+                rules.count_refused(shortfall.refusal());
+                Decision::Deny(refusal.stricter(shortfall.refusal()))
+            }
+            (None, _) if self.pending => Decision::Hold,
+            (None, Some(shortfall)) => Decision::Queue(shortfall),
+            (None, None) => Decision::Admit,
+        }
+    }
+}
+
+// === impl Request ===
+
+impl Request {
+    /// Returns a request without targets.
+    #[inline]
+    pub(crate) const fn new(stream: u32, cost: Tokens) -> Self {
+        Self {
+            targets: [Target::of(0, 0); TARGETS_MAX],
+            len: 0,
+            own: 0,
+            stream,
+            cost,
+            stage: Stage::New,
+            findings: Findings {
+                pending: false,
+                denied: None,
+                shortfall: None,
+                shadowed: false,
+            },
+            shadowed_early: None,
+            shadowed: None,
+            shadow_counted: false,
+            needs_permits: false,
+            counts_until_end: false,
+            has_final_cost: false,
+        }
+    }
+
+    /// Forgets the findings of the last decision.
+    pub(crate) fn restart(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.shadow_counted |= self.findings.shadowed;
+        self.findings = Findings::default();
+        self.shadowed = self.shadowed_early;
+    }
+
+    /// Notes a refusal by a rule in shadow mode. Requests that wait are decided on again and again,
+    /// and count once.
+    pub(crate) fn shadow(&mut self, rules: &mut Rules, refusal: Refusal) {
+        if !self.shadow_counted {
+            rules.count_shadowed(refusal);
+        }
+        self.findings.shadowed = true;
+        self.shadowed = Some(refusal);
+    }
+
+    /// Adds a target of a rule.
+    #[inline]
+    pub(crate) fn push(&mut self, target: Target) {
+        if let Some(place) = self.targets.get_mut(self.len) {
+            *place = target;
+            self.len = self.len.saturating_add(1);
+            self.own = self.len;
+        }
+    }
+
+    /// Adds the target of a canonical scope. False if the request needs its bucket already.
+    pub(crate) fn push_canonical(&mut self, target: Target) -> bool {
+        let own = self.own;
+        let is_new = !self.needs(target);
+        if is_new {
+            self.push(target);
+            self.own = own;
+        }
+        is_new
+    }
+
+    /// Puts `target` in the place of another one.
+    pub(crate) fn replace(&mut self, index: usize, target: Target) {
+        if let Some(place) = self.targets.get_mut(index) {
+            *place = target;
+        }
+    }
+
+    fn needs(&self, target: Target) -> bool {
+        let mut targets = self.targets().iter();
+        targets.any(|other| other.bucket() == target.bucket())
+    }
+
+    /// Returns all targets so far.
+    #[inline]
+    pub(crate) fn targets(&self) -> &[Target] {
+        self.targets.get(..self.len).unwrap_or_default()
+    }
+
+    /// Returns the targets of the rules' own scopes.
+    pub(crate) fn own_targets(&self) -> &[Target] {
+        self.targets.get(..self.own).unwrap_or_default()
+    }
+
+    /// Returns the attempts that the request counts for in the demand.
+    #[inline]
+    pub(crate) fn attempts(&self) -> u32 {
+        u32::try_from(self.cost.whole()).unwrap_or(u32::MAX)
+    }
+
+    /// Lets the request count nowhere: it goes on without a decision and took nothing to put back.
+    pub(crate) fn count_nowhere(&mut self) {
+        (self.counts_until_end, self.needs_permits) = (false, false);
+        self.has_final_cost = false;
+    }
+
+    /// Returns the member that the request belongs to where it waits for `target`: its own scope,
+    /// if that leads there.
+    pub(crate) fn member_at(&self, target: Target) -> u64 {
+        let own = self.own_targets();
+        let is_own = own.iter().any(|other| other.bucket() == target.bucket());
+        let leads = own.iter().find(|other| other.table == target.rule);
+        leads
+            .filter(|_| !is_own)
+            .map_or_else(|| target.member(), |leads| leads.member())
+    }
+}

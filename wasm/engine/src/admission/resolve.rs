@@ -1,0 +1,159 @@
+//! Scopes of a request: those that the worker knows, and new ones, or their rule's overflow.
+
+use tollgate_core::units::Instant;
+
+use super::draw::{idle_since, is_overflow};
+use super::{Admission, Scopes, Target, entry};
+use crate::config::Overflow;
+use crate::host::{Host, Level};
+use crate::process::Process;
+use crate::refusal::Denial;
+use crate::rules::{OVERFLOW, RuleId, scope_id};
+use crate::shared_table::TableError;
+
+/// Fruitless searches for a slot that one round of housekeeping allows. Each takes up to 32 look-ups,
+/// and a flood of unseen keys must not make every request pay for them.
+const SEARCHES_MAX: u32 = 32;
+
+/// Place of a new scope.
+pub(crate) enum Place {
+    /// It has a bucket.
+    Bucket(Target),
+    /// The rule does not apply to it, for want of a slot.
+    Exempt,
+    /// Its rule refuses it for want of a slot.
+    Refused(Denial),
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// Finds a scope that this worker knows.
+    #[inline]
+    pub(crate) fn find(&self, rule: RuleId, key: &[u8]) -> Option<Target> {
+        let index = self.tables.get(rule.index())?.find(key)?;
+        Some(Target::of(rule.0, index))
+    }
+
+    /// Finds or makes a place for a scope.
+    #[cold]
+    pub(crate) fn place<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        rule: RuleId,
+        key: &str,
+    ) -> Result<Place, TableError> {
+        let target = self.remember(process, rule.0, key)?;
+        if !self.is_overflow(target) {
+            return Ok(Place::Bucket(target));
+        }
+        Ok(match process.rules.on_overflow(rule.0) {
+            Overflow::Share => Place::Bucket(target),
+            Overflow::Pass => Place::Exempt,
+            Overflow::Refuse => Place::Refused(Denial::overflow(process.host.now())),
+        })
+    }
+
+    /// Returns the entry of a canonical scope: of the rule whose scope it is, or of the table for those
+    /// of no rule, such as groups.
+    pub(super) fn canonical_target<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        id: &str,
+    ) -> Result<Target, TableError> {
+        if let Some((rule, key)) = id.split_once('/')
+            && let Some(rule) = process.rules.named(rule)
+        {
+            return self.remember(process, rule.0, key);
+        }
+        let rule = process.rules.canonical(process.config.rules.first());
+        self.add_tables(process.rules.len());
+        self.remember(process, rule.0, id)
+    }
+
+    /// Returns the entry of a scope, or its rule's overflow if there is no room for it.
+    fn remember<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        rule: u16,
+        key: &str,
+    ) -> Result<Target, TableError> {
+        if let Some(target) = self.find(RuleId(rule), key.as_bytes()) {
+            return Ok(target);
+        }
+        let now = process.host.now();
+        process.open()?;
+        let max = process.config.max_scopes as usize;
+        let may_search = self.searches_failed < SEARCHES_MAX;
+        if key == OVERFLOW || !may_search || !self.has_room(rule, max, now) {
+            process.stats.overflow.add_one();
+            return Ok(self.overflow(process, rule, now));
+        }
+        let config = process.rules.get(rule).ok_or(TableError::Gone)?;
+        let scope = scope_id(&config.name, key);
+        let slots = process.table.slots()?;
+        match slots.locate(&process.host, now, &scope, &config.policy) {
+            Ok(slot) => {
+                let scopes = self.tables.get_mut(usize::from(rule));
+                let scopes = scopes.ok_or(TableError::Gone)?;
+                let index = scopes.insert(key.as_bytes(), Some(slot), now);
+                Ok(Target::of(rule, index))
+            }
+            Err(TableError::Full) => {
+                self.search_failed();
+                process.stats.overflow.add_one();
+                Ok(self.overflow(process, rule, now))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has_room(&mut self, rule: u16, max: usize, now: Instant) -> bool {
+        if self.tables.iter().map(Scopes::len).sum::<usize>() < max {
+            return true;
+        }
+        let scopes = self.tables.get_mut(usize::from(rule));
+        scopes.is_some_and(|scopes| scopes.evict(idle_since(now)) > 0)
+    }
+
+    /// Returns the entry that scopes of a rule share when no slot is left for them.
+    pub(super) fn overflow<H: Host>(
+        &mut self,
+        process: &Process<H>,
+        rule: u16,
+        now: Instant,
+    ) -> Target {
+        if !self.overflow_logged {
+            self.overflow_logged = true;
+            let rule = process.rules.name(rule);
+            let message = format!(
+                "tollgate: more scopes than max_scopes: new ones share {rule}/{OVERFLOW} (logged once)"
+            );
+            process.host.log(Level::Warn, &message);
+        }
+        let key = OVERFLOW.as_bytes();
+        let scopes = self.tables.get_mut(usize::from(rule));
+        let index = scopes.map_or(0, |scopes| {
+            let known = scopes.find(key);
+            known.unwrap_or_else(|| scopes.insert(key, None, now))
+        });
+        Target::of(rule, index)
+    }
+
+    /// Returns whether an entry has a slot or may still look for one in this round.
+    pub(super) fn may_search(&mut self, target: Target) -> bool {
+        let entry = entry(&mut self.tables, target);
+        let has_slot = entry.is_some_and(|entry| entry.slot.is_some() || is_overflow(entry));
+        has_slot || self.searches_failed < SEARCHES_MAX
+    }
+
+    /// Counts a fruitless search for a slot against this round.
+    pub(super) fn search_failed(&mut self) {
+        self.searches_failed = self.searches_failed.saturating_add(1);
+    }
+
+    /// Returns whether `target` is its rule's overflow.
+    pub(super) fn is_overflow(&mut self, target: Target) -> bool {
+        entry(&mut self.tables, target).is_some_and(|entry| is_overflow(entry))
+    }
+}

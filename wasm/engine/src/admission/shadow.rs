@@ -1,0 +1,67 @@
+//! Rules in shadow mode: their refusals have no effect, for all requests or for some.
+//!
+//! Such a rule decides like any other: it draws, asks for leases and counts. Only its refusals have no
+//! effect but a counter and what the embedder reports of them.
+
+use std::hash::BuildHasher;
+
+use foldhash::SharedSeed;
+use foldhash::quality::SeedableRandomState;
+
+use super::{Admission, Request};
+use crate::refusal::Refusal;
+use crate::rules::{RuleId, Rules};
+
+/// Dice that fall the same way for the same request and rule.
+#[derive(Debug)]
+pub(super) struct Dice(SeedableRandomState);
+
+// === impl Dice ===
+
+impl Dice {
+    /// Returns dice; `seed` is random.
+    pub(super) fn new(seed: u64) -> Self {
+        let fixed = SharedSeed::global_fixed();
+        Self(SeedableRandomState::with_seed(seed, fixed))
+    }
+
+    /// Returns a number from 0 to 99, always the same for one request and one rule: a request that
+    /// one rule lets go on and that waits for another rule's tokens still goes on at its turn.
+    fn roll(&self, stream: u32, rule: RuleId) -> u64 {
+        (self.0.hash_one((stream, rule.index())) >> 32) % 100
+    }
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// Counts the refusal of a request before any bucket was looked at, and returns whether it has
+    /// no effect.
+    pub(crate) fn shadow_early(
+        &self,
+        rules: &mut Rules,
+        request: &mut Request,
+        refusal: Refusal,
+    ) -> bool {
+        let rule = refusal.rule();
+        let is_shadowed = rule.is_some_and(|rule| self.is_shadowed(rules, rule, request.stream));
+        match is_shadowed {
+            true => {
+                rules.count_shadowed(refusal);
+                request.shadowed_early = Some(refusal);
+                request.shadowed = Some(refusal);
+            }
+            false => rules.count_refused(refusal),
+        }
+        is_shadowed
+    }
+
+    /// Returns whether refusals of `rule` have no effect on the request of `stream`.
+    pub(crate) fn is_shadowed(&self, rules: &Rules, rule: RuleId, stream: u32) -> bool {
+        match rules.enforced(rule.0) {
+            100.. => false,
+            0 => true,
+            percent => self.dice.roll(stream, rule) >= u64::from(percent),
+        }
+    }
+}

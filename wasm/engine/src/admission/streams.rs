@@ -1,0 +1,228 @@
+//! Streams that count somewhere until they end: in flight, with bytes that pass, or with their final
+//! cost.
+//!
+//! The obvious way to count bytes is to be called for each part of a body. That costs an entry into
+//! the VM for each part of every stream, whether its scope has a limit on bytes or not, for a module
+//! exports a callback or does not. The proxy itself counts the bytes of each stream, and can be asked
+//! at any time. So a worker has the streams of limited scopes counted on its ticks, and each once
+//! more when it ends, whatever ends it: an answer, a reset, a time limit, the end of a tunnel.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::units::Tokens;
+
+use super::bytes::BYTES;
+use super::{Admission, Request, Target, entry};
+use crate::effect::{StreamEnd, StreamNeeds};
+use crate::host::Host;
+use crate::process::Process;
+use crate::rules::{RuleId, Rules};
+
+/// Streams whose bytes are counted in one round, at most.
+const LOOKS_PER_ROUND: usize = 512;
+/// Rounds in which every stream is counted once, if there are not too many: a fifth of a second at
+/// the default tick.
+const ROUNDS_PER_LOOK: usize = 10;
+
+/// Streams of one worker that count until they end.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    open: BTreeMap<u32, OpenStream>,
+    /// The stream at which the next round begins to count.
+    next: u32,
+}
+
+/// Stream that goes on.
+#[derive(Clone, Debug)]
+struct OpenStream {
+    targets: Vec<StreamTarget>,
+    /// Bytes of bodies that have been counted, in the order of [`BYTES`]; none if no target counts
+    /// bytes.
+    counted: Option<[u64; 2]>,
+    /// Tokens that were taken of each target at the beginning.
+    paid: Tokens,
+}
+
+/// Entry in which a stream counts.
+#[derive(Clone, Copy, Debug)]
+struct StreamTarget {
+    target: Target,
+    /// The stream has a permit there, of those that there are while `Entry::permits_lost` is this.
+    permit: Option<u32>,
+    has_final_cost: bool,
+}
+
+// === impl Streams ===
+
+impl Streams {
+    /// Returns the number of streams.
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// Returns whether a stream is remembered until it ends.
+    #[inline]
+    pub(crate) fn remembers(&self, stream: u32) -> bool {
+        !self.streams.open.is_empty() && self.streams.open.contains_key(&stream)
+    }
+
+    /// Returns the number of streams that are remembered until they end.
+    #[cfg(any(test, fuzzing, feature = "testing"))]
+    pub(crate) fn streams_open(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Returns the facts that are needed of a stream that has ended.
+    pub(crate) fn stream_needs(&self, stream: u32) -> StreamNeeds {
+        let Some(open) = self.streams.open.get(&stream) else {
+            return StreamNeeds::default();
+        };
+        let late = open.targets.iter().filter(|target| target.has_final_cost);
+        let mut costs: Vec<RuleId> = late.map(|late| RuleId(late.target.rule)).collect();
+        costs.sort_unstable();
+        costs.dedup();
+        StreamNeeds {
+            bytes: open.counted.is_some(),
+            costs,
+        }
+    }
+
+    /// Remembers the stream of a request that goes on.
+    #[cold]
+    pub(crate) fn open_stream(&mut self, rules: &Rules, request: &Request) {
+        let mut open = OpenStream {
+            targets: Vec::new(),
+            counted: None,
+            paid: request.cost,
+        };
+        for target in request.targets() {
+            let has_final_cost = rules.has_final_cost(target.rule);
+            let Some(entry) = entry(&mut self.tables, *target) else {
+                continue;
+            };
+            let meters = entry.meters.as_ref();
+            let meters = meters.filter(|meters| meters.counts_streams());
+            if meters.is_none() && !has_final_cost {
+                continue;
+            }
+            let permits = meters.and_then(|meters| meters.permits.as_ref());
+            open.targets.push(StreamTarget {
+                target: *target,
+                permit: permits.map(|_| entry.permits_lost),
+                has_final_cost,
+            });
+            if meters.is_some_and(|meters| meters.counts_bytes()) {
+                open.counted = Some([0; 2]);
+            }
+            entry.streams = entry.streams.saturating_add(1);
+        }
+        self.streams.open.insert(request.stream, open);
+    }
+
+    /// Forgets a stream that has ended, and charges for it.
+    pub(crate) fn end_stream<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        stream: u32,
+        end: &StreamEnd,
+    ) {
+        let Some(mut open) = self.streams.open.remove(&stream) else {
+            return;
+        };
+        self.count_more(process, &mut open, end.bytes);
+        for ended in &open.targets {
+            let mut costs = end.costs.iter();
+            let cost = costs.find(|(rule, _)| rule.0 == ended.target.rule);
+            if let Some((_, cost)) = cost.filter(|_| ended.has_final_cost) {
+                self.charge_final_cost(process, ended.target, *cost, open.paid);
+            }
+            self.end_in(process, *ended, open.counted);
+        }
+    }
+
+    fn end_in<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        ended: StreamTarget,
+        counted: Option<[u64; 2]>,
+    ) {
+        let Some(entry) = entry(&mut self.tables, ended.target) else {
+            return;
+        };
+        entry.streams = entry.streams.saturating_sub(1);
+        let has_permit = ended.permit == Some(entry.permits_lost);
+        let Some(meters) = &mut entry.meters else {
+            return;
+        };
+        for (unit, bytes) in BYTES.into_iter().zip(counted.unwrap_or_default()) {
+            if let Some(meter) = meters.meter(unit).filter(|_| counted.is_some()) {
+                meter.learn(bytes);
+            }
+        }
+        let permits = meters.permits.as_mut().filter(|_| has_permit);
+        if permits.is_some_and(|permits| permits.put_back())
+            // Permits that are not given back now are on the next tick.
+            && let Err(error) = self.report_use(process, ended.target)
+        {
+            process.fail(&error);
+        }
+    }
+
+    /// Returns the streams whose bytes are to be counted in this round, each in its turn.
+    pub(crate) fn streams_to_count(&mut self) -> Vec<u32> {
+        let all = self.streams.open.len();
+        let looks = all.div_ceil(ROUNDS_PER_LOOK).min(LOOKS_PER_ROUND);
+        let mut streams = Vec::new();
+        for _ in 0..looks {
+            let from = self.streams.next;
+            let Some((stream, open)) = self.streams.open.range(from..).next() else {
+                self.streams.next = 0;
+                break;
+            };
+            self.streams.next = stream.saturating_add(1);
+            if open.counted.is_some() {
+                streams.push(*stream);
+            }
+        }
+        streams
+    }
+
+    /// Counts the bytes of bodies that a stream has had since the last look; `bytes` are those of the
+    /// request and of the response so far.
+    pub(crate) fn count_bytes<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        stream: u32,
+        bytes: [u64; 2],
+    ) {
+        let Some(mut open) = self.streams.open.remove(&stream) else {
+            return;
+        };
+        self.count_more(process, &mut open, bytes);
+        self.streams.open.insert(stream, open);
+    }
+
+    fn count_more<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        open: &mut OpenStream,
+        bytes: [u64; 2],
+    ) {
+        let Some(counted) = &mut open.counted else {
+            return;
+        };
+        for ((unit, before), size) in BYTES.into_iter().zip(counted).zip(bytes) {
+            let more = size.saturating_sub(*before);
+            *before = size.max(*before);
+            if more > 0 {
+                for open in &open.targets {
+                    self.charge(process, open.target, unit, more);
+                }
+            }
+        }
+    }
+}

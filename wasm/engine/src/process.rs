@@ -1,0 +1,80 @@
+//! The process as one worker of it sees it.
+
+use core::fmt::Display;
+use core::time::Duration;
+
+use tollgate_core::units::Instant;
+
+use crate::config::{EngineConfig, HostFailure, Identity};
+use crate::decision::Decision;
+use crate::host::{Host, Level};
+use crate::refusal::Refusal;
+use crate::rules::Rules;
+use crate::shared_table::{SharedTable, TableError};
+use crate::stats::Stats;
+
+/// Minimum time between two logged failures of the host or of the shared table.
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Settings, host, shared table and counters of one worker: what each part of an engine is given.
+#[derive(Debug)]
+pub(crate) struct Process<H> {
+    pub(crate) host: H,
+    pub(crate) identity: Identity,
+    /// Settings of the latest configuration.
+    pub(crate) config: EngineConfig,
+    pub(crate) rules: Rules,
+    pub(crate) table: SharedTable,
+    pub(crate) stats: Stats,
+    last_failure: Option<Instant>,
+}
+
+// === impl Process ===
+
+impl<H: Host> Process<H> {
+    /// Returns a process without rules whose shared table has not been opened.
+    pub(crate) fn new(host: H, identity: Identity, config: EngineConfig) -> Self {
+        Self {
+            host,
+            identity,
+            config,
+            rules: Rules::default(),
+            table: SharedTable::default(),
+            stats: Stats::default(),
+            last_failure: None,
+        }
+    }
+
+    /// Opens the shared table; not before the first request or tick, because a configuration is also
+    /// tried out in a VM that is thrown away.
+    pub(crate) fn open(&mut self) -> Result<(), TableError> {
+        if self.table.is_open() {
+            return Ok(());
+        }
+        let slots = self.table.open(&self.host, &self.identity, &self.config)?;
+        let wanted = self.config.max_scopes;
+        if slots != wanted {
+            let message =
+                format!("tollgate: max_scopes is {slots} until the process restarts, not {wanted}");
+            self.host.log(Level::Warn, &message);
+        }
+        Ok(())
+    }
+
+    /// Returns whether a request has to be refused because of a failure of the host or the shared
+    /// table; counts the failure, and logs it now and then.
+    #[cold]
+    pub(crate) fn fail(&mut self, error: &dyn Display) -> Decision {
+        self.stats.host_failures.add_one();
+        let now = self.host.now();
+        let fresh = |last| now.saturating_since(last) >= FAILURE_LOG_INTERVAL;
+        if self.last_failure.is_none_or(fresh) {
+            self.last_failure = Some(now);
+            self.host.log(Level::Error, &format!("tollgate: {error}"));
+        }
+        match self.config.host_failure {
+            HostFailure::Open => Decision::Admit,
+            HostFailure::Closed => Decision::Deny(Refusal::HostFailure),
+        }
+    }
+}

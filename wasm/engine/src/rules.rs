@@ -1,0 +1,182 @@
+//! Rules of an engine: those of its configurations, and one for the limits of groups.
+
+use tollgate_core::client::Policy;
+
+use crate::config::{Overflow, RuleConfig, Shape};
+use crate::refusal::Refusal;
+use crate::stats::RuleStats;
+
+/// Name of the rule for canonical scopes that belong to no other; no configuration can have it.
+const CANONICAL: &str = "~canonical";
+/// The key of the bucket that a rule's scopes share when the slot table is full.
+pub const OVERFLOW: &str = "~overflow";
+
+/// A rule of an engine, for as long as the engine lives: one with the same name in a later
+/// configuration is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleId(pub u16);
+
+/// All rules that an engine has had, by their ids.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    rules: Vec<Rule>,
+}
+
+/// Settings and counters of a rule.
+#[derive(Debug)]
+struct Rule {
+    config: RuleConfig,
+    stats: RuleStats,
+}
+
+// === impl RuleId ===
+
+impl RuleId {
+    /// Returns its place among the rules of its engine.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+// === impl Rules ===
+
+impl Rules {
+    /// Takes over the settings of a rule, which is new or has been known by its name.
+    pub(crate) fn bind(&mut self, config: &RuleConfig) -> RuleId {
+        let known = self.named(&config.name);
+        match known.and_then(|id| self.rules.get_mut(id.index())) {
+            Some(rule) => rule.config = config.clone(),
+            None => return self.add(config.clone()),
+        }
+        known.unwrap_or_default()
+    }
+
+    fn add(&mut self, config: RuleConfig) -> RuleId {
+        let id = RuleId(self.rules.len() as u16);
+        let stats = RuleStats::default();
+        self.rules.push(Rule { config, stats });
+        id
+    }
+
+    /// Gives the limits of groups the policy of `rule`, if there are any.
+    pub(crate) fn rebind_canonical(&mut self, rule: &RuleConfig) {
+        let mut rules = self.rules.iter_mut();
+        if let Some(canonical) = rules.find(|rule| rule.config.name == CANONICAL) {
+            canonical.config.policy = rule.policy.clone();
+        }
+    }
+
+    /// Returns the rule for canonical scopes of no rule; a new one has the policy of `first`.
+    pub(crate) fn canonical(&mut self, first: Option<&RuleConfig>) -> RuleId {
+        if let Some(known) = self.named(CANONICAL) {
+            return known;
+        }
+        self.add(RuleConfig {
+            name: CANONICAL.to_owned(),
+            policy: first.map(|rule| rule.policy.clone()).unwrap_or_default(),
+            enforced: 100,
+            on_overflow: Overflow::Share,
+            final_cost: false,
+            shape: None,
+        })
+    }
+
+    /// Returns the number of rules.
+    pub(crate) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Returns the rule called `name`.
+    pub(crate) fn named(&self, name: &str) -> Option<RuleId> {
+        let mut rules = self.rules.iter();
+        let index = rules.position(|rule| rule.config.name == name)?;
+        Some(RuleId(index as u16))
+    }
+
+    /// Returns the settings of a rule.
+    pub(crate) fn get(&self, rule: u16) -> Option<&RuleConfig> {
+        Some(&self.rules.get(usize::from(rule))?.config)
+    }
+
+    /// Returns the name of a rule.
+    pub(crate) fn name(&self, rule: u16) -> &str {
+        self.get(rule).map_or("", |rule| &rule.name)
+    }
+
+    /// Returns how a rule lets requests wait for their turn, if it does.
+    pub(crate) fn shape(&self, rule: u16) -> Option<Shape> {
+        self.get(rule)?.shape
+    }
+
+    /// Returns the fate of a rule's scopes for which no slot is left.
+    pub(crate) fn on_overflow(&self, rule: u16) -> Overflow {
+        self.get(rule)
+            .map_or(Overflow::Share, |rule| rule.on_overflow)
+    }
+
+    /// Returns whether the cost of a rule's requests is known only at their end.
+    #[inline]
+    pub(crate) fn has_final_cost(&self, rule: u16) -> bool {
+        self.get(rule).is_some_and(|rule| rule.final_cost)
+    }
+
+    /// Returns how many of a hundred requests that a rule would refuse it does refuse.
+    pub(crate) fn enforced(&self, rule: u16) -> u8 {
+        self.get(rule).map_or(100, |rule| rule.enforced)
+    }
+
+    /// Returns whether no refusal of a rule has any effect, so that its requests do not wait either.
+    pub(crate) fn is_shadow(&self, rule: u16) -> bool {
+        self.enforced(rule) == 0
+    }
+
+    /// Returns the policy of the rule that `scope` belongs to; the default one if no rule has that
+    /// name any more.
+    pub(crate) fn policy_of(&self, scope: &str) -> Policy {
+        let name = scope.split_once('/').map_or(scope, |(rule, _)| rule);
+        let rule = self.named(name).or_else(|| self.named(CANONICAL));
+        let rule = rule.and_then(|rule| self.get(rule.0));
+        rule.map(|rule| rule.policy.clone()).unwrap_or_default()
+    }
+
+    /// Counts a refusal that has an effect.
+    pub(crate) fn count_refused(&mut self, refusal: Refusal) {
+        if let Some(stats) = self.stats_of(refusal) {
+            stats.refused.of(refusal).add_one();
+        }
+    }
+
+    /// Counts a refusal that has no effect.
+    pub(crate) fn count_shadowed(&mut self, refusal: Refusal) {
+        if let Some(stats) = self.stats_of(refusal) {
+            stats.shadowed.of(refusal).add_one();
+        }
+    }
+
+    fn stats_of(&mut self, refusal: Refusal) -> Option<&mut RuleStats> {
+        let rule = self.rules.get_mut(refusal.rule()?.index())?;
+        Some(&mut rule.stats)
+    }
+
+    /// Returns the names and counters of all rules; the limits of groups are `canonical`.
+    pub(crate) fn stats(&self) -> impl Iterator<Item = (&str, &RuleStats)> {
+        self.rules.iter().map(|rule| {
+            let name = match rule.config.name.as_str() {
+                CANONICAL => "canonical",
+                name => name,
+            };
+            (name, &rule.stats)
+        })
+    }
+}
+
+// === free functions ===
+
+/// Returns the scope id of a rule's key; the keys of canonical scopes are ids themselves.
+pub(crate) fn scope_id(rule: &str, key: &str) -> String {
+    match rule == CANONICAL && key != OVERFLOW {
+        true => key.to_owned(),
+        false => format!("{rule}/{key}"),
+    }
+}

@@ -1,0 +1,419 @@
+//! Wait queues of one worker: requests that wait for their turn at a bucket, and requests that are held
+//! for a first lease.
+//!
+//! A request is charged when it goes on, not before: one that gives up costs nothing, and one that
+//! needs several buckets takes from all or none. It waits in the queue of the bucket that is short; if
+//! another one is at its turn, it waits there, at the place that its arrival gives it. A request that
+//! comes overtakes none that waits for one of its buckets.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_core::client::{Shortage, WaitQueue, Waiter};
+use tollgate_core::lease::Unit;
+use tollgate_core::units::{Instant, Tokens};
+
+use crate::admission::{BucketId, Request, Stage, Target};
+use crate::config::Shape;
+use crate::decision::Shortfall;
+use crate::refusal::Denial;
+
+mod pending;
+
+pub(crate) use pending::{PendingRequest, PendingRequests};
+
+/// A bucket is asked no sooner again: timers are no finer.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// Requests of one worker that wait.
+#[derive(Debug, Default)]
+pub(crate) struct WaitQueues {
+    /// Requests that are held for a first lease.
+    pub(crate) pending: PendingRequests,
+    queues: BTreeMap<BucketId, BucketQueue>,
+    /// When each bucket should be asked again.
+    due: BTreeSet<(Instant, BucketId)>,
+    /// Requests that wait for their turn, by stream.
+    queued: BTreeMap<u32, QueuedRequest>,
+    deadlines: BTreeSet<(Instant, u32)>,
+    /// Requests that have begun to wait so far.
+    arrivals: u64,
+    /// Whether there was more to do than one callback may.
+    pub(crate) has_backlog: bool,
+}
+
+/// Queue at a bucket, and what the bucket denied last.
+#[derive(Debug)]
+struct BucketQueue {
+    queue: WaitQueue,
+    target: Target,
+    denial: Denial,
+    due: Instant,
+}
+
+/// Arrival of a request, remembered while it waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) stream: u32,
+    pub(crate) since: Instant,
+    /// Time that its client would wait.
+    pub(crate) max_wait: Duration,
+}
+
+/// Request that waits for its turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueuedRequest {
+    pub(crate) arrival: Arrival,
+    pub(crate) request: Request,
+    /// Time at which it is refused if it could not go on before.
+    deadline: Instant,
+    /// The bucket that is short.
+    pub(crate) target: Target,
+    member: u64,
+    number: u64,
+}
+
+/// Reason that a request may not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitError {
+    /// Its rule lets none wait.
+    NotAllowed,
+    /// It would be longer than it may, or than its client likes.
+    TooLong,
+    /// Too many wait already.
+    Full,
+}
+
+/// Bounds on waiting at a bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitLimits {
+    /// Those of the rule; none if it lets no request wait.
+    pub(crate) shape: Option<Shape>,
+    /// The most requests that wait for their turn in all queues.
+    pub(crate) max_waiting: usize,
+    /// The time after which a bucket is asked again in any case.
+    pub(crate) tick: Duration,
+}
+
+// === impl WaitLimits ===
+
+impl WaitLimits {
+    fn deadline(&self, arrival: Arrival) -> Option<Instant> {
+        let most = self.shape?.max_wait.min(arrival.max_wait);
+        Some(arrival.since.saturating_add(most))
+    }
+
+    fn max_per_member(&self) -> usize {
+        self.shape.map_or(0, |shape| shape.max_waiting)
+    }
+}
+
+// === impl WaitQueues ===
+
+impl WaitQueues {
+    /// Returns whether no request waits for its turn.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queued.is_empty()
+    }
+
+    /// Returns the number of requests that wait for their turn.
+    pub(crate) fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Returns the number of requests that wait, for their turn or for a first lease.
+    pub(crate) fn len_in_all(&self) -> usize {
+        self.pending.len().saturating_add(self.queued.len())
+    }
+
+    /// Returns the number of requests that wait at a bucket.
+    pub(crate) fn len_at(&self, bucket: BucketId) -> usize {
+        let queue = self.queues.get(&bucket);
+        queue.map_or(0, |queue| queue.queue.turns().len())
+    }
+
+    fn len_of(&self, bucket: BucketId, member: u64) -> usize {
+        let queue = self.queues.get(&bucket);
+        queue.map_or(0, |queue| queue.queue.turns().len_of(member))
+    }
+
+    /// Returns the denial of a request at one of its targets because others wait there, unless its
+    /// turn has come.
+    pub(crate) fn denial_before(&self, request: &Request, index: usize) -> Option<Denial> {
+        if request.stage == Stage::Turn || self.is_empty() {
+            return None;
+        }
+        let target = *request.targets().get(index)?;
+        self.denial(target, request.member_at(target), request.cost)
+    }
+
+    fn denial(&self, target: Target, member: u64, cost: Tokens) -> Option<Denial> {
+        let queue = self.queues.get(&target.bucket())?;
+        Some(Denial {
+            retry_at: queue.queue.estimate(member, cost),
+            need: cost,
+            ..queue.denial
+        })
+    }
+
+    /// Lets a request wait at the bucket that is short.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub(crate) fn join(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        arrival: Arrival,
+        shortfall: Shortfall,
+        limits: WaitLimits,
+    ) -> Result<(), WaitError> {
+        let deadline = limits.deadline(arrival).ok_or(WaitError::NotAllowed)?;
+        let Shortfall { target, denial } = shortfall;
+        let member = request.member_at(target);
+        // The time at which a permit comes free is not known.
+        let is_open = denial.unit == Unit::Concurrency && now < deadline;
+        let in_time = |at| now < deadline && at <= deadline;
+        let hoped_at = self.hoped_at(now, shortfall, member, request.cost);
+        if !denial.retry_at.map_or(is_open, in_time) && !hoped_at.is_some_and(in_time) {
+            return Err(WaitError::TooLong);
+        }
+        let is_full = self.len() >= limits.max_waiting;
+        if is_full || self.len_of(target.bucket(), member) >= limits.max_per_member() {
+            return Err(WaitError::Full);
+        }
+        let number = self.arrivals;
+        self.arrivals = number.saturating_add(1);
+        let queued = QueuedRequest {
+            arrival,
+            request: *request,
+            deadline,
+            target,
+            member,
+            number,
+        };
+        self.put(now, queued, denial, limits.tick);
+        Ok(())
+    }
+
+    /// Lets a request whose turn has come wait at another bucket instead, at the place that the order of
+    /// arrival gives it.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub(crate) fn transfer(
+        &mut self,
+        now: Instant,
+        queued: QueuedRequest,
+        shortfall: Shortfall,
+        limits: WaitLimits,
+    ) -> Result<(), WaitError> {
+        let deadline = limits.deadline(queued.arrival);
+        let deadline = deadline.ok_or(WaitError::NotAllowed)?;
+        let Shortfall { target, denial } = shortfall;
+        let member = queued.request.member_at(target);
+        if deadline <= now {
+            return Err(WaitError::TooLong);
+        }
+        if self.len_of(target.bucket(), member) >= limits.max_per_member() {
+            return Err(WaitError::Full);
+        }
+        if let Some(queue) = self.queues.get_mut(&queued.target.bucket()) {
+            queue.queue.give_up_turn();
+        }
+        let stream = queued.arrival.stream;
+        self.deadlines.remove(&(queued.deadline, stream));
+        let queued = QueuedRequest {
+            target,
+            member,
+            deadline: queued.deadline.min(deadline),
+            ..queued
+        };
+        self.put(now, queued, denial, limits.tick);
+        Ok(())
+    }
+
+    /// Returns when a request would go if a lease that is about to grow became all that there is; none
+    /// if none is.
+    fn hoped_at(
+        &self,
+        now: Instant,
+        shortfall: Shortfall,
+        member: u64,
+        cost: Tokens,
+    ) -> Option<Instant> {
+        let queue = self.queues.get(&shortfall.target.bucket());
+        let ahead = queue.map_or(Tokens::ZERO, |queue| queue.queue.turns().ahead_of(member));
+        let rate = shortfall.denial.expected_rate?;
+        let wait = rate.time_for(ahead.saturating_add(cost))?;
+        Some(now.saturating_add(wait))
+    }
+
+    fn put(&mut self, now: Instant, queued: QueuedRequest, denial: Denial, tick: Duration) {
+        let stream = queued.arrival.stream;
+        let bucket = queued.target.bucket();
+        let is_new = !self.queues.contains_key(&bucket);
+        let queue = self.queues.entry(bucket).or_insert_with(|| BucketQueue {
+            queue: WaitQueue::new(now, shortage(&denial)),
+            target: queued.target,
+            denial,
+            due: now,
+        });
+        queue.queue.join(Waiter {
+            member: queued.member,
+            arrival: queued.number,
+            stream,
+            cost: queued.request.cost,
+        });
+        self.deadlines.insert((queued.deadline, stream));
+        self.queued.insert(stream, queued);
+        if is_new {
+            self.set_due(bucket, now);
+            self.look_soon(now, bucket, tick);
+        }
+    }
+
+    /// Returns the request whose turn it is at a bucket.
+    pub(crate) fn first(&self, bucket: BucketId) -> Option<QueuedRequest> {
+        let first = self.queues.get(&bucket)?.queue.turns().first()?;
+        self.queued.get(&first.stream).copied()
+    }
+
+    /// Takes out a request that `goes` on, or does not wait any more.
+    pub(crate) fn take(&mut self, now: Instant, stream: u32, goes: bool) -> Option<QueuedRequest> {
+        let queued = self.queued.remove(&stream)?;
+        self.deadlines.remove(&(queued.deadline, stream));
+        let bucket = queued.target.bucket();
+        let queue = self.queues.get_mut(&bucket)?;
+        match goes {
+            true => {
+                queue.queue.let_go();
+            }
+            false => queue.queue.leave(now, queued.member, queued.number),
+        }
+        let due = queue.queue.look_at().min(queue.due);
+        self.set_due(bucket, due);
+        Some(queued)
+    }
+
+    /// Takes out a request whose time is over, and returns it with the bucket that it waited for.
+    pub(crate) fn time_out(
+        &mut self,
+        now: Instant,
+        stream: u32,
+    ) -> Option<(QueuedRequest, Option<Shortfall>)> {
+        let queued = self.take(now, stream, false)?;
+        let target = queued.target;
+        let denial = self.denial(target, queued.member, queued.request.cost);
+        let shortfall = denial.map(|denial| Shortfall { target, denial });
+        Some((queued, shortfall))
+    }
+
+    /// Keeps the request whose turn it is as it was decided on: with other targets, perhaps.
+    pub(crate) fn keep(&mut self, request: &Request) {
+        if let Some(queued) = self.queued.get_mut(&request.stream) {
+            queued.request = *request;
+        }
+    }
+
+    /// Notes that a bucket has been asked: `gone` requests went, and the next one got `denial`.
+    pub(crate) fn fall_short(
+        &mut self,
+        now: Instant,
+        shortfall: Shortfall,
+        gone: usize,
+        workers: u32,
+    ) {
+        if let Some(queue) = self.queues.get_mut(&shortfall.target.bucket()) {
+            let shortage = shortage(&shortfall.denial);
+            queue.queue.fall_short(now, gone, workers, shortage);
+            queue.denial = shortfall.denial;
+        }
+    }
+
+    /// Has a bucket asked again when it has enough, and on each tick, for limits may be raised.
+    pub(crate) fn look_soon(&mut self, now: Instant, bucket: BucketId, tick: Duration) {
+        let earliest = now.saturating_add(LOOK_AGAIN);
+        let latest = now.saturating_add(tick).max(earliest);
+        if let Some(queue) = self.queues.get(&bucket) {
+            let at = queue.queue.look_at().clamp(earliest, latest);
+            self.set_due(bucket, at);
+        }
+    }
+
+    /// Forgets the queue at a bucket if no request waits there, and returns the bucket then.
+    pub(crate) fn close(&mut self, bucket: BucketId) -> Option<Target> {
+        let queue = self.queues.get(&bucket)?;
+        if !queue.queue.turns().is_empty() {
+            return None;
+        }
+        self.due.remove(&(queue.due, bucket));
+        self.queues.remove(&bucket).map(|queue| queue.target)
+    }
+
+    /// Returns a bucket that should be asked by `now`.
+    pub(crate) fn due(&self, now: Instant) -> Option<BucketId> {
+        let (at, bucket) = self.due.first()?;
+        (*at <= now).then_some(*bucket)
+    }
+
+    /// Returns the stream of a request whose time is over.
+    pub(crate) fn overdue(&self, now: Instant) -> Option<u32> {
+        let (at, stream) = self.deadlines.first()?;
+        (*at <= now).then_some(*stream)
+    }
+
+    /// Returns when something is to be done next, if any request waits for its turn.
+    #[inline]
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        if self.has_backlog {
+            return Some(Instant::ZERO);
+        }
+        let due = self.due.first().map(|(at, _)| *at);
+        let deadline = self.deadlines.first().map(|(at, _)| *at);
+        due.into_iter().chain(deadline).min()
+    }
+
+    /// Has the buckets asked at once that `has_changed` says.
+    pub(crate) fn hurry(&mut self, now: Instant, mut has_changed: impl FnMut(Target) -> bool) {
+        let mut hurried = Vec::new();
+        for (bucket, queue) in &mut self.queues {
+            if has_changed(queue.target) {
+                queue.queue.hurry(now);
+                hurried.push(*bucket);
+            }
+        }
+        for bucket in hurried {
+            self.set_due(bucket, now);
+        }
+    }
+
+    /// Returns attempts to count for the requests that wait, by bucket.
+    pub(crate) fn attempts(&mut self, now: Instant, workers: u32) -> Vec<(Target, u32)> {
+        let queues = self.queues.values_mut();
+        let attempts = queues.map(|queue| {
+            let attempts = queue.queue.attempts(now, workers);
+            (queue.target, u32::try_from(attempts).unwrap_or(u32::MAX))
+        });
+        attempts.filter(|(_, attempts)| *attempts > 0).collect()
+    }
+
+    fn set_due(&mut self, bucket: BucketId, due: Instant) {
+        if let Some(queue) = self.queues.get_mut(&bucket) {
+            self.due.remove(&(queue.due, bucket));
+            queue.due = due;
+            self.due.insert((due, bucket));
+        }
+    }
+}
+
+// === free functions ===
+
+fn shortage(denial: &Denial) -> Shortage {
+    Shortage {
+        need: denial.need,
+        retry_at: denial.retry_at,
+        rate: denial.rate,
+    }
+}
