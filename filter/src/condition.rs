@@ -3,18 +3,18 @@
 use crate::host::{Host, HostError};
 use crate::key::decoded_leniently;
 
-/// What a request must be like; all that is set must hold, of a list any.
+/// Condition on a request: all fields that are set must hold, of a list any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Condition {
-    /// What the path begins with, once it is percent-decoded.
+    /// Beginning of the path, once it is percent-decoded.
     pub(crate) path_prefixes: Vec<String>,
     pub(crate) methods: Vec<String>,
     pub(crate) headers: Vec<(String, Expected)>,
-    /// What it must not be like.
+    /// Condition that must not hold.
     pub(crate) not: Option<Box<Self>>,
 }
 
-/// What is expected of a header.
+/// Condition on a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     Present,

@@ -34,7 +34,7 @@ const CLUSTER_LEN_MAX: usize = 120;
 /// Time between two rounds of housekeeping of a worker: renewals, unspent tokens, statistics.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What the operator has set.
+/// Settings of the operator.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
     /// Settings of the engine, with the limits of each rule.
@@ -56,7 +56,7 @@ pub(crate) struct Formats {
     pub(crate) draft03: bool,
 }
 
-/// What holds for every rule that does not say otherwise.
+/// Defaults of all rules.
 #[derive(Debug)]
 struct Defaults {
     policy: Policy,
@@ -201,7 +201,7 @@ fn names_cluster(name: &str) -> bool {
     (1..=CLUSTER_LEN_MAX).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
-/// What is admitted without a lease, of a rule or of all.
+/// Reads the mode without a lease, of a rule or of all.
 fn mode_as(fields: &mut Fields<'_>, name: &'static str) -> Result<Option<Mode>, ConfigError> {
     match fields.text(name)? {
         None => Ok(None),

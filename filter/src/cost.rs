@@ -1,6 +1,6 @@
-//! What a request costs, as metadata says it: a number, or a text that is one.
+//! Cost of a request, as metadata has it: a number, or a text that is one.
 //!
-//! What comes from outside is judged here: finite, not negative, and bounded.
+//! Numbers from outside are checked here: finite, not negative, and bounded.
 
 use tollgate_core::units::Tokens;
 
@@ -15,7 +15,7 @@ pub(crate) fn number(number: f64, max: f64) -> Option<Tokens> {
     usable.then(|| Tokens::from_micros((number * 1e6).round() as u64))
 }
 
-/// What a value of Envoy's dynamic metadata says that a request has cost in all.
+/// Returns the final cost of a request from a value of Envoy's dynamic metadata.
 ///
 /// Envoy hands over a number as the eight bytes of a double, and a text as it is. The two cannot be
 /// mistaken for each other: eight bytes that are all digits or points would be a double below

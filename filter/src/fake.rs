@@ -16,7 +16,7 @@ use crate::host::{Cas, GrpcStatus, Host, HostError, Kind, Level, Metric, Written
 /// Something that happens at an awkward moment.
 pub(crate) type Intruder = Box<dyn FnOnce(&Process)>;
 
-/// What the workers of a process share, and what happened to their streams.
+/// State that the workers of a process share, and the fate of their streams.
 #[derive(Default)]
 pub(crate) struct Process {
     pub(crate) now: Cell<u64>,
@@ -25,7 +25,7 @@ pub(crate) struct Process {
     metrics: RefCell<BTreeMap<String, i64>>,
     names: RefCell<Vec<String>>,
     pub(crate) logs: RefCell<Vec<(Level, String)>>,
-    /// Calls that nobody has answered, by token.
+    /// Calls without an answer so far, by token.
     pub(crate) calls: RefCell<BTreeMap<u32, Call>>,
     next_token: Cell<u32>,
     pub(crate) calls_fail: Cell<bool>,
@@ -54,14 +54,14 @@ pub(crate) type Reply = (u32, u32, BTreeMap<String, String>);
 pub(crate) struct Fake {
     pub(crate) process: Rc<Process>,
     headers: Rc<RefCell<BTreeMap<String, Vec<u8>>>>,
-    /// What Envoy has of the request, by path, with dots between.
+    /// Properties of the request, by path, with dots between.
     pub(crate) properties: Rc<RefCell<BTreeMap<String, Vec<u8>>>>,
     expressions: Rc<RefCell<Vec<String>>>,
     selected: Rc<Cell<u32>>,
     /// Streams that went on, and streams that were answered with which status and headers.
     pub(crate) resumed: Rc<RefCell<Vec<u32>>>,
     pub(crate) replies: Rc<RefCell<Vec<Reply>>>,
-    /// What was left to the access log, by stream and name.
+    /// Values for the access log, by stream and name.
     pub(crate) notes: Rc<RefCell<BTreeMap<(u32, String), String>>>,
     pub(crate) shared_data_fails: Rc<Cell<bool>>,
     pub(crate) gone: Rc<RefCell<Vec<u32>>>,

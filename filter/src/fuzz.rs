@@ -1,6 +1,6 @@
-//! What fuzzers feed: each function takes any bytes, and panics only if something is wrong.
+//! Fuzz targets: each function takes any bytes, and panics only if something is wrong.
 //!
-//! The bytes are what a unseen key, another version of the filter, or a broken coordinator could
+//! The bytes are what a hostile client, another version of the filter, or a broken coordinator could
 //! bring. `just fuzz` feeds them guided by coverage; the tests feed a small corpus and thousands of
 //! mutations of it, so that every run of the test suite goes this way, too.
 
@@ -92,7 +92,7 @@ impl Proxy {
         decision
     }
 
-    /// How many of `count` requests pass, one directly after another.
+    /// Returns the number of `count` requests that pass, one directly after another.
     fn passed(&mut self, count: usize) -> usize {
         (0..count)
             .filter(|_| self.request() == Decision::Admit)
@@ -137,7 +137,7 @@ pub fn configuration(bytes: &[u8]) {
     proxy.passed(3);
 }
 
-/// What requests bring: headers and properties, each a line of its own with its place in front.
+/// Headers and properties of requests, each a line of its own with its place in front.
 pub fn request(bytes: &[u8]) {
     let (config, _) = Config::parse(EVERY_KEY.as_bytes()).unwrap();
     let process = Process::new();
@@ -219,7 +219,7 @@ pub fn records(bytes: &[u8]) {
     }
 }
 
-/// What is read from a slot is what is written again.
+/// A slot that is read and written again stays the same.
 fn decoded(bytes: &[u8]) {
     let Some((scope, scope_state)) = codec::decode_slot(bytes) else {
         return;

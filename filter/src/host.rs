@@ -1,4 +1,4 @@
-//! What the filter needs of its host, and the only place that names the SDK's host calls.
+//! Host of the filter: the only place that names the SDK's host calls.
 //!
 //! Everything else in this crate is generic over [`Host`], so that its logic runs natively against
 //! a fake one. The SDK panics on a status that it does not expect; each call here says which
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-/// What the filter needs of the proxy that runs it.
+/// Proxy that runs the filter.
 pub(crate) trait Host {
     /// The monotonic clock, which all workers of the process share.
     fn now(&self) -> Instant;
@@ -39,7 +39,7 @@ pub(crate) trait Host {
     fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError>;
     /// Makes an expression in CEL ready for this context's streams; none if it is not one.
     fn compile(&self, expression: &str) -> Result<Option<u32>, HostError>;
-    /// What an expression says of the request at hand; none where it fails, such as for a header
+    /// Evaluates an expression on the request at hand; none where it fails, such as for a header
     /// that the request does not have.
     fn evaluate(&self, expression: u32) -> Result<Option<Vec<u8>>, HostError>;
     /// Leaves a value to the access log, as the filter state `wasm.<name>` of the stream at hand.
@@ -146,7 +146,7 @@ mod envoy {
         }
 
         /// Not found, if this Envoy was built without CEL; a bad argument, if it is no expression.
-        /// What was made goes with the root context.
+        /// Compiled expressions go with the root context.
         fn compile(&self, expression: &str) -> Result<Option<u32>, HostError> {
             match hostcalls::call_foreign_function("expr_create", Some(expression.as_bytes())) {
                 Ok(token) => Ok(token

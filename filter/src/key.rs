@@ -1,7 +1,7 @@
 //! From a request to the key of a scope.
 //!
 //! A key becomes part of a scope id, which travels to the coordinator, into logs and into tables
-//! that people read, so what a unseen key may put into it is narrowed here: surrounding blanks
+//! that people read, so what a client may put into it is narrowed here: surrounding blanks
 //! are dropped, and what is left must be 1 to [`KEY_LEN_MAX`] bytes of UTF-8 without control
 //! characters. Nothing at all is *missing*, anything else is *malformed*; a rule has a policy for each.
 //!
@@ -37,7 +37,7 @@ pub(crate) enum Key {
     Query(String),
     /// A segment of the path, counted from one.
     Segment(usize),
-    /// What a template captures of the path.
+    /// Captures of a template in the path.
     Template(Template),
     /// The host that the request is for.
     Authority,
@@ -45,7 +45,7 @@ pub(crate) enum Key {
     SourceAddress(Prefixes),
     /// A property that Envoy has of the request, by its path.
     Property(Vec<String>),
-    /// What an expression in CEL says.
+    /// Value of an expression in CEL.
     Expression(Expression),
     /// The same for all requests.
     Constant(String),
@@ -57,11 +57,11 @@ pub(crate) enum Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expression {
     pub(crate) text: String,
-    /// What Envoy calls it, once it is compiled for a root context.
+    /// Envoy's token for it, once it is compiled for a root context.
     compiled: Option<u32>,
 }
 
-/// What a request has of a key.
+/// Key of a request, as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
     /// A value, which may still be empty or not be printable: see [`parsed`].

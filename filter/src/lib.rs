@@ -1,9 +1,9 @@
 //! Tollgate's filter: proxy-wasm in Envoy, one VM per worker thread.
 //!
-//! It translates: Envoy's callbacks into what core decides, and core's decisions into what Envoy
-//! does. What the filter asks of its host goes through `host`; what the workers of a process
-//! share is in the `shared table`; what a request meets is in `worker`. Only `plugin` knows the SDK's
-//! contexts. Everything but that compiles natively, where its tests run against a fake host.
+//! It translates: Envoy's callbacks into requests to `tollgate-engine`, and the engine's decisions and
+//! effects into what Envoy does. Every call of the host goes through `host`, and `worker` finds the
+//! keys of requests and carries effects out. Only `plugin` knows the SDK's contexts. Everything but that
+//! compiles natively, where its tests run against a fake host.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -1,4 +1,4 @@
-//! What the response to an admitted request says of its limits, if the configuration asks for it.
+//! Limit status of admitted requests, for their responses, if the configuration asks for it.
 //!
 //! The filter writes no header of a response: to be called for it would cost every stream an entry
 //! into the VM, whether anybody asks or not. It leaves the values in the stream's filter state, and
@@ -10,7 +10,7 @@ use tollgate_engine::LimitStatus;
 use crate::config::Formats;
 use crate::refusal::{policy, seconds};
 
-/// What is noted for a response, by the name of the note.
+/// Values for a response, by name.
 pub(crate) type Notes = Vec<(&'static str, String)>;
 
 /// The notes for a request that has passed these rules, by name; those without a limit are not told.

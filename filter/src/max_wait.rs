@@ -1,11 +1,11 @@
-//! How long a request may be kept waiting, as its client says.
+//! Longest wait of a request, as its client says.
 //!
 //! Three headers count, the shortest time wins: `tollgate-max-wait-ms` (0 asks to be refused at once
 //! rather than to wait), the deadline of a gRPC call (`grpc-timeout`), and
 //! `x-envoy-expected-rq-timeout-ms`, which an Envoy in front of this one sets. Of the two deadlines four
-//! fifths may be spent on waiting: who is answered then learns that it was throttled, instead of
-//! running into its timeout and not knowing why (PIP-385). A header that cannot be
-//! read is as good as none: a client does not get less for one that nobody understood.
+//! fifths may be spent on waiting: a client that is answered then learns that it was throttled,
+//! instead of running into its timeout without knowing why (PIP-385). A header that cannot be read
+//! counts as none.
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ use tollgate_proto::timeout::grpc_timeout;
 
 use crate::host::Host;
 
-/// What the client of the request at hand allows; none if it says nothing.
+/// Returns the longest wait that the client of the request at hand allows; none if it says nothing.
 pub(crate) fn max_wait<H: Host>(host: &H) -> Option<Duration> {
     let header = |name| host.request_header(name).ok().flatten();
     let said = [
@@ -24,7 +24,7 @@ pub(crate) fn max_wait<H: Host>(host: &H) -> Option<Duration> {
     said.into_iter().flatten().min()
 }
 
-/// What of a deadline may be spent on waiting.
+/// Returns the part of a deadline that may be spent on waiting.
 fn most_of(deadline: Option<Duration>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_sub(deadline.checked_div(5).unwrap_or_default()))
 }

@@ -37,7 +37,7 @@ pub(crate) struct Root {
 struct Plugin {
     worker: Shared,
     rules: Vec<BoundRule>,
-    /// What routes say otherwise, if they may.
+    /// Exceptions of routes, if they may have any.
     routes: Option<RefCell<Routes<BoundRule>>>,
     period: Cell<Duration>,
 }

@@ -1,4 +1,4 @@
-//! What a refused request is told: why, and when to come back, for people and for programs.
+//! Answer to a refused request: the reason, and when to come back, for people and for programs.
 //!
 //! `tollgate-reason` and `tollgate-pause-ms` are exact. `Retry-After` and the fields of the two drafts
 //! of draft-ietf-httpapi-ratelimit-headers count whole seconds, rounded up. A refusal for want of a

@@ -1,4 +1,4 @@
-//! What a route or a virtual host says about limits: its metadata, in the namespace `tollgate`.
+//! Settings of a route or a virtual host: its metadata, in the namespace `tollgate`.
 //!
 //! Envoy has no configuration of a wasm filter for each route, but hands over metadata as it is: a
 //! map in a flat form (counts and lengths as 32-bit little-endian numbers, then keys and values with
@@ -19,18 +19,18 @@ const KNOWN_MAX: usize = 1000;
 /// The most tokens that a request may cost.
 const COST_MAX: f64 = 1e6;
 
-/// What holds for the requests of a route.
+/// Settings for the requests of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Special<R> {
     /// Nothing is limited.
     pub(crate) disabled: bool,
-    /// What a request costs.
+    /// Cost of a request.
     pub(crate) cost: Tokens,
     /// The rules that apply.
     pub(crate) rules: Vec<R>,
 }
 
-/// What is known of the routes that were seen; `R` is a rule.
+/// Settings of the routes that were seen; `R` is a rule.
 #[derive(Debug)]
 pub(crate) struct Routes<R> {
     /// All rules, with their names.
@@ -70,7 +70,7 @@ impl<R: Clone> Routes<R> {
         }
     }
 
-    /// What holds for the request at hand: what its route says, else what its virtual host says, else
+    /// Returns the settings for the request at hand: those of its route, else of its virtual host, else
     /// what holds for all. Metadata that makes no sense is logged once and counts as none.
     pub(crate) fn at_hand<H: Host>(&mut self, host: &H) -> Result<&Special<R>, HostError> {
         let said = |of: &str| host.property(&["xds", of, "filter_metadata", NAMESPACE]);

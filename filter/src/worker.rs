@@ -266,7 +266,7 @@ impl<H: Host + Clone> Worker<H> {
         self.engine.end_stream(stream, &end);
     }
 
-    /// What the stream at hand has cost by `rule`, if that is known.
+    /// Returns the final cost of the stream at hand by `rule`, if that is known.
     fn final_cost(&mut self, rule: RuleId) -> Result<Option<Tokens>, HostError> {
         let text = self.rules.get(&rule);
         let Some(path) = text.and_then(|text| text.final_cost.as_ref()) else {

@@ -115,7 +115,7 @@ impl<'a> Fields<'a> {
             })
     }
 
-    /// Adds the fields that nobody took to `unknown`.
+    /// Adds the fields that were not read to `unknown`.
     pub(super) fn finish(&self, unknown: &mut Vec<String>) {
         let strange = self
             .object

@@ -14,7 +14,7 @@ const STEPS_MAX: usize = 8;
 const SEGMENT_MAX: u64 = 64;
 /// The longest expression, in bytes.
 const EXPRESSION_LEN_MAX: usize = 1000;
-/// What a key can be made of, for errors.
+/// Sources of a key, for errors.
 const KINDS: &str = "an object with one of header, query, path, authority, source_address, peer_san, \
     metadata, route_metadata, virtual_host_metadata, route_name, filter_state, cel, constant and join";
 

@@ -1,4 +1,4 @@
-//! A scope rule: whom a request counts for, and what becomes of it.
+//! A scope rule: the scope that a request counts for, and its limits.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) struct Rule {
     pub(crate) key: Key,
     /// Which requests it is about; without one, all.
     pub(crate) when: Option<Condition>,
-    /// What becomes of a request that has no key.
+    /// Fate of a request that has no key.
     pub(crate) missing: Missing,
     /// How its refusals look.
     pub(crate) terms: Terms,
@@ -37,7 +37,7 @@ pub(crate) struct Rule {
     pub(crate) final_cost: Option<Vec<String>>,
 }
 
-/// What becomes of a request without a usable key.
+/// Fate of a request without a usable key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// The rule does not apply to it.

@@ -35,7 +35,7 @@ pub(crate) struct Body {
 // === impl Terms ===
 
 impl Terms {
-    /// What holds where nothing is configured.
+    /// Terms where nothing is configured.
     pub(crate) const DEFAULT: Self = Self {
         formats: Formats {
             ietf: true,

@@ -1,6 +1,6 @@
-//! Any bytes, read as whatever is needed next.
+//! Any bytes, read as the values that are needed next.
 
-/// What is left of an input; when nothing is, all that is read is zero.
+/// Remainder of an input; at its end all that is read is zero.
 pub(super) struct Input<'a> {
     rest: &'a [u8],
 }

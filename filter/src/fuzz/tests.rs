@@ -173,7 +173,7 @@ fn part(place: u8, bytes: &[u8]) -> Vec<u8> {
     [&[place], &len[..], bytes, &[0, 1, 30, 0]].concat()
 }
 
-/// What a process holds in mid-lease, with a state for each unit.
+/// State of a scope in mid-lease, with each unit.
 fn scope_state() -> ScopeState {
     let now = Instant::from_nanos(3_600_000_000_000);
     let policy = Policy::default();

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Found;
 
-/// How much of a client's address tells it apart: bits of each family.
+/// Bits of a client's address that tell it apart, for each family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefixes {
     pub(crate) v4: u8,
@@ -55,7 +55,7 @@ pub(super) fn host(authority: Vec<u8>) -> Vec<u8> {
     host
 }
 
-/// What is left of `ones` when as many bits as the prefix has are shifted out.
+/// Shifts as many bits as the prefix has out of `ones`.
 fn shifted<T: Default>(ones: T, prefix: u8, shift: impl Fn(T, u32) -> Option<T>) -> T {
     shift(ones, u32::from(prefix)).unwrap_or_default()
 }

@@ -75,7 +75,7 @@ impl Template {
         })
     }
 
-    /// What the template captures of a path, several with slashes between; none where one has a
+    /// Returns the captures of a path, several with slashes between; none where one has a
     /// slash of its own, for the parts could not be told apart.
     pub(super) fn captured<'a>(&self, path: &[u8]) -> Found<'a> {
         let mut rest = segments_of(path);

@@ -61,7 +61,7 @@ fn host() -> Fake {
     host
 }
 
-/// What a worker makes of what is found: a key, nothing, or something else.
+/// Key of a worker from the value that is found, if it has any.
 fn resolved(found: Found<'_>) -> Result<String, &'static str> {
     match found {
         Found::Missing => Err("missing"),

@@ -1,4 +1,4 @@
-//! What a refused gRPC call is told beyond its status: the bytes of `grpc-status-details-bin`.
+//! Details of a refused gRPC call beyond its status: the bytes of `grpc-status-details-bin`.
 //!
 //! A [`google.rpc.Status`](https://github.com/googleapis/googleapis/blob/master/google/rpc/status.proto)
 //! with an `ErrorInfo` that programs can tell refusals apart by, and a `RetryInfo` with the exact
@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use prost::Message;
 
-/// Whose reasons these are, as `ErrorInfo.domain` wants it.
+/// Source of the reasons, for `ErrorInfo.domain`.
 const DOMAIN: &str = "tollgate";
 
 #[derive(Clone, PartialEq, Message)]

@@ -75,7 +75,7 @@ impl Proxy {
         self.request(&[("x", tenant)])
     }
 
-    /// How many of `requests` go on at once.
+    /// Returns the number of `requests` that go on at once.
     fn admitted(&mut self, tenant: &str, requests: usize) -> usize {
         (0..requests)
             .filter(|_| self.of(tenant) == Decision::Admit)

@@ -1,4 +1,4 @@
-//! Settings of an engine, which its embedder reads from whatever its users write.
+//! Settings of an engine, which its embedder reads from its users' configuration.
 
 use core::time::Duration;
 
@@ -52,7 +52,7 @@ pub struct RuleConfig {
     pub name: String,
     /// Wants, waits and fallbacks of the rule's leases.
     pub policy: Policy,
-    /// How many of a hundred requests that it would refuse it does; zero is shadow mode.
+    /// Percentage of its refusals that have an effect; zero is shadow mode.
     pub enforced: u8,
     /// Fate of scopes for which no slot is left.
     pub on_overflow: Overflow,

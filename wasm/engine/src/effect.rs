@@ -18,7 +18,7 @@ pub enum Effect {
         stream: u32,
         /// The wait that is over.
         waited: Waited,
-        /// What there is to tell of it.
+        /// Remarks for logs and the response.
         report: Report,
     },
     /// A request that waited is refused.

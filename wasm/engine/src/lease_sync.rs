@@ -203,7 +203,7 @@ impl LeaseSync {
                     requests.extend(request);
                 }
                 Err(TableError::Gone) => self.note_vacant(slot),
-                // What was popped must be looked at again.
+                // A slot that was popped must be looked at again.
                 Err(error) => {
                     if let Some(schedule) = &mut self.schedule {
                         schedule.set_due(slot, Some(now));

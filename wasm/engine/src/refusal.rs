@@ -43,7 +43,7 @@ pub struct Denial {
     pub unit: Unit,
     /// How much was asked for.
     pub need: Tokens,
-    /// What comes in for the process; unlimited where one token lets all go on.
+    /// Tokens that come in for the process; unlimited where one token lets all go on.
     pub rate: Rate,
     /// The most that may come in soon, if a lease is about to grow.
     pub expected_rate: Option<Rate>,
@@ -56,7 +56,7 @@ pub struct Denial {
 pub struct LimitStatus {
     /// The limit to tell: micro-requests per second.
     pub limit: u64,
-    /// What the process could admit at once.
+    /// Tokens that the process could spend at once.
     pub left: Tokens,
     /// How long until the bucket is full if no request draws, if it ever is.
     pub full_in: Option<Duration>,

@@ -16,6 +16,7 @@ use tollgate_core::units::{Instant, Tokens};
 use crate::admission::{BucketId, Request, Stage, Target};
 use crate::config::Shape;
 use crate::decision::Shortfall;
+use crate::effect::Waited;
 use crate::refusal::Denial;
 
 mod pending;
@@ -93,6 +94,16 @@ pub(crate) struct WaitLimits {
     pub(crate) max_waiting: usize,
     /// The time after which a bucket is asked again in any case.
     pub(crate) tick: Duration,
+}
+
+// === impl Arrival ===
+
+impl Arrival {
+    /// Returns the wait that ends now; `queued` if it was for a turn.
+    pub(crate) fn waited(self, now: Instant, queued: bool) -> Waited {
+        let time = now.saturating_since(self.since);
+        Waited { time, queued }
+    }
 }
 
 // === impl WaitLimits ===

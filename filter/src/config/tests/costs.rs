@@ -1,4 +1,4 @@
-//! What a request has cost, and where it stands.
+//! Property that has the final cost of a request.
 
 use super::*;
 

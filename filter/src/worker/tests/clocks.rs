@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What the fake coordinator lends is both the rate and the burst.
+/// The capacity that the fake coordinator lends is both the rate and the burst.
 const LENT: usize = 100;
 const HOUR: u64 = 3_600_000_000_000;
 

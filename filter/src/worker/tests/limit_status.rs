@@ -1,4 +1,4 @@
-//! What admitted requests are told.
+//! Limit status of admitted requests.
 
 use super::*;
 

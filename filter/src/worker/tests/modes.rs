@@ -109,7 +109,7 @@ fn who_was_spared_once_is_spared_at_its_turn() {
     assert!((20..40).contains(&waiting.len()), "{waiting:?}");
     for n in 0..1000 {
         proxy.tick(Duration::from_millis(1));
-        // Who comes meanwhile and needs nothing of `a` has been shadowed nothing.
+        // A request that comes meanwhile and needs nothing of `a` has no shadowed refusal.
         proxy.host().select(0).unwrap();
         assert_eq!(proxy.request(&[("y", &format!("{n}"))]), Decision::Admit);
     }

@@ -122,7 +122,7 @@ fn answers_that_make_no_sense_count_as_failures() {
         let (token, _) = proxy.host().process.take_call().unwrap();
         proxy.worker.handle_answer(token, answer);
         assert_eq!(*proxy.host().resumed.borrow(), [101], "{answer:?}");
-        // Unknown tokens are nobody's.
+        // Unknown tokens belong to no call.
         proxy.worker.handle_answer(token, answer);
         proxy.worker.handle_failure(77, 14);
     }
@@ -255,7 +255,7 @@ fn two_rules(tenant: &str, route: &str) -> Proxy {
     proxy
 }
 
-/// A unseen key's cold start is nobody else's, whatever other scopes both have.
+/// The cold start of an unseen key delays no other, even if both have other scopes in common.
 #[test]
 fn who_is_held_for_one_scope_keeps_nobody_waiting_at_another() {
     let mut proxy = two_rules("", "");
@@ -287,7 +287,7 @@ fn those_who_are_held_go_first_where_their_answer_was_awaited() {
         Decision::Admit
     );
     assert_eq!(proxy.request(&new), Decision::Hold);
-    // What costs nothing has nothing to wait for.
+    // A request that costs nothing has nothing to wait for.
     proxy.host().set_headers(&new);
     let nothing = proxy.worker.admit_at(&proxy.rules, 7, Tokens::ZERO);
     assert_eq!(nothing, Decision::Admit);
@@ -296,7 +296,7 @@ fn those_who_are_held_go_first_where_their_answer_was_awaited() {
     assert_eq!(proxy.request(&new), Decision::Admit);
 }
 
-/// Those whom the rule spares are held for the first answer as well, but not behind others.
+/// Requests that the rule shadows are held for the first answer as well, but not behind others.
 #[test]
 fn nobody_is_held_behind_another_for_a_rule_that_only_pretends() {
     let half = r#", "on_limit": "shape", "enforced_percent": 50"#;

@@ -1,4 +1,4 @@
-//! What the workers of a process do together, and with the coordinator.
+//! Workers of a process together, and with the coordinator.
 
 use super::*;
 
@@ -165,7 +165,7 @@ fn a_worker_that_takes_the_lead_finds_what_is_due_in_the_slots() {
     first.tick(Duration::from_millis(1));
     first.answer(10.0);
     drop(first);
-    // Nobody tells the second of those slots; it looks, in parts.
+    // The second is not told of those slots; it looks, in parts.
     let mut second = Proxy::new(&process, 2, &config);
     let mut asked = BTreeSet::new();
     for _ in 0..200 {

@@ -35,12 +35,12 @@ impl Proxy {
         (0..requests).map(context).collect()
     }
 
-    /// Who has gone on since the last time.
+    /// Streams that have gone on since the last time.
     fn gone(&self) -> Vec<u32> {
         self.host().resumed.borrow_mut().drain(..).collect()
     }
 
-    /// Goes on in ticks of a millisecond; who goes on, and in which.
+    /// Runs ticks of a millisecond; returns the streams that go on, and in which.
     fn run(&mut self, millis: u64) -> Vec<(u64, u32)> {
         let mut gone = Vec::new();
         for ms in 1..=millis {
@@ -358,7 +358,7 @@ fn requests_wait_for_permits() {
         gone.iter().map(|gone| gone.1).collect::<Vec<_>>(),
         waiting[..1]
     );
-    // Who goes on holds the permit, and the other one is refused when its time is over.
+    // The one that goes on holds the permit, and the other one is refused when its time is over.
     proxy.run(1000);
     assert_eq!(proxy.host().replies.borrow().len(), 1);
     proxy.worker.forget(waiting[0]);
@@ -390,7 +390,7 @@ fn those_who_wait_are_wanted() {
             proxy.worker.handle_answer(token, &call.lend(100.0));
         }
     }
-    // Nobody has come for 0.9 s, but a hundred a second went.
+    // None has come for 0.9 s, but a hundred a second went.
     assert!(wants >= 80.0, "{wants}");
 }
 

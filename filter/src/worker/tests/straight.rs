@@ -50,7 +50,7 @@ impl Proxy {
     }
 }
 
-/// Which scopes the calls ask of whom.
+/// Scopes that the calls ask for, by cluster.
 fn asked(calls: &[(u32, Call)]) -> BTreeMap<&str, Vec<String>> {
     let mut asked = BTreeMap::new();
     for (_, call) in calls {
@@ -103,7 +103,7 @@ fn refreshes_go_to_the_cluster_of_the_shard_that_answered_last() {
     );
 }
 
-/// A cluster that nobody answers at would cost who returns its lease, and others what is given back.
+/// A cluster that does not answer would cost a scope that returns its lease, and lose releases.
 #[test]
 fn what_is_given_back_and_who_returns_goes_to_any_coordinator() {
     let mut proxy = proxy("");
@@ -172,7 +172,7 @@ fn another_configuration_says_whom_to_ask_from_then_on() {
     }
 }
 
-/// Whoever does not answer is awaited in eight calls for each reason, and keeps nobody from the others.
+/// A cluster that does not answer is awaited in eight calls for each reason, and blocks no other.
 #[test]
 fn a_shard_that_does_not_answer_takes_no_room_from_the_others() {
     let mut proxy = proxy(r#", "call_timeout_ms": 60000"#);
@@ -228,7 +228,7 @@ fn calls_that_are_awaited_are_bounded_for_each_cluster_and_reason() {
             *awaited.entry(call.to).or_default() += refreshes;
         }
     }
-    // Eight for newcomers, or for who returns, and eight for those whose time has come.
+    // Eight for scopes that are new or return, and eight for those that are due.
     assert_eq!(awaited["c"], 16);
     for shard in ["s-0", "s-1"] {
         assert!((8..=16).contains(&awaited[shard]), "{awaited:?}");

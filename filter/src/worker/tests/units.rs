@@ -7,7 +7,7 @@ use prost::Message;
 use tollgate_core::lease::Unit;
 use tollgate_proto::v1;
 
-/// What a coordinator has to say of a scope.
+/// Terms of a scope at the coordinator.
 pub(super) struct Terms {
     /// The scopes, by the beginning of their ids.
     pub(super) scopes: &'static str,
@@ -78,7 +78,7 @@ impl Proxy {
         self.host().resumed.borrow_mut().clear();
     }
 
-    /// How many of `requests` go on, at once or after they were held.
+    /// Returns the number of `requests` that go on, at once or after they were held.
     pub(super) fn go_on(&mut self, tenant: &str, requests: usize, all: &[Terms]) -> usize {
         let mut passed = 0;
         for _ in 0..requests {
@@ -167,7 +167,7 @@ fn bytes_are_charged_as_they_pass_and_the_next_request_waits_for_the_debt() {
     process.advance(pause);
     proxy.pass(TICK, ALL);
     assert_eq!(proxy.begun("acme", 1).len(), 1, "paid");
-    // What no tick has seen is counted at the end.
+    // Bytes that no tick has seen are counted at the end.
     proxy.sizes(others[0], 0, 1_000_000);
     proxy.end(others[0]);
     let refused = denial(proxy.of("acme"));

@@ -98,7 +98,7 @@ impl Admission {
         };
         let must_pay = meter.charge(bytes);
         self.enqueue(target);
-        // What cannot be paid now stays owed, and the next request of the scope pays first.
+        // Bytes that cannot be paid now stay owed, and the next request of the scope pays first.
         if must_pay && let Err(error) = self.pay(process, target, unit) {
             process.fail(&error);
         }

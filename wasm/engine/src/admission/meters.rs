@@ -1,4 +1,4 @@
-//! What a worker remembers of a scope beyond its token cache of requests: units that few scopes have.
+//! Meters of a scope in one worker, beyond its token cache of requests: units that few scopes have.
 //!
 //! Most scopes have none of this, and then it costs a request one look at an empty option.
 
@@ -34,7 +34,7 @@ pub(crate) struct Meter {
     pub(crate) attempts: u64,
     /// How much may be owed before it is paid.
     pub(crate) owed_max: Tokens,
-    /// What a stream usually has; a refused one counts for as many.
+    /// Bytes that a stream usually has; a refused one counts for as many.
     pub(crate) usual: u64,
     pub(crate) denial: Option<Denial>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Permits {
     pub(crate) denial: Option<Denial>,
 }
 
-/// What the shared table is to be told on a tick.
+/// Part of the meters that the shared table does not know of.
 #[derive(Debug)]
 pub(crate) struct Unreported {
     bytes: [Bytes; 2],
@@ -71,8 +71,8 @@ struct Bytes {
 // === impl Meters ===
 
 impl Meters {
-    /// What `worker` has to tell the shared table: all bytes that have passed, token caches that none were taken
-    /// from, and what is in flight.
+    /// Returns the part that `worker` has to report: all bytes that have passed, token caches that none
+    /// were taken from, and requests in flight.
     pub(crate) fn unreported(&self, worker: u64) -> Unreported {
         let bytes = [&self.request_bytes, &self.response_bytes];
         Unreported {
@@ -104,7 +104,7 @@ impl Meters {
         permits.into_iter().for_each(Permits::refuse);
     }
 
-    /// What was said of shortages is true no more.
+    /// Forgets the denials of all units.
     pub(crate) fn forget_denials(&mut self) {
         for meter in [&mut self.request_bytes, &mut self.response_bytes] {
             meter.iter_mut().for_each(|meter| meter.denial = None);
@@ -154,7 +154,7 @@ impl Meters {
 // === impl Unreported ===
 
 impl Unreported {
-    /// Brings it into the books.
+    /// Reports to the state of the scope.
     pub(crate) fn settle(&self, scope_state: &mut ScopeState, now: Instant, policy: &Policy) {
         for (unit, bytes) in [Unit::RequestBytes, Unit::ResponseBytes]
             .into_iter()
@@ -268,7 +268,7 @@ impl Permits {
         self.held.saturating_sub(self.in_use) > self.spare
     }
 
-    /// What `worker` has to say of its use.
+    /// Returns `worker`'s use of its permits.
     pub(crate) fn usage(&self, worker: u64) -> WorkerUsage {
         WorkerUsage {
             worker,
@@ -289,7 +289,7 @@ impl Permits {
 
 // === free functions ===
 
-/// What is usual when `new` has come after what was `usual` before.
+/// Returns the usual number when `new` has come after what was `usual` before.
 pub(crate) fn smoothed(usual: u64, new: u64) -> u64 {
     match usual {
         0 => new,

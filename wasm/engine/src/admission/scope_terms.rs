@@ -1,4 +1,4 @@
-//! What the shared table has of a scope beside its requests, and bringing a worker's memory in line with it.
+//! Terms of a scope in the shared table: its units and its canonical scope, for a worker's memory.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tollgate_core::lease::Unit;
 
 use super::scopes::Entry;
 
-/// Which units a scope state has, and whose capacity is used as well.
+/// Units of a scope with a limit, and the scope whose capacity is used as well.
 #[derive(Debug)]
 pub(super) struct ScopeTerms {
     request_bytes: bool,

@@ -1,4 +1,4 @@
-//! What one worker remembers of the scopes of one rule: their token caches, and where their slots are.
+//! Scopes of one rule in one worker: their token caches, and where their slots are.
 //!
 //! This is all that a request looks at as long as its token cache has tokens: one hash, one comparison of
 //! keys, one subtraction. It is found by the header's bytes, so that no scope id has to be put
@@ -39,11 +39,12 @@ pub(crate) struct Entry {
     pub(crate) seen: Instant,
     /// How the bucket stood at the last draw, if admitted requests are told.
     pub(crate) limit_status: Option<Box<LimitStatus>>,
-    /// What only some scopes have: further units and a canonical scope.
+    /// Further units and a canonical scope, which only some scopes have.
     pub(crate) meters: Option<Box<Meters>>,
     /// Streams that are to be counted here until they end.
     pub(crate) streams: u32,
-    /// How often a limit of requests in flight has gone: who began before has none of the permits that came after.
+    /// How often a limit of requests in flight has gone: a stream that began before has none of the
+    /// permits that came after.
     pub(crate) permits_lost: u32,
     /// Tokens that a request usually turns out to have cost, where that is known only at its end.
     pub(crate) usual_cost: u32,
@@ -105,7 +106,7 @@ impl Entry {
 // === impl Scopes ===
 
 impl Scopes {
-    /// No scopes; `seed` should be random, or a unseen key could choose keys that collide.
+    /// No scopes; `seed` should be random, or a client could choose keys that collide.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             entries: Vec::new(),
@@ -168,7 +169,7 @@ impl Scopes {
         index
     }
 
-    /// Forgets some of the entries that nobody has used since `before`; how many.
+    /// Forgets some of the entries that have not been used since `before`, and returns their number.
     pub(crate) fn evict(&mut self, before: Instant) -> usize {
         let mut evicted: usize = 0;
         for _ in 0..EVICTION_SCAN.min(self.entries.len()) {

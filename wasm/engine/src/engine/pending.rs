@@ -185,23 +185,14 @@ impl<H: Host> Engine<H> {
         };
         let is_released = matches!(decision, Decision::Admit | Decision::Deny(_));
         if is_released {
-            self.end_wait(now, arrival, &pending.request, decision, false);
+            self.end_wait(arrival.waited(now, false), &pending.request, decision);
         }
         is_released
     }
 
-    /// Lets a request go on that has waited, or answers it. It was `queued` if it waited for its turn.
-    pub(super) fn end_wait(
-        &mut self,
-        now: Instant,
-        arrival: Arrival,
-        request: &Request,
-        decision: Decision,
-        queued: bool,
-    ) {
-        let stream = arrival.stream;
-        let time = now.saturating_since(arrival.since);
-        let waited = Waited { time, queued };
+    /// Lets a request go on that has waited, or answers it.
+    pub(super) fn end_wait(&mut self, waited: Waited, request: &Request, decision: Decision) {
+        let stream = request.stream;
         let effect = match decision {
             Decision::Deny(refusal) => Effect::Deny {
                 stream,

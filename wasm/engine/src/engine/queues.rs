@@ -193,7 +193,8 @@ impl<H: Host> Engine<H> {
             Some(shortfall) => self.turn_away(&queued.request, shortfall),
             None => self.complain(&TableError::Gone),
         };
-        self.end_wait(now, queued.arrival, &queued.request, decision, true);
+        let waited = queued.arrival.waited(now, true);
+        self.end_wait(waited, &queued.request, decision);
         self.close_queue(queued.target.bucket());
     }
 
@@ -204,7 +205,8 @@ impl<H: Host> Engine<H> {
             self.process.stats.waited.add_one();
         }
         self.queues.take(now, queued.arrival.stream, goes);
-        self.end_wait(now, queued.arrival, &queued.request, decision, true);
+        let waited = queued.arrival.waited(now, true);
+        self.end_wait(waited, &queued.request, decision);
     }
 
     fn close_queue(&mut self, bucket: BucketId) {

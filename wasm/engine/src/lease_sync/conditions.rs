@@ -1,8 +1,8 @@
-//! Conditions with the coordinators, of which the operator is told once for the whole process: safe mode,
-//! and clusters that Envoy does not have.
+//! Conditions of a process that the operator is told of once: safe mode, and clusters of coordinators
+//! that there are not.
 //!
-//! The worker that holds the leader lock tells it. What was told is in shared data, so that whoever takes the
-//! lock over does not tell it again.
+//! The sync leader logs them. The conditions that were logged are in shared data, so that the next leader
+//! does not log them again.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +17,12 @@ use crate::process::Process;
 use crate::shared_table::TableError;
 use crate::shared_table::codec::MissingClusters;
 
-/// How often Envoy is asked again for a cluster that it does not have.
+/// Time between two looks for a cluster that there is not.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The most bytes of a failure's text that are kept for the log.
 const FAILURE_LEN_MAX: usize = 300;
 
-/// A worker's knowledge of its process's conditions.
+/// Conditions of a process, as one worker knows them.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     calls: CallHistory,
@@ -30,7 +30,7 @@ pub(super) struct Conditions {
     last_failure: Option<(Upstream, String)>,
     /// The record in shared data as it was last seen; none before the worker holds the leader lock.
     known: Option<SafeMode>,
-    /// The clusters that Envoy does not have, and when it was last asked for them.
+    /// The clusters that there are not, and when they were last looked for.
     missing: BTreeSet<Upstream>,
     looked_at: Option<Instant>,
     /// Whether `missing` has changed since it was told.
@@ -40,7 +40,7 @@ pub(super) struct Conditions {
 // === impl Conditions ===
 
 impl Conditions {
-    /// How many clusters Envoy lacks.
+    /// Returns the number of clusters that there are not.
     pub(super) fn missing_count(&self) -> u64 {
         u64::try_from(self.missing.len()).unwrap_or(u64::MAX)
     }
@@ -56,7 +56,7 @@ impl Conditions {
         self.keep_failure(to, cause);
     }
 
-    /// Notes why whoever was asked at `to` says that nobody answers for a scope.
+    /// Notes why a coordinator at `to` could not reach the master of a scope.
     pub(super) fn note_out_of_reach(&mut self, now: Instant, to: Upstream, cause: &str) {
         self.calls.handle_out_of_reach(now);
         self.keep_failure(to, cause);
@@ -88,7 +88,7 @@ impl LeaseSync {
         "there is no cluster of that name".to_owned()
     }
 
-    /// Tells the operator what has changed, as the worker that speaks for the process.
+    /// Logs the conditions that have changed, as the sync leader.
     pub(super) fn tell_conditions<H: Host>(
         &mut self,
         process: &Process<H>,
@@ -105,7 +105,7 @@ impl LeaseSync {
         self.tell_safe_mode(process, now)
     }
 
-    /// Takes over what the process has been told of before.
+    /// Reads the conditions that were logged before.
     fn recall_conditions<H: Host>(&mut self, process: &Process<H>) -> Result<(), TableError> {
         let slots = process.table.slots()?;
         let read = |bytes: &[u8]| (SafeMode::decode(bytes), None);
@@ -134,7 +134,7 @@ impl LeaseSync {
         self.conditions.missing = missing;
     }
 
-    /// Whether Envoy has no cluster for `to`; false where it cannot be told.
+    /// Returns whether there is no cluster for `to`; false where the host cannot tell.
     fn lacks<H: Host>(&self, process: &Process<H>, to: Upstream) -> bool {
         let Ok(slots) = process.table.slots() else {
             return false;

@@ -23,7 +23,7 @@ pub const WORKERS_MAX: usize = 512;
 /// The most dirty that wait for the sync leader.
 pub const DIRTY_MAX: usize = 4096;
 
-/// What the workers of a process have to agree on, written once.
+/// Facts that the workers of a process have to agree on, written once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessRecord {
     /// The random part of the client id, and the seed of the slots' hash.
@@ -32,18 +32,18 @@ pub struct ProcessRecord {
     pub slots: u32,
 }
 
-/// A worker that lives, by the number that it drew at its start, and what it tells of itself.
+/// Heartbeat of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     /// The worker's number.
     pub worker: u64,
     /// When it last said that it lives.
     pub at: Instant,
-    /// What it told of itself then.
+    /// Its levels then.
     pub levels: Levels,
 }
 
-/// How much a worker has of what comes and goes. It tells these to the other workers, and not to
+/// Levels of a worker. It tells these to the other workers, and not to
 /// Envoy: what a VM that traps has added to a gauge of Envoy's would stay there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Levels {
@@ -60,7 +60,7 @@ pub struct Levels {
 pub struct DirtyQueue {
     /// The slots, each once.
     pub slots: Vec<u32>,
-    /// More was noted than fits: the whole table has to be looked at.
+    /// Whether more became due than fits: the whole table has to be looked at.
     pub spilled: bool,
 }
 
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Whatever decodes can be used at any time without a panic.
+    /// A record that decodes can be used at any time without a panic.
     fn exercise(bytes: &[u8]) {
         let Some((_, mut scope_state)) = decode_slot(bytes) else {
             return;

@@ -1,4 +1,4 @@
-//! The process's shared table: a bounded table of slots in shared data, one per scope.
+//! Bounded table of slots in shared data, one per scope.
 //!
 //! Shared data has no delete, no expiry and no listing, so records are not named after scopes: a
 //! scope hashes to [`PROBES`] slots and lives in one of them. A slot is never emptied
@@ -6,8 +6,9 @@
 //! one slot: read, let the scope state decide, write if nobody wrote in between. There is no
 //! create-if-absent in the ABI, but writing with a version that no record has amounts to it.
 //!
-//! Two workers that claim different slots for one scope at the same moment find out: who has
-//! claimed looks through the window again, and of two slots the one that is probed first stays.
+//! Two workers that claim different slots for one scope at the same moment find out: a worker that
+//! has claimed one looks through the window again, and of two slots the one that is probed first
+//! stays.
 
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
@@ -34,7 +35,7 @@ const VACANT: [u8; 1] = [0];
 /// The longest node id that goes into the client id, in bytes.
 const NODE_LEN_MAX: usize = 200;
 
-/// Where the workers of a process keep what they share.
+/// Table of slots of one process.
 #[derive(Debug)]
 pub(crate) struct SlotTable {
     prefix: String,
@@ -163,7 +164,7 @@ impl SlotTable {
         let key = self.key(slot);
         let (bytes, cas) = read(host, &key)?;
         if codec::split_slot(&bytes).is_some_and(|(owner, _)| owner == scope) {
-            // Lost to a writer who may have given the slot away: then it is not ours to empty.
+            // Lost to a writer that may have given the slot away: then it is not to be emptied.
             host.shared_set(&key, &VACANT, cas)?;
         }
         Ok(())
@@ -249,7 +250,7 @@ impl SlotTable {
         Ok((None, free))
     }
 
-    /// Settles who stays if `scope` has got a second slot in the meantime: the one probed first.
+    /// Returns the slot that stays if `scope` has got a second one in the meantime: the one probed first.
     fn confirm<H: Host>(
         &self,
         host: &H,
@@ -266,7 +267,7 @@ impl SlotTable {
             }
             match kept {
                 None => kept = Some(slot),
-                // If somebody changes it right now, its next change finds the first slot.
+                // If another worker changes it right now, its next change finds the first slot.
                 Some(_) => {
                     host.shared_set(&self.key(slot), &VACANT, cas)?;
                 }

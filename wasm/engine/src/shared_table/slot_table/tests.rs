@@ -35,7 +35,7 @@ impl Setup {
             .locate(&self.host, self.host.now(), scope, &self.policy)
     }
 
-    /// Uses the scope's slot, so that nobody can take it over.
+    /// Uses the scope's slot, so that no other can take it over.
     fn locate_and_wake(&self, scope: &str) -> Result<u32, TableError> {
         let slot = self.locate(scope)?;
         let now = self.host.now();
@@ -195,7 +195,7 @@ fn a_worker_that_is_always_overtaken_gives_up() {
 fn a_second_slot_of_a_scope_is_given_up() {
     let setup = setup(100);
     let slot = setup.locate("tenant/a").unwrap();
-    // Somebody else's slot, which the scope tries first, had become free and was claimed for it.
+    // Another scope's slot, which the scope tries first, had become free and was claimed for it.
     let window: Vec<u32> = setup.table.window("tenant/a", 0, 100).collect();
     assert_eq!(window[0], slot);
     let second = window[3];
@@ -211,7 +211,7 @@ fn a_second_slot_of_a_scope_is_given_up() {
         Ok(slot)
     );
     assert_eq!(setup.table.look(&setup.host, second), Ok(None));
-    // What was given up can be claimed again.
+    // A slot that was given up can be claimed again.
     for n in 0..60 {
         setup.locate_and_wake(&format!("tenant/{n}")).unwrap();
     }
