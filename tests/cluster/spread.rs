@@ -55,13 +55,13 @@ async fn spread(test: &TestContext) -> Result<()> {
     let count = |node: usize, name: &str| after[node][name] - before[node][name];
     let (mut forwarded, mut calls) = (0, 0);
     for (node, own) in of_node.iter().enumerate() {
-        let books = count(node, "tollgate_answered_total{by=\"local\"}");
+        let local = count(node, "tollgate_answered_total{by=\"local\"}");
         let peer = count(node, "tollgate_answered_total{by=\"peer\"}");
         print_line(&format!(
-            "node {node}: {own} of {SCOPES} scopes; answered {books} itself, forwarded {peer}"
+            "node {node}: {own} of {SCOPES} scopes; answered {local} itself, forwarded {peer}"
         ));
         // A node answers its own scopes for calls to any node, and forwards the others of its calls.
-        assert_eq!(books, NODES as u64 * CALLS * own);
+        assert_eq!(local, NODES as u64 * CALLS * own);
         assert_eq!(peer, CALLS * (SCOPES - own));
         assert_eq!(count(node, "tollgate_answered_total{by=\"none\"}"), 0);
         ensure!(*own >= SCOPES / 6, "the scopes are not spread: {of_node:?}");

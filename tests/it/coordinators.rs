@@ -27,11 +27,11 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// Length of a measurement of calls: some ten refreshes.
 pub(crate) const MEASUREMENT: Duration = s(2.0);
 
-/// Scopes that a coordinator's own leases have answered.
-pub(crate) const BY_BOOKS: &str = "tollgate_answered_total{by=\"local\"}";
+/// Metric of the scopes that a coordinator answered itself.
+pub(crate) const ANSWERED_LOCALLY: &str = "tollgate_answered_total{by=\"local\"}";
 
 /// Metric of the scopes that a coordinator forwarded to others.
-pub(crate) const BY_PEER: &str = "tollgate_answered_total{by=\"peer\"}";
+pub(crate) const ANSWERED_BY_PEER: &str = "tollgate_answered_total{by=\"peer\"}";
 
 /// Three coordinators, called a, b and c.
 pub(crate) struct ExampleCluster {

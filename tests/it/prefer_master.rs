@@ -6,7 +6,7 @@ use serde_json::json;
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::coordinators::{BY_PEER, ExampleCluster, LIMIT, MEASUREMENT};
+use crate::coordinators::{ANSWERED_BY_PEER, ExampleCluster, LIMIT, MEASUREMENT};
 use crate::test_context::run_test;
 
 /// Metric of the calls to a coordinator, including calls forwarded by other nodes.
@@ -68,7 +68,7 @@ fn an_envoy_that_asks_any_coordinator_spreads_its_calls() {
             })
             .await?;
             let master = cluster.master(0).await?;
-            let by_peer = cluster.metric(BY_PEER).await?;
+            let by_peer = cluster.metric(ANSWERED_BY_PEER).await?;
             for (i, by_peer) in by_peer.into_iter().enumerate() {
                 assert_eq!(
                     by_peer > 0.0,

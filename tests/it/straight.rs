@@ -10,7 +10,7 @@ use tollgate_tests::filter::tenant_rule;
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::coordinators::{BY_BOOKS, BY_PEER, ExampleCluster, LIMIT, MEASUREMENT};
+use crate::coordinators::{ANSWERED_BY_PEER, ANSWERED_LOCALLY, ExampleCluster, LIMIT, MEASUREMENT};
 use crate::test_context::run_test;
 
 const SHARDS: NonZeroU16 = NonZeroU16::new(3).unwrap();
@@ -30,9 +30,9 @@ fn tenants() -> Vec<String> {
 async fn until_nothing_is_forwarded(cluster: &ExampleCluster, load: &Load) -> Result<()> {
     wait::until("no forwarded calls", LIMIT, async || {
         cluster.masters(SHARDS).await?;
-        let before = cluster.metric(BY_PEER).await?;
-        let answered = cluster.growth(load, BY_BOOKS).await?;
-        let forwarded = cluster.metric(BY_PEER).await?;
+        let before = cluster.metric(ANSWERED_BY_PEER).await?;
+        let answered = cluster.growth(load, ANSWERED_LOCALLY).await?;
+        let forwarded = cluster.metric(ANSWERED_BY_PEER).await?;
         ensure!(forwarded == before, "{before:?}, then {forwarded:?}");
         ensure!(
             answered.iter().all(|answered| *answered >= 3.0),

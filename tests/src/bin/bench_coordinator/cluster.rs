@@ -137,9 +137,9 @@ fn measure(
         let groups = groups(setup, fleet, &nodes).await?;
         let mut load = Load::start(groups, fleet, options.connections, options.workers).await?;
         warm_up(&mut load, fleet).await?;
-        let before = (Instant::now(), load.refreshed(), look(&nodes).await?);
+        let before = (Instant::now(), load.refreshed(), totals(&nodes).await?);
         sleep(options.measured_time()?).await;
-        let after = (Instant::now(), load.refreshed(), look(&nodes).await?);
+        let after = (Instant::now(), load.refreshed(), totals(&nodes).await?);
         let done = load.stop().await?;
         let leased = done.sum_has / fleet.capacity();
         ensure!(
@@ -237,7 +237,8 @@ async fn master(nodes: &[Coordinator], shard: usize) -> Result<SocketAddr> {
     bail!("shard {shard} has no master")
 }
 
-async fn look(nodes: &[Coordinator]) -> Result<Vec<NodeStats>> {
+/// Figures of all nodes so far.
+async fn totals(nodes: &[Coordinator]) -> Result<Vec<NodeStats>> {
     let mut stats = Vec::new();
     for node in nodes {
         stats.push(NodeStats {
@@ -249,7 +250,7 @@ async fn look(nodes: &[Coordinator]) -> Result<Vec<NodeStats>> {
     Ok(stats)
 }
 
-/// The sum of the metrics whose lines begin with `name`.
+/// Sum of the metrics whose lines begin with `name`.
 async fn sum(http: SocketAddr, name: &str) -> Result<u64> {
     let metrics = get_once(http, "/metrics", &[]).await?.body;
     let lines = metrics.lines().filter(|line| line.starts_with(name));
