@@ -85,6 +85,19 @@ impl Check {
         }
     }
 
+    /// Sets `to` to the value of `text`, if that is there and right.
+    pub(crate) fn set<T>(
+        &mut self,
+        to: &mut T,
+        text: Option<&LocatedScalar>,
+        field: &str,
+        parse: impl FnOnce(&str) -> Result<T, Rule>,
+    ) {
+        if let Some(value) = self.value(text, field, parse) {
+            *to = value;
+        }
+    }
+
     /// Returns `value` if it is there and no error was found.
     ///
     /// # Errors

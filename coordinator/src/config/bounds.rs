@@ -73,9 +73,7 @@ pub(super) fn catalog_bounds(check: &mut Check, raw: Option<&RawBounds>) -> Cata
 }
 
 fn set(check: &mut Check, (name, text, bound): (&str, &Option<LocatedScalar>, &mut usize)) {
-    if let Some(count) = check.value(text.as_ref(), &format!("bounds.{name}"), count) {
-        *bound = count;
-    }
+    check.set(bound, text.as_ref(), &format!("bounds.{name}"), count);
 }
 
 /// Reads a bound.

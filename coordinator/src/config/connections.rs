@@ -32,44 +32,34 @@ pub(super) struct RawConnections {
 pub(super) fn connections(check: &mut Check, raw: Option<&RawConnections>) -> ConnectionBounds {
     let mut bounds = ConnectionBounds::default();
     let Some(raw) = raw else { return bounds };
+    let field = |name| format!("connections.{name}");
     let counts = [
         ("max_grpc", &raw.max_grpc, &mut bounds.max_grpc),
         ("max_http", &raw.max_http, &mut bounds.max_http),
     ];
     for (name, text, bound) in counts {
-        let field = format!("connections.{name}");
-        *bound = check.value(text.as_ref(), &field, count).unwrap_or(*bound);
+        check.set(bound, text.as_ref(), &field(name), count);
     }
-    let (text, field) = (raw.max_call_bytes.as_ref(), "connections.max_call_bytes");
-    let bytes = check.value(text, field, call_bytes);
-    bounds.max_call_bytes = bytes.unwrap_or(bounds.max_call_bytes);
+    let (text, name) = (raw.max_call_bytes.as_ref(), field("max_call_bytes"));
+    check.set(&mut bounds.max_call_bytes, text, &name, call_bytes);
+    timeouts(check, raw, &mut bounds);
+    bounds
+}
+
+fn timeouts(check: &mut Check, raw: &RawConnections, bounds: &mut ConnectionBounds) {
+    let (handshake, request) = (&mut bounds.handshake_timeout, &mut bounds.request_timeout);
+    let (response, idle) = (&mut bounds.response_timeout, &mut bounds.idle_timeout);
     let timeouts = [
-        (
-            "handshake_timeout",
-            &raw.handshake_timeout,
-            &mut bounds.handshake_timeout,
-        ),
-        (
-            "request_timeout",
-            &raw.request_timeout,
-            &mut bounds.request_timeout,
-        ),
-        (
-            "response_timeout",
-            &raw.response_timeout,
-            &mut bounds.response_timeout,
-        ),
+        ("handshake_timeout", &raw.handshake_timeout, handshake),
+        ("request_timeout", &raw.request_timeout, request),
+        ("response_timeout", &raw.response_timeout, response),
     ];
     for (name, text, bound) in timeouts {
         let field = format!("connections.{name}");
-        *bound = check
-            .value(text.as_ref(), &field, timeout)
-            .unwrap_or(*bound);
+        check.set(bound, text.as_ref(), &field, timeout);
     }
-    let (text, field) = (raw.idle_timeout.as_ref(), "connections.idle_timeout");
-    let time = check.value(text, field, idle_timeout);
-    bounds.idle_timeout = time.unwrap_or(bounds.idle_timeout);
-    bounds
+    let text = raw.idle_timeout.as_ref();
+    check.set(idle, text, "connections.idle_timeout", idle_timeout);
 }
 
 fn call_bytes(text: &str) -> Result<usize, Rule> {

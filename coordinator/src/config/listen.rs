@@ -53,12 +53,9 @@ impl Listen {
     pub(super) fn check(check: &mut Check, raw: Option<&RawListen>) -> Self {
         let mut listen = Self::default();
         let Some(raw) = raw else { return listen };
-        if let Some(grpc) = check.value(raw.grpc.as_ref(), "listen.grpc", address) {
-            listen.grpc = grpc;
-        }
-        if let Some(http) = check.value(raw.http.as_ref(), "listen.http", address) {
-            listen.http = http;
-        }
+        let (grpc, http) = (raw.grpc.as_ref(), raw.http.as_ref());
+        check.set(&mut listen.grpc, grpc, "listen.grpc", address);
+        check.set(&mut listen.http, http, "listen.http", address);
         if listen.grpc == listen.http && listen.grpc.port() != 0 {
             let at = raw.http.as_ref().or(raw.grpc.as_ref());
             let at = at.map_or(Location::UNKNOWN, |text| text.at);

@@ -1,7 +1,6 @@
 //! Rules for the limit of one unit.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use tollgate_core::lease::{Priority, Unit};
 use tollgate_core::limit::{Algorithm, Limit, LimitError, Part, SafeCapacity};
@@ -59,63 +58,50 @@ fn values(
     fields: &UnitFields<'_>,
 ) -> Option<Limit> {
     let field = |name| join(path, name);
-    let number = |text: &str| Ok(parse(text, counted)?);
-    let unlimited = |text: &str| {
-        let word = ("unlimited", Capacity::UNLIMITED);
-        number_or(text, counted, word, |capacity| capacity)
-    };
-    let dynamic = |text: &str| {
+    let (name, capacity) = fields.capacity;
+    let capacity = check.value(capacity, &field(name), |text| {
+        number_or(
+            text,
+            counted,
+            ("unlimited", Capacity::UNLIMITED),
+            |capacity| capacity,
+        )
+    });
+    let mut limit = Limit::new(capacity.unwrap_or(Capacity::ZERO));
+    check.set(&mut limit.burst, fields.burst, &field("burst"), |text| {
+        Ok(Tokens::from_micros(parse(text, counted)?.as_micros()))
+    });
+    check.set(&mut limit.safe, fields.safe, &field("safe"), |text| {
         number_or(
             text,
             counted,
             ("dynamic", SafeCapacity::Dynamic),
             SafeCapacity::Fixed,
         )
-    };
-    let times = |check: &mut Check, text, name, time: &mut Duration| {
-        set(time, check.value(text, &field(name), milliseconds));
-    };
-    let (name, capacity) = fields.capacity;
-    let capacity = check.value(capacity, &field(name), unlimited);
-    let mut limit = Limit::new(capacity.unwrap_or(Capacity::ZERO));
-    let burst = check.value(fields.burst, &field("burst"), number);
-    let burst = burst.map(|burst| Tokens::from_micros(burst.as_micros()));
-    set(&mut limit.burst, burst);
-    set(
-        &mut limit.safe,
-        check.value(fields.safe, &field("safe"), dynamic),
-    );
-    times(check, fields.lease, "lease", &mut limit.lease);
-    times(check, fields.refresh, "refresh", &mut limit.refresh);
-    times(
-        check,
-        fields.min_refresh,
-        "min_refresh",
-        &mut limit.min_refresh,
-    );
-    limit.learning = limit.lease;
-    set(
-        &mut limit.headroom,
-        check.value(fields.headroom, &field("headroom"), part),
-    );
-    set(
-        &mut limit.reserve,
-        check.value(fields.reserve, &field("reserve"), part),
-    );
-    set(
-        &mut limit.algorithm,
-        check.value(fields.algorithm, &field("algorithm"), algorithm),
-    );
+    });
+    times(check, path, fields, &mut limit);
+    let (headroom, reserve) = (&mut limit.headroom, &mut limit.reserve);
+    check.set(headroom, fields.headroom, &field("headroom"), part);
+    check.set(reserve, fields.reserve, &field("reserve"), part);
+    let name = field("algorithm");
+    check.set(&mut limit.algorithm, fields.algorithm, &name, algorithm);
     for (band, capacity) in guaranteed(check, &field("guaranteed"), counted, fields.guaranteed) {
         limit.guaranteed = limit.guaranteed.with(band, capacity);
     }
     capacity.map(|_| limit)
 }
 
-fn set<T>(to: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *to = value;
+/// Sets the times of `limit`.
+fn times(check: &mut Check, path: &str, fields: &UnitFields<'_>, limit: &mut Limit) {
+    let times = [
+        ("lease", fields.lease, &mut limit.lease),
+        ("refresh", fields.refresh, &mut limit.refresh),
+        ("min_refresh", fields.min_refresh, &mut limit.min_refresh),
+    ];
+    for (name, text, time) in times {
+        check.set(time, text, &join(path, name), milliseconds);
     }
+    limit.learning = limit.lease;
 }
 
 /// The field that is to be changed.
