@@ -9,7 +9,7 @@
 //! it goes with one shard. With several there is no one master to name; then every node answers as
 //! one, and passes on what is of other nodes' shards, as it does for Envoys.
 //!
-//! Its clients have no sequences: see [`repeated_lease`]. Times are whole seconds of the wall clock:
+//! Its clients have no sequences: see `repeated_lease`. Times are whole seconds of the wall clock:
 //! an expiry is rounded down from when the request arrived, so that no lease is longer on the wire
 //! than in the lease table.
 

@@ -1,6 +1,6 @@
 //! Rules for limits, groups and attachments, in the YAML file and in the API's JSON.
 //!
-//! A [`Check`] collects every error of a configuration, so that one run shows all of them. An error
+//! A `Check` collects every error of a configuration, so that one run shows all of them. An error
 //! is the broken rule of one field; each section states its own rules.
 
 use std::fmt;
