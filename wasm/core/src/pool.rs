@@ -14,7 +14,7 @@
 //! after a lowered capacity.
 //!
 //! Resources do not reach into pools. The lease server tells a pool the totals of a member and shows
-//! the member a [`PoolView`], both through a [`PoolLink`].
+//! the member a `PoolView`, both through a `PoolLink`.
 
 use core::num::NonZeroU32;
 use core::time::Duration;

@@ -260,7 +260,7 @@ impl Resource {
         }
     }
 
-    /// Time at which [`Resource::handle_timeout`] next has work.
+    /// Time at which `handle_timeout` next has work.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.expiries.earliest()
     }

@@ -4,7 +4,7 @@
 //! [`ConcurrencyLimiter`](super::ConcurrencyLimiter).
 //!
 //! Its life: idle until the first attempt; pending until the first answer, while requests may be
-//! held; then leased, or without a lease in the configured [`Mode`]. A lease that the next answer is
+//! held; then leased, or without a lease in the configured [`Mode`](super::policy::Mode). A lease that the next answer is
 //! about to raise is growing. When nothing is wanted any more the lease is released, and all is idle
 //! again.
 
@@ -59,7 +59,7 @@ pub enum LeaseState {
     Pending,
     /// A lease is valid.
     Leased,
-    /// There is no valid lease; the [`Mode`] says how much passes.
+    /// There is no valid lease; the [`Mode`](super::policy::Mode) says how much passes.
     NoLease,
 }
 
