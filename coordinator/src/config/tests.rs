@@ -498,7 +498,7 @@ fn the_quickstart_says_the_defaults() {
 }
 
 #[test]
-fn a_door_that_speaks_tls_needs_a_certificate_and_a_key() {
+fn a_listener_with_tls_needs_a_certificate_and_a_key() {
     let rest = "limits: []";
     let rows = [
         ("tls: {}", "good"),

@@ -14,6 +14,10 @@ pub(super) struct Metrics {
     pub(super) api: ApiMetrics,
     pub(super) leases: LeaseMetrics,
     pub(super) catalog: CatalogMetrics,
+    #[cfg_attr(
+        not(feature = "etcd"),
+        expect(dead_code, reason = "only elections through etcd count")
+    )]
     pub(super) election: ElectionMetrics,
     pub(super) connections: ConnectionMetrics,
     pub(super) tls: TlsMetrics,

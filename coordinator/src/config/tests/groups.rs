@@ -85,7 +85,7 @@ fn what_comes_as_json_is_judged_by_the_same_rules() {
     let bytes = gold.limits().get(Unit::ResponseBytes).unwrap();
     assert_eq!(bytes.capacity, Capacity::from_whole(50 << 20));
     assert_eq!(gold.limits().get(Unit::RequestBytes), None);
-    // What was written comes back as it was written, without what was not there.
+    // A group comes back as it was written, without absent fields.
     let written = serde_json::to_value(gold.spec()).unwrap();
     let want = serde_json::json!({"requests": {"rate": 1500, "safe": "dynamic"},
         "response_bytes": {"rate": "50MiB", "burst": 1000}, "fair_between": "clients"});

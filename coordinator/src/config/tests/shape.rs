@@ -1,4 +1,4 @@
-//! What is said when something else stands in the file than a configuration.
+//! Errors of a file that is no configuration.
 
 use super::errors;
 
