@@ -35,7 +35,7 @@ pub use self::ancestors::{AncestorPath, LEVELS_MAX, LoopError};
 use self::metrics::CallResult;
 pub use self::metrics::ParentMetrics;
 use self::status::CallRecord;
-pub use self::status::ParentStatus;
+pub use self::status::ParentCallStatus;
 
 /// Release calls in flight. A parent that does not answer them must not keep others from being
 /// sent.
@@ -126,7 +126,7 @@ impl Parent {
     }
 
     /// State of the calls, for people to read.
-    pub fn seen(&self) -> ParentStatus {
+    pub fn seen(&self) -> ParentCallStatus {
         self.record.look()
     }
 

@@ -14,29 +14,32 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tollgate_core::cluster::{ShardId, shard_of};
-use tollgate_core::lease::{Epoch, Origin};
-use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
-use tollgate_proto::response::{Refreshed, ScopeAnswer, ScopeError};
+use tollgate_core::lease::Epoch;
+use tollgate_proto::request::{Refresh, Release};
+use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;
+use tonic::Status;
 use tonic::metadata::MetadataMap;
-use tonic::{Code, Status};
 
 pub(crate) use self::remote::RemoteMaster;
 pub(crate) use self::split::each;
-use self::split::{CallPart, JoinedAnswers, split};
+use self::split::{CallPart, JoinedAnswers, PartResults, split};
 use crate::catalog::Catalog;
 use crate::cluster::election::{Master, Masters, Peer};
 use crate::leases::metrics::{AnsweredBy, LeaseMetrics};
 use crate::leases::parent::AncestorPath;
-use crate::leases::shards::{Mastership, MastershipError, Shards};
+use crate::leases::shards::{Mastership, Shards};
 use crate::net::channels::Channels;
 use crate::wire::LeaseServiceClient;
 
 mod context;
+mod error;
 mod remote;
 mod split;
 
 pub use self::context::ForwardingHeader;
+pub use self::error::RouteError;
+use self::error::{checked, lost, unanswered};
 
 /// This node's knowledge of the cluster; clones share it.
 #[derive(Clone, Debug)]
@@ -68,40 +71,6 @@ pub struct CallContext {
     pub from_child: bool,
     /// Time for the masters of other shards.
     pub timeout: Duration,
-}
-
-/// Reason for which a shard did not answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RouteError {
-    /// This node knows of no master.
-    #[error("shard {0} has no master now")]
-    NoMaster(ShardId),
-    /// Another node has taken this one for the master.
-    #[error("this node is not the master of shard {0}, or not in that term")]
-    NotHere(ShardId),
-    /// This node's own driver did not answer.
-    #[error(transparent)]
-    Mastership(#[from] MastershipError),
-    /// The master did not answer in time.
-    #[error("{node}, the master of shard {shard}, did not answer within {} ms", waited.as_millis())]
-    Late {
-        /// The shard.
-        shard: ShardId,
-        /// Its master.
-        node: String,
-        /// Its time limit.
-        waited: Duration,
-    },
-    /// The master could not be reached, or refused.
-    #[error("{node}, the master of shard {shard}: {cause}")]
-    Peer {
-        /// The shard.
-        shard: ShardId,
-        /// Its master.
-        node: String,
-        /// The master's or the transport's error.
-        cause: String,
-    },
 }
 
 // === impl CallContext ===
@@ -154,10 +123,21 @@ impl Router {
                 router.refresh_shard(shard, refresh, context).await
             }
         });
-        let mut joined = JoinedAnswers::of(count);
-        let mut reason = None;
-        let mut answered = false;
-        for (places, answers) in answers.await {
+        self.join(&asked, answers.await)
+    }
+
+    /// Joins the answers of the shards to a call for `asked`.
+    ///
+    /// # Errors
+    /// If no shard answered.
+    fn join(
+        &self,
+        asked: &[Arc<str>],
+        answers: PartResults<Vec<ScopeAnswer>>,
+    ) -> Result<Vec<ScopeAnswer>, RouteError> {
+        let mut joined = JoinedAnswers::of(asked.len());
+        let (mut reason, mut answered) = (None, false);
+        for (places, answers) in answers {
             match answers {
                 Ok(answers) => {
                     joined.put(&places, answers);
@@ -315,49 +295,6 @@ impl Router {
         let mut client = LeaseServiceClient::new(remote.channel());
         let call = client.release(remote.request(message));
         Ok(Epoch(remote.answer(call).await?.epoch))
-    }
-}
-
-// === free functions ===
-
-/// The master's answer for `asks`, if it is for that scope and of `shard`; else an error.
-fn checked(
-    shard: ShardId,
-    asks: &ScopeRefresh,
-    answer: Result<ScopeAnswer, String>,
-) -> ScopeAnswer {
-    let wrong = match answer {
-        Ok(answer) if answer.scope != asks.scope => "the answer is for another scope".to_owned(),
-        Ok(answer) if answer.outcome.is_ok() && answer.origin.shard != Some(shard) => {
-            "the answer is of another shard".to_owned()
-        }
-        Ok(answer) => return answer,
-        Err(wrong) => wrong,
-    };
-    without_answer(&asks.scope, Code::Internal, wrong)
-}
-
-/// Error answer for `scope`, whose shard did not answer.
-fn unanswered(scope: &Arc<str>, error: &RouteError) -> ScopeAnswer {
-    without_answer(scope, Code::Unavailable, error.to_string())
-}
-
-/// Error answer for a scope whose answer was lost by a bug.
-fn lost(scope: Option<&Arc<str>>) -> ScopeAnswer {
-    let scope = scope.cloned().unwrap_or_default();
-    without_answer(&scope, Code::Internal, "the answer was lost".to_owned())
-}
-
-fn without_answer(scope: &Arc<str>, code: Code, message: String) -> ScopeAnswer {
-    ScopeAnswer {
-        scope: scope.clone(),
-        canonical: scope.clone(),
-        limited: Vec::new(),
-        origin: Origin::default(),
-        outcome: Err(ScopeError {
-            code: code as u32,
-            message,
-        }),
     }
 }
 

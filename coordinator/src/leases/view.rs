@@ -8,14 +8,16 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::lease_server::{BindingLimit, LeaseServer, LimitOwner};
 use tollgate_core::resource::{ClientRecord, Resource};
 use tollgate_core::units::{Capacity, Instant, MICRO};
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
-use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
+
+mod amount;
+
+pub use self::amount::Amount;
 
 /// Clients of a resource that are compared to find those with the largest leases.
 const LOOKED_AT: usize = 1000;
@@ -123,15 +125,6 @@ pub struct BusyResource {
     pub waiting_count: usize,
     /// The clients with the largest leases, of the first thousand.
     pub clients: Vec<ResourceClient>,
-}
-
-/// A number of units, or no limit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Amount {
-    /// This number.
-    Number(f64),
-    /// No limit.
-    Unlimited,
 }
 
 // === impl ScopePage ===
@@ -291,71 +284,6 @@ impl ResourceClient {
             has: client.has.into(),
             expires_in_ms: ms(client.expiry.saturating_since(now)),
         }
-    }
-}
-
-// === impl Amount ===
-
-impl From<Capacity> for Amount {
-    fn from(capacity: Capacity) -> Self {
-        if capacity.is_unlimited() {
-            return Self::Unlimited;
-        }
-        Self::Number(capacity.as_f64())
-    }
-}
-
-impl From<f64> for Amount {
-    fn from(units: f64) -> Self {
-        Self::Number(units)
-    }
-}
-
-impl Serialize for Amount {
-    /// A number, or the word `unlimited` as in the configuration.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Number(units) => serializer.serialize_f64(*units),
-            Self::Unlimited => serializer.serialize_str("unlimited"),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Amount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum AmountForm {
-            Number(f64),
-            Word(AmountWord),
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "lowercase")]
-        enum AmountWord {
-            Unlimited,
-        }
-        Ok(match AmountForm::deserialize(deserializer)? {
-            AmountForm::Number(units) => Self::Number(units),
-            AmountForm::Word(AmountWord::Unlimited) => Self::Unlimited,
-        })
-    }
-}
-
-impl ToSchema for Amount {}
-
-impl PartialSchema for Amount {
-    fn schema() -> RefOr<Schema> {
-        let number = ObjectBuilder::new()
-            .schema_type(Type::Number)
-            .minimum(Some(0));
-        let word = ObjectBuilder::new()
-            .schema_type(Type::String)
-            .enum_values(Some(["unlimited"]));
-        OneOfBuilder::new()
-            .item(number)
-            .item(word)
-            .description(Some("A number of units, or no limit"))
-            .into()
     }
 }
 

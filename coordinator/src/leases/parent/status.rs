@@ -19,7 +19,7 @@ struct LastCalls {
 
 /// State of the calls to a parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParentStatus {
+pub struct ParentCallStatus {
     /// Address of the last call.
     pub address: String,
     /// Time since the last answer; `None` if there was none.
@@ -57,10 +57,10 @@ impl CallRecord {
         last.error = Some(error.to_string());
     }
 
-    pub(super) fn look(&self) -> ParentStatus {
+    pub(super) fn look(&self) -> ParentCallStatus {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ago = |at| boot_time().saturating_sub(at);
-        ParentStatus {
+        ParentCallStatus {
             address: last.address.clone(),
             answered_ago: last.answered_at.map(ago),
             error: last.error.clone(),

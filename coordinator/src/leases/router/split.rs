@@ -14,6 +14,9 @@ pub(crate) struct CallPart<T> {
     pub(crate) entries: Vec<T>,
 }
 
+/// The places of each part of a call, with its result.
+pub(crate) type PartResults<R> = Vec<(Vec<usize>, Result<R, RouteError>)>;
+
 /// The answers to a call so far.
 #[derive(Debug)]
 pub(crate) struct JoinedAnswers<R>(Vec<Option<R>>);
@@ -69,7 +72,7 @@ pub(crate) fn split<T>(
 pub(crate) async fn each<T, R, F>(
     parts: Vec<(ShardId, CallPart<T>)>,
     ask: impl Fn(ShardId, Vec<T>) -> F,
-) -> Vec<(Vec<usize>, Result<R, RouteError>)>
+) -> PartResults<R>
 where
     R: Send + 'static,
     F: Future<Output = Result<R, RouteError>> + Send + 'static,

@@ -1,5 +1,6 @@
-use tollgate_core::lease::{ClientId, ClientRun, LeaseRequest, Unit};
+use tollgate_core::lease::{ClientId, ClientRun, LeaseRequest, Origin, Unit};
 use tollgate_core::units::Capacity;
+use tollgate_proto::request::ScopeRefresh;
 
 use super::*;
 use crate::config::Config;

@@ -3,6 +3,7 @@ use tollgate_core::lease_server::{Bounds, Start, Terms};
 use tollgate_core::limit::Limit;
 use tollgate_core::units::Capacity;
 
+use super::scan::{start, step as scan_step};
 use super::*;
 
 const BOUNDS: Bounds = Bounds {
@@ -41,7 +42,7 @@ fn visit_in_steps(
     let mut scan = StatsScan::new(named, busiest);
     let (mut steps, mut after) = (0, Some(start()));
     while let Some(from) = after {
-        after = super::step(&mut scan, node, Instant::ZERO, &from, step);
+        after = scan_step(&mut scan, node, Instant::ZERO, &from, step);
         steps += 1;
     }
     (scan.end(), steps)

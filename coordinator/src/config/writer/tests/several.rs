@@ -10,7 +10,7 @@ use crate::catalog::store::ApplyOutcome;
 
 /// A store that shares its log with others.
 #[derive(Clone, Debug)]
-struct Shared {
+struct SharedStore {
     log: watch::Sender<Vec<WriteBatch>>,
     taken: usize,
     /// No updates come while this is held.
@@ -19,7 +19,7 @@ struct Shared {
 
 // === impl Shared ===
 
-impl Shared {
+impl SharedStore {
     fn new() -> Self {
         Self {
             log: watch::Sender::new(Vec::new()),
@@ -49,7 +49,7 @@ impl Shared {
 }
 
 #[tonic::async_trait]
-impl Store for Shared {
+impl Store for SharedStore {
     async fn load(&mut self) -> Result<StoreContent, StoreError> {
         Ok(StoreContent::default())
     }
@@ -88,8 +88,8 @@ impl Store for Shared {
     }
 }
 
-async fn pair() -> (Shared, CatalogHandle, CatalogHandle) {
-    let store = Shared::new();
+async fn pair() -> (SharedStore, CatalogHandle, CatalogHandle) {
+    let store = SharedStore::new();
     let a = writer_of(store.another(), FILE).await;
     let b = writer_of(store.another(), FILE).await;
     (store, a, b)
@@ -125,7 +125,7 @@ async fn what_one_writes_the_other_has() {
 
 #[tokio::test]
 async fn what_was_acknowledged_by_one_is_known_to_the_other_when_it_writes() {
-    let store = Shared::new();
+    let store = SharedStore::new();
     let a = writer_of(store.another(), FILE).await;
     let late = store.another();
     let held = late.held.clone();
@@ -253,7 +253,7 @@ async fn a_record_that_makes_no_sense_is_skipped_and_the_rest_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_come_back_is_not_acknowledged() {
-    let store = Shared::new();
+    let store = SharedStore::new();
     let deaf = store.another();
     let held = deaf.held.clone();
     let handle = writer_of(deaf, FILE).await;
