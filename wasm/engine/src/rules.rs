@@ -94,6 +94,13 @@ impl Rules {
         Some(RuleId(index as u16))
     }
 
+    /// Returns the rule and the key of a canonical scope, as far as there is one for it.
+    pub(crate) fn of_canonical<'a>(&self, id: &'a str) -> Option<(RuleId, &'a str)> {
+        let parts = id.split_once('/');
+        let own = parts.and_then(|(rule, key)| Some((self.named(rule)?, key)));
+        own.or_else(|| Some((self.named(CANONICAL)?, id)))
+    }
+
     /// Returns the settings of a rule.
     pub(crate) fn get(&self, rule: u16) -> Option<&RuleConfig> {
         Some(&self.rules.get(usize::from(rule))?.config)

@@ -13,7 +13,7 @@ use tollgate_core::units::Instant;
 use super::{Admission, BucketId, Request, Target, entry};
 use crate::host::Host;
 use crate::process::Process;
-use crate::rules::scope_id;
+use crate::rules::{Rules, scope_id};
 
 /// Scope whose first lease is awaited.
 #[derive(Debug)]
@@ -84,9 +84,10 @@ impl Admission {
     }
 
     /// Returns whether a request needs a scope whose first lease is awaited.
-    pub(crate) fn must_wait(&self, request: &Request, now: Instant) -> bool {
-        let mut targets = request.targets().iter();
-        targets.any(|target| self.awaits(target.bucket(), now))
+    pub(crate) fn must_wait(&self, rules: &Rules, request: &Request, now: Instant) -> bool {
+        let targets = request.targets().iter();
+        let mut buckets = targets.flat_map(|target| self.buckets(rules, *target));
+        buckets.any(|bucket| self.awaits(bucket, now))
     }
 
     /// Returns messages for the scopes that turned up since the last tick, with requests for at most

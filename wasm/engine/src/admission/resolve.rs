@@ -3,12 +3,12 @@
 use tollgate_core::units::Instant;
 
 use super::draw::{idle_since, is_overflow};
-use super::{Admission, Scopes, Target, entry};
+use super::{Admission, BucketId, Scopes, Target, entry};
 use crate::config::Overflow;
 use crate::host::{Host, Level};
 use crate::process::Process;
 use crate::refusal::Denial;
-use crate::rules::{OVERFLOW, RuleId, scope_id};
+use crate::rules::{OVERFLOW, RuleId, Rules, scope_id};
 use crate::shared_table::TableError;
 
 /// Fruitless searches for a slot that one round of housekeeping allows. Each takes up to 32 look-ups,
@@ -52,6 +52,20 @@ impl Admission {
             Overflow::Pass => Place::Exempt,
             Overflow::Refuse => Place::Refused(Denial::overflow(process.host.now())),
         })
+    }
+
+    /// Returns the bucket of a target, and that of the canonical scope it leads to, if that is known: a
+    /// request's own targets come before its canonical ones, which are found when it is decided on.
+    pub(crate) fn buckets(&self, rules: &Rules, target: Target) -> impl Iterator<Item = BucketId> {
+        let canonical = self.canonical_bucket(rules, target);
+        canonical.into_iter().chain([target.bucket()])
+    }
+
+    fn canonical_bucket(&self, rules: &Rules, target: Target) -> Option<BucketId> {
+        let entry = self.scopes(target.table)?.get(target.index)?;
+        let id = entry.meters.as_ref()?.canonical.as_deref()?;
+        let (rule, key) = rules.of_canonical(id)?;
+        Some(self.find(rule, key.as_bytes())?.bucket())
     }
 
     /// Returns the entry of a canonical scope: of the rule whose scope it is, or of the table for those

@@ -31,9 +31,10 @@ impl<H: Host> Engine<H> {
         !pending.is_empty()
             && pending.len() < self.process.config.max_pending
             && request.cost > Tokens::ZERO
-            && self
-                .in_order(request)
-                .any(|target| pending.is_ordered_at(target.bucket()))
+            && self.in_order(request).any(|target| {
+                let mut buckets = self.admission.buckets(&self.process.rules, target);
+                buckets.any(|bucket| pending.is_ordered_at(bucket))
+            })
     }
 
     /// Returns the targets at which a request goes in the order of arrival: those of rules that let
@@ -147,7 +148,8 @@ impl<H: Host> Engine<H> {
                 break;
             };
             let in_time = now < pending.deadline && self.process.config.enabled;
-            let must_wait = in_time && self.admission.must_wait(&pending.request, now);
+            let rules = &self.process.rules;
+            let must_wait = in_time && self.admission.must_wait(rules, &pending.request, now);
             // The others keep their order.
             if released >= RELEASES_MAX || must_wait {
                 self.queues.pending.put_back(pending);
@@ -158,9 +160,10 @@ impl<H: Host> Engine<H> {
             }
         }
         self.queues.pending.has_backlog = released >= RELEASES_MAX;
-        let admission = &self.admission;
+        let (admission, rules) = (&self.admission, &self.process.rules);
+        let must_wait = |request: &Request| admission.must_wait(rules, request, now);
         let awaits = |bucket| admission.awaits(bucket, now);
-        self.queues.pending.reorder(awaits);
+        self.queues.pending.reorder(must_wait, awaits);
         released
     }
 
@@ -173,6 +176,8 @@ impl<H: Host> Engine<H> {
         let arrival = pending.arrival;
         let decision = match self.decide_again(&mut pending.request, stage) {
             Ok(Decision::Hold) => {
+                // It may await the first lease of a scope now that it was led to.
+                pending.first_at = self.first_at(now, &pending.request);
                 self.queues.pending.put_back(pending);
                 return false;
             }

@@ -69,11 +69,14 @@ impl PendingRequests {
 
     /// Finds out where requests that come later go behind those that are held. A request that still
     /// awaits another scope's lease keeps no other waiting where its own has come.
-    pub(crate) fn reorder(&mut self, awaits: impl Fn(BucketId) -> bool) {
+    pub(crate) fn reorder(
+        &mut self,
+        must_wait: impl Fn(&Request) -> bool,
+        awaits: impl Fn(BucketId) -> bool,
+    ) {
         let mut ordered = BTreeSet::new();
         for pending in &self.requests {
-            let mut targets = pending.request.targets().iter();
-            let waits = targets.any(|target| awaits(target.bucket()));
+            let waits = must_wait(&pending.request);
             let buckets = pending.first_at.iter().copied();
             ordered.extend(buckets.filter(|bucket| !waits || awaits(*bucket)));
         }
