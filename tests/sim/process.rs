@@ -1,24 +1,47 @@
-//! A simulated Envoy process: the real holding of one scope, with workers that use it as the filter
-//! does.
+//! A simulated Envoy process: real engines as its workers, and what they do together.
 
 use std::num::NonZeroU64;
+use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_core::client::{
-    ConcurrencyLimiter, LeaseMessage, LeaseState, Policy, RateLimiter, ScopeState,
-};
-use tollgate_core::lease::{Answer, ClientId, ClientRun, Origin, Run, Unit, UnitAnswer};
+use tollgate_core::client::{ConcurrencyLimiter, LeaseState, Policy, RateLimiter, ScopeState};
+use tollgate_core::lease::{ClientId, ClientRun, Run, Unit};
 use tollgate_core::units::{Capacity, Instant, MICRO};
+use tollgate_engine::Call;
+use tollgate_proto::response::Refreshed;
 
-use self::work::{Crew, Desk, balance};
+pub(crate) use self::host::{CallId, OutgoingCall};
+use self::view::balance;
 pub(crate) use self::work::{Tally, Work};
+use self::worker::TICK_LEAST;
+pub(crate) use self::workers::Setup;
+use self::workers::Workers;
 use crate::random::Random;
 
-mod bytes;
-mod in_flight;
-mod requests;
-mod waiting;
+mod host;
+mod shared_data;
+mod view;
 mod work;
+mod worker;
+mod workers;
+
+/// How often requests come, all of that time at once.
+const BATCH: Duration = Duration::from_millis(10);
+/// For how long permits of a lost worker may be counted: until they are missed after three seconds, and
+/// the scope is asked for again, which takes the longest back-off where no coordinator answers.
+const MISSED_AFTER: Duration = Duration::from_secs(8);
+
+/// Defect that is planted between a process and its surroundings, to test the tester.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// Now and then shared data hands out an old record as if it were the newest, so that workers
+    /// draw the same tokens.
+    StaleRead,
+    /// Shared data stores what should lose against another worker's write.
+    LostCompare,
+    /// Leases are longer on their way to the process.
+    LateExpiry,
+}
 
 /// One process. Its clock has an epoch of its own, like that of every machine.
 pub(crate) struct Process {
@@ -39,11 +62,22 @@ pub(crate) struct Process {
     pub(crate) broken: Option<String>,
     /// Tokens that were owed and need not be paid, since the last look of a law.
     pub(crate) forgiven: f64,
+    /// Whether a debt was cut to what may be owed, since then.
+    pub(crate) debt_cut: bool,
     work: Work,
-    scope_state: ScopeState,
-    crew: Crew,
+    workers: Rc<Workers>,
+    /// The scope's record in shared data.
+    scope_state: Option<ScopeState>,
+    /// Whether all requests use the limit, and nothing but that.
+    limit_is_all: bool,
+    /// Whether anything was done since the last look of a law.
+    touched: bool,
     clock_offset: Duration,
     attempts_due: u64,
+    /// When requests came last.
+    batch_at: Instant,
+    /// When the process is to run next, as was said.
+    planned: Option<Instant>,
 }
 
 // === impl Process ===
@@ -52,21 +86,17 @@ impl Process {
     pub(crate) fn new(
         now: Instant,
         random: &mut Random,
-        (name, incarnation): (u64, u64),
-        policy: &Policy,
-        work: Work,
-        workers: u32,
+        name: u64,
+        setup: Setup,
         demand: u64,
     ) -> Self {
         let clock_offset = Duration::from_nanos(random.next() >> 8);
-        let started_at = now.saturating_add(clock_offset);
-        let mut scope_state = ScopeState::new(started_at, policy);
-        scope_state.set_terms(started_at, policy, &[work.unit()], None);
+        let clock = now.saturating_add(clock_offset);
         Self {
             id: ClientId::new(&format!("envoy/{name}")).expect("a valid id"),
-            policy: policy.clone(),
+            policy: setup.policy.clone(),
             demand,
-            incarnation,
+            incarnation: setup.incarnation,
             deaf_until: now,
             mute_until: now,
             admitted: 0,
@@ -74,11 +104,16 @@ impl Process {
             safe_sent: None,
             broken: None,
             forgiven: 0.0,
-            work,
-            scope_state,
-            crew: Crew::new(work, workers),
+            debt_cut: false,
+            work: setup.work,
+            workers: Workers::new(clock, setup, Random::new(random.next())),
+            scope_state: None,
+            limit_is_all: false,
+            touched: true,
             clock_offset,
             attempts_due: 0,
+            batch_at: now,
+            planned: None,
         }
     }
 
@@ -96,28 +131,61 @@ impl Process {
         now.saturating_add(self.clock_offset)
     }
 
-    /// The requests of one tick, then what there is to say to the coordinator.
-    pub(crate) fn tick(
-        &mut self,
-        now: Instant,
-        random: &mut Random,
-        tick: Duration,
-    ) -> LeaseMessage {
-        let now = self.clock(now);
-        // Micro-attempts, so that slow demand arrives too.
-        self.attempts_due += self.demand * tick.as_micros() as u64;
-        let attempts = self.attempts_due / 1_000_000;
-        self.attempts_due %= 1_000_000;
-        let admitted = self.at_work(now, |crew, desk| crew.work(desk, random, attempts));
-        self.admitted += admitted;
-        self.admitted_total += admitted;
-        let todo = self.scope_state.ask(now, &self.policy).pop();
-        todo.map_or(LeaseMessage::Nothing, |(_, todo)| todo)
+    /// Does what is due at `now`, if that was planned: requests come, workers tick, streams end.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        if self.planned.is_none_or(|at| now < at) {
+            return;
+        }
+        self.planned = None;
+        let elapsed = now.saturating_since(self.batch_at);
+        if elapsed >= BATCH {
+            self.batch_at = now;
+            // Micro-attempts, so that slow demand arrives too.
+            self.attempts_due += self.demand * elapsed.as_micros() as u64;
+            for _ in 0..self.attempts_due / 1_000_000 {
+                self.workers.attempt();
+            }
+            self.attempts_due %= 1_000_000;
+        }
+        self.workers.set_now(self.clock(now));
+        self.workers.run();
+        self.look();
+    }
+
+    /// Returns how long it is until the process is to run, unless that was said before.
+    pub(crate) fn plan(&mut self, now: Instant) -> Option<Duration> {
+        let batch = self.batch_at.saturating_add(BATCH);
+        let due = self.workers.due_at();
+        let due = due.map_or(batch, |due| due.saturating_sub(self.clock_offset));
+        let next = match self.demand {
+            0 => due,
+            _ => due.min(batch),
+        };
+        let next = next.max(now.saturating_add(TICK_LEAST));
+        if self.planned.is_some_and(|planned| planned <= next) {
+            return None;
+        }
+        self.planned = Some(next);
+        Some(next.saturating_since(now))
+    }
+
+    /// Returns the calls that its workers have made, in the name under which it is known.
+    pub(crate) fn take_calls(&self) -> Vec<OutgoingCall> {
+        let mut calls = self.workers.take_calls();
+        for call in &mut calls {
+            match &mut call.call {
+                Call::Refresh(refresh) => refresh.client = self.run(),
+                Call::Release(release) => release.client = self.run(),
+            }
+        }
+        calls
     }
 
     /// A worker's VM traps: what it knew is gone, and a new one takes its place.
-    pub(crate) fn trap(&mut self, random: &mut Random) {
-        self.crew.trap(random);
+    pub(crate) fn trap(&mut self, now: Instant) {
+        self.workers.set_now(self.clock(now));
+        self.workers.trap();
+        self.look();
     }
 
     /// Until then nobody hears what it says, it hears nothing, or both.
@@ -133,39 +201,46 @@ impl Process {
     /// Begins to count anew what it admits between two events.
     pub(crate) fn forget_admitted(&mut self) {
         (self.admitted, self.forgiven) = (0, 0.0);
+        (self.debt_cut, self.touched) = (false, false);
     }
 
     /// From now on all requests are alike.
     pub(crate) fn calm(&mut self) {
-        self.crew.calm();
+        self.workers.calm();
     }
 
+    /// Hands a worker the answer to its call; whether it changed the lease that is looked at.
     pub(crate) fn answer(
         &mut self,
         now: Instant,
-        sequence: u64,
-        origin: Origin,
-        answer: &Answer,
+        call: CallId,
+        mut answer: Result<Refreshed, String>,
     ) -> bool {
-        let (now, unit) = (self.clock(now), self.unit());
-        let unit_answer = UnitAnswer {
-            unit,
-            sequence,
-            answer: *answer,
-        };
-        let applied = self
-            .scope_state
-            .handle_answer(now, &self.policy, origin, &unit_answer);
-        if applied {
-            self.safe_sent = answer.safe;
-            self.crew.hurry(now);
+        if let (Some(Defect::LateExpiry), Ok(answer)) = (self.workers.setup.defect, &mut answer) {
+            lengthen(answer);
         }
-        applied
+        self.workers.set_now(self.clock(now));
+        self.workers.answer(call, answer);
+        self.look()
     }
 
-    pub(crate) fn fail(&mut self, now: Instant, sequence: u64, seed: u64) {
-        let (now, unit) = (self.clock(now), self.unit());
-        self.scope_state.handle_failure(now, unit, sequence, seed);
+    /// Takes note of what its workers did; whether an answer was applied.
+    fn look(&mut self) -> bool {
+        let mut seen = self.workers.seen.borrow_mut();
+        let admitted = std::mem::take(&mut seen.admitted);
+        self.admitted += admitted;
+        self.admitted_total += admitted;
+        self.forgiven += std::mem::take(&mut seen.forgiven);
+        self.debt_cut |= std::mem::take(&mut seen.debt_cut);
+        self.safe_sent = seen.safe_sent;
+        self.broken.clone_from(&seen.broken);
+        let applied = std::mem::take(&mut seen.applied) > 0;
+        drop(seen);
+        self.scope_state = self.workers.scope_state();
+        self.limit_is_all =
+            self.workers.members_are_known() && self.workers.members_are_unlimited();
+        self.touched = true;
+        applied
     }
 
     // What the laws look at; `now` is the world's.
@@ -181,20 +256,20 @@ impl Process {
     /// What its lease says that it may use.
     pub(crate) fn has(&self, now: Instant) -> Capacity {
         let now = self.clock(now);
-        match self.rate() {
-            Some(rate) => rate.has(now),
-            None if self.limiter().state(now) == LeaseState::Leased => {
-                Capacity::from_whole(self.limiter().limit(now, &self.policy).into())
+        match (self.rate(), self.limiter()) {
+            (Some(rate), _) => rate.has(now),
+            (None, Some(limiter)) if limiter.state(now) == LeaseState::Leased => {
+                Capacity::from_whole(limiter.limit(now, &self.policy).into())
             }
-            None => Capacity::ZERO,
+            (None, _) => Capacity::ZERO,
         }
     }
 
     /// What it says that it has, which is more than it may use while more is in flight.
     pub(crate) fn claims(&self, now: Instant) -> Capacity {
-        match self.rate() {
-            Some(_) => self.has(now),
-            None => self.limiter().has(self.clock(now)),
+        match self.limiter() {
+            Some(limiter) => limiter.has(self.clock(now)),
+            None => self.has(now),
         }
     }
 
@@ -213,32 +288,35 @@ impl Process {
     }
 
     pub(crate) fn wanted(&self) -> Capacity {
-        match self.rate() {
-            Some(rate) => rate.wants(),
-            None => Capacity::from_whole(self.limiter().wants().into()),
+        match (self.rate(), self.limiter()) {
+            (Some(rate), _) => rate.wants(),
+            (None, Some(limiter)) => Capacity::from_whole(limiter.wants().into()),
+            (None, None) => Capacity::ZERO,
         }
     }
 
     pub(crate) fn state(&self, now: Instant) -> LeaseState {
         let now = self.clock(now);
-        match self.rate() {
-            Some(rate) => rate.state(now),
-            None => self.limiter().state(now),
+        match (self.rate(), self.limiter()) {
+            (Some(rate), _) => rate.state(now),
+            (None, Some(limiter)) => limiter.state(now),
+            (None, None) => LeaseState::Idle,
         }
     }
 
     /// What passes, in millionths: a rate and a burst, or a number in flight.
     pub(crate) fn flow(&self, now: Instant) -> (u64, u64) {
         let now = self.clock(now);
-        match self.rate() {
-            Some(rate) => {
+        match (self.rate(), self.limiter()) {
+            (Some(rate), _) => {
                 let (rate, burst) = rate.flow(now, &self.policy);
                 (rate.as_micros(), burst.as_micros())
             }
-            None => {
-                let limit = self.limiter().limit(now, &self.policy);
+            (None, Some(limiter)) => {
+                let limit = limiter.limit(now, &self.policy);
                 (u64::from(limit).saturating_mul(MICRO), 0)
             }
+            (None, None) => (0, 0),
         }
     }
 
@@ -252,27 +330,46 @@ impl Process {
 
     /// Whether permits of a worker that has trapped may be missing.
     pub(crate) fn misses_permits(&self, now: Instant) -> bool {
-        self.unit().is_concurrency() && self.crew.misses(self.clock(now))
+        let missed = |at: Instant| self.clock(now) <= at.saturating_add(MISSED_AFTER);
+        let trapped_at = self.workers.seen.borrow().trapped_at;
+        self.unit().is_concurrency() && trapped_at.is_some_and(missed)
     }
 
     pub(crate) fn workers(&self) -> u64 {
-        self.crew.count()
+        self.workers.count() as u64
     }
 
     /// What became of requests that had to wait.
     pub(crate) fn tally(&self) -> Tally {
-        self.crew.tally()
+        self.workers.tally()
     }
 
     /// Whether what workers hold and what the process counts agree.
     pub(crate) fn check_books(&self, now: Instant) -> Result<(), String> {
-        let limiter = self.scope_state.concurrency.as_ref();
-        self.crew.check(self.clock(now), limiter)
+        if !self.touched {
+            return Ok(());
+        }
+        self.workers.check()?;
+        if !self.unit().is_concurrency() {
+            return Ok(());
+        }
+        let held = self.workers.permits_held();
+        let counted = self.limiter().map_or(0, ConcurrencyLimiter::held);
+        match counted < held || !self.misses_permits(now) && counted > held {
+            true => Err(format!(
+                "workers hold {held} permits, {counted} are counted"
+            )),
+            false => Ok(()),
+        }
     }
 
-    /// How many tokens it is asked for, per second.
+    /// How many tokens of the limit it is certainly asked for, per second: some scopes that share it may
+    /// not be known to do so, or have fallen back to a limit of their own.
     pub(crate) fn asked_for(&self) -> f64 {
-        self.demand as f64 * self.work.usual() as f64
+        match self.limit_is_all {
+            true => self.demand as f64 * self.work.usual() as f64,
+            false => 0.0,
+        }
     }
 
     /// How many tokens have passed and must be paid before others pass.
@@ -282,32 +379,36 @@ impl Process {
         self.rate().map_or(0.0, |rate| (-balance(rate)).max(0.0))
     }
 
+    /// How many tokens have passed that the process's bucket does not know of.
+    pub(crate) fn uncounted(&self) -> f64 {
+        self.workers.owed()
+    }
+
     fn rate(&self) -> Option<&RateLimiter> {
+        let scope_state = self.scope_state.as_ref()?;
         match self.unit() {
-            Unit::Requests => Some(&self.scope_state.requests),
-            Unit::RequestBytes => self.scope_state.request_bytes.as_ref(),
-            Unit::ResponseBytes => self.scope_state.response_bytes.as_ref(),
+            Unit::Requests => Some(&scope_state.requests),
+            Unit::RequestBytes => scope_state.request_bytes.as_ref(),
+            Unit::ResponseBytes => scope_state.response_bytes.as_ref(),
             Unit::Concurrency => None,
         }
     }
 
-    fn limiter(&self) -> &ConcurrencyLimiter {
-        self.scope_state
-            .concurrency
-            .as_ref()
-            .expect("it was told of it")
+    fn limiter(&self) -> Option<&ConcurrencyLimiter> {
+        let concurrency = self.scope_state.as_ref()?.concurrency.as_ref();
+        concurrency.filter(|_| self.unit().is_concurrency())
     }
+}
 
-    fn at_work(&mut self, now: Instant, work: impl FnOnce(&mut Crew, &mut Desk<'_>) -> u64) -> u64 {
-        let mut desk = Desk {
-            now,
-            policy: &self.policy,
-            unit: self.work.unit(),
-            workers: self.crew.count() as u32,
-            scope_state: &mut self.scope_state,
-            broken: &mut self.broken,
-            forgiven: &mut self.forgiven,
-        };
-        work(&mut self.crew, &mut desk)
+// === free functions ===
+
+/// Makes all leases longer.
+fn lengthen(answer: &mut Refreshed) {
+    let scopes = answer.scopes.iter_mut().flatten();
+    let units = scopes.filter_map(|scope| scope.outcome.as_mut().ok());
+    for unit in units.flatten() {
+        if let Some(lease) = &mut unit.answer.lease {
+            lease.duration = lease.duration * 3 / 2;
+        }
     }
 }

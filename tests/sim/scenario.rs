@@ -31,6 +31,8 @@ pub(crate) struct Scenario {
     pub(crate) priorities: Vec<Priority>,
     pub(crate) work: Work,
     pub(crate) workers: u32,
+    /// How often another worker runs at an access to shared data, in percent.
+    pub(crate) interleaving: u64,
     /// What each process is asked for, per second.
     pub(crate) demands: Vec<u64>,
     pub(crate) network: Quality,
@@ -138,6 +140,7 @@ impl Scenario {
             limit,
             work: Work::Requests,
             workers: random.between(1, 4) as u32,
+            interleaving: interleaving(random),
             demands,
             network: Quality::new(random),
             faults,
@@ -179,6 +182,7 @@ impl Scenario {
             }
         }
         self.policy.safe_bytes = more(self.policy.safe);
+        self.policy.safe = safe_requests(self.work, self.policy.safe);
     }
 
     /// How long the run lasts.
@@ -208,7 +212,7 @@ pub(crate) fn work(random: &mut Random) -> Work {
     let unit = random.pick(&[Unit::RequestBytes, Unit::ResponseBytes]);
     let waiting = Work::Waiting {
         max_wait: ms(random.pick(&[20, 500, 5000])),
-        members: random.between(1, 4),
+        members: random.pick(&[1, 1, 1, 2, 4]),
     };
     let bytes = Work::Bytes { unit, usual: 1000 };
     let takes = ms(random.pick(&[20, 200, 1500]));
@@ -274,6 +278,20 @@ pub(crate) fn policy(random: &mut Random, limit: &Limit) -> Policy {
         idle_after: Duration::from_secs(random.between(1, 10)),
         ..Policy::default()
     }
+}
+
+/// The safe capacity of requests: where other things are counted, requests have no limit, and are not
+/// to get one when the coordinators are away.
+pub(crate) fn safe_requests(work: Work, safe: Capacity) -> Capacity {
+    match work {
+        Work::Requests | Work::Waiting { .. } => safe,
+        Work::Bytes { .. } | Work::InFlight { .. } => Capacity::UNLIMITED,
+    }
+}
+
+/// How often another worker runs at an access to shared data, in percent.
+pub(crate) fn interleaving(random: &mut Random) -> u64 {
+    random.pick(&[0, 1, 5, 25])
 }
 
 /// Processes that die soon after they have started, several times: when, until `end`, and which.

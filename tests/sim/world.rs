@@ -2,25 +2,24 @@
 
 use std::time::Duration;
 
-use tollgate_core::client::{LeaseMessage, Policy};
-use tollgate_core::lease::{Answer, ClientRun, Epoch, LeaseRequest, Origin};
+use tollgate_core::client::Policy;
+use tollgate_core::lease::Epoch;
 use tollgate_core::pool::Pool;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
+use tollgate_proto::request::{Refresh, Release};
+use tollgate_proto::response::Refreshed;
 
 use crate::agenda::{self, Agenda};
 use crate::coordinators::Coordinators;
 use crate::laws::{self, Fleet, Law};
-use crate::process::Process;
+use crate::process::{CallId, Defect, Process, Setup};
 use crate::random::Random;
 use crate::reached::Reached;
 use crate::scenario::{FAULTS_END, Fault, Scenario};
 use crate::sources::Sources;
 
 mod calls;
-
-/// How often a process's workers tick.
-const TICK: Duration = Duration::from_millis(10);
 
 /// One run.
 pub(crate) struct World {
@@ -35,13 +34,15 @@ pub(crate) struct World {
     coordinators: Coordinators,
     processes: Vec<Process>,
     started: u64,
+    defect: Option<Defect>,
     laws: Vec<Box<dyn Law>>,
     reached: Reached,
 }
 
 #[derive(Clone, Debug)]
 enum Event {
-    Tick {
+    /// A process has something to do.
+    Wake {
         process: usize,
         incarnation: u64,
     },
@@ -57,57 +58,71 @@ enum Event {
     Healed {
         shard: usize,
     },
-    Request {
+    Refresh {
         /// The term of the master in whose socket it waits.
         to: Option<Epoch>,
-        process: usize,
-        incarnation: u64,
-        client: ClientRun,
-        ask: LeaseRequest,
+        from: Caller,
+        refresh: Refresh,
     },
     Release {
         process: usize,
-        client: ClientRun,
-        sequence: u64,
+        release: Release,
     },
     Answer {
-        process: usize,
-        incarnation: u64,
-        sequence: u64,
-        origin: Origin,
-        answer: Answer,
+        to: Caller,
+        answer: Result<Refreshed, String>,
     },
-    Failure {
-        process: usize,
-        incarnation: u64,
-        sequence: u64,
-    },
+}
+
+/// The one who made a call: a worker of a process of an incarnation.
+#[derive(Clone, Copy, Debug)]
+struct Caller {
+    process: usize,
+    incarnation: u64,
+    call: CallId,
 }
 
 impl agenda::Event for Event {
     fn is_tick(&self) -> bool {
-        matches!(self, Self::Tick { .. })
+        matches!(self, Self::Wake { .. })
     }
 }
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
-        Self::with(seed, Scenario::new, true)
+        Self::with(seed, Scenario::new, true, None)
     }
 
     /// A world in which other things than requests are counted, or requests wait for their turn.
     pub(crate) fn of_other_units(seed: u64) -> Self {
-        let mut world = Self::with(seed, Scenario::of_other_units, true);
+        Self::of_other_units_with(seed, None)
+    }
+
+    fn of_other_units_with(seed: u64, defect: Option<Defect>) -> Self {
+        let mut world = Self::with(seed, Scenario::of_other_units, true, defect);
         world.agenda.push(FAULTS_END, Event::Calm);
         world
     }
 
-    /// A world whose masters do not look at their terms.
-    pub(crate) fn without_terms(seed: u64) -> Self {
-        Self::with(seed, Scenario::new, false)
+    /// A world with a defect between processes and their surroundings, of any unit.
+    pub(crate) fn with_defect(seed: u64, defect: Defect) -> Self {
+        match seed % 2 {
+            0 => Self::with(seed, Scenario::new, true, Some(defect)),
+            _ => Self::of_other_units_with(seed, Some(defect)),
+        }
     }
 
-    fn with(seed: u64, scenario: fn(&mut Random, u64) -> Scenario, terms: bool) -> Self {
+    /// A world whose masters do not look at their terms.
+    pub(crate) fn without_terms(seed: u64) -> Self {
+        Self::with(seed, Scenario::new, false, None)
+    }
+
+    fn with(
+        seed: u64,
+        scenario: fn(&mut Random, u64) -> Scenario,
+        terms: bool,
+        defect: Option<Defect>,
+    ) -> Self {
         let mut random = Random::new(seed);
         let scenario = scenario(&mut random, seed);
         let agenda = Agenda::new();
@@ -120,6 +135,7 @@ impl World {
             agenda,
             processes: Vec::new(),
             started: 0,
+            defect,
             laws: laws::all(),
             reached: Reached::default(),
             scenario,
@@ -128,6 +144,7 @@ impl World {
             let demand = world.scenario.demands[process];
             let fresh = world.start_process(process, demand);
             world.processes.push(fresh);
+            world.attend(process);
         }
         for (at, fault) in world.scenario.faults.clone() {
             world.agenda.push(at, Event::Fault(fault));
@@ -226,10 +243,10 @@ impl World {
     fn handle(&mut self, event: Event) {
         self.coordinators.handle_timeout(self.agenda.now());
         match event {
-            Event::Tick {
+            Event::Wake {
                 process,
                 incarnation,
-            } => self.tick(process, incarnation),
+            } => self.wake(process, incarnation),
             Event::Fault(fault) => self.fault(fault),
             Event::Calm => self.processes.iter_mut().for_each(Process::calm),
             Event::Elected { shard, books } => {
@@ -237,46 +254,12 @@ impl World {
                     .elect(self.agenda.now(), shard, books.as_deref());
             }
             Event::Healed { shard } => self.coordinators.heal(shard),
-            Event::Request {
-                to,
-                process,
-                incarnation,
-                client,
-                ask,
-            } => {
-                self.request(to, process, incarnation, &client, &ask);
-            }
-            Event::Release {
-                process,
-                client,
-                sequence,
-            } => {
+            Event::Refresh { to, from, refresh } => self.refresh(to, from, &refresh),
+            Event::Release { process, release } => {
                 self.reached.released += 1;
-                self.release(process, &client, sequence);
+                self.release(process, &release);
             }
-            Event::Answer {
-                process,
-                incarnation,
-                sequence,
-                origin,
-                answer,
-            } => {
-                self.answer(process, incarnation, sequence, origin, &answer);
-            }
-            Event::Failure {
-                process,
-                incarnation,
-                sequence,
-            } => {
-                let seed = self.random.next();
-                if let Some(p) = self
-                    .processes
-                    .get_mut(process)
-                    .filter(|p| p.incarnation == incarnation)
-                {
-                    p.fail(self.agenda.now(), sequence, seed);
-                }
-            }
+            Event::Answer { to, answer } => self.answer(to, answer),
         }
     }
 
@@ -287,84 +270,36 @@ impl World {
             true => process as u64 + 1,
             false => incarnation,
         };
-        self.agenda.push(
-            TICK,
-            Event::Tick {
-                process,
-                incarnation,
-            },
-        );
         let Scenario {
             policy,
             work,
             workers,
+            interleaving,
             priorities,
             ..
         } = &self.scenario;
-        let policy = Policy {
-            priority: priorities[process],
-            ..policy.clone()
+        let member = self.sources.member_of(process);
+        let setup = Setup {
+            scope: self.sources.members[member].own.id.scope.clone(),
+            policy: Policy {
+                priority: priorities[process],
+                ..policy.clone()
+            },
+            work: *work,
+            workers: *workers,
+            interleaving: *interleaving,
+            defect: self.defect,
+            incarnation,
         };
-        Process::new(
-            self.agenda.now(),
-            &mut self.random,
-            (name, incarnation),
-            &policy,
-            *work,
-            *workers,
-            demand,
-        )
+        let now = self.agenda.now();
+        Process::new(now, &mut self.random, name, setup, demand)
     }
 
-    fn tick(&mut self, process: usize, incarnation: u64) {
+    fn wake(&mut self, process: usize, incarnation: u64) {
         let p = &mut self.processes[process];
-        if p.incarnation != incarnation {
-            return;
-        }
-        let todo = p.tick(self.agenda.now(), &mut self.random, TICK);
-        let client = p.run();
-        self.agenda.push(
-            TICK,
-            Event::Tick {
-                process,
-                incarnation,
-            },
-        );
-        match todo {
-            LeaseMessage::Nothing => {}
-            LeaseMessage::Release { sequence } => self.send(
-                process,
-                Event::Release {
-                    process,
-                    client,
-                    sequence,
-                },
-            ),
-            LeaseMessage::Refresh(ask) => {
-                // Sometimes the transport tells that a call failed, sometimes nobody does.
-                if self.random.chance(50) {
-                    let sequence = ask.sequence;
-                    let timeout = self.scenario.policy.call_timeout;
-                    self.agenda.push(
-                        timeout,
-                        Event::Failure {
-                            process,
-                            incarnation,
-                            sequence,
-                        },
-                    );
-                }
-                self.send(
-                    process,
-                    Event::Request {
-                        to: None,
-                        process,
-                        incarnation,
-                        client,
-                        ask,
-                    },
-                );
-            }
+        if p.incarnation == incarnation {
+            p.wake(self.agenda.now());
+            self.attend(process);
         }
     }
 
@@ -398,6 +333,7 @@ impl World {
             Fault::ProcessRestart(process) => {
                 let demand = self.processes[process].demand;
                 self.processes[process] = self.start_process(process, demand);
+                self.attend(process);
             }
             Fault::Cut {
                 process,
@@ -409,8 +345,9 @@ impl World {
                 self.processes[process].cut_off(until, sends, receives);
             }
             Fault::Trap(process) => {
-                self.processes[process].trap(&mut self.random);
+                self.processes[process].trap(now);
                 self.reached.traps += 1;
+                self.attend(process);
             }
             Fault::Demand { process, rate } => self.processes[process].demand = rate,
             Fault::Capacity(capacity) => self.sources.members[0].own.change(now, capacity),

@@ -1,5 +1,5 @@
-//! A process admits at most `burst + rate * t` in any window `t`, and a slab per worker; of bytes,
-//! which are paid when they have passed, one body per worker more.
+//! A process admits at most `burst + rate * t` in any window `t`, and a token cache per worker; of
+//! bytes, which are paid when they have passed, one body per worker more.
 //!
 //! Checked with a leaky level: it rises by one with every token spent and falls at the rate in
 //! force. The level is at most the burst exactly if no window admits more than the law says. What is
@@ -25,7 +25,7 @@ struct Level {
     rate: f64,
     /// The largest burst so far.
     burst: f64,
-    /// The largest slab so far.
+    /// The largest token cache so far.
     cache: f64,
 }
 
@@ -68,6 +68,11 @@ impl Law6 {
         let fastest = level.rate.max(rate);
         level.level -= fastest * now.saturating_since(level.at).as_secs_f64();
         level.level = level.level.max(0.0) + p.admitted as f64 - p.forgiven;
+        if p.debt_cut {
+            // No more is to be paid than the bucket owes now, and what it does not know of.
+            let owed = p.owed(now) + p.uncounted();
+            level.level = level.level.min(level.burst.max(burst) + owed);
+        }
         if rate == 0.0 {
             // At no rate nothing may be owed, for it would never be paid.
             level.level = level.level.min(level.burst);

@@ -57,17 +57,19 @@ impl CanBeUsed {
                 continue;
             }
             let (has, (_, burst)) = (p.has(now).as_f64(), p.flow(now));
+            if let Some(seen) = self.seen.get_mut(&p.incarnation) {
+                seen.has = seen.has.min(has);
+            }
             let room = 2.0 * work.largest() as f64 + has * TICKS.as_secs_f64();
             if !p.unit().is_concurrency() && (burst as f64) < room * MICRO as f64 {
                 continue;
             }
-            let seen = self.seen.entry(p.incarnation).or_insert_with(|| Seen {
+            self.seen.entry(p.incarnation).or_insert_with(|| Seen {
                 since: now,
                 admitted: p.admitted_total,
                 owed: p.owed(now),
                 has,
             });
-            seen.has = seen.has.min(has);
         }
     }
 

@@ -10,7 +10,9 @@ use tollgate_core::units::{Capacity, Tokens};
 use crate::network::Quality;
 use crate::process::Work;
 use crate::random::Random;
-use crate::scenario::{SETTLING, crash_loops, limit, policy, priority, work};
+use crate::scenario::{
+    SETTLING, crash_loops, interleaving, limit, policy, priority, safe_requests, work,
+};
 
 /// Until when faults begin.
 pub(crate) const FAULTS_END: Duration = Duration::from_secs(15);
@@ -27,6 +29,8 @@ pub(crate) struct Scenario {
     pub(crate) policy: Policy,
     pub(crate) work: Work,
     pub(crate) workers: u32,
+    /// How often another worker runs at an access to shared data, in percent.
+    pub(crate) interleaving: u64,
     /// At which coordinator each process asks, what it is asked for per second, and how important
     /// that is.
     pub(crate) processes: Vec<(usize, u64, Priority)>,
@@ -92,6 +96,7 @@ impl Scenario {
         let scale = work.usual();
         policy.safe_concurrency = policy.safe;
         policy.safe_bytes = times(policy.safe, scale);
+        policy.safe = safe_requests(work, policy.safe);
         limit.capacity = times(limit.capacity, scale);
         limit.burst = Tokens::from_micros(limit.burst.as_micros() * scale);
         if let SafeCapacity::Fixed(safe) = &mut limit.safe {
@@ -113,6 +118,7 @@ impl Scenario {
             policy,
             work,
             workers: random.between(1, 4) as u32,
+            interleaving: interleaving(random),
             processes,
             network: Quality::new(random),
             faults,

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::client::Policy;
-use tollgate_core::lease::{Answer, ClientRun, Epoch, LeaseRequest, Origin, ResourceId};
+use tollgate_core::lease::{ClientRun, Epoch, ResourceId};
 use tollgate_core::lease_server::Start;
 use tollgate_core::units::{Capacity, Instant};
+use tollgate_proto::request::{Refresh, Release};
+use tollgate_proto::response::Refreshed;
 
 use super::laws;
 use super::place::Place;
@@ -14,12 +16,12 @@ use super::reached::Reached;
 use super::scenario::{FAULTS_END, Fault, Scenario};
 use crate::agenda::{self, Agenda};
 use crate::laws::{Fleet, Law};
-use crate::process::Process;
+use crate::process::{CallId, Process, Setup};
 use crate::random::Random;
 
 mod calls;
 
-/// How often workers tick, and coordinators look what is due.
+/// How often coordinators look what is due.
 const TICK: Duration = Duration::from_millis(10);
 
 /// One run.
@@ -53,8 +55,8 @@ struct Lent {
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 enum Who {
-    /// The process at an index, of an incarnation.
-    Process(usize, u64),
+    /// A worker of the process at an index, of an incarnation.
+    Process(usize, u64, CallId),
     /// The coordinator at an index, in a term.
     Place(usize, Epoch),
 }
@@ -70,34 +72,37 @@ enum Event {
         place: usize,
         books: Option<Vec<u8>>,
     },
+    /// A process has something to do.
+    Wake {
+        process: usize,
+        incarnation: u64,
+    },
     Refresh {
         who: Who,
-        client: ClientRun,
         sent_at: Instant,
-        ask: LeaseRequest,
+        refresh: Refresh,
     },
     Release {
-        who: Who,
-        client: ClientRun,
-        sequence: u64,
+        /// The coordinator that is told.
+        to: usize,
+        release: Release,
     },
     Answer {
         who: Who,
         sent_at: Instant,
-        sequence: u64,
-        origin: Origin,
-        answer: Answer,
+        answer: Refreshed,
         safe: bool,
     },
     Failure {
         who: Who,
+        /// Of a coordinator's request.
         sequence: u64,
     },
 }
 
 impl agenda::Event for Event {
     fn is_tick(&self) -> bool {
-        matches!(self, Self::Tick)
+        matches!(self, Self::Tick | Self::Wake { .. })
     }
 }
 
@@ -129,16 +134,16 @@ impl World {
             let fresh = world.start_process(process);
             world.processes.push(fresh);
             world.safe.push(false);
+            world.attend(process);
         }
-        let [first, .., last] = world.scenario.processes.as_slice() else {
-            return world;
-        };
-        world.reached.bands += u64::from(first.2 != last.2);
-        world.reached.three_levels += u64::from(world.places.iter().any(|p| p.seat.level == 2));
         world.agenda.push(TICK, Event::Tick);
         world.agenda.push(FAULTS_END, Event::Calm);
         for (at, fault) in world.scenario.faults.clone() {
             world.agenda.push(at, Event::Fault(fault));
+        }
+        world.reached.three_levels += u64::from(world.places.iter().any(|p| p.seat.level == 2));
+        if let [first, .., last] = world.scenario.processes.as_slice() {
+            world.reached.bands += u64::from(first.2 != last.2);
         }
         world
     }
@@ -296,25 +301,22 @@ impl World {
             Event::Up { place, books } => {
                 self.places[place].start(self.agenda.now(), books.as_deref(), Start::Learning);
             }
+            Event::Wake {
+                process,
+                incarnation,
+            } => self.wake(process, incarnation),
             Event::Refresh {
                 who,
-                client,
                 sent_at,
-                ask,
-            } => self.refresh(who, &client, sent_at, &ask),
-            Event::Release {
-                who,
-                client,
-                sequence,
-            } => self.release(who, &client, sequence),
+                refresh,
+            } => self.refresh(who, sent_at, &refresh),
+            Event::Release { to, release } => self.release(to, &release),
             Event::Answer {
                 who,
                 sent_at,
-                sequence,
-                origin,
                 answer,
                 safe,
-            } => self.answer(who, sent_at, (sequence, origin), &answer, safe),
+            } => self.answer(who, sent_at, answer, safe),
             Event::Failure { who, sequence } => self.fail(who, sequence),
         }
     }
@@ -330,33 +332,34 @@ impl World {
             priority,
             ..self.scenario.policy.clone()
         };
-        Process::new(
-            self.agenda.now(),
-            &mut self.random,
-            (name, self.started),
-            &policy,
-            self.scenario.work,
-            self.scenario.workers,
-            demand,
-        )
+        let setup = Setup {
+            scope: self.resource.scope.clone(),
+            policy,
+            work: self.scenario.work,
+            workers: self.scenario.workers,
+            interleaving: self.scenario.interleaving,
+            defect: None,
+            incarnation: self.started,
+        };
+        Process::new(self.agenda.now(), &mut self.random, name, setup, demand)
     }
 
-    /// Everybody does what is due.
+    /// Coordinators do what is due.
     fn tick(&mut self) {
         self.agenda.push(TICK, Event::Tick);
         for i in 0..self.places.len() {
             let place = &mut self.places[i];
-            let (who, client) = (Who::Place(i, place.epoch), place.run());
-            let timeout = place.seat.call_timeout;
             for (_, todo) in place.ask(self.agenda.now()) {
-                self.say(who, client.clone(), todo, timeout);
+                self.say(i, todo);
             }
         }
-        for i in 0..self.processes.len() {
-            let p = &mut self.processes[i];
-            let (who, client) = (Who::Process(i, p.incarnation), p.run());
-            let todo = p.tick(self.agenda.now(), &mut self.random, TICK);
-            self.say(who, client, todo, self.scenario.policy.call_timeout);
+    }
+
+    fn wake(&mut self, process: usize, incarnation: u64) {
+        let p = &mut self.processes[process];
+        if p.incarnation == incarnation {
+            p.wake(self.agenda.now());
+            self.attend(process);
         }
     }
 
@@ -394,8 +397,12 @@ impl World {
             Fault::ProcessRestart(process) => {
                 self.processes[process] = self.start_process(process);
                 self.safe[process] = false;
+                self.attend(process);
             }
-            Fault::Trap(process) => self.processes[process].trap(&mut self.random),
+            Fault::Trap(process) => {
+                self.processes[process].trap(now);
+                self.attend(process);
+            }
             Fault::Demand { process, rate } => self.processes[process].demand = rate,
             Fault::Capacity(capacity) => {
                 let root = &mut self.places[0].seat.limit;

@@ -1,16 +1,64 @@
 //! Calls: how they are carried, to whom they come, and what of the answers is applied.
 
-use tollgate_core::lease::{Answer, ClientRun, Epoch, LeaseRequest, Origin};
-use tollgate_core::units::Capacity;
+use std::time::Duration;
 
-use super::{Event, World};
+use tollgate_core::lease::Epoch;
+use tollgate_core::units::Capacity;
+use tollgate_engine::Call;
+use tollgate_proto::request::{Refresh, Release};
+use tollgate_proto::response::Refreshed;
+
+use super::{Caller, Event, World};
+use crate::answers::{Answering, answer_of, asked_of};
 use crate::coordinators::Reached;
+use crate::process::OutgoingCall;
 use crate::scenario::stray;
 
 // === impl World ===
 
 impl World {
-    pub(super) fn send(&mut self, process: usize, event: Event) {
+    /// Carries the calls that a process has made, and plans when it goes on.
+    pub(super) fn attend(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        let incarnation = p.incarnation;
+        if let Some(after) = p.plan(self.agenda.now()) {
+            let wake = Event::Wake {
+                process,
+                incarnation,
+            };
+            self.agenda.push(after, wake);
+        }
+        for call in self.processes[process].take_calls() {
+            self.call(process, incarnation, call);
+        }
+    }
+
+    fn call(&mut self, process: usize, incarnation: u64, call: OutgoingCall) {
+        let OutgoingCall { id, call, timeout } = call;
+        match call {
+            Call::Release(release) => self.send(process, Event::Release { process, release }),
+            Call::Refresh(refresh) => {
+                let from = Caller {
+                    process,
+                    incarnation,
+                    call: id,
+                };
+                // Sometimes the transport tells that a call failed, sometimes nobody does.
+                if self.random.chance(50) {
+                    self.fail(from, timeout, "time is over");
+                }
+                let to = None;
+                self.send(process, Event::Refresh { to, from, refresh });
+            }
+        }
+    }
+
+    fn fail(&mut self, to: Caller, after: Duration, why: &str) {
+        let answer = Err(why.to_owned());
+        self.agenda.push(after, Event::Answer { to, answer });
+    }
+
+    fn send(&mut self, process: usize, event: Event) {
         if self.processes[process].mute_until > self.agenda.now() {
             self.reached.lost += 1;
             return;
@@ -38,34 +86,27 @@ impl World {
         }
     }
 
-    pub(super) fn release(&mut self, process: usize, client: &ClientRun, sequence: u64) {
+    pub(super) fn release(&mut self, process: usize, release: &Release) {
         let member = self.sources.member_of(process);
         let shard = self.sources.shard_of(member);
         let reached = self
             .coordinators
             .reach(self.agenda.now(), shard, None, true);
         if let Reached::Master(node, _) = reached {
-            let resource = &self.sources.members[member].own.id;
-            node.handle_release(client, resource, sequence);
+            for (resource, sequence) in &release.resources {
+                node.handle_release(&release.client, resource, *sequence);
+            }
         }
     }
 
-    pub(super) fn request(
-        &mut self,
-        to: Option<Epoch>,
-        process: usize,
-        incarnation: u64,
-        client: &ClientRun,
-        ask: &LeaseRequest,
-    ) {
-        let LeaseRequest { sequence, has, .. } = *ask;
-        let living = &self.processes[process];
-        let of_dead = living.incarnation != incarnation && living.id == client.id;
+    pub(super) fn refresh(&mut self, to: Option<Epoch>, from: Caller, refresh: &Refresh) {
+        let living = &self.processes[from.process];
+        let of_dead = living.incarnation != from.incarnation && living.id == refresh.client.id;
         self.reached.of_dead_runs += u64::from(of_dead);
-        let member = self.sources.member_of(process);
+        let member = self.sources.member_of(from.process);
         let shard = self.sources.shard_of(member);
-        let luck = self.luck.chance(50);
-        let (node, origin) = match self.coordinators.reach(self.agenda.now(), shard, to, luck) {
+        let (now, luck) = (self.agenda.now(), self.luck.chance(50));
+        let (node, origin) = match self.coordinators.reach(now, shard, to, luck) {
             Reached::Master(node, origin) => (node, origin),
             Reached::Nobody => {
                 self.reached.lost += 1;
@@ -73,71 +114,62 @@ impl World {
             }
             Reached::Waits(epoch, until) => {
                 self.reached.waited += 1;
-                let event = Event::Request {
+                let event = Event::Refresh {
                     to: Some(epoch),
-                    process,
-                    incarnation,
-                    client: client.clone(),
-                    ask: ask.clone(),
+                    from,
+                    refresh: refresh.clone(),
                 };
-                return self
-                    .agenda
-                    .push(until.saturating_since(self.agenda.now()), event);
+                return self.agenda.push(until.saturating_since(now), event);
             }
             Reached::NotMaster => {
                 self.reached.not_master += 1;
-                return self.carry(Event::Failure {
-                    process,
-                    incarnation,
-                    sequence,
-                });
+                let answer = Err("not master".to_owned());
+                return self.carry(Event::Answer { to: from, answer });
             }
         };
-        let (resource, terms) = (
-            &self.sources.members[member].own.id,
-            self.sources.terms(member),
-        );
-        match node.handle_refresh(self.agenda.now(), client, resource, ask, &terms) {
-            Ok(answer) => {
+        let mut answering = Answering {
+            node,
+            now,
+            origin,
+            resource: &self.sources.members[member].own.id,
+            terms: self.sources.terms(member),
+        };
+        let answer = answering.answer(refresh);
+        self.note(member, refresh, &answer);
+        let answer = Ok(answer);
+        self.carry(Event::Answer { to: from, answer });
+    }
+
+    /// Takes note of an answer.
+    fn note(&mut self, member: usize, refresh: &Refresh, answer: &Refreshed) {
+        let resource = &self.sources.members[member].own.id;
+        let Some(asked) = asked_of(refresh, resource) else {
+            return;
+        };
+        match answer_of(answer, resource) {
+            Some(answer) => {
                 let gets = answer.lease.map_or(Capacity::ZERO, |lease| lease.capacity);
                 self.reached.answers += 1;
-                self.reached.shrunk += u64::from(gets < has);
+                self.reached.shrunk += u64::from(gets < asked.has);
                 self.reached.learned += u64::from(answer.lease.is_none());
-                self.carry(Event::Answer {
-                    process,
-                    incarnation,
-                    sequence,
-                    origin,
-                    answer,
-                });
             }
-            Err(_) => {
-                self.reached.stale += 1;
-                self.carry(Event::Failure {
-                    process,
-                    incarnation,
-                    sequence,
-                });
-            }
+            None => self.reached.stale += 1,
         }
     }
 
-    pub(super) fn answer(
-        &mut self,
-        process: usize,
-        incarnation: u64,
-        sequence: u64,
-        origin: Origin,
-        answer: &Answer,
-    ) {
+    pub(super) fn answer(&mut self, to: Caller, answer: Result<Refreshed, String>) {
         let now = self.agenda.now();
-        let p = &mut self.processes[process];
-        if p.incarnation != incarnation || p.deaf_until > now {
-            self.reached.lost += 1;
+        let p = &mut self.processes[to.process];
+        let answered = answer.is_ok();
+        if p.incarnation != to.incarnation || answered && p.deaf_until > now {
+            self.reached.lost += u64::from(answered);
             return;
         }
-        let applied = p.answer(now, sequence, origin, answer);
-        self.reached.dropped += u64::from(!applied);
-        self.reached.without_lease += u64::from(!p.has_lease(now));
+        let applied = p.answer(now, to.call, answer);
+        if answered {
+            self.reached.dropped += u64::from(!applied);
+            self.reached.without_lease += u64::from(!p.has_lease(now));
+        }
+        self.attend(to.process);
     }
 }

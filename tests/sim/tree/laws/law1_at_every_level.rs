@@ -104,7 +104,7 @@ fn hearsay(world: &World) -> Duration {
         Fault::Crash { .. } => scenario.network.slowest() * 2,
         _ => Duration::ZERO,
     });
-    scenario.held_up() + heard.sum()
+    scenario.held_up() + heard.sum::<Duration>()
 }
 
 fn within(sum: u128, capacity: Capacity, what: &str) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! A coordinator whose parent is away lends what it has until that ends, and then the safe capacity:
-//! no more than that for each that asks, and no less for long.
+//! no more than that for each that asks, and no less for long. A coordinator below that has taken books over
+//! claims the leases of safe capacity in them, which have not aged on their way, until they end.
 
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use tollgate_core::client::LeaseState;
 use crate::laws::{Fleet as _, Law};
 use crate::tree::World;
 use crate::tree::place::Place;
+use crate::tree::scenario::Fault;
 
 /// When everybody must have noticed: the longest back-off, and refreshes.
 const NOTICED: Duration = Duration::from_secs(10);
@@ -33,7 +35,7 @@ impl Law<World> for Law7 {
             };
             let most = u128::from(safe) * u128::from(world.started());
             let sum = world.lent_at(i);
-            if long >= lease && sum > most {
+            if long >= lease && sum > most && !claimed_anew(world, i) {
                 let id = place.id.as_str();
                 return Err(format!("{id} lends {sum} millionths for {safe} each"));
             }
@@ -43,6 +45,20 @@ impl Law<World> for Law7 {
         }
         Ok(())
     }
+}
+
+/// Whether a coordinator below the one at `parent` may claim leases in books that were handed over.
+fn claimed_anew(world: &World, parent: usize) -> bool {
+    world
+        .scenario()
+        .faults
+        .iter()
+        .any(|(_, fault)| match fault {
+            Fault::HandOver { place, .. } => {
+                world.places()[*place].seat.parent == Some(parent) && world.claims_safe(*place)
+            }
+            _ => false,
+        })
 }
 
 /// Everybody who asks has its safe capacity, if it wants it.

@@ -3,52 +3,101 @@
 use std::time::Duration;
 
 use tollgate_core::client::LeaseMessage;
-use tollgate_core::lease::{Answer, ClientRun, Epoch, LeaseRequest, Origin, Run};
+use tollgate_core::lease::{Answer, ClientRun, Epoch, Origin, Run};
 use tollgate_core::lease_server::Terms;
 use tollgate_core::units::{Capacity, Instant};
+use tollgate_engine::Call;
+use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
+use tollgate_proto::response::Refreshed;
 
 use super::{Event, FAULTS_END, Lent, Who, World};
+use crate::answers::{Answering, answer_of, asked_of};
+use crate::process::OutgoingCall;
 use crate::scenario::stray;
 use crate::tree::place::Borrowed;
+
+/// Answer to a coordinator's request.
+struct Answered {
+    sequence: u64,
+    origin: Origin,
+    answer: Answer,
+    safe: bool,
+}
 
 // === impl World ===
 
 impl World {
-    /// Carries what somebody has to say to whom it asks.
-    pub(super) fn say(
-        &mut self,
-        who: Who,
-        client: ClientRun,
-        todo: LeaseMessage,
-        timeout: Duration,
-    ) {
-        let now = self.agenda.now();
+    /// Carries the calls that a process has made, and plans when it goes on.
+    pub(super) fn attend(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        let incarnation = p.incarnation;
+        if let Some(after) = p.plan(self.agenda.now()) {
+            let wake = Event::Wake {
+                process,
+                incarnation,
+            };
+            self.agenda.push(after, wake);
+        }
+        let to = self.at(process);
+        for OutgoingCall { id, call, timeout } in self.processes[process].take_calls() {
+            let who = Who::Process(process, incarnation, id);
+            match call {
+                Call::Release(release) => self.send(who, Event::Release { to, release }),
+                Call::Refresh(refresh) => self.ask(who, refresh, (timeout, 0)),
+            }
+        }
+    }
+
+    /// Carries what the coordinator at `place` has to say to its parent.
+    pub(super) fn say(&mut self, place: usize, todo: LeaseMessage) {
+        let Some(parent) = self.places[place].seat.parent else {
+            return;
+        };
+        let who = Who::Place(place, self.places[place].epoch);
+        let client = self.places[place].run();
+        match todo {
+            LeaseMessage::Nothing => {}
+            LeaseMessage::Release { sequence } => {
+                let resources = vec![(self.resource.clone(), sequence)];
+                let release = Release { client, resources };
+                self.send(
+                    who,
+                    Event::Release {
+                        to: parent,
+                        release,
+                    },
+                );
+            }
+            LeaseMessage::Refresh(ask) => {
+                let call = (self.places[place].seat.call_timeout, ask.sequence);
+                let asks = vec![(self.resource.unit, ask)];
+                let scope = self.resource.scope.clone();
+                let scopes = vec![ScopeRefresh { scope, asks }];
+                self.ask(who, Refresh { client, scopes }, call);
+            }
+        }
+    }
+
+    fn ask(&mut self, who: Who, refresh: Refresh, (timeout, sequence): (Duration, u64)) {
+        // Sometimes the transport tells that a call failed, sometimes nobody does.
+        if self.random.chance(50) {
+            self.agenda.push(timeout, Event::Failure { who, sequence });
+        }
+        let sent_at = self.agenda.now();
+        let refresh = Event::Refresh {
+            who,
+            sent_at,
+            refresh,
+        };
+        self.send(who, refresh);
+    }
+
+    fn send(&mut self, who: Who, event: Event) {
         let mute_until = match who {
-            Who::Process(i, _) => self.processes[i].mute_until,
+            Who::Process(i, ..) => self.processes[i].mute_until,
             Who::Place(i, _) => self.places[i].mute_until,
         };
-        let event = match todo {
-            LeaseMessage::Nothing => return,
-            LeaseMessage::Release { sequence } => Event::Release {
-                who,
-                client,
-                sequence,
-            },
-            LeaseMessage::Refresh(ask) => {
-                // Sometimes the transport tells that a call failed, sometimes nobody does.
-                if self.random.chance(50) {
-                    let sequence = ask.sequence;
-                    self.agenda.push(timeout, Event::Failure { who, sequence });
-                }
-                Event::Refresh {
-                    who,
-                    client,
-                    sent_at: now,
-                    ask,
-                }
-            }
-        };
-        if mute_until > now {
+        if mute_until > self.agenda.now() {
             return;
         }
         if self.scenario.keeps_ids
@@ -74,18 +123,12 @@ impl World {
     /// Whom it asks.
     fn asked(&self, who: Who) -> Option<usize> {
         match who {
-            Who::Process(i, _) => Some(self.at(i)),
+            Who::Process(i, ..) => Some(self.at(i)),
             Who::Place(i, _) => self.places[i].seat.parent,
         }
     }
 
-    pub(super) fn refresh(
-        &mut self,
-        who: Who,
-        client: &ClientRun,
-        sent_at: Instant,
-        ask: &LeaseRequest,
-    ) {
+    pub(super) fn refresh(&mut self, who: Who, sent_at: Instant, refresh: &Refresh) {
         let Some(to) = self.asked(who) else {
             return;
         };
@@ -96,18 +139,32 @@ impl World {
         let Some(node) = &mut place.node else {
             return;
         };
-        let answer = node.handle_refresh(clock, client, id, ask, &Terms::of(&limit));
-        let sequence = ask.sequence;
-        let Ok(answer) = answer else {
-            return self.carry(Event::Failure { who, sequence });
+        let mut answering = Answering {
+            node,
+            now: clock,
+            origin,
+            resource: id,
+            terms: Terms::of(&limit),
         };
-        let safe = self.is_safe(who, (to, client), loan, &answer);
-        self.reached.answers += 1;
+        let answer = answering.answer(refresh);
+        let safe = match answer_of(&answer, id).copied() {
+            Some(answer) => {
+                self.reached.answers += 1;
+                self.is_safe(who, (to, &refresh.client), loan, &answer)
+            }
+            None => false,
+        };
+        if let (Some(asked), None, Who::Place(..)) = (
+            asked_of(refresh, &self.resource),
+            answer_of(&answer, &self.resource),
+            who,
+        ) {
+            let sequence = asked.sequence;
+            return self.carry(Event::Failure { who, sequence });
+        }
         self.carry(Event::Answer {
             who,
             sent_at,
-            sequence,
-            origin,
             answer,
             safe,
         });
@@ -139,7 +196,7 @@ impl World {
             (None, None, Some(_)) => true,
             // It knows nothing, and lets its clients keep what they have.
             (None, None, None) => match who {
-                Who::Process(i, _) => self.safe[i],
+                Who::Process(i, ..) => self.safe[i],
                 Who::Place(i, _) => self.places[i].borrowed.last().is_none_or(|last| last.safe),
             },
         };
@@ -159,62 +216,81 @@ impl World {
         safe
     }
 
-    pub(super) fn release(&mut self, who: Who, client: &ClientRun, sequence: u64) {
-        if let Some(to) = self.asked(who)
-            && let Some(node) = &mut self.places[to].node
-        {
-            node.handle_release(client, &self.resource, sequence);
+    pub(super) fn release(&mut self, to: usize, release: &Release) {
+        if let Some(node) = &mut self.places[to].node {
+            for (resource, sequence) in &release.resources {
+                node.handle_release(&release.client, resource, *sequence);
+            }
         }
     }
 
-    pub(super) fn answer(
-        &mut self,
-        who: Who,
-        sent_at: Instant,
-        (sequence, origin): (u64, Origin),
-        answer: &Answer,
-        safe: bool,
-    ) {
+    pub(super) fn answer(&mut self, who: Who, sent_at: Instant, answer: Refreshed, safe: bool) {
         let now = self.agenda.now();
         match who {
-            Who::Process(i, incarnation) => {
+            Who::Process(i, incarnation, call) => {
                 let p = &mut self.processes[i];
-                let hears = p.incarnation == incarnation && p.deaf_until <= now;
-                if hears && p.answer(now, sequence, origin, answer) {
+                if p.incarnation != incarnation || p.deaf_until > now {
+                    return;
+                }
+                if p.answer(now, call, Ok(answer)) {
                     self.safe[i] = safe;
                 }
+                self.attend(i);
             }
             Who::Place(i, epoch) => {
-                let place = &mut self.places[i];
-                let clock = place.clock(now);
-                let hears = place.epoch == epoch && place.deaf_until <= now;
-                let Some(node) = place.node.as_mut().filter(|_| hears) else {
-                    return;
-                };
-                let said = (sequence, origin, place.seat.level);
-                if !node.handle_parent_answer(clock, &self.resource, said, answer) {
-                    return;
-                }
-                let lease = answer.lease.map(|lease| Borrowed {
-                    capacity: lease.capacity,
-                    until: sent_at.saturating_add(lease.duration),
-                    safe,
+                let scopes = answer.scopes.iter().flatten();
+                let answered = scopes.filter_map(|scope| {
+                    let found = scope.outcome.as_ref().ok()?.first()?;
+                    Some(Answered {
+                        sequence: found.sequence,
+                        origin: scope.origin,
+                        answer: found.answer,
+                        safe,
+                    })
                 });
-                let lease = lease.filter(|lease| lease.until > now);
-                self.reached.borrowed += u64::from(lease.is_some());
-                place.note(lease, answer);
+                for answered in answered {
+                    self.answer_place(i, epoch, sent_at, answered);
+                }
             }
         }
+    }
+
+    fn answer_place(&mut self, i: usize, epoch: Epoch, sent_at: Instant, answered: Answered) {
+        let now = self.agenda.now();
+        let place = &mut self.places[i];
+        let clock = place.clock(now);
+        let hears = place.epoch == epoch && place.deaf_until <= now;
+        let Some(node) = place.node.as_mut().filter(|_| hears) else {
+            return;
+        };
+        let Answered {
+            sequence,
+            origin,
+            answer,
+            safe,
+        } = answered;
+        let said = (sequence, origin, place.seat.level);
+        if !node.handle_parent_answer(clock, &self.resource, said, &answer) {
+            return;
+        }
+        let lease = answer.lease.map(|lease| Borrowed {
+            capacity: lease.capacity,
+            until: sent_at.saturating_add(lease.duration),
+            safe,
+        });
+        let lease = lease.filter(|lease| lease.until > now);
+        self.reached.borrowed += u64::from(lease.is_some());
+        place.note(lease, &answer);
     }
 
     pub(super) fn fail(&mut self, who: Who, sequence: u64) {
         let now = self.agenda.now();
         match who {
-            Who::Process(i, incarnation) => {
-                let seed = self.random.next();
+            Who::Process(i, incarnation, call) => {
                 let p = &mut self.processes[i];
                 if p.incarnation == incarnation {
-                    p.fail(now, sequence, seed);
+                    p.answer(now, call, Err("time is over".to_owned()));
+                    self.attend(i);
                 }
             }
             Who::Place(i, epoch) => {

@@ -1,0 +1,29 @@
+//! What the shared data of a process says of its lease, for the laws.
+
+use tollgate_core::client::{DrawResult, Policy, RateLimiter};
+use tollgate_core::units::{Instant, MICRO, Tokens};
+
+/// What is in the bucket of `limiter`, in tokens; less than nothing while some are owed.
+pub(super) fn balance(limiter: &RateLimiter, now: Instant, policy: &Policy) -> f64 {
+    let mut limiter = limiter.clone();
+    let draw = limiter.draw_at_once(now, policy, Tokens::ONE, 1);
+    let (rate, _) = limiter.flow(now, policy);
+    let left = limiter.level(now).left;
+    match draw {
+        DrawResult::Tokens(drawn) => tokens(left.saturating_add(drawn)),
+        DrawResult::Denied { retry_at: Some(at) } => {
+            1.0 - at.saturating_since(now).as_secs_f64() * rate.as_micros() as f64 / MICRO as f64
+        }
+        _ => tokens(left),
+    }
+}
+
+/// The most that may be owed, in tokens.
+pub(super) fn debt_max(limiter: &RateLimiter, now: Instant, policy: &Policy) -> f64 {
+    let (rate, _) = limiter.flow(now, policy);
+    tokens(rate.tokens_in(policy.max_debt))
+}
+
+fn tokens(tokens: Tokens) -> f64 {
+    tokens.as_micros() as f64 / MICRO as f64
+}

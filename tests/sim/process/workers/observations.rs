@@ -1,0 +1,102 @@
+//! What is seen of the workers of a process from outside, most of it in what they write.
+
+use tollgate_core::client::{LeaseState, ScopeState};
+use tollgate_core::lease::{Origin, Unit, UnitAnswer};
+use tollgate_core::units::{Capacity, Instant};
+
+use super::super::view::{balance, debt_max};
+use super::super::work::Tally;
+use super::Workers;
+
+/// Answer for the unit that is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::process) struct HandedAnswer {
+    pub(in crate::process) origin: Origin,
+    pub(in crate::process) answer: UnitAnswer,
+}
+
+/// What was seen of the workers from outside.
+#[derive(Debug, Default)]
+pub(in crate::process) struct Observations {
+    /// Tokens that were spent since the last look of a law.
+    pub(in crate::process) admitted: u64,
+    /// Bytes that passed and need not be paid, since the last look of a law: their worker was lost.
+    pub(in crate::process) forgiven: f64,
+    /// Whether a debt was forgiven that was larger than may be owed, since then.
+    pub(in crate::process) debt_cut: bool,
+    /// The first thing that must not be.
+    pub(in crate::process) broken: Option<String>,
+    pub(in crate::process) safe_sent: Option<Capacity>,
+    pub(in crate::process) applied: u64,
+    pub(in crate::process) tally: Tally,
+    pub(in crate::process) trapped_at: Option<Instant>,
+}
+
+// === impl Workers ===
+
+impl Workers {
+    /// Looks at a write of the scope's slot.
+    pub(super) fn see_write(&self, worker: usize, before: &[u8], after: &[u8]) {
+        let handed = self.handed.borrow().get(&worker).copied();
+        let unit = self.setup.work.unit();
+        if unit == Unit::Requests && handed.is_none() {
+            return;
+        }
+        let (Some(mut before), Some(after)) = (self.own(before), self.own(after)) else {
+            return;
+        };
+        self.see_permits(&before, &after);
+        self.see_debt(&mut before, &after);
+        let Some(handed) = handed else { return };
+        let (now, policy) = (self.now(), &self.setup.policy);
+        let HandedAnswer { origin, answer } = handed;
+        if before.handle_answer(now, policy, origin, &answer) {
+            let mut seen = self.seen.borrow_mut();
+            seen.safe_sent = answer.answer.safe;
+            seen.applied += 1;
+        }
+    }
+
+    /// No more permits are given than there are.
+    fn see_permits(&self, before: &ScopeState, after: &ScopeState) {
+        let (Some(before), Some(after)) = (&before.concurrency, &after.concurrency) else {
+            return;
+        };
+        let (held, limit) = (after.held(), after.limit(self.now(), &self.setup.policy));
+        self.ensure(held <= before.held() || held <= limit, || {
+            format!("{held} permits are held of {limit}")
+        });
+    }
+
+    /// No more is owed than may be.
+    fn see_debt(&self, before: &mut ScopeState, after: &ScopeState) {
+        let unit = self.setup.work.unit();
+        let mut after = after.clone();
+        let (Some(before), Some(after)) = (before.rate_mut(unit), after.rate_mut(unit)) else {
+            return;
+        };
+        if self.setup.work.usual() == 1 {
+            return;
+        }
+        let (now, policy) = (self.now(), &self.setup.policy);
+        let known = before.state(now) != LeaseState::Pending;
+        // At another rate the same debt would be too large, and at none it cannot be seen.
+        if !known || debt_max(before, now, policy) != debt_max(after, now, policy) {
+            return;
+        }
+        let had = balance(before, now, policy);
+        let (left, most) = (balance(after, now, policy), debt_max(after, now, policy));
+        if left >= had.min(0.0) - 1.0 {
+            return;
+        }
+        // A token for what the bucket's answers are rounded to.
+        self.ensure(left >= -most - 1.0, || {
+            format!("{} of at most {most} owed", -left)
+        });
+        if left <= -most + 1.0 {
+            let mut seen = self.seen.borrow_mut();
+            seen.debt_cut = true;
+            seen.tally.forgiven += 1;
+        }
+    }
+}
