@@ -101,7 +101,7 @@ async fn missing(test: &TestContext) -> Result<()> {
     let logged = lines(&envoy, "cluster missing");
     eprintln!("{logged:?}");
     ensure!(logged.len() == 1, "{logged:?}");
-    for part in ["[error]", "no cluster called \"tollgatte\"", "coordinator"] {
+    for part in ["[error]", "no cluster \"tollgatte\"", "coordinator"] {
         ensure!(logged[0].contains(part), "no {part} in {logged:?}");
     }
 
