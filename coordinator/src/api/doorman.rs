@@ -1,13 +1,13 @@
-//! The door for Doorman's clients: `doorman.Capacity`, on the same port and the same books.
+//! API for Doorman's clients: `doorman.Capacity`, on the same port and the same lease table.
 //!
 //! Only translates. A resource id of Doorman is a scope of ours with the unit `requests`:
 //! `doorman/<id>`, unless the configuration names another, so that Envoys and Doorman's clients can
-//! share one capacity. A client `x` is called `doorman/x` in the books, so that it cannot pass for
-//! an Envoy.
+//! share one capacity. A client `x` is called `doorman/x` in the lease table, so that it cannot
+//! pass for an Envoy.
 //!
-//! A client of Doorman's knows one server, the master, and is told who that is by whoever is not: so
-//! it goes with one shard. With several there is no one master to name; then every node answers as
-//! one, and passes on what is of other nodes' shards, as it does for Envoys.
+//! A client of Doorman's knows one server, the master, and every other node names the master to it.
+//! That fits one shard. With several there is no single master to name: every node answers as the
+//! master, and forwards requests for other nodes' shards, as it does for Envoys.
 //!
 //! Its clients have no sequences: see `repeated_lease`. Times are whole seconds of the wall clock:
 //! an expiry is rounded down from when the request arrived, so that no lease is longer on the wire
@@ -40,7 +40,7 @@ mod repeated_lease;
 mod scopes;
 mod spread;
 
-/// Answers Doorman's clients from the books of the cluster.
+/// Doorman's gRPC service, which answers from the lease tables of the cluster.
 #[derive(Clone, Debug)]
 pub struct Service {
     router: Router,
@@ -68,7 +68,7 @@ impl Service {
         CapacityServer::new(service).max_decoding_message_size(CALL_LEN_MAX)
     }
 
-    /// Who is master, if that is one, and it is not this node.
+    /// Returns the master to send the client to; `None` if this node answers by itself.
     fn mastership(&self, way: CallContext) -> Option<wire::Mastership> {
         let shard = ShardId::default();
         let here = way.forwarded.is_some() || self.router.count != NonZeroU16::MIN;
@@ -206,7 +206,7 @@ impl Capacity for Service {
         request: Request<wire::DiscoveryRequest>,
     ) -> Result<Response<wire::DiscoveryResponse>, Status> {
         let way = CallContext::read(request.metadata())?;
-        // Where the client has reached us, others of its kind can as well.
+        // Other clients can reach this node at the address that this client used.
         let reached = request.local_addr().as_ref().map(SocketAddr::to_string);
         let advertised = self.router.me.as_ref().map(|me| me.grpc.clone());
         let here = wire::Mastership {
@@ -256,7 +256,7 @@ impl Capacity for Service {
     }
 }
 
-/// What `field` of a call is, if `check` has nothing against it.
+/// Returns the checked value of `field`; the error names the field.
 fn field<T, E: Into<tollgate_proto::Rule>>(
     field: &str,
     check: Result<T, E>,

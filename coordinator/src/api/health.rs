@@ -1,7 +1,7 @@
 //! `grpc.health.v1.Health`, for load balancers and Envoy's health checks.
 //!
 //! Every node can take every call, so the whole server, `""`, and `tollgate.v1.LeaseService` serve as
-//! long as anything can be answered or forwarded. Clients that would rather save the hop ask for
+//! long as anything can be answered or forwarded. Clients that want no forwarded calls ask for
 //! `master`, which serves where at least one shard has its master, or for `shard/<i>`.
 
 use std::collections::BTreeMap;

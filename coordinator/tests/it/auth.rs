@@ -1,4 +1,4 @@
-//! Who may use the admin API.
+//! Access to the admin API, by token.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -58,7 +58,7 @@ async fn reading_needs_a_token_and_writing_the_right_one() {
         (Ask::get("/v1/scopes").token(admin), 200),
         (Ask::get("/v1/openapi.json"), 401),
         (Ask::get("/v1/openapi.json").token(viewer), 200),
-        // Who may not even read does not learn what there is.
+        // A caller who may not read does not learn which paths exist.
         (Ask::get("/v1/nothing"), 401),
         (Ask::get("/v1/nothing").token(viewer), 404),
         (write.clone(), 401),

@@ -1,4 +1,4 @@
-//! Everything that grows has a bound, and reaching one hurts only who reaches it.
+//! Everything that grows has a bound, and reaching one hurts only the client that reaches it.
 
 use tollgate_core::lease_server::Start;
 use tonic::Code;
@@ -65,7 +65,7 @@ async fn a_lease_too_many_is_refused_until_there_is_room() {
         assert_eq!(error.code, Code::ResourceExhausted as u32);
         assert!(error.message.contains("bounds.max_leases"), "{error:?}");
     }
-    // Known clients go on, and room that is given back is given to the next.
+    // Known clients go on, and a lease that is given back makes place for the next.
     coordinator.gets("a", "tenant/a", 2, (1.0, 1.0)).await;
     coordinator.release("b", "tenant/a", 2).await;
     coordinator.gets("c", "tenant/a", 2, (0.0, 1.0)).await;

@@ -36,7 +36,7 @@ pub(crate) struct Pair {
     pub(crate) key: String,
 }
 
-/// A folder with a door's files.
+/// Folder with a listener's certificates and keys.
 pub(crate) struct Folder {
     folder: TempDir,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Folder {
 pub(crate) struct Client {
     config: Arc<ClientConfig>,
     address: SocketAddr,
-    /// What the certificate of the other side must say.
+    /// Name that the certificate of the other side must have.
     name: &'static str,
 }
 
@@ -177,7 +177,7 @@ impl Client {
         connector.connect(name, stream).await
     }
 
-    /// The certificate that the door shows now.
+    /// Returns the certificate that the listener shows now.
     pub(crate) async fn shown(&self) -> CertificateDer<'static> {
         let stream = self.connect().await.unwrap();
         let (_, session) = stream.get_ref();

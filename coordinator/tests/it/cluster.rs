@@ -1,5 +1,5 @@
-//! Several coordinators in one process that share the shards between them. Who is master of what is
-//! said by the test, in place of an election.
+//! Several coordinators in one process that share the shards between them. The test names the
+//! master of each shard, in place of an election.
 
 mod doorman;
 mod elected;
@@ -49,7 +49,7 @@ async fn a_call_to_any_node_is_answered_from_the_same_books() {
             *owned.entry(answer.origin.shard.unwrap()).or_default() += 1;
         }
     }
-    // The work is spread: each node answers for its own shard, and nobody is asked more than once.
+    // The work is spread: each node answers for its own shard, and none is asked more than once.
     assert_eq!(owned.len(), 3);
     for (node, (_, count)) in cluster.nodes.iter().zip(owned) {
         let metrics = node.metrics().await;
@@ -118,7 +118,7 @@ async fn books_go_along_with_a_shard() {
         });
         gets.collect()
     };
-    // In between nobody is master: its scopes wait, and none of them is answered from old books.
+    // In between the shard has no master: its scopes wait, and no old lease table answers them.
     let between = wants_all(cluster.nodes[2].refresh("envoy-b/x", &tenants, 60.0).await);
     let is_moved = |tenant: &String| cluster.shard_of(tenant) == ShardId(0);
     let moved: Vec<bool> = tenants.iter().map(is_moved).collect();

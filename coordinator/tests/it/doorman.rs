@@ -210,7 +210,7 @@ async fn bad_input_is_refused_by_field_value_and_rule() {
 }
 
 /// Envoys and Doorman's clients change what they want in a long random order; after each answer
-/// both the books and what everybody has by its own account sum to at most the capacity.
+/// both the lease table and what the clients say they have sum to at most the capacity.
 #[tokio::test]
 async fn envoys_and_doormans_clients_share_one_capacity() {
     let (coordinator, channel) = coordinator().await;

@@ -49,7 +49,7 @@ async fn one_member() -> (TempDir, Etcd) {
     (dir, etcd)
 }
 
-/// Books that are more than one request of etcd takes.
+/// Snapshot of `len` bytes, which can be more than one request of etcd takes.
 fn snapshot(len: usize) -> Bytes {
     let bytes = (0..len).map(|n| (n * 31 % 251) as u8);
     bytes.collect::<Vec<_>>().into()
@@ -114,7 +114,7 @@ async fn three_shards_on_three_nodes_are_one_each_also_after_one_died_and_came_b
     let died = c.kill().await;
     wait::until("the others to lead everything", LIMIT, async || {
         let led = a.terms.holding().len() + b.terms.holding().len();
-        // Looked at later: whoever holds now has held when the others were counted.
+        // Counted later: a shard that it holds now, it also held when the survivors were counted.
         let of_the_dead = died.holding().len();
         assert!(led + of_the_dead <= 3, "a shard with two masters");
         ensure!(led == 3, "they lead {led}");

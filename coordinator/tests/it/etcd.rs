@@ -1,4 +1,4 @@
-//! A real etcd on loopback, and a way to it that can be cut.
+//! A real etcd on loopback, and a link to it that can be cut.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ async fn connect(address: SocketAddr) -> Client {
     Client::connect([endpoint], Some(options)).await.unwrap()
 }
 
-/// An address that nobody listens on.
+/// Returns an address without a listener.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()

@@ -32,7 +32,7 @@ pub(crate) struct Coordinator {
     served: JoinHandle<Result<(), ServerError>>,
 }
 
-/// What HTTP answered.
+/// HTTP response.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
@@ -126,7 +126,7 @@ impl Coordinator {
         self.client.clone()
     }
 
-    /// What `client` is answered when it asks for `scopes`: id, sequence, has, wants.
+    /// Refreshes `scopes` for `client`; each is id, sequence, has, wants.
     pub(crate) async fn refresh(
         &self,
         client: &str,
@@ -140,7 +140,7 @@ impl Coordinator {
         answers
     }
 
-    /// What `client` gets of `scope`, in whole units.
+    /// Returns what `client` gets of `scope`, in whole units.
     pub(crate) async fn gets(
         &self,
         client: &str,
@@ -185,7 +185,7 @@ impl Answer {
         Self::of(from, &Ask::get(path)).await
     }
 
-    /// What is answered to `ask`.
+    /// Returns the answer to `ask`.
     pub(crate) async fn of(from: SocketAddr, ask: &Ask) -> Self {
         let stream = TcpStream::connect(from).await.unwrap();
         Self::exchange(stream, &from.to_string(), ask)
@@ -193,7 +193,7 @@ impl Answer {
             .unwrap()
     }
 
-    /// What is answered to a GET of `path` on a connection that is open; an error if that is closed.
+    /// Returns the answer to a GET of `path` on an open connection; an error if that is closed.
     pub(crate) async fn over(
         stream: impl AsyncRead + AsyncWrite + Unpin,
         path: &str,

@@ -1,4 +1,4 @@
-//! Connections that are held and answers that are not read keep nobody else out.
+//! Connections that stay open and answers that are not read keep no other client out.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::harness::{Answer, Coordinator, request};
 
 const LIMITS: &str = "limits: [{match: '*', requests: {rate: 100}}]";
 
-/// Places of a listener above its bound, for probes. Who has never asked is moved there before it is
-/// closed.
+/// Places of a listener above its bound, for probes. A connection without any request is moved
+/// there before it is closed.
 const PROBE_PLACES: usize = 128;
 
 /// How often something is looked at that happens by itself, and how many times at most.
@@ -92,7 +92,7 @@ async fn requests_that_do_not_come_are_given_up() {
 async fn idle_grpc_connections_keep_no_envoy_out() {
     let yaml = format!("connections: {{max_grpc: 4}}\n{LIMITS}");
     let coordinator = Coordinator::with(&yaml, Start::Fresh).await;
-    // An Envoy that is connected stays so: others have never asked for anything.
+    // An Envoy stays connected: the other connections have never sent a request.
     coordinator.gets("envoy/a", "tenant/a", 1, (0.0, 1.0)).await;
     let hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let _held = hold(coordinator.grpc, hello, 20 + PROBE_PLACES).await;

@@ -1,4 +1,4 @@
-//! What people and Prometheus see.
+//! Pages for people, and metrics for Prometheus.
 
 use std::collections::BTreeSet;
 
@@ -179,7 +179,7 @@ async fn the_page_names_every_metric_and_no_other() {
     let coordinator = Coordinator::with(&yaml, Start::Fresh).await;
     let client = Client::new(coordinator.http, "http/1.1", &issuer, None);
     let get = async |path| Answer::over(client.connect().await.unwrap(), path).await;
-    // What has labels shows once it has counted something.
+    // Metrics with labels show once they have counted something.
     get("/healthz").await.unwrap();
     coordinator.gets("a", "tenant/acme", 1, (0.0, 1.0)).await;
     let metrics = get("/metrics").await.unwrap().body;

@@ -1,4 +1,4 @@
-//! What Envoys get, and what they are told when they get nothing.
+//! Leases of Envoys, and the errors where they get none.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the API says of itself is so.
+//! The API's description of itself, against its behaviour.
 
 use serde_json::Value;
 

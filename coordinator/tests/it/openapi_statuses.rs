@@ -34,7 +34,7 @@ attach: {tenants: {fixed: fixed}, namespaces: {fixed/fixed: fixed}}";
 /// Which of the things that a path can name.
 #[derive(Clone, Copy)]
 enum Named {
-    /// One that was written through the API, or is in the books.
+    /// One that was written through the API, or is in the lease table.
     There,
     /// One that was not.
     New,
@@ -95,7 +95,7 @@ impl Operation {
         }
     }
 
-    /// The request of this operation that is to be answered with `status`, and by whom.
+    /// Returns the request of this operation that is answered with `status`, and its server.
     fn provoke(&self, status: u16, servers: &Servers) -> (SocketAddr, Ask) {
         let there = self.ask(Named::There);
         let missing = self.ask(Named::New);
@@ -190,7 +190,7 @@ async fn full() -> Coordinator {
     coordinator
 }
 
-/// A door to a coordinator whose driver and writer have ended.
+/// Returns the listener of a coordinator whose driver and writer have ended.
 async fn ended() -> SocketAddr {
     let config = Config::parse(YAML).unwrap();
     let (clock, metrics) = (Clock::start(), LeaseMetrics::default());

@@ -1,4 +1,4 @@
-//! TLS at both doors: who gets in, what is shown, and what happens when the files change.
+//! TLS at both listeners: accepted clients, the certificates shown, and changes of the files.
 
 use std::process::Command;
 use std::time::Duration;
@@ -200,7 +200,7 @@ fn files_that_cannot_be_used_are_refused_by_name_and_reason() {
     let early = issuer.valid(2100, 2101);
     let broken = good.cert.replacen("M", "!", 8);
     let large = "x".repeat((1 << 20) + 1);
-    // What is in cert, key and client_ca, and what is said after the folder.
+    // Contents of cert, key and client_ca, and the error after the folder's name.
     let rows = [
         ("", &*good.key, None, "tls.crt: has no certificate"),
         (&*good.key, &*good.key, None, "tls.crt: has no certificate"),

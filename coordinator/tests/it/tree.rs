@@ -42,7 +42,7 @@ impl<'a> Envoy<'a> {
         }
     }
 
-    /// What it is answered; it uses what it gets.
+    /// Refreshes its lease, uses what it gets, and returns the answer.
     async fn refresh(&mut self, wants: f64) -> UnitAnswer {
         self.sequence += 1;
         let now = Instant::now();
@@ -127,7 +127,7 @@ async fn a_leaf_lends_what_it_borrows() {
     let books = &books["units"]["requests"];
     assert_eq!(books["clients"][0]["client"], "eu/0", "{books}");
     assert_eq!(books["client_count"], 1, "{books}");
-    // What the leaf's file does not limit is limited all the same.
+    // The root's limits apply to scopes that the leaf's file does not limit.
     let call = request("a/1", &[("tenant/acme", 1 << 40, 0.0, 80.0)]);
     let answer = leaf.client().refresh(call).await.unwrap().into_inner();
     let scope = Refreshed::try_from(answer)
@@ -184,7 +184,7 @@ async fn a_leaf_goes_on_without_its_root_and_finds_it_again() {
     let mut envoy = Envoy::new(&leaf, "a/1");
     envoy.until(80.0, 80.0).await;
     runtime.shutdown_background();
-    // What is borrowed is lent on until it ends, and then the safe capacity.
+    // The leaf lends the parent's lease on until it expires, and then the safe capacity.
     let kept = envoy.refresh(80.0).await;
     assert_eq!(kept.answer.lease.unwrap().capacity.as_f64(), 80.0);
     envoy.until(80.0, 7.0).await;
@@ -296,7 +296,7 @@ async fn nobody_borrows_from_itself() {
     );
 }
 
-/// Who forgot a unit's limit would forget what is in flight as well.
+/// Forgetting a unit's limit would forget the requests in flight as well.
 #[tokio::test]
 async fn a_unit_that_is_given_back_leaves_what_is_known_of_the_others() {
     let times = "lease: 2s, refresh: 200ms, min_refresh: 20ms";

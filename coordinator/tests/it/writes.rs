@@ -1,4 +1,4 @@
-//! What the admin API writes: groups, attachments, overrides, and who may not.
+//! Writes through the admin API: groups, attachments, overrides, and callers that are refused.
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

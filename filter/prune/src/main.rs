@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use walrus::Module;
 
-/// What the pruned module exports, no more and no less.
+/// Exports of the pruned module, no more and no less.
 const EXPORTS: &[&str] = &[
     "_initialize",
     "memory",
@@ -31,7 +31,7 @@ const EXPORTS: &[&str] = &[
     "proxy_on_vm_start",
 ];
 
-/// What the filter asks the host for, as `module.name`.
+/// Imports that the filter needs from the host, as `module.name`.
 const IMPORTS: &[&str] = &[
     "env.proxy_call_foreign_function",
     "env.proxy_continue_stream",
@@ -57,8 +57,8 @@ const IMPORTS: &[&str] = &[
     "wasi_snapshot_preview1.random_get",
 ];
 
-/// What the filter never calls, but the default methods of the SDK's context traits do. They are in
-/// the contexts' virtual tables, where no pruning can tell that nobody calls them. All of them
+/// Imports that only the default methods of the SDK's context traits call, never the filter. They
+/// are in the contexts' virtual tables, where no pruning can tell that they are unused. All of them
 /// belong to ABI 0.2.1, so every host has them.
 const IMPORTS_OF_THE_SDK: &[&str] = &[
     "env.proxy_add_header_map_value",

@@ -322,7 +322,7 @@ fn it_does_not_listen_beyond_loopback_by_mistake() {
 
 #[test]
 fn a_coordinator_that_waits_for_etcd_ends_when_it_is_told_to() {
-    // Nobody listens there.
+    // The address has no listener.
     let etcd = "{endpoints: ['http://127.0.0.1:1'], prefix: /test}";
     let config = file(&format!("{GOOD}\ncluster: {{node: a, etcd: {etcd}}}\n"));
     let path = config.path().to_str().unwrap();

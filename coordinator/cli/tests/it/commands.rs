@@ -118,7 +118,7 @@ impl CommandOutput {
         serde_json::from_str(&self.done()).unwrap()
     }
 
-    /// Asserts that the command failed with `code` and said `text`, and nothing else.
+    /// Asserts that the command failed with `code` and printed `text`, and nothing else.
     #[track_caller]
     fn failed(self, code: i32, text: &str) {
         assert_eq!((self.code, self.out.as_str()), (code, ""), "{}", self.err);

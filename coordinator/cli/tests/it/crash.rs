@@ -19,13 +19,13 @@ use crate::harness::Answer;
 
 const CONFIG: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}\nlimits: []\n";
 
-/// Nobody reads its log, in which every write is a line: a full pipe would stop it.
+/// Arguments that keep the log short: its pipe is not read, and would stop the server when full.
 const QUIET: &[&str] = &["--log", "error"];
 
 /// Writers at the same time; each has a group of its own and attaches tenants to it.
 const WRITERS: u32 = 10;
 
-/// Writes of each: its group first, then a tenant and the group again in turns.
+/// Writes of each: its group first, then a tenant and the group alternately.
 const WRITES: u32 = 100;
 
 /// Acknowledged writes before the kill: at once, in the middle, near the end.

@@ -46,7 +46,7 @@ impl Reloading {
         write(&self.dir.path().join("tollgate.yaml"), limits);
     }
 
-    /// A pipe that nobody writes to.
+    /// Replaces the file by a pipe without a writer.
     fn replace_by_pipe(&self) {
         let file = self.dir.path().join("tollgate.yaml");
         fs::remove_file(&file).unwrap();
@@ -263,7 +263,7 @@ async fn a_coordinator_ends_in_order_although_its_file_is_a_pipe() {
     assert!(log.contains("stopped"), "{log}");
 }
 
-/// Nobody reads its log: sooner or later every thread that logs is held by the kernel.
+/// The log's pipe is not read: sooner or later the kernel blocks every thread that logs.
 #[tokio::test]
 async fn a_coordinator_that_hangs_is_ended_after_its_grace() {
     let dir = TempDir::new().unwrap();

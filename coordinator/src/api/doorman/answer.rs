@@ -12,7 +12,7 @@ use crate::leases::driver::DerivedAnswer;
 /// The shortest refresh interval that Doorman's clients can be told.
 const REFRESH_MIN_S: i64 = 1;
 
-/// What one resource's client is answered.
+/// Answer to a client for one resource.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Answered {
     id: String,
@@ -25,9 +25,10 @@ pub(super) struct Answered {
 // === impl Answered ===
 
 impl Answered {
-    /// What `granted` says to `asked`, whose request arrived `arrival` after 1970; none if a bound
-    /// was reached. One resource must not stop the others then, and Doorman has no word for it:
-    /// nothing is lent, and the client asks again.
+    /// Translates the answer `granted` to `asked`, whose request arrived `arrival` after 1970.
+    ///
+    /// `granted` is `None` if a bound was reached. Doorman cannot express that, and one resource
+    /// must not fail the whole call: nothing is lent, and the client asks again.
     pub(super) fn new(asked: Asked, granted: Option<&DerivedAnswer>, arrival: Duration) -> Self {
         let id = asked.id;
         let Some(granted) = granted else {
@@ -89,7 +90,7 @@ fn algorithm(limit: &Limit) -> wire::Algorithm {
 
 fn lease(demand: &Demand, answer: &Answer, arrival: Duration) -> wire::Lease {
     let Some(terms) = answer.lease else {
-        // Learning: what others hold is not known yet.
+        // Learning mode: the leases of other clients are not known yet.
         return nothing(arrival, answer.refresh_interval);
     };
     let capacity = match terms.capacity.is_unlimited() {
@@ -98,7 +99,7 @@ fn lease(demand: &Demand, answer: &Answer, arrival: Duration) -> wire::Lease {
         false => terms.capacity,
     };
     wire::Lease {
-        // Rounded down, and from before the books wrote it down: never longer than there.
+        // Rounded down, and counted from the arrival: never longer than in the lease table.
         expiry_time: seconds(arrival.saturating_add(terms.duration)),
         refresh_interval: seconds(answer.refresh_interval).max(REFRESH_MIN_S),
         capacity: number::from_capacity(capacity),

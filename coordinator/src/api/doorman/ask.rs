@@ -13,7 +13,7 @@ use super::repeated_lease::{DoormanAsk, RepeatedLease};
 use super::scopes::{find, prefixed, unprefixed};
 use crate::config::DoormanScopes;
 
-/// What is asked of one resource.
+/// Request for one resource.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// As the client calls it.
@@ -52,7 +52,7 @@ pub(super) fn client(name: &str, id: &str) -> Result<ClientId, FieldError> {
     field(name, ClientId::new(&prefixed(id)).map_err(unprefixed))
 }
 
-/// What a client asks for.
+/// Reads the requests of a client.
 pub(super) fn of_client(
     resources: &[wire::ResourceRequest],
     scopes: &DoormanScopes,
@@ -69,7 +69,7 @@ pub(super) fn of_client(
     })
 }
 
-/// What a server asks for its clients.
+/// Reads the requests of a server for its clients.
 pub(super) fn of_server(
     resources: &[wire::ServerCapacityResourceRequest],
     scopes: &DoormanScopes,
@@ -95,7 +95,7 @@ pub(super) fn released(
         .collect()
 }
 
-/// What a client says of its lease at `now`, which is the wall clock's.
+/// Reads the lease that a client repeats; `now` is the wall clock's time.
 fn repeated(lease: &wire::Lease, now: Duration) -> Result<RepeatedLease, FieldError> {
     let expiry = Duration::from_secs(u64::try_from(lease.expiry_time).unwrap_or(0));
     Ok(RepeatedLease {
@@ -130,7 +130,7 @@ fn demand(bands: &[wire::PriorityBandAggregate]) -> Result<Demand, FieldError> {
     field("wants", demand)
 }
 
-/// What `read` makes of each entry of `list`.
+/// Applies `read` to each entry of `list`; an error names the entry.
 fn each<T, R>(
     list: &[T],
     name: &str,
@@ -142,7 +142,7 @@ fn each<T, R>(
     read.collect()
 }
 
-/// Without the bound one call could keep all others waiting.
+/// Refuses a list that is so long that one call would keep all others waiting.
 fn bounded<T>(list: &[T], name: &str) -> Result<(), FieldError> {
     let (count, max) = (list.len(), SCOPES_MAX);
     let too_many = (count > max).then(|| FieldError::new(name, Rule::TooMany { count, max }));

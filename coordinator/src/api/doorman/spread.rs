@@ -11,7 +11,7 @@ use crate::leases::router::{CallContext, RemoteMaster, RouteError, Router, each}
 use crate::leases::shards::Mastership;
 use crate::observe::trace;
 
-/// Who asks, and how.
+/// Call of one client, split by shard.
 #[derive(Debug)]
 pub(super) struct Spread<'a> {
     router: &'a Router,
@@ -38,14 +38,14 @@ impl<'a> Spread<'a> {
         }
     }
 
-    /// What the books of the cluster say to `entries`, each as it came over the wire and as it was
-    /// read: of this node's shards as `answer` says it, of the others' as `pass_on` gets it.
+    /// Returns the answers of the cluster to `entries`, each as it came over the wire and as it was
+    /// read. `answer` translates those of this node's shards, `pass_on` forwards to other nodes.
     ///
-    /// Nothing is said of a resource for which nobody answered, so that its client keeps what it
-    /// has: Doorman has no word for "ask again", and no capacity would be a lease.
+    /// A resource without an answer is left out, so that its client keeps its lease: Doorman cannot
+    /// express "ask again", and no capacity would be a lease.
     ///
     /// # Errors
-    /// If nobody answered for any.
+    /// If no resource was answered.
     pub(super) async fn ask<Q, A, F>(
         &self,
         entries: Vec<(Q, Asked)>,
@@ -109,7 +109,7 @@ impl<'a> Spread<'a> {
 
 // === free functions ===
 
-/// What the books of one shard say, each with what was asked.
+/// Returns the answers of one shard's lease table to `asked`.
 async fn of_books(
     held: &Mastership,
     client: ClientId,

@@ -31,7 +31,7 @@ fn call(id: &str, resources: &[String]) -> wire::GetCapacityRequest {
 async fn with_one_shard_a_client_is_sent_to_the_master() {
     let mut cluster = Cluster::start(2, 1, LIMITS).await;
     let resources = ["fair".to_owned()];
-    // Nobody knows one yet: the client is to ask again.
+    // No node knows a master yet: the client is to ask again.
     let answer = client(&cluster.nodes[1])
         .get_capacity(call("x", &resources))
         .await;

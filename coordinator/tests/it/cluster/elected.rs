@@ -49,7 +49,7 @@ async fn until_led_by(nodes: &[&Node], masters: &[&str]) {
     }
 }
 
-/// What `client`, which has nothing, gets of each tenant once all of them are answered for.
+/// Returns what `client`, which has nothing, gets of each tenant once all are answered.
 async fn gets(node: &Node, client: &str, wants: f64) -> Vec<f64> {
     let mut sequence = 0;
     loop {
@@ -98,7 +98,7 @@ async fn configured(yaml: &str) -> Node {
     Node::of(peer, tls, server.unwrap())
 }
 
-/// How a node is reached, with TLS or not, the others read in etcd.
+/// Nodes read in etcd whether a peer is reached with TLS.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_tell_each_other_that_they_speak_tls() {
     let (etcd, folder, issuer) = (Etcd::start().await, Folder::new(), Issuer::new());

@@ -1,4 +1,4 @@
-//! Masters that are away, that are none any more, or that others take for one.
+//! Masters that are away or have lost their term, and nodes that peers mistake for a master.
 
 use std::sync::Arc;
 use std::time::Duration;

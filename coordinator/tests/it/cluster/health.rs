@@ -1,4 +1,4 @@
-//! What load balancers are told.
+//! Health checks, as load balancers see them.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn every_node_serves_and_the_master_says_so() {
         &[("master", false), ("shard/0", false), ("shard/1", false)],
     )
     .await;
-    // Nobody tells of a term that just ends.
+    // No event announces a term that just ends.
     term.end();
     until(master, &[("master", false), ("shard/1", false), ("", true)]).await;
     cluster.forget(shard).await;

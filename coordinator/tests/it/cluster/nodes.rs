@@ -46,7 +46,7 @@ pub(super) struct Node {
     served: JoinHandle<Result<(), ServerError>>,
 }
 
-/// What an election is to say.
+/// One instruction to a scripted election.
 enum Said {
     Event(ElectionEvent),
     Masters(Arc<Masters>, oneshot::Sender<()>),
@@ -173,7 +173,7 @@ impl Node {
     async fn start(name: &str, shards: NonZeroU16, yaml: &str) -> Self {
         let (said, script) = mpsc::channel(100);
         let scripted = |config: &mut Config, _: &Place| {
-            // What it says of etcd is for nobody.
+            // The scripted election needs no etcd.
             config.cluster = None;
             Scripted(script)
         };
@@ -291,7 +291,7 @@ impl Node {
         self.served.await.unwrap().unwrap();
     }
 
-    /// Tells it who is master of what.
+    /// Tells the node the master of each shard.
     pub(super) async fn told(&self, masters: Masters) {
         let (seen, is_seen) = oneshot::channel();
         let said = Said::Masters(Arc::new(masters), seen);
@@ -309,7 +309,7 @@ impl Node {
         Ok(answers.into_iter().map(Result::unwrap).collect())
     }
 
-    /// What `client`, which has nothing, is answered when it wants so much of each of `scopes`.
+    /// Refreshes `scopes` for `client`, which has nothing and wants the same of each.
     pub(super) async fn refresh(
         &self,
         client: &str,

@@ -1,4 +1,4 @@
-//! Calls of strangers that pose as another node.
+//! Calls of unknown callers that pose as another node.
 
 use tollgate_coordinator::config::tokens::NewToken;
 use tollgate_coordinator::wire::PeerServiceClient;

@@ -1,4 +1,4 @@
-//! The books of the whole cluster, from any node.
+//! Lease tables of the whole cluster, read from any node.
 
 use serde_json::Value;
 use tollgate_coordinator::wire::PeerServiceClient;
@@ -102,7 +102,7 @@ async fn a_client_is_drained_in_all_shards() {
     assert_eq!(b.ask(&drain).await.status, 404);
 }
 
-/// Whoever takes a shard over without its books has been told of the drain as all nodes have.
+/// All nodes know of a drain, so a new master without the old lease table keeps it.
 #[tokio::test]
 async fn a_drain_outlives_the_master() {
     let mut cluster = Cluster::of_three(LIMITS).await;
@@ -125,7 +125,7 @@ async fn a_drain_outlives_the_master() {
         let left = if shard == ShardId(0) { 60.0 } else { 40.0 };
         assert_eq!(has, left, "of {shard}, whose books knew another client");
     }
-    // The others answer what they have answered already.
+    // The other shards repeat their answers.
     let of_first = async |cluster: &Cluster| {
         let all = gets(cluster, "envoy-a/x").await.into_iter();
         let first = all.filter(|(shard, _)| *shard == ShardId(0));
@@ -138,7 +138,7 @@ async fn a_drain_outlives_the_master() {
     );
     let client = cluster.nodes[2].get("/v1/clients/envoy-a%2Fx").await.json();
     assert!(client["drained_for_ms"].as_u64().unwrap() > 0, "{client}");
-    // What has been ended stays ended.
+    // A drain that was ended stays ended.
     let undrain = Ask::delete("/v1/clients/envoy-a%2Fx/drain");
     assert_eq!(cluster.nodes[2].ask(&undrain).await.status, 204);
     cluster.nodes[1].lost(ShardId(0)).await;

@@ -69,7 +69,7 @@ async fn a_node_that_does_not_answer_is_named() {
     let mut cluster = Cluster::of_three(LIMITS).await;
     cluster.nodes[0].refresh("envoy-a/x", &tenants(), 1.0).await;
     cluster.nodes.remove(1).stop().await;
-    // To the others it is one of them until etcd forgets its lease.
+    // Its peers count it as a node until its lease in etcd expires.
     let status = cluster.nodes[0].get("/v1/status").await.json();
     assert_eq!(status["unanswered"], json!(["b"]));
     let nodes = &status["cluster"]["nodes"];

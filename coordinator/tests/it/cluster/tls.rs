@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The name that is in the certificates of all nodes.
 const NAME: &str = "nodes.tollgate";
 
-/// The files of the nodes, and who has issued what is in them.
+/// Certificates and keys of the nodes, and their issuer.
 struct Files {
     folder: Folder,
     issuer: Issuer,
@@ -35,7 +35,7 @@ impl Files {
         Self { folder, issuer }
     }
 
-    /// Writes the certificate that `node` shows as `what`: in its doors, or to others.
+    /// Writes the certificate that `node` shows as `what`: at its listeners, or to peers.
     fn write(&self, node: &str, what: &str, pair: &Pair) -> String {
         let cert = self.folder.write(&format!("{node}-{what}.crt"), &pair.cert);
         let key = self.folder.write(&format!("{node}-{what}.key"), &pair.key);
@@ -73,7 +73,7 @@ impl Files {
         cluster
     }
 
-    /// What node `i` answers over HTTP, to one with a good certificate.
+    /// Returns the HTTP answer of node `i` to a client with a good certificate.
     async fn get(&self, cluster: &Cluster, i: usize, path: &str) -> Answer {
         get(&cluster.nodes[i], &self.issuer, path).await.unwrap()
     }
@@ -81,7 +81,7 @@ impl Files {
 
 // === free functions ===
 
-/// What `node` answers over HTTP to one who trusts `issuer` and has a certificate of it.
+/// Returns the HTTP answer of `node` to a client that trusts `issuer` and has its certificate.
 async fn get(node: &Node, issuer: &Issuer, path: &str) -> std::io::Result<Answer> {
     let pair = issuer.named(NAME, 2020, 2120);
     let client = Client::new(node.http, "http/1.1", issuer, Some(&pair)).of(NAME);
@@ -92,7 +92,7 @@ fn expecting(name: &str) -> String {
     format!(", server_name: {name}")
 }
 
-/// What is said of the scopes that have no answer, each once.
+/// Returns the errors of the scopes without an answer; successive equal ones once.
 fn errors(answers: &[ScopeAnswer]) -> Vec<String> {
     let errors = answers.iter().filter_map(|answer| {
         let error = answer.outcome.as_ref().err()?;
@@ -116,7 +116,7 @@ async fn nodes_pass_calls_on_and_ask_each_other_over_mutual_tls() {
         assert_eq!(scopes["scopes"].as_array().unwrap().len(), 30);
         assert_eq!(scopes["unanswered"], json!(null));
     }
-    // Of who has no certificate nothing is taken, whatever it says of itself.
+    // Calls without a certificate are refused, whatever name the caller gives.
     let node = &cluster.nodes[0];
     let stranger = Client::new(node.peer.grpc.parse().unwrap(), "h2", &files.issuer, None);
     if let Ok(channel) = stranger.of(NAME).channel().await {
@@ -132,7 +132,7 @@ async fn a_node_with_a_certificate_that_is_not_accepted_is_told_from_one_that_is
     let (good, others) = (files.pair(), Issuer::new());
     let unknown = others.named(NAME, 2020, 2120);
     let misnamed = files.issuer.named("elsewhere", 2020, 2120);
-    // What the door of `b` shows, and what a call for it is told.
+    // The certificate that the listener of `b` shows, and the error of a call to it.
     let rows = [
         (&unknown, "invalid peer certificate: "),
         (&misnamed, "not valid for name \"nodes.tollgate\""),
@@ -158,7 +158,7 @@ async fn a_node_with_a_certificate_that_is_not_accepted_is_told_from_one_that_is
         let page = files.get(&cluster, 0, "/v1/scopes?limit=1000").await.json();
         assert_eq!(page["unanswered"], json!(["b"]));
     }
-    // And the other way around: `a` shows others what they do not accept.
+    // And the other direction: `a` shows its peers a certificate that they do not accept.
     let yaml = |node: &str| {
         let peer = if node == "a" { &unknown } else { &good };
         files.yaml(node, [&good, peer], &expecting(NAME))
@@ -243,7 +243,7 @@ async fn a_node_without_cluster_tls_says_what_it_lacks() {
     assert!(refused.message().contains(want), "{}", refused.message());
 }
 
-/// Whoever has a token has sent it over TLS, and does not know whom else the node asks.
+/// An operator's token arrives over TLS, and must not go on to a peer in plain text.
 #[tokio::test]
 async fn a_node_that_is_asked_over_tls_asks_nobody_in_plain_text() {
     let files = Files::new();
@@ -268,7 +268,7 @@ async fn a_node_that_is_asked_over_tls_asks_nobody_in_plain_text() {
     let page = files.get(&cluster, 0, "/v1/scopes").await.json();
     assert_eq!(page["unanswered"], json!(["b"]));
     assert_eq!(connections().await, before, "nothing is sent");
-    // The other way around there is a certificate to look at.
+    // In the other direction there is a certificate to check.
     let page = cluster.nodes[1].get("/v1/scopes").await.json();
     assert_eq!(page["unanswered"], json!(null));
 }

@@ -18,8 +18,8 @@ fn write_certificates(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes etcd ask for a user, of whom there is one: `edge`, with `password`, for the keys below
-/// `/edge/`.
+/// Turns on etcd's authentication, with one user for the keys below `/edge/`: `edge`, with
+/// `password`.
 async fn ask_for_users(mut client: Client, password: &str) -> Result<()> {
     use etcd_client::{Permission, PermissionType};
     client.user_add("root", "root", None).await?;

@@ -23,7 +23,7 @@ enum State {
 // === impl Link ===
 
 impl Link {
-    /// A way to `to`.
+    /// Opens a link to `to`.
     pub(crate) async fn to(to: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -71,7 +71,7 @@ async fn carry(mut stream: TcpStream, to: SocketAddr, mut state: watch::Receiver
         }
     }
     if *state.borrow() == State::Hangs {
-        // What hung once is of no use any more.
+        // A connection that hung once is not used again.
         let _ = state.wait_for(|state| *state != State::Hangs).await;
     }
 }

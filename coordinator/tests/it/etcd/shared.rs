@@ -78,7 +78,7 @@ async fn all_nodes_take_what_is_put_there_and_refuse_what_is_wrong() {
     }
     assert_eq!(get(&node).await, Ok(Some(groups.into_bytes())));
 
-    // What is wrong is not put there, and if it is put there all the same it is not taken.
+    // A wrong file is refused; if it gets into etcd all the same, no node takes it.
     let wrong = put(&node, b"limits: []\nlimit: []")
         .await
         .unwrap_err()

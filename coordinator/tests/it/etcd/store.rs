@@ -257,7 +257,7 @@ async fn what_cannot_be_read_is_skipped_and_a_newer_format_is_not_written_to() {
     assert_eq!(seen.group("good").unwrap().value.spec(), group(1));
     assert_eq!(bad().await, "4");
     assert!(seen.group("bad").is_none());
-    // Whoever puts something good there repairs it.
+    // A good record in its place repairs it.
     a.put_group("bad", group(2), ANY).await.unwrap();
 
     put("revision", "{\"format\": 2, \"revision\": 100}").await;
@@ -295,7 +295,7 @@ async fn thousands_of_records_are_read_at_the_start_and_in_pages() {
     }
     let a = node(etcd.address()).await;
     assert_eq!(groups(&a.catalog()).len(), 1200);
-    // Whoever wrote them left no word of which revision was the last.
+    // The records were written without the key of the last revision.
     let next = a.put_group("next", group(1), ANY).await.unwrap();
     assert_eq!(next.revision, 1201);
 }

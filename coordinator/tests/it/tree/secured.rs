@@ -3,7 +3,8 @@
 use super::*;
 use crate::certificates::{Folder, Issuer, Pair};
 
-/// A root whose certificate is of `issuer` and for `root.internal`, and who asks for such.
+/// Starts a root with a certificate of `issuer` for `root.internal`, which asks for client
+/// certificates of `issuer`.
 async fn root(folder: &Folder, issuer: &Issuer) -> Coordinator {
     let door = folder.door(&issuer.named("root.internal", 2020, 2120));
     let ca = folder.write("ca.crt", &issuer.pem());
@@ -26,7 +27,7 @@ async fn a_leaf_borrows_over_mutual_tls_and_takes_new_certificates() {
     let (folder, issuer, stranger) = (Folder::new(), Issuer::new(), Issuer::new());
     let root = root(&folder, &issuer).await;
     let (good, unknown) = (issuer.issue(), stranger.issue());
-    // What the root does not accept.
+    // The root does not accept this certificate.
     let leaf = leaf(&root, &folder, &issuer, &unknown).await;
     let mut envoy = Envoy::new(&leaf, "a/1");
     let failed = "tollgate_parent_calls_total{result=\"failed\"}";
@@ -34,7 +35,7 @@ async fn a_leaf_borrows_over_mutual_tls_and_takes_new_certificates() {
         assert_eq!(envoy.refresh(10.0).await.answer.lease, None);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // What it accepts, without a restart.
+    // It accepts the next one, without a restart.
     folder.write("leaf.crt", &good.cert);
     folder.write("leaf.key", &good.key);
     envoy.until(80.0, 80.0).await;

@@ -35,7 +35,7 @@ impl LeaseService for Keeping {
     }
 }
 
-/// However long nobody answers what was given back, the next request goes its way.
+/// A release without an answer does not delay the next request.
 #[tokio::test]
 async fn what_is_given_back_does_not_keep_the_parent_from_being_asked() {
     let root = Coordinator::with(ROOT, Start::Fresh).await;

@@ -130,7 +130,7 @@ fn roles_decide_and_a_refusal_says_which_is_needed() {
         .done();
     assert!(read.contains("rate: 5"), "{read}");
 
-    // The environment says who we are where the command line does not.
+    // The environment gives the server and the token where the command line does not.
     let output = tollgate(&["list", "groups"])
         .env("TOLLGATE_SERVER", &server.url)
         .env("TOLLGATE_TOKEN", &viewer)

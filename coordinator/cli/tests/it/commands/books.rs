@@ -56,8 +56,8 @@ async fn a_client_is_shown_with_its_leases() {
     server.say("get client envoy-3/c").failed(3, "envoy-3/c");
 }
 
-/// Refreshes envoy-1/a until what it gets is as `wanted`, and says the next sequence. Who asks sooner
-/// than the minimum refresh interval is told what it was told before.
+/// Refreshes envoy-1/a until what it gets is as `wanted`, and returns the next sequence. A refresh
+/// sooner than the minimum refresh interval gets the previous answer again.
 async fn gets_until(server: &Server, from: u64, wanted: fn(f64) -> bool) -> u64 {
     for sequence in from..from + 200 {
         if wanted(

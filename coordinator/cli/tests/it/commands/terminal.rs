@@ -13,7 +13,7 @@ use crate::binary::tollgate;
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
-/// A terminal of 80 columns and 10 rows, and who uses it.
+/// A terminal of 80 columns and 10 rows, and its user.
 struct Terminal {
     /// Where what is typed goes in and what is shown comes out.
     outside: File,

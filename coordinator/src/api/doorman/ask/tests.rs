@@ -35,7 +35,7 @@ fn band(priority: i64, num_clients: i64, wants: f64) -> wire::PriorityBandAggreg
     }
 }
 
-/// What is said about a server's `bands` of one resource.
+/// Reads a server's request for one resource with these `bands`.
 fn server(bands: Vec<wire::PriorityBandAggregate>) -> Result<Asked, FieldError> {
     let resource = wire::ServerCapacityResourceRequest {
         resource_id: "r".to_owned(),

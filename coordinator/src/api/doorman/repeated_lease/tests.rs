@@ -100,7 +100,7 @@ fn a_late_request_frees_nothing_that_is_in_use() {
     let (_, old) = fleet.get("a", None, 10);
     let (_, new) = fleet.get("a", Some(old), 80);
     assert_eq!(new.capacity, Capacity::from_whole(80));
-    // Sent before the 80 were answered, and delayed; its answer reaches nobody.
+    // Sent before the 80 were answered, and delayed; its answer reaches no client.
     fleet.get("a", Some(old), 5);
     assert_eq!(fleet.sum_has(), 80);
     assert_eq!(fleet.get("b", None, 100).0, 20);
