@@ -1,4 +1,4 @@
-//! The virtual clock, and what happens when.
+//! Virtual clock, and the queue of events ordered by time.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use tollgate_core::units::Instant;
 
-/// The clock at the start; its epoch is arbitrary.
+/// Clock at the start; its epoch is arbitrary.
 const START: Instant = Instant::from_nanos(1_000_000_000);
 
-/// What happens in a world.
+/// Event in a simulated world.
 pub(crate) trait Event: Debug {
-    /// Whether it happens all the time, so that it tells runs apart by its time only.
+    /// Returns whether the event recurs all the time, so that only its time tells runs apart.
     fn is_tick(&self) -> bool;
 }
 
-/// Events in the order of their times; those of one time in the order in which they were planned.
+/// Event queue in the order of time; events of the same time are in the order of planning.
 #[derive(Debug)]
 pub(crate) struct Agenda<E> {
     now: Instant,
@@ -39,7 +39,7 @@ impl<E: Event> Agenda<E> {
         self.now
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.now.saturating_since(START)
     }
@@ -50,7 +50,7 @@ impl<E: Event> Agenda<E> {
         self.queue.insert((at, self.planned), event);
     }
 
-    /// Goes on to the next event, if there is one within `duration` of the start; to the end if not.
+    /// Advances to the next event if there is one within `duration` of the start, else to the end.
     pub(crate) fn next(&mut self, duration: Duration) -> Option<E> {
         let end = START.saturating_add(duration);
         let next = self.queue.pop_first();
@@ -66,7 +66,7 @@ impl<E: Event> Agenda<E> {
         Some(event)
     }
 
-    /// Equal for two runs of one seed.
+    /// Returns a digest that is equal for two runs of one seed.
     pub(crate) fn digest(&self) -> u64 {
         self.digest.finish()
     }

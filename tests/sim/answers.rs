@@ -1,5 +1,5 @@
-//! What a coordinator answers to a process: leases of the resource that is looked at, and whatever
-//! is wanted of everything else.
+//! Answers of a coordinator to a process: leases of the resource under test, and all that is wanted
+//! of every other resource.
 
 use tollgate_core::lease::{Answer, Origin, ResourceId, Unit};
 use tollgate_core::lease_server::{LeaseServer, Terms};
@@ -14,7 +14,7 @@ const ABORTED: u32 = 10;
 /// Coordinator that answers, with the limit of the resource.
 pub(crate) struct Answering<'a> {
     pub(crate) node: &'a mut LeaseServer,
-    /// By the coordinator's clock.
+    /// Time by the coordinator's clock.
     pub(crate) now: Instant,
     pub(crate) origin: Origin,
     pub(crate) resource: &'a ResourceId,
@@ -24,7 +24,7 @@ pub(crate) struct Answering<'a> {
 // === impl Answering ===
 
 impl Answering<'_> {
-    /// Returns the answer to all that is asked. Other scopes than the resource's share its capacity.
+    /// Returns the answer to a refresh. Scopes other than the resource's share its capacity.
     pub(crate) fn answer(&mut self, refresh: &Refresh) -> Refreshed {
         let scopes = refresh.scopes.iter();
         let answer = |scope| Ok(self.answer_scope(refresh, scope));
@@ -97,7 +97,7 @@ pub(crate) fn asked_of<'a>(
     asked.map(|(_, ask)| ask)
 }
 
-/// A limit of no capacity at all, with the times of `limit`.
+/// Returns a limit of unlimited capacity, with the times of `limit`.
 fn unlimited(limit: &Limit) -> Limit {
     let unlimited = Limit::new(Capacity::UNLIMITED);
     Limit {

@@ -1,4 +1,4 @@
-//! The coordinators of a cluster: for each shard its master, and at times one that was.
+//! Coordinators of a cluster: the master of each shard, and at times a past master.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const BOUNDS: Bounds = Bounds {
     max_leases: 1_000_000,
 };
 
-/// All shards.
+/// Coordinators of all shards.
 #[derive(Debug)]
 pub(crate) struct Coordinators {
     shards: Vec<Shard>,
@@ -31,45 +31,45 @@ struct Shard {
     past: Option<PastMaster>,
 }
 
-/// A master that was cut off from the election: it serves until its term ends, and another is
-/// elected after that.
+/// Master that was cut off from the election: it serves until its term ends, and another is elected
+/// after that.
 #[derive(Debug)]
 struct PastMaster {
     node: LeaseServer,
     term_ends: Instant,
-    /// Until when its process is stopped; calls wait in its sockets.
+    /// End of the time for which its process is stopped; calls wait in its sockets.
     wakes: Instant,
 }
 
-/// How a master is cut off.
+/// Course of a master's isolation from the election.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CutOff {
-    /// How much of its term is left.
+    /// Time left of its term.
     pub(crate) term: Duration,
-    /// When another is elected.
+    /// Time until another master is elected.
     pub(crate) lease: Duration,
-    /// For how long its process is stopped.
+    /// Time for which its process is stopped.
     pub(crate) asleep: Duration,
-    /// When it notices what has become of it.
+    /// Time until it notices that it is no longer master.
     pub(crate) lasts: Duration,
 }
 
-/// What becomes of a call.
+/// Receiver of a call.
 pub(crate) enum Reached<'a> {
-    /// Nobody answers.
+    /// No coordinator answers.
     Nobody,
-    /// It waits in the socket of the master of this term until then.
+    /// The call waits in the socket of the master of this term until this time.
     Waits(Epoch, Instant),
-    /// Whoever has it is master no more, and says so.
+    /// The receiver is no longer master, and says so.
     NotMaster,
-    /// This one answers.
+    /// This master answers.
     Master(&'a mut LeaseServer, Origin),
 }
 
 // === impl Coordinators ===
 
 impl Coordinators {
-    /// A master of each shard, of a fleet that is new.
+    /// Creates a new fleet with a master for each shard.
     pub(crate) fn new(now: Instant, shards: NonZeroU16, terms: bool) -> Self {
         let shard = |id| Shard {
             id,
@@ -92,15 +92,16 @@ impl Coordinators {
         }
     }
 
-    /// The books that count of `shard`: its master's, and until there is one those of the past one.
+    /// Returns the lease server of `shard`: its master's, or the past master's until one is
+    /// elected.
     pub(crate) fn node(&self, shard: ShardId) -> Option<&LeaseServer> {
         let shard = &self.shards[shard.index()];
         let past = shard.past.as_ref().map(|past| &past.node);
         shard.master.as_ref().or(past)
     }
 
-    /// To whom a call for `shard` comes that is delivered now: to the master of the term `to` if it
-    /// has waited for that one. `luck` decides between two masters.
+    /// Returns the receiver of a call for `shard` that is delivered now: the master of the term
+    /// `to` if the call has waited for that one. `luck` decides between two masters.
     pub(crate) fn reach(
         &mut self,
         now: Instant,
@@ -117,7 +118,7 @@ impl Coordinators {
         };
         let Some(past) = shard.past.as_mut() else {
             return match &mut shard.master {
-                // The master for which it waited has ended.
+                // The master for which the call waited has ended.
                 _ if to.is_some() => Reached::Nobody,
                 None => Reached::Nobody,
                 Some(node) => Reached::Master(node, origin(node)),
@@ -143,18 +144,18 @@ impl Coordinators {
         }
     }
 
-    /// Ends the master of `shard`; whether there was one.
+    /// Ends the master of `shard`. Returns whether there was one.
     pub(crate) fn crash(&mut self, shard: usize) -> bool {
         self.shard(shard).master.take().is_some()
     }
 
-    /// The books of the master of `shard`, which ends with them.
+    /// Ends the master of `shard`. Returns the snapshot of its leases.
     pub(crate) fn hand_over(&mut self, now: Instant, shard: usize) -> Option<Vec<u8>> {
         let master = self.shard(shard).master.take()?;
         Some(snapshot::encode(&master.hand_over(now)))
     }
 
-    /// Cuts the master of `shard` off; whether there was one.
+    /// Cuts the master of `shard` off. Returns whether there was one.
     pub(crate) fn cut_off(&mut self, now: Instant, shard: usize, how: CutOff) -> bool {
         let shard = self.shard(shard);
         let Some(node) = shard.master.take() else {
@@ -168,12 +169,12 @@ impl Coordinators {
         true
     }
 
-    /// The past master of `shard` notices what has become of it.
+    /// Ends the past master of `shard`, which notices that it is no longer master.
     pub(crate) fn heal(&mut self, shard: usize) {
         self.shard(shard).past = None;
     }
 
-    /// Makes a master of `shard`, with the books of the one before if there are any.
+    /// Elects a master of `shard`, with the snapshot of its predecessor if there is one.
     pub(crate) fn elect(&mut self, now: Instant, shard: usize, left: Option<&[u8]>) {
         let shard = self.shard(shard);
         shard.epoch = Epoch(shard.epoch.0 + 1);
@@ -187,7 +188,7 @@ impl Coordinators {
         });
     }
 
-    /// The shard that a fault is about.
+    /// Returns the shard that a fault affects.
     fn shard(&mut self, index: usize) -> &mut Shard {
         let index = index % self.shards.len();
         &mut self.shards[index]

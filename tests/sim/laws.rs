@@ -16,32 +16,32 @@ use tollgate_core::units::Instant;
 use crate::process::Process;
 use crate::world::World;
 
-/// What laws about processes look at.
+/// Processes of a world, for the laws about processes.
 pub(crate) trait Fleet {
     fn now(&self) -> Instant;
 
     fn processes(&self) -> &[Process];
 
-    /// How much of the run is left.
+    /// Returns the time left of the run.
     fn left(&self) -> Duration;
 }
 
-/// One law about a world. It may remember what it saw.
+/// Law about a world. It may remember earlier observations.
 pub(crate) trait Law<W = World> {
     fn name(&self) -> &'static str;
 
-    /// After every event.
+    /// Checks the law after every event.
     fn check(&mut self, _world: &W) -> Result<(), String> {
         Ok(())
     }
 
-    /// After the last one, when everything has had time to settle.
+    /// Checks the law after the last event, when everything has had time to settle.
     fn finish(&mut self, _world: &W) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// Looks at each of `laws`, up to the first that is broken.
+/// Checks each of `laws`, up to the first that is broken.
 pub(crate) fn hold<W>(
     laws: &mut [Box<dyn Law<W>>],
     look: impl Fn(&mut dyn Law<W>) -> Result<(), String>,

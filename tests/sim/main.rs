@@ -1,10 +1,10 @@
-//! Many Envoy processes and their coordinators, a cluster or a tree, on a virtual clock and a simulated
-//! network.
+//! Many Envoy processes and their coordinators, a cluster or a tree, on a virtual clock and a
+//! simulated network.
 //!
-//! The code under test is the one that runs in Envoy and in the coordinator: tollgate-engine, several
-//! workers of it in each process, and `LeaseServer` of tollgate-core. Everything around it is made from
-//! one seed: how many processes, what they want, where workers interrupt each other, how long messages
-//! take, which are lost, doubled or overtaken, who crashes when. After
+//! The code under test is the one that runs in Envoy and in the coordinator: tollgate-engine,
+//! several workers of it in each process, and `LeaseServer` of tollgate-core. Everything around it
+//! is made from one seed: the number of processes, their demand, the points where workers interrupt
+//! each other, the delay of messages, their loss, doubling and reordering, and the crashes. After
 //! every event each law of `laws/` is checked. A run that fails prints its seed, and
 //! `just sim SEED` replays it exactly.
 
@@ -27,21 +27,21 @@ use self::laws::Fleet as _;
 use self::process::Defect;
 use self::world::World;
 
-/// How many seeds a plain run tries.
+/// Seeds of a plain run.
 const SEEDS: Range<u64> = 0..1000;
 
-/// The same where bytes or requests in flight are counted, or requests wait for their turn.
+/// Seeds of runs where bytes or requests in flight are counted, or requests wait in queues.
 const SEEDS_OF_OTHER_UNITS: Range<u64> = 0..400;
 
-/// Trees of coordinators, with processes that count all units.
+/// Seeds of trees of coordinators, with processes that count all units.
 const SEEDS_OF_TREES: Range<u64> = 0..300;
 
-/// How many failed seeds are named.
+/// The most failed seeds that are named.
 const HEADS_MAX: usize = 30;
 
-/// Seeds that once found a bug, with what it was; each stays. The lists start anew with the processes
-/// that run the engine: a seed means another course of events since then. What was found before is tested
-/// in the core, and by the thousand seeds.
+/// Seeds that once found a bug, with its description; each stays. The lists start anew with the
+/// processes that run the engine: a seed means another course of events since then. Earlier bugs
+/// are tested in the core, and by the thousand seeds.
 const REGRESSIONS: [(u64, &str); 0] = [];
 
 /// The same for other units.
@@ -65,7 +65,7 @@ const REGRESSIONS_OF_TREES: [(u64, &str); 1] = [(
 /// Seeds in which a planted defect has to be found.
 const SEEDS_OF_DEFECTS: Range<u64> = 0..200;
 
-/// Seeds in which masters that do not look at their terms lend what others have lent.
+/// Seeds in which masters that do not look at their terms lend capacity that is already lent.
 const WITHOUT_TERMS: Range<u64> = 0..300;
 
 fn run(seed: u64) -> Result<World, String> {
@@ -83,8 +83,8 @@ fn finish(seed: u64, mut world: World) -> Result<World, String> {
     }
 }
 
-/// The seed that `TOLLGATE_SEED` asks for, or as many as `TOLLGATE_SEEDS` says, as `30` or `10..30`,
-/// else all `seeds`; and whether to say more.
+/// Returns the seed that `TOLLGATE_SEED` asks for, or as many as `TOLLGATE_SEEDS` says, as `30` or
+/// `10..30`, else all `seeds`; and whether to print more.
 fn seeds(seeds: Range<u64>) -> (Range<u64>, bool) {
     let said = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let number = |text: &str| -> u64 { text.parse().expect("a whole number of seeds") };
@@ -188,7 +188,7 @@ fn a_master_that_outlives_its_term_is_caught() {
     assert!(caught > 0);
 }
 
-/// The first seed that finds a defect, and how.
+/// Returns the first seed that finds a defect, and the broken law.
 fn found(defect: Defect) -> (u64, String) {
     let find = |seed| Some((seed, World::with_defect(seed, defect).run().err()?));
     let found = SEEDS_OF_DEFECTS.into_iter().find_map(find);

@@ -1,10 +1,10 @@
-//! The simulated network: what becomes of a message.
+//! Simulated network: it delays, loses and doubles messages.
 
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// How bad the network is while there are faults; afterwards it only takes its time.
+/// Quality of the network while there are faults; afterwards it only delays messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quality {
     /// Messages lost, in percent.
@@ -24,7 +24,7 @@ impl Quality {
         }
     }
 
-    /// A network that loses nothing.
+    /// Returns a network that loses nothing.
     pub(crate) fn healed(self) -> Self {
         Self {
             lost: 0,
@@ -33,7 +33,7 @@ impl Quality {
         }
     }
 
-    /// After how long each copy of a message arrives; none if it is lost.
+    /// Returns the delay of each copy of a message; none if it is lost.
     pub(crate) fn deliveries(self, random: &mut Random) -> Vec<Duration> {
         let mut delay = || Duration::from_micros(random.between(50, self.delay_us()));
         let delays = [delay(), delay()];
@@ -45,7 +45,7 @@ impl Quality {
         delays.into_iter().take(copies).collect()
     }
 
-    /// The longest that a message takes.
+    /// Returns the longest delay of a message.
     pub(crate) fn slowest(self) -> Duration {
         self.delay_max
     }

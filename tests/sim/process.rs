@@ -1,4 +1,4 @@
-//! A simulated Envoy process: real engines as its workers, and what they do together.
+//! Simulated Envoy process, with real engines as its workers.
 
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -25,10 +25,11 @@ mod work;
 mod worker;
 mod workers;
 
-/// How often requests come, all of that time at once.
+/// Interval at which requests come, all of that time at once.
 const BATCH: Duration = Duration::from_millis(10);
-/// For how long permits of a lost worker may be counted: until they are missed after three seconds, and
-/// the scope is asked for again, which takes the longest back-off where no coordinator answers.
+/// Time for which permits of a lost worker may be counted: until they are missed after three
+/// seconds, and the scope is asked for again, which takes the longest back-off where no coordinator
+/// answers.
 const MISSED_AFTER: Duration = Duration::from_secs(8);
 
 /// Defect that is planted between a process and its surroundings, to test the tester.
@@ -58,7 +59,7 @@ pub(crate) struct Process {
     pub(crate) admitted_total: u64,
     /// The safe capacity of the last answer that was applied.
     pub(crate) safe_sent: Option<Capacity>,
-    /// What its workers saw that must not be.
+    /// The first broken invariant that its workers saw.
     pub(crate) broken: Option<String>,
     /// Tokens that were owed and need not be paid, since the last look of a law.
     pub(crate) forgiven: f64,
@@ -74,9 +75,9 @@ pub(crate) struct Process {
     touched: bool,
     clock_offset: Duration,
     attempts_due: u64,
-    /// When requests came last.
+    /// Time at which requests came last.
     batch_at: Instant,
-    /// When the process is to run next, as was said.
+    /// Time at which the process is planned to run next.
     planned: Option<Instant>,
 }
 
@@ -117,7 +118,7 @@ impl Process {
         }
     }
 
-    /// As which client the coordinators count it.
+    /// Returns the client as which the coordinators count it.
     pub(crate) fn run(&self) -> ClientRun {
         let incarnation = NonZeroU64::new(self.incarnation);
         ClientRun {
@@ -126,7 +127,7 @@ impl Process {
         }
     }
 
-    /// What this process's clock shows when the world's shows `now`.
+    /// Returns the time on this process's clock when the world's shows `now`.
     pub(crate) fn clock(&self, now: Instant) -> Instant {
         now.saturating_add(self.clock_offset)
     }
@@ -181,14 +182,14 @@ impl Process {
         calls
     }
 
-    /// A worker's VM traps: what it knew is gone, and a new one takes its place.
+    /// Traps a worker's VM: its state is lost, and a new worker takes its place.
     pub(crate) fn trap(&mut self, now: Instant) {
         self.workers.set_now(self.clock(now));
         self.workers.trap();
         self.look();
     }
 
-    /// Until then nobody hears what it says, it hears nothing, or both.
+    /// Cuts the process off until then: its messages are lost, those to it, or both.
     pub(crate) fn cut_off(&mut self, until: Instant, sends: bool, receives: bool) {
         if sends {
             self.mute_until = until;
@@ -204,12 +205,12 @@ impl Process {
         (self.debt_cut, self.touched) = (false, false);
     }
 
-    /// From now on all requests are alike.
+    /// Makes all requests alike from now on.
     pub(crate) fn calm(&mut self) {
         self.workers.calm();
     }
 
-    /// Hands a worker the answer to its call; whether it changed the lease that is looked at.
+    /// Hands a worker the answer to its call. Returns whether it changed the lease under test.
     pub(crate) fn answer(
         &mut self,
         now: Instant,
@@ -224,7 +225,7 @@ impl Process {
         self.look()
     }
 
-    /// Takes note of what its workers did; whether an answer was applied.
+    /// Collects the workers' observations. Returns whether an answer was applied.
     fn look(&mut self) -> bool {
         let mut seen = self.workers.seen.borrow_mut();
         let admitted = std::mem::take(&mut seen.admitted);
@@ -243,7 +244,7 @@ impl Process {
         applied
     }
 
-    // What the laws look at; `now` is the world's.
+    // Observations for the laws; `now` is the world's.
 
     pub(crate) fn unit(&self) -> Unit {
         self.work.unit()
@@ -253,7 +254,7 @@ impl Process {
         self.work
     }
 
-    /// What its lease says that it may use.
+    /// Returns the capacity that its lease lets it use.
     pub(crate) fn has(&self, now: Instant) -> Capacity {
         let now = self.clock(now);
         match (self.rate(), self.limiter()) {
@@ -265,7 +266,7 @@ impl Process {
         }
     }
 
-    /// What it says that it has, which is more than it may use while more is in flight.
+    /// Returns the capacity that it reports; that is more than it may use while more is in flight.
     pub(crate) fn claims(&self, now: Instant) -> Capacity {
         match self.limiter() {
             Some(limiter) => limiter.has(self.clock(now)),
@@ -273,13 +274,13 @@ impl Process {
         }
     }
 
-    /// The safe capacity in force: the one last sent to this process, else its own.
+    /// Returns the safe capacity in force: the one last sent to this process, else its own.
     pub(crate) fn safe(&self) -> Capacity {
         self.safe_sent
             .unwrap_or_else(|| self.policy.safe_of(self.unit()))
     }
 
-    /// What it wants, unless it has only just begun to ask.
+    /// Returns its wants, or zero if it has only just begun to ask.
     pub(crate) fn wants(&self, now: Instant) -> f64 {
         match self.state(now) {
             LeaseState::Idle | LeaseState::Pending => 0.0,
@@ -304,7 +305,7 @@ impl Process {
         }
     }
 
-    /// What passes, in millionths: a rate and a burst, or a number in flight.
+    /// Returns the flow in millionths: a rate and a burst, or a number in flight.
     pub(crate) fn flow(&self, now: Instant) -> (u64, u64) {
         let now = self.clock(now);
         match (self.rate(), self.limiter()) {
@@ -320,7 +321,7 @@ impl Process {
         }
     }
 
-    /// Whether it was ever lent anything.
+    /// Returns whether it was ever lent anything.
     pub(crate) fn has_lease(&self, now: Instant) -> bool {
         match self.rate() {
             Some(rate) => rate.lease_expiry().is_some(),
@@ -328,7 +329,7 @@ impl Process {
         }
     }
 
-    /// Whether permits of a worker that has trapped may be missing.
+    /// Returns whether permits of a worker that has trapped may be missing.
     pub(crate) fn misses_permits(&self, now: Instant) -> bool {
         let missed = |at: Instant| self.clock(now) <= at.saturating_add(MISSED_AFTER);
         let trapped_at = self.workers.seen.borrow().trapped_at;
@@ -339,12 +340,12 @@ impl Process {
         self.workers.count() as u64
     }
 
-    /// What became of requests that had to wait.
+    /// Returns the counts of its workers' events, such as waits and traps.
     pub(crate) fn tally(&self) -> Tally {
         self.workers.tally()
     }
 
-    /// Whether what workers hold and what the process counts agree.
+    /// Checks that the permits of its workers and the process's counts agree.
     pub(crate) fn check_books(&self, now: Instant) -> Result<(), String> {
         if !self.touched {
             return Ok(());
@@ -363,7 +364,7 @@ impl Process {
         }
     }
 
-    /// How many tokens of the limit it is certainly asked for, per second: some scopes that share it may
+    /// Returns the least demand for tokens of the limit, per second: some scopes that share it may
     /// not be known to do so, or have fallen back to a limit of their own.
     pub(crate) fn asked_for(&self) -> f64 {
         match self.limit_is_all {
@@ -372,14 +373,14 @@ impl Process {
         }
     }
 
-    /// How many tokens have passed and must be paid before others pass.
+    /// Returns the tokens that have passed and must be paid before more pass.
     pub(crate) fn owed(&self, now: Instant) -> f64 {
         let now = self.clock(now);
         let balance = |rate| balance(rate, now, &self.policy);
         self.rate().map_or(0.0, |rate| (-balance(rate)).max(0.0))
     }
 
-    /// How many tokens have passed that the process's bucket does not know of.
+    /// Returns the tokens that have passed and that the process's bucket does not know of.
     pub(crate) fn uncounted(&self) -> f64 {
         self.workers.owed()
     }

@@ -1,6 +1,6 @@
-//! What a run went through, so that seeds that try too little are noticed.
+//! Coverage of a run, so that seeds that try too little are noticed.
 
-/// What happened in a run, to see that the seeds try what they are meant to.
+/// Counts of events in a run, to check that the seeds try the intended cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
     pub(crate) answers: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Reached {
 // === impl Reached ===
 
 impl Reached {
-    /// Whether everything happened at least once.
+    /// Returns whether everything happened at least once.
     pub(crate) fn all(&self) -> bool {
         let Self {
             answers,

@@ -1,4 +1,4 @@
-//! What one seed makes: the limit, the processes, the network and the faults.
+//! Scenario of one seed: the limit, the processes, the network and the faults.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
@@ -13,35 +13,34 @@ use crate::network::Quality;
 use crate::process::Work;
 use crate::random::Random;
 
-/// Until when faults happen.
+/// End of the time in which faults happen.
 pub(crate) const FAULTS_END: Duration = Duration::from_secs(20);
 /// The least time in which everything settles after the last fault, besides one lease and learning:
 /// the longest back-off, half a second of demand, and refreshes.
 pub(crate) const SETTLING: Duration = Duration::from_secs(10);
 
-/// Everything about a run that is fixed before it starts.
+/// Fixed properties of a run.
 #[derive(Debug)]
 pub(crate) struct Scenario {
-    /// Of the only resource, or of the pool's first member.
+    /// Limit of the only resource, or of the pool's first member.
     pub(crate) limit: Limit,
-    /// Whether there is a pool: then every second process is of a second member.
+    /// Pool, if there is one: then every second process is of a second member.
     pub(crate) pooled: Option<Pooled>,
     pub(crate) policy: Policy,
-    /// How important each process's demand is.
+    /// Priority of each process's demand.
     pub(crate) priorities: Vec<Priority>,
     pub(crate) work: Work,
     pub(crate) workers: u32,
-    /// How often another worker runs at an access to shared data, in percent.
+    /// Share of accesses to shared data at which another worker runs, in percent.
     pub(crate) interleaving: u64,
-    /// What each process is asked for, per second.
+    /// Demand of each process, per second.
     pub(crate) demands: Vec<u64>,
     pub(crate) network: Quality,
-    /// Into how many shards the scopes are divided.
+    /// Number of shards into which the scopes are divided.
     pub(crate) shards: NonZeroU16,
-    /// In the order of their times.
+    /// Faults in the order of their times.
     pub(crate) faults: Vec<(Duration, Fault)>,
-    /// Whether a process that starts again has the id of the one before, some of whose requests come
-    /// late.
+    /// Whether a restarted process has the id of the one before, some of whose requests come late.
     pub(crate) keeps_ids: bool,
 }
 
@@ -53,18 +52,18 @@ pub(crate) struct Pooled {
     pub(crate) weights: [NonZeroU32; 2],
 }
 
-/// Something that goes wrong, or changes.
+/// Fault, or change of the demand or the configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// The coordinator dies and returns without its books after a time.
+    /// The coordinator dies and returns after a time, without a snapshot.
     CoordinatorCrash(Duration),
-    /// The master of a shard hands its books over, and after a time the next one has them.
+    /// The master of a shard hands a snapshot over, and after a time the next one has it.
     HandOver { shard: usize, gap: Duration },
     /// The master of a shard goes on without knowing whether it is one.
     CutOff { shard: usize, how: CutOff },
     /// A process dies and a new one starts at once in its place.
     ProcessRestart(usize),
-    /// A process is cut off: what it sends, what it is sent, or both are lost.
+    /// A process is cut off: its messages, those to it, or both are lost.
     Cut {
         process: usize,
         sends: bool,
@@ -73,7 +72,7 @@ pub(crate) enum Fault {
     },
     /// A worker of a process traps.
     Trap(usize),
-    /// What a process is asked for changes.
+    /// The demand of a process changes.
     Demand { process: usize, rate: u64 },
     /// The operator changes the capacity of the first resource.
     Capacity(Capacity),
@@ -84,8 +83,9 @@ pub(crate) enum Fault {
 }
 
 impl Scenario {
-    /// What `seed` makes. What came later is made of numbers of its own (pools, priorities,
-    /// algorithms; then clusters), so that a seed keeps the course for which it is known.
+    /// Creates the scenario of `seed`. Later features draw from generators of their own (pools,
+    /// priorities, algorithms; then clusters), so that a seed keeps the course for which it is
+    /// known.
     pub(crate) fn new(random: &mut Random, seed: u64) -> Self {
         let more = &mut Random::new(!seed);
         let cluster = &mut Random::new(seed.rotate_left(32));
@@ -147,7 +147,8 @@ impl Scenario {
         }
     }
 
-    /// What `seed` makes where other things than requests are counted, or requests wait.
+    /// Creates the scenario of `seed` where other units than requests are counted, or requests
+    /// wait.
     pub(crate) fn of_other_units(random: &mut Random, seed: u64) -> Self {
         let more = &mut Random::new(seed.rotate_left(16));
         let mut scenario = Self::new(random, seed);
@@ -164,7 +165,7 @@ impl Scenario {
         scenario
     }
 
-    /// Makes everything so many times as large.
+    /// Multiplies all capacities by `times`.
     fn scale(&mut self, times: u64) {
         let more = |capacity: Capacity| Capacity::from_micros(capacity.as_micros() * times);
         let limits = self.pooled.iter_mut();
@@ -185,7 +186,7 @@ impl Scenario {
         self.policy.safe = safe_requests(self.work, self.policy.safe);
     }
 
-    /// How long the run lasts.
+    /// Returns the length of the run.
     pub(crate) fn duration(&self) -> Duration {
         // A coordinator that crashes at the end of the faults returns 15 s later, and then learns.
         FAULTS_END + Duration::from_secs(15) + self.limit.learning + self.limit.lease + SETTLING
@@ -206,7 +207,7 @@ pub(crate) fn limit(random: &mut Random, capacity: u64) -> Limit {
     limit
 }
 
-/// What is counted where it is not requests that are refused.
+/// Returns work that is not requests refused beyond the limit.
 pub(crate) fn work(random: &mut Random) -> Work {
     let ms = Duration::from_millis;
     let unit = random.pick(&[Unit::RequestBytes, Unit::ResponseBytes]);
@@ -219,7 +220,7 @@ pub(crate) fn work(random: &mut Random) -> Work {
     random.pick(&[waiting, bytes, Work::InFlight { takes }])
 }
 
-/// Most demand is of one priority.
+/// Returns a random priority; most demand is of one priority.
 pub(crate) fn priority(random: &mut Random) -> Priority {
     Priority::nearest(random.pick(&[0, 0, 0, 0, 7, 15]))
 }
@@ -280,8 +281,8 @@ pub(crate) fn policy(random: &mut Random, limit: &Limit) -> Policy {
     }
 }
 
-/// The safe capacity of requests: where other things are counted, requests have no limit, and are not
-/// to get one when the coordinators are away.
+/// Returns the safe capacity of requests: where other units are counted, requests have no limit,
+/// and are not to get one when the coordinators are away.
 pub(crate) fn safe_requests(work: Work, safe: Capacity) -> Capacity {
     match work {
         Work::Requests | Work::Waiting { .. } => safe,

@@ -1,4 +1,4 @@
-//! What the processes share: one resource, or two that are members of a pool.
+//! Resources that the processes share: one, or two that are members of a pool.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tollgate_core::units::{Capacity, Instant};
 
 use crate::scenario::Scenario;
 
-/// The configuration of the moment, and what of it was in force before.
+/// Present configuration, and the capacities that were in force before.
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) members: Vec<Member>,
@@ -19,22 +19,22 @@ pub(crate) struct Sources {
     shards: NonZeroU16,
 }
 
-/// A resource and its place in the pool.
+/// Resource and its membership in the pool.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) own: Source,
     pub(crate) attached: bool,
     pub(crate) weight: NonZeroU32,
-    /// When it came or went.
+    /// Times at which it came or went.
     moved_at: Vec<Instant>,
 }
 
-/// A capacity.
+/// Limit of a resource or a pool, with its earlier capacities.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) id: ResourceId,
     pub(crate) limit: Limit,
-    /// When which capacity came into force.
+    /// Capacities with the times at which they came into force.
     capacities: Vec<(Instant, Capacity)>,
 }
 
@@ -66,14 +66,14 @@ impl Sources {
         }
     }
 
-    /// Whether what is counted is in flight.
+    /// Returns whether requests in flight are counted.
     pub(crate) fn is_concurrency(&self) -> bool {
         self.members
             .iter()
             .all(|member| member.own.id.unit.is_concurrency())
     }
 
-    /// The index of the member whose capacity a process uses.
+    /// Returns the index of the member whose capacity a process uses.
     pub(crate) fn member_of(&self, process: usize) -> usize {
         process % self.members.len()
     }
@@ -91,7 +91,7 @@ impl Sources {
         }
     }
 
-    /// The shard of a member: its pool's, which has to be whole in one.
+    /// Returns the shard of a member: its pool's, which has to be whole in one.
     pub(crate) fn shard_of(&self, member: usize) -> ShardId {
         let member = &self.members[member];
         let pool = self.pool.as_ref().filter(|_| member.attached);
@@ -99,14 +99,14 @@ impl Sources {
         shard_of(&home.scope, self.shards)
     }
 
-    /// The shard of the pool.
+    /// Returns the shard of the pool.
     pub(crate) fn pool_shard(&self) -> Option<ShardId> {
         let pool = self.pool.as_ref()?;
         Some(shard_of(&pool.id.scope, self.shards))
     }
 
-    /// What may be in use of a member: as much again for each move of the last lease, because its
-    /// new master does not know what the old one lent.
+    /// Returns the most of a member that may be in use: as much again for each move within the last
+    /// lease, because its new master does not know the leases of the old one.
     pub(crate) fn in_use_max(&self, now: Instant, member: usize) -> u128 {
         let Member { own, moved_at, .. } = &self.members[member];
         let since = own.since(now);
@@ -115,7 +115,7 @@ impl Sources {
         u128::from(own.capacity_max(now).as_micros()) * (1 + moves as u128)
     }
 
-    /// The operator attaches the last member, or detaches it.
+    /// Attaches the last member, or detaches it, as an operator does.
     pub(crate) fn move_last(&mut self, now: Instant) {
         if let Some(member) = self.members.last_mut() {
             member.attached = !member.attached;
@@ -123,13 +123,13 @@ impl Sources {
         }
     }
 
-    /// What may be in use of the pool: nothing is said while leases last that somebody brought
-    /// along.
+    /// Returns the most of the pool that may be in use, or `None` while leases last that a member
+    /// brought along.
     pub(crate) fn pool_capacity_max(&self, now: Instant) -> Option<Capacity> {
         self.pool_capacity_max_before(now, Duration::ZERO)
     }
 
-    /// The same of books whose leases may last longer by `held_up`.
+    /// Returns the same for a snapshot whose leases may last longer by `held_up`.
     pub(crate) fn pool_capacity_max_before(
         &self,
         now: Instant,
@@ -161,7 +161,7 @@ impl Source {
         self.capacities.push((now, capacity));
     }
 
-    /// What clients divide between them when nothing else happens.
+    /// Returns the capacity that clients divide between them when nothing else happens.
     pub(crate) fn divided(&self) -> f64 {
         let Limit {
             capacity, reserve, ..
@@ -169,12 +169,12 @@ impl Source {
         capacity.saturating_sub(reserve.of(capacity)).as_f64()
     }
 
-    /// The largest capacity in force within the last lease: what may be in use.
+    /// Returns the largest capacity in force within the last lease: the most that may be in use.
     pub(crate) fn capacity_max(&self, now: Instant) -> Capacity {
         self.capacity_max_before(now, Duration::ZERO)
     }
 
-    /// The same of books whose leases may last longer by `held_up`.
+    /// Returns the same for a snapshot whose leases may last longer by `held_up`.
     pub(crate) fn capacity_max_before(&self, now: Instant, held_up: Duration) -> Capacity {
         let since = self.since(now.saturating_sub(held_up));
         let starts = self.capacities.iter().skip(1).map(|(at, _)| *at);
@@ -185,7 +185,7 @@ impl Source {
         capacities.max().unwrap_or_default()
     }
 
-    /// A lease ago.
+    /// Returns the time one lease before `now`.
     fn since(&self, now: Instant) -> Instant {
         let lease = self.limit.lease.as_nanos() as u64;
         Instant::from_nanos(now.as_nanos().saturating_sub(lease))
@@ -194,7 +194,7 @@ impl Source {
 
 // === free functions ===
 
-/// What an operator changes; no safe capacity is above the capacity.
+/// Changes the capacity as an operator does; no safe capacity is above the capacity.
 pub(crate) fn set_capacity(limit: &mut Limit, capacity: Capacity) {
     limit.capacity = capacity;
     if let SafeCapacity::Fixed(safe) = &mut limit.safe {

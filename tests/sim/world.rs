@@ -1,4 +1,4 @@
-//! What each event does.
+//! Simulated world of a cluster, and the effect of each event in it.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ use crate::sources::Sources;
 
 mod calls;
 
-/// One run.
+/// World of one run.
 pub(crate) struct World {
     random: Random,
-    /// Decides which of two masters a call comes to.
+    /// Generator that decides which of two masters a call comes to.
     luck: Random,
-    /// Decides which requests come late and once more.
+    /// Generator that decides which requests come late and once more.
     strays: Random,
     scenario: Scenario,
     agenda: Agenda<Event>,
@@ -47,9 +47,9 @@ enum Event {
         incarnation: u64,
     },
     Fault(Fault),
-    /// From now on all requests are alike.
+    /// All requests are alike from now on.
     Calm,
-    /// A shard gets a master, with books or without.
+    /// A shard gets a master, with a snapshot or without.
     Elected {
         shard: usize,
         books: Option<Vec<u8>>,
@@ -74,7 +74,7 @@ enum Event {
     },
 }
 
-/// The one who made a call: a worker of a process of an incarnation.
+/// Caller: a worker of a process of an incarnation.
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     process: usize,
@@ -93,7 +93,7 @@ impl World {
         Self::with(seed, Scenario::new, true, None)
     }
 
-    /// A world in which other things than requests are counted, or requests wait for their turn.
+    /// Creates a world that counts other units than requests, or in which requests wait in queues.
     pub(crate) fn of_other_units(seed: u64) -> Self {
         Self::of_other_units_with(seed, None)
     }
@@ -104,7 +104,7 @@ impl World {
         world
     }
 
-    /// A world with a defect between processes and their surroundings, of any unit.
+    /// Creates a world with a defect between processes and their surroundings, of any unit.
     pub(crate) fn with_defect(seed: u64, defect: Defect) -> Self {
         match seed % 2 {
             0 => Self::with(seed, Scenario::new, true, Some(defect)),
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// A world whose masters do not look at their terms.
+    /// Creates a world whose masters do not look at their terms.
     pub(crate) fn without_terms(seed: u64) -> Self {
         Self::with(seed, Scenario::new, false, None)
     }
@@ -173,12 +173,12 @@ impl World {
         self.reached
     }
 
-    /// Equal for two runs of one seed.
+    /// Returns a digest that is equal for two runs of one seed.
     pub(crate) fn digest(&self) -> u64 {
         self.agenda.digest()
     }
 
-    /// What every process has at the end, for people.
+    /// Returns the state of every process at the end, for people.
     pub(crate) fn summary(&self) -> String {
         let lines = self.processes.iter().map(|p| {
             let (has, wants) = (p.has(self.agenda.now()), p.wanted());
@@ -191,13 +191,13 @@ impl World {
         format!("{}{:#?}", lines.collect::<String>(), self.reached)
     }
 
-    // What the laws look at.
+    // Observations for the laws.
 
     pub(crate) fn sources(&self) -> &Sources {
         &self.sources
     }
 
-    /// The processes that use the capacity of a member.
+    /// Returns the processes that use the capacity of a member.
     pub(crate) fn processes_of(&self, member: usize) -> impl Iterator<Item = &Process> {
         let processes = self.processes.iter().enumerate();
         let of = move |(i, _): &(usize, _)| self.sources.member_of(*i) == member;
@@ -214,7 +214,7 @@ impl World {
         node.pool(&self.sources.pool.as_ref()?.id)
     }
 
-    /// How long the longest hand-over takes: nobody counts down what is in the books meanwhile.
+    /// Returns the time of the longest snapshot transfer: leases do not age during it.
     pub(crate) fn held_up(&self) -> Duration {
         let gaps = self.scenario.faults.iter().map(|(_, fault)| match fault {
             Fault::HandOver { gap, .. } => *gap,

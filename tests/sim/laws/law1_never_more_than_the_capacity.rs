@@ -1,8 +1,9 @@
-//! At every instant the leases of a resource sum to at most its capacity, and those lent from a pool
-//! to at most the pool's: in the master's books, and in what the clients use. A lowered capacity may
-//! be exceeded for one lease, in books that were handed over for as much longer as nobody had them,
-//! and a pool for one lease after a member has come with its leases. A resource that moves to another
-//! shard may be lent once more while the leases of the old one last.
+//! At every instant the leases of a resource sum to at most its capacity, and those lent from a
+//! pool to at most the pool's: in the master's lease table, and in the clients' use. There are
+//! three exceptions. A lowered capacity may be exceeded for one lease, and after a snapshot
+//! transfer for as much longer as the transfer took. A pool may be exceeded for one lease after a
+//! member has come with its leases. A resource that moves to another shard may be lent once more
+//! while the leases of the old one last.
 
 use super::{Fleet as _, Law};
 use crate::world::World;

@@ -1,7 +1,7 @@
-//! Nobody gets more than it wants, except for the headroom that the limit grants.
+//! No client gets more than it wants, except for the headroom that the limit grants.
 //!
-//! Looked at when everything has settled: until a client has said what it wants now, it gets
-//! what it wanted before.
+//! Checked when everything has settled: a client gets its earlier wants until it has reported its
+//! present ones.
 
 use tollgate_core::lease::Unit;
 use tollgate_core::resource::Resource;

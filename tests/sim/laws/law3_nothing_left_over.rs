@@ -1,5 +1,5 @@
-//! When demand is stable, everyone has what it wants, or the capacity is fully leased: its own or the
-//! pool's, each without its reserve.
+//! When demand is stable, every client has its wants, or the capacity is fully leased: its own or
+//! the pool's, each without its reserve.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::{Fleet as _, Law};
 use crate::process::Process;
 use crate::world::World;
 
-/// For how long a process may want what others leave: what is in flight is measured by its peaks, and
-/// what is wanted for a moment has come and gone before the coordinator hears of it.
+/// Time for which a process may want capacity that other processes leave unused. Concurrency is
+/// measured by its peaks, and a brief demand is over before the coordinator hears of it.
 pub(super) const BRIEFLY: Duration = Duration::from_secs(3);
 
 #[derive(Default)]
 pub(crate) struct Law3 {
-    /// Since when a process has wanted more, by incarnation.
+    /// Time since which a process has wanted more, by incarnation.
     wanting: BTreeMap<u64, Instant>,
 }
 
@@ -57,7 +57,7 @@ impl Law for Law3 {
     }
 }
 
-/// The processes that want more although not all is used.
+/// Returns the processes that want more although capacity is unused.
 fn unsatisfied(world: &World) -> Vec<&Process> {
     let now = world.now();
     let sources = world.sources();

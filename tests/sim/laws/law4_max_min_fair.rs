@@ -1,10 +1,10 @@
-//! When demand is stable, what clients have is the max-min fair division of the capacity: of a pool
-//! between its members, of what a member may use between the bands of its clients from the highest
-//! down, and in each band between them.
+//! When demand is stable, the clients' capacity is the max-min fair allocation. A pool is divided
+//! between its members, a member's capacity between priority bands from the highest down, and each
+//! band between its clients.
 //!
-//! Here the division is found by filling: everyone gets the same small amount again and again until
-//! satisfied. Slow and obvious, and nothing like the tree in the core. Proportional share is not
-//! max-min, and left to the core's own tests.
+//! The law computes the allocation by filling: every client gets the same small amount again and
+//! again until satisfied. Slow and obvious, and nothing like the tree in the core. Proportional
+//! share is not max-min, and left to the core's own tests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use super::{Fleet as _, Law};
 use crate::process::{Process, Work};
 use crate::world::World;
 
-/// How often it is looked who has less than its share: filling is slow.
+/// Interval between two checks for processes with less than their shares: filling is slow.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 pub(crate) struct Law4 {
-    /// Since when a process has had less than its share, by incarnation: what is wanted in flight for a
-    /// moment is as brief here as for law 3.
+    /// Time since which a process has had less than its share, by incarnation. Brief wants in
+    /// flight are tolerated as for law 3.
     short: BTreeMap<u64, Instant>,
     looked_at: Instant,
 }
@@ -66,7 +66,7 @@ impl Law for Law4 {
     }
 }
 
-/// The processes that have less than their shares, with these.
+/// Returns the processes that have less than their shares, with these.
 fn short(world: &World) -> Vec<(&Process, f64)> {
     let mut short = Vec::new();
     let members = world.sources().members.iter();
@@ -76,9 +76,9 @@ fn short(world: &World) -> Vec<(&Process, f64)> {
         }
         let processes: Vec<_> = world.processes_of(i).collect();
         let shares = shares(world, &processes, capacity);
-        // One in a hundred, and one request per second, for the coarseness of demand; and
-        // as much of what all others have for theirs, which moves the shares. Those who
-        // wait are counted anew as long as they do, which is coarser, and so are bytes.
+        // One in a hundred, and one request per second, for the coarseness of demand; and as much
+        // of the capacity of all other processes, which moves the shares. Waiting requests are
+        // counted anew as long as they wait, which is coarser, and so are bytes.
         let less = |(p, share): &(&Process, f64)| {
             let part = match p.work() {
                 Work::Waiting { .. } => 0.94,
@@ -92,7 +92,7 @@ fn short(world: &World) -> Vec<(&Process, f64)> {
     short
 }
 
-/// What each member's clients may divide.
+/// Returns the capacity that each member's clients may divide.
 fn allotted(world: &World) -> Vec<f64> {
     let sources = world.sources();
     let members = sources.members.iter().enumerate();
@@ -120,7 +120,7 @@ fn allotted(world: &World) -> Vec<f64> {
         .collect()
 }
 
-/// What each process may have of `capacity`.
+/// Returns the share of each process in `capacity`.
 fn shares(world: &World, processes: &[&Process], capacity: f64) -> Vec<f64> {
     let mut shares = vec![0.0; processes.len()];
     let mut left = capacity;
@@ -137,7 +137,7 @@ fn shares(world: &World, processes: &[&Process], capacity: f64) -> Vec<f64> {
     shares
 }
 
-/// In a pool, and above a lower band, one client's sway is another's share.
+/// Returns the tolerance in a pool, and above a lower band: one client's sway is another's share.
 fn slack(world: &World) -> f64 {
     let first = world.processes().first().map(|p| p.policy.priority);
     let alike = world
@@ -151,7 +151,7 @@ fn slack(world: &World) -> f64 {
     wants.map(|wants| wants * 0.01 + 1.0).sum()
 }
 
-/// Fills clients that want so much and have such weights.
+/// Returns the shares of clients with these wants and weights in `capacity`.
 pub(crate) fn fill(clients: &[(f64, f64)], capacity: f64) -> Vec<f64> {
     const STEPS: u32 = 100_000;
     let step = capacity / f64::from(STEPS);

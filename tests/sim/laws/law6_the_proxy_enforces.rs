@@ -2,8 +2,8 @@
 //! bytes, which are paid when they have passed, one body per worker more.
 //!
 //! Checked with a leaky level: it rises by one with every token spent and falls at the rate in
-//! force. The level is at most the burst exactly if no window admits more than the law says. What is
-//! in flight is checked where permits are drawn, by the workers.
+//! force. The level is at most the burst exactly if no window admits more than the law says. The
+//! requests in flight are checked where permits are drawn, by the workers.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::process::Process;
 
 #[derive(Default)]
 pub(crate) struct Law6 {
-    /// By incarnation.
+    /// Levels by incarnation.
     levels: BTreeMap<u64, Level>,
 }
 
@@ -40,7 +40,7 @@ impl<W: Fleet> Law<W> for Law6 {
 }
 
 impl Law6 {
-    /// After every event, with what was spent since the one before.
+    /// Checks every event, with the tokens spent since the one before.
     fn look(&mut self, now: Instant, processes: &[Process]) -> Result<(), String> {
         for p in processes {
             if let Some(broken) = &p.broken {
@@ -69,7 +69,7 @@ impl Law6 {
         level.level -= fastest * now.saturating_since(level.at).as_secs_f64();
         level.level = level.level.max(0.0) + p.admitted as f64 - p.forgiven;
         if p.debt_cut {
-            // No more is to be paid than the bucket owes now, and what it does not know of.
+            // Only the debt of the bucket, and bytes not yet counted in it, are still to be paid.
             let owed = p.owed(now) + p.uncounted();
             level.level = level.level.min(level.burst.max(burst) + owed);
         }
@@ -81,7 +81,7 @@ impl Law6 {
         level.rate = rate;
         level.burst = level.burst.max(burst);
         level.cache = level.cache.max(rate * 0.005);
-        // What is drawn for bytes, what may be owed before it is paid, and the body that is.
+        // Tokens drawn for bytes, the debt allowed before it is paid, and the body in debt.
         let each = match usual > 1.0 {
             true => 2.0 * level.cache + p.work().largest() as f64,
             false => level.cache,

@@ -11,7 +11,7 @@ use crate::process::Process;
 
 #[derive(Default)]
 pub(crate) struct Law7 {
-    /// By incarnation: since when a process has been without a lease.
+    /// Time since which a process has been without a lease, by incarnation.
     alone: BTreeMap<u64, Alone>,
 }
 
@@ -20,7 +20,7 @@ struct Alone {
     admitted: u64,
     /// Tokens that had to be paid first.
     owed: f64,
-    /// The least that passed and was asked for in that time.
+    /// The least flow and demand in that time.
     flow: f64,
     demand: f64,
 }
@@ -36,7 +36,7 @@ impl<W: Fleet> Law<W> for Law7 {
 }
 
 impl Law7 {
-    /// After every event.
+    /// Checks the processes after every event.
     fn look(&mut self, now: Instant, processes: &[Process]) -> Result<(), String> {
         for p in processes {
             if p.state(now) != LeaseState::NoLease || p.misses_permits(now) {
@@ -62,7 +62,8 @@ impl Law7 {
 }
 
 impl Alone {
-    /// Wanting more than it may, it admits what it may, less what a slow start costs.
+    /// Checks that a process that wants more than it may admits that much, less the cost of a slow
+    /// start.
     fn alive(&self, p: &Process, now: Instant) -> Result<(), String> {
         let work = p.work();
         let seconds = now.saturating_since(self.since).as_secs_f64();

@@ -1,6 +1,6 @@
-//! Whoever waits is in line and ends: goes, leaves, or is answered when its time is over, each once and
-//! those of one member in the order in which they came. And of permits, as many are counted as
-//! workers hold, also after a worker's VM has trapped.
+//! Every waiting request is in a wait queue and ends once: it goes on, leaves, or is answered when
+//! its time is over. The requests of one member end in the order in which they came. The process
+//! counts as many permits as its workers have, also after a worker's VM has trapped.
 
 use super::{Fleet, Law};
 

@@ -1,6 +1,6 @@
-//! A process that is asked for more than it has been lent spends it, also if requests wait for their
-//! turn in several workers, or pay when they have passed. Where only one fits into the bucket at a time,
-//! requests at equal intervals can miss half of what it earns, and nothing is said.
+//! A process whose demand exceeds its lease spends the whole lease, also if requests wait in the
+//! queues of several workers, or pay when they have passed. The law skips buckets that hold only
+//! one request: requests at equal intervals can miss half of the rate there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tollgate_core::units::{Instant, MICRO};
 use super::{Fleet, Law};
 use crate::process::Process;
 
-/// What comes in between two looks must fit into the bucket.
+/// Longest time between two looks: the tokens that arrive in it must fit into the bucket.
 const TICKS: Duration = Duration::from_millis(30);
-/// How long it is watched, at the end of a run.
+/// Time for which a process is watched, at the end of a run.
 const WATCHED: Duration = Duration::from_secs(6);
 
 #[derive(Default)]
 pub(crate) struct CanBeUsed {
-    /// By incarnation.
+    /// Observations by incarnation.
     seen: BTreeMap<u64, Seen>,
 }
 
@@ -26,7 +26,7 @@ struct Seen {
     since: Instant,
     admitted: u64,
     owed: f64,
-    /// The least that it had in that time.
+    /// The least capacity that it had in that time.
     has: f64,
 }
 
@@ -48,7 +48,7 @@ impl<W: Fleet> Law<W> for CanBeUsed {
 }
 
 impl CanBeUsed {
-    /// While all is calm, after every event.
+    /// Observes the processes after every event while there are no faults.
     fn watch(&mut self, now: Instant, processes: &[Process]) {
         for p in processes {
             let work = p.work();
@@ -73,7 +73,7 @@ impl CanBeUsed {
         }
     }
 
-    /// At the end.
+    /// Judges the observations at the end.
     fn judge(&self, now: Instant, processes: &[Process]) -> Result<(), String> {
         for p in processes {
             let Some(seen) = self.seen.get(&p.incarnation) else {

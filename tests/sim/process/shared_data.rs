@@ -1,5 +1,5 @@
-//! Shared data of a process, with Envoy's rules: compare-and-swap, no deletion, version 0 overwrites,
-//! and where there is no record any version writes one.
+//! Shared data of a process, with Envoy's rules: compare-and-swap, no deletion, version 0
+//! overwrites, and where there is no record any version writes one.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! What the shared data of a process says of its lease, for the laws.
+//! View of a process's lease in its shared data, for the laws.
 
 use tollgate_core::client::{DrawResult, Policy, RateLimiter};
 use tollgate_core::units::{Instant, MICRO, Tokens};
 
-/// What is in the bucket of `limiter`, in tokens; less than nothing while some are owed.
+/// Returns the tokens in the bucket of `limiter`; negative while some are owed.
 pub(super) fn balance(limiter: &RateLimiter, now: Instant, policy: &Policy) -> f64 {
     let mut limiter = limiter.clone();
     let draw = limiter.draw_at_once(now, policy, Tokens::ONE, 1);
@@ -18,7 +18,7 @@ pub(super) fn balance(limiter: &RateLimiter, now: Instant, policy: &Policy) -> f
     }
 }
 
-/// The most that may be owed, in tokens.
+/// Returns the largest debt allowed, in tokens.
 pub(super) fn debt_max(limiter: &RateLimiter, now: Instant, policy: &Policy) -> f64 {
     let (rate, _) = limiter.flow(now, policy);
     tokens(rate.tokens_in(policy.max_debt))

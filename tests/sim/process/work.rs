@@ -1,15 +1,16 @@
-//! Kinds of work that processes do, and what became of requests.
+//! Kinds of work that processes do, and counts of their workers' events.
 
 use std::time::Duration;
 
 use tollgate_core::lease::Unit;
 
-/// What is counted, and what becomes of requests beyond the limit.
+/// Counted unit, and the treatment of requests beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Requests, refused beyond the limit.
     Requests,
-    /// Requests that wait for their turn for so long, of so many members that share the limit.
+    /// Requests that wait in queues for at most `max_wait`, of so many members that share the
+    /// limit.
     Waiting { max_wait: Duration, members: u64 },
     /// Bytes in one direction, usually so many a request.
     Bytes { unit: Unit, usual: u64 },
@@ -20,7 +21,7 @@ pub(crate) enum Work {
 /// Events in the workers of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Requests that were made to wait, for a first lease or for their turn.
+    /// Requests that were made to wait, for a first lease or in a wait queue.
     pub(crate) joined: u64,
     /// Requests that went on after they had waited.
     pub(crate) went: u64,
@@ -44,7 +45,7 @@ pub(crate) struct Tally {
 // === impl Work ===
 
 impl Work {
-    /// How many usual bodies a large one is.
+    /// Size of a large body in usual ones.
     pub(crate) const BULKY: u64 = 20;
 
     pub(crate) fn unit(self) -> Unit {
@@ -55,7 +56,7 @@ impl Work {
         }
     }
 
-    /// Tokens of a request.
+    /// Returns the tokens of a usual request.
     pub(crate) fn usual(self) -> u64 {
         match self {
             Self::Bytes { usual, .. } => usual,
@@ -63,7 +64,7 @@ impl Work {
         }
     }
 
-    /// Tokens of the largest request.
+    /// Returns the tokens of the largest request.
     pub(crate) fn largest(self) -> u64 {
         match self {
             Self::Bytes { usual, .. } => usual * Self::BULKY,
@@ -71,7 +72,7 @@ impl Work {
         }
     }
 
-    /// Tokens per second that can be spent where `flow` passes.
+    /// Returns the tokens per second that can be spent at a flow of `flow`.
     pub(crate) fn throughput(self, flow: f64) -> f64 {
         match self {
             // A tick until its end is seen, and one until another comes.
@@ -80,7 +81,7 @@ impl Work {
         }
     }
 
-    /// How long what was begun under an earlier lease may stand in the way of new requests.
+    /// Returns the time for which work begun under an earlier lease may delay new requests.
     pub(crate) fn lingers(self) -> Duration {
         match self {
             Self::InFlight { takes } => takes,
@@ -92,7 +93,7 @@ impl Work {
 // === impl Tally ===
 
 impl Tally {
-    /// Whether everything happened at least once.
+    /// Returns whether everything happened at least once.
     pub(crate) fn all(&self) -> bool {
         let Self {
             joined,

@@ -17,40 +17,40 @@ use super::work::{Tally, Work};
 use super::workers::{HandedAnswer, Setup, Task, Workers};
 use crate::random::Random;
 
-/// The rule that all scopes are of.
+/// The rule of all scopes.
 pub(super) const RULE: &str = "tenant";
-/// How often a worker ticks while nothing is urgent.
+/// Interval of a worker's ticks while nothing is urgent.
 const TICK: Duration = Duration::from_millis(20);
-/// How often it ticks at most: Envoy's timers may be faster, which takes the simulator longer.
+/// Shortest interval of ticks: Envoy's timers may be faster, which takes the simulator longer.
 pub(super) const TICK_LEAST: Duration = Duration::from_millis(5);
 /// The most requests of one key that wait.
 const MAX_WAITING: usize = 200;
-/// How much later than its time a request may be answered: the tick, and the one that was late.
+/// The most that an answer to a waiting request may be late: the tick, and the one before it.
 const LATE: Duration = Duration::from_millis(25);
 
-/// A worker.
+/// Worker with a real engine.
 pub(super) struct Worker {
     engine: Engine<WorkerHost>,
     rule: RuleId,
-    /// Drawn at its start.
+    /// Number drawn at its start.
     number: u64,
     period: Duration,
     tick_at: Instant,
     streams: u32,
     waiting: BTreeMap<u32, WaitingStream>,
     open: BTreeSet<u32>,
-    /// When open streams end.
+    /// End times of open streams.
     ends: BTreeSet<(Instant, u32)>,
     key: String,
     tally: Tally,
 }
 
-/// A stream whose request waits.
+/// Stream whose request waits.
 #[derive(Debug)]
 struct WaitingStream {
     key: String,
     since: Instant,
-    /// Whether the limit was all that it could wait for. Where a bucket of its own may be short as well,
+    /// Whether it could wait for the limit only. Where a bucket of its own may be short as well,
     /// streams of one key wait in two queues.
     in_one_queue: bool,
 }
@@ -311,7 +311,7 @@ impl Worker {
         let mut size = usual;
         if process.is_bulky() {
             size = usual * Work::BULKY;
-            // What has passed of a large body is counted on the way.
+            // The part of a large body that has passed is counted on the way.
             let half = size / 2;
             count(half);
             self.engine.count_bytes(stream, bytes(unit, half));
@@ -338,7 +338,7 @@ impl Worker {
 
 // === free functions ===
 
-/// How many scopes share the limit; one has it for itself.
+/// Returns the number of scopes that share the limit; one has it for itself.
 pub(super) fn members(setup: &Setup) -> u64 {
     match setup.work {
         Work::Waiting { members, .. } => members,
@@ -346,8 +346,8 @@ pub(super) fn members(setup: &Setup) -> u64 {
     }
 }
 
-/// Whether a request that goes on has been charged to the limit. One of a member that the coordinators
-/// have not named as one yet is not: only its own bucket stands in its report.
+/// Returns whether a request that goes on has been charged to the limit. A request of a member that
+/// the coordinators have not named as one yet is not: only its own bucket is in its report.
 fn uses_limit(process: &Workers, report: Option<&Report>) -> bool {
     let buckets = report.map_or(0, |report| report.limits.len());
     members(&process.setup) == 1 || buckets > 1

@@ -1,4 +1,4 @@
-//! All workers of a process, and what they share.
+//! Workers of a process, and their shared state.
 //!
 //! Envoy's workers run at the same time. Here one runs at a time, and at each access to shared data
 //! the seed may let another worker run a callback to its end before the access takes place, and
@@ -31,7 +31,7 @@ pub(super) use observations::{HandedAnswer, Observations};
 
 /// The most callbacks that run within each other.
 const DEPTH_MAX: u32 = 3;
-/// How often a read hands out an old record, in percent, with [`Defect::StaleRead`].
+/// Share of reads that return an old record, in percent, with [`Defect::StaleRead`].
 const STALE_READS: u64 = 10;
 
 /// Workers of one process.
@@ -52,7 +52,7 @@ pub(super) struct Workers {
     pub(super) seen: RefCell<Observations>,
 }
 
-/// Everything that is fixed about a process.
+/// Fixed properties of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     /// The scope whose lease the process uses.
@@ -60,7 +60,7 @@ pub(crate) struct Setup {
     pub(crate) policy: Policy,
     pub(crate) work: Work,
     pub(crate) workers: u32,
-    /// How often another worker runs at an access to shared data, in percent.
+    /// Share of accesses to shared data at which another worker runs, in percent.
     pub(crate) interleaving: u64,
     pub(crate) defect: Option<Defect>,
     /// Counts the processes that were started.
@@ -123,7 +123,7 @@ impl Workers {
         })
     }
 
-    // What the process does.
+    // Actions of the process.
 
     pub(super) fn set_now(&self, clock: Instant) {
         self.clock.set(clock);
@@ -166,7 +166,7 @@ impl Workers {
         }
     }
 
-    /// Returns when the next worker has something to do.
+    /// Returns the time at which the next worker has something to do.
     pub(super) fn due_at(&self) -> Option<Instant> {
         let workers = self.workers.iter();
         workers.map(|worker| worker.borrow().due_at()).min()
@@ -176,7 +176,7 @@ impl Workers {
         self.calls.take()
     }
 
-    /// From now on all requests are alike.
+    /// Makes all requests alike from now on.
     pub(super) fn calm(&self) {
         self.bulky.set(false);
     }
@@ -197,7 +197,7 @@ impl Workers {
         }
     }
 
-    // What workers need.
+    // Services for workers.
 
     /// Returns a random number below `below`.
     pub(super) fn roll(&self, below: u64) -> u64 {
@@ -208,7 +208,7 @@ impl Workers {
         self.bulky.get() && self.random.borrow_mut().chance(2)
     }
 
-    /// Notes what must not be; the first stays.
+    /// Records a broken invariant; the first stays.
     pub(super) fn ensure(&self, holds: bool, otherwise: impl FnOnce() -> String) {
         if !holds {
             let broken = &mut self.seen.borrow_mut().broken;
@@ -216,7 +216,7 @@ impl Workers {
         }
     }
 
-    /// Notes the answer for the unit at hand that `worker` is being handed.
+    /// Records the answer for the unit under test that `worker` is being handed.
     pub(super) fn hand(&self, worker: usize, answer: Option<HandedAnswer>) {
         let mut handed = self.handed.borrow_mut();
         match answer {
@@ -229,7 +229,7 @@ impl Workers {
         }
     }
 
-    // What hosts need.
+    // Services for hosts.
 
     pub(super) fn is_lost_now(&self, worker: usize) -> bool {
         let Some(doom) = self.doom.get().filter(|doom| doom.worker == worker) else {
@@ -306,9 +306,9 @@ impl Workers {
         token
     }
 
-    // What is seen of them.
+    // Observations of the workers.
 
-    /// Returns what shared data says of the scope.
+    /// Returns the state of the scope in shared data.
     pub(super) fn scope_state(&self) -> Option<ScopeState> {
         let shared = self.shared.borrow();
         let mut own = shared.values().filter_map(|value| self.own(value));
@@ -328,8 +328,8 @@ impl Workers {
         known.count() as u64 == members
     }
 
-    /// Returns whether no scope that shares the limit has one of its own, as while the coordinators are
-    /// away.
+    /// Returns whether no scope that shares the limit has a limit of its own, as while the
+    /// coordinators are away.
     pub(super) fn members_are_unlimited(&self) -> bool {
         if members(&self.setup) == 1 {
             return true;
@@ -369,7 +369,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Returns the permits that workers hold.
+    /// Returns the number of permits that workers have.
     pub(super) fn permits_held(&self) -> u32 {
         let workers = self.workers.iter();
         workers.map(|worker| worker.borrow().permits_held()).sum()
@@ -413,7 +413,7 @@ impl Workers {
         self.replace(index, worker);
     }
 
-    /// Puts a new worker in the place of one that is lost with all that it knew.
+    /// Replaces a worker that is lost with all its state by a new one.
     fn replace(self: &Rc<Self>, index: usize, worker: &mut Worker) {
         let host = WorkerHost {
             process: Rc::downgrade(self),

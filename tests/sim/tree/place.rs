@@ -1,4 +1,4 @@
-//! One coordinator of a tree, and what the simulator knows of it that it may not know itself.
+//! Coordinator of a tree, and facts about it that it may not know itself.
 
 use std::time::Duration;
 
@@ -16,40 +16,41 @@ const BOUNDS: Bounds = Bounds {
     max_leases: 1_000_000,
 };
 
-/// A coordinator. Its clock has an epoch of its own.
+/// Coordinator of a tree. Its clock has an epoch of its own.
 pub(crate) struct Place {
     pub(crate) id: ClientId,
     pub(crate) seat: Seat,
-    /// None while it is away.
+    /// Lease server; `None` while the coordinator is away.
     pub(crate) node: Option<LeaseServer>,
     pub(crate) epoch: Epoch,
-    /// Until when it learns, if it has started without books.
+    /// End of learning mode, if it has started without a snapshot.
     pub(crate) learning_until: Instant,
     pub(crate) deaf_until: Instant,
     pub(crate) mute_until: Instant,
-    /// What it was lent, by all answers that it applied, and has not expired.
+    /// Leases of its parent, by all answers that it applied, that have not expired.
     pub(crate) borrowed: Vec<Borrowed>,
-    /// When the last of all that it was ever lent ends.
+    /// Expiry of the last lease that it ever had.
     pub(crate) borrowed_until: Instant,
-    /// The safe capacity that its parent last said, if it ever answered.
+    /// The safe capacity that its parent last reported, if it ever answered.
     pub(crate) said_safe: Option<Option<Capacity>>,
-    /// The capacity of the whole resource that it last said.
+    /// The capacity of the whole resource that its parent last reported.
     pub(crate) said_whole: Capacity,
-    /// Since when it has lent the safe capacity, if it does.
+    /// Time since which it has lent the safe capacity, if it does.
     pub(crate) safe_since: Option<Instant>,
-    /// When the last safe capacity ends that it has lent or was lent.
+    /// Expiry of the last safe capacity that it has lent or was lent.
     pub(crate) safe_until: Instant,
     clock_offset: Duration,
-    /// For how much longer it may be counted, see [`Scenario::held_up`](super::scenario::Scenario).
+    /// Extra time for which it may be counted, see
+    /// [`Scenario::held_up`](super::scenario::Scenario).
     held_up: Duration,
 }
 
-/// A lease of the parent, in the world's time.
+/// Lease of the parent, in the world's time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Borrowed {
     pub(crate) capacity: Capacity,
     pub(crate) until: Instant,
-    /// It was lent by one who was lent nothing itself.
+    /// Whether the parent had no lease itself and lent safe capacity.
     pub(crate) safe: bool,
 }
 
@@ -84,7 +85,7 @@ impl Place {
         place
     }
 
-    /// Starts in a new term, with the books that were left if there are any.
+    /// Starts in a new term, with the snapshot that was left if there is one.
     pub(crate) fn start(&mut self, now: Instant, left: Option<&[u8]>, start: Start) {
         self.epoch = Epoch(self.epoch.0 + 1);
         let clock = self.clock(now);
@@ -106,7 +107,7 @@ impl Place {
         self.node = Some(node);
     }
 
-    /// Ends, with its books.
+    /// Ends the term. Returns the snapshot of its leases.
     pub(crate) fn hand_over(&mut self, now: Instant) -> Option<Vec<u8>> {
         let clock = self.clock(now);
         Some(snapshot::encode(&self.node.take()?.hand_over(clock)))
@@ -116,7 +117,7 @@ impl Place {
         now.saturating_add(self.clock_offset)
     }
 
-    /// As which client its parent counts it.
+    /// Returns the client as which its parent counts it.
     pub(crate) fn run(&self) -> ClientRun {
         ClientRun {
             id: self.id.clone(),
@@ -128,7 +129,7 @@ impl Place {
         Origin::alone(self.epoch)
     }
 
-    /// Takes back what has expired.
+    /// Takes back expired leases.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         let clock = self.clock(now);
         let now_in_books = now.saturating_sub(self.held_up);
@@ -139,14 +140,15 @@ impl Place {
         }
     }
 
-    /// What there is to say to the parent.
+    /// Returns the messages that are due for the parent.
     pub(crate) fn ask(&mut self, now: Instant) -> Vec<(ResourceId, LeaseMessage)> {
         let clock = self.clock(now);
         let node = self.node.as_mut();
         node.map_or_else(Vec::new, |node| node.ask_parent(clock, 100))
     }
 
-    /// What it was lent and may lend on at `now`; none if it has no lease. The root has all.
+    /// Returns the capacity that it may lend on at `now`; `None` if it has no lease. The root has
+    /// all.
     pub(crate) fn loan(&self, now: Instant, id: &ResourceId) -> Option<Capacity> {
         let tree = self.node.as_ref()?.parent_leases();
         let Some(tree) = tree else {
@@ -155,7 +157,7 @@ impl Place {
         tree.view(self.clock(now), id)?.capacity
     }
 
-    /// What each of its clients may have of it while its parent is away, if anybody has said.
+    /// Returns the safe capacity of each of its clients while its parent is away, if any is known.
     pub(crate) fn safe(&self) -> Option<Capacity> {
         use tollgate_core::limit::SafeCapacity;
         match (self.said_safe.flatten(), self.seat.limit.safe) {
@@ -164,7 +166,7 @@ impl Place {
         }
     }
 
-    /// An answer was applied that lends `lease` until then, or nothing.
+    /// Records an answer that was applied, and its lease if it has one.
     pub(crate) fn note(&mut self, lease: Option<Borrowed>, answer: &Answer) {
         if (self.said_safe, self.said_whole) != (Some(answer.safe), answer.capacity) {
             self.safe_since = None;

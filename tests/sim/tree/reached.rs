@@ -1,13 +1,13 @@
-//! What runs in trees went through.
+//! Coverage of runs in trees.
 
-/// What happened, to see that the seeds try what they are meant to.
+/// Counts of events, to check that the seeds try the intended cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
     pub(crate) answers: u64,
     pub(crate) borrowed: u64,
     /// Leases of safe capacity, lent while the parent was away.
     pub(crate) safe_lent: u64,
-    /// What was lent out of such a lease.
+    /// Leases granted out of such a lease.
     pub(crate) safe_lent_on: u64,
     pub(crate) crashes: u64,
     pub(crate) hand_overs: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Reached {
 // === impl Reached ===
 
 impl Reached {
-    /// Whether everything happened at least once.
+    /// Returns whether everything happened at least once.
     pub(crate) fn all(&self) -> bool {
         self.counts().iter().all(|count| *count > 0)
     }

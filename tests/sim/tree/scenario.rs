@@ -1,4 +1,4 @@
-//! What a run in a tree is made of.
+//! Scenario of a run in a tree.
 
 use std::time::Duration;
 
@@ -14,53 +14,51 @@ use crate::scenario::{
     SETTLING, crash_loops, interleaving, limit, policy, priority, safe_requests, work,
 };
 
-/// Until when faults begin.
+/// End of the time in which faults begin.
 pub(crate) const FAULTS_END: Duration = Duration::from_secs(15);
-/// The longest that anything is away.
+/// The longest absence of a coordinator or a connection.
 const AWAY_MAX: Duration = Duration::from_secs(8);
 
-/// Everything about a run that is fixed before it starts.
+/// Fixed properties of a run.
 #[derive(Debug)]
 pub(crate) struct Scenario {
-    /// The root's.
+    /// Limit of the root.
     pub(crate) limit: Limit,
     /// The coordinators: the root, then each after its parent.
     pub(crate) places: Vec<Seat>,
     pub(crate) policy: Policy,
     pub(crate) work: Work,
     pub(crate) workers: u32,
-    /// How often another worker runs at an access to shared data, in percent.
+    /// Share of accesses to shared data at which another worker runs, in percent.
     pub(crate) interleaving: u64,
-    /// At which coordinator each process asks, what it is asked for per second, and how important
-    /// that is.
+    /// Coordinator, demand per second and priority of each process.
     pub(crate) processes: Vec<(usize, u64, Priority)>,
     pub(crate) network: Quality,
     pub(crate) faults: Vec<(Duration, Fault)>,
-    /// Whether a process that starts again has the id of the one before, some of whose requests come
-    /// late.
+    /// Whether a restarted process has the id of the one before, some of whose requests come late.
     pub(crate) keeps_ids: bool,
 }
 
-/// A coordinator's place.
+/// Position of a coordinator in the tree, and its configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
     pub(crate) parent: Option<usize>,
-    /// How many are above.
+    /// Number of coordinators above.
     pub(crate) level: u32,
     /// Its own limit.
     pub(crate) limit: Limit,
-    /// When it takes a call to its parent for lost.
+    /// Time after which it takes a call to its parent for lost.
     pub(crate) call_timeout: Duration,
 }
 
-/// Something that goes wrong, or changes.
+/// Fault, or change of the demand or the capacity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// A coordinator dies and returns without its books.
+    /// A coordinator dies and returns without a snapshot.
     Crash { place: usize, down: Duration },
-    /// A coordinator hands its books over to the next one, which has them after a time.
+    /// A coordinator hands a snapshot over to the next one, which has it after a time.
     HandOver { place: usize, gap: Duration },
-    /// A coordinator is cut off from its parent: what it sends, what it is sent, or both are lost.
+    /// A coordinator is cut off from its parent: its messages, those to it, or both are lost.
     CutPlace { place: usize, cut: Cut },
     /// A process is cut off from its coordinator.
     CutProcess { process: usize, cut: Cut },
@@ -68,13 +66,13 @@ pub(crate) enum Fault {
     ProcessRestart(usize),
     /// A worker of a process traps.
     Trap(usize),
-    /// What a process is asked for changes.
+    /// The demand of a process changes.
     Demand { process: usize, rate: u64 },
     /// The operator changes the capacity at the root.
     Capacity(Capacity),
 }
 
-/// Which ways are cut, and for how long.
+/// Directions that are cut, and the length of the cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub(crate) sends: bool,
@@ -126,8 +124,8 @@ impl Scenario {
         }
     }
 
-    /// How much longer than a lease lasts it may be in the books for all that were handed over: they do
-    /// not age while nobody has them.
+    /// Returns the time beyond its expiry for which a lease may be in the lease table because of
+    /// snapshot transfers: leases do not age during those.
     pub(crate) fn held_up(&self) -> Duration {
         let gaps = self.faults.iter().map(|(_, fault)| match fault {
             Fault::HandOver { gap, .. } => *gap,
@@ -136,7 +134,8 @@ impl Scenario {
         gaps.sum()
     }
 
-    /// How long the run lasts: until all is back and has learned, at each level, and settled.
+    /// Returns the length of the run: until all is back and has learned, at each level, and
+    /// settled.
     pub(crate) fn duration(&self) -> Duration {
         FAULTS_END + AWAY_MAX + 2 * self.limit.lease + SETTLING
     }
@@ -148,7 +147,7 @@ fn times(capacity: Capacity, scale: u64) -> Capacity {
     Capacity::from_micros(capacity.as_micros() * scale)
 }
 
-/// One or two levels of coordinators below a root.
+/// Returns a root with one or two levels of coordinators below it.
 fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<Seat> {
     let mut places = vec![Seat {
         parent: None,
@@ -184,7 +183,7 @@ fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<Seat> {
     places
 }
 
-/// Processes ask leaves, and some ask coordinators in the middle, or the root.
+/// Returns processes that ask leaves, and some that ask coordinators in the middle, or the root.
 fn processes(random: &mut Random, places: &[Seat], capacity: u64) -> Vec<(usize, u64, Priority)> {
     let mut processes = Vec::new();
     // Limits of their own know no bands.

@@ -1,4 +1,4 @@
-//! What each event does in a tree.
+//! Simulated world of a tree, and the effect of each event in it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,25 +21,25 @@ use crate::random::Random;
 
 mod calls;
 
-/// How often coordinators look what is due.
+/// Interval at which coordinators do the work that is due.
 const TICK: Duration = Duration::from_millis(10);
 
-/// One run.
+/// World of one run.
 pub(crate) struct World {
     random: Random,
-    /// Decides which requests come late and once more.
+    /// Generator that decides which requests come late and once more.
     strays: Random,
     scenario: Scenario,
     resource: ResourceId,
     agenda: Agenda<Event>,
     places: Vec<Place>,
     processes: Vec<Process>,
-    /// Whether what each process has is safe capacity, lent by one who was lent nothing.
+    /// Whether each process has safe capacity, lent by a coordinator without a lease.
     safe: Vec<bool>,
-    /// What each coordinator lent each of its clients last.
+    /// The last lease of each client of each coordinator.
     lent: BTreeMap<(usize, ClientRun), Lent>,
     started: u64,
-    /// When which capacity came into force at the root.
+    /// Capacities of the root, with the times at which they came into force.
     capacities: Vec<(Instant, Capacity)>,
     laws: Vec<Box<dyn Law<Self>>>,
     reached: Reached,
@@ -52,7 +52,7 @@ struct Lent {
     safe: bool,
 }
 
-/// Who asks.
+/// Sender of a request.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     /// A worker of the process at an index, of an incarnation.
@@ -65,9 +65,9 @@ enum Who {
 enum Event {
     Tick,
     Fault(Fault),
-    /// From now on all requests are alike.
+    /// All requests are alike from now on.
     Calm,
-    /// A coordinator is there again, with the books that were left if there are any.
+    /// A coordinator is there again, with the snapshot that was left if there is one.
     Up {
         place: usize,
         books: Option<Vec<u8>>,
@@ -83,7 +83,7 @@ enum Event {
         refresh: Refresh,
     },
     Release {
-        /// The coordinator that is told.
+        /// Receiver of the release.
         to: usize,
         release: Release,
     },
@@ -95,7 +95,7 @@ enum Event {
     },
     Failure {
         who: Who,
-        /// Of a coordinator's request.
+        /// Sequence number of a coordinator's request.
         sequence: u64,
     },
 }
@@ -170,12 +170,12 @@ impl World {
         self.reached
     }
 
-    /// Equal for two runs of one seed.
+    /// Returns a digest that is equal for two runs of one seed.
     pub(crate) fn digest(&self) -> u64 {
         self.agenda.digest()
     }
 
-    /// What every process has at the end, for people.
+    /// Returns the state of every process at the end, for people.
     pub(crate) fn summary(&self) -> String {
         let lines = self.processes.iter().enumerate().map(|(i, p)| {
             let (has, wants) = (p.has(self.agenda.now()), p.wanted());
@@ -187,7 +187,7 @@ impl World {
         format!("{}{:#?}", lines.collect::<String>(), self.reached)
     }
 
-    // What the laws look at.
+    // Observations for the laws.
 
     pub(crate) fn places(&self) -> &[Place] {
         &self.places
@@ -197,25 +197,25 @@ impl World {
         &self.resource
     }
 
-    /// At which coordinator a process asks.
+    /// Returns the coordinator that a process asks.
     pub(crate) fn at(&self, process: usize) -> usize {
         self.scenario.processes[process].0
     }
 
-    /// The processes that ask at `place`, and whether what each has is safe capacity.
+    /// Returns the processes that ask at `place`, and whether each has safe capacity.
     pub(crate) fn processes_at(&self, place: usize) -> impl Iterator<Item = (&Process, bool)> {
         let processes = self.processes.iter().zip(&self.safe).enumerate();
         let at = move |(i, _): &(usize, _)| self.at(*i) == place;
         processes.filter(at).map(|(_, (p, safe))| (p, *safe))
     }
 
-    /// The coordinators right below `place`.
+    /// Returns the coordinators right below `place`.
     pub(crate) fn below(&self, place: usize) -> impl Iterator<Item = usize> {
         let all = 0..self.places.len();
         all.filter(move |i| self.places[*i].seat.parent == Some(place))
     }
 
-    /// What the processes at `place` and below it have of what the root lends.
+    /// Returns the use of the root's capacity by the processes at `place` and below it.
     pub(crate) fn used_below(&self, place: usize) -> u128 {
         let lent = self.processes_at(place).filter(|(_, safe)| !safe);
         let own: u128 = lent
@@ -225,7 +225,7 @@ impl World {
         own + below.sum::<u128>()
     }
 
-    /// The largest capacity in force at the root within the last lease, and `longer`.
+    /// Returns the largest capacity in force at the root within the last lease, and `longer`.
     pub(crate) fn capacity_max(&self, longer: Duration) -> Capacity {
         let since = self
             .agenda
@@ -244,7 +244,7 @@ impl World {
             .unwrap_or_default()
     }
 
-    /// What `place` has lent by leases that last, for all that it knows.
+    /// Returns the capacity lent at `place` by leases that last, as far as it knows.
     pub(crate) fn lent_at(&self, place: usize) -> u128 {
         let lent = self.lent.iter().filter(|((at, _), _)| *at == place);
         let last = lent.filter(|(_, lent)| lent.until > self.agenda.now());
@@ -252,14 +252,14 @@ impl World {
             .sum()
     }
 
-    /// Whether somebody may claim what `place` has lent of safe capacity as if it were borrowed: a
+    /// Returns whether a client may claim safe capacity of `place` as if it were the root's: a
     /// coordinator that knows nothing believes it, and confirms it for as long as a lease.
     pub(crate) fn claims_safe(&self, place: usize) -> bool {
         let until = self.places[place].safe_until;
         self.agenda.now() < until.saturating_add(self.scenario.limit.lease)
     }
 
-    /// How many processes have ever asked below some coordinator.
+    /// Returns the number of processes that have ever asked a coordinator.
     pub(crate) fn started(&self) -> u64 {
         self.started
     }
@@ -277,7 +277,7 @@ impl World {
         result
     }
 
-    /// Notes since when coordinators have lent safe capacity.
+    /// Records the times since which coordinators have lent safe capacity.
     fn note_safe(&mut self) {
         let now = self.agenda.now();
         for place in &mut self.places {
@@ -344,7 +344,7 @@ impl World {
         Process::new(self.agenda.now(), &mut self.random, name, setup, demand)
     }
 
-    /// Coordinators do what is due.
+    /// Lets coordinators do the work that is due.
     fn tick(&mut self) {
         self.agenda.push(TICK, Event::Tick);
         for i in 0..self.places.len() {

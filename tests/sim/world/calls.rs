@@ -1,4 +1,4 @@
-//! Calls: how they are carried, to whom they come, and what of the answers is applied.
+//! Calls: their transport, their receivers, and the effect of the answers.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl World {
                     incarnation,
                     call: id,
                 };
-                // Sometimes the transport tells that a call failed, sometimes nobody does.
+                // Sometimes the transport reports that a call failed, sometimes nothing does.
                 if self.random.chance(50) {
                     self.fail(from, timeout, "time is over");
                 }
@@ -140,7 +140,7 @@ impl World {
         self.carry(Event::Answer { to: from, answer });
     }
 
-    /// Takes note of an answer.
+    /// Records an answer.
     fn note(&mut self, member: usize, refresh: &Refresh, answer: &Refreshed) {
         let resource = &self.sources.members[member].own.id;
         let Some(asked) = asked_of(refresh, resource) else {

@@ -1,4 +1,4 @@
-//! What is seen of the workers of a process from outside, most of it in what they write.
+//! Outside observations of a process's workers, most of them of their writes.
 
 use tollgate_core::client::{LeaseState, ScopeState};
 use tollgate_core::lease::{Origin, Unit, UnitAnswer};
@@ -8,14 +8,14 @@ use super::super::view::{balance, debt_max};
 use super::super::work::Tally;
 use super::Workers;
 
-/// Answer for the unit that is looked at.
+/// Answer for the unit under test.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::process) struct HandedAnswer {
     pub(in crate::process) origin: Origin,
     pub(in crate::process) answer: UnitAnswer,
 }
 
-/// What was seen of the workers from outside.
+/// Outside observations of the workers.
 #[derive(Debug, Default)]
 pub(in crate::process) struct Observations {
     /// Tokens that were spent since the last look of a law.
@@ -24,7 +24,7 @@ pub(in crate::process) struct Observations {
     pub(in crate::process) forgiven: f64,
     /// Whether a debt was forgiven that was larger than may be owed, since then.
     pub(in crate::process) debt_cut: bool,
-    /// The first thing that must not be.
+    /// The first broken invariant.
     pub(in crate::process) broken: Option<String>,
     pub(in crate::process) safe_sent: Option<Capacity>,
     pub(in crate::process) applied: u64,
@@ -35,7 +35,7 @@ pub(in crate::process) struct Observations {
 // === impl Workers ===
 
 impl Workers {
-    /// Looks at a write of the scope's slot.
+    /// Checks a write of the scope's slot.
     pub(super) fn see_write(&self, worker: usize, before: &[u8], after: &[u8]) {
         let handed = self.handed.borrow().get(&worker).copied();
         let unit = self.setup.work.unit();
@@ -57,7 +57,7 @@ impl Workers {
         }
     }
 
-    /// No more permits are given than there are.
+    /// Checks that no more permits are given than there are.
     fn see_permits(&self, before: &ScopeState, after: &ScopeState) {
         let (Some(before), Some(after)) = (&before.concurrency, &after.concurrency) else {
             return;
@@ -68,7 +68,7 @@ impl Workers {
         });
     }
 
-    /// No more is owed than may be.
+    /// Checks that the debt is within its limit.
     fn see_debt(&self, before: &mut ScopeState, after: &ScopeState) {
         let unit = self.setup.work.unit();
         let mut after = after.clone();
@@ -89,7 +89,7 @@ impl Workers {
         if left >= had.min(0.0) - 1.0 {
             return;
         }
-        // A token for what the bucket's answers are rounded to.
+        // One token for the rounding of the bucket's answers.
         self.ensure(left >= -most - 1.0, || {
             format!("{} of at most {most} owed", -left)
         });

@@ -1,6 +1,6 @@
-//! What all processes have of what the root lends is never more than its capacity, and what those
-//! below a coordinator have never more than it was lent by a lease that lasts. A capacity that was
-//! lowered at the root may be exceeded for one lease.
+//! The processes never have more of the root's capacity in all than there is. Those below a
+//! coordinator never have more than it was lent by a lease that lasts. A capacity that was lowered
+//! at the root may be exceeded for one lease.
 //!
 //! Safe capacity, which coordinators lend whose parents are away, is not the root's; see law 7.
 
@@ -27,7 +27,7 @@ impl Law<World> for Law1 {
             capacity.saturating_add(safe(world)),
             "in use",
         )?;
-        // What those below said that they use is counted until they say otherwise, or their lease ends.
+        // The use that clients reported is counted until they report another, or their lease ends.
         let capacity = world.capacity_max(hearsay(world) + world.scenario().limit.lease);
         if let Some(root) = &world.places()[0].node
             && let Some(books) = root.resource(world.resource())
@@ -48,8 +48,8 @@ impl Law<World> for Law1 {
 }
 
 impl Law1 {
-    /// Who has lent to a coordinator counts what is used below it, unless either has started
-    /// without books and learns.
+    /// Checks that the parent of a coordinator counts the use below it, unless either has started
+    /// without a snapshot and is in learning mode.
     fn counted(&self, world: &World, i: usize, place: &Place) -> Result<(), String> {
         let (resource, now) = (world.resource(), world.now());
         let Some(parent) = place.seat.parent.map(|parent| &world.places()[parent]) else {
@@ -81,7 +81,7 @@ impl Law1 {
     }
 }
 
-/// How much of what is in use may be safe capacity although it is counted for the root's.
+/// Returns the capacity in use that may be safe capacity although it is counted for the root's.
 fn safe(world: &World) -> Capacity {
     let claimed = (1..world.places().len()).any(|i| world.claims_safe(i));
     let most = world.places().iter().filter_map(Place::safe).max();
@@ -89,15 +89,15 @@ fn safe(world: &World) -> Capacity {
     Capacity::from_micros(most.saturating_mul(world.processes().len() as u64))
 }
 
-/// The most that a coordinator was lent by a lease that lasts.
+/// Returns the most that a coordinator was lent by a lease that lasts.
 fn borrowed(place: &Place) -> Capacity {
     let lent = place.borrowed.iter().filter(|borrowed| !borrowed.safe);
     lent.map(|lent| lent.capacity).max().unwrap_or_default()
 }
 
-/// How much longer than a lease what is above a lowered capacity may last: a coordinator that has
-/// started again counts what it is told from when it hears it, at each level, and books that are
-/// handed over do not age on their way.
+/// Returns the time beyond a lease for which use above a lowered capacity may last. At each level,
+/// a coordinator that has started again counts a reported lease from when it hears of it. The
+/// leases of a snapshot do not age during its transfer.
 fn hearsay(world: &World) -> Duration {
     let scenario = world.scenario();
     let heard = scenario.faults.iter().map(|(_, fault)| match fault {

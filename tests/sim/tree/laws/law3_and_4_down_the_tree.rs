@@ -1,6 +1,7 @@
-//! When demand is stable and all is there, each coordinator divides what it has by max-min between
-//! its processes and the coordinators below, each of which counts for those who want something there:
-//! the root its capacity, the others what they are lent; from the highest priority down.
+//! When demand is stable and no coordinator is away, each divides its capacity by max-min between
+//! its processes and the coordinators below, from the highest priority down. A coordinator below
+//! counts for as many clients as want something there. The root divides its own capacity, each
+//! other coordinator the capacity that it is lent.
 
 use crate::laws::law4_max_min_fair::fill;
 use crate::laws::{Fleet as _, Law};
@@ -9,14 +10,14 @@ use crate::tree::World;
 
 pub(crate) struct Law4;
 
-/// What is wanted at one priority, and for how many.
+/// Wants at one priority, and the number of clients that have them.
 #[derive(Clone, Copy, Default)]
 struct Want {
     wants: f64,
     count: f64,
 }
 
-/// By priority.
+/// Wants by priority.
 type Wants = [Want; 16];
 
 impl Law<World> for Law4 {
@@ -44,7 +45,7 @@ impl Law<World> for Law4 {
     }
 }
 
-/// How far what is measured is from what is.
+/// Returns the tolerance for errors of measurement.
 fn sway(p: &Process, wants: f64) -> f64 {
     let part = match p.work() {
         Work::Requests => 0.01,
@@ -54,7 +55,7 @@ fn sway(p: &Process, wants: f64) -> f64 {
     wants * part + p.work().usual() as f64
 }
 
-/// What is wanted at a coordinator and below it.
+/// Returns the wants at a coordinator and below it.
 fn wants_below(world: &World, place: usize) -> Wants {
     let mut all = Wants::default();
     for (p, _) in world.processes_at(place) {
@@ -88,7 +89,7 @@ fn add(all: &mut Wants, more: &Wants) {
     }
 }
 
-/// What each process has of `capacity` at a coordinator.
+/// Adds the share of each process in `capacity` at a coordinator to `shares`.
 fn divide<'a>(world: &'a World, place: usize, capacity: f64, shares: &mut Vec<(&'a Process, f64)>) {
     let own = world.places()[place].seat.limit.capacity;
     let mut left = match own.is_unlimited() {

@@ -1,6 +1,6 @@
-//! What a coordinator lends ends no later than all that it was ever lent: at that moment nobody below
-//! has any of it left, whoever has started again meanwhile; but books that are handed over do not age
-//! while nobody has them.
+//! The leases that a coordinator grants end no later than all leases that it ever had of its
+//! parent. At that moment no client below has any of them left, even if coordinators have started
+//! again meanwhile. But the leases of a snapshot do not age during its transfer.
 
 use tollgate_core::units::Capacity;
 

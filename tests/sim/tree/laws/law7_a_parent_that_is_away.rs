@@ -1,6 +1,7 @@
-//! A coordinator whose parent is away lends what it has until that ends, and then the safe capacity:
-//! no more than that for each that asks, and no less for long. A coordinator below that has taken books over
-//! claims the leases of safe capacity in them, which have not aged on their way, until they end.
+//! A coordinator whose parent is away lends its lease until that ends, and then the safe capacity:
+//! no more than that for each client, and no less for long. A coordinator below that has taken a
+//! snapshot over claims its leases of safe capacity, which have not aged during the transfer, until
+//! they end.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::tree::World;
 use crate::tree::place::Place;
 use crate::tree::scenario::Fault;
 
-/// When everybody must have noticed: the longest back-off, and refreshes.
+/// Time after which every client must have noticed: the longest back-off, and refreshes.
 const NOTICED: Duration = Duration::from_secs(10);
 
 pub(crate) struct Law7;
@@ -47,7 +48,7 @@ impl Law<World> for Law7 {
     }
 }
 
-/// Whether a coordinator below the one at `parent` may claim leases in books that were handed over.
+/// Returns whether a coordinator below the one at `parent` may claim leases of a snapshot.
 fn claimed_anew(world: &World, parent: usize) -> bool {
     world
         .scenario()
@@ -61,7 +62,7 @@ fn claimed_anew(world: &World, parent: usize) -> bool {
         })
 }
 
-/// Everybody who asks has its safe capacity, if it wants it.
+/// Checks that every client has its safe capacity, if it wants it.
 fn alive(world: &World, i: usize, place: &Place, count: u64) -> Result<(), String> {
     let now = world.now();
     let own = place.seat.limit.capacity;

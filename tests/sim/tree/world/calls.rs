@@ -1,4 +1,4 @@
-//! Calls in a tree: to whom they come, what is answered, and what of the answers is applied.
+//! Calls in a tree: their receivers, the answers, and the effect of the answers.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    /// Carries what the coordinator at `place` has to say to its parent.
+    /// Carries a message of the coordinator at `place` to its parent.
     pub(super) fn say(&mut self, place: usize, todo: LeaseMessage) {
         let Some(parent) = self.places[place].seat.parent else {
             return;
@@ -79,7 +79,7 @@ impl World {
     }
 
     fn ask(&mut self, who: Who, refresh: Refresh, (timeout, sequence): (Duration, u64)) {
-        // Sometimes the transport tells that a call failed, sometimes nobody does.
+        // Sometimes the transport reports that a call failed, sometimes nothing does.
         if self.random.chance(50) {
             self.agenda.push(timeout, Event::Failure { who, sequence });
         }
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// Whom it asks.
+    /// Returns the coordinator that `who` asks.
     fn asked(&self, who: Who) -> Option<usize> {
         match who {
             Who::Process(i, ..) => Some(self.at(i)),
@@ -170,7 +170,7 @@ impl World {
         });
     }
 
-    /// Whether what `to`, which is lent `loan`, has lent `client` is safe capacity.
+    /// Returns whether the lease of `client` at `to`, which is lent `loan`, is safe capacity.
     fn is_safe(
         &mut self,
         who: Who,
@@ -308,7 +308,7 @@ impl World {
 
 // === free functions ===
 
-/// The common part of all runs that share one entry of the lease table.
+/// Returns the common part of all runs that share one entry of the lease table.
 fn entry(client: &ClientRun) -> ClientRun {
     let run = match client.run {
         Run::Term(_) => Run::Term(Epoch(0)),
