@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::{RecordKey, RecordKind, StoreError};
 use crate::catalog::check::{ConfigErrors, check_attachment, check_group, check_override};
@@ -12,9 +13,9 @@ use crate::catalog::{CatalogObject, StoredObject};
 
 /// Unknown fields are ignored: a later version of the same format may add some.
 #[derive(Deserialize)]
-struct StoreRecord<T> {
+struct StoreRecord {
     revision: u64,
-    spec: T,
+    spec: Value,
 }
 
 /// Reason for which a record is not valid.
@@ -71,12 +72,23 @@ fn object<T: DeserializeOwned>(
     record: &[u8],
     check: impl FnOnce(T) -> Result<CatalogObject, ConfigErrors>,
 ) -> Result<StoredObject<CatalogObject>, RecordError> {
-    let StoreRecord { revision, spec } = serde_json::from_slice(record)?;
+    let StoreRecord { revision, mut spec } = serde_json::from_slice(record)?;
     if revision > REVISION_MAX {
         return Err(RecordError::Revision(revision));
     }
+    remove_learning(&mut spec);
     Ok(StoredObject {
-        value: check(spec)?,
+        value: check(serde_json::from_value(spec)?)?,
         revision,
     })
+}
+
+/// Removes the field `learning` of limits that 0.1.0 wrote: learning mode lasts as long as a lease.
+fn remove_learning(spec: &mut Value) {
+    let units = spec.as_object_mut().into_iter().flatten();
+    for (_, unit) in units {
+        if let Some(fields) = unit.as_object_mut() {
+            fields.remove("learning");
+        }
+    }
 }

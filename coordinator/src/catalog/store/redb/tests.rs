@@ -178,6 +178,8 @@ async fn a_record_that_makes_no_sense_is_refused_with_its_key() {
     // Fields of a later version of this format are ignored.
     let later = br#"{"revision": 1, "spec": {}, "note": "x"}"#;
     crate::catalog::store::decode(&RecordKey::new(RecordKind::Group, "gold"), later).unwrap();
+    let earlier = br#"{"revision":1,"spec":{"requests":{"rate":5,"learning":"30s"}}}"#;
+    crate::catalog::store::decode(&RecordKey::new(RecordKind::Group, "gold"), earlier).unwrap();
 }
 
 /// The error of a failed write.
