@@ -18,14 +18,14 @@ pub(crate) trait Event: Debug {
 
 /// Event queue in the order of time; events of the same time are in the order of planning.
 #[derive(Debug)]
-pub(crate) struct Agenda<E> {
+pub(crate) struct EventQueue<E> {
     now: Instant,
     queue: BTreeMap<(Instant, u64), E>,
     planned: u64,
     digest: DefaultHasher,
 }
 
-impl<E: Event> Agenda<E> {
+impl<E: Event> EventQueue<E> {
     pub(crate) fn new() -> Self {
         Self {
             now: START,

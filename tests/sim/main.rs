@@ -8,9 +8,9 @@
 //! every event each law of `laws/` is checked. A run that fails prints its seed, and
 //! `just sim SEED` replays it exactly.
 
-mod agenda;
 mod answers;
 mod coordinators;
+mod event_queue;
 mod laws;
 mod network;
 mod process;

@@ -10,8 +10,8 @@ use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::Refreshed;
 
-use crate::agenda::{self, Agenda};
 use crate::coordinators::Coordinators;
+use crate::event_queue::{self, EventQueue};
 use crate::laws::{self, Fleet, Law};
 use crate::process::{CallId, Defect, Process, Setup};
 use crate::random::Random;
@@ -29,7 +29,7 @@ pub(crate) struct World {
     /// Generator that decides which requests come late and once more.
     strays: Random,
     scenario: Scenario,
-    agenda: Agenda<Event>,
+    event_queue: EventQueue<Event>,
     sources: Sources,
     coordinators: Coordinators,
     processes: Vec<Process>,
@@ -82,7 +82,7 @@ struct Caller {
     call: CallId,
 }
 
-impl agenda::Event for Event {
+impl event_queue::Event for Event {
     fn is_tick(&self) -> bool {
         matches!(self, Self::Wake { .. })
     }
@@ -100,7 +100,7 @@ impl World {
 
     fn of_other_units_with(seed: u64, defect: Option<Defect>) -> Self {
         let mut world = Self::with(seed, Scenario::of_other_units, true, defect);
-        world.agenda.push(FAULTS_END, Event::Calm);
+        world.event_queue.push(FAULTS_END, Event::Calm);
         world
     }
 
@@ -125,14 +125,14 @@ impl World {
     ) -> Self {
         let mut random = Random::new(seed);
         let scenario = scenario(&mut random, seed);
-        let agenda = Agenda::new();
+        let event_queue = EventQueue::new();
         let mut world = Self {
             random,
             luck: Random::new(seed),
             strays: Random::new(seed.rotate_left(8)),
             sources: Sources::new(&scenario),
-            coordinators: Coordinators::new(agenda.now(), scenario.shards, terms),
-            agenda,
+            coordinators: Coordinators::new(event_queue.now(), scenario.shards, terms),
+            event_queue,
             processes: Vec::new(),
             started: 0,
             defect,
@@ -147,14 +147,14 @@ impl World {
             world.attend(process);
         }
         for (at, fault) in world.scenario.faults.clone() {
-            world.agenda.push(at, Event::Fault(fault));
+            world.event_queue.push(at, Event::Fault(fault));
         }
         world
     }
 
     /// Runs to the end of the scenario, or to the first law that is broken.
     pub(crate) fn run(&mut self) -> Result<(), String> {
-        while let Some(event) = self.agenda.next(self.scenario.duration()) {
+        while let Some(event) = self.event_queue.next(self.scenario.duration()) {
             self.handle(event);
             self.check(|law, world| law.check(world))?;
         }
@@ -166,7 +166,7 @@ impl World {
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.agenda.elapsed()
+        self.event_queue.elapsed()
     }
 
     pub(crate) fn reached(&self) -> Reached {
@@ -175,13 +175,13 @@ impl World {
 
     /// Returns a digest that is equal for two runs of one seed.
     pub(crate) fn digest(&self) -> u64 {
-        self.agenda.digest()
+        self.event_queue.digest()
     }
 
     /// Returns the state of every process at the end, for people.
     pub(crate) fn summary(&self) -> String {
         let lines = self.processes.iter().map(|p| {
-            let (has, wants) = (p.has(self.agenda.now()), p.wanted());
+            let (has, wants) = (p.has(self.event_queue.now()), p.wanted());
             let (id, admitted) = (p.id.as_str(), p.admitted_total);
             format!(
                 "{id}: asked for {}/s, wants {wants}, has {has}, admitted {admitted}\n",
@@ -241,7 +241,7 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
-        self.coordinators.handle_timeout(self.agenda.now());
+        self.coordinators.handle_timeout(self.event_queue.now());
         match event {
             Event::Wake {
                 process,
@@ -251,7 +251,7 @@ impl World {
             Event::Calm => self.processes.iter_mut().for_each(Process::calm),
             Event::Elected { shard, books } => {
                 self.coordinators
-                    .elect(self.agenda.now(), shard, books.as_deref());
+                    .elect(self.event_queue.now(), shard, books.as_deref());
             }
             Event::Healed { shard } => self.coordinators.heal(shard),
             Event::Refresh { to, from, refresh } => self.refresh(to, from, &refresh),
@@ -291,26 +291,26 @@ impl World {
             defect: self.defect,
             incarnation,
         };
-        let now = self.agenda.now();
+        let now = self.event_queue.now();
         Process::new(now, &mut self.random, name, setup, demand)
     }
 
     fn wake(&mut self, process: usize, incarnation: u64) {
         let p = &mut self.processes[process];
         if p.incarnation == incarnation {
-            p.wake(self.agenda.now());
+            p.wake(self.event_queue.now());
             self.attend(process);
         }
     }
 
     fn fault(&mut self, fault: Fault) {
-        let now = self.agenda.now();
+        let now = self.event_queue.now();
         match fault {
             Fault::CoordinatorCrash(down) => {
                 for shard in 0..self.coordinators.count() {
                     if self.coordinators.crash(shard) {
                         self.reached.coordinator_crashes += 1;
-                        self.agenda
+                        self.event_queue
                             .push(down, Event::Elected { shard, books: None });
                     }
                 }
@@ -319,15 +319,15 @@ impl World {
                 let books = self.coordinators.hand_over(now, shard);
                 if books.is_some() {
                     self.reached.hand_overs += 1;
-                    self.agenda.push(gap, Event::Elected { shard, books });
+                    self.event_queue.push(gap, Event::Elected { shard, books });
                 }
             }
             Fault::CutOff { shard, how } => {
                 if self.coordinators.cut_off(now, shard, how) {
                     self.reached.cut_off += 1;
-                    self.agenda
+                    self.event_queue
                         .push(how.lease, Event::Elected { shard, books: None });
-                    self.agenda.push(how.lasts, Event::Healed { shard });
+                    self.event_queue.push(how.lasts, Event::Healed { shard });
                 }
             }
             Fault::ProcessRestart(process) => {
@@ -363,7 +363,7 @@ impl World {
 
 impl Fleet for World {
     fn now(&self) -> Instant {
-        self.agenda.now()
+        self.event_queue.now()
     }
 
     fn processes(&self) -> &[Process] {

@@ -1,6 +1,6 @@
 //! Views of the lease table: plain values for REST and metrics.
 //!
-//! Made inside the driver from one state of the table, so the numbers of one view agree.
+//! Built inside the driver from one state of the table, so the numbers of one view agree.
 
 #![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
 

@@ -19,10 +19,10 @@ const WATCHED: Duration = Duration::from_secs(6);
 #[derive(Default)]
 pub(crate) struct CanBeUsed {
     /// Observations by incarnation.
-    seen: BTreeMap<u64, Seen>,
+    seen: BTreeMap<u64, ProcessUse>,
 }
 
-struct Seen {
+struct ProcessUse {
     since: Instant,
     admitted: u64,
     owed: f64,
@@ -64,12 +64,14 @@ impl CanBeUsed {
             if !p.unit().is_concurrency() && (burst as f64) < room * MICRO as f64 {
                 continue;
             }
-            self.seen.entry(p.incarnation).or_insert_with(|| Seen {
-                since: now,
-                admitted: p.admitted_total,
-                owed: p.owed(now),
-                has,
-            });
+            self.seen
+                .entry(p.incarnation)
+                .or_insert_with(|| ProcessUse {
+                    since: now,
+                    admitted: p.admitted_total,
+                    owed: p.owed(now),
+                    has,
+                });
         }
     }
 

@@ -8,7 +8,7 @@ use tollgate_core::lease_server::{Bounds, LeaseServer, Start};
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::snapshot;
 
-use super::scenario::Seat;
+use super::scenario::CoordinatorSpec;
 
 const BOUNDS: Bounds = Bounds {
     max_resources: 10,
@@ -19,7 +19,7 @@ const BOUNDS: Bounds = Bounds {
 /// Coordinator of a tree. Its clock has an epoch of its own.
 pub(crate) struct Place {
     pub(crate) id: ClientId,
-    pub(crate) seat: Seat,
+    pub(crate) spec: CoordinatorSpec,
     /// Lease server; `None` while the coordinator is away.
     pub(crate) node: Option<LeaseServer>,
     pub(crate) epoch: Epoch,
@@ -60,13 +60,13 @@ impl Place {
     pub(crate) fn new(
         now: Instant,
         index: usize,
-        seat: Seat,
+        spec: CoordinatorSpec,
         clock_offset: Duration,
         held_up: Duration,
     ) -> Self {
         let mut place = Self {
             id: ClientId::new(&format!("coordinator-{index}/0")).expect("a valid id"),
-            seat,
+            spec,
             node: None,
             epoch: Epoch(0),
             learning_until: now,
@@ -97,12 +97,12 @@ impl Place {
             }
         };
         if start == Start::Learning && left.is_none() {
-            self.learning_until = now.saturating_add(self.seat.limit.learning);
+            self.learning_until = now.saturating_add(self.spec.limit.learning);
         }
-        if self.seat.parent.is_some() {
+        if self.spec.parent.is_some() {
             self.said_safe = None;
             self.said_whole = Capacity::UNLIMITED;
-            node.borrow_from_parent(clock, clock.as_nanos(), self.seat.call_timeout);
+            node.borrow_from_parent(clock, clock.as_nanos(), self.spec.call_timeout);
         }
         self.node = Some(node);
     }
@@ -152,7 +152,7 @@ impl Place {
     pub(crate) fn loan(&self, now: Instant, id: &ResourceId) -> Option<Capacity> {
         let tree = self.node.as_ref()?.parent_leases();
         let Some(tree) = tree else {
-            return Some(self.seat.limit.capacity);
+            return Some(self.spec.limit.capacity);
         };
         tree.view(self.clock(now), id)?.capacity
     }
@@ -160,7 +160,7 @@ impl Place {
     /// Returns the safe capacity of each of its clients while its parent is away, if any is known.
     pub(crate) fn safe(&self) -> Option<Capacity> {
         use tollgate_core::limit::SafeCapacity;
-        match (self.said_safe.flatten(), self.seat.limit.safe) {
+        match (self.said_safe.flatten(), self.spec.limit.safe) {
             (Some(safe), _) | (None, SafeCapacity::Fixed(safe)) => Some(safe),
             (None, SafeCapacity::Client | SafeCapacity::Dynamic) => None,
         }

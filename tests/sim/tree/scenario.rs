@@ -25,7 +25,7 @@ pub(crate) struct Scenario {
     /// Limit of the root.
     pub(crate) limit: Limit,
     /// The coordinators: the root, then each after its parent.
-    pub(crate) places: Vec<Seat>,
+    pub(crate) places: Vec<CoordinatorSpec>,
     pub(crate) policy: Policy,
     pub(crate) work: Work,
     pub(crate) workers: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Scenario {
 
 /// Position of a coordinator in the tree, and its configuration.
 #[derive(Clone, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct CoordinatorSpec {
     pub(crate) parent: Option<usize>,
     /// Number of coordinators above.
     pub(crate) level: u32,
@@ -148,8 +148,8 @@ fn times(capacity: Capacity, scale: u64) -> Capacity {
 }
 
 /// Returns a root with one or two levels of coordinators below it.
-fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<Seat> {
-    let mut places = vec![Seat {
+fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<CoordinatorSpec> {
+    let mut places = vec![CoordinatorSpec {
         parent: None,
         level: 0,
         limit: limit.clone(),
@@ -171,7 +171,7 @@ fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<Seat> {
                 }
                 let safe = Capacity::from_whole(random.between(0, 15) * scale);
                 own.safe = random.pick(&[SafeCapacity::Client, SafeCapacity::Fixed(safe)]);
-                places.push(Seat {
+                places.push(CoordinatorSpec {
                     parent: Some(parent),
                     level,
                     limit: own,
@@ -184,7 +184,11 @@ fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<Seat> {
 }
 
 /// Returns processes that ask leaves, and some that ask coordinators in the middle, or the root.
-fn processes(random: &mut Random, places: &[Seat], capacity: u64) -> Vec<(usize, u64, Priority)> {
+fn processes(
+    random: &mut Random,
+    places: &[CoordinatorSpec],
+    capacity: u64,
+) -> Vec<(usize, u64, Priority)> {
     let mut processes = Vec::new();
     // Limits of their own know no bands.
     let plain = places
@@ -216,7 +220,7 @@ fn demand(random: &mut Random, capacity: u64) -> u64 {
 
 fn faults(
     random: &mut Random,
-    places: &[Seat],
+    places: &[CoordinatorSpec],
     processes: usize,
     scale: u64,
 ) -> Vec<(Duration, Fault)> {

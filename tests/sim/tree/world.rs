@@ -14,7 +14,7 @@ use super::laws;
 use super::place::Place;
 use super::reached::Reached;
 use super::scenario::{FAULTS_END, Fault, Scenario};
-use crate::agenda::{self, Agenda};
+use crate::event_queue::{self, EventQueue};
 use crate::laws::{Fleet, Law};
 use crate::process::{CallId, Process, Setup};
 use crate::random::Random;
@@ -31,7 +31,7 @@ pub(crate) struct World {
     strays: Random,
     scenario: Scenario,
     resource: ResourceId,
-    agenda: Agenda<Event>,
+    event_queue: EventQueue<Event>,
     places: Vec<Place>,
     processes: Vec<Process>,
     /// Whether each process has safe capacity, lent by a coordinator without a lease.
@@ -100,7 +100,7 @@ enum Event {
     },
 }
 
-impl agenda::Event for Event {
+impl event_queue::Event for Event {
     fn is_tick(&self) -> bool {
         matches!(self, Self::Tick | Self::Wake { .. })
     }
@@ -110,17 +110,23 @@ impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let scenario = Scenario::new(&mut random, seed);
-        let agenda = Agenda::new();
-        let places = scenario.places.iter().enumerate().map(|(i, seat)| {
+        let event_queue = EventQueue::new();
+        let places = scenario.places.iter().enumerate().map(|(i, spec)| {
             let offset = Duration::from_nanos(random.next() >> 8);
-            Place::new(agenda.now(), i, seat.clone(), offset, scenario.held_up())
+            Place::new(
+                event_queue.now(),
+                i,
+                spec.clone(),
+                offset,
+                scenario.held_up(),
+            )
         });
         let mut world = Self {
             places: places.collect(),
             random,
             strays: Random::new(seed.rotate_left(8)),
             resource: ResourceId::new("tenant/acme", scenario.work.unit()).expect("a valid id"),
-            agenda,
+            event_queue,
             processes: Vec::new(),
             safe: Vec::new(),
             lent: BTreeMap::new(),
@@ -136,12 +142,12 @@ impl World {
             world.safe.push(false);
             world.attend(process);
         }
-        world.agenda.push(TICK, Event::Tick);
-        world.agenda.push(FAULTS_END, Event::Calm);
+        world.event_queue.push(TICK, Event::Tick);
+        world.event_queue.push(FAULTS_END, Event::Calm);
         for (at, fault) in world.scenario.faults.clone() {
-            world.agenda.push(at, Event::Fault(fault));
+            world.event_queue.push(at, Event::Fault(fault));
         }
-        world.reached.three_levels += u64::from(world.places.iter().any(|p| p.seat.level == 2));
+        world.reached.three_levels += u64::from(world.places.iter().any(|p| p.spec.level == 2));
         if let [first, .., last] = world.scenario.processes.as_slice() {
             world.reached.bands += u64::from(first.2 != last.2);
         }
@@ -150,7 +156,7 @@ impl World {
 
     /// Runs to the end of the scenario, or to the first law that is broken.
     pub(crate) fn run(&mut self) -> Result<(), String> {
-        while let Some(event) = self.agenda.next(self.scenario.duration()) {
+        while let Some(event) = self.event_queue.next(self.scenario.duration()) {
             self.handle(event);
             self.note_safe();
             self.check(|law, world| law.check(world))?;
@@ -163,7 +169,7 @@ impl World {
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.agenda.elapsed()
+        self.event_queue.elapsed()
     }
 
     pub(crate) fn reached(&self) -> Reached {
@@ -172,13 +178,13 @@ impl World {
 
     /// Returns a digest that is equal for two runs of one seed.
     pub(crate) fn digest(&self) -> u64 {
-        self.agenda.digest()
+        self.event_queue.digest()
     }
 
     /// Returns the state of every process at the end, for people.
     pub(crate) fn summary(&self) -> String {
         let lines = self.processes.iter().enumerate().map(|(i, p)| {
-            let (has, wants) = (p.has(self.agenda.now()), p.wanted());
+            let (has, wants) = (p.has(self.event_queue.now()), p.wanted());
             let (id, admitted) = (p.id.as_str(), p.admitted_total);
             let at = self.places[self.at(i)].id.as_str();
             let demand = p.demand;
@@ -212,14 +218,14 @@ impl World {
     /// Returns the coordinators right below `place`.
     pub(crate) fn below(&self, place: usize) -> impl Iterator<Item = usize> {
         let all = 0..self.places.len();
-        all.filter(move |i| self.places[*i].seat.parent == Some(place))
+        all.filter(move |i| self.places[*i].spec.parent == Some(place))
     }
 
     /// Returns the use of the root's capacity by the processes at `place` and below it.
     pub(crate) fn used_below(&self, place: usize) -> u128 {
         let lent = self.processes_at(place).filter(|(_, safe)| !safe);
         let own: u128 = lent
-            .map(|(p, _)| u128::from(p.has(self.agenda.now()).as_micros()))
+            .map(|(p, _)| u128::from(p.has(self.event_queue.now()).as_micros()))
             .sum();
         let below = self.below(place).map(|child| self.used_below(child));
         own + below.sum::<u128>()
@@ -228,7 +234,7 @@ impl World {
     /// Returns the largest capacity in force at the root within the last lease, and `longer`.
     pub(crate) fn capacity_max(&self, longer: Duration) -> Capacity {
         let since = self
-            .agenda
+            .event_queue
             .now()
             .saturating_sub(self.scenario.limit.lease + longer);
         let ends = self.capacities.iter().skip(1).map(|(at, _)| *at);
@@ -247,7 +253,7 @@ impl World {
     /// Returns the capacity lent at `place` by leases that last, as far as it knows.
     pub(crate) fn lent_at(&self, place: usize) -> u128 {
         let lent = self.lent.iter().filter(|((at, _), _)| *at == place);
-        let last = lent.filter(|(_, lent)| lent.until > self.agenda.now());
+        let last = lent.filter(|(_, lent)| lent.until > self.event_queue.now());
         last.map(|(_, lent)| u128::from(lent.capacity.as_micros()))
             .sum()
     }
@@ -256,7 +262,7 @@ impl World {
     /// coordinator that knows nothing believes it, and confirms it for as long as a lease.
     pub(crate) fn claims_safe(&self, place: usize) -> bool {
         let until = self.places[place].safe_until;
-        self.agenda.now() < until.saturating_add(self.scenario.limit.lease)
+        self.event_queue.now() < until.saturating_add(self.scenario.limit.lease)
     }
 
     /// Returns the number of processes that have ever asked a coordinator.
@@ -279,7 +285,7 @@ impl World {
 
     /// Records the times since which coordinators have lent safe capacity.
     fn note_safe(&mut self) {
-        let now = self.agenda.now();
+        let now = self.event_queue.now();
         for place in &mut self.places {
             let away = place.node.is_some() && place.loan(now, &self.resource).is_none();
             let safe = away && place.safe().is_some();
@@ -292,14 +298,14 @@ impl World {
 
     fn handle(&mut self, event: Event) {
         for place in &mut self.places {
-            place.handle_timeout(self.agenda.now());
+            place.handle_timeout(self.event_queue.now());
         }
         match event {
             Event::Tick => self.tick(),
             Event::Fault(fault) => self.fault(fault),
             Event::Calm => self.processes.iter_mut().for_each(Process::calm),
             Event::Up { place, books } => {
-                self.places[place].start(self.agenda.now(), books.as_deref(), Start::Learning);
+                self.places[place].start(self.event_queue.now(), books.as_deref(), Start::Learning);
             }
             Event::Wake {
                 process,
@@ -341,15 +347,21 @@ impl World {
             defect: None,
             incarnation: self.started,
         };
-        Process::new(self.agenda.now(), &mut self.random, name, setup, demand)
+        Process::new(
+            self.event_queue.now(),
+            &mut self.random,
+            name,
+            setup,
+            demand,
+        )
     }
 
     /// Lets coordinators do the work that is due.
     fn tick(&mut self) {
-        self.agenda.push(TICK, Event::Tick);
+        self.event_queue.push(TICK, Event::Tick);
         for i in 0..self.places.len() {
             let place = &mut self.places[i];
-            for (_, todo) in place.ask(self.agenda.now()) {
+            for (_, todo) in place.ask(self.event_queue.now()) {
                 self.say(i, todo);
             }
         }
@@ -358,25 +370,26 @@ impl World {
     fn wake(&mut self, process: usize, incarnation: u64) {
         let p = &mut self.processes[process];
         if p.incarnation == incarnation {
-            p.wake(self.agenda.now());
+            p.wake(self.event_queue.now());
             self.attend(process);
         }
     }
 
     fn fault(&mut self, fault: Fault) {
-        let now = self.agenda.now();
+        let now = self.event_queue.now();
         match fault {
             Fault::Crash { place, down } => {
                 if self.places[place].node.take().is_some() {
                     self.reached.crashes += 1;
-                    self.agenda.push(down, Event::Up { place, books: None });
+                    self.event_queue
+                        .push(down, Event::Up { place, books: None });
                 }
             }
             Fault::HandOver { place, gap } => {
                 let books = self.places[place].hand_over(now);
                 if books.is_some() {
                     self.reached.hand_overs += 1;
-                    self.agenda.push(gap, Event::Up { place, books });
+                    self.event_queue.push(gap, Event::Up { place, books });
                 }
             }
             Fault::CutPlace { place, cut } => {
@@ -405,7 +418,7 @@ impl World {
             }
             Fault::Demand { process, rate } => self.processes[process].demand = rate,
             Fault::Capacity(capacity) => {
-                let root = &mut self.places[0].seat.limit;
+                let root = &mut self.places[0].spec.limit;
                 self.reached.lowered += u64::from(capacity < root.capacity);
                 crate::sources::set_capacity(root, capacity);
                 self.capacities.push((now, capacity));
@@ -416,7 +429,7 @@ impl World {
 
 impl Fleet for World {
     fn now(&self) -> Instant {
-        self.agenda.now()
+        self.event_queue.now()
     }
 
     fn processes(&self) -> &[Process] {

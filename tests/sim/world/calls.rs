@@ -21,12 +21,12 @@ impl World {
     pub(super) fn attend(&mut self, process: usize) {
         let p = &mut self.processes[process];
         let incarnation = p.incarnation;
-        if let Some(after) = p.plan(self.agenda.now()) {
+        if let Some(after) = p.plan(self.event_queue.now()) {
             let wake = Event::Wake {
                 process,
                 incarnation,
             };
-            self.agenda.push(after, wake);
+            self.event_queue.push(after, wake);
         }
         for call in self.processes[process].take_calls() {
             self.call(process, incarnation, call);
@@ -55,11 +55,11 @@ impl World {
 
     fn fail(&mut self, to: Caller, after: Duration, why: &str) {
         let answer = Err(why.to_owned());
-        self.agenda.push(after, Event::Answer { to, answer });
+        self.event_queue.push(after, Event::Answer { to, answer });
     }
 
     fn send(&mut self, process: usize, event: Event) {
-        if self.processes[process].mute_until > self.agenda.now() {
+        if self.processes[process].mute_until > self.event_queue.now() {
             self.reached.lost += 1;
             return;
         }
@@ -67,7 +67,7 @@ impl World {
             && !self.healed()
             && let Some(late) = stray(&mut self.strays)
         {
-            self.agenda.push(late, event.clone());
+            self.event_queue.push(late, event.clone());
         }
         self.carry(event);
     }
@@ -82,7 +82,7 @@ impl World {
         let deliveries = network.deliveries(&mut self.random);
         self.reached.lost += u64::from(deliveries.is_empty());
         for delay in deliveries {
-            self.agenda.push(delay, event.clone());
+            self.event_queue.push(delay, event.clone());
         }
     }
 
@@ -91,7 +91,7 @@ impl World {
         let shard = self.sources.shard_of(member);
         let reached = self
             .coordinators
-            .reach(self.agenda.now(), shard, None, true);
+            .reach(self.event_queue.now(), shard, None, true);
         if let Reached::Master(node, _) = reached {
             for (resource, sequence) in &release.resources {
                 node.handle_release(&release.client, resource, *sequence);
@@ -105,7 +105,7 @@ impl World {
         self.reached.of_dead_runs += u64::from(of_dead);
         let member = self.sources.member_of(from.process);
         let shard = self.sources.shard_of(member);
-        let (now, luck) = (self.agenda.now(), self.luck.chance(50));
+        let (now, luck) = (self.event_queue.now(), self.luck.chance(50));
         let (node, origin) = match self.coordinators.reach(now, shard, to, luck) {
             Reached::Master(node, origin) => (node, origin),
             Reached::Nobody => {
@@ -119,7 +119,7 @@ impl World {
                     from,
                     refresh: refresh.clone(),
                 };
-                return self.agenda.push(until.saturating_since(now), event);
+                return self.event_queue.push(until.saturating_since(now), event);
             }
             Reached::NotMaster => {
                 self.reached.not_master += 1;
@@ -158,7 +158,7 @@ impl World {
     }
 
     pub(super) fn answer(&mut self, to: Caller, answer: Result<Refreshed, String>) {
-        let now = self.agenda.now();
+        let now = self.event_queue.now();
         let p = &mut self.processes[to.process];
         let answered = answer.is_ok();
         if p.incarnation != to.incarnation || answered && p.deaf_until > now {

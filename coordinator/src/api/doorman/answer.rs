@@ -6,7 +6,7 @@ use tollgate_core::lease::{Answer, Demand};
 use tollgate_core::limit::{self, Limit};
 use tollgate_proto::{doorman as wire, number};
 
-use super::ask::Asked;
+use super::ask::ResourceAsk;
 use crate::leases::driver::DerivedAnswer;
 
 /// The shortest refresh interval that Doorman's clients can be told.
@@ -29,7 +29,11 @@ impl Answered {
     ///
     /// `granted` is `None` if a bound was reached. Doorman cannot express that, and one resource
     /// must not fail the whole call: nothing is lent, and the client asks again.
-    pub(super) fn new(asked: Asked, granted: Option<&DerivedAnswer>, arrival: Duration) -> Self {
+    pub(super) fn new(
+        asked: ResourceAsk,
+        granted: Option<&DerivedAnswer>,
+        arrival: Duration,
+    ) -> Self {
         let id = asked.id;
         let Some(granted) = granted else {
             return Self {

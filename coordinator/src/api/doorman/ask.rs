@@ -15,15 +15,15 @@ use crate::config::DoormanScopes;
 
 /// Request for one resource.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct ResourceAsk {
     /// As the client calls it.
     pub(super) id: String,
     pub(super) ask: DoormanAsk,
 }
 
-// === impl Asked ===
+// === impl ResourceAsk ===
 
-impl Asked {
+impl ResourceAsk {
     fn new(
         id: &str,
         has: Option<&wire::Lease>,
@@ -57,7 +57,7 @@ pub(super) fn of_client(
     resources: &[wire::ResourceRequest],
     scopes: &DoormanScopes,
     now: Duration,
-) -> Result<Vec<Asked>, FieldError> {
+) -> Result<Vec<ResourceAsk>, FieldError> {
     each(resources, "resource", |resource| {
         let band = Band {
             priority: Priority::nearest(resource.priority),
@@ -65,7 +65,7 @@ pub(super) fn of_client(
             subclients: NonZeroU32::MIN,
         };
         let has = resource.has.as_ref();
-        Asked::new(&resource.resource_id, has, Demand::one(band), scopes, now)
+        ResourceAsk::new(&resource.resource_id, has, Demand::one(band), scopes, now)
     })
 }
 
@@ -74,11 +74,11 @@ pub(super) fn of_server(
     resources: &[wire::ServerCapacityResourceRequest],
     scopes: &DoormanScopes,
     now: Duration,
-) -> Result<Vec<Asked>, FieldError> {
+) -> Result<Vec<ResourceAsk>, FieldError> {
     each(resources, "resource", |resource| {
         let has = resource.has.as_ref();
         let demand = demand(&resource.wants)?;
-        Asked::new(&resource.resource_id, has, demand, scopes, now)
+        ResourceAsk::new(&resource.resource_id, has, demand, scopes, now)
     })
 }
 

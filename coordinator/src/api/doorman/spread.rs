@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::lease::{ClientId, ClientRun};
 
 use super::answer::Answered;
-use super::ask::Asked;
+use super::ask::ResourceAsk;
 use crate::leases::driver::{DeriveRequest, DerivedCall, LeaseError};
 use crate::leases::router::{CallContext, RemoteMaster, RouteError, Router, each};
 use crate::leases::shards::Mastership;
@@ -48,7 +48,7 @@ impl<'a> Spread<'a> {
     /// If no resource was answered.
     pub(super) async fn ask<Q, A, F>(
         &self,
-        entries: Vec<(Q, Asked)>,
+        entries: Vec<(Q, ResourceAsk)>,
         answer: fn(Answered) -> A,
         pass_on: impl Fn(RemoteMaster, Vec<Q>) -> F,
     ) -> Result<Vec<A>, RouteError>
@@ -58,7 +58,7 @@ impl<'a> Spread<'a> {
     {
         trace::record_call(self.client.as_str(), entries.len());
         let arrival = self.arrival;
-        let books = |held: Mastership, asked: Vec<Asked>| {
+        let books = |held: Mastership, asked: Vec<ResourceAsk>| {
             let client = self.client.clone();
             async move {
                 let answered = of_books(&held, client, asked, arrival).await?;
@@ -73,7 +73,7 @@ impl<'a> Spread<'a> {
             .router
             .split(entries, |(_, asked)| &asked.ask.resource.scope);
         let answers = each(parts, |shard, entries| {
-            let (wire, asked): (Vec<Q>, Vec<Asked>) = entries.into_iter().unzip();
+            let (wire, asked): (Vec<Q>, Vec<ResourceAsk>) = entries.into_iter().unzip();
             let here = self.router.shards.get(shard).map(|held| books(held, asked));
             let there = match here {
                 Some(_) => None,
@@ -113,7 +113,7 @@ impl<'a> Spread<'a> {
 async fn of_books(
     held: &Mastership,
     client: ClientId,
-    asked: Vec<Asked>,
+    asked: Vec<ResourceAsk>,
     arrival: Duration,
 ) -> Result<Vec<Answered>, RouteError> {
     let requests = asked.iter().map(|asked| {

@@ -1,6 +1,6 @@
 //! Metrics of the lease tables at the time of a scrape.
 //!
-//! Made anew for each scrape, so a scope without leases has no series, and two scrapes at a time do
+//! Collected anew for each scrape, so a scope without leases has no series, and two scrapes at a time do
 //! not mix.
 
 use std::sync::atomic::AtomicU64;

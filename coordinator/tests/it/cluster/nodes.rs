@@ -41,19 +41,19 @@ pub(super) struct Node {
     pub(super) peer: Peer,
     pub(super) http: SocketAddr,
     pub(super) channel: Channel,
-    said: mpsc::Sender<Said>,
+    updates: mpsc::Sender<ScriptedUpdate>,
     stop: oneshot::Sender<()>,
     served: JoinHandle<Result<(), ServerError>>,
 }
 
 /// One instruction to a scripted election.
-enum Said {
+enum ScriptedUpdate {
     Event(ElectionEvent),
     Masters(Arc<Masters>, oneshot::Sender<()>),
 }
 
 /// An election that says what it is told.
-struct Scripted(mpsc::Receiver<Said>);
+struct Scripted(mpsc::Receiver<ScriptedUpdate>);
 
 // === impl Scripted ===
 
@@ -63,15 +63,15 @@ impl Election for Scripted {
         publisher: ElectionPublisher,
         mut stop: watch::Receiver<()>,
     ) -> Result<(), ElectionError> {
-        let Self(mut said) = self;
+        let Self(mut updates) = self;
         loop {
-            let said = tokio::select! {
-                said = said.recv() => said,
+            let update = tokio::select! {
+                update = updates.recv() => update,
                 _ = stop.changed() => return Ok(()),
             };
-            match said {
-                Some(Said::Event(event)) => publisher.events.send(event).await.unwrap(),
-                Some(Said::Masters(masters, seen)) => {
+            match update {
+                Some(ScriptedUpdate::Event(event)) => publisher.events.send(event).await.unwrap(),
+                Some(ScriptedUpdate::Masters(masters, seen)) => {
                     publisher.masters.send_replace(masters);
                     let _ = seen.send(());
                 }
@@ -171,14 +171,14 @@ impl Cluster {
 
 impl Node {
     async fn start(name: &str, shards: NonZeroU16, yaml: &str) -> Self {
-        let (said, script) = mpsc::channel(100);
+        let (updates, script) = mpsc::channel(100);
         let scripted = |config: &mut Config, _: &Place| {
             // The scripted election needs no etcd.
             config.cluster = None;
             Scripted(script)
         };
         let node = Self::elected_by(name, shards, yaml, scripted).await;
-        Self { said, ..node }
+        Self { updates, ..node }
     }
 
     /// One that takes part in an election, and lends at once where it is elected without snapshot.
@@ -227,7 +227,7 @@ impl Node {
             http: peer.http.parse().unwrap(),
             channel: channels.channel(&peer.grpc_url()).unwrap(),
             peer,
-            said: mpsc::channel(1).0,
+            updates: mpsc::channel(1).0,
             stop,
             served,
         }
@@ -241,7 +241,11 @@ impl Node {
             term,
             snapshot,
         };
-        self.said.send(Said::Event(elected)).await.ok().unwrap();
+        self.updates
+            .send(ScriptedUpdate::Event(elected))
+            .await
+            .ok()
+            .unwrap();
         while holds && !self.leads(shard).await {
             tokio::task::yield_now().await;
         }
@@ -249,8 +253,8 @@ impl Node {
 
     /// Takes `shard` from it, and waits until it has let go.
     pub(super) async fn lost(&self, shard: ShardId) {
-        self.said
-            .send(Said::Event(ElectionEvent::Lost { shard }))
+        self.updates
+            .send(ScriptedUpdate::Event(ElectionEvent::Lost { shard }))
             .await
             .ok()
             .unwrap();
@@ -263,7 +267,11 @@ impl Node {
     pub(super) async fn steps_down(&self, shard: ShardId) -> Option<Bytes> {
         let (reply, snapshot) = oneshot::channel();
         let event = ElectionEvent::StepDown { shard, reply };
-        self.said.send(Said::Event(event)).await.ok().unwrap();
+        self.updates
+            .send(ScriptedUpdate::Event(event))
+            .await
+            .ok()
+            .unwrap();
         snapshot.await.unwrap()
     }
 
@@ -294,8 +302,8 @@ impl Node {
     /// Tells the node the master of each shard.
     pub(super) async fn told(&self, masters: Masters) {
         let (seen, is_seen) = oneshot::channel();
-        let said = Said::Masters(Arc::new(masters), seen);
-        self.said.send(said).await.ok().unwrap();
+        let updates = ScriptedUpdate::Masters(Arc::new(masters), seen);
+        self.updates.send(updates).await.ok().unwrap();
         is_seen.await.unwrap();
     }
 

@@ -29,9 +29,9 @@ pub(crate) struct Elector {
 
 /// The last terms of a node, by shard, also those that have ended, with the snapshot that came with them.
 #[derive(Clone, Default)]
-pub(crate) struct Terms(Arc<Mutex<Seen>>);
+pub(crate) struct Terms(Arc<Mutex<LatestTerms>>);
 
-type Seen = BTreeMap<ShardId, (Term, Option<Bytes>)>;
+type LatestTerms = BTreeMap<ShardId, (Term, Option<Bytes>)>;
 
 // === impl Elector ===
 

@@ -52,13 +52,13 @@ impl Law1 {
     /// without a snapshot and is in learning mode.
     fn counted(&self, world: &World, i: usize, place: &Place) -> Result<(), String> {
         let (resource, now) = (world.resource(), world.now());
-        let Some(parent) = place.seat.parent.map(|parent| &world.places()[parent]) else {
+        let Some(parent) = place.spec.parent.map(|parent| &world.places()[parent]) else {
             return Ok(());
         };
         let (Some(above), Some(node)) = (&parent.node, &place.node) else {
             return Ok(());
         };
-        let lease = place.seat.limit.lease;
+        let lease = place.spec.limit.lease;
         let learned = |place: &Place| now >= place.learning_until.saturating_add(lease);
         let books = [above, node].map(|node| node.resource(resource));
         let learns = |place: &Place, books: Option<&tollgate_core::resource::Resource>| {

@@ -26,7 +26,7 @@ impl Law<World> for Law4 {
     }
 
     fn finish(&mut self, world: &World) -> Result<(), String> {
-        let root = &world.places()[0].seat.limit;
+        let root = &world.places()[0].spec.limit;
         let capacity = root.capacity.saturating_sub(root.reserve.of(root.capacity));
         let mut shares = Vec::new();
         divide(world, 0, capacity.as_f64(), &mut shares);
@@ -64,7 +64,7 @@ fn wants_below(world: &World, place: usize) -> Wants {
     for child in world.below(place) {
         add(&mut all, &wants_below(world, child));
     }
-    let own = world.places()[place].seat.limit.capacity;
+    let own = world.places()[place].spec.limit.capacity;
     if !own.is_unlimited() {
         // A limit of its own is in trees without priorities only.
         all[0].wants = all[0].wants.min(own.as_f64());
@@ -91,7 +91,7 @@ fn add(all: &mut Wants, more: &Wants) {
 
 /// Adds the share of each process in `capacity` at a coordinator to `shares`.
 fn divide<'a>(world: &'a World, place: usize, capacity: f64, shares: &mut Vec<(&'a Process, f64)>) {
-    let own = world.places()[place].seat.limit.capacity;
+    let own = world.places()[place].spec.limit.capacity;
     let mut left = match own.is_unlimited() {
         true => capacity,
         false => capacity.min(own.as_f64()),

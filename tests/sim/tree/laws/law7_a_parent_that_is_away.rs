@@ -29,7 +29,7 @@ impl Law<World> for Law7 {
                 continue;
             };
             let safe = place.safe().unwrap_or_default().as_micros();
-            let lease = place.seat.limit.lease;
+            let lease = place.spec.limit.lease;
             let long = now.saturating_since(since);
             let Some(books) = node.resource(world.resource()) else {
                 continue;
@@ -56,7 +56,7 @@ fn claimed_anew(world: &World, parent: usize) -> bool {
         .iter()
         .any(|(_, fault)| match fault {
             Fault::HandOver { place, .. } => {
-                world.places()[*place].seat.parent == Some(parent) && world.claims_safe(*place)
+                world.places()[*place].spec.parent == Some(parent) && world.claims_safe(*place)
             }
             _ => false,
         })
@@ -65,7 +65,7 @@ fn claimed_anew(world: &World, parent: usize) -> bool {
 /// Checks that every client has its safe capacity, if it wants it.
 fn alive(world: &World, i: usize, place: &Place, count: u64) -> Result<(), String> {
     let now = world.now();
-    let own = place.seat.limit.capacity;
+    let own = place.spec.limit.capacity;
     let each = place.said_whole.min(own).divided_by(count.max(1));
     let safe = place.safe().unwrap_or_default().min(each);
     for (p, _) in world.processes_at(i) {

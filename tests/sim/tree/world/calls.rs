@@ -31,12 +31,12 @@ impl World {
     pub(super) fn attend(&mut self, process: usize) {
         let p = &mut self.processes[process];
         let incarnation = p.incarnation;
-        if let Some(after) = p.plan(self.agenda.now()) {
+        if let Some(after) = p.plan(self.event_queue.now()) {
             let wake = Event::Wake {
                 process,
                 incarnation,
             };
-            self.agenda.push(after, wake);
+            self.event_queue.push(after, wake);
         }
         let to = self.at(process);
         for OutgoingCall { id, call, timeout } in self.processes[process].take_calls() {
@@ -50,7 +50,7 @@ impl World {
 
     /// Carries a message of the coordinator at `place` to its parent.
     pub(super) fn say(&mut self, place: usize, todo: LeaseMessage) {
-        let Some(parent) = self.places[place].seat.parent else {
+        let Some(parent) = self.places[place].spec.parent else {
             return;
         };
         let who = Who::Place(place, self.places[place].epoch);
@@ -69,7 +69,7 @@ impl World {
                 );
             }
             LeaseMessage::Refresh(ask) => {
-                let call = (self.places[place].seat.call_timeout, ask.sequence);
+                let call = (self.places[place].spec.call_timeout, ask.sequence);
                 let asks = vec![(self.resource.unit, ask)];
                 let scope = self.resource.scope.clone();
                 let scopes = vec![ScopeRefresh { scope, asks }];
@@ -81,9 +81,10 @@ impl World {
     fn ask(&mut self, who: Who, refresh: Refresh, (timeout, sequence): (Duration, u64)) {
         // Sometimes the transport reports that a call failed, sometimes nothing does.
         if self.random.chance(50) {
-            self.agenda.push(timeout, Event::Failure { who, sequence });
+            self.event_queue
+                .push(timeout, Event::Failure { who, sequence });
         }
-        let sent_at = self.agenda.now();
+        let sent_at = self.event_queue.now();
         let refresh = Event::Refresh {
             who,
             sent_at,
@@ -97,14 +98,14 @@ impl World {
             Who::Process(i, ..) => self.processes[i].mute_until,
             Who::Place(i, _) => self.places[i].mute_until,
         };
-        if mute_until > self.agenda.now() {
+        if mute_until > self.event_queue.now() {
             return;
         }
         if self.scenario.keeps_ids
             && self.elapsed() <= FAULTS_END
             && let Some(late) = stray(&mut self.strays)
         {
-            self.agenda.push(late, event.clone());
+            self.event_queue.push(late, event.clone());
         }
         self.carry(event);
     }
@@ -116,7 +117,7 @@ impl World {
             false => network,
         };
         for delay in network.deliveries(&mut self.random) {
-            self.agenda.push(delay, event.clone());
+            self.event_queue.push(delay, event.clone());
         }
     }
 
@@ -124,7 +125,7 @@ impl World {
     fn asked(&self, who: Who) -> Option<usize> {
         match who {
             Who::Process(i, ..) => Some(self.at(i)),
-            Who::Place(i, _) => self.places[i].seat.parent,
+            Who::Place(i, _) => self.places[i].spec.parent,
         }
     }
 
@@ -132,10 +133,10 @@ impl World {
         let Some(to) = self.asked(who) else {
             return;
         };
-        let (now, id) = (self.agenda.now(), &self.resource);
+        let (now, id) = (self.event_queue.now(), &self.resource);
         let loan = self.places[to].loan(now, id);
         let place = &mut self.places[to];
-        let (clock, origin, limit) = (place.clock(now), place.origin(), place.seat.limit.clone());
+        let (clock, origin, limit) = (place.clock(now), place.origin(), place.spec.limit.clone());
         let Some(node) = &mut place.node else {
             return;
         };
@@ -183,7 +184,7 @@ impl World {
         let Some(lease) = answer.lease else {
             return false;
         };
-        let until = self.agenda.now().saturating_add(lease.duration);
+        let until = self.event_queue.now().saturating_add(lease.duration);
         // The time left of a lease was right when its client said it, which is a while ago.
         let said_at = until.saturating_sub(self.scenario.network.slowest());
         let again = |known: &Lent| known.until >= said_at && known.capacity >= lease.capacity;
@@ -225,7 +226,7 @@ impl World {
     }
 
     pub(super) fn answer(&mut self, who: Who, sent_at: Instant, answer: Refreshed, safe: bool) {
-        let now = self.agenda.now();
+        let now = self.event_queue.now();
         match who {
             Who::Process(i, incarnation, call) => {
                 let p = &mut self.processes[i];
@@ -256,7 +257,7 @@ impl World {
     }
 
     fn answer_place(&mut self, i: usize, epoch: Epoch, sent_at: Instant, answered: Answered) {
-        let now = self.agenda.now();
+        let now = self.event_queue.now();
         let place = &mut self.places[i];
         let clock = place.clock(now);
         let hears = place.epoch == epoch && place.deaf_until <= now;
@@ -269,7 +270,7 @@ impl World {
             answer,
             safe,
         } = answered;
-        let said = (sequence, origin, place.seat.level);
+        let said = (sequence, origin, place.spec.level);
         if !node.handle_parent_answer(clock, &self.resource, said, &answer) {
             return;
         }
@@ -284,7 +285,7 @@ impl World {
     }
 
     pub(super) fn fail(&mut self, who: Who, sequence: u64) {
-        let now = self.agenda.now();
+        let now = self.event_queue.now();
         match who {
             Who::Process(i, incarnation, call) => {
                 let p = &mut self.processes[i];

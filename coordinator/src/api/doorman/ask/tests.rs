@@ -36,7 +36,7 @@ fn band(priority: i64, num_clients: i64, wants: f64) -> wire::PriorityBandAggreg
 }
 
 /// Reads a server's request for one resource with these `bands`.
-fn server(bands: Vec<wire::PriorityBandAggregate>) -> Result<Asked, FieldError> {
+fn server(bands: Vec<wire::PriorityBandAggregate>) -> Result<ResourceAsk, FieldError> {
     let resource = wire::ServerCapacityResourceRequest {
         resource_id: "r".to_owned(),
         has: None,
