@@ -342,12 +342,12 @@ fn missing(client: &ClientId) -> RestError {
 
 impl ResourceVisitor for First {
     fn add(&mut self, _: &LeaseServer, _: &ResourceId, resource: &Resource, _: Instant) {
-        let mut books = resource.clients().peekable();
-        while let Some(client) = books.next() {
-            let waits = |books: &ClientRecord<'_>| books.has < books.wants;
+        let mut records = resource.clients().peekable();
+        while let Some(client) = records.next() {
+            let waits = |record: &ClientRecord<'_>| record.has < record.wants;
             let mut waiting = waits(&client);
             // Of one that has started again there is more than one run.
-            while let Some(run) = books.next_if(|run| run.id == client.id) {
+            while let Some(run) = records.next_if(|run| run.id == client.id) {
                 waiting |= waits(&run);
             }
             self.count(client.id.as_str(), waiting);
@@ -395,16 +395,18 @@ impl ClientSummary {
 
 impl ResourceVisitor for Leases {
     fn add(&mut self, _: &LeaseServer, id: &ResourceId, resource: &Resource, now: Instant) {
-        let runs = resource.clients().filter(|books| *books.id == self.client);
-        for books in runs {
+        let runs = resource
+            .clients()
+            .filter(|record| *record.id == self.client);
+        for record in runs {
             self.detail.lease_count += 1;
             if self.detail.leases.len() < ENTRIES_MAX {
                 self.detail.leases.push(LeaseView {
                     scope: id.scope.as_ref().to_owned(),
                     unit: id.unit.name().to_owned(),
-                    wants: books.wants.into(),
-                    has: books.has.into(),
-                    expires_in_ms: ms(books.expiry.saturating_since(now)),
+                    wants: record.wants.into(),
+                    has: record.has.into(),
+                    expires_in_ms: ms(record.expiry.saturating_since(now)),
                 });
             }
         }

@@ -240,37 +240,37 @@ fn what_is_wrong_with_etcd_names_field_value_and_rule() {
 
 #[test]
 fn what_is_wrong_with_the_tls_of_nodes_names_field_value_and_rule() {
-    let text = |doors: &str, tls: &str| {
+    let text = |listeners: &str, tls: &str| {
         let cluster = format!("cluster: {{node: a, {ETCD}{tls}}}");
-        format!("{cluster}\ntls: {{{doors}}}\nlimits: []")
+        format!("{cluster}\ntls: {{{listeners}}}\nlimits: []")
     };
-    let door = "{cert: c, key: k}";
+    let listener = "{cert: c, key: k}";
     let mutual = "{cert: c, key: k, client_ca: ca}";
-    let missing = |door: &str| {
+    let missing = |listener: &str| {
         format!(
-            "1:10: cluster.tls: is missing: {door} is there, so the nodes speak TLS with each other, \
+            "1:10: cluster.tls: is missing: {listener} is there, so the nodes speak TLS with each other, \
              and need to know whose certificates to accept"
         )
     };
-    let no_certificate = |door: &str| {
+    let no_certificate = |listener: &str| {
         format!(
-            "1:71: cluster.tls.cert: is missing: {door}.client_ca asks clients for a \
+            "1:71: cluster.tls.cert: is missing: {listener}.client_ca asks clients for a \
              certificate, other nodes as well"
         )
     };
     let good = || "good".to_owned();
     let rows = [
         ("", ", tls: {ca: x}", good()),
-        (&*format!("grpc: {door}"), "", missing("tls.grpc")),
-        (&*format!("http: {door}"), "", missing("tls.http")),
-        (&*format!("grpc: {door}"), ", tls: {ca: x}", good()),
+        (&*format!("grpc: {listener}"), "", missing("tls.grpc")),
+        (&*format!("http: {listener}"), "", missing("tls.http")),
+        (&*format!("grpc: {listener}"), ", tls: {ca: x}", good()),
         (
             &*format!("grpc: {mutual}"),
             ", tls: {ca: x}",
             no_certificate("tls.grpc"),
         ),
         (
-            &*format!("grpc: {door}, http: {mutual}"),
+            &*format!("grpc: {listener}, http: {mutual}"),
             ", tls: {ca: x}",
             no_certificate("tls.http"),
         ),
@@ -303,10 +303,10 @@ fn what_is_wrong_with_the_tls_of_nodes_names_field_value_and_rule() {
             "1:79: cluster.tls.name: unknown field, expected one of ca, cert, key, server_name".to_owned(),
         ),
     ];
-    for (doors, tls, want) in rows {
-        let said = Config::parse(&text(doors, tls));
+    for (listeners, tls, want) in rows {
+        let said = Config::parse(&text(listeners, tls));
         let said = said.map_or_else(|errors| errors.to_string(), |_| "good".to_owned());
-        assert_eq!(said, want, "{doors} {tls}");
+        assert_eq!(said, want, "{listeners} {tls}");
     }
 }
 

@@ -180,7 +180,7 @@ async fn a_driver_that_has_ended_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_without_a_limit_is_unlimited_and_costs_no_books() {
+async fn a_unit_without_a_limit_is_unlimited_and_takes_no_lease() {
     let (driver, handle) = driver_of("limits: [{match: tenant/acme, concurrency: {max: 5}}]");
     tokio::spawn(driver.run());
     let answers = handle.refresh(refresh("a", 1)).await.unwrap();

@@ -94,7 +94,7 @@ fn who_began_before_a_limit_came_back_gives_back_nothing_of_it() {
     assert_eq!(proxy.begun("acme", 10).len(), 0);
 }
 
-/// Permits that all workers hold together of the one scope, in the books.
+/// Permits of the one scope that all workers hold, by the shared table.
 pub(super) fn in_flight(proxy: &Proxy) -> u32 {
     proxy.worker.engine.permits_held()
 }

@@ -1,4 +1,4 @@
-//! The laws of the lease protocol, for books and clients that only messages connect.
+//! The laws of the lease protocol, for a lease server and clients that only messages connect.
 //!
 //! Numbers are small on purpose (capacities of some hundred millionths), so that roundings are as
 //! large as they can be. A failure names its seed; the seed is the whole run.

@@ -8,37 +8,38 @@ use tollgate_core::units::Capacity;
 use super::*;
 
 /// Lease table of `scopes` in which each client wants 8 of a capacity of 10.
-fn books(scopes: &[(&str, &[&str])]) -> LeaseServer {
+fn lease_server(scopes: &[(&str, &[&str])]) -> LeaseServer {
     let bounds = Bounds {
         max_resources: 100,
         max_clients_per_resource: 100,
         max_leases: 1_000_000,
     };
     let now = Instant::ZERO;
-    let mut node = LeaseServer::new(now, Epoch(1), bounds, Start::Fresh);
+    let mut server = LeaseServer::new(now, Epoch(1), bounds, Start::Fresh);
     let limit = Limit::new(Capacity::from_whole(10));
     for (scope, clients) in scopes {
         let id = ResourceId::new(scope, Unit::Requests).unwrap();
         for client in *clients {
             let client = ClientRun::only(ClientId::new(client).unwrap());
             let ask = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(8));
-            node.handle_refresh(now, &client, &id, &ask, &Terms::of(&limit))
+            server
+                .handle_refresh(now, &client, &id, &ask, &Terms::of(&limit))
                 .unwrap();
         }
     }
-    node
+    server
 }
 
-fn show<W: ResourceVisitor>(node: &LeaseServer, mut walk: W) -> W {
-    for (id, resource) in node.resources() {
-        walk.add(node, id, resource, Instant::ZERO);
+fn show<W: ResourceVisitor>(server: &LeaseServer, mut walk: W) -> W {
+    for (id, resource) in server.resources() {
+        walk.add(server, id, resource, Instant::ZERO);
     }
     walk
 }
 
 #[test]
-fn a_page_has_the_first_clients_whatever_the_order_of_the_books() {
-    let node = books(&[
+fn a_page_has_the_first_clients_whatever_the_order_of_the_leases() {
+    let server = lease_server(&[
         ("a", &["e", "c", "g"]),
         ("b", &["d", "c", "a"]),
         ("c", &["b", "g", "c"]),
@@ -49,7 +50,7 @@ fn a_page_has_the_first_clients_whatever_the_order_of_the_books() {
             max,
             clients: BTreeMap::new(),
         };
-        let First { clients, .. } = show(&node, first);
+        let First { clients, .. } = show(&server, first);
         let clients = clients.into_values();
         clients
             .map(|one| format!("{}{}", one.client, one.resource_count))
@@ -64,7 +65,7 @@ fn a_page_has_the_first_clients_whatever_the_order_of_the_books() {
 
 #[test]
 fn a_client_has_its_leases_and_waits_for_those_that_are_too_small() {
-    let node = books(&[("a", &["one", "two"]), ("b", &["one"]), ("c", &["two"])]);
+    let server = lease_server(&[("a", &["one", "two"]), ("b", &["one"]), ("c", &["two"])]);
     let leases = Leases {
         client: ClientId::new("one").unwrap(),
         detail: ClientDetail {
@@ -75,7 +76,7 @@ fn a_client_has_its_leases_and_waits_for_those_that_are_too_small() {
             unanswered: Vec::new(),
         },
     };
-    let Leases { detail, .. } = show(&node, leases);
+    let Leases { detail, .. } = show(&server, leases);
     let scopes: Vec<&str> = detail
         .leases
         .iter()
@@ -90,7 +91,7 @@ fn a_client_has_its_leases_and_waits_for_those_that_are_too_small() {
         clients: BTreeMap::new(),
     };
     // The second to ask found only 2 of 10 free.
-    let waiting = show(&node, first).clients;
+    let waiting = show(&server, first).clients;
     let waiting: Vec<usize> = waiting.into_values().map(|one| one.waiting_count).collect();
     assert_eq!(waiting, [0, 1]);
 }
@@ -98,7 +99,7 @@ fn a_client_has_its_leases_and_waits_for_those_that_are_too_small() {
 /// The lease of the dead run is still counted, and the client is one.
 #[test]
 fn a_client_that_started_again_is_one_client_with_the_leases_of_both_runs() {
-    let mut node = books(&[("a", &["one"]), ("b", &["two"])]);
+    let mut server = lease_server(&[("a", &["one"]), ("b", &["two"])]);
     let id = ResourceId::new("a", Unit::Requests).unwrap();
     let limit = Limit::new(Capacity::from_whole(10));
     for number in [7, 8] {
@@ -107,7 +108,8 @@ fn a_client_that_started_again_is_one_client_with_the_leases_of_both_runs() {
             run: Run::Incarnation(NonZeroU64::new(number).unwrap()),
         };
         let ask = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(8));
-        node.handle_refresh(Instant::ZERO, &client, &id, &ask, &Terms::of(&limit))
+        server
+            .handle_refresh(Instant::ZERO, &client, &id, &ask, &Terms::of(&limit))
             .unwrap();
     }
     let first = First {
@@ -115,7 +117,7 @@ fn a_client_that_started_again_is_one_client_with_the_leases_of_both_runs() {
         max: 9,
         clients: BTreeMap::new(),
     };
-    let clients = show(&node, first).clients;
+    let clients = show(&server, first).clients;
     let two = &clients["two"];
     assert_eq!((clients.len(), two.resource_count), (2, 2));
     assert_eq!(two.waiting_count, 1, "of a, where there is too little");
@@ -129,7 +131,7 @@ fn a_client_that_started_again_is_one_client_with_the_leases_of_both_runs() {
             unanswered: Vec::new(),
         },
     };
-    let Leases { detail, .. } = show(&node, leases);
+    let Leases { detail, .. } = show(&server, leases);
     let scopes: Vec<&str> = detail.leases.iter().map(|one| &*one.scope).collect();
     assert_eq!((detail.lease_count, scopes), (3, vec!["a", "a", "b"]));
 }

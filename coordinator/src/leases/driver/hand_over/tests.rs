@@ -29,7 +29,7 @@ async fn a_successor_goes_on_where_the_master_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_come_while_books_are_read_wait_for_them() {
+async fn calls_that_come_while_a_snapshot_is_read_wait_for_it() {
     let (first, old) = driver();
     tokio::spawn(first.run());
     gets(&old, "a", 1).await;
@@ -42,7 +42,7 @@ async fn calls_that_come_while_books_are_read_wait_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn books_that_are_of_no_use_leave_the_driver_as_it_is() {
+async fn a_snapshot_that_is_of_no_use_leaves_the_driver_as_it_is() {
     let (first, old) = driver();
     tokio::spawn(first.run());
     gets(&old, "a", 1).await;

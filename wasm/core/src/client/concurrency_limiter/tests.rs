@@ -174,7 +174,7 @@ fn a_lease_that_shrinks_lets_what_runs_run_and_says_what_it_still_has() {
     assert_eq!(p.draw(1, 3), PermitResult::Held { held: 4, spare: 0 });
 }
 
-/// The books do not know which answer was lost, but that no lease is in use other than the one that is
+/// The lease server does not know which answer was lost, but that no lease is in use other than the one that is
 /// claimed: what is claimed must end when the larger lease does.
 #[test]
 fn what_is_claimed_of_an_earlier_lease_ends_with_it() {

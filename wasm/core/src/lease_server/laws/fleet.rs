@@ -1,5 +1,5 @@
 //! A fleet of clients that follow the lease protocol, their coordinator, and a network without
-//! manners: the smallest model against which the books can be held to the laws.
+//! manners: the smallest model that holds a lease server to the laws.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -44,7 +44,7 @@ pub(super) struct Faults {
     pub(super) whim: u64,
     pub(super) crash: u64,
     pub(super) restart: u64,
-    /// The coordinator hands its books over.
+    /// The coordinator hands its lease table over.
     pub(super) hand_over: u64,
     pub(super) new_limit: u64,
 }
