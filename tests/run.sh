@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs all of Tollgate's checks and tests as separate steps, also after a failure, and prints a summary.
+# Tests of real processes, which mostly wait, run beside lints and tests that compute.
 #
 # usage: tests/run.sh [checks] [tests]
 #
@@ -8,12 +9,12 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-passed=0 failed=0 skipped=0
-report=()
-output=$(mktemp)
-trap 'rm -f "$output"' EXIT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'trap - TERM; kill 0' INT TERM
+: >"$work/report"
 
-# Prints the sums of all `test result:` lines (cargo's, and others of the same form) in $output.
+# counts FILE: prints the sums of all `test result:` lines (cargo's, and others of the same form) in FILE.
 counts() {
     awk '/^test result:/ {
         for (i = 2; i <= NF; i++) {
@@ -22,19 +23,23 @@ counts() {
             if ($i ~ /^ignored/) ignored += $(i - 1)
         }
     }
-    END { print passed + 0, failed + 0, ignored + 0 }' "$output"
+    END { print passed + 0, failed + 0, ignored + 0 }' "$1"
 }
+
+# report PASSED FAILED SKIPPED LINE: adds a line of the summary, which ends with the sums.
+report() { printf '%s\t%s\t%s\t%s\n' "$@" >>"$work/report"; }
 
 # step KIND NAME COMMAND...: runs a step. KIND is `check` (passes or fails as a whole) or `suite` (counts its
 # tests).
 step() {
-    local kind=$1 name=$2 started=$SECONDS status p=0 f=0 s=0 figures=""
+    local kind=$1 name=$2 started=$SECONDS status p=0 f=0 s=0 figures="" output
     shift 2
+    output=$(mktemp -p "$work")
     printf '\n=== %s: %s\n' "$name" "$*"
     "$@" </dev/null 2>&1 | tee "$output"
     status=${PIPESTATUS[0]}
     if [ "$kind" = suite ]; then
-        read -r p f s < <(counts)
+        read -r p f s < <(counts "$output")
         figures="$p passed, $f failed, $s skipped$(sed -n 's/^INCONCLUSIVE AT FIRST: /, inconclusive at first: /p' "$output")"
         if [ "$((p + s))" = 0 ] && [ "$status" = 0 ]; then
             echo "$name ran no test" >&2
@@ -42,39 +47,43 @@ step() {
         fi
     fi
     if [ "$status" != 0 ] && [ "$f" = 0 ]; then f=1; fi
-    ((passed += p, failed += f, skipped += s))
-    report+=("$(printf '%-8s %-34s %5ds  %s' "$([ "$f" = 0 ] && echo ok || echo FAILED)" "$name" $((SECONDS - started)) "$figures")")
+    report "$p" "$f" "$s" "$(printf '%-8s %-34s %5ds  %s' "$([ "$f" = 0 ] && echo ok || echo FAILED)" "$name" $((SECONDS - started)) "$figures")"
     [ "$f" = 0 ]
 }
 
 checks() {
     step check "format" just lint-format
-    step check "generated code" just lint-generated
     step check "licences, sources, duplicates" just lint-deny
+    step check "generated code" just lint-generated
     step check "lints" just lint-native
     step check "lints for wasm" just lint-wasm
     step check "documentation" just lint-doc
 }
 
-tests() {
+# Tests that need the cores but no punctual answers.
+computing_tests() {
+    step suite "alerts" just test-alerts
     step suite "native" just test-native
     step suite "wasip1" just test-wasip1
     step suite "wasm-bindgen" just test-wasm-bindgen
     step suite "simulation" just sim
-    step suite "alerts" just test-alerts
-    if [ "$built" = yes ]; then
-        step suite "real Envoys" just e2e
-        step suite "faults" just test-cluster 2
-        step suite "admin API" just test-api
-        step suite "Doorman client" just test-doorman-client
-        step suite "docker-compose demos" just test-compose
-    else
-        report+=("FAILED   real Envoys, faults, admin API, Doorman client, demos: not run because the build failed")
-        ((failed += 5))
+}
+
+# Tests of real processes, which mostly wait.
+waiting_tests() {
+    if [ "$built" != yes ]; then
+        report 0 5 0 "FAILED   real Envoys, faults, admin API, Doorman client, demos: not run because the build failed"
+        return
     fi
+    step suite "real Envoys" just e2e
+    step suite "faults" just test-cluster 2
+    step suite "admin API" just test-api
+    step suite "Doorman client" just test-doorman-client
+    step suite "docker-compose demos" just test-compose
 }
 
 (($#)) || set -- checks tests
+parts=" $* "
 for part in "$@"; do
     case $part in
     checks | tests) ;;
@@ -88,10 +97,23 @@ done
 built=no
 step check "setup" just setup
 step check "build" just build && built=yes
-for part in "$@"; do "$part"; done
+
+# Real processes wait most of the time. Lints and the tests that compute use the cores meanwhile, at the lowest
+# priority; their output comes at the end.
+{
+    renice -n 19 "$BASHPID"
+    if [[ $parts == *" checks "* ]]; then checks; fi
+    if [[ $parts == *" tests "* ]]; then computing_tests; fi
+} >"$work/beside" 2>&1 &
+beside=$!
+if [[ $parts == *" tests "* ]]; then waiting_tests; fi
+printf '\n=== waiting for the lints and the tests that compute\n'
+wait "$beside"
+cat "$work/beside"
 
 printf '\n=== summary\n'
-printf '%s\n' "${report[@]}"
+cut -f 4 "$work/report"
+read -r passed failed skipped < <(awk -F '\t' '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }' "$work/report")
 if [ "$skipped" -gt 0 ]; then
     printf '\n%d TESTS WERE SKIPPED\n' "$skipped"
     printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
