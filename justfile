@@ -23,8 +23,8 @@ apart := "--test sim --test it --test cluster --test compose --test attack"
 default:
     @just --list --unsorted
 
-# Install missing tools (wasm targets, protoc, Envoy, etcd, Node, wasm-bindgen, cargo-deny, Schemathesis, grpcio, promtool, libfaketime); safe to repeat
-setup: _setup-system _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-promtool _setup-faketime
+# Install missing tools (wasm targets, protoc, Envoy, etcd, Node, wasm-bindgen, cargo-deny, Schemathesis, grpcio, promtool, libfaketime, kubectl); safe to repeat
+setup: _setup-system _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-promtool _setup-faketime _setup-kubectl _setup-kubernetes-validate
 
 # Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the rest
 build: _setup-protoc
@@ -135,6 +135,18 @@ test-alerts:
         echo "SKIPPED: there is no promtool, so the alerts were not tested" >&2
         echo "test result: ok. 0 passed; 0 failed; 1 ignored"
     fi
+
+# Test the manifests of envoy/kubernetes: schemas, references, and each overlay played with a real Envoy; NAME selects tests
+test-kubernetes NAME="":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    skip() { echo "SKIPPED: $1, so the manifests of envoy/kubernetes were not tested" >&2; echo "test result: ok. 0 passed; 0 failed; 1 ignored"; exit; }
+    [[ "$(kubectl version --client 2>/dev/null)" == *"Kustomize Version: v5"* ]] || skip "there is no kubectl with Kustomize 5"
+    export PYTHONPATH={{ tools }}/kubernetes-validate PYTHONDONTWRITEBYTECODE=1
+    python3 -c 'import kubernetes_validate' 2>/dev/null || skip "kubernetes-validate is not installed"
+    envoy=${ENVOY_BIN:-{{ tools }}/envoy/envoy/_bin/envoy}
+    [ -x "$envoy" ] || envoy=$(command -v envoy)
+    python3 tests/kubernetes {{ target }}/debug/tollgate "$envoy" {{ module }} {{ quote(NAME) }}
 
 # Generate the committed Rust code of the .proto files
 generate:

@@ -72,13 +72,14 @@ computing_tests() {
 # Tests of real processes, which mostly wait.
 waiting_tests() {
     if [ "$built" != yes ]; then
-        report 0 5 0 "FAILED   real Envoys, faults, admin API, Doorman client, demos: not run because the build failed"
+        report 0 6 0 "FAILED   real Envoys, faults, admin API, Doorman client, Kubernetes, demos: not run because the build failed"
         return
     fi
     step suite "real Envoys" just e2e
     step suite "faults" just test-cluster 2
     step suite "admin API" just test-api
     step suite "Doorman client" just test-doorman-client
+    step suite "Kubernetes" just test-kubernetes
     step suite "docker-compose demos" just test-compose
 }
 

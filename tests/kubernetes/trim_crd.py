@@ -1,0 +1,54 @@
+"""Makes a field list for `crds/` from a published CustomResourceDefinition.
+
+usage: trim_crd.py SOURCE KIND VERSION <FILE
+
+Reads a YAML file with the definition of KIND on standard input and prints its schema as JSON, without descriptions,
+status and the rules in CEL, which only an API server evaluates. SOURCE says where the file came from: project,
+version and path.
+"""
+
+import json
+import sys
+
+import yaml
+
+# Texts for people, and what only an API server evaluates.
+DROPPED = {"default", "description", "example", "title", "externalDocs"}
+
+
+def main(source, kind, version):
+    for crd in yaml.load_all(sys.stdin, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if crd and crd.get("kind") == "CustomResourceDefinition" and crd["spec"]["names"]["kind"] == kind:
+            served = {each["name"]: each for each in crd["spec"]["versions"] if each["served"]}
+            schema = served[version]["schema"]["openAPIV3Schema"]
+            fields = {
+                "source": source,
+                "apiVersion": f"{crd['spec']['group']}/{version}",
+                "kind": kind,
+                "namespaced": crd["spec"]["scope"] == "Namespaced",
+                "required": schema.get("required", []),
+                "spec": trimmed(schema["properties"]["spec"]),
+            }
+            return print(json.dumps(fields, separators=(",", ":"), sort_keys=True))
+    sys.exit(f"there is no definition of {kind}")
+
+
+def trimmed(schema):
+    """Returns `schema` without what does not decide whether a value is valid."""
+    if isinstance(schema, list):
+        return [trimmed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: {field: trimmed(each) for field, each in value.items()} if name == "properties" else trimmed(value)
+        for name, value in schema.items()
+        if name not in DROPPED and (not name.startswith("x-kubernetes-") or name in KEPT)
+    }
+
+
+# Extensions that widen what a schema accepts.
+KEPT = {"x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
