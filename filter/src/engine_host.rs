@@ -11,6 +11,10 @@ use tollgate_proto::{FieldError, v1};
 
 use crate::host::Host;
 
+/// The authority of calls to clusters whose names are no host's. With the longest such name the
+/// message has 127 bytes, the most whose length is one byte.
+const ANY_HOST: &str = "any";
+
 /// A host of the filter, as the host of an engine.
 #[derive(Debug)]
 pub(crate) struct EngineHost<H>(pub(crate) H);
@@ -98,20 +102,34 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// The cluster called `name` as a serialized `envoy.config.core.v3.GrpcService`
-/// `{envoy_grpc: {cluster_name}}`.
+/// `{envoy_grpc: {cluster_name, authority}}`.
 ///
 /// Envoy takes the string of a gRPC call for such a message if it parses as one, and for a name only
 /// otherwise; and some names do parse. Lengths below 128, which those of names are by far, are one
 /// ASCII byte, which keeps the message a valid `str`.
+///
+/// Without an authority Envoy sends the cluster's name in the field `:authority`, and servers refuse
+/// a request with one that no host can have, such as Istio's `outbound|7710||tollgate.infra`.
 fn service(name: &str) -> String {
     const ENVOY_GRPC: char = '\x0a';
-    const CLUSTER_NAME: char = '\x0a';
-    let length = |length: usize| char::from(u8::try_from(length).unwrap_or(0));
-    let inner = length(name.len().saturating_add(2));
-    format!(
-        "{ENVOY_GRPC}{inner}{CLUSTER_NAME}{}{name}",
-        length(name.len())
-    )
+    let authority = if is_host(name) { "" } else { ANY_HOST };
+    let inner = format!("{}{}", text('\x0a', name), text('\x12', authority));
+    text(ENVOY_GRPC, &inner)
+}
+
+/// A field of a protobuf message with `value`, shorter than 128 bytes; nothing for an empty one.
+fn text(tag: char, value: &str) -> String {
+    if value.is_empty() {
+        return String::new();
+    }
+    let length = char::from(u8::try_from(value.len()).unwrap_or(0));
+    format!("{tag}{length}{value}")
+}
+
+/// Returns whether `name` can be a host's, which every server accepts as an authority.
+fn is_host(name: &str) -> bool {
+    name.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 /// The answer to a refresh.
@@ -156,6 +174,18 @@ mod tests {
         // A bare name that begins like a message would be taken for one.
         let service = service("authority");
         assert_eq!(service.as_bytes(), b"\x0a\x0b\x0a\x09authority");
+    }
+
+    #[test]
+    fn a_cluster_whose_name_is_no_host_is_called_with_another_authority() {
+        for name in ["outbound|7710||tollgate.infra", "httproute/a/b/rule/0"] {
+            let message = service(name);
+            assert!(message.ends_with("\x12\x03any"), "{message:?}");
+        }
+        // The longest name still makes a message whose length is one byte.
+        let longest = service(&"|".repeat(120));
+        assert_eq!(longest.as_bytes().get(..4), Some(&b"\x0a\x7f\x0a\x78"[..]));
+        assert_eq!(longest.len(), 2 + 127);
     }
 
     #[test]
