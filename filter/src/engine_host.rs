@@ -3,10 +3,9 @@
 use core::time::Duration;
 
 use prost::Message;
+use tollgate_core::message::{Refreshed, Release};
 use tollgate_core::units::Instant;
 use tollgate_engine::{Call, Cas, HostError, Level, Written};
-use tollgate_proto::request::Release;
-use tollgate_proto::response::Refreshed;
 use tollgate_proto::{FieldError, v1};
 
 use crate::host::Host;

@@ -1,12 +1,11 @@
 //! Answers of a coordinator to a process: leases of the resource under test, and all that is wanted
 //! of every other resource.
 
-use tollgate_core::lease::{Answer, Origin, ResourceId, Unit};
+use tollgate_core::lease::{Answer, Origin, ResourceId, Unit, UnitAnswer};
 use tollgate_core::lease_server::{LeaseServer, Terms};
 use tollgate_core::limit::Limit;
+use tollgate_core::message::{Refresh, Refreshed, ScopeAnswer, ScopeError, ScopeRefresh};
 use tollgate_core::units::{Capacity, Instant};
-use tollgate_proto::request::{Refresh, ScopeRefresh};
-use tollgate_proto::response::{Refreshed, ScopeAnswer, ScopeError, UnitAnswer};
 
 /// The google.rpc.Code of a request that came after a later one.
 const ABORTED: u32 = 10;

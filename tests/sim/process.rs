@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tollgate_core::client::{ConcurrencyLimiter, LeaseState, Policy, RateLimiter, ScopeState};
 use tollgate_core::lease::{ClientId, ClientRun, Run, Unit};
+use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Capacity, Instant, MICRO};
 use tollgate_engine::Call;
-use tollgate_proto::response::Refreshed;
 
 pub(crate) use self::host::{CallId, OutgoingCall};
 use self::view::balance;

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use tollgate_core::client::Policy;
 use tollgate_core::lease::Epoch;
+use tollgate_core::message::{Refresh, Refreshed, Release};
 use tollgate_core::pool::Pool;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
-use tollgate_proto::request::{Refresh, Release};
-use tollgate_proto::response::Refreshed;
 
 use crate::coordinators::Coordinators;
 use crate::event_queue::{self, EventQueue};

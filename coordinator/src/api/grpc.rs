@@ -75,7 +75,7 @@ impl Service {
     ) -> Result<v1::ReleaseResponse, CallError> {
         let release = match way.forwarded {
             None => Release::try_from(request)?,
-            Some(_) => Release::passed_on(request)?,
+            Some(_) => request.forwarded()?,
         };
         let count = release.resources.len();
         trace::record_call(release.client.id.as_str(), count);

@@ -4,9 +4,9 @@ use std::panic::resume_unwind;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
 use tollgate_engine::{Call, Cas, Host, HostError, Level, Written};
-use tollgate_proto::request::Release;
 
 use super::workers::Workers;
 

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_core::lease::Unit;
+use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, MICRO, Tokens};
 use tollgate_engine::{
     Decision, Effect, Engine, EngineConfig, HostFailure, Identity, Overflow, Report, RuleConfig,
     RuleId, Shape, StreamEnd,
 };
-use tollgate_proto::response::Refreshed;
 
 use super::host::{CallId, WorkerHost};
 use super::work::{Tally, Work};

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::client::{LeaseState, Policy, ScopeState};
+use tollgate_core::message::Refreshed;
 use tollgate_core::units::Instant;
 use tollgate_engine::codec::decode_slot;
 use tollgate_engine::{Call, Cas, Written};
-use tollgate_proto::response::Refreshed;
 
 use super::Defect;
 use super::host::{CallId, OutgoingCall, WorkerHost, WorkerLost};

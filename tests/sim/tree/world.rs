@@ -6,9 +6,8 @@ use std::time::Duration;
 use tollgate_core::client::Policy;
 use tollgate_core::lease::{ClientRun, Epoch, ResourceId};
 use tollgate_core::lease_server::Start;
+use tollgate_core::message::{Refresh, Refreshed, Release};
 use tollgate_core::units::{Capacity, Instant};
-use tollgate_proto::request::{Refresh, Release};
-use tollgate_proto::response::Refreshed;
 
 use super::laws;
 use super::place::Place;

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use tollgate_core::lease::Epoch;
+use tollgate_core::message::{Refresh, Refreshed, Release};
 use tollgate_core::units::Capacity;
 use tollgate_engine::Call;
-use tollgate_proto::request::{Refresh, Release};
-use tollgate_proto::response::Refreshed;
 
 use super::{Caller, Event, World};
 use crate::answers::{Answering, answer_of, asked_of};

@@ -31,6 +31,7 @@ pub mod lease_client;
 pub mod lease_server;
 mod lease_times;
 pub mod limit;
+pub mod message;
 pub mod pool;
 pub mod resource;
 pub mod share;

@@ -11,8 +11,8 @@ use core::fmt::Display;
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, Tokens};
-use tollgate_proto::response::Refreshed;
 
 use crate::admission::{Admission, Place, Request, Stage};
 use crate::config::{EngineConfig, Identity};

@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 
+use tollgate_core::message::{Refresh, Release};
 use tollgate_core::units::Instant;
-use tollgate_proto::request::{Refresh, Release};
 
 /// The version of a record in shared data; zero writes whatever is there.
 pub type Cas = u32;

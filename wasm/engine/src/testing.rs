@@ -6,8 +6,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
-use tollgate_proto::request::Release;
 
 pub use crate::engine::ScopeView;
 use crate::host::{Call, Cas, Host, HostError, Level, Written};

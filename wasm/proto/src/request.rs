@@ -1,4 +1,4 @@
-//! Messages of a client: refreshes and releases.
+//! Messages of a client on the wire: refreshes and releases.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
@@ -7,41 +7,11 @@ use tollgate_core::lease::{
     Band, Claim, ClientId, ClientRun, Demand, Epoch, IdError, LeaseRequest, Priority, ResourceId,
     Run, Unit,
 };
+pub use tollgate_core::message::{Refresh, Release, SCOPES_MAX, ScopeRefresh};
 use tollgate_core::units::Capacity;
 
 use crate::field::{FieldError, Rule};
 use crate::{number, v1};
-
-/// The most scopes in a refresh, and resources in a release. A call is decided without a break, so
-/// this bounds how long one client can keep the others waiting.
-pub const SCOPES_MAX: usize = 1000;
-
-/// A refresh whose fields are all good.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refresh {
-    /// The client that asks, and its run.
-    pub client: ClientRun,
-    /// Scopes that it asks for; 1 to [`SCOPES_MAX`], each scope once.
-    pub scopes: Vec<ScopeRefresh>,
-}
-
-/// Requests of a client for one scope.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScopeRefresh {
-    /// Scope of the limits.
-    pub scope: Arc<str>,
-    /// At least one; each unit once.
-    pub asks: Vec<(Unit, LeaseRequest)>,
-}
-
-/// A release whose fields are all good.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Release {
-    /// The client that releases, and its run.
-    pub client: ClientRun,
-    /// Which, each with the sequence of the release; 1 to [`SCOPES_MAX`].
-    pub resources: Vec<(ResourceId, u64)>,
-}
 
 // === impl Refresh ===
 
@@ -189,27 +159,27 @@ impl TryFrom<v1::ReleaseRequest> for Release {
     fn try_from(message: v1::ReleaseRequest) -> Result<Self, FieldError> {
         let run = (message.incarnation, message.term);
         client_run(&message.client_id, run)?;
-        Self::passed_on(message)
+        message.forwarded()
     }
 }
 
-impl Release {
-    /// The release that another node has passed on: also for a client whose protocol does not tell
+impl v1::ReleaseRequest {
+    /// The release that another node has forwarded: also for a client whose protocol does not tell
     /// its runs apart, which says no incarnation.
     ///
     /// # Errors
     /// If a field breaks another rule.
-    pub fn passed_on(message: v1::ReleaseRequest) -> Result<Self, FieldError> {
+    pub fn forwarded(self) -> Result<Release, FieldError> {
         let client = ClientRun {
-            id: client_id(&message.client_id)?,
-            run: to_run((message.incarnation, message.term))?,
+            id: client_id(&self.client_id)?,
+            run: to_run((self.incarnation, self.term))?,
         };
-        check_len("resources", message.resources.len())?;
-        let resources = message.resources.iter().enumerate();
+        check_len("resources", self.resources.len())?;
+        let resources = self.resources.iter().enumerate();
         let resources = resources
             .map(|(i, resource)| released(resource).map_err(|e| e.within("resources", i)))
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { client, resources })
+        Ok(Release { client, resources })
     }
 }
 

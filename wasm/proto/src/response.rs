@@ -1,53 +1,20 @@
-//! Answers of a coordinator.
+//! Answers of a coordinator on the wire.
 //!
 //! The filter reads these, so a hostile or broken coordinator must not hurt more than the scopes it
 //! answers for: each scope is checked by itself, and a bad one is an error of that scope.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use tollgate_core::lease::UnitAnswer;
-use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin, Unit};
+use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin};
+pub use tollgate_core::message::{
+    MESSAGE_LEN_MAX, Refreshed, ScopeAnswer, ScopeError, UnusableAnswer,
+};
 use tollgate_core::units::{Capacity, CapacityError};
 
 use crate::field::FieldError;
 use crate::request::{check_len, scope_id};
 use crate::{number, v1};
-
-/// The longest message of a [`ScopeError`] that is kept, in bytes.
-pub const MESSAGE_LEN_MAX: usize = 512;
-
-/// The answer to a refresh.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Refreshed {
-    /// One for each scope asked for, in order; an error if what came is unusable.
-    pub scopes: Vec<Result<ScopeAnswer, FieldError>>,
-}
-
-/// The answer for one scope.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScopeAnswer {
-    /// The scope that was asked for.
-    pub scope: Arc<str>,
-    /// A scope whose capacity the requests of this one use as well; the same scope if there is none.
-    pub canonical: Arc<str>,
-    /// The units in which the scope has a limit, in their order, asked for or not.
-    pub limited: Vec<Unit>,
-    /// Which master has answered.
-    pub origin: Origin,
-    /// The answers for its units, or the error.
-    pub outcome: Result<Vec<UnitAnswer>, ScopeError>,
-}
-
-/// Why a scope got no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message} (code {code})")]
-pub struct ScopeError {
-    /// A google.rpc.Code.
-    pub code: u32,
-    /// For a person to read; at most [`MESSAGE_LEN_MAX`] bytes, no control characters.
-    pub message: String,
-}
 
 // === impl Refreshed ===
 
@@ -61,11 +28,17 @@ impl TryFrom<v1::RefreshResponse> for Refreshed {
             if scope.epoch == 0 {
                 scope.epoch = message.epoch;
             }
-            ScopeAnswer::try_from(scope).map_err(|error| error.within("scopes", i))
+            ScopeAnswer::try_from(scope).map_err(|error| error.within("scopes", i).into())
         };
         Ok(Self {
             scopes: scopes.map(answer).collect(),
         })
+    }
+}
+
+impl From<FieldError> for UnusableAnswer {
+    fn from(error: FieldError) -> Self {
+        Self(error.to_string())
     }
 }
 

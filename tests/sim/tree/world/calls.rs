@@ -5,10 +5,9 @@ use std::time::Duration;
 use tollgate_core::client::LeaseMessage;
 use tollgate_core::lease::{Answer, ClientRun, Epoch, Origin, Run};
 use tollgate_core::lease_server::Terms;
+use tollgate_core::message::{Refresh, Refreshed, Release, ScopeRefresh};
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_engine::Call;
-use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
-use tollgate_proto::response::Refreshed;
 
 use super::{Event, FAULTS_END, Lent, Who, World};
 use crate::answers::{Answering, answer_of, asked_of};

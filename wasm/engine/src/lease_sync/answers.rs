@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use tollgate_core::client::{Policy, ScopeState};
 use tollgate_core::lease::{EpochError, LeaseRequest, Unit};
+use tollgate_core::message::{Refreshed, ScopeAnswer};
 use tollgate_core::units::Instant;
-use tollgate_proto::response::{Refreshed, ScopeAnswer};
 
 use super::LeaseSync;
 use super::calls::ScopeRequest;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tollgate_core::client::LeaseMessage;
 use tollgate_core::lease::{LeaseRequest, ResourceId, Unit};
+use tollgate_core::message::{Refresh, Release, ScopeRefresh};
 use tollgate_core::units::Instant;
-use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 
 use super::{CallBudget, LeaseSync, Releases, Upstream, Upstreams};
 use crate::admission::SlotMessages;

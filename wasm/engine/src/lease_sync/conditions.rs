@@ -8,8 +8,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::client::{CallHistory, SafeMode, SafeModeReport};
+use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
-use tollgate_proto::request::Release;
 
 use super::{LeaseSync, Schedule, Upstream};
 use crate::host::{Host, HostError, Level};

@@ -1,7 +1,7 @@
 //! Failures of calls and of single scopes.
 
+use tollgate_core::message::ScopeError;
 use tollgate_core::units::Instant;
-use tollgate_proto::response::ScopeError;
 
 use super::LeaseSync;
 use super::answers::with_slot;

@@ -230,14 +230,14 @@ fn a_bad_release_names_the_field_and_the_rule() {
 
 /// Doorman's clients have no incarnation, and any node may be asked to take back what they have.
 #[test]
-fn a_release_that_was_passed_on_needs_no_incarnation() {
+fn a_forwarded_release_needs_no_incarnation() {
     let client = ClientRun::only(ClientId::new("doorman").unwrap());
     let id = ResourceId::new("tenant/acme", Unit::Requests).unwrap();
     let resources = vec![(id, u64::MAX)];
     let release = Release { client, resources };
     let message = v1::ReleaseRequest::from(&release);
     assert!(Release::try_from(message.clone()).is_err());
-    assert_eq!(Release::passed_on(message), Ok(release));
+    assert_eq!(message.forwarded(), Ok(release));
 }
 
 prop_compose! {

@@ -1,8 +1,11 @@
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use tollgate_core::cluster::ShardId;
+use tollgate_core::lease::Unit;
 use tollgate_core::units::Tokens;
 
 use super::*;
