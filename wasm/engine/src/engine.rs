@@ -180,8 +180,8 @@ impl<H: Host> Engine<H> {
             Ok(Decision::Deny(refusal)) => Decision::Deny(refusal),
             Ok(Decision::Hold) => self.hold(request, max_wait()),
             Ok(Decision::Queue(shortfall)) => {
-                let arrival = self.arrival(request.stream, max_wait());
-                self.queue(request, arrival, shortfall)
+                let waiting = self.waiting_request(request, max_wait());
+                self.queue(&waiting, shortfall)
             }
             Err(error) => self.complain(&error),
         }

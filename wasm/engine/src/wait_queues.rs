@@ -7,9 +7,10 @@
 //! comes overtakes none that waits for one of its buckets.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tollgate_core::client::{Shortage, WaitQueue, Waiter};
+use tollgate_core::deadlines::Deadlines;
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
@@ -33,10 +34,10 @@ pub(crate) struct WaitQueues {
     pub(crate) pending: PendingRequests,
     queues: BTreeMap<BucketId, BucketQueue>,
     /// When each bucket should be asked again.
-    due: BTreeSet<(Instant, BucketId)>,
+    due: Deadlines<BucketId>,
     /// Requests that wait for their turn, by stream.
     queued: BTreeMap<u32, QueuedRequest>,
-    deadlines: BTreeSet<(Instant, u32)>,
+    deadlines: Deadlines<u32>,
     /// Requests that have begun to wait so far.
     arrivals: u64,
     /// Whether there was more to do than one callback may.
@@ -49,13 +50,13 @@ struct BucketQueue {
     queue: WaitQueue,
     target: Target,
     denial: Denial,
-    due: Instant,
+    due: Option<Instant>,
 }
 
-/// Arrival of a request, remembered while it waits.
+/// Request that waits, with its arrival.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) stream: u32,
+pub(crate) struct WaitingRequest {
+    pub(crate) request: Request,
     pub(crate) since: Instant,
     /// Time that its client would wait.
     pub(crate) max_wait: Duration,
@@ -64,8 +65,7 @@ pub(crate) struct Arrival {
 /// Request that waits for its turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueuedRequest {
-    pub(crate) arrival: Arrival,
-    pub(crate) request: Request,
+    pub(crate) waiting: WaitingRequest,
     /// Time at which it is refused if it could not go on before.
     deadline: Instant,
     /// The bucket that is short.
@@ -96,11 +96,15 @@ pub(crate) struct WaitLimits {
     pub(crate) tick: Duration,
 }
 
-// === impl Arrival ===
+// === impl WaitingRequest ===
 
-impl Arrival {
+impl WaitingRequest {
+    fn stream(&self) -> u32 {
+        self.request.stream
+    }
+
     /// Returns the wait that ends now; `queued` if it was for a turn.
-    pub(crate) fn waited(self, now: Instant, queued: bool) -> Waited {
+    pub(crate) fn waited(&self, now: Instant, queued: bool) -> Waited {
         let time = now.saturating_since(self.since);
         Waited { time, queued }
     }
@@ -109,9 +113,9 @@ impl Arrival {
 // === impl WaitLimits ===
 
 impl WaitLimits {
-    fn deadline(&self, arrival: Arrival) -> Option<Instant> {
-        let most = self.shape?.max_wait.min(arrival.max_wait);
-        Some(arrival.since.saturating_add(most))
+    fn deadline(&self, waiting: &WaitingRequest) -> Option<Instant> {
+        let most = self.shape?.max_wait.min(waiting.max_wait);
+        Some(waiting.since.saturating_add(most))
     }
 
     fn max_per_member(&self) -> usize {
@@ -175,13 +179,13 @@ impl WaitQueues {
     pub(crate) fn join(
         &mut self,
         now: Instant,
-        request: &Request,
-        arrival: Arrival,
+        waiting: &WaitingRequest,
         shortfall: Shortfall,
         limits: WaitLimits,
     ) -> Result<(), WaitError> {
-        let deadline = limits.deadline(arrival).ok_or(WaitError::NotAllowed)?;
+        let deadline = limits.deadline(waiting).ok_or(WaitError::NotAllowed)?;
         let Shortfall { target, denial } = shortfall;
+        let request = &waiting.request;
         let member = request.member_at(target);
         // The time at which a permit comes free is not known.
         let is_open = denial.unit == Unit::Concurrency && now < deadline;
@@ -197,8 +201,7 @@ impl WaitQueues {
         let number = self.arrivals;
         self.arrivals = number.saturating_add(1);
         let queued = QueuedRequest {
-            arrival,
-            request: *request,
+            waiting: *waiting,
             deadline,
             target,
             member,
@@ -220,10 +223,10 @@ impl WaitQueues {
         shortfall: Shortfall,
         limits: WaitLimits,
     ) -> Result<(), WaitError> {
-        let deadline = limits.deadline(queued.arrival);
+        let deadline = limits.deadline(&queued.waiting);
         let deadline = deadline.ok_or(WaitError::NotAllowed)?;
         let Shortfall { target, denial } = shortfall;
-        let member = queued.request.member_at(target);
+        let member = queued.waiting.request.member_at(target);
         if deadline <= now {
             return Err(WaitError::TooLong);
         }
@@ -233,8 +236,8 @@ impl WaitQueues {
         if let Some(queue) = self.queues.get_mut(&queued.target.bucket()) {
             queue.queue.give_up_turn();
         }
-        let stream = queued.arrival.stream;
-        self.deadlines.remove(&(queued.deadline, stream));
+        let stream = queued.waiting.stream();
+        self.deadlines.remove(queued.deadline, stream);
         let queued = QueuedRequest {
             target,
             member,
@@ -262,22 +265,22 @@ impl WaitQueues {
     }
 
     fn put(&mut self, now: Instant, queued: QueuedRequest, denial: Denial, tick: Duration) {
-        let stream = queued.arrival.stream;
+        let stream = queued.waiting.stream();
         let bucket = queued.target.bucket();
         let is_new = !self.queues.contains_key(&bucket);
         let queue = self.queues.entry(bucket).or_insert_with(|| BucketQueue {
             queue: WaitQueue::new(now, shortage(&denial)),
             target: queued.target,
             denial,
-            due: now,
+            due: None,
         });
         queue.queue.join(Waiter {
             member: queued.member,
             arrival: queued.number,
             stream,
-            cost: queued.request.cost,
+            cost: queued.waiting.request.cost,
         });
-        self.deadlines.insert((queued.deadline, stream));
+        self.deadlines.insert(queued.deadline, stream);
         self.queued.insert(stream, queued);
         if is_new {
             self.set_due(bucket, now);
@@ -294,7 +297,7 @@ impl WaitQueues {
     /// Takes out a request that `goes` on, or does not wait any more.
     pub(crate) fn take(&mut self, now: Instant, stream: u32, goes: bool) -> Option<QueuedRequest> {
         let queued = self.queued.remove(&stream)?;
-        self.deadlines.remove(&(queued.deadline, stream));
+        self.deadlines.remove(queued.deadline, stream);
         let bucket = queued.target.bucket();
         let queue = self.queues.get_mut(&bucket)?;
         match goes {
@@ -303,7 +306,8 @@ impl WaitQueues {
             }
             false => queue.queue.leave(now, queued.member, queued.number),
         }
-        let due = queue.queue.look_at().min(queue.due);
+        let look_at = queue.queue.look_at();
+        let due = queue.due.map_or(look_at, |due| look_at.min(due));
         self.set_due(bucket, due);
         Some(queued)
     }
@@ -316,7 +320,7 @@ impl WaitQueues {
     ) -> Option<(QueuedRequest, Option<Shortfall>)> {
         let queued = self.take(now, stream, false)?;
         let target = queued.target;
-        let denial = self.denial(target, queued.member, queued.request.cost);
+        let denial = self.denial(target, queued.member, queued.waiting.request.cost);
         let shortfall = denial.map(|denial| Shortfall { target, denial });
         Some((queued, shortfall))
     }
@@ -324,7 +328,7 @@ impl WaitQueues {
     /// Keeps the request whose turn it is as it was decided on: with other targets, perhaps.
     pub(crate) fn keep(&mut self, request: &Request) {
         if let Some(queued) = self.queued.get_mut(&request.stream) {
-            queued.request = *request;
+            queued.waiting.request = *request;
         }
     }
 
@@ -355,24 +359,22 @@ impl WaitQueues {
 
     /// Forgets the queue at a bucket if no request waits there, and returns the bucket then.
     pub(crate) fn close(&mut self, bucket: BucketId) -> Option<Target> {
-        let queue = self.queues.get(&bucket)?;
+        let queue = self.queues.get_mut(&bucket)?;
         if !queue.queue.turns().is_empty() {
             return None;
         }
-        self.due.remove(&(queue.due, bucket));
+        self.due.set(&mut queue.due, None, bucket);
         self.queues.remove(&bucket).map(|queue| queue.target)
     }
 
     /// Returns a bucket that should be asked by `now`.
     pub(crate) fn due(&self, now: Instant) -> Option<BucketId> {
-        let (at, bucket) = self.due.first()?;
-        (*at <= now).then_some(*bucket)
+        self.due.first_due(now).copied()
     }
 
     /// Returns the stream of a request whose time is over.
     pub(crate) fn overdue(&self, now: Instant) -> Option<u32> {
-        let (at, stream) = self.deadlines.first()?;
-        (*at <= now).then_some(*stream)
+        self.deadlines.first_due(now).copied()
     }
 
     /// Returns when something is to be done next, if any request waits for its turn.
@@ -381,9 +383,8 @@ impl WaitQueues {
         if self.has_backlog {
             return Some(Instant::ZERO);
         }
-        let due = self.due.first().map(|(at, _)| *at);
-        let deadline = self.deadlines.first().map(|(at, _)| *at);
-        due.into_iter().chain(deadline).min()
+        let due = self.due.earliest();
+        due.into_iter().chain(self.deadlines.earliest()).min()
     }
 
     /// Has the buckets asked at once that `has_changed` says.
@@ -412,9 +413,7 @@ impl WaitQueues {
 
     fn set_due(&mut self, bucket: BucketId, due: Instant) {
         if let Some(queue) = self.queues.get_mut(&bucket) {
-            self.due.remove(&(queue.due, bucket));
-            queue.due = due;
-            self.due.insert((due, bucket));
+            self.due.set(&mut queue.due, Some(due), bucket);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::effect::{Effect, Waited};
 use crate::host::Host;
 use crate::rules::RuleId;
 use crate::shared_table::TableError;
-use crate::wait_queues::{Arrival, PendingRequest};
+use crate::wait_queues::{PendingRequest, WaitingRequest};
 
 /// Streams that go on or are answered in one callback. A proxy carries these out when the callback
 /// has returned, each from within the one before: the end of a stream enters the VM again, and
@@ -67,42 +67,47 @@ impl<H: Host> Engine<H> {
     /// Holds a request, unless its client would rather not wait.
     #[cold]
     pub(super) fn hold(&mut self, request: &mut Request, max_wait: Option<Duration>) -> Decision {
-        let arrival = self.arrival(request.stream, max_wait);
+        let mut waiting = self.waiting_request(request, max_wait);
         let rules = &self.process.rules;
         let waits = request.targets().iter();
         let waits =
             waits.filter_map(|target| Some(rules.get(target.table)?.policy.first_lease_wait));
-        let wait = waits.max().unwrap_or_default().min(arrival.max_wait);
+        let wait = waits.max().unwrap_or_default().min(waiting.max_wait);
         if wait.is_zero() {
-            return self.decide_finally(request, arrival);
+            let decision = self.decide_finally(&mut waiting);
+            *request = waiting.request;
+            return decision;
         }
         self.process.stats.pending.add_one();
         let pending = PendingRequest {
-            arrival,
-            request: *request,
-            first_at: self.first_at(arrival.since, request),
-            deadline: arrival.since.saturating_add(wait),
+            waiting,
+            first_at: self.first_at(waiting.since, request),
+            deadline: waiting.since.saturating_add(wait),
         };
         self.queues.pending.hold(pending);
         Decision::Hold
     }
 
-    /// Returns the arrival of a request that has come now.
-    pub(super) fn arrival(&self, stream: u32, max_wait: Option<Duration>) -> Arrival {
-        Arrival {
-            stream,
+    /// Returns a request that has come now and is to wait.
+    pub(super) fn waiting_request(
+        &self,
+        request: &Request,
+        max_wait: Option<Duration>,
+    ) -> WaitingRequest {
+        WaitingRequest {
+            request: *request,
             since: self.process.host.now(),
             max_wait: max_wait.unwrap_or(Duration::MAX),
         }
     }
 
     /// Decides on a request that is not held any more, though it may wait for its turn.
-    fn decide_finally(&mut self, request: &mut Request, arrival: Arrival) -> Decision {
-        match self.decide(request, Stage::Unheld) {
-            Ok(Decision::Queue(shortfall)) => self.queue(request, arrival, shortfall),
+    fn decide_finally(&mut self, waiting: &mut WaitingRequest) -> Decision {
+        match self.decide(&mut waiting.request, Stage::Unheld) {
+            Ok(Decision::Queue(shortfall)) => self.queue(waiting, shortfall),
             Ok(Decision::Deny(refusal)) => Decision::Deny(refusal),
             Ok(Decision::Admit | Decision::Hold) => {
-                self.open_stream(request);
+                self.open_stream(&waiting.request);
                 Decision::Admit
             }
             Err(error) => self.complain(&error),
@@ -149,7 +154,10 @@ impl<H: Host> Engine<H> {
             };
             let in_time = now < pending.deadline && self.process.config.enabled;
             let rules = &self.process.rules;
-            let must_wait = in_time && self.admission.must_wait(rules, &pending.request, now);
+            let must_wait = in_time
+                && self
+                    .admission
+                    .must_wait(rules, &pending.waiting.request, now);
             // The others keep their order.
             if released >= RELEASES_MAX || must_wait {
                 self.queues.pending.put_back(pending);
@@ -173,24 +181,24 @@ impl<H: Host> Engine<H> {
             true => Stage::New,
             false => Stage::Unheld,
         };
-        let arrival = pending.arrival;
-        let decision = match self.decide_again(&mut pending.request, stage) {
+        let decision = match self.decide_again(&mut pending.waiting.request, stage) {
             Ok(Decision::Hold) => {
                 // It may await the first lease of a scope now that it was led to.
-                pending.first_at = self.first_at(now, &pending.request);
+                pending.first_at = self.first_at(now, &pending.waiting.request);
                 self.queues.pending.put_back(pending);
                 return false;
             }
-            Ok(Decision::Queue(shortfall)) => self.queue(&pending.request, arrival, shortfall),
+            Ok(Decision::Queue(shortfall)) => self.queue(&pending.waiting, shortfall),
             Ok(decision) => decision,
             Err(error) => {
-                pending.request.count_nowhere();
+                pending.waiting.request.count_nowhere();
                 self.complain(&error)
             }
         };
         let is_released = matches!(decision, Decision::Admit | Decision::Deny(_));
         if is_released {
-            self.end_wait(arrival.waited(now, false), &pending.request, decision);
+            let PendingRequest { waiting, .. } = pending;
+            self.end_wait(waiting.waited(now, false), &waiting.request, decision);
         }
         is_released
     }

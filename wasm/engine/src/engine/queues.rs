@@ -7,7 +7,7 @@ use crate::admission::{BucketId, Request, Stage};
 use crate::decision::{Decision, Shortfall};
 use crate::host::Host;
 use crate::shared_table::TableError;
-use crate::wait_queues::{Arrival, QueuedRequest, WaitError, WaitLimits};
+use crate::wait_queues::{QueuedRequest, WaitError, WaitLimits, WaitingRequest};
 
 /// Decisions about requests that wait in one callback. Each may cost a change in shared data.
 const LOOKS_MAX: usize = 128;
@@ -36,15 +36,10 @@ impl WorkBudget {
 impl<H: Host> Engine<H> {
     /// Lets a request wait for its turn, unless it would be longer than it may or its client likes, or
     /// too many wait already.
-    pub(super) fn queue(
-        &mut self,
-        request: &Request,
-        arrival: Arrival,
-        shortfall: Shortfall,
-    ) -> Decision {
+    pub(super) fn queue(&mut self, waiting: &WaitingRequest, shortfall: Shortfall) -> Decision {
         let now = self.process.host.now();
         let limits = self.wait_limits(shortfall);
-        let joined = self.queues.join(now, request, arrival, shortfall, limits);
+        let joined = self.queues.join(now, waiting, shortfall, limits);
         let stats = &mut self.process.stats;
         match joined {
             Ok(()) => {
@@ -55,7 +50,7 @@ impl<H: Host> Engine<H> {
             Err(WaitError::TooLong) => stats.wait_too_long.add_one(),
             Err(WaitError::Full) => stats.wait_full.add_one(),
         }
-        self.turn_away(request, shortfall)
+        self.turn_away(&waiting.request, shortfall)
     }
 
     fn wait_limits(&self, shortfall: Shortfall) -> WaitLimits {
@@ -136,7 +131,7 @@ impl<H: Host> Engine<H> {
             && let Some(mut queued) = self.queues.first(bucket)
         {
             budget.looks = budget.looks.saturating_sub(1);
-            let decision = match self.decide_again(&mut queued.request, Stage::Turn) {
+            let decision = match self.decide_again(&mut queued.waiting.request, Stage::Turn) {
                 Ok(Decision::Queue(shortfall)) if shortfall.target.bucket() != bucket => {
                     if let Some(decision) = self.move_on(now, &queued, shortfall) {
                         self.leave_turn(now, &queued, decision);
@@ -145,7 +140,7 @@ impl<H: Host> Engine<H> {
                     continue;
                 }
                 Ok(Decision::Queue(shortfall)) => {
-                    self.queues.keep(&queued.request);
+                    self.queues.keep(&queued.waiting.request);
                     let workers = self.process.table.worker_count();
                     self.queues.fall_short(now, shortfall, gone, workers);
                     break;
@@ -153,7 +148,7 @@ impl<H: Host> Engine<H> {
                 Ok(Decision::Hold) => break,
                 Ok(decision) => decision,
                 Err(error) => {
-                    queued.request.count_nowhere();
+                    queued.waiting.request.count_nowhere();
                     self.complain(&error)
                 }
             };
@@ -179,7 +174,7 @@ impl<H: Host> Engine<H> {
                 self.admission.set_has_queue(shortfall.target, true);
                 None
             }
-            Err(_) => Some(self.turn_away(&queued.request, shortfall)),
+            Err(_) => Some(self.turn_away(&queued.waiting.request, shortfall)),
         }
     }
 
@@ -190,11 +185,11 @@ impl<H: Host> Engine<H> {
         };
         self.process.stats.wait_timeouts.add_one();
         let decision = match shortfall {
-            Some(shortfall) => self.turn_away(&queued.request, shortfall),
+            Some(shortfall) => self.turn_away(&queued.waiting.request, shortfall),
             None => self.complain(&TableError::Gone),
         };
-        let waited = queued.arrival.waited(now, true);
-        self.end_wait(waited, &queued.request, decision);
+        let QueuedRequest { waiting, .. } = queued;
+        self.end_wait(waiting.waited(now, true), &waiting.request, decision);
         self.close_queue(queued.target.bucket());
     }
 
@@ -204,9 +199,9 @@ impl<H: Host> Engine<H> {
         if goes {
             self.process.stats.waited.add_one();
         }
-        self.queues.take(now, queued.arrival.stream, goes);
-        let waited = queued.arrival.waited(now, true);
-        self.end_wait(waited, &queued.request, decision);
+        self.queues.take(now, queued.waiting.request.stream, goes);
+        let QueuedRequest { waiting, .. } = queued;
+        self.end_wait(waiting.waited(now, true), &waiting.request, decision);
     }
 
     fn close_queue(&mut self, bucket: BucketId) {

@@ -44,6 +44,18 @@ pub(crate) struct SlotTable {
     client: ClientRun,
 }
 
+/// Slots that a scope may be in, in the order in which they are tried: scattered, because in a table
+/// that fills up neighbours are taken together.
+struct Window<'a> {
+    scope: &'a str,
+    /// The first slot of this part of the table, and how many there are.
+    base: u32,
+    len: u32,
+    /// Places in that part of the table: the first one, and from one to the next.
+    start: u32,
+    step: u32,
+}
+
 /// A record's key and the version to write it with.
 struct Place {
     slot: u32,
@@ -103,7 +115,7 @@ impl SlotTable {
         scope: &str,
         policy: &Policy,
     ) -> Result<u32, TableError> {
-        self.locate_in(host, now, scope, policy, 0, self.slots)
+        self.locate_in(host, now, policy, &self.window(scope, 0, self.slots))
     }
 
     /// Like [`SlotTable::locate`], for a scope that is shared because the table is full.
@@ -114,7 +126,8 @@ impl SlotTable {
         scope: &str,
         policy: &Policy,
     ) -> Result<u32, TableError> {
-        self.locate_in(host, now, scope, policy, self.slots, OVERFLOW_SLOTS)
+        let window = self.window(scope, self.slots, OVERFLOW_SLOTS);
+        self.locate_in(host, now, policy, &window)
     }
 
     /// Lets `change` decide with the scope state of `scope` in `slot` and writes what came of it.
@@ -205,20 +218,18 @@ impl SlotTable {
         &self,
         host: &H,
         now: Instant,
-        scope: &str,
         policy: &Policy,
-        base: u32,
-        len: u32,
+        window: &Window<'_>,
     ) -> Result<u32, TableError> {
         for _ in 0..TRIES {
-            let (mine, free) = self.probe(host, now, scope, base, len)?;
+            let (mine, free) = self.probe(host, now, window)?;
             if let Some(slot) = mine {
                 return Ok(slot);
             }
             let Place { slot, cas } = free.ok_or(TableError::Full)?;
-            let record = codec::encode_slot(scope, &ScopeState::new(now, policy));
+            let record = codec::encode_slot(window.scope, &ScopeState::new(now, policy));
             if host.shared_set(&self.key(slot), &record, cas)? == Written::Stored {
-                return self.confirm(host, scope, slot, base, len);
+                return self.confirm(host, window, slot);
             }
         }
         Err(TableError::Contention("claim"))
@@ -229,15 +240,13 @@ impl SlotTable {
         &self,
         host: &H,
         now: Instant,
-        scope: &str,
-        base: u32,
-        len: u32,
+        window: &Window<'_>,
     ) -> Result<(Option<u32>, Option<Place>), HostError> {
         let mut free = None;
-        for slot in self.window(scope, base, len) {
+        for slot in window.slots() {
             let (bytes, cas) = read(host, &self.key(slot))?;
             match codec::decode_slot(&bytes) {
-                Some((owner, _)) if owner == scope => return Ok((Some(slot), None)),
+                Some((owner, _)) if owner == window.scope => return Ok((Some(slot), None)),
                 Some((_, scope_state)) if !scope_state.is_reusable(now) => continue,
                 _ => {}
             }
@@ -250,19 +259,17 @@ impl SlotTable {
         Ok((None, free))
     }
 
-    /// Returns the slot that stays if `scope` has got a second one in the meantime: the one probed first.
+    /// Returns the slot that stays if the scope has got a second one meanwhile: the one probed first.
     fn confirm<H: Host>(
         &self,
         host: &H,
-        scope: &str,
+        window: &Window<'_>,
         claimed: u32,
-        base: u32,
-        len: u32,
     ) -> Result<u32, TableError> {
         let mut kept = None;
-        for slot in self.window(scope, base, len) {
+        for slot in window.slots() {
             let (bytes, cas) = read(host, &self.key(slot))?;
-            if codec::split_slot(&bytes).is_none_or(|(owner, _)| owner != scope) {
+            if codec::split_slot(&bytes).is_none_or(|(owner, _)| owner != window.scope) {
                 continue;
             }
             match kept {
@@ -276,27 +283,38 @@ impl SlotTable {
         Ok(kept.unwrap_or(claimed))
     }
 
-    /// The slots that `scope` may be in, in the order in which they are tried: scattered, because in
-    /// a table that fills up neighbours are taken together.
-    fn window(&self, scope: &str, base: u32, len: u32) -> impl Iterator<Item = u32> {
+    /// The slots that `scope` may be in, of the `len` slots from `base`.
+    fn window<'a>(&self, scope: &'a str, base: u32, len: u32) -> Window<'a> {
         let mut hasher = self.hash.build_hasher();
         hasher.write(scope.as_bytes());
         let hash = hasher.finish();
         // All probes together go around the table once at most, so that none comes twice.
         let stride = len.checked_div(PROBES).unwrap_or(0).max(1);
-        let step = ((hash >> 32) as u32)
-            .checked_rem(stride)
-            .unwrap_or(0)
-            .saturating_add(1);
-        (0..PROBES.min(len)).map(move |probe| {
-            let place =
-                u64::from(hash as u32).wrapping_add(u64::from(probe).wrapping_mul(step.into()));
-            base.saturating_add(place.checked_rem(u64::from(len)).unwrap_or(0) as u32)
-        })
+        let step = ((hash >> 32) as u32).checked_rem(stride).unwrap_or(0);
+        Window {
+            scope,
+            base,
+            len,
+            start: hash as u32,
+            step: step.saturating_add(1),
+        }
     }
 
     fn key(&self, slot: u32) -> String {
         format!("{}.slot.{slot}", self.prefix)
+    }
+}
+
+// === impl Window ===
+
+impl Window<'_> {
+    fn slots(&self) -> impl Iterator<Item = u32> {
+        (0..PROBES.min(self.len)).map(|probe| {
+            let offset = u64::from(probe).wrapping_mul(self.step.into());
+            let place = u64::from(self.start).wrapping_add(offset);
+            let place = place.checked_rem(self.len.into()).unwrap_or(0);
+            self.base.saturating_add(place as u32)
+        })
     }
 }
 

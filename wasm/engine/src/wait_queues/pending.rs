@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use tollgate_core::units::Instant;
 
-use super::Arrival;
+use super::WaitingRequest;
 use crate::admission::{BucketId, Request};
 
 /// Requests of one worker that are held, in the order of their arrival.
@@ -20,8 +20,7 @@ pub(crate) struct PendingRequests {
 /// Request that is held.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
-    pub(crate) arrival: Arrival,
-    pub(crate) request: Request,
+    pub(crate) waiting: WaitingRequest,
     /// Buckets where it goes before requests that come later.
     pub(crate) first_at: Vec<BucketId>,
     /// Time at which it is decided on, however many first leases are awaited.
@@ -63,7 +62,7 @@ impl PendingRequests {
 
     /// Forgets the request of a stream that has ended.
     pub(crate) fn leave(&mut self, stream: u32) {
-        let others = |pending: &PendingRequest| pending.arrival.stream != stream;
+        let others = |pending: &PendingRequest| pending.waiting.stream() != stream;
         self.requests.retain(others);
     }
 
@@ -76,7 +75,7 @@ impl PendingRequests {
     ) {
         let mut ordered = BTreeSet::new();
         for pending in &self.requests {
-            let waits = must_wait(&pending.request);
+            let waits = must_wait(&pending.waiting.request);
             let buckets = pending.first_at.iter().copied();
             ordered.extend(buckets.filter(|bucket| !waits || awaits(*bucket)));
         }

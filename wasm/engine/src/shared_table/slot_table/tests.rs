@@ -196,9 +196,10 @@ fn a_second_slot_of_a_scope_is_given_up() {
     let setup = setup(100);
     let slot = setup.locate("tenant/a").unwrap();
     // Another scope's slot, which the scope tries first, had become free and was claimed for it.
-    let window: Vec<u32> = setup.table.window("tenant/a", 0, 100).collect();
-    assert_eq!(window[0], slot);
-    let second = window[3];
+    let window = setup.table.window("tenant/a", 0, 100);
+    let slots: Vec<u32> = window.slots().collect();
+    assert_eq!(slots[0], slot);
+    let second = slots[3];
     let record = codec::encode_slot(
         "tenant/a",
         &ScopeState::new(setup.host.now(), &setup.policy),
@@ -206,10 +207,7 @@ fn a_second_slot_of_a_scope_is_given_up() {
     setup
         .process
         .set(&format!("tollgate.c.slot.{second}"), &record, 0);
-    assert_eq!(
-        setup.table.confirm(&setup.host, "tenant/a", second, 0, 100),
-        Ok(slot)
-    );
+    assert_eq!(setup.table.confirm(&setup.host, &window, second), Ok(slot));
     assert_eq!(setup.table.look(&setup.host, second), Ok(None));
     // A slot that was given up can be claimed again.
     for n in 0..60 {
