@@ -188,6 +188,12 @@ mod tests {
     }
 
     #[test]
+    fn a_status_of_any_number_is_told() {
+        assert_eq!(grpc_failure(14), "gRPC status 14 (UNAVAILABLE)");
+        assert_eq!(grpc_failure(u32::MAX), "gRPC status 4294967295 (unknown)");
+    }
+
+    #[test]
     fn a_name_is_bare_only_if_it_is_no_message() {
         let rows = [
             ("tollgate", true),

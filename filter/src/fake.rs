@@ -7,14 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use prost::Message;
-use tollgate_core::cluster::ShardId;
 use tollgate_core::units::Instant;
-use tollgate_proto::{number, v1};
+use tollgate_proto::v1;
 
 use crate::host::{Cas, GrpcStatus, Host, HostError, Kind, Level, Metric, Written};
-
-/// Something that happens at an awkward moment.
-pub(crate) type Intruder = Box<dyn FnOnce(&Process)>;
 
 /// State that the workers of a process share, and the fate of their streams.
 #[derive(Default)]
@@ -28,13 +24,8 @@ pub(crate) struct Process {
     /// Calls without an answer so far, by token.
     pub(crate) calls: RefCell<BTreeMap<u32, Call>>,
     next_token: Cell<u32>,
-    pub(crate) calls_fail: Cell<bool>,
     /// The names of clusters that Envoy does not have.
     pub(crate) missing_clusters: RefCell<BTreeSet<String>>,
-    /// Run before the next write to shared data, as another worker would.
-    pub(crate) intruder: RefCell<Option<Intruder>>,
-    pub(crate) writes: Cell<u64>,
-    pub(crate) reads: Cell<u64>,
 }
 
 /// A call to the coordinator.
@@ -63,7 +54,6 @@ pub(crate) struct Fake {
     pub(crate) replies: Rc<RefCell<Vec<Reply>>>,
     /// Values for the access log, by stream and name.
     pub(crate) notes: Rc<RefCell<BTreeMap<(u32, String), String>>>,
-    pub(crate) shared_data_fails: Rc<Cell<bool>>,
     pub(crate) gone: Rc<RefCell<Vec<u32>>>,
     pub(crate) memory_bytes: Rc<Cell<u64>>,
     /// Bytes of bodies that have passed in each stream, of the "request" and the "response".
@@ -95,20 +85,8 @@ impl Process {
         }
         let next = self.next_cas.get();
         self.next_cas.set(next + 1);
-        self.writes.set(self.writes.get() + 1);
         records.insert(key.to_owned(), (value.to_vec(), next));
         Written::Stored
-    }
-
-    pub(crate) fn get(&self, key: &str) -> Option<Vec<u8>> {
-        self.records
-            .borrow()
-            .get(key)
-            .map(|(value, _)| value.clone())
-    }
-
-    pub(crate) fn keys(&self) -> Vec<String> {
-        self.records.borrow().keys().cloned().collect()
     }
 
     pub(crate) fn metric(&self, name: &str) -> i64 {
@@ -133,47 +111,8 @@ impl Call {
         v1::RefreshRequest::decode(&self.message[..]).unwrap()
     }
 
-    pub(crate) fn release(&self) -> v1::ReleaseRequest {
-        assert_eq!(self.method, "Release");
-        v1::ReleaseRequest::decode(&self.message[..]).unwrap()
-    }
-
-    /// An answer that has nothing but the error `code` for each scope asked for.
-    pub(crate) fn refuse(&self, code: u32) -> Vec<u8> {
-        let scope = |asked: &v1::ScopeRequest| v1::ScopeResponse {
-            scope: asked.scope.clone(),
-            canonical_scope: asked.scope.clone(),
-            error: Some(v1::ScopeError {
-                code,
-                message: "nobody answered".to_owned(),
-            }),
-            ..v1::ScopeResponse::default()
-        };
-        let response = v1::RefreshResponse {
-            epoch: 0,
-            scopes: self.refresh().scopes.iter().map(scope).collect(),
-        };
-        response.encode_to_vec()
-    }
-
     /// An answer that lends `capacity` of each scope asked for, for ten seconds.
     pub(crate) fn lend(&self, capacity: f64) -> Vec<u8> {
-        self.lend_from(capacity, |_| None)
-    }
-
-    /// The same from a coordinator without shards, in its term `epoch`.
-    pub(crate) fn lend_in(&self, capacity: f64, epoch: u64) -> Vec<u8> {
-        let answer = self.lend(capacity);
-        let answer = v1::RefreshResponse::decode(&answer[..]).unwrap();
-        v1::RefreshResponse { epoch, ..answer }.encode_to_vec()
-    }
-
-    /// The same, where each scope may belong to a shard.
-    pub(crate) fn lend_from(
-        &self,
-        capacity: f64,
-        shard: impl Fn(&str) -> Option<ShardId>,
-    ) -> Vec<u8> {
         let unit = |asked: &v1::UnitRequest| v1::UnitResponse {
             unit: asked.unit,
             sequence: asked.sequence,
@@ -195,8 +134,8 @@ impl Call {
             units: asked.units.iter().map(unit).collect(),
             error: None,
             limited: asked.units.iter().map(|unit| unit.unit).collect(),
-            epoch: shard(&asked.scope).map_or(0, |_| 1),
-            shard: number::from_shard(shard(&asked.scope)),
+            epoch: 0,
+            shard: 0,
         };
         let response = v1::RefreshResponse {
             epoch: 1,
@@ -219,7 +158,6 @@ impl Fake {
             resumed: Rc::default(),
             replies: Rc::default(),
             notes: Rc::default(),
-            shared_data_fails: Rc::default(),
             gone: Rc::default(),
             memory_bytes: Rc::default(),
             sizes: Rc::default(),
@@ -241,13 +179,6 @@ impl Fake {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), value.to_vec()));
         *self.headers.borrow_mut() = pairs.collect();
-    }
-
-    fn shared_data(&self, call: &'static str) -> Result<(), HostError> {
-        match self.shared_data_fails.get() {
-            true => Err(HostError { call, status: 10 }),
-            false => Ok(()),
-        }
     }
 
     fn replied(&self, status: u32, headers: Vec<(&str, &str)>) {
@@ -313,8 +244,6 @@ impl Host for Fake {
     }
 
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {
-        self.shared_data("get_shared_data")?;
-        self.process.reads.set(self.process.reads.get() + 1);
         let records = self.process.records.borrow();
         // The SDK cannot tell an empty value from none.
         Ok(records
@@ -324,11 +253,6 @@ impl Host for Fake {
     }
 
     fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError> {
-        self.shared_data("set_shared_data")?;
-        let intruder = self.process.intruder.borrow_mut().take();
-        if let Some(intruder) = intruder {
-            intruder(&self.process);
-        }
         Ok(self.process.set(key, value, cas))
     }
 
@@ -343,8 +267,7 @@ impl Host for Fake {
             cluster.starts_with('\x0a'),
             "{cluster:?} is not a serialized GrpcService"
         );
-        let is_missing = self.lacks_cluster(&cluster[4..], message, Duration::ZERO);
-        if self.process.calls_fail.get() || is_missing {
+        if self.lacks_cluster(&cluster[4..], message, Duration::ZERO) {
             return Err(HostError {
                 call: "grpc_call",
                 status: 10,

@@ -1,26 +1,17 @@
+//! Envoy's part of a worker: keys, headers, properties, metrics, notes and replies. The decisions
+//! themselves are tested in the engine.
+
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use tollgate_core::client::Policy;
+use prost::Message;
+use tollgate_core::lease::Unit;
+use tollgate_core::units::Rate;
 use tollgate_engine::Denial;
-use tollgate_engine::codec::{self, DirtyQueue};
+use tollgate_proto::{number, v1};
 
 use super::*;
 use crate::fake::{Fake, Process};
-
-mod clocks;
-mod conditions;
-mod epochs;
-mod final_cost;
-mod limit_status;
-mod modes;
-mod pending;
-mod permits;
-mod process;
-mod queues;
-mod straight;
-mod units;
 
 const TICK: Duration = Duration::from_millis(20);
 
@@ -29,10 +20,15 @@ fn config(json: &str) -> Config {
 }
 
 fn one_rule(fields: &str) -> Config {
-    let json = format!(
-        r#"{{"coordinator": "c", "scopes": [{{"name": "tenant", "key": {{"header": "x"}}}}] {fields}}}"#
-    );
-    config(&json)
+    rule_with("", fields)
+}
+
+/// One rule with more fields of its own and of all.
+fn rule_with(rule: &str, fields: &str) -> Config {
+    let rule = format!(r#"{{"name": "tenant", "key": {{"header": "x"}} {rule}}}"#);
+    config(&format!(
+        r#"{{"coordinator": "c", "scopes": [{rule}] {fields}}}"#
+    ))
 }
 
 struct Proxy {
@@ -42,23 +38,31 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn new(process: &Rc<Process>, id: u64, config: &Config) -> Self {
+    fn new(config: &Config) -> Self {
         let identity = Identity {
-            worker: id,
+            worker: 1,
             node: "node".to_owned(),
-            process: id.into(),
+            process: 1,
         };
-        let mut worker = Worker::new(Fake::new(process), identity, config);
+        let mut worker = Worker::new(Fake::new(&Process::new()), identity, config);
         let rules = worker.configure(config).unwrap();
         Self {
             worker,
             rules,
-            streams: 100 * id as u32,
+            streams: 100,
         }
     }
 
     fn host(&self) -> &Fake {
         &self.worker.host
+    }
+
+    fn process(&self) -> &Rc<Process> {
+        &self.worker.host.process
+    }
+
+    fn metric(&self, name: &str) -> i64 {
+        self.process().metric(name)
     }
 
     /// Decides on a request; one that waits for its turn is held as one that waits for a lease is.
@@ -77,19 +81,18 @@ impl Proxy {
 
     /// Returns the number of `requests` that go on at once.
     fn admitted(&mut self, tenant: &str, requests: usize) -> usize {
-        (0..requests)
-            .filter(|_| self.of(tenant) == Decision::Admit)
-            .count()
+        let admitted = (0..requests).filter(|_| self.of(tenant) == Decision::Admit);
+        admitted.count()
     }
 
     fn tick(&mut self, after: Duration) {
-        self.host().process.advance(after);
+        self.process().advance(after);
         self.worker.handle_tick();
     }
 
     /// Answers every call that is open with `capacity`.
     fn answer(&mut self, capacity: f64) {
-        while let Some((token, call)) = self.host().process.take_call() {
+        while let Some((token, call)) = self.process().take_call() {
             self.worker.handle_answer(token, &call.lend(capacity));
         }
     }
@@ -101,6 +104,23 @@ impl Proxy {
         self.answer(capacity);
         assert_eq!(self.host().resumed.borrow_mut().pop(), Some(self.streams));
     }
+
+    /// Spends all tokens of acme, with requests that would not wait for more.
+    fn spend(&mut self) {
+        while self.request(&[("x", "acme"), ("tollgate-max-wait-ms", "0")]) == Decision::Admit {}
+    }
+
+    /// Ends a stream, which is the one at hand then.
+    fn end(&mut self, stream: u32) {
+        self.host().select(stream).unwrap();
+        self.worker.forget(stream);
+    }
+
+    /// The note of that name on a stream.
+    fn noted(&self, stream: u32, name: &str) -> Option<String> {
+        let notes = self.host().notes.borrow();
+        notes.get(&(stream, format!("tollgate.{name}"))).cloned()
+    }
 }
 
 fn denial(decision: Decision) -> Denial {
@@ -111,223 +131,354 @@ fn denial(decision: Decision) -> Denial {
 }
 
 #[test]
-fn the_lease_is_enforced_and_the_pause_is_true() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    proxy.lease("acme", 100.0);
-    let burst = proxy.admitted("acme", 300);
-    assert!(burst <= 100, "{burst}");
-    let denial = denial(proxy.of("acme"));
-    let pause = denial
-        .retry_at
-        .unwrap()
-        .saturating_since(proxy.host().now());
-    assert!(
-        pause > Duration::ZERO && pause <= Duration::from_millis(10),
-        "{pause:?}"
-    );
-    proxy
-        .host()
-        .process
-        .advance(pause - Duration::from_nanos(1));
-    assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
-    proxy.host().process.advance(Duration::from_nanos(1));
-    assert_eq!(proxy.of("acme"), Decision::Admit);
-}
-
-#[test]
-fn one_second_of_overload_admits_the_rate() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    proxy.lease("acme", 100.0);
-    proxy.admitted("acme", 300);
-    let mut passed = 0;
-    for _ in 0..1000 {
-        proxy.host().process.advance(Duration::from_millis(1));
-        passed += proxy.admitted("acme", 3);
-        if passed % 20 == 0 {
-            proxy.tick(Duration::ZERO);
-            proxy.answer(100.0);
-        }
-    }
-    assert!((95..=105).contains(&passed), "{passed}");
-}
-
-#[test]
-fn the_slab_path_reads_no_shared_data() {
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &one_rule(""));
-    proxy.lease("acme", 1_000_000.0);
-    assert_eq!(proxy.of("acme"), Decision::Admit);
-    proxy.host().shared_data_fails.set(true);
-    assert_eq!(proxy.admitted("acme", 1000), 1000);
-}
-
-#[test]
 fn missing_keys_follow_the_rule() {
     let json = r#"{"coordinator": "c", "scopes": [
         {"name": "a", "key": {"header": "x"}, "missing": "skip"},
         {"name": "b", "key": {"header": "y"}, "missing": "deny"},
         {"name": "c", "key": {"header": "z"}, "missing": {"default": "nobody"}}]}"#;
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &config(json));
-    let refused = proxy.request(&[("x", "1"), ("z", "1")]);
-    assert_eq!(
-        refused,
-        Decision::Deny(Refusal::Missing { rule: RuleId(1) })
-    );
-    for missing in ["", "  "] {
-        let refused = proxy.request(&[("y", missing)]);
-        assert_eq!(
-            refused,
-            Decision::Deny(Refusal::Missing { rule: RuleId(1) })
-        );
-    }
-    for unusable in ["a\nb", &"k".repeat(201)] {
-        let refused = proxy.request(&[("y", unusable)]);
-        assert_eq!(
-            refused,
-            Decision::Deny(Refusal::Missing { rule: RuleId(1) })
-        );
+    let mut proxy = Proxy::new(&config(json));
+    let missing = Decision::Deny(Refusal::Missing { rule: RuleId(1) });
+    assert_eq!(proxy.request(&[("x", "1"), ("z", "1")]), missing);
+    for key in ["", "  ", "a\nb", &"k".repeat(201)] {
+        assert_eq!(proxy.request(&[("y", key)]), missing, "{key:?}");
     }
     assert_eq!(proxy.request(&[("y", "1")]), Decision::Hold);
     proxy.tick(TICK);
-    let (_, call) = process.take_call().unwrap();
+    let (_, call) = proxy.process().take_call().unwrap();
     let scopes: Vec<String> = call.refresh().scopes.into_iter().map(|s| s.scope).collect();
     assert_eq!(scopes, ["b/1", "c/nobody"]);
-    assert_eq!(process.metric("refused.b.missing"), 5);
+    assert_eq!(proxy.metric("refused.b.missing"), 5);
 }
 
 #[test]
-fn all_buckets_or_none_are_charged_and_the_strictest_is_named() {
-    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
-        {"name": "a", "key": {"header": "x"}, "safe_capacity": 5},
-        {"name": "b", "key": {"header": "y"}, "safe_capacity": 2}]}"#;
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &config(json));
-    let both = [("x", "1"), ("y", "1")];
-    let passed = (0..10)
-        .filter(|_| proxy.request(&both) == Decision::Admit)
-        .count();
-    assert_eq!(passed, 2);
-    let Decision::Deny(
-        refusal @ Refusal::Denied {
-            rule: RuleId(1), ..
-        },
-    ) = proxy.request(&both)
-    else {
-        panic!("b refuses");
-    };
-    assert_eq!(proxy.worker.refuser(refusal).rule, "b");
-    // The three requests that b refused cost a nothing.
-    let left = (0..10)
-        .filter(|n| proxy.request(&[("x", "1"), ("y", &format!("other-{n}"))]) == Decision::Admit);
-    assert_eq!(left.count(), 3);
+fn a_rule_is_about_those_that_its_condition_means() {
+    let when = r#", "when": {"methods": ["POST"], "path_prefix": "/api/"}, "safe_capacity": 0"#;
+    let mut proxy = Proxy::new(&rule_with(when, r#", "first_lease_wait_ms": 0"#));
+    let rows = [
+        ("POST", "/api/orders", false),
+        ("POST", "/health", true),
+        ("GET", "/api/orders", true),
+    ];
+    for (method, path, passes) in rows {
+        let decision = proxy.request(&[("x", "acme"), (":method", method), (":path", path)]);
+        assert_eq!(decision == Decision::Admit, passes, "{method} {path}");
+    }
 }
 
 #[test]
-fn a_refused_scope_does_not_go_to_shared_data_for_each_request() {
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &one_rule(r#", "first_lease_wait_ms": 0"#));
-    proxy.admitted("acme", 50);
-    let writes = process.writes.get();
-    assert_eq!(proxy.admitted("acme", 1000), 0);
-    assert!(process.writes.get() - writes <= 1);
+fn a_held_request_is_asked_for_and_goes_on_with_the_answer() {
+    let mut proxy = Proxy::new(&one_rule(""));
+    assert_eq!(proxy.of("acme"), Decision::Hold);
+    assert!(proxy.worker.is_hurried());
+    assert_eq!(proxy.worker.tick_period(), Duration::from_millis(1));
+    proxy.tick(Duration::from_millis(1));
+    let (token, call) = proxy.process().take_call().unwrap();
+    assert_eq!(call.to, "c");
+    let asked = call.refresh();
+    assert!(asked.client_id.starts_with("node/"), "{}", asked.client_id);
+    assert_eq!(asked.scopes[0].scope, "tenant/acme");
+    assert!(asked.scopes[0].units[0].wants > 0.0);
+    proxy.worker.handle_answer(token, &call.lend(100.0));
+    assert_eq!(*proxy.host().resumed.borrow(), [101]);
+    assert_eq!(proxy.noted(101, "waited_ms").as_deref(), Some("1"));
+    assert_eq!(proxy.of("acme"), Decision::Admit);
+    proxy.tick(TICK);
+    assert_eq!((proxy.metric("pending"), proxy.metric("allowed")), (1, 2));
 }
 
 #[test]
-fn more_names_than_slots_share_the_overflow() {
-    let process = Process::new();
-    let fields = r#", "max_scopes": 50, "first_lease_wait_ms": 0"#;
-    let mut proxy = Proxy::new(&process, 1, &one_rule(fields));
-    for n in 0..20_000 {
-        proxy.of(&format!("stranger-{n}"));
-        if n % 100 == 0 {
-            proxy.tick(TICK);
-            proxy.answer(1.0);
+fn the_held_are_refused_with_the_reason_and_grpc_requests_in_grpc() {
+    let mut proxy = Proxy::new(&one_rule(r#", "no_lease": "pessimistic""#));
+    let headers = [("x", "acme"), ("content-type", "application/grpc+proto")];
+    assert_eq!(proxy.request(&headers), Decision::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
+    proxy.tick(Duration::from_millis(60));
+    let replies = proxy.host().replies.borrow();
+    let statuses: Vec<u32> = replies.iter().map(|reply| reply.1).collect();
+    assert_eq!(statuses, [8, 429]);
+    let (_, _, headers) = &replies[1];
+    assert_eq!(headers["tollgate-reason"], "tenant/requests");
+}
+
+#[test]
+fn a_failure_status_or_an_answer_that_makes_no_sense_lets_the_held_go() {
+    for answer in [
+        Some(&b"\xff\xff\xff"[..]),
+        Some(b""),
+        Some(b"\x08\x01"),
+        None,
+    ] {
+        let mut proxy = Proxy::new(&one_rule(""));
+        assert_eq!(proxy.of("acme"), Decision::Hold);
+        proxy.tick(Duration::from_millis(1));
+        let (token, _) = proxy.process().take_call().unwrap();
+        match answer {
+            Some(answer) => proxy.worker.handle_answer(token, answer),
+            None => proxy.worker.handle_failure(token, 14),
         }
+        assert_eq!(*proxy.host().resumed.borrow(), [101], "{answer:?}");
+        // Unknown tokens belong to no call.
+        proxy
+            .worker
+            .handle_answer(token, answer.unwrap_or_default());
+        proxy.worker.handle_failure(77, 14);
+        proxy.tick(TICK);
+        assert_eq!(proxy.metric("refresh_errors"), 1);
+    }
+}
+
+#[test]
+fn a_held_stream_that_ends_is_forgotten() {
+    let mut proxy = Proxy::new(&one_rule(""));
+    proxy.of("acme");
+    proxy.of("acme");
+    proxy.worker.forget(101);
+    // Envoy may know of an end before the filter does.
+    proxy.of("acme");
+    proxy.host().gone.borrow_mut().push(103);
+    proxy.tick(Duration::from_millis(1));
+    proxy.answer(100.0);
+    assert_eq!(*proxy.host().resumed.borrow(), [102]);
+}
+
+#[test]
+fn a_request_is_not_held_beyond_its_clients_max_wait() {
+    let mut proxy = Proxy::new(&one_rule(""));
+    let hasty = [("x", "acme"), ("grpc-timeout", "25m")];
+    assert_eq!(proxy.request(&hasty), Decision::Hold);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
+    proxy.tick(Duration::from_millis(19));
+    assert!(proxy.host().resumed.borrow().is_empty());
+    proxy.tick(Duration::from_millis(1));
+    assert_eq!(*proxy.host().resumed.borrow(), [101]);
+    assert_eq!(proxy.noted(101, "waited_ms").as_deref(), Some("20"));
+}
+
+#[test]
+fn waits_for_a_turn_are_noted_and_measured() {
+    let mut proxy = Proxy::new(&rule_with(r#", "on_limit": "shape""#, ""));
+    proxy.lease("acme", 100.0);
+    proxy.spend();
+    assert_eq!(proxy.of("acme"), Decision::Hold);
+    assert_eq!(proxy.worker.tick_period(), Duration::from_millis(10));
+    proxy.tick(Duration::from_millis(10));
+    assert_eq!(*proxy.host().resumed.borrow(), [proxy.streams]);
+    let waited = proxy.noted(proxy.streams, "waited_ms");
+    assert_eq!(waited.as_deref(), Some("10"));
+    proxy.tick(TICK);
+    assert_eq!((proxy.metric("waited"), proxy.metric("wait_ms")), (1, 10));
+}
+
+#[test]
+fn a_clients_deadline_counts_four_fifths() {
+    let mut proxy = Proxy::new(&rule_with(r#", "on_limit": "shape""#, ""));
+    proxy.lease("acme", 2.0);
+    proxy.spend();
+    for (timeout, holds) in [("624m", false), ("626m", true)] {
+        let decision = proxy.request(&[("x", "acme"), ("grpc-timeout", timeout)]);
+        assert_eq!(decision == Decision::Hold, holds, "{timeout}");
+    }
+}
+
+#[test]
+fn shadowed_refusals_are_counted_noted_and_logged_now_and_then() {
+    let shadow = r#", "enforced_percent": 0, "missing": "deny""#;
+    let mut proxy = Proxy::new(&rule_with(shadow, r#", "first_lease_wait_ms": 0"#));
+    assert_eq!(proxy.admitted("acme", 25), 25);
+    assert_eq!(proxy.request(&[]), Decision::Admit);
+    proxy.tick(TICK);
+    assert_eq!(proxy.metric("shadowed.tenant.requests"), 15);
+    assert_eq!(proxy.metric("shadowed.tenant.missing"), 1);
+    assert_eq!(proxy.metric("refused.tenant.requests"), 0);
+    assert_eq!(proxy.metric("allowed"), 26);
+    assert_eq!(proxy.noted(0, "shadow").as_deref(), Some("tenant/missing"));
+    let logs = proxy.process().logs.borrow();
+    let told = logs.iter().filter(|(_, line)| line.contains("(shadow)"));
+    assert_eq!(told.count(), 1);
+}
+
+#[test]
+fn who_was_spared_without_a_scope_and_then_waits_is_noted_when_it_goes_on() {
+    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
+        {"name": "a", "key": {"header": "x"}, "missing": "deny", "enforced_percent": 0},
+        {"name": "b", "key": {"header": "y"}, "safe_capacity": 50, "on_limit": "shape"}]}"#;
+    let mut proxy = Proxy::new(&config(json));
+    while proxy.request(&[("y", "busy")]) == Decision::Admit {}
+    let waits = proxy.streams;
+    proxy.host().select(0).unwrap();
+    for _ in 0..100 {
+        proxy.tick(Duration::from_millis(1));
+    }
+    assert_eq!(*proxy.host().resumed.borrow(), [waits]);
+    assert_eq!(proxy.noted(waits, "shadow").as_deref(), Some("a/missing"));
+}
+
+#[test]
+fn admitted_requests_are_told_what_is_left_and_refused_ones_are_not() {
+    let config = one_rule(r#", "admitted_headers": ["ietf", "draft03"]"#);
+    let mut proxy = Proxy::new(&config);
+    proxy.lease("acme", 100.0);
+    let told = proxy.noted(101, "ratelimit");
+    assert_eq!(told.as_deref(), Some(r#""tenant";r=99;t=1"#), "it was held");
+    for left in (0..99).rev() {
+        proxy.host().select(0).unwrap();
+        assert_eq!(proxy.of("acme"), Decision::Admit);
+        let told = proxy.noted(0, "ratelimit");
+        assert_eq!(told, Some(format!(r#""tenant";r={left};t=1"#)));
+        let told = proxy.noted(0, "x_ratelimit_remaining");
+        assert_eq!(told, Some(left.to_string()));
+    }
+    let policy = proxy.noted(0, "ratelimit_policy");
+    assert_eq!(policy.as_deref(), Some(r#""tenant";q=100;w=1"#));
+    proxy.host().notes.borrow_mut().clear();
+    assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
+    assert_eq!(proxy.noted(0, "ratelimit"), None);
+}
+
+#[test]
+fn nothing_is_told_unless_it_is_asked_for() {
+    let mut proxy = Proxy::new(&one_rule(""));
+    proxy.lease("acme", 100.0);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
+    let notes = proxy.host().notes.borrow();
+    assert!(notes.keys().all(|(_, name)| name == "tollgate.waited_ms"));
+}
+
+#[test]
+fn final_costs_are_read_from_metadata_and_unreadable_ones_are_counted() {
+    let place = "metadata.filter_metadata.tollgate.cost";
+    let rule = r#", "final_cost": {"metadata": ["tollgate", "cost"]}"#;
+    let mut proxy = Proxy::new(&rule_with(rule, ""));
+    proxy.lease("acme", 100.0);
+    let end = |proxy: &mut Proxy, cost: &[u8]| {
+        assert_eq!(proxy.of("acme"), Decision::Admit);
+        assert!(proxy.worker.remembers(proxy.streams));
+        let properties = Rc::clone(&proxy.host().properties);
+        properties
+            .borrow_mut()
+            .insert(place.to_owned(), cost.to_vec());
+        proxy.end(proxy.streams);
+        properties.borrow_mut().clear();
+    };
+    for cost in [&b"1"[..], b"0", b"", b"-5", &f64::NAN.to_le_bytes()] {
+        end(&mut proxy, cost);
     }
     proxy.tick(TICK);
-    let remembered = proxy.worker.engine.scopes_of(RuleId(0));
-    assert!(remembered <= 51, "{remembered}");
-    assert!(process.keys().len() <= 60, "{}", process.keys().len());
-    assert!(process.metric("overflow") > 10_000);
-    let logged = |text: &str| {
-        process
-            .logs
-            .borrow()
-            .iter()
-            .filter(|(_, line)| line.contains(text))
-            .count()
-    };
-    assert_eq!(logged("more scopes than max_scopes"), 1);
+    assert_eq!(proxy.metric("invalid_costs"), 3);
+    // Seven are spent, and two have come in: 95 pay, 404 are owed, and one more is needed.
+    end(&mut proxy, &500.0_f64.to_le_bytes());
+    let retry_at = denial(proxy.of("acme")).retry_at.unwrap();
+    let pause = retry_at.saturating_since(proxy.host().now());
+    assert_eq!(pause, Duration::from_millis(4050));
 }
 
 #[test]
-fn strangers_leave_and_make_room_for_a_newcomer() {
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &one_rule(r#", "max_scopes": 20"#));
-    for n in 0..40 {
-        proxy.of(&format!("stranger-{n}"));
-    }
-    for _ in 0..(90_000 / 20) {
-        proxy.tick(TICK);
-        while let Some((token, call)) = process.take_call() {
-            if call.method == "Refresh" {
-                proxy.worker.handle_answer(token, &call.lend(1.0));
+fn bytes_of_bodies_are_read_on_ticks_and_at_the_end() {
+    let mut proxy = Proxy::new(&one_rule(""));
+    let size = |proxy: &Proxy, size| {
+        let mut sizes = proxy.host().sizes.borrow_mut();
+        sizes.insert((102, "response".to_owned()), size);
+    };
+    // The first answer says that bytes of responses are limited, and the first bytes that they are
+    // wanted.
+    assert_eq!(proxy.of("acme"), Decision::Hold);
+    proxy.pass(50);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
+    size(&proxy, 200);
+    proxy.pass(50);
+    size(&proxy, 3000);
+    proxy.pass(11);
+    let refused = denial(proxy.of("acme"));
+    assert_eq!(refused.unit, Unit::ResponseBytes);
+    let pause = |refused: Denial, proxy: &Proxy| {
+        let pause = refused
+            .retry_at
+            .unwrap()
+            .saturating_since(proxy.host().now());
+        pause.as_secs_f64()
+    };
+    let before = pause(refused, &proxy);
+    assert!((1.5..1.9).contains(&before), "{before}");
+    size(&proxy, 5000);
+    proxy.end(102);
+    // The refusal before holds for a tick.
+    proxy.pass(1);
+    let after = pause(denial(proxy.of("acme")), &proxy) - before;
+    assert!((1.9..2.1).contains(&after), "{after}");
+    proxy.tick(TICK);
+    assert!(proxy.metric("refused.tenant.response_bytes") >= 2);
+}
+
+impl Proxy {
+    /// Goes on in ticks, with answers that limit requests and the bytes of responses to 1000.
+    fn pass(&mut self, ticks: usize) {
+        let limited = [Unit::Requests, Unit::ResponseBytes].map(number::from_unit);
+        for _ in 0..ticks {
+            self.tick(TICK);
+            while let Some((token, call)) = self.process().take_call() {
+                let mut answer = v1::RefreshResponse::decode(&call.lend(1000.0)[..]).unwrap();
+                for scope in &mut answer.scopes {
+                    scope.limited = limited.to_vec();
+                }
+                self.worker.handle_answer(token, &answer.encode_to_vec());
             }
         }
     }
-    proxy.lease("newcomer", 100.0);
-    assert!(proxy.worker.engine.scope(RuleId(0), b"newcomer").is_some());
+}
+
+#[test]
+fn a_groups_refusal_looks_as_the_rule_that_leads_there_says() {
+    let proxy = Proxy::new(&rule_with(r#", "refusal": {"status": 503}"#, ""));
+    let now = proxy.host().now();
+    let denial = Denial {
+        until: now,
+        retry_at: None,
+        limit: 0,
+        without_lease: false,
+        unit: Unit::Requests,
+        need: Tokens::ONE,
+        rate: Rate::ZERO,
+        expected_rate: None,
+        never: false,
+    };
+    let refusal = Refusal::Denied {
+        rule: RuleId(1),
+        by: RuleId(0),
+        denial,
+    };
+    let refuser = proxy.worker.refuser(refusal);
+    assert_eq!((refuser.rule, refuser.terms.status), ("group", 503));
+}
+
+#[test]
+fn levels_of_the_process_are_published() {
+    let mut proxy = Proxy::new(&one_rule(""));
+    proxy.host().memory_bytes.set(3 << 20);
+    let process = Rc::clone(proxy.process());
+    process.missing_clusters.borrow_mut().insert("c".to_owned());
+    for _ in 0..100 {
+        proxy.of("acme");
+        proxy.tick(TICK);
+    }
+    let names = ["safe_mode", "missing_clusters", "slots_used", "waiting"];
+    assert_eq!(names.map(|name| proxy.metric(name)), [1, 1, 1, 0]);
+    assert_eq!(proxy.metric("vm_memory_bytes"), 3 << 20);
+    assert!(proxy.metric("refresh_errors") > 0);
+    process.missing_clusters.borrow_mut().clear();
+    for _ in 0..100 {
+        proxy.of("acme");
+        proxy.tick(TICK);
+        proxy.answer(100.0);
+    }
+    assert_eq!(names.map(|name| proxy.metric(name)), [0, 0, 1, 0]);
 }
 
 #[test]
 fn a_new_configuration_keeps_the_balances() {
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &one_rule(""));
+    let mut proxy = Proxy::new(&one_rule(""));
     proxy.lease("acme", 100.0);
     proxy.admitted("acme", 300);
     let changed = one_rule(r#", "unknown": 1"#);
     proxy.rules = proxy.worker.configure(&changed).unwrap();
     assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
-}
-
-#[test]
-fn when_the_host_fails_the_configuration_decides() {
-    let rows = [
-        ("", Decision::Admit),
-        (
-            r#", "host_failure": "closed""#,
-            Decision::Deny(Refusal::HostFailure),
-        ),
-    ];
-    for (fields, want) in rows {
-        let process = Process::new();
-        let mut proxy = Proxy::new(&process, 1, &one_rule(fields));
-        proxy.host().shared_data_fails.set(true);
-        for _ in 0..100 {
-            assert_eq!(proxy.of("acme"), want);
-            proxy.worker.handle_tick();
-        }
-        assert_eq!(process.logs.borrow().len(), 1);
-        proxy.host().shared_data_fails.set(false);
-        assert_eq!(proxy.of("acme"), Decision::Hold);
-    }
-}
-
-#[test]
-fn rules_keep_apart_however_many_names_there_have_been() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    let rule = |n| {
-        let json = format!(
-            r#"{{"coordinator": "c", "scopes": [{{"name": "r{n}", "key": {{"header": "x"}}}}]}}"#
-        );
-        config(&json)
-    };
-    for n in 0..300 {
-        proxy.rules = proxy.worker.configure(&rule(n)).unwrap();
-    }
-    assert_eq!(proxy.of("acme"), Decision::Hold);
-    proxy.tick(Duration::from_millis(1));
-    let (_, call) = proxy.host().process.take_call().unwrap();
-    assert_eq!(call.refresh().scopes[0].scope, "r299/acme");
 }

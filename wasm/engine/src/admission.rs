@@ -32,12 +32,14 @@ mod streams;
 use draw::is_overflow;
 use first_leases::FirstLease;
 pub(crate) use first_leases::SlotMessages;
-use meters::{Meters, Permits};
+pub(crate) use meters::Meters;
+use meters::Permits;
 pub use request::Request;
 pub(crate) use request::{BucketId, Stage, Target};
 pub(crate) use resolve::Place;
 use scope_terms::ScopeTerms;
-use scopes::{Entry, Scopes};
+pub(crate) use scopes::Entry;
+use scopes::Scopes;
 use shadow::Dice;
 use streams::Streams;
 
@@ -202,21 +204,11 @@ impl Admission {
         true
     }
 
-    /// Returns what the worker remembers of a scope.
-    #[cfg(any(test, fuzzing, feature = "testing"))]
-    pub(crate) fn view(&self, target: Target) -> Option<crate::testing::ScopeView> {
-        let entry = self.scopes(target.table)?.get(target.index)?;
-        let meters = entry.meters.as_deref();
-        let permits = meters.and_then(|meters| meters.permits.as_ref());
-        Some(crate::testing::ScopeView {
-            left: entry.cache.left(),
-            attempts: entry.attempts,
-            queued: entry.queued,
-            has_limit_status: entry.limit_status.is_some(),
-            owed: meters.map_or(Tokens::ZERO, Meters::owed),
-            permits_held: permits.map_or(0, |permits| permits.held),
-            permits_used: permits.map_or(0, |permits| permits.in_use),
-        })
+    /// Returns the entry of a scope that this worker knows.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn entry_of(&self, rule: crate::rules::RuleId, key: &[u8]) -> Option<&Entry> {
+        let target = self.find(rule, key)?;
+        self.scopes(target.table)?.get(target.index)
     }
 
     fn meters(&mut self, target: Target) -> Option<&mut Meters> {

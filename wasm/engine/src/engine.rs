@@ -26,13 +26,13 @@ use crate::rules::RuleId;
 use crate::stats::{ProcessStats, RuleStats, Stats};
 use crate::wait_queues::WaitQueues;
 
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, feature = "testing"))]
 mod inspect;
 mod pending;
 mod queues;
 mod tick;
 
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, feature = "testing"))]
 pub use inspect::ScopeView;
 
 /// One worker of a process.
@@ -288,3 +288,6 @@ impl<H: Host> Engine<H> {
         self.sync.process_stats(&self.process)
     }
 }
+
+#[cfg(test)]
+mod tests;

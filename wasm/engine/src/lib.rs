@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(any(test, fuzzing, feature = "testing")),
+    not(test),
     deny(
         clippy::unwrap_used,
         clippy::expect_used,
@@ -32,8 +32,8 @@ mod refusal;
 mod rules;
 mod shared_table;
 mod stats;
-#[cfg(any(test, fuzzing, feature = "testing"))]
-pub mod testing;
+#[cfg(test)]
+mod testing;
 mod wait_queues;
 
 pub use admission::Request;
@@ -41,6 +41,8 @@ pub use config::{EngineConfig, HostFailure, Identity, Overflow, RULES_MAX, RuleC
 pub use decision::{Decision, Shortfall};
 pub use effect::{Effect, Report, StreamEnd, StreamNeeds, Waited};
 pub use engine::Engine;
+#[cfg(any(test, feature = "testing"))]
+pub use engine::ScopeView;
 pub use host::{ABSENT, Call, Cas, Host, HostError, Level, Written};
 pub use refusal::{Denial, LimitStatus, Refusal};
 pub use rules::{OVERFLOW, RuleId};

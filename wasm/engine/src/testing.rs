@@ -9,52 +9,51 @@ use std::rc::Rc;
 use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
 
-pub use crate::engine::ScopeView;
 use crate::host::{Call, Cas, Host, HostError, Level, Written};
 
 /// Something that happens at an awkward moment.
-pub type Intruder = Box<dyn FnOnce(&FakeProcess)>;
+pub(crate) type Intruder = Box<dyn FnOnce(&FakeProcess)>;
 
 /// State that the workers of a process share, and what happened to it.
 #[derive(Default)]
-pub struct FakeProcess {
+pub(crate) struct FakeProcess {
     /// The clock, in nanoseconds.
-    pub now: Cell<u64>,
+    pub(crate) now: Cell<u64>,
     records: RefCell<BTreeMap<String, (Vec<u8>, Cas)>>,
     next_cas: Cell<Cas>,
     /// The lines of the log.
-    pub logs: RefCell<Vec<(Level, String)>>,
+    pub(crate) logs: RefCell<Vec<(Level, String)>>,
     /// Calls without an answer so far, by token, with the cluster that each goes to.
-    pub calls: RefCell<BTreeMap<u32, (String, Call)>>,
+    pub(crate) calls: RefCell<BTreeMap<u32, (String, Call)>>,
     next_token: Cell<u32>,
     /// Whether calls fail at once.
-    pub calls_fail: Cell<bool>,
+    pub(crate) calls_fail: Cell<bool>,
     /// The names of clusters that there are not.
-    pub missing_clusters: RefCell<BTreeSet<String>>,
+    pub(crate) missing_clusters: RefCell<BTreeSet<String>>,
     /// Run before the next write to shared data, as another worker would.
-    pub intruder: RefCell<Option<Intruder>>,
+    pub(crate) intruder: RefCell<Option<Intruder>>,
     /// Writes to shared data so far.
-    pub writes: Cell<u64>,
+    pub(crate) writes: Cell<u64>,
     /// Reads of shared data so far.
-    pub reads: Cell<u64>,
+    pub(crate) reads: Cell<u64>,
 }
 
 /// Host of one worker of a [`FakeProcess`].
 #[derive(Clone, Debug)]
-pub struct FakeHost {
+pub(crate) struct FakeHost {
     /// The process.
-    pub process: Rc<FakeProcess>,
+    pub(crate) process: Rc<FakeProcess>,
     /// Whether shared data fails for this worker.
-    pub shared_data_fails: Rc<Cell<bool>>,
+    pub(crate) shared_data_fails: Rc<Cell<bool>>,
     /// The memory that the worker says it has.
-    pub memory_bytes: Rc<Cell<u64>>,
+    pub(crate) memory_bytes: Rc<Cell<u64>>,
 }
 
 // === impl FakeProcess ===
 
 impl FakeProcess {
     /// Returns a process whose clock stands at one hour.
-    pub fn new() -> Rc<Self> {
+    pub(crate) fn new() -> Rc<Self> {
         let process = Self::default();
         process.now.set(3_600_000_000_000);
         process.next_cas.set(1);
@@ -62,12 +61,12 @@ impl FakeProcess {
     }
 
     /// Moves the clock.
-    pub fn advance(&self, duration: Duration) {
+    pub(crate) fn advance(&self, duration: Duration) {
         self.now.set(self.now.get() + duration.as_nanos() as u64);
     }
 
     /// Writes a record if it still has the version `cas`; zero writes whatever is there.
-    pub fn set(&self, key: &str, value: &[u8], cas: Cas) -> Written {
+    pub(crate) fn set(&self, key: &str, value: &[u8], cas: Cas) -> Written {
         let mut records = self.records.borrow_mut();
         if let Some((_, current)) = records.get(key)
             && cas != 0
@@ -83,13 +82,13 @@ impl FakeProcess {
     }
 
     /// Returns the record under `key`.
-    pub fn get(&self, key: &str) -> Option<Vec<u8>> {
+    pub(crate) fn get(&self, key: &str) -> Option<Vec<u8>> {
         let records = self.records.borrow();
         records.get(key).map(|(value, _)| value.clone())
     }
 
     /// Returns the keys of all records.
-    pub fn keys(&self) -> Vec<String> {
+    pub(crate) fn keys(&self) -> Vec<String> {
         self.records.borrow().keys().cloned().collect()
     }
 
@@ -113,7 +112,7 @@ impl fmt::Debug for FakeProcess {
 
 impl FakeHost {
     /// Returns a worker's host.
-    pub fn new(process: &Rc<FakeProcess>) -> Self {
+    pub(crate) fn new(process: &Rc<FakeProcess>) -> Self {
         Self {
             process: Rc::clone(process),
             shared_data_fails: Rc::default(),

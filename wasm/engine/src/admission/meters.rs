@@ -122,14 +122,6 @@ impl Meters {
         }
     }
 
-    /// Returns the bytes in both directions that no token has paid.
-    #[cfg(any(test, fuzzing, feature = "testing"))]
-    pub(crate) fn owed(&self) -> Tokens {
-        let meters = [&self.request_bytes, &self.response_bytes];
-        let owed = meters.into_iter().flatten().map(|meter| meter.owed);
-        owed.fold(Tokens::ZERO, Tokens::saturating_add)
-    }
-
     /// Whether streams of the scope must be remembered until they end.
     pub(crate) fn counts_streams(&self) -> bool {
         self.counts_bytes() || self.permits.is_some()

@@ -71,7 +71,7 @@ impl Admission {
     }
 
     /// Returns the number of streams that are remembered until they end.
-    #[cfg(any(test, fuzzing, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) fn streams_open(&self) -> usize {
         self.streams.len()
     }

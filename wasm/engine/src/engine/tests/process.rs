@@ -1,13 +1,33 @@
 //! Workers of a process together, and with the coordinator.
 
 use super::*;
+use crate::admission::Entry;
+use crate::shared_table::TableError;
+
+impl Worker {
+    /// What the worker remembers of a tenant.
+    fn known(&self, tenant: &str) -> &Entry {
+        let entry = self.engine.admission.entry_of(RuleId(0), tenant.as_bytes());
+        entry.expect("a known scope")
+    }
+
+    /// Settles a tenant's scope with the shared table, now.
+    fn settle(&mut self, tenant: &str) -> Result<(), TableError> {
+        let Engine {
+            admission, process, ..
+        } = &mut self.engine;
+        let target = admission.find(RuleId(0), tenant.as_bytes()).unwrap();
+        let now = process.host.now();
+        admission.settle(process, target, now)
+    }
+}
 
 #[test]
 fn two_workers_share_one_lease() {
-    let process = Process::new();
-    let config = one_rule("");
-    let mut first = Proxy::new(&process, 1, &config);
-    let mut second = Proxy::new(&process, 2, &config);
+    let process = FakeProcess::new();
+    let config = one_rule();
+    let mut first = Worker::new(&process, 1, &config);
+    let mut second = Worker::new(&process, 2, &config);
     first.lease("acme", 100.0);
     assert_eq!(second.of("acme"), Decision::Admit);
     let burst = 2 + first.admitted("acme", 200) + second.admitted("acme", 200);
@@ -22,34 +42,33 @@ fn two_workers_share_one_lease() {
 
 #[test]
 fn a_slab_that_is_not_used_goes_back() {
-    let process = Process::new();
-    let config = one_rule("");
-    let mut first = Proxy::new(&process, 1, &config);
-    let mut second = Proxy::new(&process, 2, &config);
+    let process = FakeProcess::new();
+    let config = one_rule();
+    let mut first = Worker::new(&process, 1, &config);
+    let mut second = Worker::new(&process, 2, &config);
     first.lease("acme", 1000.0);
     // The first worker keeps most of a token cache; ticks bring it back to where the second finds it.
     let taken = second.admitted("acme", 2000);
     assert!(taken < 999, "{taken}");
     for _ in 0..30 {
-        first.worker.handle_tick();
+        first.tick(Duration::ZERO);
         process.advance(TICK);
     }
-    let scope = first.worker.engine.scope(RuleId(0), b"acme").unwrap();
-    assert_eq!(scope.left, Tokens::ZERO);
+    assert_eq!(first.known("acme").cache.left(), Tokens::ZERO);
 }
 
 #[test]
 fn demand_that_lives_on_slabs_is_told_to_the_coordinator() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    proxy.lease("acme", 10_000.0);
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.lease("acme", 10_000.0);
     let mut told = 0.0;
     for _ in 0..100 {
-        proxy.admitted("acme", 20);
-        proxy.tick(TICK);
-        while let Some((token, call)) = proxy.host().process.take_call() {
-            told = call.refresh().scopes[0].units[0].wants;
+        worker.admitted("acme", 20);
+        worker.tick(TICK);
+        while let Some((token, call)) = worker.process.take_call() {
+            told = call.wants();
             let answer = call.lend(10_000.0);
-            proxy.worker.handle_answer(token, &answer);
+            worker.handle_answer(token, answer);
         }
     }
     assert!((900.0..=1100.0).contains(&told), "{told}");
@@ -57,30 +76,30 @@ fn demand_that_lives_on_slabs_is_told_to_the_coordinator() {
 
 #[test]
 fn a_scope_that_nobody_wants_is_released() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    proxy.lease("acme", 100.0);
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.lease("acme", 100.0);
     let mut released = None;
     for _ in 0..1000 {
-        proxy.tick(TICK);
-        while let Some((token, call)) = proxy.host().process.take_call() {
-            match call.method.as_str() {
-                "Refresh" => proxy.worker.handle_answer(token, &call.lend(100.0)),
-                _ => released = Some(call.release()),
+        worker.tick(TICK);
+        while let Some((token, call)) = worker.process.take_call() {
+            match call.is_refresh() {
+                true => worker.handle_answer(token, call.lend(100.0)),
+                false => released = Some(call.release().clone()),
             }
         }
     }
-    assert_eq!(released.unwrap().resources[0].scope, "tenant/acme");
-    assert_eq!(proxy.host().process.metric("slots_used"), 0);
+    assert_eq!(*released.unwrap().resources[0].0.scope, *"tenant/acme");
+    assert_eq!(worker.process_stats().slots_used, 0);
     // The next request starts anew.
-    assert_eq!(proxy.of("acme"), Decision::Hold);
+    assert_eq!(worker.of("acme"), Decision::Hold);
 }
 
 #[test]
 fn one_worker_refreshes_for_all_and_another_takes_over_when_it_dies() {
-    let process = Process::new();
-    let config = one_rule("");
-    let mut first = Proxy::new(&process, 1, &config);
-    let mut second = Proxy::new(&process, 2, &config);
+    let process = FakeProcess::new();
+    let config = one_rule();
+    let mut first = Worker::new(&process, 1, &config);
+    let mut second = Worker::new(&process, 2, &config);
     first.tick(TICK);
     second.lease("acme", 100.0);
     let mut by = (0, 0);
@@ -89,7 +108,7 @@ fn one_worker_refreshes_for_all_and_another_takes_over_when_it_dies() {
         first.tick(TICK);
         while let Some((token, call)) = process.take_call() {
             by.0 += 1;
-            first.worker.handle_answer(token, &call.lend(100.0));
+            first.handle_answer(token, call.lend(100.0));
         }
         second.tick(Duration::ZERO);
         by.1 += process.calls.borrow().len();
@@ -108,17 +127,17 @@ fn one_worker_refreshes_for_all_and_another_takes_over_when_it_dies() {
 
 #[test]
 fn a_warning_about_the_configuration_is_given_by_one_worker() {
-    let process = Process::new();
-    let config = one_rule("");
-    let mut proxies: Vec<Proxy> = (1..=3)
-        .map(|id| Proxy::new(&process, id, &config))
+    let process = FakeProcess::new();
+    let config = one_rule();
+    let mut workers: Vec<Worker> = (1..=3)
+        .map(|id| Worker::new(&process, id, &config))
         .collect();
-    for proxy in &mut proxies {
-        proxy.worker.warn_once("look".to_owned());
+    for worker in &mut workers {
+        worker.engine.warn_once("look".to_owned());
     }
     for _ in 0..100 {
-        for proxy in &mut proxies {
-            proxy.tick(Duration::from_millis(7));
+        for worker in &mut workers {
+            worker.tick(Duration::from_millis(7));
         }
     }
     assert_eq!(
@@ -134,31 +153,31 @@ fn a_warning_about_the_configuration_is_given_by_one_worker() {
 
 #[test]
 fn workers_are_counted_while_they_live_and_serve() {
-    let process = Process::new();
-    let config = one_rule("");
-    let mut proxies: Vec<Proxy> = (1..=3)
-        .map(|id| Proxy::new(&process, id, &config))
+    let process = FakeProcess::new();
+    let config = one_rule();
+    let mut workers: Vec<Worker> = (1..=3)
+        .map(|id| Worker::new(&process, id, &config))
         .collect();
     // The third has a VM but no requests, like the one of Envoy's main thread.
-    proxies[0].of("acme");
-    proxies[1].of("acme");
+    workers[0].of("acme");
+    workers[1].of("acme");
     for _ in 0..100 {
-        for proxy in &mut proxies {
-            proxy.tick(TICK);
+        for worker in &mut workers {
+            worker.tick(TICK);
         }
     }
-    assert_eq!(proxies[0].worker.engine.workers(), 2);
+    assert_eq!(workers[0].engine.process.table.worker_count(), 2);
     for _ in 0..250 {
-        proxies[0].tick(TICK);
+        workers[0].tick(TICK);
     }
-    assert_eq!(proxies[0].worker.engine.workers(), 1);
+    assert_eq!(workers[0].engine.process.table.worker_count(), 1);
 }
 
 #[test]
 fn a_worker_that_takes_the_lead_finds_what_is_due_in_the_slots() {
-    let process = Process::new();
-    let config = one_rule("");
-    let mut first = Proxy::new(&process, 1, &config);
+    let process = FakeProcess::new();
+    let config = one_rule();
+    let mut first = Worker::new(&process, 1, &config);
     for n in 0..700 {
         first.of(&format!("t{n}"));
     }
@@ -166,34 +185,42 @@ fn a_worker_that_takes_the_lead_finds_what_is_due_in_the_slots() {
     first.answer(10.0);
     drop(first);
     // The second is not told of those slots; it looks, in parts.
-    let mut second = Proxy::new(&process, 2, &config);
+    let mut second = Worker::new(&process, 2, &config);
     let mut asked = BTreeSet::new();
     for _ in 0..200 {
         second.tick(TICK);
         while let Some((token, call)) = process.take_call() {
-            if call.method == "Refresh" {
-                asked.extend(call.refresh().scopes.into_iter().map(|scope| scope.scope));
+            if call.is_refresh() {
+                asked.extend(call.scopes());
             } else {
-                asked.extend(call.release().resources.into_iter().map(|r| r.scope));
+                asked.extend(
+                    call.release()
+                        .resources
+                        .iter()
+                        .map(|(id, _)| id.scope.clone()),
+                );
             }
-            second.worker.handle_failure(token, 14);
+            second.fail_call(token);
         }
     }
     assert_eq!(asked.len(), 700);
 }
 
 /// A process with one slot, which the second worker's tenant took over from the first one's.
-fn taken_over() -> (Rc<Process>, Proxy, Proxy) {
-    let process = Process::new();
-    let config = one_rule(r#", "max_scopes": 1"#);
-    let mut first = Proxy::new(&process, 1, &config);
-    let mut second = Proxy::new(&process, 2, &config);
+fn taken_over() -> (Rc<FakeProcess>, Worker, Worker) {
+    let process = FakeProcess::new();
+    let config = EngineConfig {
+        max_scopes: 1,
+        ..one_rule()
+    };
+    let mut first = Worker::new(&process, 1, &config);
+    let mut second = Worker::new(&process, 2, &config);
     first.lease("acme", 100.0);
     for _ in 0..1000 {
         first.tick(TICK);
         while let Some((token, call)) = process.take_call() {
-            if call.method == "Refresh" {
-                first.worker.handle_answer(token, &call.lend(100.0));
+            if call.is_refresh() {
+                first.handle_answer(token, call.lend(100.0));
             }
         }
     }
@@ -206,10 +233,9 @@ fn what_is_attempted_without_a_slot_is_asked_for_as_overflow() {
     let (_, mut first, _second) = taken_over();
     assert_eq!(first.of("acme"), Decision::Hold);
     first.tick(Duration::from_millis(1));
-    let (_, call) = first.host().process.take_call().unwrap();
-    let asked = call.refresh();
-    assert_eq!(asked.scopes[0].scope, "tenant/~overflow");
-    assert!(asked.scopes[0].units[0].wants > 0.0);
+    let (_, call) = first.process.take_call().unwrap();
+    assert_eq!(call.scopes(), ["tenant/~overflow".into()]);
+    assert!(call.wants() > 0.0);
 }
 
 #[test]
@@ -224,42 +250,41 @@ fn a_scope_without_a_slot_does_not_search_on_each_request() {
 
 #[test]
 fn after_a_failure_of_the_ledger_attempts_are_counted_and_slabs_go_back() {
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &one_rule(""));
-    proxy.lease("acme", 10_000.0);
-    proxy.admitted("acme", 5);
-    proxy.host().shared_data_fails.set(true);
+    let process = FakeProcess::new();
+    let mut worker = Worker::new(&process, 1, &one_rule());
+    worker.lease("acme", 10_000.0);
+    worker.admitted("acme", 5);
+    worker.host().shared_data_fails.set(true);
     for _ in 0..5 {
-        proxy.tick(TICK);
+        worker.tick(TICK);
     }
-    proxy.host().shared_data_fails.set(false);
+    worker.host().shared_data_fails.set(false);
     for _ in 0..30 {
-        proxy.tick(TICK);
+        worker.tick(TICK);
     }
-    let scope = proxy.worker.engine.scope(RuleId(0), b"acme").unwrap();
-    assert_eq!((scope.left, scope.queued), (Tokens::ZERO, false));
+    let scope = worker.known("acme");
+    assert_eq!((scope.cache.left(), scope.queued), (Tokens::ZERO, false));
 }
 
 #[test]
 fn a_flood_of_new_names_does_not_keep_the_others_from_their_leases() {
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &one_rule(""));
-    proxy.lease("acme", 100.0);
+    let process = FakeProcess::new();
+    let mut worker = Worker::new(&process, 1, &one_rule());
+    worker.lease("acme", 100.0);
     // A new name each millisecond, and a coordinator that answers after twenty.
     let mut calls = VecDeque::new();
     let mut refreshes = 0;
     for n in 0..3000 {
-        proxy.of(&format!("stranger{n}"));
-        proxy.of("acme");
-        proxy.tick(Duration::from_millis(1));
+        worker.of(&format!("stranger{n}"));
+        worker.of("acme");
+        worker.tick(Duration::from_millis(1));
         while let Some((token, call)) = process.take_call() {
             calls.push_back((n + 20, token, call));
         }
         while calls.front().is_some_and(|(at, ..)| *at <= n) {
             let (_, token, call) = calls.pop_front().unwrap();
-            let scopes = call.refresh().scopes;
-            refreshes += usize::from(scopes.iter().any(|scope| scope.scope == "tenant/acme"));
-            proxy.worker.handle_answer(token, &call.lend(100.0));
+            refreshes += usize::from(call.scopes().contains(&"tenant/acme".into()));
+            worker.handle_answer(token, call.lend(100.0));
         }
         assert!(calls.len() <= 16, "{}", calls.len());
     }
@@ -268,16 +293,16 @@ fn a_flood_of_new_names_does_not_keep_the_others_from_their_leases() {
 
 #[test]
 fn the_leader_lock_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
-    let process = Process::new();
-    let mut config = one_rule("");
-    config.engine.tick = Duration::from_millis(100);
-    let mut proxies: Vec<Proxy> = (1..=3)
-        .map(|id| Proxy::new(&process, id, &config))
+    let process = FakeProcess::new();
+    let mut config = one_rule();
+    config.tick = Duration::from_millis(100);
+    let mut workers: Vec<Worker> = (1..=3)
+        .map(|id| Worker::new(&process, id, &config))
         .collect();
     let mut owners = BTreeSet::new();
     for _ in 0..100 {
-        for proxy in &mut proxies {
-            proxy.tick(Duration::from_millis(33));
+        for worker in &mut workers {
+            worker.tick(Duration::from_millis(33));
             let lock = process.get("tollgate.c.leader").unwrap();
             owners.insert(
                 tollgate_core::client::LeaderLock::decode(&lock)
@@ -291,33 +316,34 @@ fn the_leader_lock_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
 
 #[test]
 fn what_the_ledger_does_not_take_is_kept_for_the_next_round() {
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &one_rule(""));
-    proxy.lease("acme", 10_000.0);
-    proxy.admitted("acme", 5);
-    let acme = |proxy: &Proxy| proxy.worker.engine.scope(RuleId(0), b"acme").unwrap();
-    let spare = acme(&proxy).left;
+    let process = FakeProcess::new();
+    let mut worker = Worker::new(&process, 1, &one_rule());
+    worker.lease("acme", 10_000.0);
+    worker.admitted("acme", 5);
+    let spare = worker.known("acme").cache.left();
     assert!(spare > Tokens::ZERO);
     // Its lease has ended, so that the token cache is to go back with the attempts.
     process.advance(Duration::from_secs(20));
-    proxy.host().shared_data_fails.set(true);
-    let before = acme(&proxy).attempts;
+    worker.host().shared_data_fails.set(true);
+    let before = worker.known("acme").attempts;
     assert!(before > 0);
-    let settled = proxy.worker.engine.settle_scope(RuleId(0), b"acme");
-    assert!(settled.is_err());
-    let kept = acme(&proxy);
-    assert_eq!((kept.attempts, kept.left), (before, spare));
-    proxy.host().shared_data_fails.set(false);
-    let settled = proxy.worker.engine.settle_scope(RuleId(0), b"acme");
-    settled.unwrap();
-    let settled = acme(&proxy);
-    assert_eq!((settled.attempts, settled.left), (0, Tokens::ZERO));
+    assert!(worker.settle("acme").is_err());
+    let kept = worker.known("acme");
+    assert_eq!((kept.attempts, kept.cache.left()), (before, spare));
+    worker.host().shared_data_fails.set(false);
+    worker.settle("acme").unwrap();
+    let settled = worker.known("acme");
+    assert_eq!((settled.attempts, settled.cache.left()), (0, Tokens::ZERO));
 }
 
 #[test]
 fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_overflow() {
-    let process = Process::new();
-    let mut first = Proxy::new(&process, 1, &one_rule(r#", "max_scopes": 200"#));
+    let process = FakeProcess::new();
+    let config = EngineConfig {
+        max_scopes: 200,
+        ..one_rule()
+    };
+    let mut first = Worker::new(&process, 1, &config);
     for n in 0..40 {
         first.of(&format!("t{n}"));
     }
@@ -336,24 +362,24 @@ fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_over
         let record = codec::encode_slot(&format!("other/{slot}"), &busy);
         process.set(&format!("tollgate.c.slot.{slot}"), &record, 0);
     }
-    assert_eq!(first.worker.engine.scope(RuleId(0), b"~overflow"), None);
+    assert_eq!(first.engine.scope(RuleId(0), b"~overflow"), None);
     let reads = process.reads.get();
     for _ in 0..12 {
         first.tick(TICK);
     }
     let reads = process.reads.get() - reads;
     assert!(reads < 2000, "{reads}");
-    let overflow = first.worker.engine.scope(RuleId(0), b"~overflow").unwrap();
-    assert_eq!(overflow.attempts, 120);
-    assert_eq!(process.metric("overflow"), 0, "no request has fallen yet");
+    assert_eq!(first.known("~overflow").attempts, 120);
+    assert_eq!(first.stats().overflow.get(), 0, "no request has fallen yet");
 }
 
 #[test]
 fn what_a_worker_that_dies_had_is_told_no_longer() {
-    let process = Process::new();
-    let config = one_rule(r#", "first_lease_wait_ms": 1000"#);
-    let mut first = Proxy::new(&process, 1, &config);
-    let mut second = Proxy::new(&process, 2, &config);
+    let process = FakeProcess::new();
+    let mut config = one_rule();
+    config.rules[0].policy.first_lease_wait = Duration::from_secs(1);
+    let mut first = Worker::new(&process, 1, &config);
+    let mut second = Worker::new(&process, 2, &config);
     first.host().memory_bytes.set(3 << 20);
     second.host().memory_bytes.set(5 << 20);
     first.tick(TICK);
@@ -363,26 +389,33 @@ fn what_a_worker_that_dies_had_is_told_no_longer() {
     for _ in 0..10 {
         first.tick(TICK);
     }
-    let told = |name| process.metric(name);
-    assert_eq!((told("waiting"), told("vm_memory_bytes")), (2, 5 << 20));
+    let told = |worker: &Worker| {
+        let stats = worker.process_stats();
+        (stats.waiting, stats.vm_memory_bytes)
+    };
+    assert_eq!(told(&first), (2, 5 << 20));
     for _ in 0..200 {
         first.tick(TICK);
     }
-    assert_eq!((told("waiting"), told("vm_memory_bytes")), (0, 3 << 20));
+    assert_eq!(told(&first), (0, 3 << 20));
 }
 
 #[test]
 fn a_note_of_a_slot_that_there_is_not_costs_no_memory() {
-    let process = Process::new();
-    let mut proxy = Proxy::new(&process, 1, &one_rule(r#", "max_scopes": 10"#));
-    proxy.tick(TICK);
+    let process = FakeProcess::new();
+    let config = EngineConfig {
+        max_scopes: 10,
+        ..one_rule()
+    };
+    let mut worker = Worker::new(&process, 1, &config);
+    worker.tick(TICK);
     let mut dirty = DirtyQueue::default();
     dirty.add(u32::MAX);
     process.set("tollgate.c.dirty", &dirty.encode(), 0);
-    proxy.tick(TICK);
+    worker.tick(TICK);
     assert_eq!(
         process.get("tollgate.c.dirty"),
         Some(DirtyQueue::default().encode())
     );
-    proxy.lease("acme", 100.0);
+    worker.lease("acme", 100.0);
 }

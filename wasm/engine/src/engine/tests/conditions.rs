@@ -1,22 +1,22 @@
 //! Lines for the operator about conditions with the coordinators, of a whole process.
 
-use prost::Message;
-use tollgate_proto::v1;
+use tollgate_core::cluster::ShardId;
+use tollgate_core::message::Refreshed;
 
 use super::*;
-use crate::fake::Call;
+use crate::stats::ProcessStats;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The lines that were logged louder than for debugging since the last look.
-fn lines(process: &Rc<Process>) -> Vec<(Level, String)> {
+fn lines(process: &Rc<FakeProcess>) -> Vec<(Level, String)> {
     let mut logs = core::mem::take(&mut *process.logs.borrow_mut());
     logs.retain(|(level, _)| *level != Level::Debug);
     logs
 }
 
-/// Lets all `workers` serve for so long, while each call fails with the gRPC `status` or is answered.
-fn serve(workers: &mut [Proxy], duration: Duration, status: Option<u32>) {
+/// Lets all `workers` serve for so long, while each call is answered, or fails if all are `down`.
+fn serve(workers: &mut [Worker], duration: Duration, down: bool) {
     let process = Rc::clone(&workers[0].host().process);
     let mut passed = Duration::ZERO;
     while passed < duration {
@@ -25,10 +25,10 @@ fn serve(workers: &mut [Proxy], duration: Duration, status: Option<u32>) {
             worker.tick(Duration::ZERO);
             // Answers come to the worker that has called.
             while let Some((token, call)) = process.take_call() {
-                match (call.method.as_str(), status) {
-                    ("Refresh", None) => worker.worker.handle_answer(token, &call.lend(100.0)),
-                    ("Refresh", Some(status)) => worker.worker.handle_failure(token, status),
-                    _ => {}
+                match (call.is_refresh(), down) {
+                    (true, false) => worker.handle_answer(token, call.lend(100.0)),
+                    (true, true) => worker.fail_call(token),
+                    (false, _) => {}
                 }
             }
         }
@@ -37,18 +37,26 @@ fn serve(workers: &mut [Proxy], duration: Duration, status: Option<u32>) {
     }
 }
 
-fn workers(process: &Rc<Process>, config: &Config) -> [Proxy; 3] {
-    [1, 2, 3].map(|id| Proxy::new(process, id, config))
+/// The levels of the process, of whichever worker leads.
+fn levels(workers: &[Worker]) -> ProcessStats {
+    let mut levels = workers
+        .iter()
+        .filter_map(|worker| worker.engine.process_stats());
+    levels.next().expect("a sync leader")
+}
+
+fn workers(process: &Rc<FakeProcess>, config: &EngineConfig) -> [Worker; 3] {
+    [1, 2, 3].map(|id| Worker::new(process, id, config))
 }
 
 #[test]
 fn safe_mode_is_told_once_by_all_workers_when_it_begins_and_when_it_ends() {
-    let process = Process::new();
-    let mut workers = workers(&process, &one_rule(""));
-    serve(&mut workers, 5 * SECOND, None);
+    let process = FakeProcess::new();
+    let mut workers = workers(&process, &one_rule());
+    serve(&mut workers, 5 * SECOND, false);
     assert_eq!(lines(&process), []);
     // The lease of ten seconds is still good for some of it.
-    serve(&mut workers, 40 * SECOND, Some(14));
+    serve(&mut workers, 40 * SECOND, true);
     let told = lines(&process);
     let [(Level::Warn, line)] = &told[..] else {
         panic!("{told:?}")
@@ -60,7 +68,7 @@ fn safe_mode_is_told_once_by_all_workers_when_it_begins_and_when_it_ends() {
     ] {
         assert!(line.contains(part), "{line}");
     }
-    serve(&mut workers, 20 * SECOND, None);
+    serve(&mut workers, 20 * SECOND, false);
     let told = lines(&process);
     let [(Level::Warn, line)] = &told[..] else {
         panic!("{told:?}")
@@ -71,24 +79,24 @@ fn safe_mode_is_told_once_by_all_workers_when_it_begins_and_when_it_ends() {
 
 #[test]
 fn a_lost_call_and_new_scopes_at_all_times_are_no_safe_mode() {
-    let process = Process::new();
-    let mut workers = workers(&process, &one_rule(""));
-    serve(&mut workers, TICK, Some(14));
+    let process = FakeProcess::new();
+    let mut workers = workers(&process, &one_rule());
+    serve(&mut workers, TICK, true);
     for scope in 0..750 {
         // Its call is answered with the next round.
         workers[0].of(&format!("new-{scope}"));
         for worker in &mut workers {
             worker.tick(Duration::ZERO);
         }
-        serve(&mut workers, TICK, None);
+        serve(&mut workers, TICK, false);
     }
     assert_eq!(lines(&process), []);
 }
 
 /// Lets a worker serve a scope that gets a lease and another one that gets nothing but the error
 /// `code`.
-fn serve_two(worker: &mut Proxy, duration: Duration, code: u32) {
-    let process = Rc::clone(&worker.host().process);
+fn serve_two(worker: &mut Worker, duration: Duration, code: u32) {
+    let process = Rc::clone(&worker.process);
     let mut passed = Duration::ZERO;
     while passed < duration {
         worker.of("acme");
@@ -96,36 +104,33 @@ fn serve_two(worker: &mut Proxy, duration: Duration, code: u32) {
         worker.tick(TICK);
         passed += TICK;
         while let Some((token, call)) = process.take_call() {
-            if call.method == "Refresh" {
-                worker
-                    .worker
-                    .handle_answer(token, &answer_of_two(&call, code));
+            if call.is_refresh() {
+                worker.handle_answer(token, answer_of_two(&call, code));
             }
         }
     }
 }
 
-fn answer_of_two(call: &Call, code: u32) -> Vec<u8> {
-    let decoded = |answer: Vec<u8>| v1::RefreshResponse::decode(&answer[..]).unwrap();
-    let mut answer = decoded(call.lend(100.0));
-    let refused = decoded(call.refuse(code));
-    for (scope, refused) in answer.scopes.iter_mut().zip(refused.scopes) {
-        if scope.scope.ends_with("bad") {
-            *scope = refused;
-        }
+fn answer_of_two(call: &OpenCall, code: u32) -> Refreshed {
+    let (good, bad) = (call.lend(100.0).scopes, call.refuse(code).scopes);
+    let scopes = good.into_iter().zip(bad).map(|(good, bad)| {
+        let is_bad = good.as_ref().is_ok_and(|good| good.scope.ends_with("bad"));
+        if is_bad { bad } else { good }
+    });
+    Refreshed {
+        scopes: scopes.collect(),
     }
-    answer.encode_to_vec()
 }
 
 #[test]
 fn a_scope_that_is_always_refused_is_no_safe_mode_and_hides_no_outage() {
-    let process = Process::new();
-    let mut workers = workers(&process, &one_rule(""));
+    let process = FakeProcess::new();
+    let mut workers = workers(&process, &one_rule());
     let worker = &mut workers[0];
     serve_two(worker, 30 * SECOND, 8);
-    assert_eq!(process.metric("safe_mode"), 1);
+    assert_eq!(levels(&workers).safe_mode, 1);
     assert_eq!(lines(&process), []);
-    serve(&mut workers[..1], 30 * SECOND, Some(14));
+    serve(&mut workers[..1], 30 * SECOND, true);
     let told = lines(&process);
     assert!(
         told.len() == 1 && told[0].1.contains("safe mode on"),
@@ -142,8 +147,8 @@ fn a_scope_that_is_always_refused_is_no_safe_mode_and_hides_no_outage() {
 
 #[test]
 fn a_scope_whose_master_nobody_reaches_is_safe_mode_whatever_is_answered_for_others() {
-    let process = Process::new();
-    let mut worker = Proxy::new(&process, 1, &one_rule(""));
+    let process = FakeProcess::new();
+    let mut worker = Worker::new(&process, 1, &one_rule());
     serve_two(&mut worker, 30 * SECOND, 14);
     let told = lines(&process);
     let [(Level::Warn, line)] = &told[..] else {
@@ -158,16 +163,16 @@ fn a_scope_whose_master_nobody_reaches_is_safe_mode_whatever_is_answered_for_oth
 
 #[test]
 fn a_worker_that_takes_the_lead_over_tells_nothing_twice() {
-    let process = Process::new();
-    let mut workers = workers(&process, &one_rule(""));
+    let process = FakeProcess::new();
+    let mut workers = workers(&process, &one_rule());
     process.missing_clusters.borrow_mut().insert("c".to_owned());
-    serve(&mut workers[..1], 5 * SECOND, Some(14));
+    serve(&mut workers[..1], 5 * SECOND, true);
     assert_eq!(lines(&process).len(), 2);
-    serve(&mut workers[1..], 30 * SECOND, Some(14));
+    serve(&mut workers[1..], 30 * SECOND, true);
     assert_eq!(lines(&process), []);
-    assert_eq!(process.metric("missing_clusters"), 1);
+    assert_eq!(levels(&workers[1..]).missing_clusters, 1);
     process.missing_clusters.borrow_mut().clear();
-    serve(&mut workers[1..], 5 * SECOND, None);
+    serve(&mut workers[1..], 5 * SECOND, false);
     let told: Vec<String> = lines(&process).into_iter().map(|(_, line)| line).collect();
     assert!(
         told.len() == 2
@@ -179,16 +184,16 @@ fn a_worker_that_takes_the_lead_over_tells_nothing_twice() {
 
 #[test]
 fn a_cluster_that_envoy_lacks_is_an_error_with_the_first_call_and_a_gauge_until_it_has_it() {
-    let process = Process::new();
-    let mut workers = workers(&process, &one_rule(""));
+    let process = FakeProcess::new();
+    let mut workers = workers(&process, &one_rule());
     process.missing_clusters.borrow_mut().insert("c".to_owned());
-    serve(&mut workers, Duration::from_millis(300), None);
+    serve(&mut workers, Duration::from_millis(300), false);
     let told = lines(&process);
     let want = "tollgate: cluster missing: there is no cluster \"c\", which coordinator names; no \
                 lease comes from there until there is one";
     assert_eq!(told, [(Level::Error, want.to_owned())]);
-    serve(&mut workers, 20 * SECOND, None);
-    assert_eq!(process.metric("missing_clusters"), 1);
+    serve(&mut workers, 20 * SECOND, false);
+    assert_eq!(levels(&workers).missing_clusters, 1);
     let told = lines(&process);
     let [(Level::Warn, line)] = &told[..] else {
         panic!("{told:?}")
@@ -200,7 +205,7 @@ fn a_cluster_that_envoy_lacks_is_an_error_with_the_first_call_and_a_gauge_until_
     for _ in 0..100 {
         workers[0].tick(TICK);
     }
-    assert_eq!(process.metric("missing_clusters"), 0);
+    assert_eq!(levels(&workers).missing_clusters, 0);
     let told = lines(&process);
     let want = "tollgate: cluster found: there is a cluster \"c\" now, which coordinator names";
     assert_eq!(told.first(), Some(&(Level::Warn, want.to_owned())));
@@ -208,9 +213,12 @@ fn a_cluster_that_envoy_lacks_is_an_error_with_the_first_call_and_a_gauge_until_
 
 #[test]
 fn a_shards_cluster_that_envoy_lacks_is_told_although_no_lease_is_lost() {
-    let process = Process::new();
-    let config = one_rule(r#", "shards": ["s-0", "s-1"]"#);
-    let mut worker = Proxy::new(&process, 1, &config);
+    let process = FakeProcess::new();
+    let config = EngineConfig {
+        shards: vec!["s-0".to_owned(), "s-1".to_owned()],
+        ..one_rule()
+    };
+    let mut worker = Worker::new(&process, 1, &config);
     process
         .missing_clusters
         .borrow_mut()
@@ -219,26 +227,14 @@ fn a_shards_cluster_that_envoy_lacks_is_told_although_no_lease_is_lost() {
         worker.of("acme");
         worker.tick(TICK);
         while let Some((token, call)) = process.take_call() {
-            let answer = call.lend_from(100.0, |_| Some(tollgate_core::cluster::ShardId(1)));
-            worker.worker.handle_answer(token, &answer);
+            let answer = call.lend_from(100.0, |_| Some(ShardId(1)));
+            worker.handle_answer(token, answer);
         }
     }
     let told = lines(&process);
     let want = "tollgate: cluster missing: there is no cluster \"s-1\", which shards[1] names; no \
                 lease comes from there until there is one";
     assert_eq!(told, [(Level::Error, want.to_owned())]);
-    assert_eq!(process.metric("missing_clusters"), 1);
-    assert_eq!(process.metric("safe_mode"), 0);
-}
-
-#[test]
-fn a_status_of_any_number_is_told() {
-    let process = Process::new();
-    let mut workers = workers(&process, &one_rule(""));
-    serve(&mut workers, 3 * SECOND, Some(u32::MAX));
-    let told = lines(&process);
-    assert!(
-        told[0].1.contains("gRPC status 4294967295 (unknown)"),
-        "{told:?}"
-    );
+    assert_eq!(worker.process_stats().missing_clusters, 1);
+    assert_eq!(worker.process_stats().safe_mode, 0);
 }

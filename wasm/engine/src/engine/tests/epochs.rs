@@ -1,12 +1,11 @@
 //! Answers whose epoch is none that can follow.
 
 use super::*;
-use crate::host::Level;
 
 /// The epoch of an honest coordinator: a wall clock in 2026.
 const CLOCK: u64 = 1_790_000_000_000;
 
-impl Proxy {
+impl Worker {
     /// Serves a busy tenant for `seconds`, while every call is answered with 100 in the term
     /// `epoch`; how many of ten requests in each tick went on.
     fn serve(&mut self, seconds: u64, epoch: u64) -> usize {
@@ -14,22 +13,17 @@ impl Proxy {
         for _ in 0..seconds * 50 {
             self.tick(TICK);
             admitted += self.admitted("acme", 10);
-            while let Some((token, call)) = self.host().process.take_call() {
-                if call.method == "Refresh" {
-                    self.worker
-                        .handle_answer(token, &call.lend_in(100.0, epoch));
+            while let Some((token, call)) = self.process.take_call() {
+                if call.is_refresh() {
+                    self.handle_answer(token, call.lend_in(100.0, epoch));
                 }
             }
         }
         admitted
     }
 
-    fn metric(&self, name: &str) -> i64 {
-        self.host().process.metric(name)
-    }
-
     fn warnings(&self) -> Vec<String> {
-        let logs = self.host().process.logs.borrow();
+        let logs = self.process.logs.borrow();
         let warnings = logs.iter().filter(|(level, _)| *level == Level::Warn);
         warnings.map(|(_, message)| message.clone()).collect()
     }
@@ -37,22 +31,25 @@ impl Proxy {
 
 #[test]
 fn a_second_of_answers_from_an_impossible_epoch_pins_nobody() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    proxy.serve(5, CLOCK);
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.serve(5, CLOCK);
     assert_eq!(
-        (proxy.metric("epoch_jumps"), proxy.warnings().len()),
+        (worker.stats().epoch_jumps.get(), worker.warnings().len()),
         (0, 0)
     );
     for lie in [u64::MAX, 1 << 42, CLOCK + (1 << 37)] {
-        proxy.serve(1, lie);
-        let before = proxy.metric("refresh_errors");
-        let rate = proxy.serve(20, CLOCK) / 20;
+        worker.serve(1, lie);
+        let before = worker.stats().refresh_errors.get();
+        let rate = worker.serve(20, CLOCK) / 20;
         assert!((90..=110).contains(&rate), "{rate} per second after {lie}");
-        assert!(proxy.metric("refresh_errors") <= before + 1, "after {lie}");
+        assert!(
+            worker.stats().refresh_errors.get() <= before + 1,
+            "after {lie}"
+        );
     }
-    assert!(proxy.metric("epoch_jumps") >= 3, "each is counted");
-    assert!(proxy.metric("refresh_errors") >= 3, "and is a failure");
-    let warnings = proxy.warnings();
+    assert!(worker.stats().epoch_jumps.get() >= 3, "each is counted");
+    assert!(worker.stats().refresh_errors.get() >= 3, "and is a failure");
+    let warnings = worker.warnings();
     let [warning] = &warnings[..] else {
         panic!("logged once: {warnings:?}");
     };
@@ -62,23 +59,23 @@ fn a_second_of_answers_from_an_impossible_epoch_pins_nobody() {
 
 #[test]
 fn a_first_answer_from_an_impossible_epoch_is_no_answer() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    proxy.serve(1, u64::MAX);
-    assert!(proxy.metric("epoch_jumps") > 0);
-    let rate = proxy.serve(20, CLOCK) / 20;
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.serve(1, u64::MAX);
+    assert!(worker.stats().epoch_jumps.get() > 0);
+    let rate = worker.serve(20, CLOCK) / 20;
     assert!((80..=110).contains(&rate), "{rate} per second");
 }
 
 #[test]
 fn answers_of_an_earlier_master_are_counted_and_logged_once() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    proxy.serve(5, CLOCK);
-    proxy.serve(5, CLOCK - 1);
-    let counted = proxy.metric("lower_epochs");
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.serve(5, CLOCK);
+    worker.serve(5, CLOCK - 1);
+    let counted = worker.stats().lower_epochs.get();
     assert!(counted > 1, "{counted}");
-    assert_eq!(proxy.metric("refresh_errors"), counted);
-    assert_eq!(proxy.metric("epoch_jumps"), 0);
-    let warnings = proxy.warnings();
+    assert_eq!(worker.stats().refresh_errors.get(), counted);
+    assert_eq!(worker.stats().epoch_jumps.get(), 0);
+    let warnings = worker.warnings();
     let [warning] = &warnings[..] else {
         panic!("logged once: {warnings:?}");
     };
@@ -89,9 +86,9 @@ fn answers_of_an_earlier_master_are_counted_and_logged_once() {
 
 #[test]
 fn an_operators_epoch_gives_way_to_a_clock() {
-    let mut proxy = Proxy::new(&Process::new(), 1, &one_rule(""));
-    proxy.serve(5, 5);
-    let rate = proxy.serve(20, CLOCK) / 20;
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.serve(5, 5);
+    let rate = worker.serve(20, CLOCK) / 20;
     assert!((90..=110).contains(&rate), "{rate} per second");
-    assert_eq!(proxy.metric("epoch_jumps"), 0);
+    assert_eq!(worker.stats().epoch_jumps.get(), 0);
 }

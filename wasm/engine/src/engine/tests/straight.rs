@@ -1,11 +1,8 @@
 //! Calls that go straight to the masters of their shards.
 
-use std::collections::BTreeMap;
-
 use tollgate_core::cluster::ShardId;
 
 use super::*;
-use crate::fake::Call;
 
 /// The shard of the tenant, or its scope, whose name ends with its number.
 fn shard(scope: &str) -> Option<ShardId> {
@@ -13,18 +10,26 @@ fn shard(scope: &str) -> Option<ShardId> {
     Some(ShardId(number))
 }
 
-/// A proxy whose rule's tenants belong to the shards that their names say, two of which it has clusters for.
-fn proxy(fields: &str) -> Proxy {
-    let fields = format!(r#", "shards": ["s-0", "s-1"] {fields}"#);
-    Proxy::new(&Process::new(), 1, &one_rule(&fields))
+/// Settings of a process that has clusters for these shards.
+fn sharded(shards: &[&str]) -> EngineConfig {
+    EngineConfig {
+        shards: shards.iter().map(|shard| (*shard).to_owned()).collect(),
+        ..one_rule()
+    }
 }
 
-impl Proxy {
+/// A worker whose tenants belong to the shards that their names say, two of which it has clusters
+/// for.
+fn with_shards() -> Worker {
+    Worker::new(&FakeProcess::new(), 1, &sharded(&["s-0", "s-1"]))
+}
+
+impl Worker {
     /// The next calls, of which there are some within two seconds.
-    fn calls(&mut self) -> Vec<(u32, Call)> {
+    fn calls(&mut self) -> Vec<(u32, OpenCall)> {
         for _ in 0..100 {
             self.tick(TICK);
-            let calls = core::iter::from_fn(|| self.host().process.take_call());
+            let calls = core::iter::from_fn(|| self.process.take_call());
             let calls: Vec<_> = calls.collect();
             if !calls.is_empty() {
                 return calls;
@@ -33,10 +38,10 @@ impl Proxy {
         panic!("no call within two seconds");
     }
 
-    fn answer_from_shards(&mut self, calls: &[(u32, Call)]) {
+    fn answer_from_shards(&mut self, calls: &[(u32, OpenCall)]) {
         for (token, call) in calls {
             let answer = call.lend_from(100.0, shard);
-            self.worker.handle_answer(*token, &answer);
+            self.handle_answer(*token, answer);
         }
     }
 
@@ -51,11 +56,11 @@ impl Proxy {
 }
 
 /// Scopes that the calls ask for, by cluster.
-fn asked(calls: &[(u32, Call)]) -> BTreeMap<&str, Vec<String>> {
+fn asked(calls: &[(u32, OpenCall)]) -> BTreeMap<&str, Vec<String>> {
     let mut asked = BTreeMap::new();
     for (_, call) in calls {
-        let scopes = call.refresh().scopes;
-        let mut scopes: Vec<_> = scopes.into_iter().map(|scope| scope.scope).collect();
+        let scopes = call.scopes().into_iter();
+        let mut scopes: Vec<String> = scopes.map(|scope| scope.to_string()).collect();
         scopes.sort_unstable();
         let twice = asked.insert(&*call.to, scopes);
         assert_eq!(twice, None, "two calls to {}", call.to);
@@ -65,21 +70,21 @@ fn asked(calls: &[(u32, Call)]) -> BTreeMap<&str, Vec<String>> {
 
 #[test]
 fn refreshes_go_to_the_cluster_of_the_shard_that_answered_last() {
-    let mut proxy = proxy("");
+    let mut worker = with_shards();
     let tenants = ["a-0", "b-0", "c-1", "d-2", "e"];
     for tenant in tenants {
-        proxy.of(tenant);
+        worker.of(tenant);
     }
-    proxy.tick(Duration::from_millis(1));
-    let (token, call) = proxy.host().process.take_call().unwrap();
+    worker.tick(Duration::from_millis(1));
+    let (token, call) = worker.process.take_call().unwrap();
     assert_eq!(call.to, "c", "nothing is known yet");
     assert_eq!(call.refresh().scopes.len(), 5);
-    proxy.answer_from_shards(&[(token, call)]);
+    worker.answer_from_shards(&[(token, call)]);
 
     for tenant in tenants {
-        proxy.of(tenant);
+        worker.of(tenant);
     }
-    let calls = proxy.calls();
+    let calls = worker.calls();
     let want = [
         ("c", vec!["tenant/d-2".to_owned(), "tenant/e".to_owned()]),
         (
@@ -92,13 +97,13 @@ fn refreshes_go_to_the_cluster_of_the_shard_that_answered_last() {
     // A shard that moves is followed: the one that passed the call on says who has answered.
     for (token, call) in &calls {
         let answer = call.lend_from(100.0, |_| Some(ShardId(1)));
-        proxy.worker.handle_answer(*token, &answer);
+        worker.handle_answer(*token, answer);
     }
     for tenant in tenants {
-        proxy.of(tenant);
+        worker.of(tenant);
     }
     assert_eq!(
-        asked(&proxy.calls()).into_keys().collect::<Vec<_>>(),
+        asked(&worker.calls()).into_keys().collect::<Vec<_>>(),
         ["s-1"]
     );
 }
@@ -106,93 +111,100 @@ fn refreshes_go_to_the_cluster_of_the_shard_that_answered_last() {
 /// A cluster that does not answer would cost a scope that returns its lease, and lose releases.
 #[test]
 fn what_is_given_back_and_who_returns_goes_to_any_coordinator() {
-    let mut proxy = proxy("");
-    proxy.lease_from_shards(&["a-0", "b-1"]);
+    let mut worker = with_shards();
+    worker.lease_from_shards(&["a-0", "b-1"]);
     let mut released = BTreeMap::new();
     for _ in 0..1000 {
-        proxy.tick(TICK);
-        while let Some((token, call)) = proxy.host().process.take_call() {
-            match call.method.as_str() {
-                "Refresh" => proxy.answer_from_shards(&[(token, call)]),
-                _ => {
+        worker.tick(TICK);
+        while let Some((token, call)) = worker.process.take_call() {
+            match call.is_refresh() {
+                true => worker.answer_from_shards(&[(token, call)]),
+                false => {
                     *released.entry(call.to.clone()).or_insert(0) += call.release().resources.len()
                 }
             }
         }
     }
     assert_eq!(released, BTreeMap::from([("c".to_owned(), 2)]));
-    assert_eq!(proxy.of("a-0"), Decision::Hold);
-    assert_eq!(asked(&proxy.calls()).into_keys().collect::<Vec<_>>(), ["c"]);
+    assert_eq!(worker.of("a-0"), Decision::Hold);
+    assert_eq!(
+        asked(&worker.calls()).into_keys().collect::<Vec<_>>(),
+        ["c"]
+    );
 }
 
 #[test]
 fn after_a_call_that_failed_any_coordinator_is_asked() {
     for at_once in [false, true] {
-        let mut proxy = proxy("");
-        proxy.lease_from_shards(&["a-0"]);
-        proxy.of("a-0");
-        let process = Rc::clone(&proxy.host().process);
+        let mut worker = with_shards();
+        worker.lease_from_shards(&["a-0"]);
+        worker.of("a-0");
+        let process = Rc::clone(&worker.process);
         match at_once {
             // As for a cluster that Envoy does not know.
             true => {
                 process.calls_fail.set(true);
                 for _ in 0..100 {
-                    proxy.tick(TICK);
-                    if process.metric("refresh_errors") > 0 {
+                    worker.tick(TICK);
+                    if worker.stats().refresh_errors.get() > 0 {
                         break;
                     }
                 }
                 process.calls_fail.set(false);
             }
             false => {
-                let calls = proxy.calls();
+                let calls = worker.calls();
                 assert_eq!(calls[0].1.to, "s-0");
-                proxy.worker.handle_failure(calls[0].0, 14);
+                worker.fail_call(calls[0].0);
             }
         }
-        let calls = proxy.calls();
+        let calls = worker.calls();
         assert_eq!(calls[0].1.to, "c", "{at_once}");
-        proxy.answer_from_shards(&calls);
-        proxy.of("a-0");
-        assert_eq!(proxy.calls()[0].1.to, "s-0", "{at_once}");
+        worker.answer_from_shards(&calls);
+        worker.of("a-0");
+        assert_eq!(worker.calls()[0].1.to, "s-0", "{at_once}");
     }
 }
 
 #[test]
 fn another_configuration_says_whom_to_ask_from_then_on() {
-    let mut proxy = proxy("");
-    proxy.lease_from_shards(&["a-1"]);
-    for (shards, want) in [(r#"["x", "y"]"#, "y"), (r#"["x"]"#, "c"), ("[]", "c")] {
-        let changed = one_rule(&format!(r#", "shards": {shards}"#));
-        proxy.rules = proxy.worker.configure(&changed).unwrap();
-        proxy.of("a-1");
-        let calls = proxy.calls();
+    let mut worker = with_shards();
+    worker.lease_from_shards(&["a-1"]);
+    let rows: [(&[&str], &str); 3] = [(&["x", "y"], "y"), (&["x"], "c"), (&[], "c")];
+    for (shards, want) in rows {
+        worker.configure(&sharded(shards));
+        worker.of("a-1");
+        let calls = worker.calls();
         assert_eq!(calls[0].1.to, want);
-        proxy.answer_from_shards(&calls);
+        worker.answer_from_shards(&calls);
     }
 }
 
 /// A cluster that does not answer is awaited in eight calls for each reason, and blocks no other.
 #[test]
 fn a_shard_that_does_not_answer_takes_no_room_from_the_others() {
-    let mut proxy = proxy(r#", "call_timeout_ms": 60000"#);
+    let config = EngineConfig {
+        call_timeout: Duration::from_secs(60),
+        ..sharded(&["s-0", "s-1"])
+    };
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
     let mut answered = 0;
     let mut awaited: BTreeMap<String, usize> = BTreeMap::new();
     // Newcomers in every tick, so that in every tick some are due.
     for tick in 0..500 {
         for shard in 0..2 {
             for known in tick - tick % 50..=tick {
-                proxy.of(&format!("t{known}-{shard}"));
+                worker.of(&format!("t{known}-{shard}"));
             }
         }
-        proxy.tick(TICK);
-        while let Some((token, call)) = proxy.host().process.take_call() {
+        worker.tick(TICK);
+        while let Some((token, call)) = worker.process.take_call() {
             match call.to.as_str() {
-                _ if call.method == "Release" => {}
+                _ if !call.is_refresh() => {}
                 "s-0" => *awaited.entry(call.to).or_default() += 1,
                 to => {
                     answered += usize::from(to == "s-1");
-                    proxy.answer_from_shards(&[(token, call)]);
+                    worker.answer_from_shards(&[(token, call)]);
                 }
             }
         }
@@ -203,28 +215,34 @@ fn a_shard_that_does_not_answer_takes_no_room_from_the_others() {
 
 #[test]
 fn calls_that_are_awaited_are_bounded_for_each_cluster_and_reason() {
-    let mut proxy = proxy(r#", "call_timeout_ms": 60000, "max_pending": 0, "max_scopes": 100000"#);
+    let config = EngineConfig {
+        call_timeout: Duration::from_secs(60),
+        max_pending: 0,
+        max_scopes: 100_000,
+        ..sharded(&["s-0", "s-1"])
+    };
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
     // Ten thousand newcomers at once are more than eight calls hold.
-    proxy.tick(TICK);
+    worker.tick(TICK);
     for n in 0..10_000 {
-        proxy.of(&format!("t{n}-{}", n % 3));
+        worker.of(&format!("t{n}-{}", n % 3));
     }
-    proxy.tick(Duration::from_millis(1));
-    let calls = core::iter::from_fn(|| proxy.host().process.take_call());
+    worker.tick(Duration::from_millis(1));
+    let calls = core::iter::from_fn(|| worker.process.take_call());
     let calls: Vec<_> = calls.collect();
     assert_eq!(calls.len(), 8);
-    let scopes = calls.iter().map(|(_, call)| call.refresh().scopes.len());
+    let scopes = calls.iter().map(|(_, call)| call.scopes().len());
     assert_eq!(scopes.sum::<usize>(), 4000);
-    proxy.answer_from_shards(&calls);
+    worker.answer_from_shards(&calls);
     let mut awaited: BTreeMap<String, usize> = BTreeMap::new();
     for tick in 0..100 {
-        proxy.of(&format!("newcomer-{tick}"));
+        worker.of(&format!("newcomer-{tick}"));
         for n in tick * 30..(tick + 1) * 30 {
-            proxy.of(&format!("t{n}-{}", n % 3));
+            worker.of(&format!("t{n}-{}", n % 3));
         }
-        proxy.tick(TICK);
-        while let Some((_, call)) = proxy.host().process.take_call() {
-            let refreshes = usize::from(call.method == "Refresh");
+        worker.tick(TICK);
+        while let Some((_, call)) = worker.process.take_call() {
+            let refreshes = usize::from(call.is_refresh());
             *awaited.entry(call.to).or_default() += refreshes;
         }
     }

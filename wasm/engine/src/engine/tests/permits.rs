@@ -1,0 +1,182 @@
+//! Requests in flight.
+
+use super::*;
+
+pub(super) const FOUR: &[Terms] = &[terms(
+    "tenant/",
+    &[(Unit::Requests, 1e6), (Unit::Concurrency, 4.0)],
+)];
+
+#[test]
+fn a_request_costs_what_it_costs_in_all_buckets_or_in_none() {
+    let config = rules([safe_rule("a", 20), safe_rule("b", 10)]);
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
+    let mut at = |cost: u64, y: &str| worker.decide(&["1", y], Tokens::from_whole(cost), None);
+    assert_eq!(at(7, "1"), Decision::Admit);
+    let short = denial(at(7, "1"));
+    assert!(!short.never && short.retry_at.is_some());
+    assert_eq!(at(0, "1"), Decision::Admit, "what costs nothing passes");
+    assert_eq!(at(3, "1"), Decision::Admit, "a refusal cost nothing");
+    let never = denial(at(11, "2"));
+    assert!(never.never && never.retry_at.is_none(), "{never:?}");
+    // 10 of 20 are left of a, all of the other b.
+    assert_eq!(at(10, "2"), Decision::Admit);
+    assert!(matches!(at(1, "3"), Decision::Deny(_)), "a is empty");
+}
+
+#[test]
+fn a_pause_is_as_long_as_the_cost_needs() {
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.lease("acme", 100.0);
+    worker.admitted("acme", 300);
+    let cheap = denial(worker.at("acme", 1)).retry_at.unwrap();
+    let dear = denial(worker.at("acme", 50)).retry_at.unwrap();
+    let more = dear.saturating_since(cheap);
+    assert_eq!(more, Duration::from_millis(490));
+    worker.process.now.set(dear.as_nanos());
+    assert_eq!(worker.at("acme", 50), Decision::Admit);
+}
+
+#[test]
+fn no_more_are_in_flight_than_are_leased_and_each_end_lets_one_in() {
+    let process = FakeProcess::new();
+    let mut worker = Worker::new(&process, 1, &one_rule());
+    worker.meet("acme", FOUR);
+    let mut begun = worker.begun("acme", 10);
+    assert_eq!(begun.len(), 4);
+    let refused = denial(worker.of("acme"));
+    assert_eq!((refused.unit, refused.retry_at), (Unit::Concurrency, None));
+    for _ in 0..20 {
+        let ended = begun.remove(0);
+        worker.end(ended);
+        let next = worker.begun("acme", 3);
+        assert_eq!(next.len(), 1);
+        begun.extend(next);
+        worker.pass(TICK, FOUR);
+    }
+    for stream in begun {
+        worker.end(stream);
+    }
+    assert_eq!(worker.engine.admission.streams_open(), 0);
+    assert_eq!(in_flight(&worker), 0);
+    worker.pass(Duration::from_secs(1), FOUR);
+    assert_eq!(worker.refused("tenant").concurrency.get(), 47);
+}
+
+#[test]
+fn who_began_before_a_limit_came_back_gives_back_nothing_of_it() {
+    const OPEN: &[Terms] = &[terms("tenant/", &[(Unit::Requests, 1e6)])];
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.meet("acme", FOUR);
+    let before = worker.begun("acme", 4);
+    assert_eq!(before.len(), 4);
+    // One goes on before, so that the worker hears of the change.
+    for (all, fit) in [(OPEN, 10), (FOUR, 3)] {
+        worker.pass(Duration::from_millis(2000), all);
+        worker.go_on("acme", 1, all);
+        worker.pass(Duration::from_millis(2000), all);
+        assert_eq!(worker.begun("acme", 10).len(), fit);
+    }
+    for stream in before {
+        worker.end(stream);
+    }
+    worker.pass(TICK, FOUR);
+    assert_eq!(worker.begun("acme", 10).len(), 0);
+}
+
+/// Permits of the one scope that all workers hold, by the shared table.
+pub(super) fn in_flight(worker: &Worker) -> u32 {
+    let (host, slots) = (worker.host(), worker.engine.process.table.slots().unwrap());
+    let held = |slot| {
+        let (_, scope_state) = slots.look(host, slot).unwrap()?;
+        Some(scope_state.concurrency?.held())
+    };
+    (0..slots.slots_in_all()).filter_map(held).sum()
+}
+
+#[test]
+fn workers_share_permits_and_those_of_a_dead_worker_come_back() {
+    for count in 2..=8_u64 {
+        let process = FakeProcess::new();
+        let config = one_rule();
+        let mut workers: Vec<Worker> = (1..=count)
+            .map(|id| Worker::new(&process, id, &config))
+            .collect();
+        workers[0].meet("acme", FOUR);
+        let begun: usize = workers
+            .iter_mut()
+            .map(|worker| worker.begun("acme", 3).len())
+            .sum();
+        assert_eq!(begun, 4, "{count} workers");
+        // The first one's VM is lost, with its streams; the others go on.
+        let lost = workers.remove(0);
+        drop(lost);
+        for _ in 0..300 {
+            process.advance(TICK);
+            for worker in &mut workers {
+                worker.tick(Duration::ZERO);
+                worker.answer_by(FOUR);
+            }
+        }
+        let more: usize = workers
+            .iter_mut()
+            .map(|worker| worker.go_on("acme", 4, FOUR))
+            .sum();
+        assert_eq!(more, 3, "{count} workers");
+    }
+}
+
+#[test]
+fn what_the_ledger_does_not_hear_of_an_end_it_hears_on_a_tick() {
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.meet("acme", FOUR);
+    let begun = worker.begun("acme", 4);
+    worker.host().shared_data_fails.set(true);
+    for stream in begun {
+        worker.end(stream);
+    }
+    worker.host().shared_data_fails.set(false);
+    assert_eq!(in_flight(&worker), 4);
+    worker.pass(Duration::from_millis(500), FOUR);
+    assert_eq!(in_flight(&worker), 0);
+}
+
+#[test]
+fn what_is_refused_elsewhere_takes_no_permit() {
+    let config = rules([rule("tenant"), rule("route")]);
+    let all = &[
+        terms(
+            "tenant/",
+            &[(Unit::Requests, 1e6), (Unit::Concurrency, 3.0)],
+        ),
+        terms("route/", &[(Unit::Requests, 1e6), (Unit::Concurrency, 1.0)]),
+    ];
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
+    let both = |worker: &mut Worker, y| worker.request(&["acme", y]);
+    for _ in 0..3 {
+        both(&mut worker, "1");
+        let stream = worker.streams;
+        for _ in 0..5 {
+            worker.tick(Duration::from_millis(1));
+            worker.answer_by(all);
+        }
+        worker.end(stream);
+        worker.pass(Duration::from_millis(400), all);
+    }
+    assert_eq!(both(&mut worker, "1"), Decision::Admit);
+    for _ in 0..10 {
+        let refused = both(&mut worker, "1");
+        assert!(matches!(
+            refused,
+            Decision::Deny(Refusal::Denied {
+                rule: RuleId(1),
+                ..
+            })
+        ));
+    }
+    assert_eq!(
+        in_flight(&worker),
+        2,
+        "one for each scope of the one request"
+    );
+}
