@@ -175,7 +175,7 @@ impl Admission {
         }
     }
 
-    /// DirtyQueue whether requests wait at a bucket, so that no other overtakes them.
+    /// Notes that requests wait at a bucket, or none any more, so that no other overtakes them.
     pub(crate) fn set_has_queue(&mut self, target: Target, has_queue: bool) {
         let Some(entry) = entry(&mut self.tables, target) else {
             return;
@@ -219,8 +219,8 @@ impl Admission {
         self.meters(target)?.permits.as_mut()
     }
 
-    /// Lets `change` decide with the state of a scope, found or claimed, and dirty its slot as
-    /// dirty if it is due at another time then.
+    /// Lets `change` decide with the state of a scope, found or claimed, and notes its slot as dirty
+    /// if it is due at another time then.
     fn change_scope<H: Host, R>(
         &mut self,
         process: &mut Process<H>,
@@ -262,10 +262,13 @@ impl Admission {
         for _ in 0..CLAIMS_MAX {
             let slot = match entry.slot {
                 Some(slot) => slot,
-                None if is_overflow(entry) => {
-                    slots.locate_overflow(host, now, &scope, &rule.policy)?
+                None => {
+                    let window = match is_overflow(entry) {
+                        true => slots.overflow_window(&scope),
+                        false => slots.window(&scope),
+                    };
+                    slots.locate(host, now, &rule.policy, &window)?
                 }
-                None => slots.locate(host, now, &scope, &rule.policy)?,
             };
             entry.slot = Some(slot);
             let updated = slots.update(host, slot, &scope, |scope_state| {

@@ -242,7 +242,7 @@ impl<H: Host> Engine<H> {
         self.admission.end_stream(&mut self.process, stream, end);
     }
 
-    /// Applies the answer to the call of `token`, or dirty why there is none.
+    /// Applies the answer to the call of `token`, or notes why there is none.
     pub fn handle_answer(&mut self, token: u32, answer: Result<Refreshed, String>) {
         if !self.sync.awaits_answer(token) {
             return;

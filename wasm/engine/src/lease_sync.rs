@@ -160,7 +160,7 @@ impl LeaseSync {
         })
     }
 
-    /// DirtyQueue when a slot is due next, and its state: in the schedule, or in the dirty queue for the
+    /// Notes when a slot is due next, and its state: in the schedule, or in the dirty queue for the
     /// sync leader, which looks at the slot again.
     fn reschedule<H: Host>(
         &mut self,

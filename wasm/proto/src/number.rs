@@ -4,6 +4,7 @@
 //! sent is never more than what is meant: above 2^51 millionths (2.25e9 requests per second) a
 //! double cannot hold every integer, and a lease that grew on the wire would break the sum.
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 use tollgate_core::cluster::ShardId;
@@ -61,6 +62,14 @@ pub fn to_shard(value: u32) -> Result<Option<ShardId>, Rule> {
     };
     let shard = u16::try_from(shard).map_err(|_| Rule::Shard(value))?;
     Ok(Some(ShardId(shard)))
+}
+
+/// The number of clients for which one client asks; 0 if it asks for itself alone.
+pub(crate) fn from_subclients(subclients: NonZeroU32) -> u32 {
+    match subclients.get() {
+        1 => 0,
+        several => several,
+    }
 }
 
 /// Whole milliseconds, rounded down, at most a day.

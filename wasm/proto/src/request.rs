@@ -96,11 +96,7 @@ impl From<&(Unit, LeaseRequest)> for v1::UnitRequest {
             [band] => {
                 message.wants = number::from_capacity(band.wants);
                 message.priority = band.priority.level().into();
-                // Itself alone is what is meant if nothing is said.
-                message.subclients = match band.subclients.get() {
-                    1 => 0,
-                    several => several,
-                };
+                message.subclients = number::from_subclients(band.subclients);
             }
             bands => message.bands = bands.iter().map(Into::into).collect(),
         }
@@ -141,12 +137,10 @@ impl TryFrom<&v1::BandRequest> for Band {
     type Error = FieldError;
 
     fn try_from(message: &v1::BandRequest) -> Result<Self, FieldError> {
-        let subclients = NonZeroU32::new(message.subclients);
         Ok(Self {
             priority: priority(message.priority)?,
             wants: capacity("wants", message.wants)?,
-            subclients: subclients
-                .ok_or_else(|| FieldError::new("subclients", Rule::NoSubclients))?,
+            subclients: subclients(message.subclients)?,
         })
     }
 }
@@ -302,6 +296,11 @@ fn capacity(field: &str, value: f64) -> Result<Capacity, FieldError> {
 pub(crate) fn priority(level: u32) -> Result<Priority, FieldError> {
     let priority = u8::try_from(level).ok().and_then(Priority::new);
     priority.ok_or_else(|| FieldError::new("priority", Rule::Priority(level)))
+}
+
+pub(crate) fn subclients(count: u32) -> Result<NonZeroU32, FieldError> {
+    let subclients = NonZeroU32::new(count);
+    subclients.ok_or_else(|| FieldError::new("subclients", Rule::NoSubclients))
 }
 
 fn released(message: &v1::ReleasedResource) -> Result<(ResourceId, u64), FieldError> {

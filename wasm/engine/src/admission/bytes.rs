@@ -2,8 +2,9 @@
 //!
 //! Bytes are charged when they have passed. A request goes on if its scope owes none.
 
+use tollgate_core::client::{self, Policy, RateLimiter};
 use tollgate_core::lease::Unit;
-use tollgate_core::units::Tokens;
+use tollgate_core::units::{Instant, Tokens};
 
 use super::draw::{DrawResult, Reading};
 use super::meters::Meter;
@@ -15,6 +16,13 @@ use crate::shared_table::TableError;
 
 /// The units that are counted in bytes.
 pub(super) const BYTES: [Unit; 2] = [Unit::RequestBytes, Unit::ResponseBytes];
+
+/// Bytes of a bucket in one direction.
+#[derive(Clone, Copy)]
+struct MeterId {
+    target: Target,
+    unit: Unit,
+}
 
 // === impl Admission ===
 
@@ -28,11 +36,12 @@ impl Admission {
     ) -> Result<(), TableError> {
         let counts = request.counts_at_once(&process.rules, target);
         for unit in BYTES {
-            let result = match self.denial_of_bytes(process, target, unit)? {
+            let id = MeterId { target, unit };
+            let result = match self.denial_of_bytes(process, id)? {
                 Some(denial) => DrawResult::Denied(denial),
                 None => DrawResult::Ready,
             };
-            if let Some(meter) = self.meter(target, unit)
+            if let Some(meter) = self.meter(id)
                 && counts
                 && result != DrawResult::Ready
             {
@@ -47,42 +56,34 @@ impl Admission {
     fn denial_of_bytes<H: Host>(
         &mut self,
         process: &mut Process<H>,
-        target: Target,
-        unit: Unit,
+        id: MeterId,
     ) -> Result<Option<Denial>, TableError> {
-        let Some(meter) = self.meter(target, unit).filter(|meter| !meter.is_ready()) else {
+        let Some(meter) = self.meter(id).filter(|meter| !meter.is_ready()) else {
             return Ok(None);
         };
         let now = process.host.now();
         if let Some(denial) = meter.denial.filter(|denial| now < denial.until) {
             return Ok(Some(denial));
         }
-        let (attempts, owed) = (meter.attempts, meter.owed);
         let workers = process.table.worker_count();
-        let changed = self.change_scope(process, target, now, |scope_state, policy| {
-            let limiter = scope_state.rate_mut(unit)?;
-            limiter.pay(now, policy, attempts, owed);
+        let reading = self.pay(process, now, id, |limiter, policy| {
             let draw = limiter.advance(now, policy, workers);
-            let reading = Reading::new(limiter, now, policy, draw);
-            Some((reading, limiter.owed_max(workers)))
+            Reading::new(limiter, now, policy, draw)
         })?;
-        let Some((reading, owed_max)) = changed.result else {
+        let (Some(reading), Some(meter)) = (reading, self.meter(id)) else {
             return Ok(None);
         };
-        self.enqueue(target);
         let soon = now.saturating_add(process.config.tick);
-        let Some(meter) = self.meter(target, unit) else {
-            return Ok(None);
-        };
-        meter.paid(owed_max);
         meter.denial = match reading.draw {
-            tollgate_core::client::DrawResult::Tokens(tokens) => {
+            client::DrawResult::Tokens(tokens) => {
                 meter.cache.add(tokens);
                 None
             }
-            _ => Some(reading.denial(unit, Tokens::ONE, soon)),
+            _ => Some(reading.denial(id.unit, Tokens::ONE, soon)),
         };
-        Ok(meter.denial)
+        let denial = meter.denial;
+        self.enqueue(id.target);
+        Ok(denial)
     }
 
     /// Charges bytes that have passed.
@@ -93,41 +94,51 @@ impl Admission {
         unit: Unit,
         bytes: u64,
     ) {
-        let Some(meter) = self.meter(target, unit) else {
+        let id = MeterId { target, unit };
+        let Some(meter) = self.meter(id) else {
             return;
         };
         let must_pay = meter.charge(bytes);
         self.enqueue(target);
+        if !must_pay {
+            return;
+        }
+        let now = process.host.now();
         // Bytes that cannot be paid now stay owed, and the next request of the scope pays first.
-        if must_pay && let Err(error) = self.pay(process, target, unit) {
+        if let Err(error) = self.pay(process, now, id, |_, _| ()) {
             process.fail(&error);
         }
     }
 
-    fn pay<H: Host>(
+    /// Pays for bytes that have passed, and lets `next` go on with the limiter; none if the scope has
+    /// no such limit.
+    fn pay<H: Host, R>(
         &mut self,
         process: &mut Process<H>,
-        target: Target,
-        unit: Unit,
-    ) -> Result<(), TableError> {
-        let now = process.host.now();
-        let Some(meter) = self.meter(target, unit) else {
-            return Ok(());
+        now: Instant,
+        id: MeterId,
+        mut next: impl FnMut(&mut RateLimiter, &Policy) -> R,
+    ) -> Result<Option<R>, TableError> {
+        let Some(meter) = self.meter(id) else {
+            return Ok(None);
         };
         let (attempts, owed) = (meter.attempts, meter.owed);
         let workers = process.table.worker_count();
-        let changed = self.change_scope(process, target, now, |scope_state, policy| {
-            let limiter = scope_state.rate_mut(unit)?;
+        let changed = self.change_scope(process, id.target, now, |scope_state, policy| {
+            let limiter = scope_state.rate_mut(id.unit)?;
             limiter.pay(now, policy, attempts, owed);
-            Some(limiter.owed_max(workers))
+            Some((next(limiter, policy), limiter.owed_max(workers)))
         })?;
-        if let (Some(meter), Some(owed_max)) = (self.meter(target, unit), changed.result) {
+        let Some((result, owed_max)) = changed.result else {
+            return Ok(None);
+        };
+        if let Some(meter) = self.meter(id) {
             meter.paid(owed_max);
         }
-        Ok(())
+        Ok(Some(result))
     }
 
-    fn meter(&mut self, target: Target, unit: Unit) -> Option<&mut Meter> {
-        self.meters(target)?.meter(unit)
+    fn meter(&mut self, id: MeterId) -> Option<&mut Meter> {
+        self.meters(id.target)?.meter(id.unit)
     }
 }

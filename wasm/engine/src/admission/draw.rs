@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use tollgate_core::client::{self, BucketLevel, LeaseState, Policy, RateLimiter};
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Instant, Rate, Tokens};
+use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
 
 use super::{Admission, Entry, Request, Target, entry, is_overflow_key};
 use crate::config::Overflow;
@@ -60,7 +60,7 @@ impl Reading {
         Self {
             draw,
             expiry: limiter.lease_expiry(),
-            limit: limit_of(limiter, rate),
+            limit: limit_told(limiter.capacity(), || rate.as_micros()),
             rate,
             expected_rate: limiter.expected_rate(now),
             state: limiter.state(now),
@@ -259,11 +259,8 @@ pub(super) fn is_overflow(entry: &Entry) -> bool {
     is_overflow_key(entry.key())
 }
 
-/// Returns the limit to tell: of the whole resource if it is known, else what passes.
-fn limit_of(limiter: &RateLimiter, rate: Rate) -> u64 {
-    let whole = limiter.capacity();
+/// Returns the limit to tell, in millionths: of the whole resource if it is known, else what passes.
+pub(super) fn limit_told(whole: Option<Capacity>, passes: impl FnOnce() -> u64) -> u64 {
     let whole = whole.filter(|capacity| !capacity.is_unlimited());
-    whole
-        .map_or(rate, |capacity| capacity.as_rate())
-        .as_micros()
+    whole.map_or_else(passes, Capacity::as_micros)
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::client::{Policy, ScopeState, WorkerUsage};
+use tollgate_core::client::{PermitResult, Policy, ScopeState, WorkerUsage};
 use tollgate_core::lease::Unit;
 use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::{Instant, Tokens};
@@ -229,6 +229,19 @@ impl Meter {
 impl Permits {
     pub(crate) fn is_ready(&self) -> bool {
         self.held > self.in_use
+    }
+
+    /// Applies the result of a draw; a denial before does not hold any more.
+    pub(crate) fn apply(&mut self, result: PermitResult) {
+        self.denial = None;
+        let held = match result {
+            PermitResult::Held { held, spare } => {
+                self.spare = spare;
+                held
+            }
+            PermitResult::Pending { .. } | PermitResult::Denied => self.in_use,
+        };
+        self.settled(held);
     }
 
     /// A request goes on.

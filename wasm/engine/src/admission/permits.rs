@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{ConcurrencyLimiter, LeaseState, PermitResult};
+use tollgate_core::client::{LeaseState, PermitResult};
 use tollgate_core::lease::Unit;
-use tollgate_core::units::Tokens;
+use tollgate_core::units::{Instant, Tokens};
 
-use super::draw::DrawResult;
+use super::draw::{DrawResult, limit_told};
 use super::{Admission, Changed, Request, Target};
 use crate::host::Host;
 use crate::process::Process;
@@ -24,6 +24,18 @@ struct PermitReading {
     permits: PermitResult,
     limit: u64,
     without_lease: bool,
+}
+
+// === impl PermitReading ===
+
+impl PermitReading {
+    fn denial(&self, now: Instant) -> Denial {
+        Denial {
+            limit: self.limit,
+            without_lease: self.without_lease,
+            ..Denial::new(Unit::Concurrency, now.saturating_add(NO_PERMIT_FOR))
+        }
+    }
 }
 
 // === impl Admission ===
@@ -124,7 +136,9 @@ impl Admission {
             let permits = limiter.draw(now, policy, &usage, workers, may_hold);
             Some(PermitReading {
                 permits,
-                limit: limit_of(limiter, limiter.limit(now, policy)),
+                limit: limit_told(limiter.capacity(), || {
+                    Tokens::from_whole(limiter.limit(now, policy).into()).as_micros()
+                }),
                 without_lease: limiter.state(now) != LeaseState::Leased,
             })
         })?;
@@ -136,29 +150,19 @@ impl Admission {
         let Some(permits) = self.permits(target) else {
             return Ok(DrawResult::Ready);
         };
-        permits.denial = None;
-        match reading.permits {
-            PermitResult::Held { held, spare } => {
-                permits.settled(held);
-                permits.spare = spare;
-                Ok(DrawResult::Ready)
-            }
+        permits.apply(reading.permits);
+        Ok(match reading.permits {
+            PermitResult::Held { .. } => DrawResult::Ready,
             PermitResult::Pending { until } => {
-                permits.settled(permits.in_use);
                 self.await_first_lease(target, slot, until);
-                Ok(DrawResult::Pending)
+                DrawResult::Pending
             }
             PermitResult::Denied => {
-                permits.settled(permits.in_use);
-                let denial = Denial {
-                    limit: reading.limit,
-                    without_lease: reading.without_lease,
-                    ..Denial::new(Unit::Concurrency, now.saturating_add(NO_PERMIT_FOR))
-                };
+                let denial = reading.denial(now);
                 permits.denial = Some(denial);
-                Ok(DrawResult::Denied(denial))
+                DrawResult::Denied(denial)
             }
-        }
+        })
     }
 
     /// Counts a request that gets no permit: as refused, or among those that wait for one.
@@ -200,14 +204,4 @@ impl Admission {
         }
         Ok(())
     }
-}
-
-// === free functions ===
-
-/// Returns the limit to tell, in millionths: of the whole resource if it is known, else what passes.
-fn limit_of(limiter: &ConcurrencyLimiter, limit: u32) -> u64 {
-    let whole = limiter.capacity();
-    let whole = whole.filter(|capacity| !capacity.is_unlimited());
-    let limit = Tokens::from_whole(limit.into());
-    whole.map_or(limit.as_micros(), |capacity| capacity.as_micros())
 }

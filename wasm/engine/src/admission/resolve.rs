@@ -106,7 +106,7 @@ impl Admission {
         let config = process.rules.get(rule).ok_or(TableError::Gone)?;
         let scope = scope_id(&config.name, key);
         let slots = process.table.slots()?;
-        match slots.locate(&process.host, now, &scope, &config.policy) {
+        match slots.locate(&process.host, now, &config.policy, &slots.window(&scope)) {
             Ok(slot) => {
                 let scopes = self.tables.get_mut(usize::from(rule));
                 let scopes = scopes.ok_or(TableError::Gone)?;

@@ -29,7 +29,7 @@ pub(super) struct EpochWarnings {
 // === impl LeaseSync ===
 
 impl LeaseSync {
-    /// Applies the answer to the call of `token`, or dirty why there is none. False if the call is not
+    /// Applies the answer to the call of `token`, or notes why there is none. False if the call is not
     /// known.
     pub(crate) fn handle_answer<H: Host>(
         &mut self,

@@ -20,7 +20,7 @@ const MISSING_CLUSTERS_VERSION: u8 = 1;
 pub const SLOTS_MAX: u32 = 1_000_000;
 /// The most workers that are counted; Envoy has one per core.
 pub const WORKERS_MAX: usize = 512;
-/// The most dirty that wait for the sync leader.
+/// The most slots that wait for the sync leader.
 pub const DIRTY_MAX: usize = 4096;
 
 /// Facts that the workers of a process have to agree on, written once.
@@ -162,7 +162,7 @@ fn heartbeat(entry: &[u8; 32]) -> Heartbeat {
 }
 
 impl DirtyQueue {
-    /// Adds a slot, or dirty that there were too many.
+    /// Adds a slot, or notes that there were too many.
     pub fn add(&mut self, slot: u32) {
         if self.slots.contains(&slot) {
             return;
@@ -193,7 +193,7 @@ impl DirtyQueue {
         bytes
     }
 
-    /// The dirty in `bytes`; dirty that cannot be read count as too many.
+    /// Returns the queue in `bytes`; one that cannot be read counts as too many slots.
     pub fn decode(bytes: &[u8]) -> Self {
         let [DIRTY_VERSION, spilled, rest @ ..] = bytes else {
             return Self {

@@ -46,7 +46,7 @@ pub(crate) struct SlotTable {
 
 /// Slots that a scope may be in, in the order in which they are tried: scattered, because in a table
 /// that fills up neighbours are taken together.
-struct Window<'a> {
+pub(crate) struct Window<'a> {
     scope: &'a str,
     /// The first slot of this part of the table, and how many there are.
     base: u32,
@@ -107,27 +107,36 @@ impl SlotTable {
         self.slots.saturating_add(OVERFLOW_SLOTS)
     }
 
-    /// The slot of `scope`; one is claimed if it has none.
+    /// The slots that `scope` may be in.
+    pub(crate) fn window<'a>(&self, scope: &'a str) -> Window<'a> {
+        self.part(scope, 0, self.slots)
+    }
+
+    /// The slots for `scope` if it is one that others share because the table is full.
+    pub(crate) fn overflow_window<'a>(&self, scope: &'a str) -> Window<'a> {
+        self.part(scope, self.slots, OVERFLOW_SLOTS)
+    }
+
+    /// The slot of the window's scope; one is claimed if it has none.
     pub(crate) fn locate<H: Host>(
         &self,
         host: &H,
         now: Instant,
-        scope: &str,
         policy: &Policy,
+        window: &Window<'_>,
     ) -> Result<u32, TableError> {
-        self.locate_in(host, now, policy, &self.window(scope, 0, self.slots))
-    }
-
-    /// Like [`SlotTable::locate`], for a scope that is shared because the table is full.
-    pub(crate) fn locate_overflow<H: Host>(
-        &self,
-        host: &H,
-        now: Instant,
-        scope: &str,
-        policy: &Policy,
-    ) -> Result<u32, TableError> {
-        let window = self.window(scope, self.slots, OVERFLOW_SLOTS);
-        self.locate_in(host, now, policy, &window)
+        for _ in 0..TRIES {
+            let (mine, free) = self.probe(host, now, window)?;
+            if let Some(slot) = mine {
+                return Ok(slot);
+            }
+            let Place { slot, cas } = free.ok_or(TableError::Full)?;
+            let record = codec::encode_slot(window.scope, &ScopeState::new(now, policy));
+            if host.shared_set(&self.key(slot), &record, cas)? == Written::Stored {
+                return self.confirm(host, window, slot);
+            }
+        }
+        Err(TableError::Contention("claim"))
     }
 
     /// Lets `change` decide with the scope state of `scope` in `slot` and writes what came of it.
@@ -214,27 +223,6 @@ impl SlotTable {
         Err(TableError::Contention("record"))
     }
 
-    fn locate_in<H: Host>(
-        &self,
-        host: &H,
-        now: Instant,
-        policy: &Policy,
-        window: &Window<'_>,
-    ) -> Result<u32, TableError> {
-        for _ in 0..TRIES {
-            let (mine, free) = self.probe(host, now, window)?;
-            if let Some(slot) = mine {
-                return Ok(slot);
-            }
-            let Place { slot, cas } = free.ok_or(TableError::Full)?;
-            let record = codec::encode_slot(window.scope, &ScopeState::new(now, policy));
-            if host.shared_set(&self.key(slot), &record, cas)? == Written::Stored {
-                return self.confirm(host, window, slot);
-            }
-        }
-        Err(TableError::Contention("claim"))
-    }
-
     /// The scope's own slot, and the first one it could have.
     fn probe<H: Host>(
         &self,
@@ -284,7 +272,7 @@ impl SlotTable {
     }
 
     /// The slots that `scope` may be in, of the `len` slots from `base`.
-    fn window<'a>(&self, scope: &'a str, base: u32, len: u32) -> Window<'a> {
+    fn part<'a>(&self, scope: &'a str, base: u32, len: u32) -> Window<'a> {
         let mut hasher = self.hash.build_hasher();
         hasher.write(scope.as_bytes());
         let hash = hasher.finish();

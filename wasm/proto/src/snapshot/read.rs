@@ -11,7 +11,7 @@ use tollgate_core::units::{Capacity, Tokens};
 
 use super::FORM;
 use crate::field::{FieldError, Rule};
-use crate::request::{client_id, priority, to_run};
+use crate::request::{client_id, priority, subclients, to_run};
 use crate::{number, v1};
 
 /// Lists that the rest of a message refers to.
@@ -144,12 +144,10 @@ impl TryFrom<&v1::BandSnapshot> for Band {
     type Error = FieldError;
 
     fn try_from(message: &v1::BandSnapshot) -> Result<Self, FieldError> {
-        let subclients = NonZeroU32::new(message.subclients);
         Ok(Self {
             priority: priority(message.priority)?,
             wants: capacity("wants", message.wants)?,
-            subclients: subclients
-                .ok_or_else(|| FieldError::new("subclients", Rule::NoSubclients))?,
+            subclients: subclients(message.subclients)?,
         })
     }
 }

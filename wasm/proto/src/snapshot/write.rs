@@ -124,11 +124,7 @@ impl<'a> Lists<'a> {
             [band] => {
                 message.wants = band.wants.as_micros();
                 message.priority = band.priority.level().into();
-                // Itself alone is what is meant if nothing is said.
-                message.subclients = match band.subclients.get() {
-                    1 => 0,
-                    several => several,
-                };
+                message.subclients = number::from_subclients(band.subclients);
             }
             bands => message.bands = bands.iter().map(Into::into).collect(),
         }

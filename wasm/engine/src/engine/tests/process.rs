@@ -5,7 +5,7 @@ use crate::admission::Entry;
 use crate::shared_table::TableError;
 
 impl Worker {
-    /// What the worker remembers of a tenant.
+    /// Returns the worker's entry of a tenant.
     fn known(&self, tenant: &str) -> &Entry {
         let entry = self.engine.admission.entry_of(RuleId(0), tenant.as_bytes());
         entry.expect("a known scope")

@@ -31,8 +31,12 @@ fn setup(slots: u32) -> Setup {
 
 impl Setup {
     fn locate(&self, scope: &str) -> Result<u32, TableError> {
-        self.table
-            .locate(&self.host, self.host.now(), scope, &self.policy)
+        self.table.locate(
+            &self.host,
+            self.host.now(),
+            &self.policy,
+            &self.table.window(scope),
+        )
     }
 
     /// Uses the scope's slot, so that no other can take it over.
@@ -117,9 +121,12 @@ fn every_slot_of_a_small_table_is_used_and_then_it_is_full() {
         assert_eq!(setup.locate("tenant/one-more"), Err(TableError::Full));
         let now = setup.host.now();
         let overflow = "tenant/~overflow";
-        let shared = setup
-            .table
-            .locate_overflow(&setup.host, now, overflow, &setup.policy);
+        let shared = setup.table.locate(
+            &setup.host,
+            now,
+            &setup.policy,
+            &setup.table.overflow_window(overflow),
+        );
         assert!((slots..slots + OVERFLOW_SLOTS).contains(&shared.unwrap()));
     }
 }
@@ -196,7 +203,7 @@ fn a_second_slot_of_a_scope_is_given_up() {
     let setup = setup(100);
     let slot = setup.locate("tenant/a").unwrap();
     // Another scope's slot, which the scope tries first, had become free and was claimed for it.
-    let window = setup.table.window("tenant/a", 0, 100);
+    let window = setup.table.window("tenant/a");
     let slots: Vec<u32> = window.slots().collect();
     assert_eq!(slots[0], slot);
     let second = slots[3];
