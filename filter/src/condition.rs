@@ -1,4 +1,4 @@
-//! Whether a scope rule is about the request at hand.
+//! Conditions under which a scope rule is about the request at hand.
 
 use crate::host::{Host, HostError};
 use crate::key::decoded_leniently;
@@ -26,7 +26,7 @@ pub(crate) enum Expected {
 // === impl Condition ===
 
 impl Condition {
-    /// Whether the request at hand is meant.
+    /// Returns whether the request at hand is meant.
     pub(crate) fn holds<H: Host>(&self, host: &H) -> Result<bool, HostError> {
         if !self.methods.is_empty() {
             let method = host.request_header(":method")?.unwrap_or_default();

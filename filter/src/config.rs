@@ -41,7 +41,7 @@ pub(crate) struct Config {
     pub(crate) engine: EngineConfig,
     /// The same rules as far as they are about requests, in the same order.
     pub(crate) rules: Vec<Rule>,
-    /// Whether routes and virtual hosts may say otherwise, in their metadata.
+    /// True if routes and virtual hosts may say otherwise, in their metadata.
     pub(crate) per_route: bool,
     /// Which fields the responses to admitted requests can carry.
     pub(crate) admitted_headers: Formats,
@@ -81,7 +81,7 @@ pub(crate) enum ConfigError {
 // === impl Formats ===
 
 impl Formats {
-    /// Whether anything is told at all.
+    /// Returns whether anything is told at all.
     #[inline]
     pub(crate) fn is_any(self) -> bool {
         self.ietf || self.draft03
@@ -196,7 +196,7 @@ fn shards(root: &mut Fields<'_>) -> Result<Vec<String>, ConfigError> {
     entries.iter().enumerate().map(name).collect()
 }
 
-/// Whether `name` can be that of a cluster.
+/// Returns whether `name` can be that of a cluster.
 fn names_cluster(name: &str) -> bool {
     (1..=CLUSTER_LEN_MAX).contains(&name.len()) && !name.chars().any(char::is_control)
 }

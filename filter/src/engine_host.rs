@@ -65,7 +65,7 @@ impl<H: Host> tollgate_engine::Host for EngineHost<H> {
 
 // === free functions ===
 
-/// Whether `bytes` may be a serialized protobuf message, known fields or not: true in doubt.
+/// Returns whether `bytes` may be a serialized protobuf message, known fields or not: true in doubt.
 fn may_be_message(mut bytes: &[u8]) -> bool {
     let mut groups = Vec::new();
     while !bytes.is_empty() {

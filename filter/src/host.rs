@@ -19,7 +19,7 @@ pub(crate) use envoy::{Envoy, configuration, grpc_answer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Metric(pub(crate) u32);
 
-/// How a metric behaves.
+/// Behaviour of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
@@ -54,7 +54,8 @@ pub(crate) trait Host {
         message: &[u8],
         timeout: Duration,
     ) -> Result<u32, HostError>;
-    /// Whether there is no cluster called `name`. If there is one, `message`, a `Release`, goes there.
+    /// Returns whether there is no cluster called `name`. If there is one, `message`, a `Release`,
+    /// goes there.
     fn lacks_cluster(&self, name: &str, message: &[u8], timeout: Duration) -> bool;
     fn set_tick_period(&self, period: Duration) -> Result<(), HostError>;
     fn define(&self, kind: Kind, name: &str) -> Result<Metric, HostError>;

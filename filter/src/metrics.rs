@@ -23,7 +23,7 @@ pub(crate) struct Metrics {
     rules: Vec<Vec<Published>>,
     /// In the order of [`levels`].
     gauges: Vec<Metric>,
-    /// How long requests waited for their turn, in milliseconds, whatever became of them.
+    /// Waits of requests for their turn, in milliseconds, whatever became of them.
     wait_ms: Option<Metric>,
     /// Costs of requests that could not be read.
     pub(crate) invalid_costs: Counter,

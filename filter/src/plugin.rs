@@ -47,7 +47,7 @@ struct Plugin {
 struct Stream {
     plugin: Rc<Plugin>,
     context: u32,
-    /// Whether the worker remembers something of it.
+    /// True if the worker remembers something of it.
     known: bool,
 }
 

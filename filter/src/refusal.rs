@@ -86,7 +86,7 @@ impl Reply {
         own.chain(set.map(|(name, value)| (name.as_str(), value.as_str())))
     }
 
-    /// Whether the operator's own words are for this: not for a request that is at fault.
+    /// Returns whether the operator's own words are for this: not for a request that is at fault.
     fn is_throttling(&self) -> bool {
         self.grpc == GrpcStatus::ResourceExhausted
     }
@@ -132,7 +132,7 @@ fn reply(refusal: Refusal, now: Instant, refuser: Refuser<'_>) -> Reply {
     }
 }
 
-/// Whether the request at hand wants a gRPC status rather than an HTTP one.
+/// Returns whether the request at hand wants a gRPC status rather than an HTTP one.
 ///
 /// By Envoy's own rule, to the letter: what Envoy does not take for gRPC, such as gRPC-Web, would be
 /// answered with the 200 that carries a gRPC status, but without that status.

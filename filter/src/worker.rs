@@ -20,7 +20,7 @@ use crate::max_wait::max_wait;
 use crate::metrics::Metrics;
 use crate::refusal::{self, Refuser, is_grpc};
 
-/// How often a refusal without effect may be logged.
+/// Minimum time between two logged refusals without effect.
 const SHADOW_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An engine and what Envoy has to do with it.
@@ -212,19 +212,20 @@ impl<H: Host + Clone> Worker<H> {
         self.engine.complain(error)
     }
 
-    /// Whether the stream of a request that goes on is remembered, so that its end must be told.
+    /// Returns whether the stream of a request that goes on is remembered, so that its end must be
+    /// told.
     #[inline]
     pub(crate) fn remembers(&self, stream: u32) -> bool {
         self.engine.remembers(stream)
     }
 
-    /// Whether ticks are needed more often than usual.
+    /// Returns whether ticks are needed more often than usual.
     #[inline]
     pub(crate) fn is_hurried(&self) -> bool {
         self.engine.is_hurried()
     }
 
-    /// How often the worker needs a tick now.
+    /// Returns how often the worker needs a tick now.
     pub(crate) fn tick_period(&self) -> Duration {
         self.engine.tick_period()
     }

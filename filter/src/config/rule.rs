@@ -18,7 +18,7 @@ use crate::key::Key;
 /// The longest wait, in milliseconds: shorter than the time after which a scope that nobody uses
 /// makes room for others.
 const MAX_WAIT_MS: RangeInclusive<u64> = 1..=30_000;
-/// How many requests of one key may wait.
+/// Numbers of requests of one key that may wait.
 const MAX_WAITING: RangeInclusive<u64> = 1..=100_000;
 
 /// Which scope a request belongs to, and how its refusals look. The rule's limits are in a
@@ -31,7 +31,7 @@ pub(crate) struct Rule {
     pub(crate) when: Option<Condition>,
     /// Fate of a request that has no key.
     pub(crate) missing: Missing,
-    /// How its refusals look.
+    /// Form of its refusals.
     pub(crate) terms: Terms,
     /// The property that says at a request's end what it has cost in all, if there is one.
     pub(crate) final_cost: Option<Vec<String>>,
@@ -162,7 +162,7 @@ fn enforced(fields: &mut Fields<'_>) -> Result<u8, ConfigError> {
     Ok(fields.whole("enforced_percent", 100, 0..=100)? as u8)
 }
 
-/// How requests beyond the limit wait, if they do.
+/// Returns how requests beyond the limit wait, if they do.
 fn shape(fields: &mut Fields<'_>) -> Result<Option<Shape>, ConfigError> {
     let shape = Shape {
         max_wait: Duration::from_millis(fields.whole("max_wait_ms", 1000, MAX_WAIT_MS)?),

@@ -1,4 +1,4 @@
-//! How refusals look: status, further headers, a body of one's own, and which drafts' fields.
+//! Form of refusals: status, further headers, a body of one's own, and which drafts' fields.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const VALUE_LEN_MAX: usize = 1000;
 /// The longest body of one's own, in bytes.
 const BODY_LEN_MAX: usize = 8192;
 
-/// How the refusals of a rule look.
+/// Form of the refusals of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// Which fields of the drafts they carry.

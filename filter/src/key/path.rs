@@ -18,7 +18,7 @@ const SEGMENTS_MAX: usize = 64;
 pub(crate) struct Template {
     text: String,
     segments: Vec<Segment>,
-    /// Whether more may follow.
+    /// True if more may follow.
     open: bool,
 }
 

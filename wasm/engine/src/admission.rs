@@ -43,7 +43,7 @@ use scopes::Scopes;
 use shadow::Dice;
 use streams::Streams;
 
-/// How often a slot is searched for. One that was just claimed is idle until it is used, and
+/// The most searches for a slot. One that was just claimed is idle until it is used, and
 /// another worker that needs a slot may take it over in between.
 const CLAIMS_MAX: u32 = 4;
 
@@ -72,7 +72,7 @@ pub(crate) struct Admission {
 struct Changed<R> {
     result: R,
     slot: u32,
-    /// Whether the scope is due at another time now.
+    /// True if the scope is due at another time now.
     due_changed: bool,
 }
 

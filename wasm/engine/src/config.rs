@@ -25,7 +25,7 @@ pub struct EngineConfig {
     pub coordinator: String,
     /// The clusters that lead to the masters of the shards, in order.
     pub shards: Vec<String>,
-    /// Whether anything is limited at all.
+    /// True if anything is limited at all.
     pub enabled: bool,
     /// The scope rules, at most [`RULES_MAX`].
     pub rules: Vec<RuleConfig>,
@@ -41,7 +41,7 @@ pub struct EngineConfig {
     pub call_timeout: Duration,
     /// Fate of a request when the host fails.
     pub host_failure: HostFailure,
-    /// Whether [`Report`](crate::Report)s say how the buckets of admitted requests stand.
+    /// True if [`Report`](crate::Report)s say how the buckets of admitted requests stand.
     pub reports_limits: bool,
 }
 
@@ -56,13 +56,13 @@ pub struct RuleConfig {
     pub enforced: u8,
     /// Fate of scopes for which no slot is left.
     pub on_overflow: Overflow,
-    /// Whether requests turn out at their end to have cost more than one token.
+    /// True if requests turn out at their end to have cost more than one token.
     pub final_cost: bool,
-    /// How requests wait for their turn; without it they are refused.
+    /// Waiting of its requests for their turn; without it they are refused.
     pub shape: Option<Shape>,
 }
 
-/// How long requests beyond the limit wait, and how many.
+/// Bounds on the waiting of requests beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The longest wait of a request.

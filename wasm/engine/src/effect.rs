@@ -45,7 +45,7 @@ pub enum Effect {
 pub struct Waited {
     /// The time since the request came.
     pub time: Duration,
-    /// Whether it waited for its turn, or else only for a first lease.
+    /// True if it waited for its turn, or else only for a first lease.
     pub queued: bool,
 }
 
@@ -54,14 +54,14 @@ pub struct Waited {
 pub struct Report {
     /// The refusal that had no effect, if a rule in shadow mode would have refused the request.
     pub shadowed: Option<Refusal>,
-    /// How the buckets of the request stand, if the configuration asks for it.
+    /// States of the request's buckets, if the configuration asks for it.
     pub limits: Vec<(RuleId, LimitStatus)>,
 }
 
 /// Facts that the engine needs at the end of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamNeeds {
-    /// Whether the bytes of its bodies count.
+    /// True if the bytes of its bodies count.
     pub bytes: bool,
     /// The rules whose cost of the stream is known only now.
     pub costs: Vec<RuleId>,

@@ -13,7 +13,7 @@ pub type Cas = u32;
 /// is no record yet. Writing with it creates a record or does nothing.
 pub const ABSENT: Cas = u32::MAX;
 
-/// How loud a log line is.
+/// Severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// For developers.

@@ -41,7 +41,7 @@ pub struct Denial {
     pub without_lease: bool,
     /// The exhausted unit.
     pub unit: Unit,
-    /// How much was asked for.
+    /// Tokens that were asked for.
     pub need: Tokens,
     /// Tokens that come in for the process; unlimited where one token lets all go on.
     pub rate: Rate,
@@ -58,7 +58,7 @@ pub struct LimitStatus {
     pub limit: u64,
     /// Tokens that the process could spend at once.
     pub left: Tokens,
-    /// How long until the bucket is full if no request draws, if it ever is.
+    /// Time until the bucket is full if no request draws, if it ever is.
     pub full_in: Option<Duration>,
 }
 

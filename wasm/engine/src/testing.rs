@@ -26,7 +26,7 @@ pub(crate) struct FakeProcess {
     /// Calls without an answer so far, by token, with the cluster that each goes to.
     pub(crate) calls: RefCell<BTreeMap<u32, (String, Call)>>,
     next_token: Cell<u32>,
-    /// Whether calls fail at once.
+    /// True if calls fail at once.
     pub(crate) calls_fail: Cell<bool>,
     /// The names of clusters that there are not.
     pub(crate) missing_clusters: RefCell<BTreeSet<String>>,
@@ -43,7 +43,7 @@ pub(crate) struct FakeProcess {
 pub(crate) struct FakeHost {
     /// The process.
     pub(crate) process: Rc<FakeProcess>,
-    /// Whether shared data fails for this worker.
+    /// True if shared data fails for this worker.
     pub(crate) shared_data_fails: Rc<Cell<bool>>,
     /// The memory that the worker says it has.
     pub(crate) memory_bytes: Rc<Cell<u64>>,

@@ -40,7 +40,7 @@ pub(crate) struct WaitQueues {
     deadlines: Deadlines<u32>,
     /// Requests that have begun to wait so far.
     arrivals: u64,
-    /// Whether there was more to do than one callback may.
+    /// True if there was more to do than one callback may.
     pub(crate) has_backlog: bool,
 }
 

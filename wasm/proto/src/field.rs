@@ -77,7 +77,7 @@ pub enum Rule {
     Index {
         /// The index.
         index: u32,
-        /// How long the list is.
+        /// Length of the list.
         len: usize,
     },
     /// Bands that are not a demand.

@@ -1,4 +1,4 @@
-//! How a refusal looks.
+//! Form of a refusal.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How requests wait for their turn.
+//! Requests that wait for their turn.
 
 use super::*;
 

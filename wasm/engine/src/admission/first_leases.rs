@@ -21,7 +21,7 @@ pub(super) struct FirstLease {
     target: Target,
     slot: u32,
     until: Instant,
-    /// Whether this worker has looked at the slot: then it is asked for, by this worker or another.
+    /// True if this worker has looked at the slot: then it is asked for, by this worker or another.
     asked: bool,
 }
 

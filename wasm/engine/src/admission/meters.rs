@@ -32,7 +32,7 @@ pub(crate) struct Meter {
     pub(crate) owed: Tokens,
     /// Bytes that have passed or would have, and that the shared table does not know of.
     pub(crate) attempts: u64,
-    /// How much may be owed before it is paid.
+    /// The most that may be owed before it is paid.
     pub(crate) owed_max: Tokens,
     /// Bytes that a stream usually has; a refused one counts for as many.
     pub(crate) usual: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Permits {
     pub(crate) held: u32,
     /// Those of them that are in use.
     pub(crate) in_use: u32,
-    /// How many unused ones it may keep.
+    /// The most unused ones that it may keep.
     pub(crate) spare: u32,
     peak: u32,
     admitted: u32,
@@ -122,7 +122,7 @@ impl Meters {
         }
     }
 
-    /// Whether streams of the scope must be remembered until they end.
+    /// Returns whether streams of the scope must be remembered until they end.
     pub(crate) fn counts_streams(&self) -> bool {
         self.counts_bytes() || self.permits.is_some()
     }
@@ -131,7 +131,7 @@ impl Meters {
         self.request_bytes.is_some() || self.response_bytes.is_some()
     }
 
-    /// Whether there is something that the shared table should be told.
+    /// Returns whether there is something that the shared table should be told.
     pub(crate) fn is_unsettled(&self) -> bool {
         let meters = [&self.request_bytes, &self.response_bytes];
         let unsettled = |meter: &Meter| !meter.is_settled();
@@ -188,7 +188,7 @@ impl Meter {
         self.usual = smoothed(self.usual, bytes);
     }
 
-    /// Whether a request may go on without asking the shared table.
+    /// Returns whether a request may go on without asking the shared table.
     pub(crate) fn is_ready(&self) -> bool {
         self.owed == Tokens::ZERO && self.cache.left() > Tokens::ZERO
     }

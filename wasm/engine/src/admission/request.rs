@@ -37,13 +37,13 @@ pub(crate) enum Stage {
 /// Results of the buckets that a request has been decided on with so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Findings {
-    /// Whether a first lease is awaited.
+    /// True if a first lease is awaited.
     pub(crate) pending: bool,
     /// Refusal by rules that refuse.
     pub(crate) denied: Option<Refusal>,
     /// Shortest bucket of rules that let requests wait.
     pub(crate) shortfall: Option<Shortfall>,
-    /// Whether a rule would have refused that is in shadow mode.
+    /// True if a rule would have refused that is in shadow mode.
     pub(crate) shadowed: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Findings {
 pub struct Request {
     targets: [Target; TARGETS_MAX],
     len: usize,
-    /// How many targets are the rules' own; canonical scopes follow these.
+    /// Number of targets that are the rules' own; canonical scopes follow these.
     own: usize,
     pub(crate) stream: u32,
     /// Tokens of requests that it needs of each bucket.
@@ -63,13 +63,13 @@ pub struct Request {
     pub(crate) shadowed_early: Option<Refusal>,
     /// Refusal without effect, as of the last decision.
     pub(crate) shadowed: Option<Refusal>,
-    /// Whether refusals without effect have been counted.
+    /// True if refusals without effect have been counted.
     pub(crate) shadow_counted: bool,
-    /// Whether some targets limit requests in flight.
+    /// True if some targets limit requests in flight.
     pub(crate) needs_permits: bool,
-    /// Whether the stream counts in some targets until it ends.
+    /// True if the stream counts in some targets until it ends.
     pub(crate) counts_until_end: bool,
-    /// Whether the cost at some targets is known only at the end.
+    /// True if the cost at some targets is known only at the end.
     pub(crate) has_final_cost: bool,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub(crate) cache: TokenCache,
     /// Attempts that the shared table does not know of yet.
     pub(crate) attempts: u32,
-    /// Whether the entry waits in the worker's queue for its attempts to be counted.
+    /// True if the entry waits in the worker's queue for its attempts to be counted.
     pub(crate) queued: bool,
     /// The slot, once it is known.
     pub(crate) slot: Option<u32>,
@@ -37,14 +37,14 @@ pub(crate) struct Entry {
     pub(crate) pending_until: Option<Instant>,
     /// The last time that attempts were counted.
     pub(crate) seen: Instant,
-    /// How the bucket stood at the last draw, if admitted requests are told.
+    /// State of the bucket at the last draw, if admitted requests are told.
     pub(crate) limit_status: Option<Box<LimitStatus>>,
     /// Further units and a canonical scope, which only some scopes have.
     pub(crate) meters: Option<Box<Meters>>,
     /// Streams that are to be counted here until they end.
     pub(crate) streams: u32,
-    /// How often a limit of requests in flight has gone: a stream that began before has none of the
-    /// permits that came after.
+    /// Number of times that a limit of requests in flight has gone: a stream that began before has
+    /// none of the permits that came after.
     pub(crate) permits_lost: u32,
     /// Tokens that a request usually turns out to have cost, where that is known only at its end.
     pub(crate) usual_cost: u32,
@@ -94,7 +94,7 @@ impl Entry {
         !self.is_unsettled() && !self.queued && !awaited && self.streams == 0 && self.seen < before
     }
 
-    /// Whether there is something that the shared table should be told.
+    /// Returns whether there is something that the shared table should be told.
     pub(crate) fn is_unsettled(&self) -> bool {
         let meters = self.meters.as_ref();
         self.attempts > 0

@@ -33,7 +33,7 @@ pub(super) struct Conditions {
     /// The clusters that there are not, and when they were last looked for.
     missing: BTreeSet<Upstream>,
     looked_at: Option<Instant>,
-    /// Whether `missing` has changed since it was told.
+    /// True if `missing` has changed since it was told.
     untold: bool,
 }
 

@@ -60,7 +60,7 @@ pub struct Levels {
 pub struct DirtyQueue {
     /// The slots, each once.
     pub slots: Vec<u32>,
-    /// Whether more became due than fits: the whole table has to be looked at.
+    /// True if more became due than fits: the whole table has to be looked at.
     pub spilled: bool,
 }
 

@@ -28,7 +28,7 @@ const PROBES: u32 = 32;
 /// Slots beside the table for the scopes that rules share when the table is full; more than a
 /// configuration has rules, since configurations change.
 pub(crate) const OVERFLOW_SLOTS: u32 = 64;
-/// How often a change is tried again that others were faster with.
+/// The most tries of a change that others were faster with.
 const TRIES: u32 = 8;
 /// A record that no version decodes. Not an empty one: the SDK takes that for none at all.
 const VACANT: [u8; 1] = [0];

@@ -13,7 +13,7 @@ pub(crate) struct PendingRequests {
     requests: VecDeque<PendingRequest>,
     /// Buckets where some of them go before requests that come later, as of the last look.
     ordered: BTreeSet<BucketId>,
-    /// Whether there were more to release than one callback may.
+    /// True if there were more to release than one callback may.
     pub(crate) has_backlog: bool,
 }
 
