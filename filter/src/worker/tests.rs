@@ -187,7 +187,7 @@ fn a_held_request_is_asked_for_and_goes_on_with_the_answer() {
 }
 
 #[test]
-fn the_held_are_refused_with_the_reason_and_grpc_requests_in_grpc() {
+fn pending_requests_are_refused_with_the_reason_and_in_grpc_if_they_are_grpc() {
     let mut proxy = Proxy::new(&one_rule(r#", "no_lease": "pessimistic""#));
     let headers = [("x", "acme"), ("content-type", "application/grpc+proto")];
     assert_eq!(proxy.request(&headers), Decision::Hold);
@@ -201,7 +201,7 @@ fn the_held_are_refused_with_the_reason_and_grpc_requests_in_grpc() {
 }
 
 #[test]
-fn a_failure_status_or_an_answer_that_makes_no_sense_lets_the_held_go() {
+fn a_failure_status_or_an_unreadable_answer_lets_pending_requests_go() {
     for answer in [
         Some(&b"\xff\xff\xff"[..]),
         Some(b""),
@@ -298,7 +298,7 @@ fn shadowed_refusals_are_counted_noted_and_logged_now_and_then() {
 }
 
 #[test]
-fn who_was_spared_without_a_scope_and_then_waits_is_noted_when_it_goes_on() {
+fn a_request_shadowed_before_any_scope_is_noted_when_it_goes_on_after_a_wait() {
     let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
         {"name": "a", "key": {"header": "x"}, "missing": "deny", "enforced_percent": 0},
         {"name": "b", "key": {"header": "y"}, "safe_capacity": 50, "on_limit": "shape"}]}"#;

@@ -97,7 +97,7 @@ fn one_second_of_overload_admits_the_rate() {
 }
 
 #[test]
-fn the_slab_path_reads_no_shared_data() {
+fn a_request_whose_token_cache_suffices_reads_no_shared_data() {
     let process = FakeProcess::new();
     let mut worker = Worker::new(&process, 1, &one_rule());
     worker.lease("acme", 1_000_000.0);
@@ -143,7 +143,7 @@ fn more_names_than_slots_share_the_overflow() {
     };
     let mut worker = Worker::new(&process, 1, &config);
     for n in 0..20_000 {
-        worker.of(&format!("stranger-{n}"));
+        worker.of(&format!("unseen-{n}"));
         if n % 100 == 0 {
             worker.tick(TICK);
             worker.answer(1.0);
@@ -166,7 +166,7 @@ fn more_names_than_slots_share_the_overflow() {
 }
 
 #[test]
-fn strangers_leave_and_make_room_for_a_newcomer() {
+fn unseen_keys_leave_and_make_room_for_a_newcomer() {
     let process = FakeProcess::new();
     let config = EngineConfig {
         max_scopes: 20,
@@ -174,7 +174,7 @@ fn strangers_leave_and_make_room_for_a_newcomer() {
     };
     let mut worker = Worker::new(&process, 1, &config);
     for n in 0..40 {
-        worker.of(&format!("stranger-{n}"));
+        worker.of(&format!("unseen-{n}"));
     }
     for _ in 0..(90_000 / 20) {
         worker.tick(TICK);

@@ -753,7 +753,7 @@ pub struct PoolSnapshot {
     /// Such as `group/gold`.
     #[prost(string, tag = "1")]
     pub scope: ::prost::alloc::string::String,
-    /// What its members count.
+    /// Unit that its members count.
     #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
     /// Its limit, as an index.

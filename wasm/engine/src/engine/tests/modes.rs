@@ -93,7 +93,7 @@ fn a_part_of_the_refusals_can_be_in_force() {
 
 /// Half of what `a`, which has nothing, would refuse goes on to `b`, where it waits.
 #[test]
-fn who_was_spared_once_is_spared_at_its_turn() {
+fn a_request_that_was_shadowed_once_is_shadowed_at_its_turn() {
     let half = RuleConfig {
         enforced: 50,
         ..safe_rule("a", 0)
@@ -129,7 +129,7 @@ fn who_was_spared_once_is_spared_at_its_turn() {
 }
 
 #[test]
-fn who_was_spared_without_a_scope_and_then_waits_is_noted_when_it_goes_on() {
+fn a_request_shadowed_before_any_scope_is_noted_when_it_goes_on_after_a_wait() {
     let config = rules([shadow(safe_rule("a", 10)), shaped(safe_rule("b", 50))]);
     let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
     worker.needs_key.insert(RuleId(0));
@@ -156,8 +156,8 @@ fn scopes_without_a_slot_share_pass_or_are_refused() {
         for n in 0..20 {
             worker.of(&format!("known-{n}"));
         }
-        let strangers = (0..200).filter(|n| worker.of(&format!("stranger-{n}")) == Decision::Admit);
-        assert_eq!(strangers.count(), passes, "{on_overflow:?}");
+        let unseen = (0..200).filter(|n| worker.of(&format!("unseen-{n}")) == Decision::Admit);
+        assert_eq!(unseen.count(), passes, "{on_overflow:?}");
     }
 }
 

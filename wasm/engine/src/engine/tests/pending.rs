@@ -37,7 +37,7 @@ fn scopes_that_turn_up_together_are_asked_for_in_one_call() {
 }
 
 #[test]
-fn without_an_answer_the_held_fall_to_the_safe_capacity() {
+fn without_an_answer_pending_requests_fall_to_the_safe_capacity() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
     for _ in 0..15 {
         assert_eq!(worker.of("acme"), Decision::Hold);
@@ -56,7 +56,7 @@ fn without_an_answer_the_held_fall_to_the_safe_capacity() {
 }
 
 #[test]
-fn a_call_that_fails_at_once_lets_the_held_go_at_once() {
+fn a_call_that_fails_at_once_lets_pending_requests_go_at_once() {
     let process = FakeProcess::new();
     process.calls_fail.set(true);
     let mut worker = Worker::new(&process, 1, &one_rule());
@@ -68,7 +68,7 @@ fn a_call_that_fails_at_once_lets_the_held_go_at_once() {
 }
 
 #[test]
-fn a_failure_status_lets_the_held_go() {
+fn a_failed_call_lets_pending_requests_go() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
     assert_eq!(worker.of("acme"), Decision::Hold);
     worker.tick(Duration::from_millis(1));
@@ -153,7 +153,7 @@ fn holding(max_pending: usize) -> Worker {
 }
 
 #[test]
-fn more_than_max_held_are_decided_at_the_safe_capacity_at_once() {
+fn more_than_max_pending_are_decided_at_the_safe_capacity_at_once() {
     let mut worker = holding(3);
     let decisions: Vec<Decision> = (0..20).map(|_| worker.of("acme")).collect();
     assert_eq!(
@@ -200,7 +200,7 @@ fn many_streams_are_released_in_order_and_in_small_parts() {
 }
 
 #[test]
-fn those_beyond_max_held_do_not_end_the_wait_of_the_held() {
+fn requests_beyond_max_pending_do_not_end_the_wait_of_the_others() {
     let mut worker = holding(20);
     for _ in 0..50 {
         worker.of("acme");
@@ -249,7 +249,7 @@ fn two_rules(route: RuleConfig) -> Worker {
 
 /// The cold start of an unseen key delays no other, even if both have other scopes in common.
 #[test]
-fn who_is_held_for_one_scope_keeps_nobody_waiting_at_another() {
+fn a_request_held_for_one_scope_keeps_no_other_waiting_at_another() {
     let mut worker = two_rules(rule("route"));
     let new = ["acme", "new"];
     let old = ["acme", "old"];
@@ -265,7 +265,7 @@ fn who_is_held_for_one_scope_keeps_nobody_waiting_at_another() {
 /// Where the first answer is awaited that they are held for, all go in order; and nowhere else, also while
 /// there are more of them than go at once.
 #[test]
-fn those_who_are_held_go_first_where_their_answer_was_awaited() {
+fn pending_requests_go_first_where_their_answer_was_awaited() {
     let mut worker = two_rules(shaped(rule("route")));
     let new = ["acme", "new"];
     for _ in 0..40 {
@@ -285,7 +285,7 @@ fn those_who_are_held_go_first_where_their_answer_was_awaited() {
 
 /// Requests that the rule shadows are held for the first answer as well, but not behind others.
 #[test]
-fn nobody_is_held_behind_another_for_a_rule_that_only_pretends() {
+fn no_request_is_held_behind_another_for_a_rule_in_shadow_mode() {
     let mut worker = two_rules(RuleConfig {
         enforced: 50,
         ..shaped(rule("route"))
@@ -302,7 +302,7 @@ fn nobody_is_held_behind_another_for_a_rule_that_only_pretends() {
 }
 
 #[test]
-fn switched_off_the_held_go_on_at_once() {
+fn switched_off_pending_requests_go_on_at_once() {
     let on = rules([pessimistic(rule("tenant"))]);
     let mut worker = Worker::new(&FakeProcess::new(), 1, &on);
     assert_eq!(worker.of("acme"), Decision::Hold);

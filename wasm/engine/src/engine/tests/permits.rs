@@ -127,7 +127,7 @@ fn workers_share_permits_and_those_of_a_dead_worker_come_back() {
 }
 
 #[test]
-fn what_the_ledger_does_not_hear_of_an_end_it_hears_on_a_tick() {
+fn an_end_that_the_shared_table_does_not_hear_of_is_told_on_a_tick() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
     worker.meet("acme", FOUR);
     let begun = worker.begun("acme", 4);

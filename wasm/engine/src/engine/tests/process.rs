@@ -41,7 +41,7 @@ fn two_workers_share_one_lease() {
 }
 
 #[test]
-fn a_slab_that_is_not_used_goes_back() {
+fn a_token_cache_that_is_not_used_goes_back() {
     let process = FakeProcess::new();
     let config = one_rule();
     let mut first = Worker::new(&process, 1, &config);
@@ -58,7 +58,7 @@ fn a_slab_that_is_not_used_goes_back() {
 }
 
 #[test]
-fn demand_that_lives_on_slabs_is_told_to_the_coordinator() {
+fn demand_that_lives_on_token_caches_is_told_to_the_coordinator() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
     worker.lease("acme", 10_000.0);
     let mut told = 0.0;
@@ -249,7 +249,7 @@ fn a_scope_without_a_slot_does_not_search_on_each_request() {
 }
 
 #[test]
-fn after_a_failure_of_the_ledger_attempts_are_counted_and_slabs_go_back() {
+fn after_a_failure_of_shared_data_attempts_are_counted_and_token_caches_go_back() {
     let process = FakeProcess::new();
     let mut worker = Worker::new(&process, 1, &one_rule());
     worker.lease("acme", 10_000.0);
@@ -275,7 +275,7 @@ fn a_flood_of_new_names_does_not_keep_the_others_from_their_leases() {
     let mut calls = VecDeque::new();
     let mut refreshes = 0;
     for n in 0..3000 {
-        worker.of(&format!("stranger{n}"));
+        worker.of(&format!("unseen{n}"));
         worker.of("acme");
         worker.tick(Duration::from_millis(1));
         while let Some((token, call)) = process.take_call() {
@@ -315,7 +315,7 @@ fn the_leader_lock_stays_with_a_worker_that_lives_however_seldom_it_ticks() {
 }
 
 #[test]
-fn what_the_ledger_does_not_take_is_kept_for_the_next_round() {
+fn what_the_shared_table_does_not_take_is_kept_for_the_next_round() {
     let process = FakeProcess::new();
     let mut worker = Worker::new(&process, 1, &one_rule());
     worker.lease("acme", 10_000.0);

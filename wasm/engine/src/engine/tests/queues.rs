@@ -117,7 +117,7 @@ fn who_leaves_costs_nothing_and_the_others_go_sooner() {
 
 /// Those that are held for the first answer go on the next tick after it, or after the wait for it.
 #[test]
-fn nobody_overtakes_those_who_are_held() {
+fn no_request_overtakes_pending_ones() {
     let mut config = waits();
     config.rules[0].policy.safe = Capacity::from_whole(1000);
     for answered in [false, true] {
@@ -139,7 +139,7 @@ fn nobody_overtakes_those_who_are_held() {
 }
 
 #[test]
-fn nobody_overtakes_those_who_wait() {
+fn no_request_overtakes_queued_ones() {
     let mut worker = spent(&FakeProcess::new(), &waits(), 100.0);
     let at = |worker: &mut Worker, cost| {
         let decision = worker.at("acme", cost);
@@ -274,7 +274,7 @@ fn only_so_many_wait_of_one_key_and_of_all() {
 }
 
 #[test]
-fn a_rule_that_only_pretends_lets_nobody_wait() {
+fn a_rule_in_shadow_mode_lets_no_request_wait() {
     let config = rules([RuleConfig {
         enforced: 0,
         ..shaped(safe_rule("tenant", 10))

@@ -52,7 +52,7 @@ impl Setup {
 }
 
 #[test]
-fn all_workers_open_the_ledger_that_the_first_one_made() {
+fn all_workers_open_the_table_that_the_first_one_made() {
     let setup = setup(100);
     let other = ProcessRecord {
         random: 99,
@@ -140,7 +140,7 @@ fn a_large_table_fills_to_nine_tenths_with_few_left_out() {
     assert!(full <= 20, "{full}");
     // However many names there are, records are not: the slots, and the process's own.
     for n in 0..20_000 {
-        let _ = setup.locate_and_wake(&format!("stranger/{n}"));
+        let _ = setup.locate_and_wake(&format!("unseen/{n}"));
     }
     assert!(
         setup.process.keys().len() <= 2001,
