@@ -121,7 +121,9 @@ impl OpenCall {
         self.answer(|scope| {
             let fits = |terms: &&Terms| scope.scope.starts_with(terms.scopes);
             let terms = all.iter().find(fits).expect("terms for every scope");
-            let canonical = terms.canonical.map_or(scope.scope.clone(), Arc::from);
+            let canonical = terms
+                .canonical
+                .map_or_else(|| scope.scope.clone(), Arc::from);
             let capacity = |unit| {
                 let limit = terms.limits.iter().find(|(limited, _)| *limited == unit);
                 limit.map_or(1e9, |(_, capacity)| *capacity)
