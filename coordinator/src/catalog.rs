@@ -9,7 +9,6 @@
 //! but has no effect until the file no longer names it.
 
 use std::num::NonZeroU32;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use rpds::RedBlackTreeMapSync;
@@ -20,6 +19,7 @@ use crate::catalog::spec::{AttachmentSpec, LimitsSpec, LocatedValue, Scalar};
 pub mod check;
 mod file;
 mod group;
+mod kind;
 pub mod limits;
 mod merge;
 pub mod metrics;
@@ -33,12 +33,11 @@ mod write;
 
 pub use file::FileCatalog;
 pub use group::{FairBetween, Group};
+pub use kind::{GroupKind, ObjectKind, OverrideKind};
 pub use resolve::{GroupMembership, LimitSource, OwnLimits, ResolvedScope};
 pub use resolver::Resolver;
 
 pub use write::{CatalogObject, Precondition, WriteOutcome, WriteRefusal};
-
-use merge::{find, merge};
 
 /// Objects written through the API, by name.
 type StoredMap<T> = RedBlackTreeMapSync<Arc<str>, StoredObject<T>>;
@@ -144,49 +143,6 @@ impl Catalog {
     /// The file's part.
     pub fn file(&self) -> &FileCatalog {
         &self.file
-    }
-
-    /// The group called `name`.
-    pub fn group(&self, name: &str) -> Option<CatalogEntry<Arc<Group>>> {
-        find(&self.file.groups, &self.groups, name)
-    }
-
-    /// The groups whose names come after `after`, by name.
-    pub fn groups<'a>(
-        &'a self,
-        after: &'a str,
-    ) -> impl Iterator<Item = CatalogEntry<Arc<Group>>> + 'a {
-        merge(&self.file.groups, &self.groups, after)
-    }
-
-    /// The attachment of the tenant or namespace called `name` itself.
-    pub fn attachment(&self, kind: MemberKind, name: &str) -> Option<CatalogEntry<Attachment>> {
-        find(self.file.attached(kind), self.stored(kind), name)
-    }
-
-    /// The attachments of the tenants or namespaces whose names come after `after`, by name.
-    pub fn attachments<'a>(
-        &'a self,
-        kind: MemberKind,
-        after: &'a str,
-    ) -> impl Iterator<Item = CatalogEntry<Attachment>> + 'a {
-        merge(self.file.attached(kind), self.stored(kind), after)
-    }
-
-    /// The override of `scope`.
-    pub fn overridden(&self, scope: &str) -> Option<CatalogEntry<Arc<Override>>> {
-        let (name, stored) = self.overrides.get_key_value(scope)?;
-        Some(CatalogEntry::stored(name, stored))
-    }
-
-    /// The overrides of scopes that come after `after`, by scope.
-    pub fn overrides<'a>(
-        &'a self,
-        after: &'a str,
-    ) -> impl Iterator<Item = CatalogEntry<Arc<Override>>> + 'a {
-        let range = (Bound::Excluded(after), Bound::Unbounded);
-        let stored = self.overrides.range::<str, _>(range);
-        stored.map(|(name, stored)| CatalogEntry::stored(name, stored))
     }
 
     /// Number of tenants and namespaces attached to the group called `name`.

@@ -34,18 +34,15 @@ use crate::observe::metrics::Exporter;
 use crate::observe::trace;
 use crate::wire::PeerServiceClient;
 
-mod attachments;
 mod body;
 mod clients;
 mod count;
 mod extract;
-mod groups;
 mod guard;
 mod health;
 mod limits;
 mod merge;
 mod openapi;
-mod overrides;
 mod page;
 mod peers;
 mod problem;
@@ -159,7 +156,9 @@ pub struct Parts {
 /// Serves the API of `app`.
 pub fn router(mut app: App) -> Router {
     let (router, api) = routes().split_for_parts();
-    app.openapi = Arc::new(openapi::document(api));
+    let mut document = openapi::document(api);
+    let router = stored::add(router, &mut document);
+    app.openapi = Arc::new(document);
     let gate = app.gate.clone();
     let metrics = gate.metrics.clone();
     router
@@ -172,7 +171,7 @@ pub fn router(mut app: App) -> Router {
         .with_state(app)
 }
 
-/// Returns all routes, each with its OpenAPI description.
+/// Returns the routes of everything that is not stored, each with its OpenAPI description.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::frame())
         .routes(routes!(health::healthz))
@@ -188,24 +187,4 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(clients::drain, clients::undrain))
         .routes(routes!(limits::list))
         .routes(routes!(limits::get))
-        .routes(routes!(groups::list))
-        .routes(routes!(groups::get, groups::put_one, groups::delete))
-        .routes(routes!(attachments::list_tenants))
-        .routes(routes!(
-            attachments::get_tenant,
-            attachments::put_tenant,
-            attachments::delete_tenant
-        ))
-        .routes(routes!(attachments::list_namespaces))
-        .routes(routes!(
-            attachments::get_namespace,
-            attachments::put_namespace,
-            attachments::delete_namespace
-        ))
-        .routes(routes!(overrides::list))
-        .routes(routes!(
-            overrides::get,
-            overrides::put_one,
-            overrides::delete
-        ))
 }

@@ -16,10 +16,7 @@ mod scope;
 mod unit;
 mod values;
 
-pub use attachment::check_attachment;
 pub use error::{ConfigError, ConfigErrors};
-pub use group::check_group;
-pub use scope::check_override;
 
 pub(crate) use attachment::attachment;
 pub(crate) use group::group;

@@ -45,7 +45,7 @@ impl MemberKind {
     ///
     /// # Errors
     /// The rule it breaks.
-    pub fn check(self, name: &str) -> Result<(), NameError> {
+    pub fn check_name(self, name: &str) -> Result<(), NameError> {
         fits(self.name(), name)?;
         match (self, name.split_once('/')) {
             (Self::Tenant, None) => Ok(()),
@@ -146,16 +146,16 @@ mod tests {
     #[test]
     fn a_namespace_names_its_tenant() {
         for name in ["acme/orders", "a/b c"] {
-            assert_eq!(MemberKind::Namespace.check(name), Ok(()), "{name}");
+            assert_eq!(MemberKind::Namespace.check_name(name), Ok(()), "{name}");
             assert_eq!(
-                MemberKind::Tenant.check(name),
+                MemberKind::Tenant.check_name(name),
                 Err(NameError::Slash),
                 "{name}"
             );
         }
         for name in ["acme", "/", "acme/", "/orders", "a/b/c"] {
             let refused = Err(NameError::NotTwo);
-            assert_eq!(MemberKind::Namespace.check(name), refused, "{name}");
+            assert_eq!(MemberKind::Namespace.check_name(name), refused, "{name}");
         }
     }
 

@@ -54,7 +54,7 @@ pub(super) fn attachments(
         };
         let valid = check.value(Some(&text), &path, |text| {
             name::check_one(text)?;
-            Ok(kind.check(text)?)
+            Ok(kind.check_name(text)?)
         });
         let attachment = attachment(check, &path, spec);
         let Some((attachment, ())) = attachment.zip(valid) else {

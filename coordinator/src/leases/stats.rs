@@ -16,7 +16,7 @@ use tollgate_core::resource::Resource;
 use tollgate_core::tree::ParentLeaseView;
 use tollgate_core::units::{Capacity, Instant};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, GroupKind, OverrideKind};
 use crate::leases::driver::DriverError;
 use crate::leases::shards::Shards;
 use crate::leases::view::{units, waiting};
@@ -95,8 +95,10 @@ impl NamedScopes {
             .map(Arc::from)
             .collect();
         exact.sort_unstable();
-        let groups = catalog.groups("").map(|entry| entry.value.scope().clone());
-        let overrides = catalog.overrides("").map(|entry| entry.name);
+        let groups = catalog
+            .list(GroupKind, "")
+            .map(|entry| entry.value.scope().clone());
+        let overrides = catalog.list(OverrideKind, "").map(|entry| entry.name);
         Self::new(exact.into_iter().chain(groups).chain(overrides))
     }
 

@@ -8,7 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::problem::{FieldFault, RestError};
-use crate::catalog::check::ConfigErrors;
+use crate::catalog::check::{ConfigErrors, join};
+use crate::config::unknown_field;
 
 /// The largest body, in bytes: many times the size of all fields.
 pub(super) const BODY_LEN_MAX: usize = 64 << 10;
@@ -36,7 +37,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         }
         let bytes = Bytes::from_request(request, state).await;
         let bytes = bytes.map_err(|rejection: BytesRejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => RestError::TooLarge,
+            StatusCode::PAYLOAD_TOO_LARGE => RestError::TooLarge(BODY_LEN_MAX),
             _ => RestError::Unreadable(rejection.body_text()),
         })?;
         let written = serde_json::from_slice(&bytes);
@@ -81,30 +82,15 @@ fn shape(written: &Value, error: &serde_path_to_error::Error<serde_json::Error>)
     }
     let text = error.inner().to_string();
     let text = text.split(" at line ").next().unwrap_or_default();
-    let path = match error.path() {
+    let mut field = match error.path() {
         whole if whole.iter().len() == 0 => String::new(),
         path => path.to_string(),
     };
-    let mut field = path;
-    for (kind, rule) in [
-        ("unknown field `", "unknown field"),
-        ("duplicate field `", "is here twice"),
-    ] {
-        let named = text
-            .strip_prefix(kind)
-            .and_then(|text| text.split_once('`'));
-        let Some((name, expected)) = named else {
-            continue;
-        };
+    if let Some((name, rule)) = named(text) {
         // Of some shapes the path ends before the name.
         if field.rsplit('.').next() != Some(name) {
-            field = if field.is_empty() {
-                name.to_owned()
-            } else {
-                format!("{field}.{name}")
-            };
+            field = join(&field, name);
         }
-        let rule = format!("{rule}{}", expected.replace('`', ""));
         return at(written, field, rule);
     }
     let rule = match (value(written, &field), text.split_once(", expected ")) {
@@ -118,6 +104,17 @@ fn shape(written: &Value, error: &serde_path_to_error::Error<serde_json::Error>)
         _ => text.to_owned(),
     };
     at(written, field, rule)
+}
+
+/// Returns the field that serde's error `text` names as unknown or duplicate, and the rule it breaks.
+fn named(text: &str) -> Option<(&str, String)> {
+    if let Some(unknown) = text.strip_prefix("unknown field `") {
+        let (name, expected) = unknown.split_once("`, expected ")?;
+        let expected: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+        return Some((name, unknown_field(name, &expected)));
+    }
+    let name = text.strip_prefix("duplicate field `")?.strip_suffix('`')?;
+    Some((name, "is here twice".to_owned()))
 }
 
 /// `rule` of `field`, with the value that stands there in `written`.
@@ -143,13 +140,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::catalog::check::check_group;
     use crate::catalog::spec::GroupSpec;
+    use crate::catalog::{GroupKind, ObjectKind as _};
 
     /// Field, value and rule of everything that is wrong with a group.
     fn faults(written: &Value) -> Vec<(String, Option<String>, String)> {
         let spec: GroupSpec = serde_json::from_str(&written.to_string()).unwrap();
-        let errors = check_group("gold", spec).unwrap_err();
+        let errors = GroupKind.check("gold", spec).unwrap_err();
         let faults = errors.0.iter();
         faults
             .map(|error| at(written, error.field.clone(), error.rule.clone()))
@@ -190,7 +187,8 @@ mod tests {
     #[test]
     fn a_wrong_shape_names_field_value_and_rule() {
         let units = "request_bytes, response_bytes, concurrency, fair_between";
-        let unknown = format!("unknown field, expected one of requests, {units}");
+        let unknown =
+            format!("unknown field, did you mean `requests`? Expected one of requests, {units}");
         let rows = [
             (
                 "5",
@@ -200,6 +198,12 @@ mod tests {
             ),
             ("[5]", "", Some("[5]"), "the body is a list, not an object"),
             ("{\"request\": {}}", "request", Some("{}"), &unknown),
+            (
+                "{\"requests\": {\"rate\": 1, \"learning\": \"5s\"}}",
+                "requests.learning",
+                Some("5s"),
+                "unknown field, removed: learning mode lasts as long as a lease",
+            ),
             (
                 "{\"requests\": 5}",
                 "requests",

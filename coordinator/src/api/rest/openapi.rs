@@ -5,24 +5,55 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
-use utoipa::openapi::Required;
-use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     Content, Info, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder,
 };
-use utoipa::{IntoParams, IntoResponses, PartialSchema as _, ToSchema};
+use utoipa::{IntoResponses, PartialSchema as _, ToSchema};
 
 use super::App;
 use super::count::plain;
 use super::problem::{FieldFault, Problem};
-use super::revision::Tags;
 
 const DESCRIPTION: &str = "\
 Reading needs a token of role `viewer`, writing one of role `admin`; if the configuration has no \
 tokens, neither is needed. Amounts are per second for the units `requests`, `request_bytes` and \
 `response_bytes`, and a number in flight for `concurrency`. What the configuration file defines \
 cannot be changed here.";
+
+/// Statuses of problems, with their descriptions.
+pub(super) type Statuses = [(u16, &'static str)];
+
+pub(super) const READ: &Statuses = &[
+    (401, "No token, or an unknown one"),
+    (403, "A request that another site made a browser send"),
+];
+
+pub(super) const WRITE: &Statuses = &[
+    (401, "No token, or an unknown one"),
+    (403, "A token of role viewer, or a page of another site"),
+];
+
+pub(super) const BAD_REQUEST: &Statuses =
+    &[(400, "A part of the path or of the query breaks a rule")];
+
+pub(super) const BAD_WRITE: &Statuses = &[
+    (400, "A body that is no JSON, or a bad path or header"),
+    (413, "A body that is too large"),
+    (415, "A body that is not said to be JSON"),
+    (
+        422,
+        "Values that break rules, each with field, value and rule",
+    ),
+];
+
+pub(super) const MISSING: &Statuses = &[(404, "What the path names is not there")];
+
+pub(super) const CONFLICT: &Statuses = &[(409, "Defined in the file, in use, or one too many")];
+
+pub(super) const STALE: &Statuses = &[(412, "What is there is not what the headers expect")];
+
+pub(super) const UNAVAILABLE: &Statuses = &[(503, "Overloaded, or shutting down")];
 
 /// Answers that any route which reads can give.
 #[derive(Debug)]
@@ -36,21 +67,9 @@ pub(super) struct ReadLeases;
 #[derive(Debug)]
 pub(super) struct Write;
 
-/// The answers to a bad body, or to a path or a header that breaks a rule.
-#[derive(Debug)]
-pub(super) struct BadWrite;
-
 /// Answer to a write that contradicts the stored state.
 #[derive(Debug)]
 pub(super) struct Conflict;
-
-/// Answer to a write that expects another version.
-#[derive(Debug)]
-pub(super) struct Stale;
-
-/// Answer to a caller that has the newest version.
-#[derive(Debug)]
-pub(super) struct Unchanged;
 
 /// The answer to a path or a query that breaks a rule.
 #[derive(Debug)]
@@ -107,110 +126,52 @@ pub(super) fn document(mut api: OpenApi) -> Value {
 
 impl IntoResponses for Read {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[
-            (401, "No token, or an unknown one"),
-            (403, "A request that another site made a browser send"),
-        ])
+        problems(READ)
     }
 }
 
 impl IntoResponses for ReadLeases {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let mut responses = Read::responses();
-        responses.extend(Unavailable::responses());
-        responses
+        problems(&[READ, UNAVAILABLE].concat())
     }
 }
 
 impl IntoResponses for Write {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let mut responses = Unavailable::responses();
-        responses.extend(problems(&[
-            (401, "No token, or an unknown one"),
-            (403, "A token of role viewer, or a page of another site"),
-        ]));
-        responses
-    }
-}
-
-impl IntoResponses for BadWrite {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[
-            (400, "A body that is no JSON, or a bad path or header"),
-            (413, "A body that is too large"),
-            (415, "A body that is not said to be JSON"),
-            (
-                422,
-                "Values that break rules, each with field, value and rule",
-            ),
-        ])
+        problems(&[WRITE, UNAVAILABLE].concat())
     }
 }
 
 impl IntoResponses for Conflict {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[(409, "Defined in the file, in use, or one too many")])
-    }
-}
-
-impl IntoResponses for Stale {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[(412, "What is there is not what the headers expect")])
-    }
-}
-
-impl IntoResponses for Unchanged {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let response = ResponseBuilder::new().description("Its tag is in if-none-match");
-        BTreeMap::from([("304".to_owned(), RefOr::T(response.build()))])
-    }
-}
-
-impl IntoParams for Tags {
-    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let rows = [
-            (
-                "if-match",
-                "Write only if what is there has one of these tags; `*` for any",
-            ),
-            ("if-none-match", "`*`: write only if nothing is there"),
-        ];
-        let parameter = |(name, description): (&str, &str)| {
-            ParameterBuilder::new()
-                .name(name)
-                .parameter_in(ParameterIn::Header)
-                .description(Some(description))
-                .required(Required::False)
-                .schema(Some(String::schema()))
-                .build()
-        };
-        rows.map(parameter).into()
+        problems(CONFLICT)
     }
 }
 
 impl IntoResponses for BadRequest {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[(400, "A part of the path or of the query breaks a rule")])
+        problems(BAD_REQUEST)
     }
 }
 
 impl IntoResponses for Missing {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[(404, "What the path names is not there")])
+        problems(MISSING)
     }
 }
 
 impl IntoResponses for Unavailable {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[(503, "Overloaded, or shutting down")])
+        problems(UNAVAILABLE)
     }
 }
 
 // === free functions ===
 
-fn problems(statuses: &[(u16, &str)]) -> BTreeMap<String, RefOr<Response>> {
+/// Returns the answers of `statuses`, each with its description.
+pub(super) fn problems(statuses: &Statuses) -> BTreeMap<String, RefOr<Response>> {
     let schema = Ref::from_schema_name(Problem::name());
-    let one = |&(status, description): &(u16, &str)| {
+    let one = |&(status, description): &(u16, &'static str)| {
         let content = Content::new(Some(schema.clone()));
         let response = ResponseBuilder::new()
             .description(description)

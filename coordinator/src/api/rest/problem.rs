@@ -8,10 +8,10 @@ use tollgate_core::lease_server::DrainError;
 use tonic::{Code, Status};
 use utoipa::ToSchema;
 
-use super::body::BODY_LEN_MAX;
 use crate::catalog::WriteRefusal;
 use crate::catalog::store::StoreError;
 use crate::config::tokens::Role;
+use crate::config::writer::WriteError;
 use crate::leases::driver::DriverError;
 
 /// Time after which a failed write should be tried again: etcd elects within about that.
@@ -55,8 +55,8 @@ pub(super) enum RestError {
     #[error("the body must be JSON, with `content-type: application/json`")]
     MediaType,
     /// A body that is too large.
-    #[error("the body has more than {BODY_LEN_MAX} bytes")]
-    TooLarge,
+    #[error("the body has more than {0} bytes")]
+    TooLarge(usize),
     /// A body that is no JSON.
     #[error("the body is not JSON: {0}")]
     Unreadable(String),
@@ -155,7 +155,7 @@ impl RestError {
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::Parameter(_) | Self::Query(_) | Self::Unreadable(_) => StatusCode::BAD_REQUEST,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Refused(_) | Self::Drain(_) => StatusCode::CONFLICT,
             Self::Mismatch { .. } => StatusCode::PRECONDITION_FAILED,
@@ -217,6 +217,24 @@ impl RestError {
 }
 
 // === impl From ===
+
+impl From<WriteError> for RestError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Invalid(errors) => {
+                let faults = errors.0.into_iter().map(|error| FieldFault {
+                    field: error.field,
+                    value: None,
+                    rule: error.rule,
+                });
+                Self::Invalid(faults.collect())
+            }
+            WriteError::Refused(refusal) => refusal.into(),
+            WriteError::Store(error) => Self::Store(error),
+            WriteError::Stopped => Self::Stopped,
+        }
+    }
+}
 
 impl From<WriteRefusal> for RestError {
     fn from(refusal: WriteRefusal) -> Self {

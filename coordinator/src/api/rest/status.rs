@@ -17,6 +17,7 @@ use super::extract::{Query, count};
 use super::openapi::{BadRequest, ReadLeases};
 use super::peers::Caller;
 use super::problem::RestError;
+use crate::catalog::GroupKind;
 use crate::leases::stats::{LeaseStats, ResourceStats};
 use crate::leases::view::{Amount, BusyResource, ms};
 
@@ -202,7 +203,7 @@ impl Status {
             ..
         } = app.lease_stats(shown.resources).await?;
         let catalog = app.writer.catalog();
-        let groups: Vec<_> = catalog.groups("").take(shown.resources).collect();
+        let groups: Vec<_> = catalog.list(GroupKind, "").take(shown.resources).collect();
         let attached = groups
             .iter()
             .map(|group| catalog.attached_count(&group.name));
@@ -247,7 +248,7 @@ impl Status {
                 .into_iter()
                 .map(|(unit, figures)| (unit.name().to_owned(), figures.into()))
                 .collect(),
-            group_count: catalog.groups("").count(),
+            group_count: catalog.list(GroupKind, "").count(),
             groups,
             cluster: peers.map(|peers| ClusterStatus::of(peers, &app.shards, &learning, me)),
             parent: parent.map(|parent| ParentStatus::of(parent, &borrowed)),

@@ -1,18 +1,58 @@
-//! Reads and writes of groups, attachments and overrides, which the file or this API defines.
+//! Groups, attachments and overrides: objects that the file or this API defines.
+//!
+//! All kinds are listed, read, written and deleted by the same handlers.
 
-use axum::Json;
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use axum::{Json, Router, routing};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
+use self::description::{Texts, describe};
+use super::App;
 use super::body::Body;
-use super::problem::{FieldFault, RestError};
+use super::extract::{PageQuery, Path, Query};
+use super::problem::RestError;
 use super::revision::{Tags, tag};
-use crate::catalog::check::ConfigErrors;
-use crate::catalog::name::NameError;
-use crate::catalog::{CatalogEntry, Precondition, WriteOutcome};
+use crate::catalog::{
+    Catalog, CatalogEntry, GroupKind, MemberKind, ObjectKind, OverrideKind, WriteOutcome, name,
+};
 use crate::config::writer::WriteError;
+
+mod attachments;
+mod description;
+mod groups;
+mod overrides;
+
+pub use self::attachments::{AttachmentPage, AttachmentView};
+pub use self::groups::{GroupDetail, GroupPage, GroupView};
+pub use self::overrides::{OverridePage, OverrideView};
+
+/// Kind of object, as the API shows it.
+trait StoredKind: ObjectKind<Spec: ToSchema> {
+    /// An object.
+    type View: From<CatalogEntry<Self::Spec>> + Serialize + ToSchema;
+    /// An object with what is told about one alone.
+    type Detail: Serialize + ToSchema;
+    /// Some objects, and the value of `after` for the next page.
+    type Page: From<(Vec<Self::View>, Option<String>)> + Serialize + ToSchema;
+
+    /// Returns the texts of the description.
+    fn texts(self) -> &'static Texts;
+
+    /// Returns what is told about one object alone.
+    fn detail(catalog: &Catalog, view: Self::View) -> Self::Detail;
+
+    /// Returns the error that no object is called `name`.
+    fn missing(self, name: &str) -> String;
+
+    /// Checks that a caller means one object by `name`, and not a pattern.
+    fn check_one(self, name: &str) -> Result<(), RestError> {
+        name::check_one(name).map_err(|rule| RestError::parameter("name", name, rule))
+    }
+}
 
 /// Origin of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
@@ -36,7 +76,7 @@ impl DefinedBy {
     }
 
     /// Returns the origin of a definition with `revision`.
-    pub(super) fn of(revision: Option<u64>) -> Self {
+    fn of(revision: Option<u64>) -> Self {
         match revision {
             None => Self::File,
             Some(_) => Self::Api,
@@ -46,33 +86,74 @@ impl DefinedBy {
 
 // === free functions ===
 
-/// Answers with the view of `entry`, unless the caller knows it.
-pub(super) fn get<S, V: From<CatalogEntry<S>> + Serialize>(
-    entry: CatalogEntry<S>,
-    tags: &Tags,
-) -> Response {
-    tags.answer(entry.revision, Json(V::from(entry)))
+/// Adds the routes of all kinds to `router`, and their descriptions to `document`.
+pub(super) fn add(router: Router<App>, document: &mut Value) -> Router<App> {
+    let router = add_kind(GroupKind, router, document);
+    let router = add_kind(MemberKind::Tenant, router, document);
+    let router = add_kind(MemberKind::Namespace, router, document);
+    add_kind(OverrideKind, router, document)
 }
 
-/// Stores the body of a request as `name` with `write`, if what is `found` there is as `tags` expect.
-pub(super) async fn put<S: Clone, V: From<CatalogEntry<S>> + Serialize, F>(
+/// Adds the routes of the objects of `kind`. A name that takes several segments of the path has a
+/// `/` between them.
+fn add_kind<K: StoredKind>(kind: K, router: Router<App>, document: &mut Value) -> Router<App> {
+    type Name = Path<Vec<String>>;
+    let list =
+        async move |State(app): State<App>, Query(query): Query<PageQuery>| list(kind, &app, query);
+    let get = async move |State(app): State<App>, Path(name): Name, tags: Tags| {
+        get(kind, &app, &name.join("/"), &tags)
+    };
+    let put =
+        async move |State(app): State<App>, Path(name): Name, tags: Tags, body: Body<K::Spec>| {
+            put(kind, &app, &name.join("/"), &tags, body).await
+        };
+    let delete = async move |State(app): State<App>, Path(name): Name, tags: Tags| {
+        delete(kind, &app, &name.join("/"), &tags).await
+    };
+    describe(kind, document);
+    let texts = kind.texts();
+    let one = routing::get(get).put(put).delete(delete);
+    router
+        .route(texts.path, routing::get(list))
+        .route(&texts.path_of_one(), one)
+}
+
+fn list<K: StoredKind>(kind: K, app: &App, query: PageQuery) -> Result<Json<K::Page>, RestError> {
+    let (limit, after) = query.checked()?;
+    let catalog = app.writer.catalog();
+    let (entries, next) = page(limit, catalog.list(kind, &after), |entry| &entry.name);
+    let views = entries.into_iter().map(view::<K>).collect();
+    Ok(Json((views, next).into()))
+}
+
+fn get<K: StoredKind>(kind: K, app: &App, name: &str, tags: &Tags) -> Result<Response, RestError> {
+    let catalog = app.writer.catalog();
+    let entry = catalog.find(kind, name);
+    let entry = entry.ok_or_else(|| RestError::NotFound(kind.missing(name)))?;
+    let revision = entry.revision;
+    Ok(tags.answer(revision, Json(K::detail(&catalog, view::<K>(entry)))))
+}
+
+async fn put<K: StoredKind>(
+    kind: K,
+    app: &App,
     name: &str,
-    found: Option<u64>,
     tags: &Tags,
-    body: Body<S>,
-    write: impl FnOnce(S, Precondition) -> F,
-) -> Result<Response, RestError>
-where
-    F: Future<Output = Result<WriteOutcome, WriteError>>,
-{
+    body: Body<K::Spec>,
+) -> Result<Response, RestError> {
+    kind.check_one(name)?;
     let (spec, faults) = body.parts();
-    let written = write(spec.clone(), tags.expect(found)?).await;
-    let WriteOutcome { revision, created } = written.map_err(|error| refused(error, faults))?;
+    let expect = tags.expect(found(kind, app, name))?;
+    let written = app.writer.put(kind, name, spec.clone(), expect).await;
+    let WriteOutcome { revision, created } = written.map_err(|error| match error {
+        WriteError::Invalid(errors) => RestError::Invalid(faults(&errors)),
+        error => error.into(),
+    })?;
     let status = match created {
         true => StatusCode::CREATED,
         false => StatusCode::OK,
     };
-    let view = V::from(CatalogEntry {
+    let view = K::View::from(CatalogEntry {
         name: name.into(),
         value: spec,
         revision: Some(revision),
@@ -80,38 +161,24 @@ where
     Ok((status, [tag(revision)], Json(view)).into_response())
 }
 
-/// Deletes something with `write`, if what is `found` there is as `tags` expect.
-pub(super) async fn delete<F>(
-    found: Option<u64>,
+async fn delete<K: StoredKind>(
+    kind: K,
+    app: &App,
+    name: &str,
     tags: &Tags,
-    write: impl FnOnce(Precondition) -> F,
-) -> Result<StatusCode, RestError>
-where
-    F: Future<Output = Result<WriteOutcome, WriteError>>,
-{
-    let deleted = write(tags.expect(found)?).await;
-    // There is no body that could be wrong.
-    deleted.map_err(|error| refused(error, |_| Vec::new()))?;
+) -> Result<StatusCode, RestError> {
+    let expect = tags.expect(found(kind, app, name))?;
+    app.writer.delete(kind, name, expect).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Why a write was refused; `faults` says what is wrong with its body.
-fn refused(error: WriteError, faults: impl Fn(&ConfigErrors) -> Vec<FieldFault>) -> RestError {
-    match error {
-        WriteError::Invalid(errors) => RestError::Invalid(faults(&errors)),
-        WriteError::Refused(refusal) => refusal.into(),
-        WriteError::Store(error) => RestError::Store(error),
-        WriteError::Stopped => RestError::Stopped,
-    }
+/// Returns the revision of the object called `name`, if the API has written it.
+fn found<K: StoredKind>(kind: K, app: &App, name: &str) -> Option<u64> {
+    app.writer.catalog().find(kind, name)?.revision
 }
 
-/// Whether `name`, which is `field` of a path, is `valid` for what is to be written.
-pub(super) fn writable(
-    field: &str,
-    name: &str,
-    valid: Result<(), NameError>,
-) -> Result<(), RestError> {
-    valid.map_err(|rule| RestError::parameter(field, name, rule))
+fn view<K: StoredKind>(entry: CatalogEntry<K::Object>) -> K::View {
+    entry.map(|object| K::spec(&object)).into()
 }
 
 /// Returns the first `limit` of `entries`, and the value of `after` for those that follow, if any do.

@@ -1,19 +1,19 @@
 //! Answers of the API as types, which its clients read as well.
 
-pub use super::attachments::{AttachmentPage, AttachmentView};
 pub use super::clients::{ClientDetail, ClientPage, ClientSummary, LeaseView};
-pub use super::groups::{GroupDetail, GroupPage, GroupView};
 pub use super::limits::{
     DynamicWord, LimitPage, LimitView, MatchView, MemberView, OwnView, SafeView, ScopeLimits,
     SourceView,
 };
-pub use super::overrides::{OverridePage, OverrideView};
 pub use super::problem::{FieldFault, Problem};
 pub use super::status::{
     BorrowedStatus, ClusterStatus, GroupStatus, GroupUnit, NodeStatus, ParentStatus, ShardStatus,
     Status, UnitStatus,
 };
-pub use super::stored::DefinedBy;
+pub use super::stored::{
+    AttachmentPage, AttachmentView, DefinedBy, GroupDetail, GroupPage, GroupView, OverridePage,
+    OverrideView,
+};
 pub use crate::leases::view::{
     Amount, BusyResource, LimitedBy, ResourceClient, ScopeDetail, ScopePage, ScopeSummary,
     UnitDetail, UnitSummary,

@@ -2,25 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use super::{Check, ConfigErrors, Rule, join};
+use super::{Check, Rule, join};
+use crate::catalog::Attachment;
 use crate::catalog::spec::{AttachmentSpec, LocatedValue};
-use crate::catalog::{Attachment, MemberKind};
-
-/// Checks the attachment of `name`, whose `spec` came as JSON.
-///
-/// # Errors
-/// All errors of it.
-pub fn check_attachment(
-    kind: MemberKind,
-    name: &str,
-    spec: AttachmentSpec,
-) -> Result<Attachment, ConfigErrors> {
-    let mut check = Check::default();
-    let text = LocatedValue::nowhere(name.into());
-    let valid = check.value(Some(&text), "name", |name| Ok(kind.check(name)?));
-    let attachment = attachment(&mut check, "", &LocatedValue::nowhere(spec));
-    check.end(attachment.zip(valid).map(|(attachment, ())| attachment))
-}
 
 /// Checks the attachment at `path`; `None` if it has errors, which are noted.
 pub(crate) fn attachment(

@@ -1,21 +1,9 @@
 //! Rules for a group.
 
 use super::unit::unit_limits;
-use super::{Check, ConfigErrors, Rule, join};
+use super::{Check, Rule, join};
 use crate::catalog::spec::{GroupSpec, LocatedValue};
-use crate::catalog::{FairBetween, Group, name};
-
-/// Checks the group called `name`, whose `spec` came as JSON.
-///
-/// # Errors
-/// All errors of it.
-pub fn check_group(name: &str, spec: GroupSpec) -> Result<Group, ConfigErrors> {
-    let mut check = Check::default();
-    let text = LocatedValue::nowhere(name.into());
-    let valid = check.value(Some(&text), "name", |name| Ok(name::check_group(name)?));
-    let group = group(&mut check, "", name, &LocatedValue::nowhere(spec));
-    check.end(group.zip(valid).map(|(group, ())| group))
-}
+use crate::catalog::{FairBetween, Group};
 
 /// Checks the group called `name` at `path`; `None` if it has errors, which are noted.
 pub(crate) fn group(

@@ -2,24 +2,10 @@
 
 use serde_saphyr::Location;
 
+use super::Check;
 use super::unit::unit_limits;
-use super::{Check, ConfigErrors};
 use crate::catalog::limits::UnitLimits;
-use crate::catalog::spec::{LimitsSpec, LocatedValue, Units};
-use crate::catalog::{Override, name};
-
-/// Checks the override of `scope`, whose `spec` came as JSON.
-///
-/// # Errors
-/// All errors of it.
-pub fn check_override(scope: &str, spec: &LimitsSpec) -> Result<Override, ConfigErrors> {
-    let mut check = Check::default();
-    let text = LocatedValue::nowhere(scope.into());
-    let valid = check.value(Some(&text), "scope", |scope| Ok(name::check_scope(scope)?));
-    let limits = scope_limits(&mut check, "", Location::UNKNOWN, spec.units());
-    let limits = limits.zip(valid).map(|(limits, ())| limits);
-    Ok(Override::new(check.end(limits)?, spec))
-}
+use crate::catalog::spec::Units;
 
 /// Checks the limits of all `units`, of which there must be one: an entry without any is rather
 /// forgotten than meant.

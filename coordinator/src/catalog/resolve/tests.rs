@@ -1,10 +1,9 @@
 use tollgate_core::units::Capacity;
 
 use super::*;
-use crate::catalog::Precondition;
-use crate::catalog::check::{check_attachment, check_group, check_override};
 use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
 use crate::catalog::store::{RecordKey, RecordKind};
+use crate::catalog::{GroupKind, ObjectKind as _, OverrideKind, Precondition};
 use crate::config::Config;
 
 const FILE: &str = "
@@ -134,8 +133,7 @@ fn an_override_is_above_globs_and_below_exact_ids() {
     let mut catalog = catalog();
     let put = |catalog: &mut Catalog, scope: &str| {
         let spec: LimitsSpec = serde_json::from_str(r#"{"requests": {"rate": 7}}"#).unwrap();
-        let object =
-            super::super::CatalogObject::Override(check_override(scope, &spec).unwrap().into());
+        let object = OverrideKind.check(scope, spec).unwrap();
         let key = RecordKey::new(RecordKind::Override, scope);
         catalog.write(&key, Some(object), Precondition::Anything, 1)
     };
@@ -164,10 +162,10 @@ fn an_override_is_above_globs_and_below_exact_ids() {
 fn an_attachment_to_a_group_that_is_not_there_counts_for_nothing() {
     let mut catalog = Catalog::default();
     let attachment: AttachmentSpec = serde_json::from_str(r#"{"group": "lost"}"#).unwrap();
-    let attachment = check_attachment(MemberKind::Tenant, "acme", attachment).unwrap();
+    let attachment = MemberKind::Tenant.check("acme", attachment).unwrap();
     let key = RecordKey::new(RecordKind::Attachment(MemberKind::Tenant), "acme");
     let stored = crate::catalog::StoredObject {
-        value: crate::catalog::CatalogObject::Attachment(attachment),
+        value: attachment,
         revision: 3,
     };
     catalog.restore(&key, stored);
@@ -180,8 +178,7 @@ fn an_attachment_to_a_group_that_is_not_there_counts_for_nothing() {
     assert_eq!(missing, [(&"lost".into(), 1)]);
 
     let spec: GroupSpec = serde_json::from_str(r#"{"requests": {"rate": 5}}"#).unwrap();
-    let group = check_group("lost", spec).unwrap();
-    let group = crate::catalog::CatalogObject::Group(group.into());
+    let group = GroupKind.check("lost", spec).unwrap();
     let key = RecordKey::new(RecordKind::Group, "lost");
     catalog
         .write(&key, Some(group), Precondition::Nothing, 4)

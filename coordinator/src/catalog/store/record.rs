@@ -1,15 +1,11 @@
 //! Records: an object's written form, and the number of its write.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{RecordKey, RecordKind, StoreError};
-use crate::catalog::check::{ConfigErrors, check_attachment, check_group, check_override};
-use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
-use crate::catalog::{CatalogObject, StoredObject};
+use crate::catalog::check::ConfigErrors;
+use crate::catalog::{CatalogObject, GroupKind, ObjectKind, OverrideKind, StoredObject};
 
 /// Unknown fields are ignored: a later version of the same format may add some.
 #[derive(Deserialize)]
@@ -49,18 +45,9 @@ pub(crate) fn decode(
     record: &[u8],
 ) -> Result<StoredObject<CatalogObject>, StoreError> {
     let decoded = match key.kind {
-        RecordKind::Group => object(record, |spec: GroupSpec| {
-            let group = check_group(&key.name, spec)?;
-            Ok(CatalogObject::Group(Arc::new(group)))
-        }),
-        RecordKind::Attachment(kind) => object(record, |spec: AttachmentSpec| {
-            let attachment = check_attachment(kind, &key.name, spec)?;
-            Ok(CatalogObject::Attachment(attachment))
-        }),
-        RecordKind::Override => object(record, |spec: LimitsSpec| {
-            let limits = check_override(&key.name, &spec)?;
-            Ok(CatalogObject::Override(Arc::new(limits)))
-        }),
+        RecordKind::Group => object(GroupKind, &key.name, record),
+        RecordKind::Attachment(kind) => object(kind, &key.name, record),
+        RecordKind::Override => object(OverrideKind, &key.name, record),
     };
     decoded.map_err(|error| StoreError::Record {
         key: key.to_string(),
@@ -68,9 +55,10 @@ pub(crate) fn decode(
     })
 }
 
-fn object<T: DeserializeOwned>(
+fn object<K: ObjectKind>(
+    kind: K,
+    name: &str,
     record: &[u8],
-    check: impl FnOnce(T) -> Result<CatalogObject, ConfigErrors>,
 ) -> Result<StoredObject<CatalogObject>, RecordError> {
     let StoreRecord { revision, mut spec } = serde_json::from_slice(record)?;
     if revision > REVISION_MAX {
@@ -78,7 +66,7 @@ fn object<T: DeserializeOwned>(
     }
     remove_learning(&mut spec);
     Ok(StoredObject {
-        value: check(serde_json::from_value(spec)?)?,
+        value: kind.check(name, serde_json::from_value(spec)?)?,
         revision,
     })
 }

@@ -1,7 +1,6 @@
 use super::*;
-use crate::catalog::FairBetween;
-use crate::catalog::check::check_group;
 use crate::catalog::spec::GroupSpec;
+use crate::catalog::{CatalogObject, FairBetween, GroupKind, ObjectKind as _};
 
 #[test]
 fn groups_and_attachments_are_checked() {
@@ -77,11 +76,15 @@ attach:
 fn what_comes_as_json_is_judged_by_the_same_rules() {
     let group = |name, json| {
         let spec: GroupSpec = serde_json::from_str(json).unwrap();
-        check_group(name, spec).map_err(|errors| errors.to_string())
+        GroupKind
+            .check(name, spec)
+            .map_err(|errors| errors.to_string())
     };
     let json = r#"{"requests": {"rate": 1500, "safe": "dynamic"}, "request_bytes": null,
         "response_bytes": {"rate": "50MiB", "burst": 1e3}, "fair_between": "clients"}"#;
-    let gold = group("gold", json).unwrap();
+    let CatalogObject::Group(gold) = group("gold", json).unwrap() else {
+        panic!("not a group");
+    };
     let bytes = gold.limits().get(Unit::ResponseBytes).unwrap();
     assert_eq!(bytes.capacity, Capacity::from_whole(50 << 20));
     assert_eq!(gold.limits().get(Unit::RequestBytes), None);
@@ -90,7 +93,8 @@ fn what_comes_as_json_is_judged_by_the_same_rules() {
     let want = serde_json::json!({"requests": {"rate": 1500, "safe": "dynamic"},
         "response_bytes": {"rate": "50MiB", "burst": 1000}, "fair_between": "clients"});
     assert_eq!(written, want);
-    assert_eq!(check_group("gold", gold.spec()).unwrap(), gold);
+    let again = GroupKind.check("gold", gold.spec());
+    assert_eq!(again.unwrap(), CatalogObject::Group(gold));
 
     let said = group(
         "a/b",

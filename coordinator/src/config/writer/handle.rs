@@ -6,10 +6,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::draft::WriteRequest;
 use super::{WriteError, WriterCommand};
-use crate::catalog::check::{check_attachment, check_group, check_override};
-use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
-use crate::catalog::store::{RecordKey, RecordKind};
-use crate::catalog::{Catalog, CatalogObject, MemberKind, Precondition, WriteOutcome};
+use crate::catalog::store::RecordKey;
+use crate::catalog::{Catalog, CatalogObject, ObjectKind, Precondition, WriteOutcome};
 use crate::config::Config;
 
 /// Sends writes to a [`CatalogWriter`](super::CatalogWriter), and knows the newest catalog.
@@ -38,90 +36,32 @@ impl CatalogHandle {
         self.config.clone()
     }
 
-    /// Creates the group called `name`, or replaces it as a whole.
-    ///
-    /// # Errors
-    /// The reason; nothing has changed then.
-    pub async fn put_group(
-        &self,
-        name: &str,
-        spec: GroupSpec,
-        expect: Precondition,
-    ) -> Result<WriteOutcome, WriteError> {
-        let group = CatalogObject::Group(Arc::new(check_group(name, spec)?));
-        let key = RecordKey::new(RecordKind::Group, name);
-        self.write(key, Some(group), expect).await
-    }
-
-    /// Deletes the group called `name`.
-    ///
-    /// # Errors
-    /// The reason, such as an attachment to it; nothing has changed then.
-    pub async fn delete_group(
-        &self,
-        name: &str,
-        expect: Precondition,
-    ) -> Result<WriteOutcome, WriteError> {
-        self.write(RecordKey::new(RecordKind::Group, name), None, expect)
-            .await
-    }
-
-    /// Attaches the tenant or namespace called `name` to a group, and detaches it from any other.
+    /// Creates the object of `kind` called `name`, or replaces it as a whole.
     ///
     /// # Errors
     /// The reason, such as a group that does not exist; nothing has changed then.
-    pub async fn put_attachment(
+    pub async fn put<K: ObjectKind>(
         &self,
-        kind: MemberKind,
+        kind: K,
         name: &str,
-        spec: AttachmentSpec,
+        spec: K::Spec,
         expect: Precondition,
     ) -> Result<WriteOutcome, WriteError> {
-        let attachment = CatalogObject::Attachment(check_attachment(kind, name, spec)?);
-        let key = RecordKey::new(RecordKind::Attachment(kind), name);
-        self.write(key, Some(attachment), expect).await
+        let object = kind.check(name, spec)?;
+        self.write(kind, name, Some(object), expect).await
     }
 
-    /// Detaches the tenant or namespace called `name` from its group.
+    /// Deletes the object of `kind` called `name`.
     ///
     /// # Errors
-    /// The reason; nothing has changed then.
-    pub async fn delete_attachment(
+    /// The reason, such as an attachment to the group; nothing has changed then.
+    pub async fn delete(
         &self,
-        kind: MemberKind,
+        kind: impl ObjectKind,
         name: &str,
         expect: Precondition,
     ) -> Result<WriteOutcome, WriteError> {
-        let key = RecordKey::new(RecordKind::Attachment(kind), name);
-        self.write(key, None, expect).await
-    }
-
-    /// Overrides the limits that the file's globs give to `scope`.
-    ///
-    /// # Errors
-    /// The reason, such as exact limits in the file; nothing has changed then.
-    pub async fn put_override(
-        &self,
-        scope: &str,
-        spec: LimitsSpec,
-        expect: Precondition,
-    ) -> Result<WriteOutcome, WriteError> {
-        let limits = CatalogObject::Override(Arc::new(check_override(scope, &spec)?));
-        let key = RecordKey::new(RecordKind::Override, scope);
-        self.write(key, Some(limits), expect).await
-    }
-
-    /// Removes the override of `scope`.
-    ///
-    /// # Errors
-    /// The reason; nothing has changed then.
-    pub async fn delete_override(
-        &self,
-        scope: &str,
-        expect: Precondition,
-    ) -> Result<WriteOutcome, WriteError> {
-        self.write(RecordKey::new(RecordKind::Override, scope), None, expect)
-            .await
+        self.write(kind, name, None, expect).await
     }
 
     /// Puts `config` in force, except for its shared part and for settings that need a restart.
@@ -136,10 +76,12 @@ impl CatalogHandle {
 
     async fn write(
         &self,
-        key: RecordKey,
+        kind: impl ObjectKind,
+        name: &str,
         object: Option<CatalogObject>,
         expect: Precondition,
     ) -> Result<WriteOutcome, WriteError> {
+        let key = RecordKey::new(kind.record(), name);
         let write = WriteRequest::new(key, object, expect);
         self.call(|reply| WriterCommand::Write(write, reply)).await
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::catalog::spec::{AttachmentSpec, GroupSpec, LimitsSpec};
 use crate::catalog::store::{MemoryStore, RecordKind, StoreContent};
-use crate::catalog::{MemberKind, Precondition};
+use crate::catalog::{GroupKind, MemberKind, OverrideKind, Precondition};
 use crate::config::Config;
 
 mod several;
@@ -75,51 +75,46 @@ fn said<T: std::fmt::Debug>(result: Result<T, WriteError>) -> String {
 #[tokio::test]
 async fn a_write_is_in_the_catalog_when_it_is_answered() {
     let writer = writer().await;
-    let created = writer.put_group("gold", group(5), ANY).await.unwrap();
+    let created = writer.put(GroupKind, "gold", group(5), ANY).await.unwrap();
     assert!(created.created);
     let seen = writer.catalog().group("gold").unwrap();
     assert_eq!(seen.revision, Some(created.revision));
-    let replaced = writer.put_group("gold", group(6), ANY).await.unwrap();
+    let replaced = writer.put(GroupKind, "gold", group(6), ANY).await.unwrap();
     assert!(!replaced.created && replaced.revision > created.revision);
     let seen = writer.catalog().group("gold").unwrap();
     assert_eq!(seen.value.spec(), group(6));
 
     writer
-        .put_attachment(TENANT, "acme", attach("gold"), ANY)
+        .put(TENANT, "acme", attach("gold"), ANY)
         .await
         .unwrap();
     assert_eq!(
-        &*writer
-            .catalog()
-            .attachment(TENANT, "acme")
-            .unwrap()
-            .value
-            .group,
+        &*writer.catalog().find(TENANT, "acme").unwrap().value.group,
         "gold"
     );
     writer
-        .put_override("tenant/x", limits(7), ANY)
+        .put(OverrideKind, "tenant/x", limits(7), ANY)
         .await
         .unwrap();
     assert_eq!(
         writer
             .catalog()
-            .overridden("tenant/x")
+            .find(OverrideKind, "tenant/x")
             .unwrap()
             .value
             .spec(),
         limits(7)
     );
 
-    writer.delete_override("tenant/x", ANY).await.unwrap();
-    writer.delete_attachment(TENANT, "acme", ANY).await.unwrap();
-    writer.delete_group("gold", ANY).await.unwrap();
+    writer.delete(OverrideKind, "tenant/x", ANY).await.unwrap();
+    writer.delete(TENANT, "acme", ANY).await.unwrap();
+    writer.delete(GroupKind, "gold", ANY).await.unwrap();
     let catalog = writer.catalog();
-    assert!(catalog.overridden("tenant/x").is_none());
-    assert!(catalog.attachment(TENANT, "acme").is_none());
+    assert!(catalog.find(OverrideKind, "tenant/x").is_none());
+    assert!(catalog.find(TENANT, "acme").is_none());
     assert!(catalog.group("gold").is_none());
     assert_eq!(
-        said(writer.delete_group("gold", ANY).await),
+        said(writer.delete(GroupKind, "gold", ANY).await),
         "there is no such group"
     );
 }
@@ -127,13 +122,16 @@ async fn a_write_is_in_the_catalog_when_it_is_answered() {
 #[tokio::test]
 async fn a_group_in_use_is_not_deleted() {
     let writer = writer().await;
-    writer.put_group("gold", group(5), ANY).await.unwrap();
-    writer.put_group("silver", group(5), ANY).await.unwrap();
+    writer.put(GroupKind, "gold", group(5), ANY).await.unwrap();
     writer
-        .put_attachment(TENANT, "acme", attach("gold"), ANY)
+        .put(GroupKind, "silver", group(5), ANY)
         .await
         .unwrap();
-    let said = said(writer.delete_group("gold", ANY).await);
+    writer
+        .put(TENANT, "acme", attach("gold"), ANY)
+        .await
+        .unwrap();
+    let said = said(writer.delete(GroupKind, "gold", ANY).await);
     assert_eq!(
         said,
         "1 are attached to this group, such as the tenant \"acme\""
@@ -141,53 +139,48 @@ async fn a_group_in_use_is_not_deleted() {
     assert_eq!(writer.catalog().attached_count("gold"), 1);
     // Attached to another group, it no longer holds the first.
     writer
-        .put_attachment(TENANT, "acme", attach("silver"), ANY)
+        .put(TENANT, "acme", attach("silver"), ANY)
         .await
         .unwrap();
-    writer.delete_group("gold", ANY).await.unwrap();
+    writer.delete(GroupKind, "gold", ANY).await.unwrap();
     assert_eq!(writer.catalog().attached_count("silver"), 1);
 }
 
 #[tokio::test]
 async fn what_does_not_go_with_what_is_there_is_refused() {
     let writer = writer().await;
-    let to_nowhere = writer
-        .put_attachment(TENANT, "acme", attach("gold"), ANY)
-        .await;
+    let to_nowhere = writer.put(TENANT, "acme", attach("gold"), ANY).await;
     assert_eq!(said(to_nowhere), "there is no group called \"gold\"");
     let file = "the configuration file defines this";
     let rows = [
-        (writer.put_group("file", group(1), ANY).await, "group"),
-        (writer.delete_group("file", ANY).await, "group"),
+        (writer.put(GroupKind, "file", group(1), ANY).await, "group"),
+        (writer.delete(GroupKind, "file", ANY).await, "group"),
+        (
+            writer.put(TENANT, "fixed", attach("file"), ANY).await,
+            "attachment",
+        ),
+        (writer.delete(TENANT, "fixed", ANY).await, "attachment"),
         (
             writer
-                .put_attachment(TENANT, "fixed", attach("file"), ANY)
+                .put(OverrideKind, "tenant/fixed", limits(1), ANY)
                 .await,
-            "attachment",
-        ),
-        (
-            writer.delete_attachment(TENANT, "fixed", ANY).await,
-            "attachment",
-        ),
-        (
-            writer.put_override("tenant/fixed", limits(1), ANY).await,
             "scope's limits",
         ),
         (
-            writer.delete_override("tenant/fixed", ANY).await,
+            writer.delete(OverrideKind, "tenant/fixed", ANY).await,
             "scope's limits",
         ),
     ];
     for (result, what) in rows {
         assert_eq!(said(result), format!("{file} {what}: change the file"));
     }
-    let invalid = writer.put_group("a/b", group(1), ANY).await;
+    let invalid = writer.put(GroupKind, "a/b", group(1), ANY).await;
     assert!(
         matches!(invalid, Err(WriteError::Invalid(_))),
         "{invalid:?}"
     );
     let invalid = writer
-        .put_override("tenant/x", LimitsSpec::default(), ANY)
+        .put(OverrideKind, "tenant/x", LimitsSpec::default(), ANY)
         .await;
     assert!(said(invalid).starts_with("names no unit"));
 }
@@ -195,7 +188,7 @@ async fn what_does_not_go_with_what_is_there_is_refused() {
 #[tokio::test]
 async fn a_write_happens_only_if_what_is_there_is_as_expected() {
     let writer = writer().await;
-    let put = async |expect| writer.put_group("gold", group(1), expect).await;
+    let put = async |expect| writer.put(GroupKind, "gold", group(1), expect).await;
     assert_eq!(
         said(put(Precondition::Something).await),
         "it does not exist"
@@ -210,11 +203,11 @@ async fn a_write_happens_only_if_what_is_there_is_as_expected() {
     assert_eq!(said(put(Precondition::Revision(first + 1)).await), there);
     let second = put(Precondition::Revision(first)).await.unwrap().revision;
     let lost = writer
-        .delete_group("gold", Precondition::Revision(first))
+        .delete(GroupKind, "gold", Precondition::Revision(first))
         .await;
     assert_eq!(said(lost), format!("the current revision is {second}"));
     writer
-        .delete_group("gold", Precondition::Something)
+        .delete(GroupKind, "gold", Precondition::Something)
         .await
         .unwrap();
     // A revision is never used twice, so that of the deleted group does not match the new one.
@@ -225,7 +218,7 @@ async fn a_write_happens_only_if_what_is_there_is_as_expected() {
 async fn one_of_many_writers_who_expect_the_same_wins() {
     let writer = writer().await;
     let first = writer
-        .put_group("gold", group(1), ANY)
+        .put(GroupKind, "gold", group(1), ANY)
         .await
         .unwrap()
         .revision;
@@ -233,7 +226,12 @@ async fn one_of_many_writers_who_expect_the_same_wins() {
     for rate in 0..50 {
         let writer = writer.clone();
         let expect = Precondition::Revision(first);
-        writers.spawn(async move { writer.put_group("gold", group(rate), expect).await.is_ok() });
+        writers.spawn(async move {
+            writer
+                .put(GroupKind, "gold", group(rate), expect)
+                .await
+                .is_ok()
+        });
     }
     let won = writers
         .join_all()
@@ -248,39 +246,33 @@ async fn one_of_many_writers_who_expect_the_same_wins() {
 async fn every_bound_is_a_clear_refusal() {
     let writer = writer().await;
     for name in ["a", "b"] {
-        writer.put_group(name, group(1), ANY).await.unwrap();
-        writer
-            .put_attachment(TENANT, name, attach("a"), ANY)
-            .await
-            .unwrap();
+        writer.put(GroupKind, name, group(1), ANY).await.unwrap();
+        writer.put(TENANT, name, attach("a"), ANY).await.unwrap();
     }
     writer
-        .put_override("tenant/x", limits(1), ANY)
+        .put(OverrideKind, "tenant/x", limits(1), ANY)
         .await
         .unwrap();
     let tail = "the most this coordinator keeps";
-    let refused = said(writer.put_group("c", group(1), ANY).await);
+    let refused = said(writer.put(GroupKind, "c", group(1), ANY).await);
     assert_eq!(
         refused,
         format!("there are 2 groups, {tail} (bounds.max_groups)")
     );
     let namespace = writer
-        .put_attachment(MemberKind::Namespace, "c/d", attach("a"), ANY)
+        .put(MemberKind::Namespace, "c/d", attach("a"), ANY)
         .await;
     let want = format!("there are 2 attachments, {tail} (bounds.max_attachments)");
     assert_eq!(said(namespace), want);
-    let refused = said(writer.put_override("tenant/y", limits(1), ANY).await);
+    let refused = said(writer.put(OverrideKind, "tenant/y", limits(1), ANY).await);
     assert_eq!(
         refused,
         format!("there are 1 overrides, {tail} (bounds.max_overrides)")
     );
     // An object can still be replaced, and room made.
-    writer.put_group("b", group(2), ANY).await.unwrap();
-    writer.delete_attachment(TENANT, "b", ANY).await.unwrap();
-    writer
-        .put_attachment(TENANT, "c", attach("a"), ANY)
-        .await
-        .unwrap();
+    writer.put(GroupKind, "b", group(2), ANY).await.unwrap();
+    writer.delete(TENANT, "b", ANY).await.unwrap();
+    writer.put(TENANT, "c", attach("a"), ANY).await.unwrap();
 }
 
 #[tokio::test]
@@ -289,12 +281,12 @@ async fn what_cannot_be_made_durable_is_not_in_force() {
     let broken = store.broken.clone();
     let writer = writer_of(store, FILE).await;
     let first = writer
-        .put_group("gold", group(1), ANY)
+        .put(GroupKind, "gold", group(1), ANY)
         .await
         .unwrap()
         .revision;
     broken.store(true, std::sync::atomic::Ordering::Relaxed);
-    let failed = writer.put_group("gold", group(2), ANY).await;
+    let failed = writer.put(GroupKind, "gold", group(2), ANY).await;
     assert_eq!(said(failed), "the store test: broken");
     assert_eq!(
         writer.catalog().group("gold").unwrap().value.spec(),
@@ -302,15 +294,18 @@ async fn what_cannot_be_made_durable_is_not_in_force() {
     );
     broken.store(false, std::sync::atomic::Ordering::Relaxed);
     let expect = Precondition::Revision(first);
-    writer.put_group("gold", group(3), expect).await.unwrap();
+    writer
+        .put(GroupKind, "gold", group(3), expect)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn another_file_takes_the_place_of_the_first_or_is_refused_whole() {
     let writer = writer().await;
-    writer.put_group("gold", group(1), ANY).await.unwrap();
+    writer.put(GroupKind, "gold", group(1), ANY).await.unwrap();
     writer
-        .put_attachment(TENANT, "acme", attach("file"), ANY)
+        .put(TENANT, "acme", attach("file"), ANY)
         .await
         .unwrap();
     let parse = |text: &str| Config::parse(text).unwrap();
@@ -323,9 +318,12 @@ async fn another_file_takes_the_place_of_the_first_or_is_refused_whole() {
     writer.reload(parse(file)).await.unwrap();
     let catalog = writer.catalog();
     assert_eq!(catalog.group("gold").unwrap().revision, None);
-    let names: Vec<_> = catalog.groups("").map(|entry| entry.name).collect();
+    let names: Vec<_> = catalog
+        .list(GroupKind, "")
+        .map(|entry| entry.name)
+        .collect();
     assert_eq!(names, ["file".into(), "gold".into()]);
-    assert!(catalog.attachment(TENANT, "fixed").is_none());
+    assert!(catalog.find(TENANT, "fixed").is_none());
     writer
         .reload(parse("limits: []\ngroups: {file: {}}\n"))
         .await
@@ -341,16 +339,13 @@ async fn lists_go_on_after_a_name_with_what_the_file_says_among_the_rest() {
     let file = "limits: []\ngroups: {b: {}, d: {}}\nattach: {tenants: {m: b}}\n";
     let writer = writer_of(MemoryStore::default(), file).await;
     for name in ["a", "c", "e"] {
-        writer.put_group(name, group(1), ANY).await.unwrap();
-        writer
-            .put_attachment(TENANT, name, attach("b"), ANY)
-            .await
-            .unwrap();
+        writer.put(GroupKind, name, group(1), ANY).await.unwrap();
+        writer.put(TENANT, name, attach("b"), ANY).await.unwrap();
     }
     let catalog = writer.catalog();
     let groups = |after| {
         let names = catalog
-            .groups(after)
+            .list(GroupKind, after)
             .map(|entry| entry.name.as_ref().to_owned());
         names.collect::<Vec<_>>().join("")
     };
@@ -358,10 +353,7 @@ async fn lists_go_on_after_a_name_with_what_the_file_says_among_the_rest() {
         [groups(""), groups("b"), groups("bb"), groups("e")],
         ["abcde", "cde", "cde", ""]
     );
-    let tenants: Vec<_> = catalog
-        .attachments(TENANT, "c")
-        .map(|entry| entry.name)
-        .collect();
+    let tenants: Vec<_> = catalog.list(TENANT, "c").map(|entry| entry.name).collect();
     assert_eq!(tenants, ["e".into(), "m".into()]);
     assert_eq!(catalog.attached_count("b"), 4);
 }

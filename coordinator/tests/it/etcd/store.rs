@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tollgate_coordinator::catalog::metrics::CatalogMetrics;
 use tollgate_coordinator::catalog::spec::{AttachmentSpec, GroupSpec};
 use tollgate_coordinator::catalog::store::{EtcdStore, StoreError};
-use tollgate_coordinator::catalog::{Catalog, MemberKind, Precondition, WriteRefusal};
+use tollgate_coordinator::catalog::{Catalog, GroupKind, MemberKind, Precondition, WriteRefusal};
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::config::writer::{CatalogHandle, CatalogWriter, WriteError};
@@ -64,7 +64,7 @@ async fn until(node: &CatalogHandle, as_wanted: impl FnMut(&Arc<Catalog>) -> boo
 
 /// The groups of a node with their revisions.
 fn groups(catalog: &Catalog) -> BTreeMap<String, Option<u64>> {
-    let entries = catalog.groups("");
+    let entries = catalog.list(GroupKind, "");
     entries
         .map(|entry| (entry.name.to_string(), entry.revision))
         .collect()
@@ -75,20 +75,24 @@ async fn what_either_node_writes_both_have_and_one_of_two_conflicting_writes_win
     let etcd = Etcd::start().await;
     let a = node(etcd.address()).await;
     let b = node(etcd.address()).await;
-    a.put_group("gold", group(1), ANY).await.unwrap();
+    a.put(GroupKind, "gold", group(1), ANY).await.unwrap();
     // At once, although the news of it may not have come yet.
-    let attached = b.put_attachment(TENANT, "acme", attach("gold"), ANY).await;
+    let attached = b.put(TENANT, "acme", attach("gold"), ANY).await;
     assert!(attached.unwrap().created);
-    until(&a, |catalog| catalog.attachment(TENANT, "acme").is_some()).await;
+    until(&a, |catalog| catalog.find(TENANT, "acme").is_some()).await;
 
     for round in 0..20 {
         let name = format!("g{round}");
-        let made = a.put_group(&name, group(1), ANY).await.unwrap().revision;
+        let made = a
+            .put(GroupKind, &name, group(1), ANY)
+            .await
+            .unwrap()
+            .revision;
         // Both want to be the next to change it.
         let expect = Precondition::Revision(made);
         let (one, other) = tokio::join!(
-            a.put_group(&name, group(2), expect),
-            b.put_group(&name, group(3), expect)
+            a.put(GroupKind, &name, group(2), expect),
+            b.put(GroupKind, &name, group(3), expect)
         );
         let (won, lost) = if one.is_ok() {
             (one, other)
@@ -104,8 +108,8 @@ async fn what_either_node_writes_both_have_and_one_of_two_conflicting_writes_win
         // One attaches to it, the other deletes it.
         let tenant = format!("t{round}");
         let (attached, deleted) = tokio::join!(
-            a.put_attachment(TENANT, &tenant, attach(&name), ANY),
-            b.delete_group(&name, ANY)
+            a.put(TENANT, &tenant, attach(&name), ANY),
+            b.delete(GroupKind, &name, ANY)
         );
         match (attached, deleted) {
             (Ok(_), Err(WriteError::Refused(WriteRefusal::Attached { count: 1, .. }))) => {}
@@ -133,7 +137,7 @@ async fn what_is_acknowledged_while_etcd_dies_again_and_again_is_there() {
             let (mut acknowledged, mut failed) = (0, 0);
             for step in 1..=100 {
                 loop {
-                    match node.put_group(&name, group(step), ANY).await {
+                    match node.put(GroupKind, &name, group(step), ANY).await {
                         Ok(written) => {
                             assert!(written.revision > acknowledged);
                             acknowledged = written.revision;
@@ -180,13 +184,13 @@ async fn a_node_that_is_cut_off_reads_on_does_not_write_and_catches_up() {
     let link = Link::to(etcd.address()).await;
     let (cut, other) = (node(link.address()).await, node(etcd.address()).await);
     for name in ["a", "b"] {
-        cut.put_group(name, group(1), ANY).await.unwrap();
+        cut.put(GroupKind, name, group(1), ANY).await.unwrap();
     }
     for compact in [false, true] {
         let before = groups(&cut.catalog());
         link.cut();
         let refused = loop {
-            match cut.put_group("c", group(9), ANY).await {
+            match cut.put(GroupKind, "c", group(9), ANY).await {
                 Err(WriteError::Store(StoreError::Away { cause, .. })) => break cause,
                 // It may not have noticed.
                 Err(WriteError::Store(StoreError::Unsure { .. })) => tokio::task::yield_now().await,
@@ -195,10 +199,10 @@ async fn a_node_that_is_cut_off_reads_on_does_not_write_and_catches_up() {
         };
         assert!(!refused.is_empty());
         assert_eq!(groups(&cut.catalog()), before);
-        other.put_group("a", group(7), ANY).await.unwrap();
-        let last = other.put_group("new", group(7), ANY).await.unwrap();
+        other.put(GroupKind, "a", group(7), ANY).await.unwrap();
+        let last = other.put(GroupKind, "new", group(7), ANY).await.unwrap();
         if other.catalog().group("b").is_some() {
-            other.delete_group("b", ANY).await.unwrap();
+            other.delete(GroupKind, "b", ANY).await.unwrap();
         }
         if compact {
             let mut client = etcd.client().await;
@@ -211,7 +215,7 @@ async fn a_node_that_is_cut_off_reads_on_does_not_write_and_catches_up() {
         until(&cut, |catalog| groups(catalog) == want).await;
         assert_eq!(want["new"], Some(last.revision));
         // And it writes again, once it has seen that it may.
-        while let Err(error) = cut.put_group("b", group(1), ANY).await {
+        while let Err(error) = cut.put(GroupKind, "b", group(1), ANY).await {
             assert!(matches!(error, WriteError::Store(_)), "{error}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -246,7 +250,7 @@ async fn what_cannot_be_read_is_skipped_and_a_newer_format_is_not_written_to() {
         line.unwrap().to_owned()
     };
     assert_eq!(bad().await, "3");
-    a.put_group("good", group(1), ANY).await.unwrap();
+    a.put(GroupKind, "good", group(1), ANY).await.unwrap();
     put("group/good", "\u{0}").await;
     put(
         "group/after",
@@ -258,11 +262,11 @@ async fn what_cannot_be_read_is_skipped_and_a_newer_format_is_not_written_to() {
     assert_eq!(bad().await, "4");
     assert!(seen.group("bad").is_none());
     // A good record in its place repairs it.
-    a.put_group("bad", group(2), ANY).await.unwrap();
+    a.put(GroupKind, "bad", group(2), ANY).await.unwrap();
 
     put("revision", "{\"format\": 2, \"revision\": 100}").await;
     let newer = loop {
-        if let Err(error) = a.put_group("good", group(3), ANY).await {
+        if let Err(error) = a.put(GroupKind, "good", group(3), ANY).await {
             break error;
         }
     };
@@ -296,7 +300,7 @@ async fn thousands_of_records_are_read_at_the_start_and_in_pages() {
     let a = node(etcd.address()).await;
     assert_eq!(groups(&a.catalog()).len(), 1200);
     // The records were written without the key of the last revision.
-    let next = a.put_group("next", group(1), ANY).await.unwrap();
+    let next = a.put(GroupKind, "next", group(1), ANY).await.unwrap();
     assert_eq!(next.revision, 1201);
 }
 
@@ -366,16 +370,16 @@ async fn an_endpoint_that_hangs_is_left_for_the_next() {
     let (a, _) = try_node(&links.each_ref().map(Link::address))
         .await
         .unwrap();
-    a.put_group("gold", group(1), ANY).await.unwrap();
+    a.put(GroupKind, "gold", group(1), ANY).await.unwrap();
     // And one that answers no more: one write does not know, the next is made.
     links[0].mend();
     links[1].hang();
-    let unsure = a.put_group("gold", group(2), ANY).await;
+    let unsure = a.put(GroupKind, "gold", group(2), ANY).await;
     assert!(
         matches!(unsure, Err(WriteError::Store(StoreError::Unsure { .. }))),
         "{unsure:?}"
     );
-    while let Err(error) = a.put_group("gold", group(3), ANY).await {
+    while let Err(error) = a.put(GroupKind, "gold", group(3), ANY).await {
         assert!(matches!(error, WriteError::Store(_)), "{error}");
         tokio::task::yield_now().await;
     }

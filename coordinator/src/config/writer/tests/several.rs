@@ -107,19 +107,19 @@ async fn until(
 #[tokio::test]
 async fn what_one_writes_the_other_has() {
     let (_, a, b) = pair().await;
-    let first = a.put_group("gold", group(5), ANY).await.unwrap();
+    let first = a.put(GroupKind, "gold", group(5), ANY).await.unwrap();
     let seen = until(&b, |catalog| catalog.group("gold").is_some()).await;
     assert_eq!(seen.group("gold").unwrap().revision, Some(first.revision));
     // The other writer can write on top of it.
     let expect = Precondition::Revision(first.revision);
-    let second = b.put_group("gold", group(6), expect).await.unwrap();
+    let second = b.put(GroupKind, "gold", group(6), expect).await.unwrap();
     assert!(!second.created && second.revision > first.revision);
     let other = Some(second.revision);
     until(&a, |catalog| {
         catalog.group("gold").unwrap().revision == other
     })
     .await;
-    b.delete_group("gold", ANY).await.unwrap();
+    b.delete(GroupKind, "gold", ANY).await.unwrap();
     until(&a, |catalog| catalog.group("gold").is_none()).await;
 }
 
@@ -133,21 +133,18 @@ async fn what_was_acknowledged_by_one_is_known_to_the_other_when_it_writes() {
     for round in 0..3 {
         // It gets no update until it has to.
         held.send_replace(true);
-        a.put_group("gold", group(round), ANY).await.unwrap();
+        a.put(GroupKind, "gold", group(round), ANY).await.unwrap();
         let release = async {
             tokio::task::yield_now().await;
             held.send_replace(false);
         };
-        let (attached, ()) = tokio::join!(
-            b.put_attachment(TENANT, "acme", attach("gold"), ANY),
-            release
-        );
+        let (attached, ()) = tokio::join!(b.put(TENANT, "acme", attach("gold"), ANY), release);
         attached.unwrap();
         held.send_replace(true);
-        let deleted = a.delete_group("gold", ANY).await;
+        let deleted = a.delete(GroupKind, "gold", ANY).await;
         assert!(said(deleted).contains("attached to this group"), "{round}");
-        a.delete_attachment(TENANT, "acme", ANY).await.unwrap();
-        a.delete_group("gold", ANY).await.unwrap();
+        a.delete(TENANT, "acme", ANY).await.unwrap();
+        a.delete(GroupKind, "gold", ANY).await.unwrap();
         held.send_replace(false);
     }
 }
@@ -155,12 +152,16 @@ async fn what_was_acknowledged_by_one_is_known_to_the_other_when_it_writes() {
 #[tokio::test]
 async fn one_of_many_writers_on_two_keepers_wins() {
     let (_, a, b) = pair().await;
-    let first = a.put_group("gold", group(1), ANY).await.unwrap().revision;
+    let first = a
+        .put(GroupKind, "gold", group(1), ANY)
+        .await
+        .unwrap()
+        .revision;
     let mut writers = JoinSet::new();
     for rate in 0..40 {
         let handle = if rate % 2 == 0 { &a } else { &b }.clone();
         let expect = Precondition::Revision(first);
-        writers.spawn(async move { handle.put_group("gold", group(rate), expect).await });
+        writers.spawn(async move { handle.put(GroupKind, "gold", group(rate), expect).await });
     }
     let (won, lost): (Vec<_>, Vec<_>) = writers
         .join_all()
@@ -185,16 +186,16 @@ async fn what_holds_between_objects_holds_whoever_writes() {
                 // All write the same few objects; most are refused, for every possible reason.
                 let name = ["x", "y", "z"][(writer + step) as usize % 3];
                 let _ = match (writer * 7 + step * 5) % 4 {
-                    0 => handle.put_group(name, group(step), ANY).await.map(drop),
-                    1 => handle.delete_group(name, ANY).await.map(drop),
-                    2 => {
-                        let put = handle.put_attachment(TENANT, "acme", attach(name), ANY);
-                        put.await.map(drop)
-                    }
-                    _ => handle
-                        .delete_attachment(TENANT, "acme", ANY)
+                    0 => handle
+                        .put(GroupKind, name, group(step), ANY)
                         .await
                         .map(drop),
+                    1 => handle.delete(GroupKind, name, ANY).await.map(drop),
+                    2 => {
+                        let put = handle.put(TENANT, "acme", attach(name), ANY);
+                        put.await.map(drop)
+                    }
+                    _ => handle.delete(TENANT, "acme", ANY).await.map(drop),
                 };
             }
         });
@@ -215,15 +216,16 @@ async fn what_holds_between_objects_holds_whoever_writes() {
             }
         }
         missing += catalog.missing_groups().count();
-        assert!(catalog.groups("").count() <= 3, "two, and the file's");
+        assert!(
+            catalog.list(GroupKind, "").count() <= 3,
+            "two, and the file's"
+        );
     }
     assert_eq!(missing, 0);
     for handle in [a, b] {
         let same = |seen: &Arc<Catalog>| {
-            seen.groups("").eq(catalog.groups(""))
-                && seen
-                    .attachments(TENANT, "")
-                    .eq(catalog.attachments(TENANT, ""))
+            seen.list(GroupKind, "").eq(catalog.list(GroupKind, ""))
+                && seen.list(TENANT, "").eq(catalog.list(TENANT, ""))
         };
         until(&handle, same).await;
     }
@@ -232,7 +234,7 @@ async fn what_holds_between_objects_holds_whoever_writes() {
 #[tokio::test]
 async fn a_record_that_makes_no_sense_is_skipped_and_the_rest_goes_on() {
     let (store, a, _) = pair().await;
-    a.put_group("gold", group(5), ANY).await.unwrap();
+    a.put(GroupKind, "gold", group(5), ANY).await.unwrap();
     let key = |name| RecordKey::new(RecordKind::Group, name);
     store.write(
         key("gold"),
@@ -244,7 +246,7 @@ async fn a_record_that_makes_no_sense_is_skipped_and_the_rest_goes_on() {
     assert_eq!(seen.group("gold").unwrap().value.spec(), group(5));
     assert!(seen.group("other").is_none());
     // A record written past the API takes effect even if it is in use.
-    let attached = a.put_attachment(TENANT, "acme", attach("plain"), ANY).await;
+    let attached = a.put(TENANT, "acme", attach("plain"), ANY).await;
     attached.unwrap();
     store.write(key("plain"), None);
     let seen = until(&a, |catalog| catalog.group("plain").is_none()).await;
@@ -259,7 +261,7 @@ async fn what_does_not_come_back_is_not_acknowledged() {
     let handle = writer_of(deaf, FILE).await;
     held.send_replace(true);
     let start = tokio::time::Instant::now();
-    let unseen = handle.put_group("gold", group(1), ANY).await;
+    let unseen = handle.put(GroupKind, "gold", group(1), ANY).await;
     assert_eq!(unseen, Err(StoreError::Unseen.into()));
     assert!(start.elapsed() <= Duration::from_secs(5), "{start:?}");
     assert!(handle.catalog().group("gold").is_none());
@@ -277,8 +279,10 @@ async fn a_file_is_taken_while_the_store_is_away() {
     let handle = writer_of(store, FILE).await;
     let file = "limits: []\ngroups: {file: {}, more: {}}\n";
     let file = Config::parse(file).unwrap();
-    let (write, reload) =
-        tokio::join!(handle.put_group("gold", group(1), ANY), handle.reload(file));
+    let (write, reload) = tokio::join!(
+        handle.put(GroupKind, "gold", group(1), ANY),
+        handle.reload(file)
+    );
     assert!(write.is_err());
     reload.unwrap();
     assert!(handle.catalog().group("more").is_some());

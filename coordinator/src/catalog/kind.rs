@@ -1,0 +1,154 @@
+//! Kinds of objects that the API writes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_saphyr::Location;
+
+use super::check::{self, Check, ConfigErrors};
+use super::name::{self, NameError};
+use super::spec::{AttachmentSpec, GroupSpec, LimitsSpec, LocatedValue};
+use super::store::RecordKind;
+use super::{Attachment, Catalog, CatalogObject, Group, MemberKind, Override, StoredMap};
+
+/// Kind of object that the API writes: its written form, its rules, and its place in a catalog.
+pub trait ObjectKind: Copy + Send + Sync + 'static {
+    /// An object.
+    type Object: Clone + 'static;
+    /// The written form of one.
+    type Spec: Clone + DeserializeOwned + Serialize + Send;
+
+    /// Kind of its records.
+    fn record(self) -> RecordKind;
+
+    /// Checks the object called `name`, whose `spec` came as JSON.
+    ///
+    /// # Errors
+    /// All errors of it.
+    fn check(self, name: &str, spec: Self::Spec) -> Result<CatalogObject, ConfigErrors>;
+
+    /// Returns the written form of `object`.
+    fn spec(object: &Self::Object) -> Self::Spec;
+
+    /// Returns the objects of the file, and those written through the API.
+    fn objects(
+        self,
+        catalog: &Catalog,
+    ) -> (&BTreeMap<Arc<str>, Self::Object>, &StoredMap<Self::Object>);
+}
+
+/// Kind of all groups.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupKind;
+
+/// Kind of all overrides, which are called as their scopes.
+#[derive(Clone, Copy, Debug)]
+pub struct OverrideKind;
+
+/// Overrides of the file, which has none: its limits are no objects of this kind.
+static NO_OVERRIDES: BTreeMap<Arc<str>, Arc<Override>> = BTreeMap::new();
+
+// === impl ObjectKind ===
+
+impl ObjectKind for GroupKind {
+    type Object = Arc<Group>;
+    type Spec = GroupSpec;
+
+    fn record(self) -> RecordKind {
+        RecordKind::Group
+    }
+
+    fn check(self, name: &str, spec: GroupSpec) -> Result<CatalogObject, ConfigErrors> {
+        checked("name", name::check_group(name), |check| {
+            let group = check::group(check, "", name, &LocatedValue::nowhere(spec))?;
+            Some(CatalogObject::Group(Arc::new(group)))
+        })
+    }
+
+    fn spec(group: &Arc<Group>) -> GroupSpec {
+        group.spec()
+    }
+
+    fn objects(
+        self,
+        catalog: &Catalog,
+    ) -> (&BTreeMap<Arc<str>, Arc<Group>>, &StoredMap<Arc<Group>>) {
+        (&catalog.file.groups, &catalog.groups)
+    }
+}
+
+impl ObjectKind for MemberKind {
+    type Object = Attachment;
+    type Spec = AttachmentSpec;
+
+    fn record(self) -> RecordKind {
+        RecordKind::Attachment(self)
+    }
+
+    fn check(self, name: &str, spec: AttachmentSpec) -> Result<CatalogObject, ConfigErrors> {
+        checked("name", self.check_name(name), |check| {
+            let attachment = check::attachment(check, "", &LocatedValue::nowhere(spec))?;
+            Some(CatalogObject::Attachment(attachment))
+        })
+    }
+
+    fn spec(attachment: &Attachment) -> AttachmentSpec {
+        attachment.spec()
+    }
+
+    fn objects(
+        self,
+        catalog: &Catalog,
+    ) -> (&BTreeMap<Arc<str>, Attachment>, &StoredMap<Attachment>) {
+        (catalog.file.attached(self), catalog.stored(self))
+    }
+}
+
+impl ObjectKind for OverrideKind {
+    type Object = Arc<Override>;
+    type Spec = LimitsSpec;
+
+    fn record(self) -> RecordKind {
+        RecordKind::Override
+    }
+
+    fn check(self, scope: &str, spec: LimitsSpec) -> Result<CatalogObject, ConfigErrors> {
+        checked("scope", name::check_scope(scope), |check| {
+            let limits = check::scope_limits(check, "", Location::UNKNOWN, spec.units())?;
+            let limits = Override::new(limits, &spec);
+            Some(CatalogObject::Override(Arc::new(limits)))
+        })
+    }
+
+    fn spec(limits: &Arc<Override>) -> LimitsSpec {
+        limits.spec()
+    }
+
+    fn objects(
+        self,
+        catalog: &Catalog,
+    ) -> (
+        &BTreeMap<Arc<str>, Arc<Override>>,
+        &StoredMap<Arc<Override>>,
+    ) {
+        (&NO_OVERRIDES, &catalog.overrides)
+    }
+}
+
+// === free functions ===
+
+/// Returns what `object` makes, if that finds no errors and the name, `field`, is `valid`.
+fn checked(
+    field: &str,
+    valid: Result<(), NameError>,
+    object: impl FnOnce(&mut Check) -> Option<CatalogObject>,
+) -> Result<CatalogObject, ConfigErrors> {
+    let mut check = Check::default();
+    if let Err(rule) = valid {
+        check.refuse(Location::UNKNOWN, field, rule);
+    }
+    let object = object(&mut check);
+    check.end(object)
+}
