@@ -8,115 +8,55 @@ use utoipa::{PartialSchema, ToSchema};
 /// Pattern of a number with or without a suffix.
 const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?([kMGT]|[KMGT]i)?B?$";
 
-/// A number, such as `1000`, `"1k"` or, where bytes are counted, `"50MiB"`.
-#[derive(Debug)]
-pub(super) struct QuantitySchema;
+/// Declares types that stand for a schema in derived ones.
+macro_rules! schemas {
+    ($($(#[$doc:meta])* $name:ident = $schema:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug)]
+            pub(super) struct $name;
 
-/// A [`QuantitySchema`] or `unlimited`.
-#[derive(Debug)]
-pub(super) struct AmountSchema;
+            impl PartialSchema for $name {
+                fn schema() -> RefOr<Schema> {
+                    $schema.into()
+                }
+            }
 
-/// A [`QuantitySchema`] or `dynamic`.
-#[derive(Debug)]
-pub(super) struct SafeSchema;
-
-/// A whole number of milliseconds or more, with a unit.
-#[derive(Debug)]
-pub(super) struct DurationSchema;
-
-/// A fraction of one.
-#[derive(Debug)]
-pub(super) struct FractionSchema;
-
-/// A weight among members.
-#[derive(Debug)]
-pub(super) struct WeightSchema;
-
-/// An algorithm that divides a capacity.
-#[derive(Debug)]
-pub(super) struct AlgorithmSchema;
-
-/// First division of a group's capacity.
-#[derive(Debug)]
-pub(super) struct FairBetweenSchema;
-
-// === impl PartialSchema ===
-
-impl PartialSchema for QuantitySchema {
-    fn schema() -> RefOr<Schema> {
-        quantity().into()
-    }
+            impl ToSchema for $name {}
+        )*
+    };
 }
 
-impl PartialSchema for AmountSchema {
-    fn schema() -> RefOr<Schema> {
-        quantity().item(word(&["unlimited"])).into()
-    }
+schemas! {
+    /// A number, such as `1000`, `"1k"` or, where bytes are counted, `"50MiB"`.
+    QuantitySchema = quantity();
+    /// A [`QuantitySchema`] or `unlimited`.
+    AmountSchema = quantity().item(word(&["unlimited"]));
+    /// A [`QuantitySchema`] or `dynamic`.
+    SafeSchema = quantity().item(word(&["dynamic"]));
+    /// A whole number of milliseconds or more, with a unit.
+    DurationSchema = text("^[0-9]+(ms|s|m|h)$").examples(["10s"]);
+    /// A fraction of one.
+    FractionSchema = number_or_text(Type::Number, (0, 1), "^(0(\\.[0-9]+)?|1(\\.0+)?)$");
+    /// A weight among members.
+    WeightSchema = number_or_text(Type::Integer, (1, 1_000_000), "^[1-9][0-9]{0,5}$");
+    /// An algorithm that divides a capacity.
+    AlgorithmSchema = word(&["fair_share", "proportional_share", "static", "none"]);
+    /// First division of a group's capacity.
+    FairBetweenSchema = word(&["members", "clients"]);
 }
-
-impl PartialSchema for SafeSchema {
-    fn schema() -> RefOr<Schema> {
-        quantity().item(word(&["dynamic"])).into()
-    }
-}
-
-impl PartialSchema for DurationSchema {
-    fn schema() -> RefOr<Schema> {
-        text("^[0-9]+(ms|s|m|h)$").examples(["10s"]).into()
-    }
-}
-
-impl PartialSchema for FractionSchema {
-    fn schema() -> RefOr<Schema> {
-        let number = ObjectBuilder::new()
-            .schema_type(Type::Number)
-            .minimum(Some(0))
-            .maximum(Some(1));
-        let text = text("^(0(\\.[0-9]+)?|1(\\.0+)?)$");
-        OneOfBuilder::new().item(number).item(text).into()
-    }
-}
-
-impl PartialSchema for WeightSchema {
-    fn schema() -> RefOr<Schema> {
-        let number = ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .minimum(Some(1))
-            .maximum(Some(1_000_000));
-        let text = text("^[1-9][0-9]{0,5}$");
-        OneOfBuilder::new().item(number).item(text).into()
-    }
-}
-
-impl PartialSchema for AlgorithmSchema {
-    fn schema() -> RefOr<Schema> {
-        word(&["fair_share", "proportional_share", "static", "none"]).into()
-    }
-}
-
-impl PartialSchema for FairBetweenSchema {
-    fn schema() -> RefOr<Schema> {
-        word(&["members", "clients"]).into()
-    }
-}
-
-impl ToSchema for QuantitySchema {}
-impl ToSchema for AmountSchema {}
-impl ToSchema for SafeSchema {}
-impl ToSchema for DurationSchema {}
-impl ToSchema for FractionSchema {}
-impl ToSchema for WeightSchema {}
-impl ToSchema for AlgorithmSchema {}
-impl ToSchema for FairBetweenSchema {}
 
 // === free functions ===
 
 fn quantity() -> OneOfBuilder {
-    let number = ObjectBuilder::new()
-        .schema_type(Type::Number)
-        .minimum(Some(0))
-        .maximum(Some(1e12));
-    OneOfBuilder::new().item(number).item(text(QUANTITY))
+    number_or_text(Type::Number, (0, 1_000_000_000_000), QUANTITY)
+}
+
+/// A number between `min` and `max`, or a text.
+fn number_or_text(kind: Type, (min, max): (usize, usize), pattern: &str) -> OneOfBuilder {
+    let number = ObjectBuilder::new().schema_type(kind);
+    let number = number.minimum(Some(min)).maximum(Some(max));
+    OneOfBuilder::new().item(number).item(text(pattern))
 }
 
 fn text(pattern: &str) -> ObjectBuilder {
