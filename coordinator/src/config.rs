@@ -146,14 +146,15 @@ impl Config {
     /// # Errors
     /// All errors of it.
     pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
-        Self::parse_with(text, &Flags::default())
+        Self::parse_with(text, &Flags::default(), Path::new(""))
     }
 
-    /// Like [`Config::parse`], but the listeners may be as insecure as `flags` allow.
-    fn parse_with(text: &str, flags: &Flags) -> Result<Self, ConfigErrors> {
+    /// Like [`Config::parse`], but the listeners may be as insecure as `flags` allow, and relative
+    /// paths start at `folder`.
+    fn parse_with(text: &str, flags: &Flags, folder: &Path) -> Result<Self, ConfigErrors> {
         let mut raw: raw::RawConfig = yaml::read(text)?;
         let shared = raw.take_shared();
-        let mut check = Check::default();
+        let mut check = Check::beside(folder);
         let listen = Listen::check(&mut check, raw.listen.as_ref());
         let tls = tls::tls(&mut check, raw.tls.as_ref());
         let admin = admin::admin(&mut check, raw.admin.as_ref());
@@ -248,7 +249,8 @@ impl Config {
     /// All errors of it.
     pub fn of_file(source: SourceFile, flags: Flags) -> Result<Self, LoadError> {
         let text = utf8(&source.content);
-        let parsed = text.and_then(|text| Self::parse_with(text, &flags));
+        let folder = source.path.parent().unwrap_or_else(|| Path::new(""));
+        let parsed = text.and_then(|text| Self::parse_with(text, &flags, folder));
         let mut config = match parsed {
             Ok(config) => config,
             Err(errors) => {
@@ -256,9 +258,6 @@ impl Config {
                 return Err(LoadError::Wrong { file, errors });
             }
         };
-        config.tls = config.tls.beside(&source.path);
-        let folder = source.path.parent().unwrap_or_else(|| Path::new(""));
-        config.cluster = config.cluster.map(|cluster| cluster.beside(folder));
         config.admin.insecure |= flags.insecure_admin;
         if !flags.parents.is_empty() {
             let parent = ParentConfig::at(config.parent.take(), &flags.parents);
@@ -269,7 +268,6 @@ impl Config {
             }
             config.parent = Some(parent);
         }
-        config.parent = config.parent.map(|parent| parent.beside(&source.path));
         config.source = Some(Arc::new(source));
         config.flags = flags;
         Ok(config)

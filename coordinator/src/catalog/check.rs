@@ -4,6 +4,7 @@
 //! is the broken rule of one field; each section states its own rules.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use serde_saphyr::Location;
 
@@ -21,12 +22,14 @@ pub use error::{ConfigError, ConfigErrors};
 pub(crate) use attachment::attachment;
 pub(crate) use group::group;
 pub(crate) use scope::scope_limits;
-pub(crate) use values::{duration, milliseconds};
+pub(crate) use values::{duration, milliseconds, not_empty};
 
 /// Errors that have been found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Check {
     errors: Vec<ConfigError>,
+    /// The folder at which relative paths start.
+    folder: PathBuf,
 }
 
 /// Text of a broken rule, made of a text or an error.
@@ -36,6 +39,14 @@ pub(crate) struct Rule(String);
 // === impl Check ===
 
 impl Check {
+    /// A check of a file in `folder`.
+    pub(crate) fn beside(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Notes that the field called `field`, which stands `at`, breaks `rule`.
     pub(crate) fn refuse(&mut self, at: Location, field: impl Into<String>, rule: impl Into<Rule>) {
         self.errors.push(ConfigError::new(at, field, rule));
@@ -66,13 +77,13 @@ impl Check {
     }
 
     /// Returns the value of `text`; `None` if it is absent or, which is noted, wrong.
-    pub(crate) fn value<T>(
+    pub(crate) fn value<'a, T>(
         &mut self,
-        text: Option<&LocatedScalar>,
+        text: impl Into<Option<&'a LocatedScalar>>,
         field: &str,
         parse: impl FnOnce(&str) -> Result<T, Rule>,
     ) -> Option<T> {
-        let text = text?;
+        let text = text.into()?;
         match parse(text.as_str()) {
             Ok(value) => Some(value),
             Err(rule) => {
@@ -82,11 +93,58 @@ impl Check {
         }
     }
 
+    /// Returns the value of `text`, which must be in the section that stands `at`.
+    pub(crate) fn required<T>(
+        &mut self,
+        at: Location,
+        text: &Option<LocatedScalar>,
+        field: &str,
+        parse: impl FnOnce(&str) -> Result<T, Rule>,
+    ) -> Option<T> {
+        if text.is_none() {
+            self.missing(at, field);
+        }
+        self.value(text, field, parse)
+    }
+
+    /// Returns the path that `text` names, from the folder of the file.
+    pub(crate) fn path(&mut self, text: &Option<LocatedScalar>, field: &str) -> Option<PathBuf> {
+        let path = self.value(text, field, not_empty)?;
+        Some(self.folder.join(path))
+    }
+
+    /// Like [`Check::path`], of a text that must be in the section that stands `at`.
+    pub(crate) fn required_path(
+        &mut self,
+        at: Location,
+        text: &Option<LocatedScalar>,
+        field: &str,
+    ) -> Option<PathBuf> {
+        let path = self.required(at, text, field, not_empty)?;
+        Some(self.folder.join(path))
+    }
+
+    /// Notes that one of two fields of `section` is missing, which belong together.
+    pub(crate) fn pair(
+        &mut self,
+        section: &str,
+        (one, text): (&str, &Option<LocatedScalar>),
+        (other, text_of_other): (&str, &Option<LocatedScalar>),
+    ) {
+        let (missing, there) = match (text, text_of_other) {
+            (None, Some(there)) => (one, there),
+            (Some(there), None) => (other, there),
+            _ => return,
+        };
+        let rule = format!("is missing: {one} and {other} belong together");
+        self.refuse(there.at, join(section, missing), rule);
+    }
+
     /// Sets `to` to the value of `text`, if that is there and right.
-    pub(crate) fn set<T>(
+    pub(crate) fn set<'a, T>(
         &mut self,
         to: &mut T,
-        text: Option<&LocatedScalar>,
+        text: impl Into<Option<&'a LocatedScalar>>,
         field: &str,
         parse: impl FnOnce(&str) -> Result<T, Rule>,
     ) {

@@ -1,7 +1,7 @@
 //! Configuration of a node of a cluster.
 
 use std::num::NonZeroU16;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::net::tls::ClientFiles;
@@ -55,30 +55,4 @@ pub struct Login {
     pub user: String,
     /// The file with the password, which may end with a line break.
     pub password_file: PathBuf,
-}
-
-// === impl ClusterConfig ===
-
-impl ClusterConfig {
-    /// The same, with relative paths starting at `folder`.
-    pub(crate) fn beside(self, folder: &Path) -> Self {
-        Self {
-            etcd: self.etcd.beside(folder),
-            tls: self.tls.map(|tls| tls.beside(folder)),
-            ..self
-        }
-    }
-}
-
-// === impl EtcdConfig ===
-
-impl EtcdConfig {
-    fn beside(self, folder: &Path) -> Self {
-        let tls = self.tls.map(|tls| tls.beside(folder));
-        let login = self.login.map(|login| Login {
-            password_file: folder.join(login.password_file),
-            ..login
-        });
-        Self { tls, login, ..self }
-    }
 }

@@ -92,7 +92,7 @@ pub(super) fn admin(check: &mut Check, raw: Option<&RawAdmin>) -> Admin {
             }
         }
     }
-    let insecure = check.value(raw.insecure.as_ref(), "admin.insecure", yes_or_no);
+    let insecure = check.value(&raw.insecure, "admin.insecure", yes_or_no);
     admin.insecure = insecure.unwrap_or(false);
     admin
 }
@@ -124,22 +124,13 @@ fn tokens(check: &mut Check, list: &LocatedValue<Vec<LocatedValue<RawToken>>>) -
 /// Checks one token; `None` if it has errors, which are noted.
 fn token(check: &mut Check, index: usize, raw: &LocatedValue<RawToken>) -> Option<Token> {
     let field = |name: &str| format!("admin.tokens[{index}].{name}");
-    let at = raw.at;
-    let raw = &raw.value;
-    let parts = [
-        ("name", &raw.name),
-        ("role", &raw.role),
-        ("sha256", &raw.sha256),
-    ];
-    for (name, _) in parts.iter().filter(|(_, text)| text.is_none()) {
-        check.missing(at, field(name));
-    }
-    let name = check.value(raw.name.as_ref(), &field("name"), name);
-    let role = check.value(raw.role.as_ref(), &field("role"), |text| {
+    let LocatedValue { value: raw, at } = raw;
+    let name = check.required(*at, &raw.name, &field("name"), name);
+    let role = check.required(*at, &raw.role, &field("role"), |text| {
         let rule = || format!("{text:?} is neither `viewer` nor `admin`").into();
         Role::from_name(text).ok_or_else(rule)
     });
-    let hash = check.value(raw.sha256.as_ref(), &field("sha256"), |text| {
+    let hash = check.required(*at, &raw.sha256, &field("sha256"), |text| {
         // Not quoted: it may be the token itself.
         let rule = || {
             format!(

@@ -52,7 +52,7 @@ pub(super) fn attachments(
             value: name.as_str().into(),
             at: spec.at,
         };
-        let valid = check.value(Some(&text), &path, |text| {
+        let valid = check.value(&text, &path, |text| {
             name::check_one(text)?;
             Ok(kind.check_name(text)?)
         });

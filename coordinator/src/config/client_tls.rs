@@ -4,7 +4,6 @@
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
-use super::values::not_empty;
 use crate::catalog::check::Check;
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::net::tls::ClientFiles;
@@ -37,29 +36,22 @@ pub(super) fn client_tls(
 ) -> Option<ClientFiles> {
     let field = |name: &str| format!("{section}.{name}");
     let LocatedValue { value: raw, at } = raw;
-    if raw.ca.is_none() {
-        check.missing(*at, field("ca"));
-    }
-    let ca = check.value(raw.ca.as_ref(), &field("ca"), not_empty);
-    let cert = check.value(raw.cert.as_ref(), &field("cert"), not_empty);
-    let key = check.value(raw.key.as_ref(), &field("key"), not_empty);
-    let missing = match (&raw.cert, &raw.key) {
-        (None, Some(key)) => Some(("cert", key.at)),
-        (Some(cert), None) => Some(("key", cert.at)),
-        _ => None,
-    };
-    if let Some((name, at)) = missing {
-        check.refuse(at, field(name), "is missing: cert and key belong together");
-    }
-    let server_name = check.value(raw.server_name.as_ref(), &field("server_name"), |text| {
-        match ServerName::try_from(text) {
-            Ok(_) => Ok(text.to_owned()),
-            Err(_) => Err(format!(
-                "{text:?} is neither the name of a host nor an IP address, without a port"
-            )
-            .into()),
-        }
-    });
+    let ca = check.required_path(*at, &raw.ca, &field("ca"));
+    let cert = check.path(&raw.cert, &field("cert"));
+    let key = check.path(&raw.key, &field("key"));
+    check.pair(section, ("cert", &raw.cert), ("key", &raw.key));
+    let server_name =
+        check.value(
+            &raw.server_name,
+            &field("server_name"),
+            |text| match ServerName::try_from(text) {
+                Ok(_) => Ok(text.to_owned()),
+                Err(_) => Err(format!(
+                    "{text:?} is neither the name of a host nor an IP address, without a port"
+                )
+                .into()),
+            },
+        );
     Some(ClientFiles {
         ca: ca?,
         identity: cert.zip(key),

@@ -84,7 +84,7 @@ pub(super) fn cluster(
         grpc: advertised("grpc", listen.grpc),
         http: advertised("http", listen.http),
     };
-    let shards = check.value(raw.value.shards.as_ref(), "cluster.shards", shards);
+    let shards = check.value(&raw.value.shards, "cluster.shards", shards);
     let etcd = etcd::etcd(check, raw.at, raw.value.etcd.as_ref());
     let tls = raw.value.tls.as_ref();
     let tls = tls.and_then(|tls| client_tls(check, "cluster.tls", tls));
@@ -132,7 +132,7 @@ fn among_nodes(
 fn node(check: &mut Check, raw: &LocatedValue<RawCluster>) -> Option<String> {
     let field = "cluster.node";
     if raw.value.node.is_some() {
-        return check.value(raw.value.node.as_ref(), field, |text| {
+        return check.value(&raw.value.node, field, |text| {
             let rule =
                 || format!("{text:?} is not 1 to {NODE_LEN_MAX} letters, digits or any of `.-_`");
             name(text).ok_or_else(|| rule().into())

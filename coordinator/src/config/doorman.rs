@@ -31,7 +31,7 @@ pub(super) fn doorman(check: &mut Check, raw: Option<&RawDoorman>) -> DoormanSco
     }
     for (id, text) in &raw.value {
         let field = format!("doorman.scopes.{id}");
-        let resource = check.value(Some(text), &field, |scope| {
+        let resource = check.value(text, &field, |scope| {
             Ok(ResourceId::new(scope, Unit::Requests)?)
         });
         scopes.extend(resource.map(|resource| (id.clone(), resource)));

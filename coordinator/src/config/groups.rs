@@ -28,7 +28,7 @@ pub(super) fn groups(
             value: name.as_str().into(),
             at: spec.at,
         };
-        let valid = check.value(Some(&text), &path, |name| {
+        let valid = check.value(&text, &path, |name| {
             name::check_one(name)?;
             Ok(name::check_group(name)?)
         });

@@ -77,13 +77,10 @@ fn limit<'a>(
 ) -> Option<(&'a str, Pattern, UnitLimits)> {
     let path = format!("limits[{index}]");
     let field = format!("{path}.match");
-    let text = raw.value.pattern.as_ref();
-    if text.is_none() {
-        check.missing(raw.at, &field);
-    }
-    let pattern = check.value(text, &field, |text| parse_pattern(text, groups));
+    let text = &raw.value.pattern;
+    let pattern = check.required(raw.at, text, &field, |text| parse_pattern(text, groups));
     let limits = scope_limits(check, &path, raw.at, raw.value.units());
-    Some((text?.as_str(), pattern?, limits?))
+    Some((text.as_ref()?.as_str(), pattern?, limits?))
 }
 
 fn parse_pattern(text: &str, groups: &BTreeMap<Arc<str>, Arc<Group>>) -> Result<Pattern, Rule> {

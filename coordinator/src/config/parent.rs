@@ -1,6 +1,5 @@
 //! Section `parent`: the coordinator that this one borrows from.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -64,15 +63,6 @@ impl ParentConfig {
         }
     }
 
-    /// The same, with relative paths starting at the folder of `file`.
-    pub(super) fn beside(self, file: &Path) -> Self {
-        let folder = file.parent().unwrap_or_else(|| Path::new(""));
-        Self {
-            tls: self.tls.map(|tls| tls.beside(folder)),
-            ..self
-        }
-    }
-
     /// Checks the parts together, for a node of a cluster or for one that is alone.
     ///
     /// # Errors
@@ -107,8 +97,8 @@ pub(super) fn parent(
     let said = &raw.value;
     let tls = said.tls.as_ref();
     let tls = tls.and_then(|tls| client_tls(check, "parent.tls", tls));
-    let name = check.value(said.name.as_ref(), "parent.name", name);
-    let timeout = check.value(said.timeout.as_ref(), "parent.timeout", timeout);
+    let name = check.value(&said.name, "parent.name", name);
+    let timeout = check.value(&said.timeout, "parent.timeout", timeout);
     let field = "parent.addresses";
     let Some(list) = &said.addresses else {
         check.missing(raw.at, field);
@@ -120,7 +110,7 @@ pub(super) fn parent(
         check.refuse(list.at, field, rule);
     }
     let addresses = list.value.iter().enumerate().filter_map(|(i, text)| {
-        check.value(Some(text), &format!("{field}[{i}]"), |text| {
+        check.value(text, &format!("{field}[{i}]"), |text| {
             address(text, tls.is_some())
                 .ok_or_else(|| format!("{text:?} is not an address like {EXAMPLES}").into())
         })

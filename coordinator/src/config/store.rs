@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::values::not_empty;
-use crate::catalog::check::Check;
+use crate::catalog::check::{Check, not_empty};
 use crate::catalog::spec::LocatedScalar;
 
 /// Store of a node without a cluster, for groups, attachments and overrides.
@@ -39,7 +38,7 @@ impl StoreConfig {
         }
         let store = check.value(text, "store.path", |text| match text {
             "memory" => Ok(Self::Memory),
-            path => Ok(Self::File(not_empty(path)?)),
+            path => Ok(Self::File(not_empty(path)?.into())),
         });
         store.unwrap_or_default()
     }

@@ -1,10 +1,7 @@
 //! Section `tls`: the listeners that speak TLS, and their files.
 
-use std::path::Path;
-
 use serde::Deserialize;
 
-use super::values::not_empty;
 use crate::catalog::check::Check;
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::net::tls::{Listener, ServerFiles};
@@ -36,20 +33,6 @@ struct RawFiles {
 // === impl Tls ===
 
 impl Tls {
-    /// The same, with relative paths starting at the folder of `file`.
-    pub(super) fn beside(self, file: &Path) -> Self {
-        let folder = file.parent().unwrap_or_else(|| Path::new(""));
-        let beside = |files: ServerFiles| ServerFiles {
-            cert: folder.join(files.cert),
-            key: folder.join(files.key),
-            client_ca: files.client_ca.map(|path| folder.join(path)),
-        };
-        Self {
-            grpc: self.grpc.map(beside),
-            http: self.http.map(beside),
-        }
-    }
-
     /// The listeners that speak TLS.
     pub fn each(&self) -> impl Iterator<Item = (Listener, &ServerFiles)> {
         let listeners = [(Listener::Grpc, &self.grpc), (Listener::Http, &self.http)];
@@ -79,14 +62,10 @@ fn files(
 ) -> Option<ServerFiles> {
     let raw = raw?;
     let field = |name| format!("tls.{}.{name}", listener.name());
-    for (name, text) in [("cert", &raw.value.cert), ("key", &raw.value.key)] {
-        if text.is_none() {
-            check.missing(raw.at, field(name));
-        }
-    }
-    let cert = check.value(raw.value.cert.as_ref(), &field("cert"), not_empty);
-    let key = check.value(raw.value.key.as_ref(), &field("key"), not_empty);
-    let client_ca = check.value(raw.value.client_ca.as_ref(), &field("client_ca"), not_empty);
+    let LocatedValue { value: raw, at } = raw;
+    let cert = check.required_path(*at, &raw.cert, &field("cert"));
+    let key = check.required_path(*at, &raw.key, &field("key"));
+    let client_ca = check.path(&raw.client_ca, &field("client_ca"));
     Some(ServerFiles {
         cert: cert?,
         key: key?,

@@ -12,7 +12,7 @@ pub(crate) fn attachment(
     path: &str,
     spec: &LocatedValue<AttachmentSpec>,
 ) -> Option<Attachment> {
-    let weight = check.value(spec.value.weight.as_ref(), &join(path, "weight"), weight);
+    let weight = check.value(&spec.value.weight, &join(path, "weight"), weight);
     let Some(group) = &spec.value.group else {
         check.missing(spec.at, join(path, "group"));
         return None;

@@ -174,8 +174,8 @@ fn guaranteed(
             value: band.as_str().into(),
             at: minimum.at,
         };
-        let band = check.value(Some(&text), &field, priority);
-        let minimum = check.value(Some(minimum), &field, |text| Ok(parse(text, counted)?));
+        let band = check.value(&text, &field, priority);
+        let minimum = check.value(minimum, &field, |text| Ok(parse(text, counted)?));
         minimums.extend(band.zip(minimum));
     }
     minimums

@@ -18,3 +18,11 @@ pub(crate) fn milliseconds(text: &str) -> Result<Duration, Rule> {
     }
     Ok(duration)
 }
+
+/// Reads a text that is not empty, such as a name or a path.
+pub(crate) fn not_empty(text: &str) -> Result<String, Rule> {
+    match text {
+        "" => Err("is empty".into()),
+        path => Ok(path.into()),
+    }
+}

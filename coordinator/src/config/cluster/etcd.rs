@@ -5,11 +5,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_saphyr::Location;
 
-use crate::catalog::check::{Check, Rule, duration};
+use crate::catalog::check::{Check, Rule, duration, not_empty};
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::cluster::config::{EtcdConfig, Login};
 use crate::config::client_tls::{RawClientTls, client_tls};
-use crate::config::values::not_empty;
 
 /// The most endpoints: more members than any etcd cluster has.
 const ENDPOINTS_MAX: usize = 16;
@@ -45,8 +44,8 @@ pub(super) fn etcd(
     };
     let field = |name: &str| format!("cluster.etcd.{name}");
     let endpoints = endpoints(check, *at, raw);
-    let prefix = check.value(raw.prefix.as_ref(), &field("prefix"), prefix);
-    let lease = check.value(raw.lease.as_ref(), &field("lease"), lease);
+    let prefix = check.value(&raw.prefix, &field("prefix"), prefix);
+    let lease = check.value(&raw.lease, &field("lease"), lease);
     let tls = raw.tls.as_ref();
     let tls = tls.and_then(|tls| client_tls(check, &field("tls"), tls));
     if let (Some(endpoints), Some(said)) = (&endpoints, &raw.tls)
@@ -58,7 +57,7 @@ pub(super) fn etcd(
             "is for https, but the endpoints are http",
         );
     }
-    let login = login(check, *at, raw);
+    let login = login(check, raw);
     Some(EtcdConfig {
         endpoints: endpoints?,
         prefix: prefix.unwrap_or_else(|| "/tollgate".to_owned()),
@@ -83,7 +82,7 @@ fn endpoints(check: &mut Check, at: Location, raw: &RawEtcd) -> Option<Vec<Strin
     let mut endpoints: Vec<String> = Vec::with_capacity(count);
     for (index, text) in said.value.iter().enumerate() {
         let field = format!("{field}[{index}]");
-        let Some(url) = check.value(Some(text), &field, endpoint) else {
+        let Some(url) = check.value(text, &field, endpoint) else {
             continue;
         };
         let https = is_https(&url);
@@ -149,25 +148,11 @@ fn lease(text: &str) -> Result<Duration, Rule> {
     }
 }
 
-fn login(check: &mut Check, at: Location, raw: &RawEtcd) -> Option<Login> {
-    let (user_field, file_field) = ("cluster.etcd.user", "cluster.etcd.password_file");
-    let user = check.value(raw.user.as_ref(), user_field, |text| {
-        not_empty(text).map(|_| text.to_owned())
-    });
-    let password_file = check.value(raw.password_file.as_ref(), file_field, not_empty);
-    let missing = match (&raw.user, &raw.password_file) {
-        (None, Some(_)) => Some((user_field, &raw.password_file)),
-        (Some(_), None) => Some((file_field, &raw.user)),
-        _ => None,
-    };
-    if let Some((field, said)) = missing {
-        let at = said.as_ref().map_or(at, |text| text.at);
-        check.refuse(
-            at,
-            field,
-            "is missing: user and password_file belong together",
-        );
-    }
+fn login(check: &mut Check, raw: &RawEtcd) -> Option<Login> {
+    let user = check.value(&raw.user, "cluster.etcd.user", not_empty);
+    let password_file = check.path(&raw.password_file, "cluster.etcd.password_file");
+    let file = ("password_file", &raw.password_file);
+    check.pair("cluster.etcd", ("user", &raw.user), file);
     Some(Login {
         user: user?,
         password_file: password_file?,

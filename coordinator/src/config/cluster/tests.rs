@@ -1,8 +1,7 @@
-use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::config::{Config, EtcdConfig, Login};
+use crate::config::{Config, EtcdConfig, Flags, Login, SourceFile};
 use crate::net::tls::ClientFiles;
 
 const ETCD: &str = "etcd: {endpoints: ['http://127.0.0.1:2379']}";
@@ -59,8 +58,9 @@ fn what_a_cluster_says_by_default_and_in_full() {
         shared_config: false,
     };
     assert_eq!(least, want);
-    let full = parse(
-        "
+    let full = SourceFile {
+        path: "/srv/tollgate.yaml".into(),
+        content: b"
 listen: {grpc: '0.0.0.0:7710', http: '[::]:7711', insecure_grpc: true}
 admin: {insecure: true}
 cluster:
@@ -75,9 +75,11 @@ cluster:
     user: tollgate
     password_file: password
   tls: {ca: nodes.crt, cert: a.crt, key: a.key, server_name: nodes.internal}
-limits: []",
-    );
-    let full = full.beside(Path::new("/srv"));
+limits: []"
+            .to_vec(),
+    };
+    let full = Config::of_file(full, Flags::default()).unwrap();
+    let full = full.cluster.unwrap();
     let want = ClusterConfig {
         node: "node-1.eu_west".to_owned(),
         advertise: Advertise {

@@ -117,9 +117,12 @@ fn a_listener_with_tls_needs_a_certificate_and_a_key() {
     for (text, want) in rows {
         assert_eq!(errors(&format!("{text}\n{rest}")), want, "{text}");
     }
-    let config = Config::parse("tls: {grpc: {cert: tls.crt, key: /etc/tls.key}}\nlimits: []");
-    let tls = config.unwrap().tls.beside(Path::new("/srv/tollgate.yaml"));
-    let files = tls.grpc.unwrap();
+    let source = SourceFile {
+        path: "/srv/tollgate.yaml".into(),
+        content: b"tls: {grpc: {cert: tls.crt, key: /etc/tls.key}}\nlimits: []".to_vec(),
+    };
+    let config = Config::of_file(source, Flags::default()).unwrap();
+    let files = config.tls.grpc.unwrap();
     assert_eq!(files.cert, Path::new("/srv/tls.crt"));
     assert_eq!(files.key, Path::new("/etc/tls.key"));
 }

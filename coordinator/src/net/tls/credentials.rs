@@ -55,16 +55,6 @@ impl ClientFiles {
         tokio::spawn(renewal.run());
         Ok(credentials)
     }
-
-    /// The same, with relative paths starting at `folder`.
-    pub fn beside(self, folder: &Path) -> Self {
-        let beside = |(cert, key): (PathBuf, PathBuf)| (folder.join(cert), folder.join(key));
-        Self {
-            ca: folder.join(self.ca),
-            identity: self.identity.map(beside),
-            ..self
-        }
-    }
 }
 
 impl TlsSource for ClientFiles {
