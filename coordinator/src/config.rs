@@ -9,7 +9,7 @@
 //! and attachments are in [`crate::catalog::check`], for they hold in the API too.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ pub enum LoadError {
         /// The file.
         file: PathBuf,
         /// The system's reason.
-        cause: std::io::Error,
+        cause: io::Error,
     },
     /// It has errors.
     #[error("{}", located(file, errors))]
@@ -248,29 +248,29 @@ impl Config {
     /// # Errors
     /// All errors of it.
     pub fn of_file(source: SourceFile, flags: Flags) -> Result<Self, LoadError> {
-        let text = utf8(&source.content);
         let folder = source.path.parent().unwrap_or_else(|| Path::new(""));
-        let parsed = text.and_then(|text| Self::parse_with(text, &flags, folder));
-        let mut config = match parsed {
-            Ok(config) => config,
-            Err(errors) => {
-                let file = source.path;
-                return Err(LoadError::Wrong { file, errors });
-            }
-        };
+        let parsed = utf8(&source.content)
+            .and_then(|text| Self::parse_with(text, &flags, folder))
+            .and_then(|config| config.with_parents(&flags.parents));
+        let mut config = parsed.map_err(|errors| LoadError::Wrong {
+            file: source.path.clone(),
+            errors,
+        })?;
         config.admin.insecure |= flags.insecure_admin;
-        if !flags.parents.is_empty() {
-            let parent = ParentConfig::at(config.parent.take(), &flags.parents);
-            if let Err((field, rule)) = parent.check(config.cluster.is_some()) {
-                let errors = ConfigErrors::nowhere(field, rule);
-                let file = source.path;
-                return Err(LoadError::Wrong { file, errors });
-            }
-            config.parent = Some(parent);
-        }
         config.source = Some(Arc::new(source));
         config.flags = flags;
         Ok(config)
+    }
+
+    /// The same with a parent at `addresses`, unless there are none.
+    fn with_parents(mut self, addresses: &[String]) -> Result<Self, ConfigErrors> {
+        if !addresses.is_empty() {
+            let parent = ParentConfig::at(self.parent.take(), addresses);
+            let checked = parent.check(self.cluster.is_some());
+            checked.map_err(|(field, rule)| ConfigErrors::nowhere(field, rule))?;
+            self.parent = Some(parent);
+        }
+        Ok(self)
     }
 
     /// Checks the files for TLS.
@@ -324,7 +324,7 @@ impl Config {
 impl LoadError {
     /// Whether there is no such file.
     pub fn is_gone(&self) -> bool {
-        matches!(self, Self::Read { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound)
+        matches!(self, Self::Read { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
     }
 }
 
@@ -338,14 +338,7 @@ impl SourceFile {
     /// If it cannot be read.
     pub fn read(path: &Path) -> Result<Self, LoadError> {
         let read = files::read(path, FILE_LEN_MAX as u64 + 1);
-        let path = path.to_owned();
-        match read {
-            Ok(files::FileContent { bytes, .. }) => Ok(Self {
-                path,
-                content: bytes,
-            }),
-            Err(cause) => Err(LoadError::Read { file: path, cause }),
-        }
+        Self::of(path, read.map(|content| content.bytes))
     }
 
     /// Like [`SourceFile::read`], but also from a pipe, and for as long as that takes.
@@ -356,9 +349,13 @@ impl SourceFile {
         let most = FILE_LEN_MAX as u64 + 1;
         let mut content = Vec::new();
         let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut content));
+        Self::of(path, read.map(|_| content))
+    }
+
+    fn of(path: &Path, read: io::Result<Vec<u8>>) -> Result<Self, LoadError> {
         let path = path.to_owned();
         match read {
-            Ok(_) => Ok(Self { path, content }),
+            Ok(content) => Ok(Self { path, content }),
             Err(cause) => Err(LoadError::Read { file: path, cause }),
         }
     }

@@ -12,14 +12,11 @@ use axum::http::Uri;
 use axum::{Router, middleware};
 use serde_json::Value;
 use tokio::sync::watch;
-use tonic::transport::Channel;
-use tonic::{Request, Response, Status};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::count::count;
 use self::guard::{Gate, guard};
-use self::peers::{Caller, PeerAnswers};
 use self::problem::RestError;
 use self::rate::RefreshRate;
 use crate::api::metrics::ApiMetrics;
@@ -32,7 +29,6 @@ use crate::leases::shards::Shards;
 use crate::leases::stats::{LeaseStats, NamedScopes};
 use crate::observe::metrics::Exporter;
 use crate::observe::trace;
-use crate::wire::PeerServiceClient;
 
 mod body;
 mod clients;
@@ -58,14 +54,8 @@ pub use self::peers::{PeerApi, Peers};
 /// State of the API that its handlers share.
 #[derive(Clone, Debug)]
 pub struct App {
-    shards: Shards,
-    peers: Option<Peers>,
+    parts: Parts,
     gate: Gate,
-    parent: Option<Parent>,
-    leases: LeaseMetrics,
-    exporter: Exporter,
-    clock: Clock,
-    writer: writer::CatalogHandle,
     rate: RefreshRate,
     /// One stats scan at a time: the driver has clients to answer.
     scans: Arc<tokio::sync::Mutex<()>>,
@@ -77,55 +67,23 @@ pub struct App {
 impl App {
     /// Makes the state of `parts`.
     pub fn new(parts: Parts) -> Self {
-        let Parts {
-            shards,
-            peers,
-            parent,
-            metrics,
-            leases,
-            exporter,
-            clock,
-            writer,
-            config,
-        } = parts;
         Self {
-            shards,
-            peers,
-            gate: Gate { config, metrics },
-            parent,
-            rate: RefreshRate::of(&leases, clock),
-            leases,
-            exporter,
-            clock,
-            writer,
+            gate: Gate {
+                config: parts.config.clone(),
+                metrics: parts.metrics.clone(),
+            },
+            rate: RefreshRate::of(&parts.leases, parts.clock),
+            parts,
             scans: Arc::default(),
             openapi: Arc::default(),
-        }
-    }
-
-    /// Makes `call` with `message` to the other nodes, if there are any; see [`Peers::ask`].
-    async fn ask<M, R, F>(
-        &self,
-        caller: &Caller,
-        message: M,
-        call: fn(PeerServiceClient<Channel>, Request<M>) -> F,
-    ) -> PeerAnswers<R>
-    where
-        M: Clone,
-        R: Send + 'static,
-        F: Future<Output = Result<Response<R>, Status>> + Send + 'static,
-    {
-        match &self.peers {
-            Some(peers) => peers.ask(caller, message, call).await,
-            None => PeerAnswers::default(),
         }
     }
 
     /// Scans all lease tables; see [`LeaseStats::of`].
     async fn lease_stats(&self, busiest_max: usize) -> Result<LeaseStats, RestError> {
         let _one = self.scans.lock().await;
-        let named = NamedScopes::of(&self.writer.catalog());
-        let stats = LeaseStats::of(&self.shards, named, busiest_max);
+        let named = NamedScopes::of(&self.parts.writer.catalog());
+        let stats = LeaseStats::of(&self.parts.shards, named, busiest_max);
         Ok(stats.await?)
     }
 }

@@ -60,13 +60,6 @@ pub enum Pattern {
     Rest,
 }
 
-/// Collects limits in the order of the file.
-#[derive(Debug, Default)]
-pub struct LimitTableBuilder {
-    limits: LimitTable,
-    globs: Vec<Glob>,
-}
-
 // === impl UnitLimits ===
 
 impl UnitLimits {
@@ -113,44 +106,36 @@ impl Pattern {
     }
 }
 
-// === impl LimitTableBuilder ===
-
-impl LimitTableBuilder {
-    /// Adds the limits of the scopes that `text`, parsed as `pattern`, matches.
-    pub fn add(&mut self, text: &str, pattern: Pattern, limits: UnitLimits) {
-        let matched = MatchedLimits {
-            pattern: text.into(),
-            limits: Arc::new(limits),
-        };
-        match pattern {
-            Pattern::Exact => {
-                self.limits.exact.insert(text.into(), matched);
-            }
-            Pattern::Glob(glob) => {
-                self.globs.push(glob);
-                self.limits.by_glob.push(matched);
-            }
-            Pattern::Rest => self.limits.rest = Some(matched),
-        }
-    }
-
-    /// Builds the table.
-    ///
-    /// # Errors
-    /// If the matcher of all globs would be too large.
-    pub fn build(mut self) -> Result<LimitTable, globset::Error> {
-        let mut globs = GlobSetBuilder::new();
-        for glob in self.globs {
-            globs.add(glob);
-        }
-        self.limits.globs = globs.build()?;
-        Ok(self.limits)
-    }
-}
-
 // === impl LimitTable ===
 
 impl LimitTable {
+    /// Builds the table of `limits`, each with its `match` and that parsed, in the order of the file.
+    ///
+    /// # Errors
+    /// If the matcher of all globs would be too large.
+    pub fn new<'a>(
+        limits: impl IntoIterator<Item = (&'a str, Pattern, UnitLimits)>,
+    ) -> Result<Self, globset::Error> {
+        let mut table = Self::default();
+        let mut globs = GlobSetBuilder::new();
+        for (text, pattern, limits) in limits {
+            let matched = MatchedLimits {
+                pattern: text.into(),
+                limits: Arc::new(limits),
+            };
+            match pattern {
+                Pattern::Exact => drop(table.exact.insert(text.into(), matched)),
+                Pattern::Glob(glob) => {
+                    globs.add(glob);
+                    table.by_glob.push(matched);
+                }
+                Pattern::Rest => table.rest = Some(matched),
+            }
+        }
+        table.globs = globs.build()?;
+        Ok(table)
+    }
+
     /// The limits whose `match` is exactly `scope`.
     pub fn exact(&self, scope: &str) -> Option<&MatchedLimits> {
         self.exact.get(scope)
@@ -221,13 +206,12 @@ mod tests {
     use super::*;
 
     fn limits(patterns: &[&str]) -> LimitTable {
-        let mut builder = LimitTableBuilder::default();
-        for (rate, pattern) in (1..).zip(patterns) {
+        let limits = (1..).zip(patterns).map(|(rate, pattern)| {
             let limit = Limit::new(Capacity::from_whole(rate));
             let limits = UnitLimits::from_iter([(Unit::Requests, limit)]);
-            builder.add(pattern, Pattern::parse(pattern).unwrap(), limits);
-        }
-        builder.build().unwrap()
+            (*pattern, Pattern::parse(pattern).unwrap(), limits)
+        });
+        LimitTable::new(limits).unwrap()
     }
 
     fn find<'a>(limits: &'a LimitTable, scope: &str) -> Option<&'a MatchedLimits> {

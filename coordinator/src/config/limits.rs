@@ -11,8 +11,7 @@ use super::ENTRIES_MAX;
 use crate::catalog::Group;
 use crate::catalog::check::{Check, Rule, scope_limits};
 use crate::catalog::limits::{
-    CHOICES_MAX, GLOB_CHARACTERS, GLOB_CHOICES_MAX, LimitTable, LimitTableBuilder, Pattern,
-    UnitLimits, choices,
+    CHOICES_MAX, GLOB_CHARACTERS, GLOB_CHOICES_MAX, LimitTable, Pattern, UnitLimits, choices,
 };
 use crate::catalog::spec::{ConcurrencySpec, LocatedScalar, LocatedValue, RateSpec, impl_units};
 
@@ -53,19 +52,12 @@ pub(super) fn limits(
     if !few_choices(check, &raw.value) {
         return None;
     }
-    let mut builder = LimitTableBuilder::default();
-    for (i, entry) in raw.value.iter().enumerate() {
-        if let Some((text, pattern, limits)) = limit(check, i, entry, groups) {
-            builder.add(text, pattern, limits);
-        }
-    }
-    match builder.build() {
-        Ok(limits) => Some(limits),
-        Err(error) => {
-            refuse_largest(check, &raw.value, &error);
-            None
-        }
-    }
+    let limits = raw.value.iter().enumerate();
+    let limits = limits.filter_map(|(i, entry)| limit(check, i, entry, groups));
+    let table = LimitTable::new(limits.collect::<Vec<_>>());
+    table
+        .map_err(|error| refuse_largest(check, &raw.value, &error))
+        .ok()
 }
 
 /// Checks `limits[index]`; `None` if it has errors, which are noted.

@@ -254,7 +254,7 @@ pub(super) async fn own_page(
     };
     let First { clients, .. } = {
         let _one = app.scans.lock().await;
-        app.shards.visit(first).await?
+        app.parts.shards.visit(first).await?
     };
     let own = std::iter::once((clients.into_values().collect(), false));
     let (clients, next) = merge::page(own, limit);
@@ -281,7 +281,7 @@ pub(super) async fn detail(
         client: client.clone(),
     };
     let _one = app.scans.lock().await;
-    let Leases { mut detail, client } = app.shards.visit(leases).await?;
+    let Leases { mut detail, client } = app.parts.shards.visit(leases).await?;
     if detail.lease_count == 0 {
         return Ok(None);
     }
@@ -289,7 +289,7 @@ pub(super) async fn detail(
         let until = node.drained_until(now, &client)?;
         Some(ms(until.saturating_since(now)))
     };
-    let drained = app.shards.view(drained).await?;
+    let drained = app.parts.shards.view(drained).await?;
     detail.drained_for_ms = drained.into_iter().flatten().max();
     Ok(Some(detail))
 }
@@ -321,7 +321,7 @@ async fn drain_everywhere(
     time: Duration,
     caller: &Caller,
 ) -> Result<(Vec<ClientDetail>, Vec<String>), RestError> {
-    app.shards.drain(client, time).await??;
+    app.parts.shards.drain(client, time).await??;
     let message = v1::DrainRequest {
         client: client.as_str().to_owned(),
         time_ms: ms(time),

@@ -27,7 +27,7 @@ pub(super) async fn healthz() -> &'static str {
 )]
 pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, RestError> {
     // The cheapest request: a probe comes often, and sums would scan all lease tables.
-    app.shards.scopes("", 1).await?;
+    app.parts.shards.scopes("", 1).await?;
     Ok("ready\n")
 }
 
@@ -44,7 +44,10 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, RestE
 )]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, RestError> {
     let stats = app.lease_stats(0).await?;
-    let text = app.exporter.encode(|registry| stats.register(registry));
+    let text = app
+        .parts
+        .exporter
+        .encode(|registry| stats.register(registry));
     let text = text.map_err(|_| RestError::Text("the metrics"))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())

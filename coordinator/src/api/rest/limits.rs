@@ -153,7 +153,7 @@ pub(super) async fn list(
     Query(query): Query<PageQuery>,
 ) -> Result<Json<LimitPage>, RestError> {
     let (limit, after) = query.checked()?;
-    let catalog = app.writer.catalog();
+    let catalog = app.parts.writer.catalog();
     let all = catalog.file().limits.in_order();
     let seen = all.iter().position(|matched| *matched.pattern == *after);
     let rest = match seen {
@@ -184,7 +184,7 @@ pub(super) async fn get(
 ) -> Result<Json<ScopeLimits>, RestError> {
     let id = ResourceId::new(&scope, Unit::Requests);
     let id = id.map_err(|error| RestError::parameter("scope", &scope, error))?;
-    Ok(Json(app.writer.catalog().resolve(&id.scope).into()))
+    Ok(Json(app.parts.writer.catalog().resolve(&id.scope).into()))
 }
 
 // === impl ScopeLimits ===

@@ -17,6 +17,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
+use super::App;
 use crate::cluster::election::{Masters, Peer};
 use crate::net::channels::{Channels, cause};
 use crate::wire::PeerServiceClient;
@@ -78,6 +79,52 @@ impl Caller {
     }
 }
 
+// === impl App ===
+
+impl App {
+    /// Makes `call` with `message` to all other nodes, if there are any, at the same time.
+    pub(super) async fn ask<M, R, F>(
+        &self,
+        caller: &Caller,
+        message: M,
+        call: fn(PeerServiceClient<Channel>, Request<M>) -> F,
+    ) -> PeerAnswers<R>
+    where
+        M: Clone,
+        R: Send + 'static,
+        F: Future<Output = Result<Response<R>, Status>> + Send + 'static,
+    {
+        let mut all = PeerAnswers::default();
+        let Some(peers) = &self.parts.peers else {
+            return all;
+        };
+        let mut calls = JoinSet::new();
+        for peer in &peers.masters().members {
+            if peer.node == peers.me.node {
+                continue;
+            }
+            let node = peer.node.clone();
+            match peers.client(peer) {
+                Ok(client) => {
+                    let answer = call(client, caller.request(message.clone()));
+                    calls.spawn(async move { (node, in_time(answer).await) });
+                }
+                Err(error) => all.add(node, Err(error)),
+            }
+        }
+        while let Some(answer) = calls.join_next().await {
+            match answer {
+                Ok((node, answer)) => all.add(node, answer),
+                Err(error) => tracing::error!(%error, "peers: call failed"),
+            }
+        }
+        all.answers
+            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        all.unanswered.sort_unstable();
+        all
+    }
+}
+
 // === impl Peers ===
 
 impl Peers {
@@ -98,45 +145,6 @@ impl Peers {
     /// Returns this node.
     pub(super) fn me(&self) -> &Peer {
         &self.me
-    }
-
-    /// Makes `call` with `message` to all nodes at the same time.
-    pub(super) async fn ask<M, R, F>(
-        &self,
-        caller: &Caller,
-        message: M,
-        call: fn(PeerServiceClient<Channel>, Request<M>) -> F,
-    ) -> PeerAnswers<R>
-    where
-        M: Clone,
-        R: Send + 'static,
-        F: Future<Output = Result<Response<R>, Status>> + Send + 'static,
-    {
-        let mut all = PeerAnswers::default();
-        let mut calls = JoinSet::new();
-        for peer in &self.masters().members {
-            if peer.node == self.me.node {
-                continue;
-            }
-            let node = peer.node.clone();
-            match self.client(peer) {
-                Ok(client) => {
-                    let answer = call(client, caller.request(message.clone()));
-                    calls.spawn(async move { (node, in_time(answer).await) });
-                }
-                Err(error) => all.add(node, Err(error)),
-            }
-        }
-        while let Some(answer) = calls.join_next().await {
-            match answer {
-                Ok((node, answer)) => all.add(node, answer),
-                Err(error) => tracing::error!(%error, "peers: call failed"),
-            }
-        }
-        all.answers
-            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        all.unanswered.sort_unstable();
-        all
     }
 
     fn client(&self, peer: &Peer) -> Result<PeerServiceClient<Channel>, String> {

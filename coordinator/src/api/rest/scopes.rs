@@ -34,7 +34,7 @@ pub(super) async fn list(
     caller: Caller,
 ) -> Result<Json<ScopePage>, RestError> {
     let (limit, after) = query.checked()?;
-    let own = app.shards.scopes(&after, limit).await?;
+    let own = app.parts.shards.scopes(&after, limit).await?;
     let message = v1::ListPeerRequest {
         after,
         limit: limit as u32,
@@ -68,7 +68,7 @@ pub(super) async fn get(
     caller: Caller,
 ) -> Result<Json<ScopeDetail>, RestError> {
     let clients = count("clients", query.clients.unwrap_or(ENTRIES_MAX), ENTRIES_MAX)?;
-    let own = app.shards.scope(&id, clients).await?;
+    let own = app.parts.shards.scope(&id, clients).await?;
     let message = v1::GetScopeRequest {
         scope: id.clone(),
         clients: clients as u32,

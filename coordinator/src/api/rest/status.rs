@@ -168,7 +168,7 @@ impl Status {
         let (there, unanswered) = answers.parts();
         there.for_each(|peer| whole.join(peer.into()));
         whole.unanswered = unanswered;
-        if app.peers.is_some() {
+        if app.parts.peers.is_some() {
             whole.busiest.sort_by_cached_key(pressure);
             whole.busiest.truncate(shown.resources);
         }
@@ -202,7 +202,7 @@ impl Status {
             borrowed,
             ..
         } = app.lease_stats(shown.resources).await?;
-        let catalog = app.writer.catalog();
+        let catalog = app.parts.writer.catalog();
         let groups: Vec<_> = catalog.list(GroupKind, "").take(shown.resources).collect();
         let attached = groups
             .iter()
@@ -222,15 +222,15 @@ impl Status {
                 (busiest, groups.collect::<Vec<_>>())
             }
         };
-        let seen = app.shards.view(look).await?;
+        let seen = app.parts.shards.view(look).await?;
         let (mut found, mut groups) = (BTreeMap::new(), Vec::new());
         for (busy, of_shard) in seen {
             found.extend(busy);
             group::join(&mut groups, of_shard);
         }
-        let now = app.clock.now();
+        let now = app.parts.clock.now();
         let uptime_ms = ms(now.saturating_since(Instant::ZERO));
-        let refreshes_per_second = app.rate.look(now, app.leases.refreshes());
+        let refreshes_per_second = app.rate.look(now, app.parts.leases.refreshes());
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let me = |node: &mut NodeStatus| {
             node.alive = true;
@@ -238,10 +238,10 @@ impl Status {
             node.uptime_ms = Some(uptime_ms);
             node.refreshes_per_second = Some(refreshes_per_second);
         };
-        let peers = app.peers.as_ref();
-        let parent = app.parent.as_ref();
+        let peers = app.parts.peers.as_ref();
+        let parent = app.parts.parent.as_ref();
         Ok(Self {
-            epoch: app.shards.epoch().0,
+            epoch: app.parts.shards.epoch().0,
             uptime_ms,
             refreshes_per_second,
             units: sums
@@ -250,7 +250,7 @@ impl Status {
                 .collect(),
             group_count: catalog.list(GroupKind, "").count(),
             groups,
-            cluster: peers.map(|peers| ClusterStatus::of(peers, &app.shards, &learning, me)),
+            cluster: peers.map(|peers| ClusterStatus::of(peers, &app.parts.shards, &learning, me)),
             parent: parent.map(|parent| ParentStatus::of(parent, &borrowed)),
             busiest: busiest.iter().filter_map(|id| found.remove(id)).collect(),
             unanswered: Vec::new(),

@@ -120,14 +120,14 @@ fn add_kind<K: StoredKind>(kind: K, router: Router<App>, document: &mut Value) -
 
 fn list<K: StoredKind>(kind: K, app: &App, query: PageQuery) -> Result<Json<K::Page>, RestError> {
     let (limit, after) = query.checked()?;
-    let catalog = app.writer.catalog();
+    let catalog = app.parts.writer.catalog();
     let (entries, next) = page(limit, catalog.list(kind, &after), |entry| &entry.name);
     let views = entries.into_iter().map(view::<K>).collect();
     Ok(Json((views, next).into()))
 }
 
 fn get<K: StoredKind>(kind: K, app: &App, name: &str, tags: &Tags) -> Result<Response, RestError> {
-    let catalog = app.writer.catalog();
+    let catalog = app.parts.writer.catalog();
     let entry = catalog.find(kind, name);
     let entry = entry.ok_or_else(|| RestError::NotFound(kind.missing(name)))?;
     let revision = entry.revision;
@@ -144,7 +144,7 @@ async fn put<K: StoredKind>(
     kind.check_one(name)?;
     let (spec, faults) = body.parts();
     let expect = tags.expect(found(kind, app, name))?;
-    let written = app.writer.put(kind, name, spec.clone(), expect).await;
+    let written = app.parts.writer.put(kind, name, spec.clone(), expect).await;
     let WriteOutcome { revision, created } = written.map_err(|error| match error {
         WriteError::Invalid(errors) => RestError::Invalid(faults(&errors)),
         error => error.into(),
@@ -168,13 +168,13 @@ async fn delete<K: StoredKind>(
     tags: &Tags,
 ) -> Result<StatusCode, RestError> {
     let expect = tags.expect(found(kind, app, name))?;
-    app.writer.delete(kind, name, expect).await?;
+    app.parts.writer.delete(kind, name, expect).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Returns the revision of the object called `name`, if the API has written it.
 fn found<K: StoredKind>(kind: K, app: &App, name: &str) -> Option<u64> {
-    app.writer.catalog().find(kind, name)?.revision
+    app.parts.writer.catalog().find(kind, name)?.revision
 }
 
 fn view<K: StoredKind>(entry: CatalogEntry<K::Object>) -> K::View {

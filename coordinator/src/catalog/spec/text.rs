@@ -20,7 +20,7 @@ pub struct LocatedValue<T> {
 }
 
 /// A number or a word, as it was written. It is checked in one place, with errors that quote it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalar(pub String);
 
 /// A scalar and its location.
@@ -53,18 +53,6 @@ impl<T: PartialEq> PartialEq for LocatedValue<T> {
 }
 
 impl<T: Eq> Eq for LocatedValue<T> {}
-
-impl<T: PartialOrd> PartialOrd for LocatedValue<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        self.value.partial_cmp(&other.value)
-    }
-}
-
-impl<T: Ord> Ord for LocatedValue<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.value.cmp(&other.value)
-    }
-}
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for LocatedValue<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

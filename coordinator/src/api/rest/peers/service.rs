@@ -75,7 +75,7 @@ impl PeerService for PeerApi {
     ) -> Result<Response<v1::ResourceList>, Status> {
         let (message, _) = self.admit(request, Entrance::Read)?;
         let limit = limit(message.limit, ENTRIES_MAX);
-        let pages = self.0.shards.scopes(&message.after, limit).await;
+        let pages = self.0.parts.shards.scopes(&message.after, limit).await;
         let page = scopes::merged(pages.map_err(RestError::from)?, limit);
         Ok(Response::new(page.into()))
     }
@@ -86,7 +86,7 @@ impl PeerService for PeerApi {
     ) -> Result<Response<v1::ResourceList>, Status> {
         let (message, _) = self.admit(request, Entrance::Read)?;
         let clients = limit(message.clients, ENTRIES_MAX);
-        let details = self.0.shards.scope(&message.scope, clients).await;
+        let details = self.0.parts.shards.scope(&message.scope, clients).await;
         let detail = merge::one(details.map_err(RestError::from)?);
         let resources = detail.map(v1::ResourceList::from);
         Ok(Response::new(resources.unwrap_or_default()))
@@ -119,7 +119,7 @@ impl PeerService for PeerApi {
         let id = clients::client_id(&client)?;
         // No longer than the admin API lets an operator say.
         let time = Duration::from_millis(time_ms).min(DRAIN_MAX);
-        let drained = self.0.shards.drain(&id, time).await;
+        let drained = self.0.parts.shards.drain(&id, time).await;
         let drained = drained.map_err(RestError::from);
         let drained = drained.and_then(|done| done.map_err(RestError::from));
         let status = drained.as_ref().map_or_else(RestError::code, |()| Code::Ok);
