@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_saphyr::Location;
 
+use crate::catalog::name::NameError;
 use crate::catalog::spec::LocatedScalar;
 
 mod attachment;
@@ -91,6 +92,16 @@ impl Check {
                 None
             }
         }
+    }
+
+    /// Returns whether the name of the object that stands `at` is `valid`; notes it if not.
+    pub(crate) fn name(
+        &mut self,
+        at: Location,
+        field: &str,
+        valid: Result<(), NameError>,
+    ) -> Option<()> {
+        valid.map_err(|rule| self.refuse(at, field, rule)).ok()
     }
 
     /// Returns the value of `text`, which must be in the section that stands `at`.

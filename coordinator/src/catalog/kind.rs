@@ -146,9 +146,7 @@ fn checked(
     object: impl FnOnce(&mut Check) -> Option<CatalogObject>,
 ) -> Result<CatalogObject, ConfigErrors> {
     let mut check = Check::default();
-    if let Err(rule) = valid {
-        check.refuse(Location::UNKNOWN, field, rule);
-    }
+    check.name(Location::UNKNOWN, field, valid);
     let object = object(&mut check);
     check.end(object)
 }

@@ -48,14 +48,8 @@ pub(super) fn attachments(
     }
     for (name, spec) in &raw.value {
         let path = format!("{path}.{}", name.escape_debug());
-        let text = LocatedValue {
-            value: name.as_str().into(),
-            at: spec.at,
-        };
-        let valid = check.value(&text, &path, |text| {
-            name::check_one(text)?;
-            Ok(kind.check_name(text)?)
-        });
+        let valid = name::check_one(name).and_then(|()| kind.check_name(name));
+        let valid = check.name(spec.at, &path, valid);
         let attachment = attachment(check, &path, spec);
         let Some((attachment, ())) = attachment.zip(valid) else {
             continue;

@@ -34,20 +34,11 @@ pub(super) fn bounds(check: &mut Check, raw: Option<&RawBounds>) -> Bounds {
         max_leases: LEASES_MAX,
     };
     let Some(raw) = raw else { return bounds };
-    let fields = [
-        (
-            "max_resources",
-            &raw.max_resources,
-            &mut bounds.max_resources,
-        ),
-        (
-            "max_clients_per_resource",
-            &raw.max_clients_per_resource,
-            &mut bounds.max_clients_per_resource,
-        ),
-        ("max_leases", &raw.max_leases, &mut bounds.max_leases),
-    ];
-    fields.into_iter().for_each(|field| set(check, field));
+    let (resources, clients) = (&raw.max_resources, &raw.max_clients_per_resource);
+    set(check, "max_resources", resources, &mut bounds.max_resources);
+    let of_clients = &mut bounds.max_clients_per_resource;
+    set(check, "max_clients_per_resource", clients, of_clients);
+    set(check, "max_leases", &raw.max_leases, &mut bounds.max_leases);
     bounds
 }
 
@@ -55,25 +46,20 @@ pub(super) fn bounds(check: &mut Check, raw: Option<&RawBounds>) -> Bounds {
 pub(super) fn catalog_bounds(check: &mut Check, raw: Option<&RawBounds>) -> CatalogBounds {
     let mut bounds = CatalogBounds::default();
     let Some(raw) = raw else { return bounds };
-    let fields = [
-        ("max_groups", &raw.max_groups, &mut bounds.max_groups),
-        (
-            "max_attachments",
-            &raw.max_attachments,
-            &mut bounds.max_attachments,
-        ),
-        (
-            "max_overrides",
-            &raw.max_overrides,
-            &mut bounds.max_overrides,
-        ),
-    ];
-    fields.into_iter().for_each(|field| set(check, field));
+    let (attachments, overrides) = (&raw.max_attachments, &raw.max_overrides);
+    set(check, "max_groups", &raw.max_groups, &mut bounds.max_groups);
+    set(
+        check,
+        "max_attachments",
+        attachments,
+        &mut bounds.max_attachments,
+    );
+    set(check, "max_overrides", overrides, &mut bounds.max_overrides);
     bounds
 }
 
-fn set(check: &mut Check, (name, text, bound): (&str, &Option<LocatedScalar>, &mut usize)) {
-    check.set(bound, text.as_ref(), &format!("bounds.{name}"), count);
+fn set(check: &mut Check, name: &str, text: &Option<LocatedScalar>, bound: &mut usize) {
+    check.set(bound, text, &format!("bounds.{name}"), count);
 }
 
 /// Reads a bound.

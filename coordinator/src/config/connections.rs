@@ -38,28 +38,26 @@ pub(super) fn connections(check: &mut Check, raw: Option<&RawConnections>) -> Co
         ("max_http", &raw.max_http, &mut bounds.max_http),
     ];
     for (name, text, bound) in counts {
-        check.set(bound, text.as_ref(), &field(name), count);
+        check.set(bound, text, &field(name), count);
     }
-    let (text, name) = (raw.max_call_bytes.as_ref(), field("max_call_bytes"));
-    check.set(&mut bounds.max_call_bytes, text, &name, call_bytes);
-    timeouts(check, raw, &mut bounds);
-    bounds
-}
-
-fn timeouts(check: &mut Check, raw: &RawConnections, bounds: &mut ConnectionBounds) {
+    let (name, bound) = (field("max_call_bytes"), &mut bounds.max_call_bytes);
+    check.set(bound, &raw.max_call_bytes, &name, call_bytes);
     let (handshake, request) = (&mut bounds.handshake_timeout, &mut bounds.request_timeout);
-    let (response, idle) = (&mut bounds.response_timeout, &mut bounds.idle_timeout);
     let timeouts = [
         ("handshake_timeout", &raw.handshake_timeout, handshake),
         ("request_timeout", &raw.request_timeout, request),
-        ("response_timeout", &raw.response_timeout, response),
+        (
+            "response_timeout",
+            &raw.response_timeout,
+            &mut bounds.response_timeout,
+        ),
     ];
     for (name, text, bound) in timeouts {
-        let field = format!("connections.{name}");
-        check.set(bound, text.as_ref(), &field, timeout);
+        check.set(bound, text, &field(name), timeout);
     }
-    let text = raw.idle_timeout.as_ref();
-    check.set(idle, text, "connections.idle_timeout", idle_timeout);
+    let (name, bound) = (field("idle_timeout"), &mut bounds.idle_timeout);
+    check.set(bound, &raw.idle_timeout, &name, idle_timeout);
+    bounds
 }
 
 fn call_bytes(text: &str) -> Result<usize, Rule> {

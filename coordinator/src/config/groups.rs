@@ -24,14 +24,8 @@ pub(super) fn groups(
     }
     for (name, spec) in &raw.value {
         let path = format!("groups.{}", name.escape_debug());
-        let text = LocatedValue {
-            value: name.as_str().into(),
-            at: spec.at,
-        };
-        let valid = check.value(&text, &path, |name| {
-            name::check_one(name)?;
-            Ok(name::check_group(name)?)
-        });
+        let valid = name::check_one(name).and_then(|()| name::check_group(name));
+        let valid = check.name(spec.at, &path, valid);
         let group = group(check, &path, name, spec);
         if let Some((group, ())) = group.zip(valid) {
             groups.insert(group.name().clone(), Arc::new(group));
