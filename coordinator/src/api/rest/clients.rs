@@ -135,8 +135,8 @@ pub(super) async fn list(
     let answers = app.ask(&caller, message, |mut client, request| async move {
         client.list_clients(request).await
     });
-    let (lists, unanswered) = answers.await.parts();
-    let lists = lists.map(|list| {
+    let (lists, unanswered) = answers.await;
+    let lists = lists.into_iter().map(|list| {
         let clients = list.clients.into_iter().map(ClientSummary::from);
         (clients.collect(), list.more)
     });
@@ -307,8 +307,10 @@ async fn everywhere(
     let answers = app.ask(caller, message, |mut client, request| async move {
         client.get_client(request).await
     });
-    let (there, unanswered) = answers.await.parts();
-    let there = there.filter_map(|leases| client_detail(client.as_str(), leases));
+    let (there, unanswered) = answers.await;
+    let there = there
+        .into_iter()
+        .filter_map(|leases| client_detail(client.as_str(), leases));
     let found = merge::one(own.into_iter().chain(there));
     Ok(found.map(|one| ClientDetail { unanswered, ..one }))
 }
@@ -329,8 +331,10 @@ async fn drain_everywhere(
     let answers = app.ask(caller, message, |mut client, request| async move {
         client.drain(request).await
     });
-    let (there, unanswered) = answers.await.parts();
-    let there = there.filter_map(|leases| client_detail(client.as_str(), leases));
+    let (there, unanswered) = answers.await;
+    let there = there
+        .into_iter()
+        .filter_map(|leases| client_detail(client.as_str(), leases));
     Ok((there.collect(), unanswered))
 }
 

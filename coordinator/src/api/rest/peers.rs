@@ -3,6 +3,7 @@
 //! A node that an operator asks asks all others and adds up their answers. The operator's token goes
 //! with each call, so that no operator reads at another node what it may not read there.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,15 +47,6 @@ pub struct Peers {
 #[derive(Clone, Debug)]
 pub(super) struct Caller(Option<HeaderValue>);
 
-/// Answers of the other nodes.
-#[derive(Debug)]
-pub(super) struct PeerAnswers<R> {
-    /// By node.
-    pub(super) answers: Vec<(String, R)>,
-    /// The nodes that did not answer.
-    pub(super) unanswered: Vec<String>,
-}
-
 // === impl Caller ===
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
@@ -82,46 +74,47 @@ impl Caller {
 // === impl App ===
 
 impl App {
-    /// Makes `call` with `message` to all other nodes, if there are any, at the same time.
+    /// Makes `call` with `message` to all other nodes, if there are any, at the same time. Returns the
+    /// answers by node, and the nodes that did not answer.
     pub(super) async fn ask<M, R, F>(
         &self,
         caller: &Caller,
         message: M,
         call: fn(PeerServiceClient<Channel>, Request<M>) -> F,
-    ) -> PeerAnswers<R>
+    ) -> (Vec<R>, Vec<String>)
     where
         M: Clone,
         R: Send + 'static,
         F: Future<Output = Result<Response<R>, Status>> + Send + 'static,
     {
-        let mut all = PeerAnswers::default();
         let Some(peers) = &self.parts.peers else {
-            return all;
+            return (Vec::new(), Vec::new());
         };
         let mut calls = JoinSet::new();
-        for peer in &peers.masters().members {
-            if peer.node == peers.me.node {
-                continue;
-            }
+        let masters = peers.masters();
+        for peer in masters
+            .members
+            .iter()
+            .filter(|peer| peer.node != peers.me.node)
+        {
             let node = peer.node.clone();
-            match peers.client(peer) {
-                Ok(client) => {
-                    let answer = call(client, caller.request(message.clone()));
-                    calls.spawn(async move { (node, in_time(answer).await) });
-                }
-                Err(error) => all.add(node, Err(error)),
-            }
+            let client = peers.client(peer);
+            let answer = client.map(|client| call(client, caller.request(message.clone())));
+            calls.spawn(async move { (node, in_time(answer).await) });
         }
-        while let Some(answer) = calls.join_next().await {
-            match answer {
-                Ok((node, answer)) => all.add(node, answer),
+        let (mut answers, mut unanswered) = (BTreeMap::new(), Vec::new());
+        while let Some(answered) = calls.join_next().await {
+            match answered {
+                Ok((node, Ok(answer))) => drop(answers.insert(node, answer)),
+                Ok((node, Err(error))) => {
+                    tracing::warn!(node, error, "peers: node did not answer");
+                    unanswered.push(node);
+                }
                 Err(error) => tracing::error!(%error, "peers: call failed"),
             }
         }
-        all.answers
-            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        all.unanswered.sort_unstable();
-        all
+        unanswered.sort_unstable();
+        (answers.into_values().collect(), unanswered)
     }
 }
 
@@ -158,39 +151,12 @@ impl Peers {
     }
 }
 
-// === impl PeerAnswers ===
-
-impl<R> Default for PeerAnswers<R> {
-    fn default() -> Self {
-        Self {
-            answers: Vec::new(),
-            unanswered: Vec::new(),
-        }
-    }
-}
-
-impl<R> PeerAnswers<R> {
-    fn add(&mut self, node: String, answer: Result<R, String>) {
-        match answer {
-            Ok(answer) => self.answers.push((node, answer)),
-            Err(error) => {
-                tracing::warn!(node, error, "peers: node did not answer");
-                self.unanswered.push(node);
-            }
-        }
-    }
-
-    /// Returns the answers without their nodes, and the nodes that did not answer.
-    pub(super) fn parts(self) -> (impl Iterator<Item = R>, Vec<String>) {
-        let answers = self.answers.into_iter().map(|(_, answer)| answer);
-        (answers, self.unanswered)
-    }
-}
-
 // === free functions ===
 
-async fn in_time<R>(call: impl Future<Output = Result<Response<R>, Status>>) -> Result<R, String> {
-    match tokio::time::timeout(TIMEOUT, call).await {
+async fn in_time<R>(
+    call: Result<impl Future<Output = Result<Response<R>, Status>>, String>,
+) -> Result<R, String> {
+    match tokio::time::timeout(TIMEOUT, call?).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => Err(cause(&status)),
         Err(_) => Err(format!("no answer within {TIMEOUT:?}")),

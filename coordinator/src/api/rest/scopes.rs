@@ -42,8 +42,10 @@ pub(super) async fn list(
     let answers = app.ask(&caller, message, |mut client, request| async move {
         client.list_scopes(request).await
     });
-    let (there, unanswered) = answers.await.parts();
-    let pages = own.into_iter().chain(there.map(ScopePage::from));
+    let (there, unanswered) = answers.await;
+    let pages = own
+        .into_iter()
+        .chain(there.into_iter().map(ScopePage::from));
     Ok(Json(ScopePage {
         unanswered,
         ..merged(pages, limit)
@@ -76,8 +78,11 @@ pub(super) async fn get(
     let answers = app.ask(&caller, message, |mut client, request| async move {
         client.get_scope(request).await
     });
-    let (there, unanswered) = answers.await.parts();
-    let detail = merge::one(own.into_iter().chain(there.filter_map(scope_detail)));
+    let (there, unanswered) = answers.await;
+    let detail = merge::one(
+        own.into_iter()
+            .chain(there.into_iter().filter_map(scope_detail)),
+    );
     let detail = detail.map(|one| ScopeDetail { unanswered, ..one });
     let missing = || RestError::NotFound(format!("no client has or wants a lease of {id}"));
     detail.map(Json).ok_or_else(missing)

@@ -165,8 +165,8 @@ impl Status {
         });
         let (own, answers) = tokio::join!(Self::of(app, shown), answers);
         let mut whole = own?;
-        let (there, unanswered) = answers.parts();
-        there.for_each(|peer| whole.join(peer.into()));
+        let (there, unanswered) = answers;
+        there.into_iter().for_each(|peer| whole.join(peer.into()));
         whole.unanswered = unanswered;
         if app.parts.peers.is_some() {
             whole.busiest.sort_by_cached_key(pressure);
