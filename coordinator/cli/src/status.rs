@@ -2,8 +2,8 @@
 
 use clap::Args;
 use tollgate_coordinator::api::rest::view::{
-    Amount, BorrowedStatus, BusyResource, ClusterStatus, NodeStatus, ParentStatus, ShardStatus,
-    Status as Answer, UnitStatus,
+    Amount, BorrowedStatus, BusyResource, ClusterStatus, NodeStatus, ParentStatus, ResourceStats,
+    ShardStatus, Status as Answer,
 };
 
 use crate::client::{Call, Client};
@@ -170,17 +170,17 @@ fn borrowed((unit, sums): (&String, &BorrowedStatus)) -> Vec<String> {
     ]
 }
 
-fn row((unit, sums): (&String, &UnitStatus)) -> Vec<String> {
+fn row((unit, sums): (&String, &ResourceStats)) -> Vec<String> {
     let amount = |value: f64| print::amount(unit, Amount::Number(value));
     vec![
         unit.clone(),
-        sums.resource_count.to_string(),
-        sums.unlimited_count.to_string(),
-        sums.learning_count.to_string(),
+        sums.resources.to_string(),
+        sums.unlimited.to_string(),
+        sums.learning.to_string(),
         amount(sums.capacity),
-        amount(sums.sum_has),
-        amount(sums.sum_wants),
-        sums.client_count.to_string(),
-        sums.waiting_count.to_string(),
+        amount(sums.has),
+        amount(sums.wants),
+        sums.clients.to_string(),
+        sums.waiting.to_string(),
     ]
 }

@@ -4,10 +4,13 @@
 //! and clients are answered between them. Its result is therefore not one state of the table:
 //! changes made meanwhile may be in it or not.
 
+#![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{Demand, ResourceId, Unit};
 use tollgate_core::lease_server::LeaseServer;
@@ -15,6 +18,7 @@ use tollgate_core::pool::Pool;
 use tollgate_core::resource::Resource;
 use tollgate_core::tree::ParentLeaseView;
 use tollgate_core::units::{Capacity, Instant};
+use utoipa::ToSchema;
 
 use crate::catalog::{Catalog, GroupKind, OverrideKind};
 use crate::leases::driver::DriverError;
@@ -63,24 +67,35 @@ pub struct BorrowedStats {
 }
 
 /// Figures of one resource, or sums over several.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, ToSchema)]
+#[schema(as = UnitStatus, description = "Sums over all resources of a unit.")]
 pub struct ResourceStats {
     /// Resources with clients.
+    #[serde(rename = "resource_count")]
     pub resources: usize,
+    /// Those of them without a limit of their own, a group or a parent that limits them.
+    #[serde(rename = "unlimited_count")]
+    pub unlimited: usize,
     /// Their clients; a client of two resources counts twice.
+    #[serde(rename = "client_count")]
     pub clients: usize,
-    /// The clients that have less than they want.
+    /// Clients that have less than they want.
+    #[serde(rename = "waiting_count")]
     pub waiting: usize,
     /// Resources in learning mode.
+    #[serde(rename = "learning_count")]
     pub learning: usize,
-    /// The capacity of limited resources, in units.
+    /// The capacity of those with a limit.
+    #[schema(minimum = 0)]
     pub capacity: f64,
-    /// Leased amount of limited resources, in units.
+    /// The amount that the clients of those may be using.
+    #[serde(rename = "sum_has")]
+    #[schema(minimum = 0)]
     pub has: f64,
-    /// Wants of all clients, in units.
+    /// The amount that all clients want.
+    #[serde(rename = "sum_wants")]
+    #[schema(minimum = 0)]
     pub wants: f64,
-    /// Resources that nothing limits: no limit of their own, no group and no parent.
-    pub unlimited: usize,
 }
 
 // === impl NamedScopes ===
@@ -189,7 +204,8 @@ impl ResourceStats {
         }
     }
 
-    fn add(&mut self, more: &Self) {
+    /// Adds the figures `more`.
+    pub(crate) fn add(&mut self, more: &Self) {
         self.resources += more.resources;
         self.clients += more.clients;
         self.waiting += more.waiting;

@@ -19,7 +19,8 @@ use super::App;
 use super::openapi::ReadLeases;
 use super::peers::Caller;
 use super::problem::RestError;
-use super::status::{DEFAULT, Status, UnitStatus};
+use super::status::{DEFAULT, Status};
+use crate::leases::stats::ResourceStats;
 use crate::leases::view::{Amount, BusyResource, ResourceClient};
 
 mod bar;
@@ -92,7 +93,7 @@ fn page(out: &mut String, status: &Status) -> fmt::Result {
 }
 
 fn summary(out: &mut String, status: &Status) -> fmt::Result {
-    let sum = |part: fn(&UnitStatus) -> usize| {
+    let sum = |part: fn(&ResourceStats) -> usize| {
         let parts = status.units.values().map(part);
         number(parts.sum::<usize>() as f64)
     };
@@ -100,10 +101,10 @@ fn summary(out: &mut String, status: &Status) -> fmt::Result {
         ("epoch", status.epoch.to_string()),
         ("up", duration(status.uptime_ms)),
         ("refreshes per second", number(status.refreshes_per_second)),
-        ("resources", sum(|unit| unit.resource_count)),
-        ("clients", sum(|unit| unit.client_count)),
-        ("want more than they get", sum(|unit| unit.waiting_count)),
-        ("learning", sum(|unit| unit.learning_count)),
+        ("resources", sum(|unit| unit.resources)),
+        ("clients", sum(|unit| unit.clients)),
+        ("want more than they get", sum(|unit| unit.waiting)),
+        ("learning", sum(|unit| unit.learning)),
     ];
     out.push_str("<dl>\n");
     for (name, value) in facts {
@@ -129,10 +130,10 @@ fn units(out: &mut String, status: &Status) -> fmt::Result {
             "<tr><th>{}<td>{}<td>{}<td>{}<td>{}<td>{}",
             Escaped(unit),
             amount(sums.capacity.into()),
-            amount(sums.sum_has.into()),
-            amount(sums.sum_wants.into()),
-            number(sums.resource_count as f64),
-            number(sums.client_count as f64),
+            amount(sums.has.into()),
+            amount(sums.wants.into()),
+            number(sums.resources as f64),
+            number(sums.clients as f64),
         )?;
     }
     out.push_str("</table>\n");

@@ -60,7 +60,7 @@ pub struct Status {
     #[schema(minimum = 0)]
     pub refreshes_per_second: f64,
     /// Sums by unit, over all resources with clients.
-    pub units: BTreeMap<String, UnitStatus>,
+    pub units: BTreeMap<String, ResourceStats>,
     /// The number of groups.
     pub group_count: usize,
     /// The first of them by name, as many as resources are asked for.
@@ -79,30 +79,6 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub unanswered: Vec<String>,
-}
-
-/// Sums over all resources of a unit.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, ToSchema)]
-pub struct UnitStatus {
-    /// Resources with clients.
-    pub resource_count: usize,
-    /// Those of them without a limit of their own, a group or a parent that limits them.
-    pub unlimited_count: usize,
-    /// Their clients; a client of two resources counts twice.
-    pub client_count: usize,
-    /// Clients that have less than they want.
-    pub waiting_count: usize,
-    /// Resources in learning mode.
-    pub learning_count: usize,
-    /// The capacity of those with a limit.
-    #[schema(minimum = 0)]
-    pub capacity: f64,
-    /// The amount that the clients of those may be using.
-    #[schema(minimum = 0)]
-    pub sum_has: f64,
-    /// The amount that all clients want.
-    #[schema(minimum = 0)]
-    pub sum_wants: f64,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -246,7 +222,7 @@ impl Status {
             refreshes_per_second,
             units: sums
                 .into_iter()
-                .map(|(unit, figures)| (unit.name().to_owned(), figures.into()))
+                .map(|(unit, figures)| (unit.name().to_owned(), figures))
                 .collect(),
             group_count: catalog.list(GroupKind, "").count(),
             groups,
@@ -256,36 +232,6 @@ impl Status {
             unanswered: Vec::new(),
             version,
         })
-    }
-}
-
-// === impl UnitStatus ===
-
-impl UnitStatus {
-    fn add(&mut self, more: &Self) {
-        self.resource_count += more.resource_count;
-        self.unlimited_count += more.unlimited_count;
-        self.client_count += more.client_count;
-        self.waiting_count += more.waiting_count;
-        self.learning_count += more.learning_count;
-        self.capacity += more.capacity;
-        self.sum_has += more.sum_has;
-        self.sum_wants += more.sum_wants;
-    }
-}
-
-impl From<ResourceStats> for UnitStatus {
-    fn from(figures: ResourceStats) -> Self {
-        Self {
-            resource_count: figures.resources,
-            unlimited_count: figures.unlimited,
-            client_count: figures.clients,
-            waiting_count: figures.waiting,
-            learning_count: figures.learning,
-            capacity: figures.capacity,
-            sum_has: figures.has,
-            sum_wants: figures.wants,
-        }
     }
 }
 

@@ -8,12 +8,13 @@ pub use super::limits::{
 pub use super::problem::{FieldFault, Problem};
 pub use super::status::{
     BorrowedStatus, ClusterStatus, GroupStatus, GroupUnit, NodeStatus, ParentStatus, ShardStatus,
-    Status, UnitStatus,
+    Status,
 };
 pub use super::stored::{
     AttachmentPage, AttachmentView, DefinedBy, GroupDetail, GroupPage, GroupView, OverridePage,
     OverrideView,
 };
+pub use crate::leases::stats::ResourceStats;
 pub use crate::leases::view::{
     Amount, BusyResource, LimitedBy, ResourceClient, ScopeDetail, ScopePage, ScopeSummary,
     UnitDetail, UnitSummary,

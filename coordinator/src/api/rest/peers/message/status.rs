@@ -5,8 +5,9 @@ use tollgate_proto::v1;
 use super::len;
 use crate::api::rest::status::{
     BorrowedStatus, ClusterStatus, GroupStatus, GroupUnit, NodeStatus, ParentStatus, ShardStatus,
-    Status, UnitStatus,
+    Status,
 };
+use crate::leases::stats::ResourceStats;
 use crate::leases::view::BusyResource;
 
 // === impl PeerStatus ===
@@ -80,30 +81,30 @@ fn led_shard(shard: ShardStatus) -> Option<v1::LedShard> {
     })
 }
 
-fn unit_sums((unit, status): (String, UnitStatus)) -> v1::UnitSums {
+fn unit_sums((unit, status): (String, ResourceStats)) -> v1::UnitSums {
     v1::UnitSums {
         unit,
-        resource_count: status.resource_count as u64,
-        unlimited_count: status.unlimited_count as u64,
-        client_count: status.client_count as u64,
-        waiting_count: status.waiting_count as u64,
-        learning_count: status.learning_count as u64,
+        resource_count: status.resources as u64,
+        unlimited_count: status.unlimited as u64,
+        client_count: status.clients as u64,
+        waiting_count: status.waiting as u64,
+        learning_count: status.learning as u64,
         capacity: status.capacity,
-        sum_has: status.sum_has,
-        sum_wants: status.sum_wants,
+        sum_has: status.has,
+        sum_wants: status.wants,
     }
 }
 
-fn unit_status(sums: v1::UnitSums) -> (String, UnitStatus) {
-    let status = UnitStatus {
-        resource_count: len(sums.resource_count),
-        unlimited_count: len(sums.unlimited_count),
-        client_count: len(sums.client_count),
-        waiting_count: len(sums.waiting_count),
-        learning_count: len(sums.learning_count),
+fn unit_status(sums: v1::UnitSums) -> (String, ResourceStats) {
+    let status = ResourceStats {
+        resources: len(sums.resource_count),
+        unlimited: len(sums.unlimited_count),
+        clients: len(sums.client_count),
+        waiting: len(sums.waiting_count),
+        learning: len(sums.learning_count),
         capacity: sums.capacity,
-        sum_has: sums.sum_has,
-        sum_wants: sums.sum_wants,
+        has: sums.sum_has,
+        wants: sums.sum_wants,
     };
     (sums.unit, status)
 }
