@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Attachment, Catalog, CatalogBounds, FileCatalog, Group, MemberKind, Override, StoredMap,
-    StoredObject,
+    Attachment, Catalog, FileCatalog, Group, MemberKind, Override, StoredMap, StoredObject,
 };
 use crate::catalog::store::{RecordKey, RecordKind};
 
@@ -77,14 +76,12 @@ pub enum WriteRefusal {
         found: Option<u64>,
     },
     /// The bound is reached.
-    #[error("there are {max} {what}, the most this coordinator keeps ({field})")]
+    #[error("there are {max} {what}, the most this coordinator keeps (bounds.max_{what})")]
     Bound {
         /// Kind of objects.
         what: &'static str,
         /// The bound.
         max: usize,
-        /// The field of the configuration with the bound.
-        field: &'static str,
     },
 }
 
@@ -122,7 +119,9 @@ impl Catalog {
         }
         match object {
             Some(object) => {
-                self.bounded(key, found)?;
+                if found.is_none() {
+                    self.check_bound(key.kind)?;
+                }
                 self.put(key, object, revision)?;
             }
             None if found.is_none() => return Err(WriteRefusal::NotFound { what }),
@@ -202,37 +201,19 @@ impl Catalog {
         }
     }
 
-    /// Checks the bound for `key`, whose revision is `found`.
-    fn bounded(&self, key: &RecordKey, found: Option<u64>) -> Result<(), WriteRefusal> {
-        let CatalogBounds {
-            max_groups,
-            max_attachments,
-            max_overrides,
-        } = self.file.bounds;
-        let (count, max, what, field) = match key.kind {
-            RecordKind::Group => (
-                self.groups.size(),
-                max_groups,
-                "groups",
-                "bounds.max_groups",
-            ),
-            RecordKind::Attachment(_) => (
-                self.tenants.size() + self.namespaces.size(),
-                max_attachments,
-                "attachments",
-                "bounds.max_attachments",
-            ),
-            RecordKind::Override => (
-                self.overrides.size(),
-                max_overrides,
-                "overrides",
-                "bounds.max_overrides",
-            ),
+    /// Checks the bound for a new object of `kind`.
+    fn check_bound(&self, kind: RecordKind) -> Result<(), WriteRefusal> {
+        let bounds = &self.file.bounds;
+        let attached = self.tenants.size() + self.namespaces.size();
+        let (count, max, what) = match kind {
+            RecordKind::Group => (self.groups.size(), bounds.max_groups, "groups"),
+            RecordKind::Attachment(_) => (attached, bounds.max_attachments, "attachments"),
+            RecordKind::Override => (self.overrides.size(), bounds.max_overrides, "overrides"),
         };
-        if found.is_none() && count >= max {
-            return Err(WriteRefusal::Bound { what, max, field });
+        match count < max {
+            true => Ok(()),
+            false => Err(WriteRefusal::Bound { what, max }),
         }
-        Ok(())
     }
 
     fn put(

@@ -33,7 +33,7 @@ const DRAIN_DEFAULT: Duration = Duration::from_secs(600);
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A client in a list.
-#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 pub struct ClientSummary {
     /// Its id, `<node id>/<random>`.
     pub client: String,
@@ -57,7 +57,7 @@ pub struct ClientPage {
 }
 
 /// A client with its leases.
-#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 pub struct ClientDetail {
     /// Its id.
     pub client: String,
@@ -273,10 +273,7 @@ pub(super) async fn detail(
     let leases = Leases {
         detail: ClientDetail {
             client: client.as_str().to_owned(),
-            drained_for_ms: None,
-            lease_count: 0,
-            leases: Vec::new(),
-            unanswered: Vec::new(),
+            ..ClientDetail::default()
         },
         client: client.clone(),
     };
@@ -371,7 +368,11 @@ impl First {
             if full && last.is_some_and(|(last, _)| last.as_str() < id) {
                 return;
             }
-            self.clients.insert(id.to_owned(), ClientSummary::new(id));
+            let summary = ClientSummary {
+                client: id.to_owned(),
+                ..ClientSummary::default()
+            };
+            self.clients.insert(id.to_owned(), summary);
             if full {
                 self.clients.pop_last();
             }
@@ -379,18 +380,6 @@ impl First {
         if let Some(summary) = self.clients.get_mut(id) {
             summary.resource_count += 1;
             summary.waiting_count += usize::from(waiting);
-        }
-    }
-}
-
-// === impl ClientSummary ===
-
-impl ClientSummary {
-    fn new(client: &str) -> Self {
-        Self {
-            client: client.to_owned(),
-            resource_count: 0,
-            waiting_count: 0,
         }
     }
 }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{Priority, ResourceId, Unit};
-use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
+use tollgate_core::limit::{Limit, Part, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
 use utoipa::ToSchema;
 
@@ -17,6 +16,7 @@ use super::extract::{PageQuery, Path, Query};
 use super::openapi::{BadRequest, Read};
 use super::problem::RestError;
 use super::stored::page;
+use crate::catalog::check::algorithm_name;
 use crate::catalog::limits::{MatchedLimits, UnitLimits};
 use crate::catalog::{GroupMembership, LimitSource, OwnLimits, ResolvedScope};
 use crate::leases::view::{Amount, ms};
@@ -249,7 +249,6 @@ impl From<&MatchedLimits> for MatchView {
 
 impl From<&Limit> for LimitView {
     fn from(limit: &Limit) -> Self {
-        let millis = |duration: Duration| ms(duration);
         let bands =
             (0..Priority::COUNT).filter_map(|level| Priority::new(u8::try_from(level).ok()?));
         let guaranteed = bands.map(|band| (band, limit.guaranteed.of(band)));
@@ -262,11 +261,11 @@ impl From<&Limit> for LimitView {
                 SafeCapacity::Fixed(capacity) => Some(SafeView::Amount(capacity.as_f64())),
                 SafeCapacity::Dynamic => Some(SafeView::Dynamic(DynamicWord::Dynamic)),
             },
-            algorithm: algorithm(limit.algorithm).to_owned(),
-            lease_ms: millis(limit.lease),
-            refresh_ms: millis(limit.refresh),
-            min_refresh_ms: millis(limit.min_refresh),
-            learning_ms: millis(limit.learning),
+            algorithm: algorithm_name(limit.algorithm).to_owned(),
+            lease_ms: ms(limit.lease),
+            refresh_ms: ms(limit.refresh),
+            min_refresh_ms: ms(limit.min_refresh),
+            learning_ms: ms(limit.learning),
             headroom: part(limit.headroom),
             reserve: part(limit.reserve),
             guaranteed: guaranteed
@@ -292,14 +291,4 @@ fn burst(tokens: Tokens) -> Amount {
 
 fn part(part: Part) -> f64 {
     part.of(Capacity::from_whole(1)).as_f64()
-}
-
-/// The word for it in configurations.
-fn algorithm(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::None => "none",
-        Algorithm::Static => "static",
-        Algorithm::ProportionalShare => "proportional_share",
-        Algorithm::FairShare => "fair_share",
-    }
 }

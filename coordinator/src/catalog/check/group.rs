@@ -1,6 +1,7 @@
 //! Rules for a group.
 
 use super::unit::unit_limits;
+use super::values::one_of;
 use super::{Check, Rule, join};
 use crate::catalog::spec::{GroupSpec, LocatedValue};
 use crate::catalog::{FairBetween, Group};
@@ -24,7 +25,8 @@ pub(crate) fn group(
 }
 
 fn fair_between(text: &str) -> Result<FairBetween, Rule> {
-    let mut known = FairBetween::ALL.into_iter();
-    let known = known.find(|between| between.name() == text);
-    known.ok_or_else(|| format!("{text:?} is none of members, clients").into())
+    one_of(
+        text,
+        &FairBetween::ALL.map(|between| (between.name(), between)),
+    )
 }

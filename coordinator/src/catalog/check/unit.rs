@@ -6,10 +6,25 @@ use tollgate_core::lease::{Priority, Unit};
 use tollgate_core::limit::{Algorithm, Limit, LimitError, Part, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
 
+use super::values::one_of;
 use super::{Check, Rule, join, milliseconds};
 use crate::catalog::limits::UnitLimits;
 use crate::catalog::quantity::{QuantityError, QuantityUnit, parse};
 use crate::catalog::spec::{LocatedScalar, LocatedValue, UnitFields, Units};
+
+/// Words for algorithms.
+const ALGORITHMS: [(&str, Algorithm); 4] = [
+    ("fair_share", Algorithm::FairShare),
+    ("proportional_share", Algorithm::ProportionalShare),
+    ("static", Algorithm::Static),
+    ("none", Algorithm::None),
+];
+
+/// Returns the word for `algorithm`.
+pub(crate) fn algorithm_name(algorithm: Algorithm) -> &'static str {
+    let known = ALGORITHMS.iter().find(|(_, known)| *known == algorithm);
+    known.map_or("", |(name, _)| name)
+}
 
 /// Checks the limits of `units`; `None` if they have errors, which are noted.
 pub(super) fn unit_limits(check: &mut Check, path: &str, units: Units<'_>) -> Option<UnitLimits> {
@@ -84,7 +99,9 @@ fn values(
     check.set(headroom, fields.headroom, &field("headroom"), part);
     check.set(reserve, fields.reserve, &field("reserve"), part);
     let name = field("algorithm");
-    check.set(&mut limit.algorithm, fields.algorithm, &name, algorithm);
+    check.set(&mut limit.algorithm, fields.algorithm, &name, |text| {
+        one_of(text, &ALGORITHMS)
+    });
     for (band, capacity) in guaranteed(check, &field("guaranteed"), counted, fields.guaranteed) {
         limit.guaranteed = limit.guaranteed.with(band, capacity);
     }
@@ -146,18 +163,6 @@ fn number_or<T>(
 fn part(text: &str) -> Result<Part, Rule> {
     let part = text.parse().ok().and_then(Part::try_from_f64);
     part.ok_or_else(|| format!("{text:?} is not a part between 0 and 1").into())
-}
-
-fn algorithm(text: &str) -> Result<Algorithm, Rule> {
-    match text {
-        "fair_share" => Ok(Algorithm::FairShare),
-        "proportional_share" => Ok(Algorithm::ProportionalShare),
-        "static" => Ok(Algorithm::Static),
-        "none" => Ok(Algorithm::None),
-        other => {
-            Err(format!("{other:?} is none of fair_share, proportional_share, static, none").into())
-        }
-    }
 }
 
 /// The minimum of each band that is named.

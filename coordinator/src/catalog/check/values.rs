@@ -26,3 +26,11 @@ pub(crate) fn not_empty(text: &str) -> Result<String, Rule> {
         path => Ok(path.into()),
     }
 }
+
+/// Reads one of several words, each with its value.
+pub(super) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Rule> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    let words = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>();
+    let rule = || format!("{text:?} is none of {}", words().join(", ")).into();
+    found.map(|(_, value)| *value).ok_or_else(rule)
+}
