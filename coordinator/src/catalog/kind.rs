@@ -33,11 +33,11 @@ pub trait ObjectKind: Copy + Send + Sync + 'static {
     fn spec(object: &Self::Object) -> Self::Spec;
 
     /// Returns the objects of the file, and those written through the API.
-    fn objects(
-        self,
-        catalog: &Catalog,
-    ) -> (&BTreeMap<Arc<str>, Self::Object>, &StoredMap<Self::Object>);
+    fn objects(self, catalog: &Catalog) -> Objects<'_, Self::Object>;
 }
+
+/// The objects of the file, and those written through the API.
+type Objects<'a, T> = (&'a BTreeMap<Arc<str>, T>, &'a StoredMap<T>);
 
 /// Kind of all groups.
 #[derive(Clone, Copy, Debug)]
@@ -71,10 +71,7 @@ impl ObjectKind for GroupKind {
         group.spec()
     }
 
-    fn objects(
-        self,
-        catalog: &Catalog,
-    ) -> (&BTreeMap<Arc<str>, Arc<Group>>, &StoredMap<Arc<Group>>) {
+    fn objects(self, catalog: &Catalog) -> Objects<'_, Arc<Group>> {
         (&catalog.file.groups, &catalog.groups)
     }
 }
@@ -98,10 +95,7 @@ impl ObjectKind for MemberKind {
         attachment.spec()
     }
 
-    fn objects(
-        self,
-        catalog: &Catalog,
-    ) -> (&BTreeMap<Arc<str>, Attachment>, &StoredMap<Attachment>) {
+    fn objects(self, catalog: &Catalog) -> Objects<'_, Attachment> {
         (catalog.file.attached(self), catalog.stored(self))
     }
 }
@@ -126,13 +120,7 @@ impl ObjectKind for OverrideKind {
         limits.spec()
     }
 
-    fn objects(
-        self,
-        catalog: &Catalog,
-    ) -> (
-        &BTreeMap<Arc<str>, Arc<Override>>,
-        &StoredMap<Arc<Override>>,
-    ) {
+    fn objects(self, catalog: &Catalog) -> Objects<'_, Arc<Override>> {
         (&NO_OVERRIDES, &catalog.overrides)
     }
 }
