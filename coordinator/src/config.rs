@@ -13,7 +13,6 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_saphyr::Location;
 use tollgate_core::lease_server::Bounds;
 
 use crate::catalog::FileCatalog;
@@ -56,7 +55,7 @@ pub use tls::Tls;
 
 pub use crate::cluster::config::{Advertise, ClusterConfig, EtcdConfig, Login};
 
-use listen::{RawListen, is_loopback};
+use listen::is_loopback;
 use shared::{RawShared, Shared};
 
 /// The most limits, groups, and attachments of a kind in a file. More than these are kept better
@@ -371,7 +370,9 @@ fn refuse_insecure(
     (listen, tls, admin): (&Listen, &Tls, &Admin),
 ) {
     let raw = raw.listen.as_ref();
-    let insecure_grpc = raw.is_some_and(|raw| raw.insecure_grpc(check)) || flags.insecure_grpc;
+    let said = raw.and_then(|raw| raw.insecure_grpc.as_ref());
+    let said = check.value(said, "listen.insecure_grpc", values::yes_or_no);
+    let insecure_grpc = said.unwrap_or(false) || flags.insecure_grpc;
     // A default in the place of a wrong value may look insecure although the file is secure.
     if check.count() > 0 {
         return;
@@ -379,7 +380,7 @@ fn refuse_insecure(
     if !flags.insecure_admin
         && let Some(missing) = admin.missing_protection(listen.http, tls.http.is_some())
     {
-        let at = raw.map_or(Location::UNKNOWN, RawListen::http_at);
+        let at = listen::at(raw.and_then(|raw| raw.http.as_ref()));
         let rule = format!(
             "{} can be reached from other machines, and that needs {missing}; to serve without, \
              say `admin.insecure: true` or --insecure-admin",
@@ -388,7 +389,7 @@ fn refuse_insecure(
         check.refuse(at, "listen.http", rule);
     }
     if !insecure_grpc && tls.grpc.is_none() && !is_loopback(listen.grpc) {
-        let at = raw.map_or(Location::UNKNOWN, RawListen::grpc_at);
+        let at = listen::at(raw.and_then(|raw| raw.grpc.as_ref()));
         let rule = format!(
             "{} can be reached from other machines, and that needs TLS (tls.grpc.cert and \
              tls.grpc.key); to serve without, say `listen.insecure_grpc: true` or --insecure-grpc",

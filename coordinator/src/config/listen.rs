@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use serde::Deserialize;
 use serde_saphyr::Location;
 
-use super::values::yes_or_no;
 use crate::catalog::check::{Check, Rule};
 use crate::catalog::spec::LocatedScalar;
 
@@ -21,30 +20,9 @@ pub struct Listen {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawListen {
-    grpc: Option<LocatedScalar>,
-    http: Option<LocatedScalar>,
-    insecure_grpc: Option<LocatedScalar>,
-}
-
-// === impl RawListen ===
-
-impl RawListen {
-    /// Place of `grpc`.
-    pub(super) fn grpc_at(&self) -> Location {
-        self.grpc.as_ref().map_or(Location::UNKNOWN, |text| text.at)
-    }
-
-    /// Place of `http`.
-    pub(super) fn http_at(&self) -> Location {
-        self.http.as_ref().map_or(Location::UNKNOWN, |text| text.at)
-    }
-
-    /// Whether the file lets the gRPC listener speak plain text beyond loopback.
-    pub(super) fn insecure_grpc(&self, check: &mut Check) -> bool {
-        let text = self.insecure_grpc.as_ref();
-        let insecure = check.value(text, "listen.insecure_grpc", yes_or_no);
-        insecure.unwrap_or(false)
-    }
+    pub(super) grpc: Option<LocatedScalar>,
+    pub(super) http: Option<LocatedScalar>,
+    pub(super) insecure_grpc: Option<LocatedScalar>,
 }
 
 // === impl Listen ===
@@ -57,9 +35,12 @@ impl Listen {
         check.set(&mut listen.grpc, grpc, "listen.grpc", address);
         check.set(&mut listen.http, http, "listen.http", address);
         if listen.grpc == listen.http && listen.grpc.port() != 0 {
-            let at = raw.http.as_ref().or(raw.grpc.as_ref());
-            let at = at.map_or(Location::UNKNOWN, |text| text.at);
-            check.refuse(at, "listen.http", "is the same address as listen.grpc");
+            let text = raw.http.as_ref().or(raw.grpc.as_ref());
+            check.refuse(
+                at(text),
+                "listen.http",
+                "is the same address as listen.grpc",
+            );
         }
         listen
     }
@@ -80,6 +61,11 @@ impl Default for Listen {
 /// Whether only this machine can reach `address`.
 pub(super) fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
+}
+
+/// Where `text` stands.
+pub(super) fn at(text: Option<&LocatedScalar>) -> Location {
+    text.map_or(Location::UNKNOWN, |text| text.at)
 }
 
 fn address(text: &str) -> Result<SocketAddr, Rule> {

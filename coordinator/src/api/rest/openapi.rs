@@ -55,33 +55,39 @@ pub(super) const STALE: &Statuses = &[(412, "What is there is not what the heade
 
 pub(super) const UNAVAILABLE: &Statuses = &[(503, "Overloaded, or shutting down")];
 
-/// Answers that any route which reads can give.
-#[derive(Debug)]
-pub(super) struct Read;
+/// Declares sets of answers for the descriptions of routes.
+macro_rules! answers {
+    ($($(#[$doc:meta])* $name:ident = $statuses:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug)]
+            pub(super) struct $name;
 
-/// Answers of any route that reads leases.
-#[derive(Debug)]
-pub(super) struct ReadLeases;
+            impl IntoResponses for $name {
+                fn responses() -> BTreeMap<String, RefOr<Response>> {
+                    problems($statuses)
+                }
+            }
+        )*
+    };
+}
 
-/// Answers that any route which writes can give.
-#[derive(Debug)]
-pub(super) struct Write;
-
-/// Answer to a write that contradicts the stored state.
-#[derive(Debug)]
-pub(super) struct Conflict;
-
-/// The answer to a path or a query that breaks a rule.
-#[derive(Debug)]
-pub(super) struct BadRequest;
-
-/// Answer where the path names nothing.
-#[derive(Debug)]
-pub(super) struct Missing;
-
-/// The answer while the coordinator cannot answer.
-#[derive(Debug)]
-pub(super) struct Unavailable;
+answers! {
+    /// Answers that any route which reads can give.
+    Read = READ;
+    /// Answers of any route that reads leases.
+    ReadLeases = &[READ, UNAVAILABLE].concat();
+    /// Answers that any route which writes can give.
+    Write = &[WRITE, UNAVAILABLE].concat();
+    /// Answer to a write that contradicts the stored state.
+    Conflict = CONFLICT;
+    /// The answer to a path or a query that breaks a rule.
+    BadRequest = BAD_REQUEST;
+    /// Answer where the path names nothing.
+    Missing = MISSING;
+    /// The answer while the coordinator cannot answer.
+    Unavailable = UNAVAILABLE;
+}
 
 /// This description.
 #[utoipa::path(
@@ -120,50 +126,6 @@ pub(super) fn document(mut api: OpenApi) -> Value {
     api.paths.paths = paths.into_iter().map(plain).collect();
     // Only derived `Serialize`s of maps with text for keys, which cannot fail.
     serde_json::to_value(api).unwrap_or_default()
-}
-
-// === impl IntoResponses ===
-
-impl IntoResponses for Read {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(READ)
-    }
-}
-
-impl IntoResponses for ReadLeases {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[READ, UNAVAILABLE].concat())
-    }
-}
-
-impl IntoResponses for Write {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[WRITE, UNAVAILABLE].concat())
-    }
-}
-
-impl IntoResponses for Conflict {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(CONFLICT)
-    }
-}
-
-impl IntoResponses for BadRequest {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(BAD_REQUEST)
-    }
-}
-
-impl IntoResponses for Missing {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(MISSING)
-    }
-}
-
-impl IntoResponses for Unavailable {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(UNAVAILABLE)
-    }
 }
 
 // === free functions ===

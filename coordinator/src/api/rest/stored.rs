@@ -33,14 +33,20 @@ pub use self::overrides::{OverridePage, OverrideView};
 /// Kind of object, as the API shows it.
 trait StoredKind: ObjectKind<Spec: ToSchema> {
     /// An object.
-    type View: From<CatalogEntry<Self::Spec>> + Serialize + ToSchema;
+    type View: Serialize + ToSchema;
     /// An object with what is told about one alone.
     type Detail: Serialize + ToSchema;
     /// Some objects, and the value of `after` for the next page.
-    type Page: From<(Vec<Self::View>, Option<String>)> + Serialize + ToSchema;
+    type Page: Serialize + ToSchema;
 
     /// Returns the texts of the description.
     fn texts(self) -> &'static Texts;
+
+    /// Shows one object.
+    fn view(entry: CatalogEntry<Self::Spec>) -> Self::View;
+
+    /// Shows a page of objects, and where the `next` one begins.
+    fn page(views: Vec<Self::View>, next: Option<String>) -> Self::Page;
 
     /// Returns what is told about one object alone.
     fn detail(catalog: &Catalog, view: Self::View) -> Self::Detail;
@@ -123,7 +129,7 @@ fn list<K: StoredKind>(kind: K, app: &App, query: PageQuery) -> Result<Json<K::P
     let catalog = app.parts.writer.catalog();
     let (entries, next) = page(limit, catalog.list(kind, &after), |entry| &entry.name);
     let views = entries.into_iter().map(view::<K>).collect();
-    Ok(Json((views, next).into()))
+    Ok(Json(K::page(views, next)))
 }
 
 fn get<K: StoredKind>(kind: K, app: &App, name: &str, tags: &Tags) -> Result<Response, RestError> {
@@ -153,7 +159,7 @@ async fn put<K: StoredKind>(
         true => StatusCode::CREATED,
         false => StatusCode::OK,
     };
-    let view = K::View::from(CatalogEntry {
+    let view = K::view(CatalogEntry {
         name: name.into(),
         value: spec,
         revision: Some(revision),
@@ -178,7 +184,7 @@ fn found<K: StoredKind>(kind: K, app: &App, name: &str) -> Option<u64> {
 }
 
 fn view<K: StoredKind>(entry: CatalogEntry<K::Object>) -> K::View {
-    entry.map(|object| K::spec(&object)).into()
+    K::view(entry.map(|object| K::spec(&object)))
 }
 
 /// Returns the first `limit` of `entries`, and the value of `after` for those that follow, if any do.

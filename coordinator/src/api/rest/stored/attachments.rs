@@ -77,32 +77,24 @@ impl StoredKind for MemberKind {
         }
     }
 
-    fn detail(_: &Catalog, attachment: AttachmentView) -> AttachmentView {
-        attachment
-    }
-
-    fn missing(self, name: &str) -> String {
-        format!("no {} {name:?} is attached to a group", self.name())
-    }
-}
-
-// === impl AttachmentView ===
-
-impl From<CatalogEntry<AttachmentSpec>> for AttachmentView {
-    fn from(entry: CatalogEntry<AttachmentSpec>) -> Self {
-        Self {
+    fn view(entry: CatalogEntry<AttachmentSpec>) -> AttachmentView {
+        AttachmentView {
             name: entry.name.as_ref().to_owned(),
             defined_by: DefinedBy::of(entry.revision),
             revision: entry.revision,
             spec: entry.value,
         }
     }
-}
 
-// === impl AttachmentPage ===
+    fn page(attachments: Vec<AttachmentView>, next: Option<String>) -> AttachmentPage {
+        AttachmentPage { attachments, next }
+    }
 
-impl From<(Vec<AttachmentView>, Option<String>)> for AttachmentPage {
-    fn from((attachments, next): (Vec<AttachmentView>, Option<String>)) -> Self {
-        Self { attachments, next }
+    fn detail(_: &Catalog, attachment: AttachmentView) -> AttachmentView {
+        attachment
+    }
+
+    fn missing(self, name: &str) -> String {
+        format!("no {} {name:?} is attached to a group", self.name())
     }
 }

@@ -69,6 +69,19 @@ impl StoredKind for GroupKind {
         &TEXTS
     }
 
+    fn view(entry: CatalogEntry<GroupSpec>) -> GroupView {
+        GroupView {
+            name: entry.name.as_ref().to_owned(),
+            defined_by: DefinedBy::of(entry.revision),
+            revision: entry.revision,
+            spec: entry.value,
+        }
+    }
+
+    fn page(groups: Vec<GroupView>, next: Option<String>) -> GroupPage {
+        GroupPage { groups, next }
+    }
+
     fn detail(catalog: &Catalog, group: GroupView) -> GroupDetail {
         GroupDetail {
             attached_count: catalog.attached_count(&group.name),
@@ -78,26 +91,5 @@ impl StoredKind for GroupKind {
 
     fn missing(self, name: &str) -> String {
         format!("no group is called {name:?}")
-    }
-}
-
-// === impl GroupView ===
-
-impl From<CatalogEntry<GroupSpec>> for GroupView {
-    fn from(entry: CatalogEntry<GroupSpec>) -> Self {
-        Self {
-            name: entry.name.as_ref().to_owned(),
-            defined_by: DefinedBy::of(entry.revision),
-            revision: entry.revision,
-            spec: entry.value,
-        }
-    }
-}
-
-// === impl GroupPage ===
-
-impl From<(Vec<GroupView>, Option<String>)> for GroupPage {
-    fn from((groups, next): (Vec<GroupView>, Option<String>)) -> Self {
-        Self { groups, next }
     }
 }

@@ -58,6 +58,18 @@ impl StoredKind for OverrideKind {
         &TEXTS
     }
 
+    fn view(entry: CatalogEntry<LimitsSpec>) -> OverrideView {
+        OverrideView {
+            scope: entry.name.as_ref().to_owned(),
+            revision: entry.revision,
+            spec: entry.value,
+        }
+    }
+
+    fn page(overrides: Vec<OverrideView>, next: Option<String>) -> OverridePage {
+        OverridePage { overrides, next }
+    }
+
     fn detail(_: &Catalog, limits: OverrideView) -> OverrideView {
         limits
     }
@@ -68,25 +80,5 @@ impl StoredKind for OverrideKind {
 
     fn check_one(self, scope: &str) -> Result<(), RestError> {
         name::check_one_scope(scope).map_err(|rule| RestError::parameter("scope", scope, rule))
-    }
-}
-
-// === impl OverrideView ===
-
-impl From<CatalogEntry<LimitsSpec>> for OverrideView {
-    fn from(entry: CatalogEntry<LimitsSpec>) -> Self {
-        Self {
-            scope: entry.name.as_ref().to_owned(),
-            revision: entry.revision,
-            spec: entry.value,
-        }
-    }
-}
-
-// === impl OverridePage ===
-
-impl From<(Vec<OverrideView>, Option<String>)> for OverridePage {
-    fn from((overrides, next): (Vec<OverrideView>, Option<String>)) -> Self {
-        Self { overrides, next }
     }
 }
