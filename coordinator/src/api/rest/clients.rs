@@ -270,13 +270,12 @@ pub(super) async fn detail(
     app: &App,
     client: &ClientId,
 ) -> Result<Option<ClientDetail>, RestError> {
-    let leases = Leases {
-        detail: ClientDetail {
-            client: client.as_str().to_owned(),
-            ..ClientDetail::default()
-        },
-        client: client.clone(),
+    let detail = ClientDetail {
+        client: client.as_str().to_owned(),
+        ..ClientDetail::default()
     };
+    let client = client.clone();
+    let leases = Leases { client, detail };
     let _one = app.scans.lock().await;
     let Leases { mut detail, client } = app.parts.shards.visit(leases).await?;
     if detail.lease_count == 0 {

@@ -103,17 +103,11 @@ pub(super) async fn get(
     Query(query): Query<StatusQuery>,
     caller: Caller,
 ) -> Result<Json<Status>, RestError> {
+    let resources = query.resources.unwrap_or(DEFAULT.resources);
+    let clients = query.clients.unwrap_or(DEFAULT.clients);
     let shown = Shown {
-        resources: count(
-            "resources",
-            query.resources.unwrap_or(DEFAULT.resources),
-            RESOURCES_MAX,
-        )?,
-        clients: count(
-            "clients",
-            query.clients.unwrap_or(DEFAULT.clients),
-            CLIENTS_MAX,
-        )?,
+        resources: count("resources", resources, RESOURCES_MAX)?,
+        clients: count("clients", clients, CLIENTS_MAX)?,
     };
     Ok(Json(Status::everywhere(&app, &caller, shown, false).await?))
 }
