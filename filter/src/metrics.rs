@@ -141,7 +141,7 @@ impl Published {
 
 // === free functions ===
 
-fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 13] {
+fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 14] {
     [
         ("allowed", stats.allowed),
         ("pending", stats.pending),
@@ -154,6 +154,7 @@ fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 
         ("lower_epochs", stats.lower_epochs),
         ("epoch_jumps", stats.epoch_jumps),
         ("overflow", stats.overflow),
+        ("contended", stats.contended),
         ("host_failures", stats.host_failures),
         ("invalid_costs", invalid_costs),
     ]

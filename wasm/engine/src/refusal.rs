@@ -7,6 +7,9 @@ use tollgate_core::units::{Instant, Rate, Tokens};
 
 use crate::rules::RuleId;
 
+/// Time after which a bucket is asked again that other workers have changed all the time.
+const CONTENDED_FOR: Duration = Duration::from_millis(1);
+
 /// Refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -107,6 +110,18 @@ impl Denial {
             rate: Rate::ZERO,
             expected_rate: None,
             never: false,
+        }
+    }
+
+    /// Returns the denial of a bucket that other workers have changed all the time. It tells of no
+    /// limit, and says to ask again in a moment.
+    pub(crate) fn contended(unit: Unit, need: Tokens, now: Instant) -> Self {
+        Self {
+            retry_at: Some(now.saturating_add(CONTENDED_FOR)),
+            without_lease: false,
+            need,
+            rate: Rate::UNLIMITED,
+            ..Self::new(unit, now)
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Stats {
     pub epoch_jumps: Counter,
     /// Requests whose scope shared the overflow's slot.
     pub overflow: Counter,
+    /// Looks at a bucket that found nothing out because other workers were faster each time.
+    pub contended: Counter,
     /// Requests and ticks that the host or the shared table let down.
     pub host_failures: Counter,
 }

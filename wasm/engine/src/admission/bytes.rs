@@ -6,13 +6,12 @@ use tollgate_core::client::{self, Policy, RateLimiter};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
-use super::draw::{DrawResult, Reading};
+use super::draw::{DrawResult, Reading, contended};
 use super::meters::Meter;
 use super::{Admission, Request, Target};
 use crate::host::Host;
 use crate::process::Process;
-use crate::refusal::Denial;
-use crate::shared_table::TableError;
+use crate::shared_table::{TableError, or_later};
 
 /// The units that are counted in bytes.
 pub(super) const BYTES: [Unit; 2] = [Unit::RequestBytes, Unit::ResponseBytes];
@@ -37,10 +36,8 @@ impl Admission {
         let counts = request.counts_at_once(&process.rules, target);
         for unit in BYTES {
             let id = MeterId { target, unit };
-            let result = match self.denial_of_bytes(process, id)? {
-                Some(denial) => DrawResult::Denied(denial),
-                None => DrawResult::Ready,
-            };
+            let drawn = self.draw_bytes_of(process, id);
+            let result = drawn.or_else(|error| contended(process, unit, Tokens::ONE, error))?;
             if let Some(meter) = self.meter(id)
                 && counts
                 && result != DrawResult::Ready
@@ -52,18 +49,18 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns why no bytes may pass now, unless they may.
-    fn denial_of_bytes<H: Host>(
+    /// Draws bytes of one direction; first it pays for those that have passed.
+    fn draw_bytes_of<H: Host>(
         &mut self,
         process: &mut Process<H>,
         id: MeterId,
-    ) -> Result<Option<Denial>, TableError> {
+    ) -> Result<DrawResult, TableError> {
         let Some(meter) = self.meter(id).filter(|meter| !meter.is_ready()) else {
-            return Ok(None);
+            return Ok(DrawResult::Ready);
         };
         let now = process.host.now();
         if let Some(denial) = meter.denial.filter(|denial| now < denial.until) {
-            return Ok(Some(denial));
+            return Ok(DrawResult::Denied(denial));
         }
         let workers = process.table.worker_count();
         let reading = self.pay(process, now, id, |limiter, policy| {
@@ -71,19 +68,23 @@ impl Admission {
             Reading::new(limiter, now, policy, draw)
         })?;
         let (Some(reading), Some(meter)) = (reading, self.meter(id)) else {
-            return Ok(None);
+            return Ok(DrawResult::Ready);
         };
         let soon = now.saturating_add(process.config.tick);
-        meter.denial = match reading.draw {
+        let result = match reading.draw {
             client::DrawResult::Tokens(tokens) => {
                 meter.cache.add(tokens);
-                None
+                meter.denial = None;
+                DrawResult::Ready
             }
-            _ => Some(reading.denial(id.unit, Tokens::ONE, soon)),
+            _ => {
+                let denial = reading.denial(id.unit, Tokens::ONE, soon);
+                meter.denial = Some(denial);
+                DrawResult::Denied(denial)
+            }
         };
-        let denial = meter.denial;
         self.enqueue(id.target);
-        Ok(denial)
+        Ok(result)
     }
 
     /// Charges bytes that have passed.
@@ -105,7 +106,8 @@ impl Admission {
         }
         let now = process.host.now();
         // Bytes that cannot be paid now stay owed, and the next request of the scope pays first.
-        if let Err(error) = self.pay(process, now, id, |_, _| ()) {
+        let paid = self.pay(process, now, id, |_, _| ()).map(|_| ());
+        if let Err(error) = or_later(paid) {
             process.fail(&error);
         }
     }

@@ -114,6 +114,16 @@ impl Admission {
         request: &mut Request,
         index: usize,
     ) -> Result<DrawResult, TableError> {
+        let drawn = self.draw_or_fail(process, request, index);
+        drawn.or_else(|error| contended(process, Unit::Requests, request.cost, error))
+    }
+
+    fn draw_or_fail<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        request: &mut Request,
+        index: usize,
+    ) -> Result<DrawResult, TableError> {
         let Some(target) = request.targets().get(index).copied() else {
             return Ok(DrawResult::Ready);
         };
@@ -249,6 +259,22 @@ impl Admission {
 }
 
 // === free functions ===
+
+/// Turns a race for a bucket that was lost again and again into its denial for a moment. The bucket
+/// may have nothing, so its request must not go on as if the host had failed.
+pub(super) fn contended<H: Host>(
+    process: &mut Process<H>,
+    unit: Unit,
+    need: Tokens,
+    error: TableError,
+) -> Result<DrawResult, TableError> {
+    let TableError::Contention(_) = error else {
+        return Err(error);
+    };
+    process.stats.contended.add_one();
+    let denial = Denial::contended(unit, need, process.host.now());
+    Ok(DrawResult::Denied(denial))
+}
 
 /// Returns the time since which a scope must have been used to stay.
 pub(super) fn idle_since(now: Instant) -> Instant {

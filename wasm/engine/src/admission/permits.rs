@@ -6,13 +6,13 @@ use tollgate_core::client::{LeaseState, PermitResult};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
-use super::draw::{DrawResult, limit_told};
+use super::draw::{DrawResult, contended, limit_told};
 use super::{Admission, Changed, Request, Target};
 use crate::host::Host;
 use crate::process::Process;
 use crate::refusal::Denial;
-use crate::shared_table::TableError;
 use crate::shared_table::codec::{Heartbeat, Levels};
+use crate::shared_table::{TableError, or_later};
 use crate::wait_queues::WaitQueues;
 
 /// Time for which a worker believes that no permit is free. Another worker's requests end meanwhile;
@@ -52,13 +52,15 @@ impl Admission {
         // A worker that has permits must be known to live, or they would be taken away.
         if !process.table.has_heartbeat() && self.lacks_permit(request) {
             let own = self.heartbeat(process, queues);
-            process.table.heartbeat(&process.host, own)?;
+            or_later(process.table.heartbeat(&process.host, own))?;
         }
         for index in 0..request.targets().len() {
             let Some(target) = request.targets().get(index).copied() else {
                 continue;
             };
-            let result = self.draw_permit(process, request, target)?;
+            let drawn = self.draw_permit(process, request, target);
+            let result = drawn
+                .or_else(|error| contended(process, Unit::Concurrency, Tokens::ONE, error))?;
             if result != DrawResult::Ready {
                 self.count_refused_permit(process, queues, request, target);
             }
@@ -72,7 +74,7 @@ impl Admission {
                 .permits(*target)
                 .is_some_and(|permits| permits.has_too_many())
             {
-                self.report_use(process, *target)?;
+                or_later(self.report_use(process, *target))?;
             }
         }
         Ok(())

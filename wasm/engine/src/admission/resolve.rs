@@ -106,20 +106,21 @@ impl Admission {
         let config = process.rules.get(rule).ok_or(TableError::Gone)?;
         let scope = scope_id(&config.name, key);
         let slots = process.table.slots()?;
-        match slots.locate(&process.host, now, &config.policy, &slots.window(&scope)) {
-            Ok(slot) => {
-                let scopes = self.tables.get_mut(usize::from(rule));
-                let scopes = scopes.ok_or(TableError::Gone)?;
-                let index = scopes.insert(key.as_bytes(), Some(slot), now);
-                Ok(Target::of(rule, index))
-            }
+        let slot = match slots.locate(&process.host, now, &config.policy, &slots.window(&scope)) {
+            Ok(slot) => Some(slot),
+            // The draw looks for a slot again.
+            Err(TableError::Contention(_)) => None,
             Err(TableError::Full) => {
                 self.search_failed();
                 process.stats.overflow.add_one();
-                Ok(self.overflow(process, rule, now))
+                return Ok(self.overflow(process, rule, now));
             }
-            Err(error) => Err(error),
-        }
+            Err(error) => return Err(error),
+        };
+        let scopes = self.tables.get_mut(usize::from(rule));
+        let scopes = scopes.ok_or(TableError::Gone)?;
+        let index = scopes.insert(key.as_bytes(), slot, now);
+        Ok(Target::of(rule, index))
     }
 
     fn has_room(&mut self, rule: u16, max: usize, now: Instant) -> bool {

@@ -17,6 +17,7 @@ use crate::effect::{StreamEnd, StreamNeeds};
 use crate::host::Host;
 use crate::process::Process;
 use crate::rules::{RuleId, Rules};
+use crate::shared_table::or_later;
 
 /// Streams whose bytes are counted in one round, at most.
 const LOOKS_PER_ROUND: usize = 512;
@@ -166,7 +167,7 @@ impl Admission {
         let permits = meters.permits.as_mut().filter(|_| has_permit);
         if permits.is_some_and(|permits| permits.put_back())
             // Permits that are not given back now are on the next tick.
-            && let Err(error) = self.report_use(process, ended.target)
+            && let Err(error) = or_later(self.report_use(process, ended.target))
         {
             process.fail(&error);
         }

@@ -21,6 +21,7 @@ use crate::testing::FakeProcess;
 mod calls;
 mod clocks;
 mod conditions;
+mod contention;
 mod epochs;
 mod final_cost;
 mod limit_status;
