@@ -17,7 +17,7 @@ use crate::host::Host;
 use crate::key::KEY_LEN_MAX;
 use crate::refusal::is_grpc;
 use crate::route::Routes;
-use crate::worker::{BoundRule, Worker};
+use crate::worker::{BoundRoot, Worker};
 
 mod input;
 #[cfg(test)]
@@ -58,7 +58,7 @@ const RECORDS: [&str; 4] = ["process", "leader", "workers", "dirty"];
 struct Proxy {
     process: Rc<Process>,
     worker: Worker<Fake>,
-    rules: Vec<BoundRule>,
+    root: BoundRoot,
     stream: u32,
 }
 
@@ -72,18 +72,18 @@ impl Proxy {
             process: 7,
         };
         let mut worker = Worker::new(Fake::new(process), identity, config);
-        let rules = worker.configure(config).unwrap();
+        let root = worker.configure(config).unwrap();
         Self {
             process: Rc::clone(process),
             worker,
-            rules,
+            root,
             stream: 0,
         }
     }
 
     fn request(&mut self) -> Decision {
         self.stream += 1;
-        let decision = self.worker.admit(&self.rules, self.stream);
+        let decision = self.worker.admit(&self.root, self.stream);
         if let Decision::Deny(refusal) = decision {
             let host = &self.worker.host;
             host.select(self.stream).unwrap();
@@ -170,10 +170,10 @@ pub fn request(bytes: &[u8]) {
         assert_eq!(first, again, "the same request has the same key");
     }
     let names = config.engine.rules.iter().map(|rule| rule.name.clone());
-    let mut routes = Routes::new(names.zip(proxy.rules.iter().cloned()).collect());
+    let mut routes = Routes::new(names.zip(proxy.root.rules.iter().cloned()).collect());
     if let Ok(special) = routes.at_hand(&proxy.worker.host) {
         let (rules, cost) = (special.rules.clone(), special.cost);
-        proxy.worker.admit_at(&rules, u32::MAX, cost);
+        proxy.worker.admit_at(&proxy.root, &rules, u32::MAX, cost);
     }
     proxy.passed(2);
     process.advance(config.engine.tick);

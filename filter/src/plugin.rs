@@ -17,7 +17,7 @@ use crate::config::{Config, ConfigError};
 use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_answer};
 use crate::refusal::is_grpc;
 use crate::route::Routes;
-use crate::worker::{BoundRule, Worker};
+use crate::worker::{BoundRoot, BoundRule, Worker};
 
 type Shared = Rc<RefCell<Worker<Envoy>>>;
 
@@ -36,7 +36,7 @@ pub(crate) struct Root {
 #[derive(Debug)]
 struct Plugin {
     worker: Shared,
-    rules: Vec<BoundRule>,
+    root: BoundRoot,
     /// Exceptions of routes, if they may have any.
     routes: Option<RefCell<Routes<BoundRule>>>,
     period: Cell<Duration>,
@@ -58,6 +58,9 @@ enum Rejected {
         "vm_id is blank, so that the plugin would share its leases with any other without one: set vm_config.vm_id"
     )]
     BlankVmId,
+    /// Contexts are never entered while another runs.
+    #[error("the worker is busy")]
+    Reentered,
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -93,23 +96,20 @@ impl Root {
         let (mut config, unknown) = Config::parse(&configuration()?)?;
         config.compile(&host)?;
         let worker = worker(&config)?;
-        let rules = match worker.try_borrow_mut() {
-            Ok(mut worker) => {
-                if !unknown.is_empty() {
-                    let unknown = unknown.join(", ");
-                    worker.warn_once(format!("tollgate: ignored unknown fields: {unknown}"));
-                }
-                worker.configure(&config)?
+        let root = {
+            let mut worker = worker.try_borrow_mut().map_err(|_| Rejected::Reentered)?;
+            if !unknown.is_empty() {
+                let unknown = unknown.join(", ");
+                worker.warn_once(format!("tollgate: ignored unknown fields: {unknown}"));
             }
-            // Contexts are never entered while another runs.
-            Err(_) => Vec::new(),
+            worker.configure(&config)?
         };
         host.set_tick_period(config.engine.tick)?;
         let names = config.engine.rules.iter().map(|rule| rule.name.clone());
-        let named = names.zip(rules.iter().cloned()).collect();
+        let named = names.zip(root.rules.iter().cloned()).collect();
         Ok(Plugin {
             worker,
-            rules,
+            root,
             routes: config.per_route.then(|| RefCell::new(Routes::new(named))),
             period: Cell::new(config.engine.tick),
         })
@@ -184,7 +184,7 @@ impl Stream {
     #[inline]
     fn admit(&self, worker: &mut Worker<Envoy>) -> Decision {
         match &self.plugin.routes {
-            None => worker.admit(&self.plugin.rules, self.context),
+            None => worker.admit(&self.plugin.root, self.context),
             Some(routes) => self.admit_by_route(worker, routes),
         }
     }
@@ -195,13 +195,14 @@ impl Stream {
         routes: &RefCell<Routes<BoundRule>>,
     ) -> Decision {
         // Contexts are never entered while another runs.
+        let root = &self.plugin.root;
         let Ok(mut routes) = routes.try_borrow_mut() else {
-            return worker.admit(&self.plugin.rules, self.context);
+            return worker.admit(root, self.context);
         };
         match routes.at_hand(&Envoy) {
             Ok(special) if special.disabled => Decision::Admit,
-            Ok(special) => worker.admit_at(&special.rules, self.context, special.cost),
-            Err(error) => worker.complain(&error),
+            Ok(special) => worker.admit_at(root, &special.rules, self.context, special.cost),
+            Err(error) => worker.fail(root, &error),
         }
     }
 

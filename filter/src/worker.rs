@@ -2,11 +2,11 @@
 
 use core::fmt::Display;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, Identity, Refusal, Report, Request, RuleId, StreamEnd, Waited,
+    Decision, Effect, Engine, Identity, Refusal, Report, Request, RootSettings, RuleId, StreamEnd, Waited,
 };
 
 use crate::condition::Condition;
@@ -29,12 +29,18 @@ pub(crate) struct Worker<H> {
     pub(crate) host: H,
     pub(crate) engine: Engine<EngineHost<H>>,
     rules: BTreeMap<RuleId, RuleText>,
-    /// Which fields the responses to admitted requests can carry.
-    formats: Formats,
     metrics: Metrics,
-    /// Streams that wait and are to be answered in gRPC.
-    grpc: BTreeSet<u32>,
+    waiting: BTreeMap<u32, WaitingStream>,
     shadow_logged: Option<Instant>,
+}
+
+/// Stream whose request waits.
+#[derive(Clone, Copy, Debug, Default)]
+struct WaitingStream {
+    /// Whether it is answered in gRPC.
+    is_grpc: bool,
+    /// Fields that its response can carry if it goes on.
+    formats: Formats,
 }
 
 /// Texts of a rule, and where its requests' cost is.
@@ -46,6 +52,15 @@ struct RuleText {
     terms: Terms,
     /// The property that says at a request's end what it has cost in all.
     final_cost: Option<Vec<String>>,
+}
+
+/// A configuration as a root context uses it.
+#[derive(Clone, Debug)]
+pub(crate) struct BoundRoot {
+    pub(crate) rules: Vec<BoundRule>,
+    settings: RootSettings,
+    /// Which fields the responses to admitted requests can carry.
+    formats: Formats,
 }
 
 /// A rule as a root context uses it.
@@ -66,25 +81,26 @@ impl<H: Host + Clone> Worker<H> {
             engine: Engine::new(EngineHost(host.clone()), identity, config.engine.clone()),
             host,
             rules: BTreeMap::new(),
-            formats: config.admitted_headers,
             metrics: Metrics::default(),
-            grpc: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             shadow_logged: None,
         }
     }
 
     /// Takes over the settings of a configuration and binds its rules to those of the engine. No
     /// effects outside of the VM but metrics.
-    pub(crate) fn configure(&mut self, config: &Config) -> Result<Vec<BoundRule>, HostError> {
+    pub(crate) fn configure(&mut self, config: &Config) -> Result<BoundRoot, HostError> {
         self.metrics.define(&self.host)?;
-        self.formats = config.admitted_headers;
-        let ids = self.engine.configure(&config.engine);
+        let root = self.engine.configure(&config.engine);
         self.metrics.define_rules(&self.host, &self.engine)?;
         let names = config.engine.rules.iter().map(|rule| &rule.name);
-        let rules = ids.into_iter().zip(names.zip(&config.rules));
-        Ok(rules
-            .map(|(id, (name, rule))| self.bind(id, name, rule))
-            .collect())
+        let rules = root.rules.into_iter().zip(names.zip(&config.rules));
+        let rules = rules.map(|(id, (name, rule))| self.bind(id, name, rule));
+        Ok(BoundRoot {
+            rules: rules.collect(),
+            settings: root.settings,
+            formats: config.admitted_headers,
+        })
     }
 
     fn bind(&mut self, id: RuleId, name: &str, rule: &Rule) -> BoundRule {
@@ -110,14 +126,21 @@ impl<H: Host + Clone> Worker<H> {
 
     /// Decides on the request at hand, which is the stream `stream`, at the cost of one token.
     #[inline]
-    pub(crate) fn admit(&mut self, rules: &[BoundRule], stream: u32) -> Decision {
-        self.admit_at(rules, stream, Tokens::ONE)
+    pub(crate) fn admit(&mut self, root: &BoundRoot, stream: u32) -> Decision {
+        self.admit_at(root, &root.rules, stream, Tokens::ONE)
     }
 
-    /// Decides on the request at hand at a cost of its own. One that costs nothing passes.
+    /// Decides on the request at hand by `rules` of its configuration, at a cost of its own. One that
+    /// costs nothing passes.
     #[inline]
-    pub(crate) fn admit_at(&mut self, rules: &[BoundRule], stream: u32, cost: Tokens) -> Decision {
-        let mut request = self.engine.begin(stream, cost);
+    pub(crate) fn admit_at(
+        &mut self,
+        root: &BoundRoot,
+        rules: &[BoundRule],
+        stream: u32,
+        cost: Tokens,
+    ) -> Decision {
+        let mut request = self.engine.begin(root.settings, stream, cost);
         for rule in rules {
             if let Err(decision) = self.add(rule, &mut request) {
                 return decision;
@@ -128,10 +151,10 @@ impl<H: Host + Clone> Worker<H> {
         match decision {
             Decision::Admit => {
                 if let Some(report) = self.engine.report(&request) {
-                    self.tell(&report);
+                    self.tell(&report, root.formats);
                 }
             }
-            Decision::Hold | Decision::Queue(_) => self.remember_protocol(stream),
+            Decision::Hold | Decision::Queue(_) => self.remember(stream, root.formats),
             Decision::Deny(_) => {}
         }
         decision
@@ -144,20 +167,20 @@ impl<H: Host + Clone> Worker<H> {
             match when.holds(&self.host) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
-                Err(error) => return Err(self.complain(&error)),
+                Err(error) => return Err(self.decide_without_host(request.root(), &error)),
             }
         }
         // The most common key by far goes straight from the host to the engine.
         if let Key::Header(name) = &rule.key {
             return match self.host.request_header(name) {
                 Ok(value) => self.add_key(rule, request, value.as_deref().unwrap_or_default()),
-                Err(error) => Err(self.complain(&error)),
+                Err(error) => Err(self.decide_without_host(request.root(), &error)),
             };
         }
         match rule.key.read(&self.host) {
             Ok(Found::Value(value)) => self.add_key(rule, request, &value),
             Ok(Found::Missing) => self.add_without_key(rule, request),
-            Err(error) => Err(self.complain(&error)),
+            Err(error) => Err(self.decide_without_host(request.root(), &error)),
         }
     }
 
@@ -200,16 +223,27 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     #[cold]
-    fn remember_protocol(&mut self, stream: u32) {
-        if is_grpc(&self.host) {
-            self.grpc.insert(stream);
-        }
+    fn remember(&mut self, stream: u32, formats: Formats) {
+        let is_grpc = is_grpc(&self.host);
+        let waiting = WaitingStream { is_grpc, formats };
+        self.waiting.insert(stream, waiting);
     }
 
-    /// Decides on a request that the host let down.
+    /// Decides on the request at hand when the host has failed.
     #[cold]
-    pub(crate) fn complain(&mut self, error: &dyn Display) -> Decision {
-        self.engine.complain(error)
+    pub(crate) fn fail(&mut self, root: &BoundRoot, error: &dyn Display) -> Decision {
+        self.decide_without_host(root.settings, error)
+    }
+
+    #[cold]
+    fn decide_without_host(&mut self, root: RootSettings, error: &dyn Display) -> Decision {
+        self.engine.decide_without_host(root, error)
+    }
+
+    /// Counts a failure of the host, and logs it now and then.
+    #[cold]
+    fn complain(&mut self, error: &dyn Display) {
+        self.engine.complain(error);
     }
 
     /// Returns whether the stream of a request that goes on is remembered, so that its end must be
@@ -250,7 +284,7 @@ impl<H: Host + Clone> Worker<H> {
 
     /// Forgets a stream that has ended, which is the one at hand.
     pub(crate) fn forget(&mut self, stream: u32) {
-        self.grpc.remove(&stream);
+        self.waiting.remove(&stream);
         let needs = self.engine.stream_needs(stream);
         let mut end = StreamEnd::default();
         if needs.bytes {
@@ -259,9 +293,7 @@ impl<H: Host + Clone> Worker<H> {
         for rule in needs.costs {
             match self.final_cost(rule) {
                 Ok(cost) => end.costs.extend(cost.map(|cost| (rule, cost))),
-                Err(error) => {
-                    self.complain(&error);
-                }
+                Err(error) => self.complain(&error),
             }
         }
         self.engine.end_stream(stream, &end);
@@ -328,10 +360,10 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     fn resume(&mut self, stream: u32, waited: Waited, report: &Report) -> Result<(), HostError> {
-        self.grpc.remove(&stream);
+        let waiting = self.waiting.remove(&stream).unwrap_or_default();
         let selected = self.end_wait(stream, waited);
         let resumed = selected.and_then(|()| {
-            self.tell(report);
+            self.tell(report, waiting.formats);
             self.host.resume_request()
         });
         if resumed.is_err() {
@@ -341,9 +373,9 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     fn deny(&mut self, stream: u32, waited: Waited, refusal: Refusal) -> Result<(), HostError> {
-        let grpc = self.grpc.remove(&stream);
+        let waiting = self.waiting.remove(&stream).unwrap_or_default();
         self.end_wait(stream, waited)?;
-        self.answer(refusal, grpc)
+        self.answer(refusal, waiting.is_grpc)
     }
 
     /// Makes a stream whose wait is over the one at hand, and tells of the wait.
@@ -367,7 +399,7 @@ impl<H: Host + Clone> Worker<H> {
 
     /// Leaves what there is to tell of the stream at hand, which goes on, to its log and its response.
     #[cold]
-    fn tell(&mut self, report: &Report) {
+    fn tell(&mut self, report: &Report, formats: Formats) {
         if let Some(refusal) = report.shadowed {
             self.tell_shadowed(refusal);
         }
@@ -375,7 +407,7 @@ impl<H: Host + Clone> Worker<H> {
         let named: Vec<_> = named
             .map(|(rule, status)| (self.name(*rule), *status))
             .collect();
-        for (name, value) in notes(self.formats, &named) {
+        for (name, value) in notes(formats, &named) {
             self.host.note(name, &value);
         }
     }

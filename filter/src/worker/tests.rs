@@ -33,7 +33,7 @@ fn rule_with(rule: &str, fields: &str) -> Config {
 
 struct Proxy {
     worker: Worker<Fake>,
-    rules: Vec<BoundRule>,
+    root: BoundRoot,
     streams: u32,
 }
 
@@ -45,10 +45,10 @@ impl Proxy {
             process: 1,
         };
         let mut worker = Worker::new(Fake::new(&Process::new()), identity, config);
-        let rules = worker.configure(config).unwrap();
+        let root = worker.configure(config).unwrap();
         Self {
             worker,
-            rules,
+            root,
             streams: 100,
         }
     }
@@ -69,7 +69,7 @@ impl Proxy {
     fn request(&mut self, headers: &[(&str, &str)]) -> Decision {
         self.streams += 1;
         self.host().set_headers(headers);
-        match self.worker.admit(&self.rules, self.streams) {
+        match self.worker.admit(&self.root, self.streams) {
             Decision::Queue(_) => Decision::Hold,
             decision => decision,
         }
@@ -479,6 +479,19 @@ fn a_new_configuration_keeps_the_balances() {
     proxy.lease("acme", 100.0);
     proxy.admitted("acme", 300);
     let changed = one_rule(r#", "unknown": 1"#);
-    proxy.rules = proxy.worker.configure(&changed).unwrap();
+    proxy.root = proxy.worker.configure(&changed).unwrap();
     assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
+}
+
+#[test]
+fn those_that_wait_are_told_by_their_own_configuration() {
+    let mut proxy = Proxy::new(&one_rule(r#", "admitted_headers": ["ietf"]"#));
+    let other = one_rule(r#", "admitted_headers": ["draft03"]"#);
+    assert_eq!(proxy.of("acme"), Decision::Hold);
+    let held = proxy.streams;
+    proxy.worker.configure(&other).unwrap();
+    proxy.tick(Duration::from_millis(1));
+    proxy.answer(100.0);
+    assert!(proxy.noted(held, "ratelimit").is_some());
+    assert_eq!(proxy.noted(held, "x_ratelimit_remaining"), None);
 }

@@ -8,8 +8,8 @@ use tollgate_core::lease::Unit;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, MICRO, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, EngineConfig, HostFailure, Identity, Overflow, Report, RuleConfig,
-    RuleId, Shape, StreamEnd,
+    Decision, Effect, Engine, EngineConfig, HostFailure, Identity, Overflow, Report,
+    RootSettings, RuleConfig, RuleId, Shape, StreamEnd,
 };
 
 use super::host::{CallId, WorkerHost};
@@ -32,6 +32,7 @@ const LATE: Duration = Duration::from_millis(25);
 pub(super) struct Worker {
     engine: Engine<WorkerHost>,
     rule: RuleId,
+    root: RootSettings,
     /// Number drawn at its start.
     number: u64,
     period: Duration,
@@ -67,12 +68,13 @@ impl Worker {
         };
         let config = config(setup);
         let mut engine = Engine::new(host, identity, config.clone());
-        let rules = engine.configure(&config);
+        let root = engine.configure(&config);
         let first = Duration::from_micros(random.between(0, TICK.as_micros() as u64));
         let (_, key) = setup.scope.split_once('/').expect("a rule and a key");
         Self {
             engine,
-            rule: rules[0],
+            rule: root.rules[0],
+            root: root.settings,
             number,
             period: TICK,
             tick_at: now.saturating_add(first),
@@ -174,7 +176,7 @@ impl Worker {
             members => format!("member-{}", process.roll(members)),
         };
         let engine = &mut self.engine;
-        let mut request = engine.begin(stream, Tokens::ONE);
+        let mut request = engine.begin(self.root, stream, Tokens::ONE);
         let mut decision = None;
         if !engine.add(&mut request, self.rule, key.as_bytes()) {
             decision = engine.add_new(&mut request, self.rule, &key).err();

@@ -22,6 +22,7 @@ use crate::host::Host;
 use crate::lease_sync::LeaseSync;
 use crate::process::Process;
 use crate::refusal::Refusal;
+use crate::roots::{Root, RootSettings};
 use crate::rules::RuleId;
 use crate::stats::{ProcessStats, RuleStats, Stats};
 use crate::wait_queues::WaitQueues;
@@ -62,14 +63,24 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Takes over the settings of a configuration and returns its rules' ids, in order. The scopes of
-    /// a rule whose name is known already stay as they are. No effects outside of the engine.
-    pub fn configure(&mut self, config: &EngineConfig) -> Vec<RuleId> {
+    /// Takes over a configuration, beside others that are in use. The scopes of a rule whose name is
+    /// known already stay as they are. No effects outside of the engine.
+    pub fn configure(&mut self, config: &EngineConfig) -> Root {
         self.process.config = config.clone();
         self.sync.configure(config);
-        if !config.enabled {
-            return Vec::new();
-        }
+        let settings = self.process.switches.bind(config);
+        let rules = match config.enabled {
+            true => self.bind(config),
+            false => {
+                // Requests that wait go on with the next tick, if they are of this configuration.
+                self.queues.hurry(self.process.host.now(), |_| true);
+                Vec::new()
+            }
+        };
+        Root { settings, rules }
+    }
+
+    fn bind(&mut self, config: &EngineConfig) -> Vec<RuleId> {
         let known = &mut self.process.rules;
         if let Some(first) = config.rules.first() {
             known.rebind_canonical(first);
@@ -86,8 +97,8 @@ impl<H: Host> Engine<H> {
 
     /// Starts the request of `stream`, which costs so many tokens. One that costs nothing goes on.
     #[inline]
-    pub fn begin(&mut self, stream: u32, cost: Tokens) -> Request {
-        Request::new(stream, cost)
+    pub fn begin(&mut self, root: RootSettings, stream: u32, cost: Tokens) -> Request {
+        Request::new(root, stream, cost)
     }
 
     /// Adds the scope of `key`, the second part of its id, to what a request needs. False if this
@@ -125,7 +136,7 @@ impl<H: Host> Engine<H> {
                 let by = rule;
                 self.refuse(request, Refusal::Denied { rule, by, denial })
             }
-            Err(error) => Err(self.complain(&error)),
+            Err(error) => Err(self.decide_without_host(request.root, &error)),
         }
     }
 
@@ -183,7 +194,7 @@ impl<H: Host> Engine<H> {
                 let waiting = self.waiting_request(request, max_wait());
                 self.queue(&waiting, shortfall)
             }
-            Err(error) => self.complain(&error),
+            Err(error) => self.decide_without_host(request.root, &error),
         }
     }
 
@@ -198,14 +209,14 @@ impl<H: Host> Engine<H> {
     /// Returns remarks on a request that has been admitted, if there are any.
     #[inline]
     pub fn report(&mut self, request: &Request) -> Option<Report> {
-        let is_told = request.shadowed.is_some() || self.process.config.reports_limits;
+        let is_told = request.shadowed.is_some() || request.root.reports_limits;
         is_told.then(|| self.report_on(request))
     }
 
     #[cold]
     fn report_on(&self, request: &Request) -> Report {
         let mut limits = Vec::new();
-        if self.process.config.reports_limits {
+        if request.root.reports_limits {
             limits.extend(request.targets().iter().filter_map(|target| {
                 let status = self.admission.limit_status(*target)?;
                 Some((RuleId(target.table), status))
@@ -261,10 +272,17 @@ impl<H: Host> Engine<H> {
         self.effects.pop_front()
     }
 
-    /// Decides on a request when the host or the shared table has failed, and logs that now and then.
+    /// Counts a failure of the host, and logs it now and then.
     #[cold]
-    pub fn complain(&mut self, error: &dyn Display) -> Decision {
-        self.process.fail(error)
+    pub fn complain(&mut self, error: &dyn Display) {
+        self.process.fail(error);
+    }
+
+    /// Decides on a request when the host or the shared table has failed.
+    #[cold]
+    pub fn decide_without_host(&mut self, root: RootSettings, error: &dyn Display) -> Decision {
+        self.process.fail(error);
+        root.without_host()
     }
 
     /// Returns the host.

@@ -5,10 +5,9 @@ use core::time::Duration;
 
 use tollgate_core::units::Instant;
 
-use crate::config::{EngineConfig, HostFailure, Identity};
-use crate::decision::Decision;
+use crate::config::{EngineConfig, Identity};
 use crate::host::{Host, Level};
-use crate::refusal::Refusal;
+use crate::roots::Switches;
 use crate::rules::Rules;
 use crate::shared_table::{SharedTable, TableError};
 use crate::stats::Stats;
@@ -21,8 +20,9 @@ const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct Process<H> {
     pub(crate) host: H,
     pub(crate) identity: Identity,
-    /// Settings of the latest configuration.
+    /// Settings of the latest configuration, as far as they are the process's.
     pub(crate) config: EngineConfig,
+    pub(crate) switches: Switches,
     pub(crate) rules: Rules,
     pub(crate) table: SharedTable,
     pub(crate) stats: Stats,
@@ -38,6 +38,7 @@ impl<H: Host> Process<H> {
             host,
             identity,
             config,
+            switches: Switches::default(),
             rules: Rules::default(),
             table: SharedTable::default(),
             stats: Stats::default(),
@@ -61,20 +62,15 @@ impl<H: Host> Process<H> {
         Ok(())
     }
 
-    /// Returns whether a request has to be refused because of a failure of the host or the shared
-    /// table; counts the failure, and logs it now and then.
+    /// Counts a failure of the host or the shared table, and logs it now and then.
     #[cold]
-    pub(crate) fn fail(&mut self, error: &dyn Display) -> Decision {
+    pub(crate) fn fail(&mut self, error: &dyn Display) {
         self.stats.host_failures.add_one();
         let now = self.host.now();
         let fresh = |last| now.saturating_since(last) >= FAILURE_LOG_INTERVAL;
         if self.last_failure.is_none_or(fresh) {
             self.last_failure = Some(now);
             self.host.log(Level::Error, &format!("tollgate: {error}"));
-        }
-        match self.config.host_failure {
-            HostFailure::Open => Decision::Admit,
-            HostFailure::Closed => Decision::Deny(Refusal::HostFailure),
         }
     }
 }

@@ -22,7 +22,7 @@ impl Admission {
         request: &mut Request,
         stage: Stage,
     ) -> Result<Decision, TableError> {
-        let is_full = queues.pending.len() >= process.config.max_pending;
+        let is_full = queues.pending.len() >= request.root.max_pending;
         request.restart(match stage {
             Stage::New if is_full => Stage::Unheld,
             stage => stage,

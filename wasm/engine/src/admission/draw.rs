@@ -33,6 +33,8 @@ struct Draw {
     now: Instant,
     cost: Tokens,
     may_hold: bool,
+    /// Whether admitted requests are told how the bucket stands.
+    reports: bool,
 }
 
 /// State of a rate limiter after a draw.
@@ -135,6 +137,7 @@ impl Admission {
             now: process.host.now(),
             cost,
             may_hold: request.may_hold(&process.rules, target),
+            reports: request.root.reports_limits,
         };
         if let Some(result) = self.cached_result(target, draw) {
             return Ok(result);
@@ -196,8 +199,9 @@ impl Admission {
         entry.attempts = 0;
         entry.seen = now;
         entry.expiry = reading.expiry;
-        let tells_limits = process.config.reports_limits;
-        entry.limit_status = tells_limits.then(|| Box::new(reading.limit_status()));
+        if draw.reports || entry.limit_status.is_some() {
+            entry.limit_status = Some(Box::new(reading.limit_status()));
+        }
         entry.denial = None;
         match reading.draw {
             client::DrawResult::Tokens(tokens) => {

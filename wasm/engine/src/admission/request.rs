@@ -5,6 +5,7 @@ use tollgate_core::units::Tokens;
 use crate::config::RULES_MAX;
 use crate::decision::{Decision, Shortfall};
 use crate::refusal::Refusal;
+use crate::roots::RootSettings;
 use crate::rules::Rules;
 
 /// Each rule's scope may use the capacity of another as well.
@@ -54,6 +55,7 @@ pub struct Request {
     len: usize,
     /// Number of targets that are the rules' own; canonical scopes follow these.
     own: usize,
+    pub(crate) root: RootSettings,
     pub(crate) stream: u32,
     /// Tokens of requests that it needs of each bucket.
     pub(crate) cost: Tokens,
@@ -143,11 +145,12 @@ impl Findings {
 impl Request {
     /// Returns a request without targets.
     #[inline]
-    pub(crate) const fn new(stream: u32, cost: Tokens) -> Self {
+    pub(crate) const fn new(root: RootSettings, stream: u32, cost: Tokens) -> Self {
         Self {
             targets: [Target::of(0, 0); TARGETS_MAX],
             len: 0,
             own: 0,
+            root,
             stream,
             cost,
             stage: Stage::New,
@@ -164,6 +167,11 @@ impl Request {
             counts_until_end: false,
             has_final_cost: false,
         }
+    }
+
+    /// Returns the settings of its configuration.
+    pub fn root(&self) -> RootSettings {
+        self.root
     }
 
     /// Forgets the findings of the last decision.

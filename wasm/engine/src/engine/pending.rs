@@ -29,7 +29,7 @@ impl<H: Host> Engine<H> {
     pub(super) fn is_behind_pending(&self, request: &Request) -> bool {
         let pending = &self.queues.pending;
         !pending.is_empty()
-            && pending.len() < self.process.config.max_pending
+            && pending.len() < request.root.max_pending
             && request.cost > Tokens::ZERO
             && self.in_order(request).any(|target| {
                 let mut buckets = self.admission.buckets(&self.process.rules, target);
@@ -85,6 +85,7 @@ impl<H: Host> Engine<H> {
             deadline: waiting.since.saturating_add(wait),
         };
         self.queues.pending.hold(pending);
+        self.process.switches.turn_on(request.root);
         Decision::Hold
     }
 
@@ -110,7 +111,7 @@ impl<H: Host> Engine<H> {
                 self.open_stream(&waiting.request);
                 Decision::Admit
             }
-            Err(error) => self.complain(&error),
+            Err(error) => self.decide_without_host(waiting.request.root, &error),
         }
     }
 
@@ -123,14 +124,13 @@ impl<H: Host> Engine<H> {
             .decide(&mut self.process, &self.queues, request, stage)
     }
 
-    /// Decides on a request that has waited. One that was made to wait by a filter which is switched
-    /// off now goes on.
+    /// Decides on a request that has waited. One whose configuration is switched off now goes on.
     pub(super) fn decide_again(
         &mut self,
         request: &mut Request,
         stage: Stage,
     ) -> Result<Decision, TableError> {
-        if self.process.config.enabled {
+        if self.process.switches.is_on(request.root) {
             return self.decide(request, stage);
         }
         request.restart(stage);
@@ -152,12 +152,10 @@ impl<H: Host> Engine<H> {
             let Some(pending) = self.queues.pending.pop() else {
                 break;
             };
-            let in_time = now < pending.deadline && self.process.config.enabled;
+            let request = &pending.waiting.request;
+            let in_time = now < pending.deadline && self.process.switches.is_on(request.root);
             let rules = &self.process.rules;
-            let must_wait = in_time
-                && self
-                    .admission
-                    .must_wait(rules, &pending.waiting.request, now);
+            let must_wait = in_time && self.admission.must_wait(rules, request, now);
             // The others keep their order.
             if released >= RELEASES_MAX || must_wait {
                 self.queues.pending.put_back(pending);
@@ -192,7 +190,7 @@ impl<H: Host> Engine<H> {
             Ok(decision) => decision,
             Err(error) => {
                 pending.waiting.request.count_nowhere();
-                self.complain(&error)
+                self.decide_without_host(pending.waiting.request.root, &error)
             }
         };
         let is_released = matches!(decision, Decision::Admit | Decision::Deny(_));

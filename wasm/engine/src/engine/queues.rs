@@ -38,12 +38,13 @@ impl<H: Host> Engine<H> {
     /// too many wait already.
     pub(super) fn queue(&mut self, waiting: &WaitingRequest, shortfall: Shortfall) -> Decision {
         let now = self.process.host.now();
-        let limits = self.wait_limits(shortfall);
+        let limits = self.wait_limits(&waiting.request, shortfall);
         let joined = self.queues.join(now, waiting, shortfall, limits);
         let stats = &mut self.process.stats;
         match joined {
             Ok(()) => {
                 self.admission.set_has_queue(shortfall.target, true);
+                self.process.switches.turn_on(waiting.request.root);
                 return Decision::Queue(shortfall);
             }
             Err(WaitError::NotAllowed) => {}
@@ -53,10 +54,10 @@ impl<H: Host> Engine<H> {
         self.turn_away(&waiting.request, shortfall)
     }
 
-    fn wait_limits(&self, shortfall: Shortfall) -> WaitLimits {
+    fn wait_limits(&self, request: &Request, shortfall: Shortfall) -> WaitLimits {
         WaitLimits {
             shape: self.process.rules.shape(shortfall.target.rule),
-            max_waiting: self.process.config.max_waiting,
+            max_waiting: request.root.max_waiting,
             tick: self.process.config.tick,
         }
     }
@@ -83,9 +84,6 @@ impl<H: Host> Engine<H> {
             // The requests that were left over may all have gone by themselves.
             self.queues.has_backlog = false;
             return;
-        }
-        if !self.process.config.enabled {
-            self.queues.hurry(now, |_| true);
         }
         let looks = LOOKS_MAX;
         let mut budget = WorkBudget { releases, looks };
@@ -149,7 +147,7 @@ impl<H: Host> Engine<H> {
                 Ok(decision) => decision,
                 Err(error) => {
                     queued.waiting.request.count_nowhere();
-                    self.complain(&error)
+                    self.decide_without_host(queued.waiting.request.root, &error)
                 }
             };
             gone = gone.saturating_add(1);
@@ -168,7 +166,7 @@ impl<H: Host> Engine<H> {
         queued: &QueuedRequest,
         shortfall: Shortfall,
     ) -> Option<Decision> {
-        let limits = self.wait_limits(shortfall);
+        let limits = self.wait_limits(&queued.waiting.request, shortfall);
         match self.queues.transfer(now, *queued, shortfall, limits) {
             Ok(()) => {
                 self.admission.set_has_queue(shortfall.target, true);
@@ -186,7 +184,7 @@ impl<H: Host> Engine<H> {
         self.process.stats.wait_timeouts.add_one();
         let decision = match shortfall {
             Some(shortfall) => self.turn_away(&queued.waiting.request, shortfall),
-            None => self.complain(&TableError::Gone),
+            None => self.decide_without_host(queued.waiting.request.root, &TableError::Gone),
         };
         let QueuedRequest { waiting, .. } = queued;
         self.end_wait(waiting.waited(now, true), &waiting.request, decision);

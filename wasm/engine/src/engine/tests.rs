@@ -30,6 +30,7 @@ mod pending;
 mod permits;
 mod process;
 mod queues;
+mod roots;
 mod settings;
 mod straight;
 mod units;

@@ -14,6 +14,7 @@ use crate::decision::Decision;
 use crate::effect::{Effect, Report, StreamEnd, Waited};
 use crate::engine::Engine;
 use crate::refusal::Refusal;
+use crate::roots::Root;
 use crate::rules::RuleId;
 use crate::stats::{ProcessStats, Refusals, Stats};
 use crate::testing::{FakeHost, FakeProcess};
@@ -22,7 +23,7 @@ use crate::testing::{FakeHost, FakeProcess};
 pub(super) struct Worker {
     pub(super) engine: Engine<FakeHost>,
     pub(super) process: Rc<FakeProcess>,
-    rules: Vec<RuleId>,
+    pub(super) root: Root,
     /// Rules that refuse requests without a key; the others do not apply to those.
     pub(super) needs_key: BTreeSet<RuleId>,
     /// The latest stream.
@@ -53,7 +54,7 @@ impl Worker {
         let host = FakeHost::new(process);
         let mut engine = Engine::new(host, identity, config.clone());
         Self {
-            rules: engine.configure(config),
+            root: engine.configure(config),
             engine,
             process: Rc::clone(process),
             needs_key: BTreeSet::new(),
@@ -68,7 +69,7 @@ impl Worker {
     }
 
     pub(super) fn configure(&mut self, config: &EngineConfig) {
-        self.rules = self.engine.configure(config);
+        self.root = self.engine.configure(config);
     }
 
     pub(super) fn host(&self) -> &FakeHost {
@@ -102,8 +103,9 @@ impl Worker {
         max_wait: Option<Duration>,
     ) -> Decision {
         self.streams += 1;
-        let mut request = self.engine.begin(self.streams, cost);
-        for (rule, key) in self.rules.clone().into_iter().zip(keys) {
+        let Root { settings, rules } = self.root.clone();
+        let mut request = self.engine.begin(settings, self.streams, cost);
+        for (rule, key) in rules.into_iter().zip(keys) {
             let added = match *key {
                 "" if self.needs_key.contains(&rule) => {
                     let refusal = Refusal::Missing { rule };
