@@ -51,9 +51,6 @@ pub(super) struct Worker {
 struct WaitingStream {
     key: String,
     since: Instant,
-    /// Whether it could wait for the limit only. Where a bucket of its own may be short as well,
-    /// streams of one key wait in two queues.
-    in_one_queue: bool,
 }
 
 // === impl Worker ===
@@ -196,13 +193,7 @@ impl Worker {
             Decision::Hold | Decision::Queue(_) => {
                 self.tally.joined += 1;
                 let since = process.now();
-                let in_one_queue = process.members_are_unlimited();
-                let waiting = WaitingStream {
-                    key,
-                    since,
-                    in_one_queue,
-                };
-                self.waiting.insert(stream, waiting);
+                self.waiting.insert(stream, WaitingStream { key, since });
             }
             Decision::Deny(_) => {}
         }
@@ -276,13 +267,11 @@ impl Worker {
 
     /// Checks that a stream that goes on came before all of the same key that still wait.
     fn ensure_turn(&self, process: &Workers, stream: u32, ended: Option<WaitingStream>) {
-        let Some(ended) = ended.filter(|ended| is_shaped(process) && ended.in_one_queue) else {
+        let Some(ended) = ended.filter(|_| is_shaped(process)) else {
             return;
         };
-        let same = |waiting: &WaitingStream| waiting.key == ended.key && waiting.in_one_queue;
         let mut earlier = self.waiting.range(..stream);
-        let passed = earlier.find(|(_, waiting)| same(waiting));
-        let passed = passed.filter(|_| process.members_are_unlimited());
+        let passed = earlier.find(|(_, waiting)| waiting.key == ended.key);
         process.ensure(passed.is_none(), || {
             format!("stream {stream} of {} goes before {passed:?}", ended.key)
         });

@@ -4,7 +4,8 @@
 //! A request is charged when it goes on, not before: one that gives up costs nothing, and one that
 //! needs several buckets takes from all or none. It waits in the queue of the bucket that is short; if
 //! another one is at its turn, it waits there, at the place that its arrival gives it. A request that
-//! comes overtakes none that waits for one of its buckets.
+//! comes overtakes none that waits for one of its buckets, and one whose turn has come none of its own
+//! member.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -153,14 +154,33 @@ impl WaitQueues {
         queue.map_or(0, |queue| queue.queue.turns().len_of(member))
     }
 
-    /// Returns the denial of a request at one of its targets because others wait there, unless its
-    /// turn has come.
+    /// Returns the denial of a request at one of its targets because others wait there. Where its turn
+    /// has come, at another target, it goes before all but earlier requests of its own member.
+    ///
+    /// If it went behind all others there, two queues could wait for each other. The oldest request of
+    /// a member goes behind none, so they do not.
     pub(crate) fn denial_before(&self, request: &Request, index: usize) -> Option<Denial> {
-        if request.stage == Stage::Turn || self.is_empty() {
+        if self.is_empty() {
             return None;
         }
         let target = *request.targets().get(index)?;
-        self.denial(target, request.member_at(target), request.cost)
+        let member = request.member_at(target);
+        if request.stage == Stage::Turn && !self.yields_at(request, target, member) {
+            return None;
+        }
+        self.denial(target, member, request.cost)
+    }
+
+    /// Returns whether a request whose turn has come at another bucket goes behind one at this bucket.
+    fn yields_at(&self, request: &Request, target: Target, member: u64) -> bool {
+        let queued = self.queued.get(&request.stream);
+        let elsewhere = queued.filter(|queued| queued.target.bucket() != target.bucket());
+        elsewhere.is_some_and(|queued| self.is_behind(target.bucket(), member, queued.number))
+    }
+
+    fn is_behind(&self, bucket: BucketId, member: u64, number: u64) -> bool {
+        let queue = self.queues.get(&bucket);
+        queue.is_some_and(|queue| queue.queue.turns().has_before(member, number))
     }
 
     fn denial(&self, target: Target, member: u64, cost: Tokens) -> Option<Denial> {
@@ -230,7 +250,10 @@ impl WaitQueues {
         if deadline <= now {
             return Err(WaitError::TooLong);
         }
-        if self.len_of(target.bucket(), member) >= limits.max_per_member() {
+        let bucket = target.bucket();
+        let is_full = self.len_of(bucket, member) >= limits.max_per_member();
+        // One that only keeps its place behind another is not refused for that.
+        if is_full && !self.is_behind(bucket, member, queued.number) {
             return Err(WaitError::Full);
         }
         if let Some(queue) = self.queues.get_mut(&queued.target.bucket()) {

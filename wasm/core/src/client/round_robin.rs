@@ -133,6 +133,13 @@ impl RoundRobin {
         member.map_or(0, |member| member.waiters.len())
     }
 
+    /// Whether a request of `member` waits that came before `arrival`.
+    pub fn has_before(&self, member: u64, arrival: u64) -> bool {
+        let member = self.members.get(&member);
+        let first = member.and_then(|member| member.waiters.first_key_value());
+        first.is_some_and(|(first, _)| *first < arrival)
+    }
+
     /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -31,7 +31,8 @@ pub(crate) enum Stage {
     New,
     /// It is not held any more.
     Unheld,
-    /// It has waited and its turn has come: it goes before those who wait, and has been counted.
+    /// It has waited and its turn has come: it goes before those who wait, but for earlier requests of
+    /// its own member, and has been counted.
     Turn,
 }
 

@@ -26,6 +26,7 @@ mod epochs;
 mod final_cost;
 mod limit_status;
 mod modes;
+mod order;
 mod pending;
 mod permits;
 mod process;

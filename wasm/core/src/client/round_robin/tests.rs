@@ -56,6 +56,16 @@ fn a_member_that_left_begins_again_behind_the_others() {
 }
 
 #[test]
+fn only_earlier_requests_of_the_same_member_are_before_one() {
+    let waiters = waiting(&[(1, 3), (1, 5), (2, 0)]);
+    let rows = [(1, 4, true), (1, 3, false), (1, 2, false), (7, 9, false)];
+    for (member, arrival, before) in rows {
+        let found = waiters.has_before(member, arrival);
+        assert_eq!(found, before, "{member} {arrival}");
+    }
+}
+
+#[test]
 fn what_goes_before_a_newcomer_is_a_turn_of_each_other_for_each_of_its_own() {
     let mut waiters = RoundRobin::default();
     for (member, arrival, cost) in [(1, 0, 1), (1, 1, 10), (1, 2, 100), (2, 3, 1000)] {
