@@ -28,9 +28,8 @@ mod workers;
 /// Interval at which requests come, all of that time at once.
 const BATCH: Duration = Duration::from_millis(10);
 /// Time for which permits of a lost worker may be counted: until they are missed after three
-/// seconds, and the scope is asked for again, which takes the longest back-off where no coordinator
-/// answers.
-const MISSED_AFTER: Duration = Duration::from_secs(8);
+/// seconds, and the sync leader, which may be lost as well, looks at the scope.
+const MISSED_AFTER: Duration = Duration::from_secs(5);
 
 /// Defect that is planted between a process and its surroundings, to test the tester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -183,10 +183,15 @@ impl ConcurrencyLimiter {
 
     /// Drops the shares of workers that are not `living` and were not heard of for 3 s.
     pub fn sweep(&mut self, now: Instant, living: &[u64]) {
-        self.shares.retain(|share| {
-            let silent = now.saturating_since(share.seen);
-            silent < LOST_AFTER || living.contains(&share.worker)
-        });
+        self.shares
+            .retain(|share| !share.is_silent(now) || living.contains(&share.worker));
+    }
+
+    /// Returns whether a worker other than `worker` has permits and was not heard of for so long that
+    /// [`ConcurrencyLimiter::sweep`] may take them.
+    pub fn has_silent(&self, now: Instant, worker: u64) -> bool {
+        let mut others = self.shares.iter().filter(|share| share.worker != worker);
+        others.any(|share| share.held > 0 && share.is_silent(now))
     }
 
     /// Time at which there is a message for the coordinator; none while idle.
@@ -382,6 +387,14 @@ impl ConcurrencyLimiter {
     fn find(&self, worker: u64) -> Result<usize, usize> {
         self.shares
             .binary_search_by_key(&worker, |share| share.worker)
+    }
+}
+
+// === impl WorkerShare ===
+
+impl WorkerShare {
+    fn is_silent(&self, now: Instant) -> bool {
+        now.saturating_since(self.seen) >= LOST_AFTER
     }
 }
 

@@ -90,6 +90,8 @@ impl Admission {
                 if let Some(units) = &units {
                     units.settle(scope_state, now, policy);
                 }
+                let limiter = scope_state.concurrency.as_ref();
+                limiter.is_some_and(|limiter| limiter.has_silent(now, me))
             }),
             false => Err(TableError::Full),
         };
@@ -99,7 +101,14 @@ impl Admission {
             has_units: units.is_some(),
         };
         match reported {
-            Ok(_) => self.settled(target, now, &part),
+            Ok(changed) => {
+                if changed.result {
+                    // The sync leader, which knows the workers that live, takes back the permits of
+                    // those that do not.
+                    process.table.note_dirty(changed.slot);
+                }
+                self.settled(target, now, &part);
+            }
             // The slot was taken over, which none is whose bucket is not full: there is nothing to
             // give tokens back to. The attempts are those of the overflow.
             Err(TableError::Full) => {

@@ -24,6 +24,8 @@ struct PermitReading {
     permits: PermitResult,
     limit: u64,
     without_lease: bool,
+    /// Whether permits of another worker may be free because that is lost.
+    has_silent: bool,
 }
 
 // === impl PermitReading ===
@@ -142,12 +144,17 @@ impl Admission {
                     Tokens::from_whole(limiter.limit(now, policy).into()).as_micros()
                 }),
                 without_lease: limiter.state(now) != LeaseState::Leased,
+                has_silent: permits == PermitResult::Denied && limiter.has_silent(now, me),
             })
         })?;
         let Changed { result, slot, .. } = changed;
         let Some(reading) = result else {
             return Ok(DrawResult::Ready);
         };
+        if reading.has_silent {
+            // They are missed now, and not only when the use of permits is reported.
+            process.table.note_dirty(slot);
+        }
         self.enqueue(target);
         let Some(permits) = self.permits(target) else {
             return Ok(DrawResult::Ready);

@@ -258,11 +258,15 @@ fn the_permits_of_a_worker_that_died_come_back_and_those_of_the_living_stay() {
     assert_eq!((p.drawn(1), p.draw(2, 0)), (10, PermitResult::Denied));
     p.limiter.sweep(p.now, &[2]);
     assert_eq!(p.limiter.held(), 10, "it may have begun a moment ago");
-    p.after(3000);
+    p.after(2999);
+    assert!(!p.limiter.has_silent(p.now, 2));
+    p.after(1);
+    assert!(p.limiter.has_silent(p.now, 2) && !p.limiter.has_silent(p.now, 1));
     p.limiter.sweep(p.now, &[1, 2]);
     assert_eq!(p.limiter.held(), 10, "long requests keep theirs");
     p.limiter.sweep(p.now, &[2]);
     assert_eq!(p.limiter.held(), 0);
+    assert!(!p.limiter.has_silent(p.now, 2));
     // If it lives after all, its next word puts it right.
     p.say(1, 7, 0, 0);
     assert_eq!(p.limiter.held(), 7);

@@ -126,6 +126,71 @@ fn workers_share_permits_and_those_of_a_dead_worker_come_back() {
     }
 }
 
+/// Lends four permits for a minute, and asks to come back after half of that.
+fn lend_for_long(worker: &mut Worker) {
+    while let Some((token, call)) = worker.process.take_call() {
+        let mut answer = call.lend_by(FOUR);
+        for scope in answer.scopes.iter_mut().flatten() {
+            for unit in scope.outcome.iter_mut().flatten() {
+                unit.answer.refresh_interval = Duration::from_secs(30);
+                if let Some(lease) = &mut unit.answer.lease {
+                    lease.duration = Duration::from_secs(60);
+                }
+            }
+        }
+        worker.handle_answer(token, answer);
+    }
+}
+
+#[test]
+fn permits_of_a_lost_worker_come_back_without_a_refresh() {
+    let process = FakeProcess::new();
+    let mut first = Worker::new(&process, 1, &one_rule());
+    let mut second = Worker::new(&process, 2, &one_rule());
+    let attempts = |first: &mut Worker, millis: u64| {
+        let mut passed = 0;
+        for _ in 0..millis / 20 {
+            passed += first.admitted("acme", 1);
+            first.tick(TICK);
+            lend_for_long(first);
+        }
+        passed
+    };
+    first.of("acme");
+    first.tick(Duration::from_millis(1));
+    lend_for_long(&mut first);
+    first.end(first.streams);
+    attempts(&mut first, 400);
+    for stream in 101..=first.streams {
+        first.end(stream);
+    }
+    assert_eq!(second.admitted("acme", 9), 4);
+    // Its streams are lost with it, and others know it until three seconds have passed.
+    drop(second);
+    assert_eq!(attempts(&mut first, 2900), 0);
+    assert!(attempts(&mut first, 400) > 0);
+}
+
+#[test]
+fn permits_of_a_lost_worker_are_not_counted_any_more_even_if_none_misses_them() {
+    let process = FakeProcess::new();
+    let mut first = Worker::new(&process, 1, &one_rule());
+    let mut second = Worker::new(&process, 2, &one_rule());
+    let pass = |first: &mut Worker, millis: u64| {
+        for _ in 0..millis / 20 {
+            first.tick(TICK);
+            lend_for_long(first);
+        }
+    };
+    first.meet("acme", FOUR);
+    assert_eq!(first.admitted("acme", 1), 1);
+    pass(&mut first, 2000);
+    assert_eq!(second.admitted("acme", 2), 2);
+    drop(second);
+    pass(&mut first, 3400);
+    assert_eq!(in_flight(&first), 1);
+}
+
 #[test]
 fn an_end_that_the_shared_table_does_not_hear_of_is_told_on_a_tick() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
