@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, Identity, Refusal, Report, Request, RootSettings, RuleId, StreamEnd, Waited,
+    Decision, Effect, Engine, Identity, Refusal, Report, Request, RootSettings, RuleId, StreamEnd,
+    Waited,
 };
 
 use crate::condition::Condition;

@@ -8,8 +8,8 @@ use tollgate_core::lease::Unit;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, MICRO, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, EngineConfig, HostFailure, Identity, Overflow, Report,
-    RootSettings, RuleConfig, RuleId, Shape, StreamEnd,
+    Decision, Effect, Engine, EngineConfig, HostFailure, Identity, Overflow, Report, RootSettings,
+    RuleConfig, RuleId, Shape, StreamEnd,
 };
 
 use super::host::{CallId, WorkerHost};

@@ -4,6 +4,7 @@
 //! each time. So a worker draws tokens ahead into token caches, and a request whose caches suffice
 //! touches nothing but these. All other requests take the long way, through [`decide`].
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use tollgate_core::client::{Policy, ScopeState};
@@ -43,6 +44,8 @@ use scopes::Scopes;
 use shadow::Dice;
 use streams::Streams;
 
+/// Time after which a slot that is due should have been asked for: the sync leader has forgotten it.
+const FORGOTTEN_AFTER: Duration = Duration::from_millis(500);
 /// The most searches for a slot. One that was just claimed is idle until it is used, and
 /// another worker that needs a slot may take it over in between.
 const CLAIMS_MAX: u32 = 4;
@@ -228,13 +231,16 @@ impl Admission {
         now: Instant,
         mut change: impl FnMut(&mut ScopeState, &Policy) -> R,
     ) -> Result<Changed<R>, TableError> {
-        let ((result, due_changed), slot) =
+        let ((result, before, due), slot) =
             self.with_scope_state(process, target, now, |scope_state, policy| {
-                let due = scope_state.due();
+                let before = scope_state.due();
                 let result = change(scope_state, policy);
-                (result, scope_state.due() != due)
+                (result, before, scope_state.due())
             })?;
-        if due_changed {
+        let due_changed = before != due;
+        // The worker that knew when it is due may be lost, and with it the note for the sync leader.
+        let is_forgotten = due.is_some_and(|due| now.saturating_since(due) >= FORGOTTEN_AFTER);
+        if due_changed || is_forgotten {
             process.table.note_dirty(slot);
         }
         Ok(Changed {

@@ -61,8 +61,8 @@ impl Admission {
                 continue;
             };
             let drawn = self.draw_permit(process, request, target);
-            let result = drawn
-                .or_else(|error| contended(process, Unit::Concurrency, Tokens::ONE, error))?;
+            let result =
+                drawn.or_else(|error| contended(process, Unit::Concurrency, Tokens::ONE, error))?;
             if result != DrawResult::Ready {
                 self.count_refused_permit(process, queues, request, target);
             }

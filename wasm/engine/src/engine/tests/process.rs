@@ -174,6 +174,33 @@ fn workers_are_counted_while_they_live_and_serve() {
 }
 
 #[test]
+fn a_scope_is_refreshed_also_if_the_worker_is_lost_that_asked_for_it_first() {
+    let process = FakeProcess::new();
+    let config = one_rule();
+    let mut first = Worker::new(&process, 1, &config);
+    let mut second = Worker::new(&process, 2, &config);
+    // Until the sync leader has looked at all slots.
+    for _ in 0..30 {
+        first.tick(TICK);
+    }
+    second.tick(Duration::ZERO);
+    assert_eq!(second.of("acme"), Decision::Hold);
+    second.tick(Duration::from_millis(1));
+    // Its call and its note for the sync leader are lost.
+    assert_eq!(
+        process.take_call().unwrap().1.scopes(),
+        ["tenant/acme".into()]
+    );
+    drop(second);
+    let asked_again = (0..250).any(|_| {
+        first.of("acme");
+        first.tick(TICK);
+        process.take_call().is_some()
+    });
+    assert!(asked_again);
+}
+
+#[test]
 fn a_worker_that_takes_the_lead_finds_what_is_due_in_the_slots() {
     let process = FakeProcess::new();
     let config = one_rule();
