@@ -54,7 +54,9 @@ impl<H: Host> Engine<H> {
     /// Returns the buckets where a request goes before those that come after it, if it is held now: at
     /// scopes whose first lease it awaits; else behind others that are held there.
     fn first_at(&self, now: Instant, request: &Request) -> Vec<BucketId> {
-        let buckets = || self.in_order(request).map(Target::bucket);
+        let rules = &self.process.rules;
+        let buckets_of = |target| self.admission.buckets(rules, target);
+        let buckets = || self.in_order(request).flat_map(buckets_of);
         let awaited = |bucket: &BucketId| self.admission.awaits(*bucket, now);
         let first: Vec<BucketId> = buckets().filter(awaited).collect();
         if !first.is_empty() {

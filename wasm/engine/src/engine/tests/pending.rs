@@ -283,6 +283,33 @@ fn pending_requests_go_first_where_their_answer_was_awaited() {
     assert_eq!(worker.request(&new), Decision::Admit);
 }
 
+/// A request that is held behind others has not been decided on, and does not say that it needs the
+/// group; but its scope is known to lead there.
+#[test]
+fn no_request_overtakes_those_that_are_held_for_the_first_lease_of_a_group() {
+    let all = [
+        Terms {
+            canonical: Some("group/gold"),
+            ..terms("tenant/", &[])
+        },
+        terms("group/", &[(Unit::Requests, 1000.0)]),
+    ];
+    let config = rules([shaped(rule("tenant"))]);
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
+    assert_eq!(worker.of("acme"), Decision::Hold);
+    worker.tick(Duration::from_millis(1));
+    worker.answer_by(&all);
+    for _ in 0..40 {
+        assert_eq!(worker.of("acme"), Decision::Hold);
+    }
+    worker.tick(Duration::from_millis(1));
+    worker.answer_by(&all);
+    assert_eq!(worker.resumed.len(), 32);
+    assert_eq!(worker.of("acme"), Decision::Hold);
+    worker.tick(Duration::from_millis(1));
+    assert_eq!(worker.resumed, (101..=142).collect::<Vec<_>>());
+}
+
 /// Requests that the rule shadows are held for the first answer as well, but not behind others.
 #[test]
 fn no_request_is_held_behind_another_for_a_rule_in_shadow_mode() {
