@@ -74,13 +74,14 @@ impl Admission {
             return Ok(());
         };
         self.note(&mut process.rules, request, target, result);
+        self.draw_bytes(process, request, target)?;
+        // As of now: each look at the shared table may have brought other terms.
         let Some(meters) = self.meters(target) else {
             return Ok(());
         };
         request.counts_until_end |= meters.counts_streams();
         request.needs_permits |= meters.permits.is_some();
         let canonical = meters.canonical.clone().filter(|_| is_own);
-        self.draw_bytes(process, request, target)?;
         // A request that the scope itself refuses does not get as far as the canonical one.
         if let Some(id) = canonical
             && !request.findings.is_denied()

@@ -245,3 +245,42 @@ fn what_is_refused_elsewhere_takes_no_permit() {
         "one for each scope of the one request"
     );
 }
+
+#[test]
+fn a_stream_that_began_as_the_limit_came_has_a_permit() {
+    const BYTES: (Unit, f64) = (Unit::ResponseBytes, 1e6);
+    const BEFORE: &[Terms] = &[terms("tenant/", &[(Unit::Requests, 1e6), BYTES])];
+    const AFTER: &[Terms] = &[terms(
+        "tenant/",
+        &[(Unit::Requests, 1e6), BYTES, (Unit::Concurrency, 4.0)],
+    )];
+    let mut config = one_rule();
+    config.rules[0].policy.first_lease_wait = Duration::ZERO;
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
+    worker.meet("acme", BEFORE);
+    let (token, call) = loop {
+        worker.tick(TICK);
+        if let Some(call) = worker.process.take_call() {
+            break call;
+        }
+    };
+    let first = worker.begun("acme", 1)[0];
+    worker.sizes.insert(first, [0, 100_000]);
+    worker.end(first);
+    worker.handle_answer(token, call.lend_by(AFTER));
+    // It finds the limit out when it pays for the bytes of the first one.
+    worker.process.advance(Duration::from_millis(200));
+    let open = worker.begun("acme", 1);
+    assert_eq!(open.len(), 1);
+    let used = |worker: &Worker| {
+        worker
+            .engine
+            .scope(RuleId(0), b"acme")
+            .unwrap()
+            .permits_used
+    };
+    assert_eq!(used(&worker), 1);
+    let more = worker.begun("acme", 2);
+    worker.end(open[0]);
+    assert_eq!(used(&worker) as usize, more.len());
+}
