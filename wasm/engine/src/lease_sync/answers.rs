@@ -94,7 +94,7 @@ impl LeaseSync {
         let canonical = (answer.canonical != answer.scope).then_some(&answer.canonical);
         let seed = process.identity.worker ^ u64::from(request.slot);
         let applied = with_slot(process, request, |scope_state, policy| {
-            let mut counts = units.is_empty();
+            let mut counts = false;
             let mut epoch = Ok(());
             for found in units {
                 let origin = answer.origin;
@@ -105,7 +105,7 @@ impl LeaseSync {
                 scope_state.handle_failure(now, *unit, request.sequence, seed);
             }
             // An answer that is older than what is known, or of a lower epoch, does not change the
-            // scope's terms either.
+            // scope's terms either, nor does one without units, of which that cannot be told.
             if counts {
                 scope_state.set_terms(now, policy, &answer.limited, canonical);
             }

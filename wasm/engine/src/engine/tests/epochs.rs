@@ -1,5 +1,9 @@
 //! Answers whose epoch is none that can follow.
 
+use tollgate_core::lease::{Epoch, Origin};
+use tollgate_core::message::ScopeAnswer;
+
+use super::permits::FOUR;
 use super::*;
 
 /// The epoch of an honest coordinator: a wall clock in 2026.
@@ -91,4 +95,26 @@ fn an_operators_epoch_gives_way_to_a_clock() {
     let rate = worker.serve(20, CLOCK) / 20;
     assert!((90..=110).contains(&rate), "{rate} per second");
     assert_eq!(worker.stats().epoch_jumps.get(), 0);
+}
+
+#[test]
+fn an_answer_without_units_changes_no_terms() {
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.meet("acme", FOUR);
+    let (token, call) = loop {
+        worker.tick(TICK);
+        if let Some(call) = worker.process.take_call() {
+            break call;
+        }
+    };
+    let empty = call.answer(|asked| ScopeAnswer {
+        limited: Vec::new(),
+        origin: Origin::alone(Epoch(0)),
+        outcome: Ok(Vec::new()),
+        ..lent(asked, 0.0)
+    });
+    worker.handle_answer(token, empty);
+    worker.tick(TICK);
+    assert_eq!(worker.admitted("acme", 9), 4);
+    assert_eq!(worker.stats().refresh_errors.get(), 1);
 }
