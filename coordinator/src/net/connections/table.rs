@@ -28,7 +28,7 @@ pub(super) const PROBE_PLACES: usize = 128;
 /// Time for a client that was asked to leave.
 const CLOSING_TIME: Duration = Duration::from_secs(1);
 
-/// ListenerLimits of the connections of one listener.
+/// Limits of the connections of one listener.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerLimits {
     /// The listener, which speaks HTTP/2 or HTTP/1.1.

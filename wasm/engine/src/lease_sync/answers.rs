@@ -29,8 +29,7 @@ pub(super) struct EpochWarnings {
 // === impl LeaseSync ===
 
 impl LeaseSync {
-    /// Applies the answer to the call of `token`, or notes why there is none. False if the call is not
-    /// known.
+    /// Applies the answer to the call of `token`, or notes why there is none.
     pub(crate) fn handle_answer<H: Host>(
         &mut self,
         process: &mut Process<H>,
