@@ -25,7 +25,9 @@ impl<H: Host> Engine<H> {
         }
         self.ask_for_first_leases(now);
         let tick = self.process.config.tick;
-        if now.saturating_since(self.last_round) >= tick.mul_f32(0.75) {
+        // Three quarters, for a host's timers are not exact.
+        let elapsed = now.saturating_since(self.last_round);
+        if elapsed.saturating_mul(4) >= tick.saturating_mul(3) {
             self.last_round = now;
             self.admission.start_round();
             if let Err(error) = self.round(now) {
