@@ -65,6 +65,8 @@ pub(crate) struct Admission {
     overflow_logged: bool,
     /// Scopes whose first lease is awaited.
     first_leases: Vec<FirstLease>,
+    /// The first of these to look at on the next tick.
+    next_look: usize,
     streams: Streams,
     dice: Dice,
     /// Seed of the tables' hashes; random.
@@ -91,6 +93,7 @@ impl Admission {
             searches_failed: 0,
             overflow_logged: false,
             first_leases: Vec::new(),
+            next_look: 0,
             streams: Streams::default(),
             dice: Dice::new(seed),
             seed,

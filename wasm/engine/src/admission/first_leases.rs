@@ -15,14 +15,28 @@ use crate::host::Host;
 use crate::process::Process;
 use crate::rules::{Rules, scope_id};
 
+/// Slots that are looked at in one tick because other workers may have got answers for them. A flood
+/// of unseen keys must not cost a read of each on every tick.
+const LOOKS_PER_TICK: usize = 64;
+
 /// Scope whose first lease is awaited.
 #[derive(Debug)]
 pub(super) struct FirstLease {
     target: Target,
     slot: u32,
     until: Instant,
-    /// True if this worker has looked at the slot: then it is asked for, by this worker or another.
-    asked: bool,
+    state: FirstLeaseState,
+}
+
+/// State of the request for a first lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstLeaseState {
+    /// This worker is to look at the slot.
+    New,
+    /// A call of this worker asks for it, whose end ends the wait.
+    Called,
+    /// Another worker asks for it, and the slot tells when it has got an answer.
+    Elsewhere,
 }
 
 /// Messages of one slot to the coordinators.
@@ -53,7 +67,7 @@ impl Admission {
             target,
             slot,
             until,
-            asked: false,
+            state: FirstLeaseState::New,
         });
     }
 
@@ -73,7 +87,8 @@ impl Admission {
 
     /// Returns whether scopes have turned up that have not been asked for.
     pub(crate) fn has_unasked(&self) -> bool {
-        self.first_leases.iter().any(|scope| !scope.asked)
+        let mut scopes = self.first_leases.iter();
+        scopes.any(|scope| scope.state == FirstLeaseState::New)
     }
 
     /// Returns whether the first lease of a scope is awaited.
@@ -101,17 +116,18 @@ impl Admission {
         let mut left = requests_max;
         let mut all = Vec::new();
         let mut scopes = core::mem::take(&mut self.first_leases);
-        for scope in &mut scopes {
+        let unasked = scopes.iter_mut();
+        for scope in unasked.filter(|scope| scope.state == FirstLeaseState::New) {
             // Scopes that turn up while no more calls may be made go into the next one together.
-            if scope.asked || left == 0 {
-                self.look_again(process, scope, now);
-                continue;
+            if left == 0 {
+                break;
             }
             if let Some(messages) = self.ask_for(process, scope, now) {
                 left = left.saturating_sub(usize::from(messages.has_request()));
                 all.push(messages);
             }
         }
+        self.look_again(process, &scopes, now);
         scopes.retain(|scope| self.is_awaited(scope, now));
         self.first_leases.append(&mut scopes);
         all
@@ -123,7 +139,7 @@ impl Admission {
         scope: &mut FirstLease,
         now: Instant,
     ) -> Option<SlotMessages> {
-        scope.asked = true;
+        scope.state = FirstLeaseState::Elsewhere;
         let target = scope.target;
         let me = process.identity.worker;
         let usage = self.permits(target).map(|permits| permits.usage(me));
@@ -141,12 +157,16 @@ impl Admission {
                 scope.slot = slot;
                 let entry = self.scopes(target.table)?.get(target.index)?;
                 let key = String::from_utf8_lossy(entry.key());
-                Some(SlotMessages {
+                let messages = SlotMessages {
                     slot,
                     scope: scope_id(process.rules.name(target.table), &key).into(),
                     messages,
                     due,
-                })
+                };
+                if messages.has_request() {
+                    scope.state = FirstLeaseState::Called;
+                }
+                Some(messages)
             }
             Ok(_) => None,
             Err(error) => {
@@ -170,8 +190,21 @@ impl Admission {
         });
     }
 
+    /// Looks at scopes that no call of this worker asks for, some on each tick.
+    fn look_again<H: Host>(&mut self, process: &Process<H>, scopes: &[FirstLease], now: Instant) {
+        let others = scopes.iter();
+        let others = others.filter(|scope| scope.state != FirstLeaseState::Called);
+        let count = others.clone().count();
+        let looks = count.min(LOOKS_PER_TICK);
+        for scope in others.cycle().skip(self.next_look).take(looks) {
+            self.look_at(process, scope, now);
+        }
+        let next = self.next_look.saturating_add(looks);
+        self.next_look = next.checked_rem(count).unwrap_or(0);
+    }
+
     /// Ends the wait for a scope if another worker has got an answer for it.
-    fn look_again<H: Host>(&mut self, process: &Process<H>, scope: &FirstLease, now: Instant) {
+    fn look_at<H: Host>(&mut self, process: &Process<H>, scope: &FirstLease, now: Instant) {
         let Ok(slots) = process.table.slots() else {
             return;
         };

@@ -77,6 +77,35 @@ fn a_failed_call_lets_pending_requests_go() {
     assert_eq!(worker.resumed, [101]);
 }
 
+#[test]
+fn scopes_whose_first_leases_are_awaited_are_looked_at_in_turn() {
+    let mut config = one_rule();
+    config.rules[0].policy.first_lease_wait = Duration::from_secs(1);
+    let process = FakeProcess::new();
+    let mut workers = [1, 2].map(|id| Worker::new(&process, id, &config));
+    // Until the sync leader has looked at all slots.
+    for _ in 0..30 {
+        workers[0].tick(TICK);
+    }
+    for (worker, most) in workers.iter_mut().zip([8, 72]) {
+        for n in 0..500 {
+            assert_eq!(worker.of(&format!("t{n}")), Decision::Hold);
+        }
+        worker.tick(TICK);
+        let before = process.reads.get();
+        worker.tick(Duration::ZERO);
+        let reads = process.reads.get() - before;
+        assert!(reads <= most, "{reads}");
+    }
+    let [first, second] = &mut workers;
+    first.answer(1000.0);
+    for _ in 0..30 {
+        first.tick(Duration::from_millis(1));
+        second.tick(Duration::from_millis(1));
+    }
+    assert_eq!((first.resumed.len(), second.resumed.len()), (500, 500));
+}
+
 /// The next call, which comes within `limit`.
 fn call_within(worker: &mut Worker, limit: Duration) -> (u32, OpenCall) {
     for _ in 0..=limit.as_millis() / TICK.as_millis() {
