@@ -317,18 +317,23 @@ impl<H: Host + Clone> Worker<H> {
         Ok(cost)
     }
 
-    /// The bytes of bodies that the stream at hand has had so far.
-    fn body_bytes(&mut self) -> [u64; 2] {
-        ["request", "response"].map(|whose| match self.host.property(&[whose, "size"]) {
+    /// The bytes of bodies that the stream at hand has had so far, if Envoy tells them.
+    fn body_bytes(&mut self) -> Option<[u64; 2]> {
+        Some([self.body_size("request")?, self.body_size("response")?])
+    }
+
+    fn body_size(&mut self, whose: &str) -> Option<u64> {
+        match self.host.property(&[whose, "size"]) {
             Ok(size) => {
                 let size = size.as_deref().and_then(|size| size.first_chunk());
-                size.map_or(0, |size| i64::from_le_bytes(*size).max(0).unsigned_abs())
+                let size = size.map_or(0, |size| i64::from_le_bytes(*size));
+                Some(size.max(0).unsigned_abs())
             }
             Err(error) => {
                 self.complain(&error);
-                0
+                None
             }
-        })
+        }
     }
 
     /// Does what the engine wants done.
@@ -346,8 +351,9 @@ impl<H: Host + Clone> Worker<H> {
                     refusal,
                 } => self.deny(stream, waited, refusal),
                 Effect::CountBytes { stream } => {
-                    if self.host.select(stream).is_ok() {
-                        let bytes = self.body_bytes();
+                    if self.host.select(stream).is_ok()
+                        && let Some(bytes) = self.body_bytes()
+                    {
                         self.engine.count_bytes(stream, bytes);
                     }
                     Ok(())

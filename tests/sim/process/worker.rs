@@ -311,7 +311,7 @@ impl Worker {
             count(size);
         }
         let end = StreamEnd {
-            bytes: bytes(unit, size),
+            bytes: Some(bytes(unit, size)),
             costs: Vec::new(),
         };
         self.engine.end_stream(stream, &end);

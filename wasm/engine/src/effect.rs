@@ -70,8 +70,8 @@ pub struct StreamNeeds {
 /// Facts about a stream that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamEnd {
-    /// The bytes of its bodies, of the request and of the response; zero if they do not count.
-    pub bytes: [u64; 2],
+    /// The bytes of its bodies, of the request and of the response, if they count and are known.
+    pub bytes: Option<[u64; 2]>,
     /// The cost of the request as far as it is known, for each rule in [`StreamNeeds::costs`].
     pub costs: Vec<(RuleId, Tokens)>,
 }

@@ -134,14 +134,17 @@ impl Admission {
         let Some(mut open) = self.streams.open.remove(&stream) else {
             return;
         };
-        self.count_more(process, &mut open, end.bytes);
+        if let Some(bytes) = end.bytes {
+            self.count_more(process, &mut open, bytes);
+        }
+        let sizes = open.counted.filter(|_| end.bytes.is_some());
         for ended in &open.targets {
             let mut costs = end.costs.iter();
             let cost = costs.find(|(rule, _)| rule.0 == ended.target.rule);
             if let Some((_, cost)) = cost.filter(|_| ended.has_final_cost) {
                 self.charge_final_cost(process, ended.target, *cost, open.paid);
             }
-            self.end_in(process, *ended, open.counted);
+            self.end_in(process, *ended, sizes);
         }
     }
 
@@ -149,7 +152,7 @@ impl Admission {
         &mut self,
         process: &mut Process<H>,
         ended: StreamTarget,
-        counted: Option<[u64; 2]>,
+        sizes: Option<[u64; 2]>,
     ) {
         let Some(entry) = entry(&mut self.tables, ended.target) else {
             return;
@@ -159,8 +162,8 @@ impl Admission {
         let Some(meters) = &mut entry.meters else {
             return;
         };
-        for (unit, bytes) in BYTES.into_iter().zip(counted.unwrap_or_default()) {
-            if let Some(meter) = meters.meter(unit).filter(|_| counted.is_some()) {
+        for (unit, bytes) in BYTES.into_iter().zip(sizes.into_iter().flatten()) {
+            if let Some(meter) = meters.meter(unit) {
                 meter.learn(bytes);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::permits::{FOUR, in_flight};
 use super::*;
+use crate::effect::StreamEnd;
 
 #[test]
 fn bytes_are_charged_as_they_pass_and_the_next_request_waits_for_the_debt() {
@@ -54,6 +55,30 @@ fn bytes_are_charged_as_they_pass_and_the_next_request_waits_for_the_debt() {
     );
     assert!(pause > Duration::from_millis(9000), "{pause:?}");
     assert!(worker.refused("tenant").response_bytes.get() > 0);
+}
+
+#[test]
+fn a_stream_whose_bytes_are_not_known_teaches_nothing() {
+    const ALL: &[Terms] = &[terms(
+        "tenant/",
+        &[(Unit::Requests, 1e6), (Unit::ResponseBytes, 1e6)],
+    )];
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.meet("acme", ALL);
+    let streams = worker.begun("acme", 2);
+    worker.sizes.insert(streams[0], [0, 800]);
+    worker.end(streams[0]);
+    let usual = |worker: &Worker| {
+        let entry = worker.engine.admission.entry_of(RuleId(0), b"acme");
+        let meters = entry.and_then(|entry| entry.meters.as_deref()).unwrap();
+        meters.response_bytes.as_ref().unwrap().usual
+    };
+    let before = usual(&worker);
+    assert!(before > 0);
+    // As when Envoy has no such stream any more.
+    worker.engine.end_stream(streams[1], &StreamEnd::default());
+    assert_eq!(usual(&worker), before);
+    assert_eq!(worker.engine.admission.streams_open(), 0);
 }
 
 #[test]

@@ -263,7 +263,7 @@ impl Worker {
         let needs = self.engine.stream_needs(stream);
         let costs = needs.costs.into_iter();
         let end = StreamEnd {
-            bytes: self.bytes(stream),
+            bytes: Some(self.bytes(stream)),
             costs: costs.filter_map(|rule| Some((rule, cost?))).collect(),
         };
         self.engine.end_stream(stream, &end);
