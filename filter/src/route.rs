@@ -5,7 +5,7 @@
 //! a zero byte after each). It is asked for on each request, so that a changed route counts at once,
 //! and taken apart only the first time that it looks as it does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::units::Tokens;
 
@@ -51,6 +51,8 @@ pub(crate) enum RouteError {
     Cost,
     #[error("scopes must be a list of names of rules, {0:?} is none")]
     Scopes(String),
+    #[error("scopes must name each rule once, {0:?} is there twice")]
+    Repeated(String),
 }
 
 // === impl Routes ===
@@ -112,6 +114,10 @@ impl<R: Clone> Routes<R> {
     fn named(&self, list: &[u8]) -> Result<Vec<R>, RouteError> {
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let names = pairs(list).ok_or_else(|| RouteError::Scopes(text(list)))?;
+        let mut seen = BTreeSet::new();
+        if let Some((repeated, _)) = names.iter().find(|(name, _)| !seen.insert(*name)) {
+            return Err(RouteError::Repeated(text(repeated)));
+        }
         let rule = |(name, _): (&[u8], _)| {
             let found = self.rules.iter().find(|rule| *rule.0.as_bytes() == *name);
             let found = found.ok_or_else(|| RouteError::Scopes(text(name)))?;

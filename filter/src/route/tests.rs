@@ -85,6 +85,10 @@ fn metadata_that_makes_no_sense_is_logged_once_and_counts_as_none() {
         (number(1e7), "cost must be"),
         (map(&[("scopes", b"tenant")]), "\"tenant\" is none"),
         (map(&[("scopes", &list(&["tenant", "x"]))]), "\"x\" is none"),
+        (
+            map(&[("scopes", &list(&["user", "tenant", "user"]))]),
+            "\"user\" is there twice",
+        ),
     ];
     for (said, want) in rows {
         let mut routes = routes();
