@@ -243,7 +243,7 @@ fn rules(
         let mut fields = Fields::new(&path, &format!("{path}."), entry)?;
         let (limit, rule) = Rule::read(&mut fields, defaults, unknown)?;
         if limits.iter().any(|other| other.name == limit.name) {
-            return Err(fields.wrong("name", limit.name.as_str(), "each rule has its own name"));
+            return Err(fields.wrong("name", limit.name.as_str(), "a name that no other rule has"));
         }
         fields.finish(unknown);
         limits.push(limit);

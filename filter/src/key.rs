@@ -3,7 +3,7 @@
 //! A key becomes part of a scope id, which travels to the coordinator, into logs and into tables
 //! that people read, so what a client may put into it is narrowed here: surrounding blanks
 //! are dropped, and what is left must be 1 to [`KEY_LEN_MAX`] bytes of UTF-8 without control
-//! characters. Nothing at all is *missing*, anything else is *malformed*; a rule has a policy for each.
+//! characters. Anything else counts as *missing*, for which a rule has a policy.
 //!
 //! Two requests that the upstream would take for the same tenant's must have the same key, or
 //! spelling would be a way around the limit: hosts are compared without case and port, paths and

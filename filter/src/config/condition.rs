@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::ConfigError;
-use super::fields::{Fields, check_header_name};
+use super::fields::{Fields, check_header_name, is_text};
 use crate::condition::{Condition, Expected};
 
 /// The most entries of a list; each costs a comparison per request.
@@ -39,7 +39,9 @@ fn simple(fields: &mut Fields<'_>) -> Result<Condition, ConfigError> {
 fn path_prefixes(fields: &mut Fields<'_>) -> Result<Vec<String>, ConfigError> {
     let expected = "a path that begins with a slash, or a list of 1 to 32 of them";
     let prefixes = match fields.peek("path_prefix") {
-        Some(Value::String(_)) => fields.text("path_prefix")?.map(|one| vec![one.to_owned()]),
+        Some(Value::String(one)) if is_text(&one.as_str()) => {
+            fields.text("path_prefix")?.map(|one| vec![one.to_owned()])
+        }
         _ => fields.texts("path_prefix", 1..=ENTRIES_MAX, expected)?,
     };
     let prefixes = prefixes.unwrap_or_default();
@@ -74,7 +76,10 @@ fn headers(fields: &mut Fields<'_>) -> Result<Vec<(String, Expected)>, ConfigErr
             Value::Bool(true) => Expected::Present,
             Value::Bool(false) => Expected::Absent,
             Value::String(text) => Expected::Equal(text.clone()),
-            _ => return Err(fields.wrong("headers", value, expected)),
+            _ => {
+                let expected = "true, false or the header's value";
+                return Err(fields.wrong(&format!("headers.{name}"), value, expected));
+            }
         };
         Ok((name, expected))
     };

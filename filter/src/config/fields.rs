@@ -4,6 +4,11 @@ use core::ops::RangeInclusive;
 
 use super::{ConfigError, Map, Value};
 
+/// Lengths of the texts in lists, in bytes.
+const TEXT_LEN: RangeInclusive<usize> = 1..=200;
+/// The least likeness of a misspelt name and the field that was meant, from 0 to 1.
+const LIKENESS_MIN: f64 = 0.9;
+
 /// The fields of one object; what was not taken in the end is unknown.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
@@ -25,10 +30,15 @@ impl<'a> Fields<'a> {
     /// The fields of `value`, which errors call `name` and whose fields they call `prefix` plus
     /// the field's name.
     pub(super) fn new(name: &str, prefix: &str, value: &'a Value) -> Result<Self, ConfigError> {
+        Self::new_as(name, prefix, value, "an object")
+    }
+
+    /// The same, where the rule says more of the value.
+    fn new_as(name: &str, prefix: &str, value: &'a Value, rule: &str) -> Result<Self, ConfigError> {
         let object = value.as_object().ok_or_else(|| ConfigError::Wrong {
             field: name.to_owned(),
             value: shown(value),
-            rule: "must be an object".to_owned(),
+            rule: format!("must be {rule}"),
         })?;
         Ok(Self {
             prefix: prefix.to_owned(),
@@ -47,11 +57,26 @@ impl<'a> Fields<'a> {
 
     /// The fields of the object called `name`, whose own unknown fields its reader has to report.
     pub(super) fn object(&mut self, name: &'static str) -> Result<Option<Self>, ConfigError> {
+        self.object_as(name, "an object")
+    }
+
+    /// The same, where the rule says more of the value.
+    pub(super) fn object_as(
+        &mut self,
+        name: &'static str,
+        rule: &str,
+    ) -> Result<Option<Self>, ConfigError> {
         let Some(value) = self.take(name) else {
             return Ok(None);
         };
         let path = self.path(name);
-        Self::new(&path, &format!("{path}."), value).map(Some)
+        Self::new_as(&path, &format!("{path}."), value, rule).map(Some)
+    }
+
+    /// The number of fields with one of these names.
+    pub(super) fn count(&self, names: &[&str]) -> usize {
+        let value = |name: &&&str| self.peek(name).is_some_and(|value| !value.is_null());
+        names.iter().filter(value).count()
     }
 
     /// The field called `name`, which is not known for that.
@@ -72,7 +97,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The field called `name` as a list of that many texts, none of them empty.
+    /// The field called `name` as a list of that many texts of [`TEXT_LEN`].
     pub(super) fn texts(
         &mut self,
         name: &'static str,
@@ -82,11 +107,13 @@ impl<'a> Fields<'a> {
         let Some(value) = self.take(name) else {
             return Ok(None);
         };
-        let usable = |text: &&str| !text.is_empty() && text.len() <= 200 && !text.contains('\0');
-        let text = |entry: &Value| entry.as_str().filter(usable).map(str::to_owned);
+        let text = |entry: &Value| entry.as_str().filter(is_text).map(str::to_owned);
         let entries = value.as_array().filter(|list| count.contains(&list.len()));
         let texts = entries.and_then(|list| list.iter().map(text).collect());
-        texts.map(Some).ok_or_else(|| self.wrong(name, value, rule))
+        texts.map(Some).ok_or_else(|| {
+            let rule = format!("{rule}, each of 1 to 200 bytes without a zero byte");
+            self.wrong(name, value, &rule)
+        })
     }
 
     pub(super) fn text(&mut self, name: &'static str) -> Result<Option<&'a str>, ConfigError> {
@@ -106,8 +133,7 @@ impl<'a> Fields<'a> {
         let Some(value) = self.take(name) else {
             return Ok(default);
         };
-        value
-            .as_u64()
+        whole(value)
             .filter(|number| range.contains(number))
             .ok_or_else(|| {
                 let rule = format!("a whole number from {} to {}", range.start(), range.end());
@@ -121,7 +147,18 @@ impl<'a> Fields<'a> {
             .object
             .keys()
             .filter(|key| !self.known.contains(&key.as_str()));
-        unknown.extend(strange.map(|key| self.path(key)));
+        unknown.extend(strange.map(|key| match self.similar(key) {
+            Some(meant) => format!("{} (did you mean {meant}?)", self.path(key)),
+            None => self.path(key),
+        }));
+    }
+
+    /// The field that is most like `name`, if any is much like it.
+    fn similar(&self, name: &str) -> Option<&'static str> {
+        let likeness = |known: &&'static str| (strsim::jaro_winkler(name, known), *known);
+        let best = self.known.iter().map(likeness);
+        let best = best.max_by(|one, other| one.0.total_cmp(&other.0))?;
+        (best.0 >= LIKENESS_MIN).then_some(best.1)
     }
 
     pub(super) fn path(&self, name: &str) -> String {
@@ -184,6 +221,21 @@ pub(super) fn check_header_name(
         return Err(fields.wrong(field, name, rule));
     }
     Ok(name.to_ascii_lowercase())
+}
+
+/// Returns whether a text may stand in a list.
+pub(super) fn is_text(text: &&str) -> bool {
+    TEXT_LEN.contains(&text.len()) && !text.contains('\0')
+}
+
+/// The whole number in `value`, which may be written as a fraction or with an exponent.
+fn whole(value: &Value) -> Option<u64> {
+    const EXACT_MAX: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+    let exact = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT_MAX).contains(number);
+    let number = || value.as_f64().filter(exact);
+    value
+        .as_u64()
+        .or_else(|| number().map(|number| number as u64))
 }
 
 fn shown(value: &Value) -> String {

@@ -18,14 +18,36 @@ const EXPRESSION_LEN_MAX: usize = 1000;
 const KINDS: &str = "an object with one of header, query, path, authority, source_address, peer_san, \
     metadata, route_metadata, virtual_host_metadata, route_name, filter_state, cel, constant and join";
 
+/// The names of all sources.
+const SOURCES: [&str; 14] = [
+    "header",
+    "query",
+    "path",
+    "authority",
+    "source_address",
+    "peer_san",
+    "metadata",
+    "route_metadata",
+    "virtual_host_metadata",
+    "route_name",
+    "filter_state",
+    "cel",
+    "constant",
+    "join",
+];
+
 /// The field `key` of a rule.
 pub(super) fn key(rule: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Key, ConfigError> {
     let mut fields = rule
         .object("key")?
         .ok_or_else(|| rule.required("key", KINDS))?;
-    let key = match join(&mut fields, unknown)? {
-        Some(key) => Some(key),
-        None => simple(&mut fields, unknown)?,
+    let key = match fields.count(&SOURCES) {
+        1 => match join(&mut fields, unknown)? {
+            Some(key) => Some(key),
+            None => simple(&mut fields, unknown)?,
+        },
+        // Of two it would not be clear which one counts.
+        _ => None,
     };
     fields.finish(unknown);
     match key {
@@ -90,7 +112,10 @@ fn join(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<Key
     for (index, entry) in entries.iter().enumerate() {
         let path = format!("{}[{index}]", fields.path("join"));
         let mut part = Fields::new(&path, &format!("{path}."), entry)?;
-        let key = simple(&mut part, unknown)?;
+        let key = match part.count(&SOURCES) {
+            1 => simple(&mut part, unknown)?,
+            _ => None,
+        };
         part.finish(unknown);
         parts.push(key.ok_or_else(|| ConfigError::Wrong {
             field: path,
@@ -114,8 +139,10 @@ fn path(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<Key
                 })
         }
         Some(value) => {
-            let path = fields.path("path");
-            let mut inner = Fields::new(&path, &format!("{path}."), value)?;
+            let inner = fields.object_as("path", expected)?;
+            let Some(mut inner) = inner else {
+                return Ok(None);
+            };
             let number = inner.whole("segment", 0, 1..=SEGMENT_MAX)?;
             inner.finish(unknown);
             match usize::try_from(number) {
@@ -134,7 +161,8 @@ fn source_address(
         fields.take("source_address");
         return Ok(Some(Prefixes { v4: 32, v6: 64 }));
     }
-    let Some(mut inner) = fields.object("source_address")? else {
+    let expected = "true, or an object with prefix_v4 and prefix_v6";
+    let Some(mut inner) = fields.object_as("source_address", expected)? else {
         return Ok(None);
     };
     let prefixes = Prefixes {

@@ -112,6 +112,33 @@ fn unknown_fields_are_accepted_and_named() {
     assert_eq!(unknown, want);
 }
 
+#[test]
+fn misspelt_fields_are_named_with_the_one_that_was_meant() {
+    let json = r#"{"coordinator": "c", "max_scope": 5, "max_scopes": 1e4,
+        "scopes": [{"name": "a", "key": {"header": "x"}, "enforced_percnt": 0}]}"#;
+    let (config, unknown) = parse(json).unwrap();
+    let want = [
+        "scopes[0].enforced_percnt (did you mean enforced_percent?)",
+        "max_scope (did you mean max_scopes?)",
+    ];
+    assert_eq!(unknown, want);
+    assert_eq!(config.engine.max_scopes, 10_000);
+    refused(&[
+        (
+            with(r#""max_scopes": 0.5"#),
+            "max_scopes is 0.5: must be a whole number from 1",
+        ),
+        (
+            with(r#""max_scopes": -1.0"#),
+            "max_scopes is -1.0: must be a whole number",
+        ),
+        (
+            with(r#""max_scopes": 1e300"#),
+            "must be a whole number from 1",
+        ),
+    ]);
+}
+
 fn rule(fields: &str) -> String {
     format!(r#"{{"coordinator": "c", "scopes": [{{{fields}}}]}}"#)
 }
@@ -321,7 +348,23 @@ fn keys_that_cannot_be_read_are_refused() {
         ),
         (
             key(r#"{"source_address": false}"#),
-            "source_address is false: must be an object",
+            "source_address is false: must be true, or an object",
+        ),
+        (
+            key(r#"{"path": 7}"#),
+            "key.path is 7: must be a template such as",
+        ),
+        (
+            key(r#"{"header": "x", "query": "y"}"#),
+            r#"key is {"header":"x","query":"y"}: must be an object with one of header"#,
+        ),
+        (
+            key(r#"{"header": "x", "join": [{"header": "x"}, {"header": "y"}]}"#),
+            "must be an object with one of header",
+        ),
+        (
+            key(r#"{"join": [{"header": "x"}, {"header": "y", "cel": "z"}]}"#),
+            "key.join[1] is ",
         ),
     ]);
 }
@@ -423,11 +466,20 @@ fn modes_and_conditions_can_be_set_and_are_checked() {
         ),
         (
             named(r#""when": {"headers": {"x": 1}}"#),
-            "when.headers is 1: must be an object",
+            "when.headers.x is 1: must be true, false or the header's value",
         ),
         (
             named(r#""when": {"not": {"headers": {"a b": true}}}"#),
             "when.not.headers is",
         ),
     ]);
+}
+
+#[test]
+fn texts_of_conditions_are_bounded_alone_and_in_lists() {
+    let long = format!("\"/{}\"", "v".repeat(200));
+    for prefix in [long.clone(), format!("[{long}]")] {
+        let json = named(&format!(r#""when": {{"path_prefix": {prefix}}}"#));
+        refused(&[(json, "each of 1 to 200 bytes")]);
+    }
 }
