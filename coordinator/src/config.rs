@@ -337,7 +337,7 @@ impl SourceFile {
     /// If it cannot be read.
     pub fn read(path: &Path) -> Result<Self, LoadError> {
         let read = files::read(path, FILE_LEN_MAX as u64 + 1);
-        Self::of(path, read.map(|content| content.bytes))
+        Self::of(path, read.map(|(bytes, _)| bytes))
     }
 
     /// Like [`SourceFile::read`], but also from a pipe, and for as long as that takes.

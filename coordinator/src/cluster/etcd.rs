@@ -140,5 +140,5 @@ fn read(file: &Path) -> Result<Vec<u8>, EtcdError> {
         file: file.to_owned(),
         cause,
     });
-    Ok(read?.bytes)
+    Ok(read?.0)
 }

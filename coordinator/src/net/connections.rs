@@ -22,6 +22,9 @@ use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::either::Either;
+use tokio_util::io::InspectReader;
+use tonic::transport::server::Connected as _;
 
 mod activity;
 mod body;
@@ -31,7 +34,6 @@ mod memory;
 mod metrics;
 mod serve;
 mod source;
-mod stream;
 mod table;
 mod tls;
 
@@ -42,7 +44,6 @@ pub use metrics::ConnectionMetrics;
 pub use table::{ConnectionTable, ListenerLimits};
 pub use tls::ListenerTls;
 
-use self::stream::Connection;
 use self::table::ConnectionEntry;
 use crate::net::tls::HandshakeFault;
 
@@ -57,7 +58,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct Acceptor {
     listener: TcpListener,
-    table: ConnectionTable,
+    table: Arc<ConnectionTable>,
     tls: Option<ListenerTls>,
 }
 
@@ -68,7 +69,7 @@ impl Acceptor {
     pub fn new(listener: TcpListener, table: ConnectionTable, tls: Option<ListenerTls>) -> Self {
         Self {
             listener,
-            table,
+            table: Arc::new(table),
             tls,
         }
     }
@@ -125,23 +126,30 @@ async fn not_accepted(table: &ConnectionTable, error: &io::Error) {
 async fn run(stream: TcpStream, entry: ConnectionEntry, tls: Option<ListenerTls>, router: Router) {
     // Answers are small and awaited. A socket that is gone already says so later.
     let _ = stream.set_nodelay(true);
-    let activity = Arc::clone(entry.activity());
+    let addresses = stream.connect_info();
+    let activity = &entry.activity;
     let served = async {
-        let connection = match &tls {
-            None => Connection::plain(stream, Arc::clone(&activity)),
+        let transport = match &tls {
+            None => Either::Left(stream),
             Some(tls) => match tls.handshake(stream).await {
-                Some(stream) => Connection::tls(stream, Arc::clone(&activity)),
+                Some(stream) => Either::Right(Box::new(stream)),
                 None => return,
             },
         };
         activity.connected(Instant::now());
-        serve::serve(connection, &entry, router).await;
+        let reading = Arc::clone(activity);
+        let io = InspectReader::new(transport, move |bytes: &[u8]| {
+            if !bytes.is_empty() {
+                reading.heard(bytes.len(), Instant::now());
+            }
+        });
+        serve::serve(io, addresses, &entry, router).await;
     };
     tokio::select! {
         () = served => {}
         () = activity.cut_off() => {
             if let Some(tls) = tls.as_ref().filter(|_| activity.is_in_handshake()) {
-                let times = &entry.table().limits().times;
+                let times = &entry.table.limits.times;
                 let late = activity.overdue(times, Instant::now()).is_some();
                 tls.count(if late {
                     HandshakeFault::Timeout

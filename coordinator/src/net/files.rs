@@ -22,15 +22,6 @@ use tokio::sync::oneshot;
 /// an operator expects a changed file to be in force.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The content of a regular file.
-#[derive(Clone, PartialEq, Eq)]
-pub struct FileContent {
-    /// The bytes, no more than the reader asked for.
-    pub bytes: Vec<u8>,
-    /// The permissions.
-    pub mode: u32,
-}
-
 /// Reads files off the runtime, one at a time, each within a deadline.
 #[derive(Clone, Debug)]
 pub struct FileReader {
@@ -103,24 +94,14 @@ impl Drop for BusyGuard {
     }
 }
 
-// === impl FileContent ===
-
-impl std::fmt::Debug for FileContent {
-    /// Without the bytes, which may be a key.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileContent")
-            .field("len", &self.bytes.len())
-            .finish_non_exhaustive()
-    }
-}
-
 // === free functions ===
 
-/// Reads the first `len_max` bytes of `path`, which must be a regular file or a link to one.
+/// Reads the first `len_max` bytes of `path`, which must be a regular file or a link to one; also
+/// returns its permissions.
 ///
 /// # Errors
 /// If it is anything else or cannot be read. Only a file system can make this block.
-pub fn read(path: &Path, len_max: u64) -> io::Result<FileContent> {
+pub fn read(path: &Path, len_max: u64) -> io::Result<(Vec<u8>, u32)> {
     // Looked at first because opening a device can have effects.
     check_regular(&fs::metadata(path)?)?;
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
@@ -132,10 +113,7 @@ pub fn read(path: &Path, len_max: u64) -> io::Result<FileContent> {
     check_regular(&metadata)?;
     let mut bytes = Vec::new();
     file.take(len_max).read_to_end(&mut bytes)?;
-    Ok(FileContent {
-        bytes,
-        mode: metadata.mode(),
-    })
+    Ok((bytes, metadata.mode()))
 }
 
 /// Checks that `metadata` is of a regular file.
@@ -185,8 +163,8 @@ mod tests {
         fs::write(&path, "0123456789").unwrap();
         let link = dir.path().join("link");
         symlink("file", &link).unwrap();
-        assert_eq!(read(&path, 4).unwrap().bytes, b"0123");
-        assert_eq!(read(&link, 100).unwrap().bytes, b"0123456789");
+        assert_eq!(read(&path, 4).unwrap().0, b"0123");
+        assert_eq!(read(&link, 100).unwrap().0, b"0123456789");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! TLS: certificates and keys from files, which may change while the coordinator runs.
 //!
-//! A [`ServerIdentity`] is the certificate of a listener; every handshake uses the newest one, and open
-//! connections stay as they are. [`Credentials`] are for connections to other servers. A [`Renewal`]
+//! [`ServerFiles`] are the certificate of a listener; every handshake uses the newest one, and open
+//! connections stay as they are. [`Credentials`] are for connections to other servers. A `Renewal`
 //! reads the files of both again. Files that cannot be used (a key of another certificate, an expired
 //! certificate) are refused as a whole: with an error at the start, and later by staying with the old.
 
@@ -22,9 +22,11 @@ mod renewal;
 pub use credentials::{ClientFiles, Credentials};
 pub use error::{TlsError, TlsFault};
 pub use files::TlsContents;
+pub(in crate::net) use metrics::Labels;
 pub use metrics::{HandshakeFault, TlsMetrics};
 pub use owner::CertificateOwner;
-pub use renewal::{Newest, Renewal, TlsSource};
+use renewal::Renewal;
+pub use renewal::{Newest, TlsSource};
 
 use crate::clock::unix_time;
 
@@ -40,18 +42,12 @@ pub struct ServerFiles {
 }
 
 /// Listener of a coordinator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listener {
     /// gRPC: HTTP/2 alone.
     Grpc,
     /// For people and Prometheus: HTTP/1.1.
     Http,
-}
-
-/// Certificate of a listener for its next handshake.
-#[derive(Clone, Debug)]
-pub struct ServerIdentity {
-    config: Newest<ServerConfig>,
 }
 
 /// Files of a listener.
@@ -78,9 +74,25 @@ impl ServerFiles {
     /// # Errors
     /// The first thing that is wrong, with the name of the file.
     pub fn load(&self, listener: Listener) -> Result<LoadedTls<ServerConfig>, TlsError> {
-        let files = self.clone();
-        let source = ListenerFiles { listener, files };
+        let source = self.source(listener);
         source.make(&source.read()?)
+    }
+
+    /// Reads the files of `listener` for its next handshakes, now and whenever they change.
+    ///
+    /// # Errors
+    /// If the files cannot be used.
+    pub fn start(
+        &self,
+        listener: Listener,
+        metrics: &TlsMetrics,
+    ) -> Result<Newest<ServerConfig>, TlsError> {
+        Renewal::start(listener.into(), self.source(listener), metrics)
+    }
+
+    fn source(&self, listener: Listener) -> ListenerFiles {
+        let files = self.clone();
+        ListenerFiles { listener, files }
     }
 }
 
@@ -118,35 +130,16 @@ impl Listener {
         }
     }
 
+    /// The label of what is its own.
+    pub(in crate::net) const fn label(self) -> (&'static str, &'static str) {
+        ("listener", self.name())
+    }
+
     /// The protocol in ALPN.
     const fn protocol(self) -> &'static [u8] {
         match self {
             Self::Grpc => b"h2",
             Self::Http => b"http/1.1",
         }
-    }
-}
-
-// === impl ServerIdentity ===
-
-impl ServerIdentity {
-    /// Reads `files` of `listener`, now and whenever they change.
-    ///
-    /// # Errors
-    /// If the files cannot be used.
-    pub fn start(
-        listener: Listener,
-        files: ServerFiles,
-        metrics: TlsMetrics,
-    ) -> Result<Self, TlsError> {
-        let (renewal, config) =
-            Renewal::start(listener.into(), ListenerFiles { listener, files }, metrics)?;
-        tokio::spawn(renewal.run());
-        Ok(Self { config })
-    }
-
-    /// Configuration of the next handshake.
-    pub fn config(&self) -> Arc<ServerConfig> {
-        self.config.borrow().clone()
     }
 }

@@ -9,7 +9,7 @@ use super::ServerError;
 use super::metrics::Metrics;
 use crate::config::{Config, Listen};
 use crate::net::connections::{Acceptor, CallMemory, ConnectionTable, ListenerLimits, ListenerTls};
-use crate::net::tls::{Listener, ServerFiles, ServerIdentity};
+use crate::net::tls::{Listener, ServerFiles};
 
 /// Open sockets, not yet served.
 #[derive(Debug)]
@@ -65,7 +65,8 @@ impl Listeners {
                 times,
             };
             let table = ConnectionTable::new(limits, memory.clone(), metrics.connections.clone());
-            let tls = tls(listener, files.clone(), metrics)?;
+            let tls = files.as_ref().map(|files| tls(listener, files, metrics));
+            let tls = tls.transpose()?;
             Ok::<_, ServerError>(Acceptor::new(socket, table, tls))
         };
         Ok(Acceptors {
@@ -77,23 +78,19 @@ impl Listeners {
 
 // === free functions ===
 
-/// Returns the TLS of `listener`, if there are `files` for it; they are watched from now on.
+/// Returns the TLS of `listener` with `files`, which are watched from now on.
 fn tls(
     listener: Listener,
-    files: Option<ServerFiles>,
+    files: &ServerFiles,
     metrics: &Metrics,
-) -> Result<Option<ListenerTls>, ServerError> {
-    let Some(files) = files else { return Ok(None) };
-    let identity = ServerIdentity::start(listener, files, metrics.tls.clone());
-    let identity = identity.map_err(|cause| ServerError::Tls {
-        owner: listener.into(),
-        cause,
-    })?;
-    Ok(Some(ListenerTls {
+) -> Result<ListenerTls, ServerError> {
+    let owner = listener.into();
+    let identity = files.start(listener, &metrics.tls);
+    Ok(ListenerTls {
         listener,
-        identity,
+        identity: identity.map_err(|cause| ServerError::Tls { owner, cause })?,
         metrics: metrics.tls.clone(),
-    }))
+    })
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {

@@ -90,15 +90,6 @@ pub(super) struct ConnectionRank {
     pub(super) since: Instant,
 }
 
-/// Bytes that a connection holds, and since when it owes something.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MemoryHold {
-    /// Bytes of its calls.
-    pub(super) bytes: usize,
-    /// When the oldest thing that its client has to do began.
-    pub(super) since: Instant,
-}
-
 // === impl Activity ===
 
 impl Activity {
@@ -267,22 +258,18 @@ impl Activity {
         ConnectionRank {
             stage: state.stage,
             working,
-            since: if working {
-                state.working_since
-            } else {
-                state.waiting_since
+            since: match working {
+                true => state.working_since,
+                false => state.waiting_since,
             },
         }
     }
 
-    /// The memory of its calls, and since when its client owes a step; none if it owes nothing.
-    pub(super) fn hold(&self) -> Option<MemoryHold> {
+    /// The bytes of its calls, and since when its client owes a step; none if it owes nothing.
+    pub(super) fn hold(&self) -> Option<(usize, Instant)> {
         let state = self.state();
         let since = state.owed.values().map(|owed| owed.since).min()?;
-        Some(MemoryHold {
-            bytes: state.held,
-            since,
-        })
+        Some((state.held, since))
     }
 
     /// Asks its client to leave if nothing is to be lost by it; says whether that was so. A

@@ -21,9 +21,9 @@ pub(super) struct RequestBody {
 /// The body of an answer.
 #[derive(Debug)]
 pub(super) struct ResponseBody {
-    body: axum::body::Body,
+    pub(super) body: axum::body::Body,
     /// None for a refusal, which is too small to be counted.
-    call: Option<Arc<Call>>,
+    pub(super) call: Option<Arc<Call>>,
 }
 
 /// Bytes of an answer that are not sent yet.
@@ -84,13 +84,6 @@ impl Body for RequestBody {
 }
 
 // === impl ResponseBody ===
-
-impl ResponseBody {
-    /// Counts what goes out of `body` for `call`.
-    pub(super) fn new(body: axum::body::Body, call: Option<Arc<Call>>) -> Self {
-        Self { body, call }
-    }
-}
 
 impl Body for ResponseBody {
     type Data = UnsentBytes;

@@ -1,8 +1,6 @@
 //! One call: its bytes, and the side that waits for the other.
 
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -89,7 +87,7 @@ impl Call {
         bytes: usize,
         probe: bool,
     ) -> Result<Arc<Self>, CallRefusal> {
-        let memory = table.memory();
+        let memory = &table.memory;
         if !probe && activity.is_for_probes() {
             return Err(CallRefusal::ProbesOnly);
         }
@@ -103,7 +101,7 @@ impl Call {
                 return Err(CallRefusal::All);
             }
         }
-        let times = &table.limits().times;
+        let times = &table.limits.times;
         let held = activity.take(bytes);
         memory.take(bytes, held);
         activity.begin_call();
@@ -201,11 +199,9 @@ impl AnswerCharge {
 
 impl Drop for AnswerCharge {
     fn drop(&mut self) {
-        let Call {
-            activity, memory, ..
-        } = &*self.call;
-        activity.paid(self.owed);
-        activity.give_back(self.bytes);
-        memory.give_back(self.bytes);
+        let call = &self.call;
+        call.activity.paid(self.owed);
+        call.activity.give_back(self.bytes);
+        call.memory.give_back(self.bytes);
     }
 }

@@ -2,21 +2,20 @@
 
 use std::sync::atomic::AtomicU64;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::net::tls::Listener;
+use crate::net::tls::{Labels, Listener};
 
 /// The metrics of connections; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionMetrics {
-    open: Family<ListenerLabels, Gauge<u64, AtomicU64>>,
-    dropped: Family<DropLabels, Counter>,
-    refused_calls: Family<ListenerLabels, Counter>,
-    call_memory: Gauge<u64, AtomicU64>,
+    open: Family<Labels<1>, Gauge<u64, AtomicU64>>,
+    dropped: Family<Labels<2>, Counter>,
+    refused_calls: Family<Labels<1>, Counter>,
+    pub(super) call_memory: Gauge<u64, AtomicU64>,
 }
 
 /// Reason for which the coordinator closed a connection.
@@ -38,17 +37,6 @@ pub(super) enum DropReason {
     Memory,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ListenerLabels {
-    listener: Listener,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DropLabels {
-    listener: Listener,
-    reason: DropReason,
-}
-
 // === impl ConnectionMetrics ===
 
 impl ConnectionMetrics {
@@ -65,41 +53,29 @@ impl ConnectionMetrics {
         let memory = metrics.call_memory.clone();
         registry.register_with_unit("call_memory", help, Unit::Bytes, memory);
         for listener in [Listener::Grpc, Listener::Http] {
-            drop(metrics.open.get_or_create(&ListenerLabels { listener }));
-            drop(
-                metrics
-                    .refused_calls
-                    .get_or_create(&ListenerLabels { listener }),
-            );
+            drop(metrics.open.get_or_create(&[listener.label()]));
+            drop(metrics.refused_calls.get_or_create(&[listener.label()]));
             for reason in DropReason::ALL {
-                drop(
-                    metrics
-                        .dropped
-                        .get_or_create(&DropLabels { listener, reason }),
-                );
+                metrics.count_dropped(listener, reason, 0);
             }
         }
         metrics
     }
 
     pub(super) fn set_open(&self, listener: Listener, count: usize) {
-        let open = self.open.get_or_create(&ListenerLabels { listener });
+        let open = self.open.get_or_create(&[listener.label()]);
         open.set(count as u64);
     }
 
-    pub(super) fn set_call_memory(&self, bytes: usize) {
-        self.call_memory.set(bytes as u64);
-    }
-
     pub(super) fn count_dropped(&self, listener: Listener, reason: DropReason, count: usize) {
-        let dropped = self.dropped.get_or_create(&DropLabels { listener, reason });
+        let labels = [listener.label(), ("reason", reason.name())];
+        let dropped = self.dropped.get_or_create(&labels);
         dropped.inc_by(count as u64);
     }
 
     pub(super) fn count_refused_call(&self, listener: Listener) {
-        self.refused_calls
-            .get_or_create(&ListenerLabels { listener })
-            .inc();
+        let refused = self.refused_calls.get_or_create(&[listener.label()]);
+        refused.inc();
     }
 }
 
@@ -127,11 +103,5 @@ impl DropReason {
             Self::Idle => "idle",
             Self::Memory => "memory",
         }
-    }
-}
-
-impl EncodeLabelValue for DropReason {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        self.name().encode(encoder)
     }
 }

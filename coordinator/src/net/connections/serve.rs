@@ -12,6 +12,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::Status;
 use tonic::codegen::Service as _;
 use tonic::transport::server::TcpConnectInfo;
@@ -20,7 +22,6 @@ use super::activity::Activity;
 use super::body::{RequestBody, ResponseBody};
 use super::bounds::IDLE_TIMEOUT_MIN;
 use super::call::{Call, CallRefusal};
-use super::stream::Connection;
 use super::table::{ConnectionEntry, ConnectionTable};
 use crate::net::tls::Listener;
 
@@ -46,7 +47,7 @@ const HEADER_LINE_LEN: usize = 32;
 #[derive(Clone, Debug)]
 struct ConnectionService {
     router: Router,
-    table: ConnectionTable,
+    table: Arc<ConnectionTable>,
     activity: Arc<Activity>,
     addresses: TcpConnectInfo,
 }
@@ -59,7 +60,7 @@ impl ConnectionService {
         mut self,
         request: Request<Incoming>,
     ) -> Result<Response<ResponseBody>, Infallible> {
-        let listener = self.table.limits().listener;
+        let listener = self.table.limits.listener;
         let probe = is_probe(listener, request.uri().path());
         let bytes = len(request.headers()) + request.uri().path().len();
         let call = match Call::begin(&self.table, &self.activity, bytes, probe) {
@@ -71,11 +72,12 @@ impl ConnectionService {
         // A router is always ready.
         let Ok(response) = self.router.call(request).await;
         call.answered();
-        Ok(response.map(|body| ResponseBody::new(body, Some(call))))
+        let call = Some(call);
+        Ok(response.map(|body| ResponseBody { body, call }))
     }
 
     fn refuse(&self, listener: Listener, refusal: CallRefusal) -> Response<ResponseBody> {
-        self.table.metrics().count_refused_call(listener);
+        self.table.metrics.count_refused_call(listener);
         tracing::warn!(
             listener = listener.name(),
             source = ?self.activity.source,
@@ -90,47 +92,54 @@ impl ConnectionService {
             Listener::Grpc => Status::resource_exhausted(refusal.to_string()).into_http(),
             Listener::Http => unavailable(refusal),
         };
-        response.map(|body| ResponseBody::new(body, None))
+        response.map(|body| ResponseBody { body, call: None })
     }
 }
 
 // === free functions ===
 
-/// Serves `connection` until it ends, or until its client has left after being asked to.
-pub(super) async fn serve(connection: Connection, entry: &ConnectionEntry, router: Router) {
-    let activity = Arc::clone(entry.activity());
+/// Serves calls over `io`, a connection between `addresses`, until it ends.
+pub(super) async fn serve(
+    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    addresses: TcpConnectInfo,
+    entry: &ConnectionEntry,
+    router: Router,
+) {
     let callee = ConnectionService {
         router,
-        table: entry.table().clone(),
-        activity: Arc::clone(&activity),
-        addresses: connection.addresses(),
+        table: Arc::clone(&entry.table),
+        activity: Arc::clone(&entry.activity),
+        addresses,
     };
     let service = service_fn(move |request| callee.clone().answer(request));
-    let io = TokioIo::new(connection);
-    let result = match entry.table().limits().listener {
+    let io = TokioIo::new(io);
+    let result = match entry.table.limits.listener {
         Listener::Grpc => {
-            let mut served = pin!(http2_builder().serve_connection(io, service));
-            tokio::select! {
-                result = served.as_mut() => result,
-                () = activity.closing() => {
-                    served.as_mut().graceful_shutdown();
-                    served.await
-                }
-            }
+            let connection = http2_builder().serve_connection(io, service);
+            until_closed(connection, &entry.activity).await
         }
         Listener::Http => {
-            let mut served = pin!(http1_builder().serve_connection(io, service));
-            tokio::select! {
-                result = served.as_mut() => result,
-                () = activity.closing() => {
-                    served.as_mut().graceful_shutdown();
-                    served.await
-                }
-            }
+            let connection = http1_builder().serve_connection(io, service);
+            until_closed(connection, &entry.activity).await
         }
     };
     if let Err(error) = result {
         tracing::debug!(%error, "listener: connection failed");
+    }
+}
+
+/// Serves `connection` until it ends, or until its client has left after being asked to.
+async fn until_closed<C: GracefulConnection>(
+    connection: C,
+    activity: &Activity,
+) -> Result<(), C::Error> {
+    let mut served = pin!(connection);
+    tokio::select! {
+        result = served.as_mut() => result,
+        () = activity.closing() => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
     }
 }
 

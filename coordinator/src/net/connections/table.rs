@@ -39,24 +39,21 @@ pub struct ListenerLimits {
     pub times: ConnectionBounds,
 }
 
-/// The open connections of one listener; clones share them.
-#[derive(Clone, Debug)]
-pub struct ConnectionTable(Arc<Table>);
-
+/// The open connections of one listener.
 #[derive(Debug)]
-struct Table {
-    limits: ListenerLimits,
-    memory: CallMemory,
-    metrics: ConnectionMetrics,
+pub struct ConnectionTable {
+    pub(super) limits: ListenerLimits,
+    pub(super) memory: CallMemory,
+    pub(super) metrics: ConnectionMetrics,
     open: Mutex<OpenConnections>,
 }
 
 /// The place of one connection, which is free when this is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionEntry {
-    table: ConnectionTable,
+    pub(super) table: Arc<ConnectionTable>,
     number: u64,
-    activity: Arc<Activity>,
+    pub(super) activity: Arc<Activity>,
 }
 
 // === impl ConnectionTable ===
@@ -64,42 +61,27 @@ pub(super) struct ConnectionEntry {
 impl ConnectionTable {
     /// A table without connections, whose calls take of `memory`.
     pub fn new(limits: ListenerLimits, memory: CallMemory, metrics: ConnectionMetrics) -> Self {
-        Self(Arc::new(Table {
+        Self {
             limits,
             memory,
             metrics,
             open: Mutex::default(),
-        }))
-    }
-
-    /// The limits of the listener.
-    pub(super) fn limits(&self) -> &ListenerLimits {
-        &self.0.limits
-    }
-
-    /// The memory of calls.
-    pub(super) fn memory(&self) -> &CallMemory {
-        &self.0.memory
-    }
-
-    /// The metrics of connections.
-    pub(super) fn metrics(&self) -> &ConnectionMetrics {
-        &self.0.metrics
+        }
     }
 
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a connection from `from`, which begins with a handshake if `tls`. If the table is
     /// full, others make room; if they cannot, the place is for probes, or there is none.
     pub(super) fn admit(
-        &self,
+        self: &Arc<Self>,
         from: SocketAddr,
         tls: bool,
         now: Instant,
     ) -> Option<ConnectionEntry> {
-        let ListenerLimits { listener, max, .. } = *self.limits();
+        let ListenerLimits { listener, max, .. } = self.limits;
         let mut open = self.open();
         let source = ConnectionSource::from(from);
         if open.regular() >= max {
@@ -109,10 +91,9 @@ impl ConnectionTable {
         if probes_only && !self.has_probe_place(&mut open, now) {
             return None;
         }
-        let stage = if tls {
-            Stage::Handshake
-        } else {
-            Stage::Unanswered
+        let stage = match tls {
+            true => Stage::Handshake,
+            false => Stage::Unanswered,
         };
         let activity = Arc::new(Activity::new(source, listener, stage, now));
         open.last += 1;
@@ -122,10 +103,10 @@ impl ConnectionTable {
             open.keep_for_probes(number);
         }
         *open.sources.entry(source).or_default() += 1;
-        self.metrics().set_open(listener, open.connections.len());
+        self.metrics.set_open(listener, open.connections.len());
         drop(open);
         Some(ConnectionEntry {
-            table: self.clone(),
+            table: Arc::clone(self),
             number,
             activity,
         })
@@ -135,9 +116,8 @@ impl ConnectionTable {
     fn has_probe_place(&self, open: &mut OpenConnections, now: Instant) -> bool {
         let place = self.free_probe_places(open, 1, now) > 0;
         if !place {
-            let listener = self.limits().listener;
-            self.metrics()
-                .count_dropped(listener, DropReason::Refused, 1);
+            let listener = self.limits.listener;
+            self.metrics.count_dropped(listener, DropReason::Refused, 1);
             tracing::warn!(
                 listener = listener.name(),
                 open = open.connections.len(),
@@ -161,14 +141,14 @@ impl ConnectionTable {
     /// Closes the connections that are in the way most, and says how many.
     pub(super) fn make_room(&self, now: Instant) -> usize {
         let mut open = self.open();
-        let victims = open.in_the_way(self.batch(), self.limits().max, None, now);
+        let victims = open.in_the_way(self.batch(), self.limits.max, None, now);
         self.close(&mut open, victims, now)
     }
 
     /// The same for a newcomer from `source`, but those that were never answered go to the places for
     /// probes: one of them may be about to ask.
     fn make_room_in(&self, open: &mut OpenConnections, source: ConnectionSource, now: Instant) {
-        let victims = open.in_the_way(self.batch(), self.limits().max, Some(source), now);
+        let victims = open.in_the_way(self.batch(), self.limits.max, Some(source), now);
         let (mut newcomers, mut others): (Vec<_>, Vec<_>) = victims
             .into_iter()
             .partition(|number| open.is_before_its_first_call(*number));
@@ -181,12 +161,12 @@ impl ConnectionTable {
     }
 
     fn batch(&self) -> usize {
-        (self.limits().max / BATCH).max(1)
+        (self.limits.max / BATCH).max(1)
     }
 
     /// Closes the connections with these numbers for others, and says how many they were.
     fn close(&self, open: &mut OpenConnections, victims: Vec<u64>, now: Instant) -> usize {
-        let listener = self.limits().listener;
+        let listener = self.limits.listener;
         let closed = victims.len();
         for number in victims {
             let Some(activity) = open.remove(number) else {
@@ -195,8 +175,8 @@ impl ConnectionTable {
             self.see_off(open, activity, now);
         }
         let count = open.connections.len();
-        self.metrics().set_open(listener, count);
-        self.metrics()
+        self.metrics.set_open(listener, count);
+        self.metrics
             .count_dropped(listener, DropReason::Full, closed);
         if closed > 0 {
             tracing::warn!(
@@ -212,7 +192,7 @@ impl ConnectionTable {
     /// Ends a connection that has no place any more. A client that was answered before hears of it
     /// and loses nothing, unless there are many of them: their sockets are still open.
     fn see_off(&self, open: &mut OpenConnections, activity: Arc<Activity>, now: Instant) {
-        if open.closing.len() < (self.limits().max / 8).max(1) && activity.close() {
+        if open.closing.len() < (self.limits.max / 8).max(1) && activity.close() {
             open.closing.push((now, activity));
         } else {
             activity.cut();
@@ -230,13 +210,13 @@ impl ConnectionTable {
             }
             stays
         });
-        let times = &self.limits().times;
+        let times = &self.limits.times;
         let overdue = open.connections.iter().filter_map(|(number, activity)| {
             let reason = activity.overdue(times, now)?;
             Some((*number, reason))
         });
         let mut late: Vec<_> = overdue.collect();
-        late.extend(open.largest(self.memory().excess(), now));
+        late.extend(open.largest(self.memory.excess(), now));
         for (number, reason) in late {
             if let Some(activity) = open.remove(number) {
                 self.count_late(&activity, reason);
@@ -249,13 +229,13 @@ impl ConnectionTable {
         }
         let count = open.connections.len();
         drop(open);
-        self.metrics().set_open(self.limits().listener, count);
-        self.metrics().set_call_memory(self.memory().bytes());
+        self.metrics.set_open(self.limits.listener, count);
+        self.metrics.call_memory.set(self.memory.bytes() as u64);
     }
 
     fn count_late(&self, activity: &Activity, reason: DropReason) {
-        let listener = self.limits().listener;
-        self.metrics().count_dropped(listener, reason, 1);
+        let listener = self.limits.listener;
+        self.metrics.count_dropped(listener, reason, 1);
         if reason == DropReason::Idle {
             tracing::debug!(
                 listener = listener.name(),
@@ -281,18 +261,6 @@ impl ConnectionTable {
 
 // === impl ConnectionEntry ===
 
-impl ConnectionEntry {
-    /// The table.
-    pub(super) fn table(&self) -> &ConnectionTable {
-        &self.table
-    }
-
-    /// The state of the connection.
-    pub(super) fn activity(&self) -> &Arc<Activity> {
-        &self.activity
-    }
-}
-
 impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         let mut open = self.table.open();
@@ -302,7 +270,7 @@ impl Drop for ConnectionEntry {
         let count = open.connections.len();
         drop(open);
         let table = &self.table;
-        table.metrics().set_open(table.limits().listener, count);
+        table.metrics.set_open(table.limits.listener, count);
     }
 }
 

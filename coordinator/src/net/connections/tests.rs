@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::bounds::ConnectionBounds;
 use super::*;
-use crate::net::tls::{Listener, ServerFiles, ServerIdentity, TlsMetrics};
+use crate::net::tls::{Listener, ServerFiles, TlsMetrics};
 
 /// More than the sockets of both sides take.
 const LARGE: usize = 16 << 20;
@@ -357,7 +357,7 @@ fn tls() -> (ListenerTls, Registry) {
     std::fs::write(&files.key, signing_key.serialize_pem()).unwrap();
     let mut registry = Registry::default();
     let metrics = TlsMetrics::register(&mut registry);
-    let identity = ServerIdentity::start(Listener::Http, files, metrics.clone()).unwrap();
+    let identity = files.start(Listener::Http, &metrics).unwrap();
     let tls = ListenerTls {
         listener: Listener::Http,
         identity,

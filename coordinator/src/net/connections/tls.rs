@@ -1,11 +1,12 @@
 //! TLS handshakes. Their deadline is that of the connection table; a full listener closes the
 //! oldest of them first.
 
+use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::net::tls::{HandshakeFault, Listener, ServerIdentity, TlsMetrics};
+use crate::net::tls::{HandshakeFault, Listener, Newest, TlsMetrics};
 
 /// TLS of a listener.
 #[derive(Clone, Debug)]
@@ -13,7 +14,7 @@ pub struct ListenerTls {
     /// The listener, for metrics.
     pub listener: Listener,
     /// The certificate that it shows.
-    pub identity: ServerIdentity,
+    pub identity: Newest<ServerConfig>,
     /// Metrics of errors.
     pub metrics: TlsMetrics,
 }
@@ -23,7 +24,8 @@ pub struct ListenerTls {
 impl ListenerTls {
     /// Makes a TLS stream of `stream`, if the client's handshake is good.
     pub(super) async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-        let accept = TlsAcceptor::from(self.identity.config()).accept(stream);
+        let config = self.identity.borrow().clone();
+        let accept = TlsAcceptor::from(config).accept(stream);
         let result = accept.await.inspect_err(|error| {
             tracing::debug!(listener = self.listener.name(), %error, "tls: handshake failed");
             self.count(HandshakeFault::Failed);

@@ -15,12 +15,8 @@ use x509_cert::der::Decode as _;
 
 use super::{ClientFiles, Listener, LoadedTls, ServerFiles, TlsContents, TlsError, TlsFault};
 
-/// A certificate with those of its issuers.
-struct Chain {
-    certificates: Vec<CertificateDer<'static>>,
-    /// When the first of them expires, since 1970.
-    expires: Duration,
-}
+/// A certificate with those of its issuers, and when it expires, since 1970.
+type Chain = (Vec<CertificateDer<'static>>, Duration);
 
 /// Checks `contents` of `files` for `listener` at `now`, counted from 1970.
 pub(super) fn server(
@@ -29,21 +25,21 @@ pub(super) fn server(
     listener: Listener,
     now: Duration,
 ) -> Result<LoadedTls<ServerConfig>, TlsError> {
-    let chain = chain(&files.cert, &contents.cert, now)?;
+    let (certificates, expires) = chain(&files.cert, &contents.cert, now)?;
     let key = private_key(&files.key, contents)?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|cause| refuse(&files.cert, TlsFault::Unusable(cause)))?;
+        .map_err(|cause| TlsError::new(&files.cert, TlsFault::Unusable(cause)))?;
     let verifier = verifier(files, contents, provider)?;
     let mut config = builder
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain.certificates, key)
+        .with_single_cert(certificates, key)
         .map_err(|cause| key_error(&files.cert, &files.key, cause))?;
     config.alpn_protocols = vec![listener.protocol().to_vec()];
     Ok(LoadedTls {
         value: Arc::new(config),
-        expires: Some(chain.expires),
+        expires: Some(expires),
     })
 }
 
@@ -58,29 +54,22 @@ pub(super) fn client(
     let Some((cert, key)) = &files.identity else {
         return Ok(None);
     };
-    let chain = chain(cert, &contents.cert, now)?;
+    let (certificates, expires) = chain(cert, &contents.cert, now)?;
     let private_key = private_key(key, contents)?;
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|cause| refuse(cert, TlsFault::Unusable(cause)))?
+        .map_err(|cause| TlsError::new(cert, TlsFault::Unusable(cause)))?
         .with_root_certificates(roots)
-        .with_client_auth_cert(chain.certificates, private_key);
+        .with_client_auth_cert(certificates, private_key);
     config.map_err(|cause| key_error(cert, key, cause))?;
-    Ok(Some(chain.expires))
-}
-
-fn refuse(file: &Path, reason: TlsFault) -> TlsError {
-    TlsError {
-        file: file.to_owned(),
-        reason,
-    }
+    Ok(Some(expires))
 }
 
 fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.map_err(|cause| refuse(file, TlsFault::Pem(cause)))?;
+    let certificates = certificates.map_err(|cause| TlsError::new(file, TlsFault::Pem(cause)))?;
     if certificates.is_empty() {
-        return Err(refuse(file, TlsFault::Nothing("certificate")));
+        return Err(TlsError::new(file, TlsFault::Nothing("certificate")));
     }
     Ok(certificates)
 }
@@ -89,18 +78,16 @@ fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>
 fn chain(file: &Path, text: &[u8], now: Duration) -> Result<Chain, TlsError> {
     let certificates = certificates(file, text)?;
     let ends: Result<Vec<_>, _> = certificates.iter().map(|one| expiry(one, now)).collect();
-    let ends = ends.map_err(|reason| refuse(file, reason))?;
-    let first = ends.first().copied();
-    Ok(Chain {
-        expires: first.ok_or_else(|| refuse(file, TlsFault::Nothing("certificate")))?,
-        certificates,
-    })
+    let ends = ends.map_err(|reason| TlsError::new(file, reason))?;
+    // There is one at least.
+    let first = ends.first().copied().unwrap_or_default();
+    Ok((certificates, first))
 }
 
 fn private_key(file: &Path, contents: &TlsContents) -> Result<PrivateKeyDer<'static>, TlsError> {
     let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|cause| match cause {
-        pem::Error::NoItemsFound => refuse(file, TlsFault::Nothing("private key")),
-        cause => refuse(file, TlsFault::Pem(cause)),
+        pem::Error::NoItemsFound => TlsError::new(file, TlsFault::Nothing("private key")),
+        cause => TlsError::new(file, TlsFault::Pem(cause)),
     })?;
     if contents.key_is_open {
         tracing::warn!(key = %file.display(), "tls: key is readable by every user of this machine");
@@ -113,7 +100,7 @@ fn roots(file: &Path, text: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file, text)? {
         let added = roots.add(certificate);
-        added.map_err(|cause| refuse(file, TlsFault::Ca(cause.to_string())))?;
+        added.map_err(|cause| TlsError::new(file, TlsFault::Ca(cause.to_string())))?;
     }
     Ok(roots)
 }
@@ -130,7 +117,7 @@ fn verifier(
     let roots = roots(file, text)?;
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
-        .map_err(|cause| refuse(file, TlsFault::Ca(cause.to_string())))
+        .map_err(|cause| TlsError::new(file, TlsFault::Ca(cause.to_string())))
 }
 
 /// When `certificate` expires, since 1970, if it is valid at `now`. Clients judge its issuer and
@@ -151,9 +138,9 @@ fn expiry(certificate: &CertificateDer<'_>, now: Duration) -> Result<Duration, T
 
 fn key_error(cert: &Path, key: &Path, cause: Error) -> TlsError {
     match cause {
-        Error::InconsistentKeys(_) => refuse(key, TlsFault::KeyOfAnother(cert.to_owned())),
-        Error::InvalidCertificate(_) => refuse(cert, TlsFault::Unusable(cause)),
-        cause => refuse(key, TlsFault::Unusable(cause)),
+        Error::InconsistentKeys(_) => TlsError::new(key, TlsFault::KeyOfAnother(cert.to_owned())),
+        Error::InvalidCertificate(_) => TlsError::new(cert, TlsFault::Unusable(cause)),
+        cause => TlsError::new(key, TlsFault::Unusable(cause)),
     }
 }
 

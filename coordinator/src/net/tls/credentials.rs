@@ -1,6 +1,5 @@
 //! Trust and certificate of a coordinator as a client of other nodes, its parent, and etcd.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,11 +21,9 @@ pub struct ClientFiles {
 }
 
 /// Content of these files.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Credentials {
-    ca: Vec<u8>,
-    /// A certificate with those of its issuers, and its key.
-    identity: Option<(Vec<u8>, Vec<u8>)>,
+    contents: TlsContents,
     server_name: Option<String>,
 }
 
@@ -51,9 +48,7 @@ impl ClientFiles {
         owner: CertificateOwner,
         metrics: &TlsMetrics,
     ) -> Result<Newest<Credentials>, TlsError> {
-        let (renewal, credentials) = Renewal::start(owner, self.clone(), metrics.clone())?;
-        tokio::spawn(renewal.run());
-        Ok(credentials)
+        Renewal::start(owner, self.clone(), metrics)
     }
 }
 
@@ -72,10 +67,8 @@ impl TlsSource for ClientFiles {
 
     fn make(&self, contents: &TlsContents) -> Result<LoadedTls<Credentials>, TlsError> {
         let expires = check::client(self, contents, unix_time())?;
-        let pair = || (contents.cert.clone(), contents.key.clone());
         let credentials = Credentials {
-            ca: contents.ca.clone().unwrap_or_default(),
-            identity: self.identity.is_some().then(pair),
+            contents: contents.clone(),
             server_name: self.server_name.clone(),
         };
         Ok(LoadedTls {
@@ -90,8 +83,8 @@ impl TlsSource for ClientFiles {
 impl Credentials {
     /// For calls over gRPC, etcd's too.
     pub fn tonic(&self) -> ClientTlsConfig {
-        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.ca));
-        if let Some((cert, key)) = &self.identity {
+        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(self.ca()));
+        if let Some((cert, key)) = self.identity() {
             tls = tls.identity(Identity::from_pem(cert, key));
         }
         match &self.server_name {
@@ -102,21 +95,12 @@ impl Credentials {
 
     /// Returns the certificates of the trusted issuers, PEM.
     pub fn ca(&self) -> &[u8] {
-        &self.ca
+        self.contents.ca.as_deref().unwrap_or_default()
     }
 
     /// Returns the certificate to show and its key, PEM.
     pub fn identity(&self) -> Option<(&[u8], &[u8])> {
-        let identity = self.identity.as_ref();
-        identity.map(|(cert, key)| (&cert[..], &key[..]))
-    }
-}
-
-impl fmt::Debug for Credentials {
-    /// Without the key.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("server_name", &self.server_name)
-            .finish_non_exhaustive()
+        let TlsContents { cert, key, .. } = &self.contents;
+        (!cert.is_empty()).then_some((cert, key))
     }
 }

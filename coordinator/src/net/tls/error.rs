@@ -1,7 +1,7 @@
 //! Faults of the files of TLS.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::files::FILE_LEN_MAX;
 
@@ -51,4 +51,15 @@ pub enum TlsFault {
     /// Certificates of issuers that cannot be used to check others.
     #[error("cannot be used to check certificates: {0}")]
     Ca(String),
+}
+
+// === impl TlsError ===
+
+impl TlsError {
+    pub(super) fn new(file: &Path, reason: TlsFault) -> Self {
+        Self {
+            file: file.to_owned(),
+            reason,
+        }
+    }
 }

@@ -74,14 +74,10 @@ impl std::fmt::Debug for TlsContents {
 
 /// The bytes of `path`, and its permissions.
 fn read(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
-    let refuse = |reason| TlsError {
-        file: path.to_owned(),
-        reason,
-    };
     let content = files::read(path, FILE_LEN_MAX + 1);
-    let content = content.map_err(|cause| refuse(TlsFault::Read(cause)))?;
-    if content.bytes.len() as u64 > FILE_LEN_MAX {
-        return Err(refuse(TlsFault::TooLarge));
+    let content = content.map_err(|cause| TlsError::new(path, TlsFault::Read(cause)))?;
+    if content.0.len() as u64 > FILE_LEN_MAX {
+        return Err(TlsError::new(path, TlsFault::TooLarge));
     }
-    Ok((content.bytes, content.mode))
+    Ok(content)
 }

@@ -1,9 +1,9 @@
 //! Metrics of TLS.
 
+use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -14,13 +14,13 @@ use super::{CertificateOwner, Listener};
 /// The metrics of TLS; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct TlsMetrics {
-    handshakes: Family<HandshakeLabels, Counter>,
-    reloads: Family<ReloadLabels, Counter>,
-    expiry: Family<CertificateLabels, Gauge<u64, AtomicU64>>,
+    handshakes: Family<Labels<2>, Counter>,
+    reloads: Family<Labels<2>, Counter>,
+    expiry: Family<Labels<1>, Gauge<u64, AtomicU64>>,
 }
 
 /// Reason for which a handshake failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub enum HandshakeFault {
     /// The two sides did not agree, or the client's certificate was not accepted.
     Failed,
@@ -30,28 +30,8 @@ pub enum HandshakeFault {
     Busy,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HandshakeLabels {
-    listener: Listener,
-    reason: HandshakeFault,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReloadLabels {
-    certificate: CertificateOwner,
-    result: ReloadResult,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CertificateLabels {
-    certificate: CertificateOwner,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum ReloadResult {
-    Taken,
-    Refused,
-}
+/// Labels with their values, of which there are a few.
+pub(in crate::net) type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 // === impl TlsMetrics ===
 
@@ -75,96 +55,71 @@ impl TlsMetrics {
 
     /// `owner` speaks TLS, with a certificate that expires then, counted from 1970, if it has one.
     pub fn start(&self, owner: CertificateOwner, expires: Option<Duration>) {
+        // Shown as zero from the start, so that the first one is seen as a rise.
         if let CertificateOwner::Listener(listener) = owner {
-            for reason in HandshakeFault::ALL {
-                // Shown as zero from the start, so that the first error is seen as a rise.
-                drop(
-                    self.handshakes
-                        .get_or_create(&HandshakeLabels { listener, reason }),
-                );
+            for reason in [
+                HandshakeFault::Failed,
+                HandshakeFault::Timeout,
+                HandshakeFault::Busy,
+            ] {
+                drop(self.handshake(listener, reason));
             }
         }
-        for result in [ReloadResult::Taken, ReloadResult::Refused] {
-            drop(self.reloads.get_or_create(&ReloadLabels::of(owner, result)));
+        for result in ["taken", "refused"] {
+            drop(self.reload(owner, result));
         }
         self.expires(owner, expires);
     }
 
     /// Counts a handshake at `listener` that failed.
     pub fn count_handshake(&self, listener: Listener, reason: HandshakeFault) {
-        self.handshakes
-            .get_or_create(&HandshakeLabels { listener, reason })
-            .inc();
+        self.handshake(listener, reason).inc();
     }
 
     /// The changed files of `owner` are in use.
     pub(super) fn count_taken(&self, owner: CertificateOwner, expires: Option<Duration>) {
-        let taken = ReloadLabels::of(owner, ReloadResult::Taken);
-        self.reloads.get_or_create(&taken).inc();
+        self.reload(owner, "taken").inc();
         self.expires(owner, expires);
     }
 
     /// The changed files of `owner` cannot be used.
     pub(super) fn count_refused(&self, owner: CertificateOwner) {
-        let refused = ReloadLabels::of(owner, ReloadResult::Refused);
-        self.reloads.get_or_create(&refused).inc();
+        self.reload(owner, "refused").inc();
+    }
+
+    fn handshake(
+        &self,
+        listener: Listener,
+        reason: HandshakeFault,
+    ) -> impl Deref<Target = Counter> {
+        let labels = [listener.label(), ("reason", reason.name())];
+        self.handshakes.get_or_create(&labels)
+    }
+
+    fn reload(
+        &self,
+        owner: CertificateOwner,
+        result: &'static str,
+    ) -> impl Deref<Target = Counter> {
+        self.reloads
+            .get_or_create(&[owner.label(), ("result", result)])
     }
 
     fn expires(&self, owner: CertificateOwner, expires: Option<Duration>) {
         let Some(expires) = expires else { return };
-        let expiry = self
-            .expiry
-            .get_or_create(&CertificateLabels { certificate: owner });
+        let expiry = self.expiry.get_or_create(&[owner.label()]);
         expiry.set(expires.as_secs());
-    }
-}
-
-// === impl ReloadLabels ===
-
-impl ReloadLabels {
-    fn of(certificate: CertificateOwner, result: ReloadResult) -> Self {
-        Self {
-            certificate,
-            result,
-        }
     }
 }
 
 // === impl HandshakeFault ===
 
 impl HandshakeFault {
-    const ALL: [Self; 3] = [Self::Failed, Self::Timeout, Self::Busy];
-}
-
-impl EncodeLabelValue for HandshakeFault {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let name = match self {
+    const fn name(self) -> &'static str {
+        match self {
             Self::Failed => "failed",
             Self::Timeout => "timeout",
             Self::Busy => "busy",
-        };
-        name.encode(encoder)
-    }
-}
-
-impl EncodeLabelValue for ReloadResult {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let name = match self {
-            Self::Taken => "taken",
-            Self::Refused => "refused",
-        };
-        name.encode(encoder)
-    }
-}
-
-impl EncodeLabelValue for Listener {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        self.name().encode(encoder)
-    }
-}
-
-impl EncodeLabelValue for CertificateOwner {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        self.name().encode(encoder)
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::Listener;
 
 /// Part of a coordinator that has a certificate and its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateOwner {
     /// A listener, which shows them to its clients.
     Listener(Listener),
@@ -23,6 +23,11 @@ impl CertificateOwner {
             Self::Cluster => "cluster",
             Self::Parent => "parent",
         }
+    }
+
+    /// The label of its certificate.
+    pub(super) const fn label(self) -> (&'static str, &'static str) {
+        ("certificate", self.name())
     }
 
     /// The section of the configuration.

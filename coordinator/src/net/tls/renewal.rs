@@ -1,10 +1,9 @@
 //! Certificates that are renewed while the coordinator runs.
 //!
-//! ServerFiles are looked at by content, not by time or inode: that also sees what Kubernetes does, which
+//! Files are looked at by content, not by time or inode: that also sees what Kubernetes does, which
 //! swaps a symbolic link to a directory. A certificate and its key cannot be replaced in one step,
 //! so a pair that does not fit is read once more before it is refused.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +42,7 @@ pub type Newest<T> = watch::Receiver<Arc<T>>;
 
 /// Task that renews a value when its files change.
 #[derive(Debug)]
-pub struct Renewal<S: TlsSource> {
+pub(super) struct Renewal<S: TlsSource> {
     owner: CertificateOwner,
     source: S,
     metrics: TlsMetrics,
@@ -60,15 +59,15 @@ type Fingerprint = Option<[u8; 32]>;
 // === impl Renewal ===
 
 impl<S: TlsSource> Renewal<S> {
-    /// Starts with the value of `source` for `owner`; returns the task that renews it, and the value.
+    /// Starts with the value of `source` for `owner`, and renews it from now on.
     ///
     /// # Errors
     /// If the files cannot be used.
-    pub fn start(
+    pub(super) fn start(
         owner: CertificateOwner,
         source: S,
-        metrics: TlsMetrics,
-    ) -> Result<(Self, Newest<S::Output>), TlsError> {
+        metrics: &TlsMetrics,
+    ) -> Result<Newest<S::Output>, TlsError> {
         let contents = source.read()?;
         let loaded = source.make(&contents)?;
         metrics.start(owner, loaded.expires);
@@ -76,16 +75,17 @@ impl<S: TlsSource> Renewal<S> {
         let renewal = Self {
             owner,
             source,
-            metrics,
+            metrics: metrics.clone(),
             value: sender,
             settled: Some(contents.fingerprint()),
             suspect: None,
         };
-        Ok((renewal, value))
+        tokio::spawn(renewal.run());
+        Ok(value)
     }
 
     /// Reads the files again and again until the value is not used any more.
-    pub async fn run(mut self) {
+    async fn run(mut self) {
         let files = FileReader::default();
         loop {
             tokio::select! {
@@ -95,19 +95,14 @@ impl<S: TlsSource> Renewal<S> {
             let source = self.source.clone();
             // A file system can be slow, and the threads of the runtime are for connections.
             let read = files.run(move || source.read()).await;
-            self.look(read.unwrap_or_else(|cause| Err(self.hangs(cause))));
-        }
-    }
-
-    fn hangs(&self, cause: io::Error) -> TlsError {
-        TlsError {
-            file: self.source.name().to_owned(),
-            reason: TlsFault::Hangs(cause),
+            let hangs = |cause| TlsError::new(self.source.name(), TlsFault::Hangs(cause));
+            let read = read.unwrap_or_else(|cause| Err(hangs(cause)));
+            self.look(read);
         }
     }
 
     /// Takes `read` if it is new and good; tells once if it is new and stays bad.
-    pub(super) fn look(&mut self, read: Result<TlsContents, TlsError>) {
+    fn look(&mut self, read: Result<TlsContents, TlsError>) {
         let seen = read.as_ref().ok().map(TlsContents::fingerprint);
         if seen == self.settled {
             self.suspect = None;

@@ -144,10 +144,10 @@ impl OpenConnections {
             return Vec::new();
         }
         let blamed = self.connections.iter().filter_map(|(number, activity)| {
-            let hold = activity.hold()?;
-            let age = now.saturating_duration_since(hold.since);
-            let score = age.as_millis().saturating_mul(hold.bytes as u128);
-            (age >= BLAMELESS_TIME).then_some((score, hold.bytes, *number))
+            let (bytes, since) = activity.hold()?;
+            let age = now.saturating_duration_since(since);
+            let score = age.as_millis().saturating_mul(bytes as u128);
+            (age >= BLAMELESS_TIME).then_some((score, bytes, *number))
         });
         let mut blamed: Vec<_> = blamed.collect();
         blamed.sort_unstable_by(|a, b| b.cmp(a));

@@ -2,34 +2,38 @@ use super::*;
 use crate::net::connections::call::Call;
 
 /// A table for so many connections.
-fn table(max: usize) -> ConnectionTable {
+fn table(max: usize) -> Arc<ConnectionTable> {
     let bytes = ConnectionBounds::default().max_call_bytes;
     table_with(max, CallMemory::new(bytes))
 }
 
-fn table_with(max: usize, memory: CallMemory) -> ConnectionTable {
+fn table_with(max: usize, memory: CallMemory) -> Arc<ConnectionTable> {
     let times = ConnectionBounds::default();
     let limits = ListenerLimits {
         listener: Listener::Http,
         max,
         times,
     };
-    ConnectionTable::new(limits, memory, ConnectionMetrics::default())
+    Arc::new(ConnectionTable::new(
+        limits,
+        memory,
+        ConnectionMetrics::default(),
+    ))
 }
 
 /// The next connection, from the one address there is.
-fn admit(table: &ConnectionTable, now: Instant) -> ConnectionEntry {
+fn admit(table: &Arc<ConnectionTable>, now: Instant) -> ConnectionEntry {
     admit_from(table, 1, now)
 }
 
 /// The next connection, from one of several addresses.
-fn admit_from(table: &ConnectionTable, source: u8, now: Instant) -> ConnectionEntry {
+fn admit_from(table: &Arc<ConnectionTable>, source: u8, now: Instant) -> ConnectionEntry {
     let from = SocketAddr::from(([127, 0, 0, source], 1));
     table.admit(from, false, now).unwrap()
 }
 
 fn is_regular(entry: &ConnectionEntry) -> bool {
-    has_place(entry) && !entry.activity().is_for_probes()
+    has_place(entry) && !entry.activity.is_for_probes()
 }
 
 fn has_place(entry: &ConnectionEntry) -> bool {
@@ -37,7 +41,7 @@ fn has_place(entry: &ConnectionEntry) -> bool {
 }
 
 fn begin(entry: &ConnectionEntry, probe: bool) -> Result<Arc<Call>, String> {
-    let call = Call::begin(entry.table(), entry.activity(), 1, probe);
+    let call = Call::begin(&entry.table, &entry.activity, 1, probe);
     call.map_err(|refusal| refusal.to_string())
 }
 
@@ -47,7 +51,7 @@ fn the_time_before_the_first_answer_counts_sixteen_times() {
     for (waited, is_in_the_way) in [(second * 9 / 10, false), (second * 11 / 10, true)] {
         let (table, now) = (table(2), Instant::now());
         let answered = admit(&table, now);
-        answered.activity().answered();
+        answered.activity.answered();
         let now = now + 16 * second;
         let unanswered = admit(&table, now - waited);
         let newcomer = admit(&table, now);
@@ -61,7 +65,7 @@ fn the_time_before_the_first_answer_counts_sixteen_times() {
 fn a_connection_that_made_room_before_it_could_ask_is_kept_for_a_probe() {
     let (table, now) = (table(2), Instant::now());
     let working = admit(&table, now);
-    working.activity().begin_work(now);
+    working.activity.begin_work(now);
     let probe = admit(&table, now);
     let newcomer = admit(&table, now);
     assert!(is_regular(&working) && is_regular(&newcomer));
@@ -88,15 +92,21 @@ fn the_places_for_probes_are_bounded_and_the_longest_waiting_there_go_first() {
 
 /// A full table of 64: two idle Envoys, which were answered, and then a source that has the rest of
 /// the places, all being worked on.
-fn crowded(now: Instant) -> (ConnectionTable, Vec<ConnectionEntry>, Vec<ConnectionEntry>) {
+fn crowded(
+    now: Instant,
+) -> (
+    Arc<ConnectionTable>,
+    Vec<ConnectionEntry>,
+    Vec<ConnectionEntry>,
+) {
     let table = table(64);
     let envoys: Vec<_> = (2..4).map(|n| admit_from(&table, n, now)).collect();
-    envoys.iter().for_each(|envoy| envoy.activity().answered());
+    envoys.iter().for_each(|envoy| envoy.activity.answered());
     let crowd = (2..64).map(|n| {
         let entry = admit_from(&table, 1, now);
-        entry.activity().answered();
+        entry.activity.answered();
         entry
-            .activity()
+            .activity
             .begin_work(now + Duration::from_millis(64 - n));
         entry
     });
@@ -110,11 +120,11 @@ fn a_source_that_crowds_a_table_with_calls_loses_its_own_places_to_others() {
     let (table, envoys, crowd) = crowded(start);
     let now = start + Duration::from_secs(60);
     // One of its connections is not being worked on any more, though only for a moment.
-    crowd[30].activity().end_work(now);
+    crowd[30].activity.end_work(now);
     let first = admit_from(&table, 4, now);
     assert!(is_regular(&first));
     assert!(!has_place(&crowd[30]), "the one without a call goes first");
-    first.activity().answered();
+    first.activity.answered();
     let second = admit_from(&table, 5, now);
     assert!(is_regular(&second) && is_regular(&first));
     assert!(
@@ -131,9 +141,9 @@ fn a_source_that_crowds_a_table_takes_no_place_of_others() {
     let (table, envoys, crowd) = crowded(start);
     let now = start + Duration::from_secs(60);
     let more = admit_from(&table, 1, now);
-    assert!(more.activity().is_for_probes());
+    assert!(more.activity.is_for_probes());
     assert!(crowd.iter().all(is_regular), "nor one of its own calls");
-    crowd[30].activity().end_work(now);
+    crowd[30].activity.end_work(now);
     let more = admit_from(&table, 1, now);
     assert!(is_regular(&more) && !has_place(&crowd[30]));
     assert!(envoys.iter().all(is_regular));
@@ -144,10 +154,10 @@ fn a_source_with_a_quarter_of_the_places_keeps_those_that_are_worked_on() {
     let (table, now) = (table(8), Instant::now());
     let entries: Vec<_> = (0..8).map(|n| admit_from(&table, 1 + n / 2, now)).collect();
     for entry in &entries {
-        entry.activity().begin_work(now);
+        entry.activity.begin_work(now);
     }
     let newcomer = admit_from(&table, 9, now);
-    assert!(newcomer.activity().is_for_probes());
+    assert!(newcomer.activity.is_for_probes());
     assert!(entries.iter().all(is_regular));
 }
 
@@ -169,7 +179,7 @@ fn a_probe_is_let_past_the_bounds_of_memory_only_while_it_is_small() {
     let second = begin(&entry, true).unwrap();
     assert!(second.receive(1000).is_err());
     drop((probe, second));
-    let call = Call::begin(&table, entry.activity(), 5000, true);
+    let call = Call::begin(&table, &entry.activity, 5000, true);
     assert!(call.is_err());
     assert_eq!(memory.bytes(), 100);
 }
@@ -178,15 +188,15 @@ fn a_probe_is_let_past_the_bounds_of_memory_only_while_it_is_small() {
 async fn a_silent_client_is_asked_to_leave_before_it_is_cut_off() {
     let (table, now) = (table(8), Instant::now());
     let entry = admit(&table, now);
-    entry.activity().connected(now);
-    entry.activity().begin_call();
-    entry.activity().answered();
+    entry.activity.connected(now);
+    entry.activity.begin_call();
+    entry.activity.answered();
     let later = now + ConnectionBounds::default().idle_timeout;
     table.sweep(later);
     assert!(!has_place(&entry));
-    entry.activity().closing().await;
-    let cut = tokio::time::timeout(Duration::ZERO, entry.activity().cut_off()).await;
+    entry.activity.closing().await;
+    let cut = tokio::time::timeout(Duration::ZERO, entry.activity.cut_off()).await;
     assert!(cut.is_err(), "it may read that it is to leave");
     table.sweep(later + CLOSING_TIME);
-    entry.activity().cut_off().await;
+    entry.activity.cut_off().await;
 }
