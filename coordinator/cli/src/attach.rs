@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
-use crate::kind::{Kind, Member};
+use crate::kind::{Kind, MEMBERS, one_of};
 use crate::print;
 use crate::put::Condition;
 
@@ -22,7 +22,8 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Attach {
     /// The kind.
-    kind: Member,
+    #[arg(value_parser = one_of(MEMBERS))]
+    kind: Kind,
 
     /// Its name.
     name: String,
@@ -42,7 +43,7 @@ pub(crate) struct Attach {
 
 impl Attach {
     pub(crate) fn run(self, client: &Client, as_json: bool) -> Result<(), Failure> {
-        let kind = Kind::from(self.kind);
+        let kind = self.kind;
         let mut body = json!({ "group": self.group });
         if let Some(weight) = self.weight {
             body["weight"] = weight.into();

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tollgate_coordinator::config::Flags;
 
+use crate::client::Client;
 #[cfg(feature = "etcd")]
 use crate::config;
 use crate::connection::Connection;
@@ -97,7 +98,7 @@ impl Cli {
 
     fn execute(self) -> Result<(), Failure> {
         let json = self.connection.json;
-        let client = || self.connection.client();
+        let client = || Client::new(&self.connection);
         match self.command {
             Command::Check {
                 file,

@@ -1,6 +1,5 @@
 //! Client of the admin API.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -12,6 +11,7 @@ use ureq::http::{Request, StatusCode, Uri, header};
 use ureq::tls::TlsConfig;
 use ureq::{Agent, AsSendBody};
 
+use crate::connection::Connection;
 use crate::failure::Failure;
 
 /// Time that a connection may take.
@@ -22,19 +22,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The largest answer, in bytes: what a page of a thousand scopes with long names takes, and more.
 const ANSWER_LEN_MAX: u64 = 64 << 20;
-
-/// Options of a [`Client`].
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options<'a> {
-    /// The URL of the admin API.
-    pub(crate) server: &'a str,
-    /// The token.
-    pub(crate) token: Option<&'a str>,
-    /// The trusted issuers, PEM.
-    pub(crate) ca: Option<&'a Path>,
-    /// Our own certificate and its key.
-    pub(crate) identity: Option<(&'a Path, &'a Path)>,
-}
 
 /// Sends requests to one coordinator.
 #[derive(Debug)]
@@ -69,12 +56,13 @@ impl Client {
     ///
     /// # Errors
     /// If an option cannot be used.
-    pub(crate) fn new(options: Options<'_>) -> Result<Self, Failure> {
-        Self::try_new(options).map_err(Failure::usage)
+    pub(crate) fn new(connection: &Connection) -> Result<Self, Failure> {
+        Self::try_new(connection).map_err(Failure::usage)
     }
 
-    fn try_new(options: Options<'_>) -> anyhow::Result<Self> {
-        let server = base(options.server)?;
+    fn try_new(connection: &Connection) -> anyhow::Result<Self> {
+        let token = connection.token()?;
+        let server = base(&connection.server)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             // The token goes nowhere but to the given server.
@@ -84,9 +72,9 @@ impl Client {
             .timeout_global(Some(TIMEOUT))
             .user_agent(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
         if server.starts_with("https:") {
-            config = config.tls_config(tls(options)?);
+            config = config.tls_config(tls(connection)?);
         }
-        let authorization = options.token.map(bearer).transpose()?;
+        let authorization = token.as_deref().map(bearer).transpose()?;
         Ok(Self {
             agent: config.build().new_agent(),
             server,
@@ -175,11 +163,9 @@ impl Call {
 
     /// Replaces `path` by `body`.
     pub(crate) fn put(path: impl Into<String>, body: Value) -> Self {
-        let body = Some(body);
-        Self {
-            body,
-            ..Self::new("PUT", path.into())
-        }
+        let mut call = Self::new("PUT", path.into());
+        call.body = Some(body);
+        call
     }
 
     /// Makes `path` happen.
@@ -226,10 +212,7 @@ fn base(server: &str) -> anyhow::Result<String> {
     if uri.query().is_some() {
         return Err(bad("has a query"));
     }
-    if uri
-        .authority()
-        .is_some_and(|authority| authority.as_str().contains('@'))
-    {
+    if uri.authority().is_some_and(|of| of.as_str().contains('@')) {
         return Err(bad("has a user; say --token instead"));
     }
     Ok(server.trim_end_matches('/').to_owned())
@@ -243,17 +226,14 @@ fn bearer(token: &str) -> anyhow::Result<String> {
     Ok(format!("Bearer {token}"))
 }
 
-fn tls(options: Options<'_>) -> anyhow::Result<TlsConfig> {
-    let ca = options.ca.context(
+fn tls(connection: &Connection) -> anyhow::Result<TlsConfig> {
+    let ca = connection.ca.clone().context(
         "an https:// server needs --ca FILE, the authority that its certificate is from, such as \
          /etc/ssl/certs/ca-certificates.crt",
     )?;
-    let owned = |path: &Path| path.to_owned();
     let files = ClientFiles {
-        ca: owned(ca),
-        identity: options
-            .identity
-            .map(|(cert, key)| (owned(cert), owned(key))),
+        ca,
+        identity: connection.cert.clone().zip(connection.key.clone()),
         server_name: None,
     };
     Ok(crate::tls::config(&files.load()?)?)

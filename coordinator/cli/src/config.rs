@@ -31,12 +31,8 @@ pub(crate) struct Shared {
     action: Action,
 
     /// The configuration of a node, which says where etcd is.
-    #[arg(
-        long,
-        value_name = "FILE",
-        global = true,
-        default_value = "tollgate.yaml"
-    )]
+    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(default_value = "tollgate.yaml")]
     config: PathBuf,
 }
 

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
-use crate::kind::{Kind, Member, Stored};
+use crate::kind::{Kind, MEMBERS, STORED, one_of};
 use crate::print;
 
 const DELETE_EXAMPLES: &str = "\
@@ -25,14 +25,11 @@ Examples:
 #[command(after_help = DELETE_EXAMPLES)]
 pub(crate) struct Delete {
     /// The kind.
-    kind: Stored,
+    #[arg(value_parser = one_of(STORED))]
+    kind: Kind,
 
-    /// Its name; of an override the scope's id.
-    name: String,
-
-    /// Only if it still has this revision, as `get` shows it.
-    #[arg(long, value_name = "REVISION")]
-    if_match: Option<String>,
+    #[command(flatten)]
+    entry: Entry,
 }
 
 /// Detach a tenant or a namespace from its group.
@@ -40,9 +37,17 @@ pub(crate) struct Delete {
 #[command(after_help = DETACH_EXAMPLES)]
 pub(crate) struct Detach {
     /// The kind.
-    kind: Member,
+    #[arg(value_parser = one_of(MEMBERS))]
+    kind: Kind,
 
-    /// Its name.
+    #[command(flatten)]
+    entry: Entry,
+}
+
+/// Entry that is to go.
+#[derive(Debug, Args)]
+struct Entry {
+    /// Its name; of an override the scope's id.
     name: String,
 
     /// Only if it still has this revision, as `get` shows it.
@@ -54,14 +59,7 @@ pub(crate) struct Detach {
 
 impl Delete {
     pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
-        let kind = self.kind.into();
-        delete(
-            client,
-            kind,
-            &self.name,
-            self.if_match.as_deref(),
-            ("deleted", json),
-        )
+        self.entry.delete(client, self.kind, json, "deleted")
     }
 }
 
@@ -69,31 +67,21 @@ impl Delete {
 
 impl Detach {
     pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
-        let kind = self.kind.into();
-        delete(
-            client,
-            kind,
-            &self.name,
-            self.if_match.as_deref(),
-            ("detached", json),
-        )
+        self.entry.delete(client, self.kind, json, "detached")
     }
 }
 
-// === free functions ===
+// === impl Entry ===
 
-fn delete(
-    client: &Client,
-    kind: Kind,
-    name: &str,
-    version: Option<&str>,
-    (done, json): (&str, bool),
-) -> Result<(), Failure> {
-    let call = Call::delete(kind.one(name)?).if_match(version);
-    let reply = client.send(call);
-    let reply = reply.map_err(|failure| failure.about(kind, name))?;
-    if json {
-        return print::json(&reply.body);
+impl Entry {
+    fn delete(self, client: &Client, kind: Kind, json: bool, done: &str) -> Result<(), Failure> {
+        let name = &self.name;
+        let call = Call::delete(kind.one(name)?).if_match(self.if_match.as_deref());
+        let reply = client.send(call);
+        let reply = reply.map_err(|failure| failure.about(kind, name))?;
+        if json {
+            return print::json(&reply.body);
+        }
+        print::lines(&format!("{} {} {done}", kind.name(), print::plain(name)))
     }
-    print::lines(&format!("{} {} {done}", kind.name(), print::plain(name)))
 }

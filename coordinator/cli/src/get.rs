@@ -114,7 +114,7 @@ fn scope(detail: &ScopeDetail) -> Result<(), Failure> {
                 print::duration(client.expires_in_ms),
             ]
         });
-        print::table(&["CLIENT", "HAS", "WANTS", "EXPIRES"], rows.collect())?;
+        print::table("CLIENT|HAS|WANTS|EXPIRES", rows.collect())?;
     }
     Ok(())
 }
@@ -153,10 +153,8 @@ fn leases(client: &ClientDetail) -> Result<(), Failure> {
             print::duration(lease.expires_in_ms),
         ]
     };
-    print::table(
-        &["SCOPE", "UNIT", "HAS", "WANTS", "EXPIRES"],
-        client.leases.iter().map(row).collect(),
-    )?;
+    let rows = client.leases.iter().map(row).collect();
+    print::table("SCOPE|UNIT|HAS|WANTS|EXPIRES", rows)?;
     let (shown, count) = (client.leases.len(), client.lease_count);
     if shown < count {
         print::note(&format!("only {shown} of {count} leases are shown"));

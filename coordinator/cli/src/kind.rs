@@ -2,6 +2,7 @@
 
 use anyhow::anyhow;
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::failure::Failure;
 
@@ -31,44 +32,14 @@ pub(crate) enum Kind {
     Limit,
 }
 
-/// Kind that can be deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Stored {
-    /// A group that nothing is attached to.
-    #[value(alias = "groups")]
-    Group,
-    /// A tenant's attachment to a group.
-    #[value(alias = "tenants")]
-    Tenant,
-    /// A namespace's attachment to a group, `tenant/namespace`.
-    #[value(alias = "namespaces")]
-    Namespace,
-    /// Limits of one scope.
-    #[value(alias = "overrides")]
-    Override,
-}
+/// Kinds that can be deleted.
+pub(crate) const STORED: [Kind; 4] = [Kind::Group, Kind::Tenant, Kind::Namespace, Kind::Override];
 
-/// Kind that has limits of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Limited {
-    /// A named set of limits that tenants and namespaces share.
-    #[value(alias = "groups")]
-    Group,
-    /// Limits of one scope, instead of those of the configuration's patterns.
-    #[value(alias = "overrides")]
-    Override,
-}
+/// Kinds that have limits of their own.
+pub(crate) const LIMITED: [Kind; 2] = [Kind::Group, Kind::Override];
 
-/// Kind that can be attached to a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Member {
-    /// A tenant.
-    #[value(alias = "tenants")]
-    Tenant,
-    /// A namespace of a tenant, `tenant/namespace`.
-    #[value(alias = "namespaces")]
-    Namespace,
-}
+/// Kinds that can be attached to a group.
+pub(crate) const MEMBERS: [Kind; 2] = [Kind::Tenant, Kind::Namespace];
 
 // === impl Kind ===
 
@@ -87,15 +58,10 @@ impl Kind {
     }
 
     /// Returns the path of the list.
-    pub(crate) fn all(self) -> &'static str {
+    pub(crate) fn all(self) -> String {
         match self {
-            Self::Group => "/v1/groups",
-            Self::Tenant => "/v1/attachments/tenants",
-            Self::Namespace => "/v1/attachments/namespaces",
-            Self::Override => "/v1/overrides",
-            Self::Scope => "/v1/scopes",
-            Self::Client => "/v1/clients",
-            Self::Limit => "/v1/limits",
+            Self::Tenant | Self::Namespace => format!("/v1/attachments/{}s", self.name()),
+            _ => format!("/v1/{}s", self.name()),
         }
     }
 
@@ -121,36 +87,15 @@ impl Kind {
     }
 }
 
-impl From<Stored> for Kind {
-    fn from(kind: Stored) -> Self {
-        match kind {
-            Stored::Group => Self::Group,
-            Stored::Tenant => Self::Tenant,
-            Stored::Namespace => Self::Namespace,
-            Stored::Override => Self::Override,
-        }
-    }
-}
-
-impl From<Limited> for Kind {
-    fn from(kind: Limited) -> Self {
-        match kind {
-            Limited::Group => Self::Group,
-            Limited::Override => Self::Override,
-        }
-    }
-}
-
-impl From<Member> for Kind {
-    fn from(kind: Member) -> Self {
-        match kind {
-            Member::Tenant => Self::Tenant,
-            Member::Namespace => Self::Namespace,
-        }
-    }
-}
-
 // === free functions ===
+
+/// Returns a parser of the names of `kinds`.
+pub(crate) fn one_of(kinds: impl IntoIterator<Item = Kind>) -> impl TypedValueParser<Value = Kind> {
+    let names = kinds
+        .into_iter()
+        .filter_map(|kind| kind.to_possible_value());
+    PossibleValuesParser::new(names).try_map(|name| Kind::from_str(&name, false))
+}
 
 /// `name` as one segment of a path, or the value of a query.
 pub(crate) fn segment(name: &str) -> String {

@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tollgate_coordinator::api::rest::view::{
-    AttachmentPage, AttachmentView, ClientPage, ClientSummary, DefinedBy, GroupPage, GroupView,
-    LimitPage, MatchView, OverridePage, OverrideView, ScopePage, ScopeSummary,
+    AttachmentPage, AttachmentView, ClientPage, ClientSummary, GroupPage, GroupView, LimitPage,
+    MatchView, OverridePage, OverrideView, ScopePage, ScopeSummary, UnitSummary,
 };
 
 use crate::client::{Call, Client};
@@ -39,65 +39,90 @@ pub(crate) struct List {
     after: Option<String>,
 }
 
-/// Page of a list, as the API answers it.
-trait Page: DeserializeOwned + Serialize {
-    /// Entry of the list.
-    type Entry;
+/// Entries of a page `P`, and the name after which the list goes on.
+type Parts<P, E> = fn(&mut P) -> (&mut Vec<E>, &mut Option<String>);
 
-    /// Returns the entries, and the name after which the list goes on.
-    fn parts(&mut self) -> (&mut Vec<Self::Entry>, &mut Option<String>);
-
-    /// Prints the entries as a table.
-    fn print(&self) -> Result<(), Failure>;
-}
+/// Cells of a row, each with its column.
+type Row = Vec<(&'static str, String)>;
 
 // === impl List ===
 
 impl List {
     pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
         match self.kind {
-            Kind::Group => self.show::<GroupPage>(client, json),
-            Kind::Tenant | Kind::Namespace => self.show::<AttachmentPage>(client, json),
-            Kind::Override => self.show::<OverridePage>(client, json),
-            Kind::Scope => self.show::<ScopePage>(client, json),
-            Kind::Client => self.show::<ClientPage>(client, json),
-            Kind::Limit => self.show::<LimitPage>(client, json),
+            Kind::Group => {
+                let parts: Parts<GroupPage, _> = |page| (&mut page.groups, &mut page.next);
+                self.show(client, json, parts, group)
+            }
+            Kind::Tenant | Kind::Namespace => {
+                let parts: Parts<AttachmentPage, _> =
+                    |page| (&mut page.attachments, &mut page.next);
+                self.show(client, json, parts, attachment)
+            }
+            Kind::Override => {
+                let parts: Parts<OverridePage, _> = |page| (&mut page.overrides, &mut page.next);
+                self.show(client, json, parts, override_of)
+            }
+            Kind::Scope => {
+                let parts: Parts<ScopePage, _> = |page| (&mut page.scopes, &mut page.next);
+                self.show(client, json, parts, scope)
+            }
+            Kind::Client => {
+                let parts: Parts<ClientPage, _> = |page| (&mut page.clients, &mut page.next);
+                self.show(client, json, parts, client_of)
+            }
+            Kind::Limit => {
+                let parts: Parts<LimitPage, _> = |page| (&mut page.limits, &mut page.next);
+                self.show(client, json, parts, limit)
+            }
         }
     }
 
-    fn show<P: Page>(&self, client: &Client, json: bool) -> Result<(), Failure> {
-        let mut page: P = self.fetch(client)?;
+    /// Prints the list, as a table with `rows` about each entry.
+    fn show<P: DeserializeOwned + Serialize, E>(
+        &self,
+        client: &Client,
+        json: bool,
+        parts: Parts<P, E>,
+        rows: fn(&E) -> Vec<Row>,
+    ) -> Result<(), Failure> {
+        let mut page = self.fetch(client, parts)?;
         if json {
             return print::json(&page);
         }
-        if page.parts().0.is_empty() {
+        let (entries, next) = parts(&mut page);
+        if entries.is_empty() {
             print::note(&format!("there is no {}", self.kind.name()));
             return Ok(());
         }
-        page.print()?;
-        if let Some(next) = page.parts().1 {
+        columns(entries.iter().flat_map(rows).collect())?;
+        if let Some(next) = next {
             print::note(&format!("more follow: --after '{}'", print::plain(next)));
         }
         Ok(())
     }
 
     /// Reads page after page into one, until there are enough entries.
-    fn fetch<P: Page>(&self, client: &Client) -> Result<P, Failure> {
+    fn fetch<P: DeserializeOwned, E>(
+        &self,
+        client: &Client,
+        parts: Parts<P, E>,
+    ) -> Result<P, Failure> {
         let mut whole: P = self.read(client, self.limit, self.after.as_deref())?;
         loop {
-            let (entries, next) = whole.parts();
+            let (entries, next) = parts(&mut whole);
             let left = self.limit.saturating_sub(entries.len());
             if next.is_none() || left == 0 {
                 return Ok(whole);
             }
             let mut page: P = self.read(client, left, next.as_deref())?;
-            let (more, after) = page.parts();
+            let (more, after) = parts(&mut page);
             entries.append(more);
             *next = after.take();
         }
     }
 
-    fn read<P: Page>(
+    fn read<P: DeserializeOwned>(
         &self,
         client: &Client,
         limit: usize,
@@ -111,166 +136,83 @@ impl List {
     }
 }
 
-// === impl Page ===
-
-impl Page for GroupPage {
-    type Entry = GroupView;
-
-    fn parts(&mut self) -> (&mut Vec<GroupView>, &mut Option<String>) {
-        (&mut self.groups, &mut self.next)
-    }
-
-    fn print(&self) -> Result<(), Failure> {
-        let row = |group: &GroupView| {
-            let spec = &group.spec;
-            let mut row = vec![
-                ("NAME", group.name.clone()),
-                ("REQUESTS", short(&spec.requests)),
-                ("REQUEST_BYTES", short(&spec.request_bytes)),
-                ("RESPONSE_BYTES", short(&spec.response_bytes)),
-                ("CONCURRENCY", short(&spec.concurrency)),
-                ("FAIR_BETWEEN", short(&spec.fair_between)),
-            ];
-            row.extend(origin(Some(group.defined_by), group.revision));
-            row
-        };
-        columns(self.groups.iter().map(row).collect())
-    }
-}
-
-impl Page for AttachmentPage {
-    type Entry = AttachmentView;
-
-    fn parts(&mut self) -> (&mut Vec<AttachmentView>, &mut Option<String>) {
-        (&mut self.attachments, &mut self.next)
-    }
-
-    fn print(&self) -> Result<(), Failure> {
-        let row = |attachment: &AttachmentView| {
-            let mut row = vec![
-                ("NAME", attachment.name.clone()),
-                ("GROUP", short(&attachment.spec.group)),
-                ("WEIGHT", short(&attachment.spec.weight)),
-            ];
-            row.extend(origin(Some(attachment.defined_by), attachment.revision));
-            row
-        };
-        columns(self.attachments.iter().map(row).collect())
-    }
-}
-
-impl Page for OverridePage {
-    type Entry = OverrideView;
-
-    fn parts(&mut self) -> (&mut Vec<OverrideView>, &mut Option<String>) {
-        (&mut self.overrides, &mut self.next)
-    }
-
-    fn print(&self) -> Result<(), Failure> {
-        let row = |one: &OverrideView| {
-            let mut row = vec![
-                ("SCOPE", one.scope.clone()),
-                ("REQUESTS", short(&one.spec.requests)),
-                ("REQUEST_BYTES", short(&one.spec.request_bytes)),
-                ("RESPONSE_BYTES", short(&one.spec.response_bytes)),
-                ("CONCURRENCY", short(&one.spec.concurrency)),
-            ];
-            row.extend(origin(None, one.revision));
-            row
-        };
-        columns(self.overrides.iter().map(row).collect())
-    }
-}
-
-impl Page for ScopePage {
-    type Entry = ScopeSummary;
-
-    fn parts(&mut self) -> (&mut Vec<ScopeSummary>, &mut Option<String>) {
-        (&mut self.scopes, &mut self.next)
-    }
-
-    fn print(&self) -> Result<(), Failure> {
-        let rows = self.scopes.iter().flat_map(|scope| {
-            scope.units.iter().map(|(unit, resource)| {
-                vec![
-                    ("SCOPE", scope.scope.clone()),
-                    ("UNIT", unit.clone()),
-                    ("CAPACITY", print::amount(unit, resource.capacity)),
-                    ("HAS", print::amount(unit, resource.sum_has)),
-                    ("WANTS", print::amount(unit, resource.sum_wants)),
-                    ("CLIENTS", resource.client_count.to_string()),
-                    (
-                        "LEARNING",
-                        match resource.learning_ms {
-                            0 => "-".to_owned(),
-                            ms => print::duration(ms),
-                        },
-                    ),
-                ]
-            })
-        });
-        columns(rows.collect())
-    }
-}
-
-impl Page for ClientPage {
-    type Entry = ClientSummary;
-
-    fn parts(&mut self) -> (&mut Vec<ClientSummary>, &mut Option<String>) {
-        (&mut self.clients, &mut self.next)
-    }
-
-    fn print(&self) -> Result<(), Failure> {
-        let row = |client: &ClientSummary| {
-            vec![
-                ("CLIENT", client.client.clone()),
-                ("RESOURCE_COUNT", client.resource_count.to_string()),
-                ("WAITING_COUNT", client.waiting_count.to_string()),
-            ]
-        };
-        columns(self.clients.iter().map(row).collect())
-    }
-}
-
-impl Page for LimitPage {
-    type Entry = MatchView;
-
-    fn parts(&mut self) -> (&mut Vec<MatchView>, &mut Option<String>) {
-        (&mut self.limits, &mut self.next)
-    }
-
-    fn print(&self) -> Result<(), Failure> {
-        let row = |one: &MatchView| {
-            let capacity = |unit: &str| {
-                let limit = one.units.get(unit);
-                limit.map_or_else(String::new, |limit| print::amount(unit, limit.capacity))
-            };
-            vec![
-                ("MATCH", one.r#match.clone()),
-                ("REQUESTS", capacity("requests")),
-                ("REQUEST_BYTES", capacity("request_bytes")),
-                ("RESPONSE_BYTES", capacity("response_bytes")),
-                ("CONCURRENCY", capacity("concurrency")),
-            ]
-        };
-        columns(self.limits.iter().map(row).collect())
-    }
-}
-
 // === free functions ===
 
-/// Returns the cells that say where something is defined.
-fn origin(
-    defined_by: Option<DefinedBy>,
-    revision: Option<u64>,
-) -> impl Iterator<Item = (&'static str, String)> {
-    let defined_by = defined_by.map(|by| ("DEFINED_BY", by.name().to_owned()));
-    let revision = ("REVISION", print::or_dash(revision));
-    defined_by.into_iter().chain([revision])
+fn group(group: &GroupView) -> Vec<Row> {
+    let spec = &group.spec;
+    vec![vec![
+        ("NAME", group.name.clone()),
+        ("REQUESTS", short(&spec.requests)),
+        ("REQUEST_BYTES", short(&spec.request_bytes)),
+        ("RESPONSE_BYTES", short(&spec.response_bytes)),
+        ("CONCURRENCY", short(&spec.concurrency)),
+        ("FAIR_BETWEEN", short(&spec.fair_between)),
+        ("DEFINED_BY", group.defined_by.name().to_owned()),
+        ("REVISION", print::or_dash(group.revision)),
+    ]]
+}
+
+fn attachment(attachment: &AttachmentView) -> Vec<Row> {
+    vec![vec![
+        ("NAME", attachment.name.clone()),
+        ("GROUP", short(&attachment.spec.group)),
+        ("WEIGHT", short(&attachment.spec.weight)),
+        ("DEFINED_BY", attachment.defined_by.name().to_owned()),
+        ("REVISION", print::or_dash(attachment.revision)),
+    ]]
+}
+
+fn override_of(one: &OverrideView) -> Vec<Row> {
+    vec![vec![
+        ("SCOPE", one.scope.clone()),
+        ("REQUESTS", short(&one.spec.requests)),
+        ("REQUEST_BYTES", short(&one.spec.request_bytes)),
+        ("RESPONSE_BYTES", short(&one.spec.response_bytes)),
+        ("CONCURRENCY", short(&one.spec.concurrency)),
+        ("REVISION", print::or_dash(one.revision)),
+    ]]
+}
+
+fn scope(scope: &ScopeSummary) -> Vec<Row> {
+    let row = |(unit, resource): (&String, &UnitSummary)| {
+        let learning = Some(resource.learning_ms).filter(|ms| *ms > 0);
+        vec![
+            ("SCOPE", scope.scope.clone()),
+            ("UNIT", unit.clone()),
+            ("CAPACITY", print::amount(unit, resource.capacity)),
+            ("HAS", print::amount(unit, resource.sum_has)),
+            ("WANTS", print::amount(unit, resource.sum_wants)),
+            ("CLIENTS", resource.client_count.to_string()),
+            ("LEARNING", print::or_dash(learning.map(print::duration))),
+        ]
+    };
+    scope.units.iter().map(row).collect()
+}
+
+fn client_of(client: &ClientSummary) -> Vec<Row> {
+    vec![vec![
+        ("CLIENT", client.client.clone()),
+        ("RESOURCE_COUNT", client.resource_count.to_string()),
+        ("WAITING_COUNT", client.waiting_count.to_string()),
+    ]]
+}
+
+fn limit(one: &MatchView) -> Vec<Row> {
+    let capacity = |unit: &str| {
+        let limit = one.units.get(unit);
+        limit.map_or_else(String::new, |limit| print::amount(unit, limit.capacity))
+    };
+    vec![vec![
+        ("MATCH", one.r#match.clone()),
+        ("REQUESTS", capacity("requests")),
+        ("REQUEST_BYTES", capacity("request_bytes")),
+        ("RESPONSE_BYTES", capacity("response_bytes")),
+        ("CONCURRENCY", capacity("concurrency")),
+    ]]
 }
 
 /// Prints rows that have the same columns, without those that are empty in every row.
-fn columns(rows: Vec<Vec<(&'static str, String)>>) -> Result<(), Failure> {
+fn columns(rows: Vec<Row>) -> Result<(), Failure> {
     let header: Vec<&str> = rows.first().map_or_else(Vec::new, |row| {
         let names = row.iter().map(|(name, _)| *name);
         let is_used = |name: &&str| {
@@ -288,7 +230,7 @@ fn columns(rows: Vec<Vec<(&'static str, String)>>) -> Result<(), Failure> {
         used.map(cell).collect()
     };
     let rows = rows.into_iter().map(cells).collect();
-    print::table(&header, rows)
+    print::table(&header.join("|"), rows)
 }
 
 /// Returns a definition in one cell; of a unit's limit first the rate or the maximum.

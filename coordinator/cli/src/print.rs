@@ -6,30 +6,28 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 use tollgate_coordinator::api::rest::view::Amount;
 
-use crate::client::Reply;
 use crate::failure::Failure;
-use crate::kind::Kind;
 
 /// Rows under a header, on standard output: with lines on a terminal, else in plain columns.
-pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
+pub(crate) fn table(header: &str, rows: Vec<Vec<String>>) -> Result<(), Failure> {
     let text = render(header, rows, io::stdout().is_terminal());
     lines(&text)
 }
 
-/// The text of a table.
-pub(crate) fn render(header: &[&str], rows: Vec<Vec<String>>, ruled: bool) -> String {
+/// The text of a table, whose header has a `|` between two columns.
+pub(crate) fn render(header: &str, rows: Vec<Vec<String>>, ruled: bool) -> String {
     let mut table = Table::new();
     table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header.to_vec());
+    let header: Vec<&str> = header.split('|').collect();
     let numbers = columns_of_numbers(header.len(), &rows);
+    table.set_header(header);
     for row in rows {
         table.add_row(row.iter().map(|cell| plain(cell)).collect::<Vec<_>>());
     }
-    if ruled {
-        table.load_style(presets::UTF8_FULL_CONDENSED);
-    } else {
-        table.load_style(presets::NOTHING);
-    }
+    table.load_style(match ruled {
+        true => presets::UTF8_FULL_CONDENSED,
+        false => presets::NOTHING,
+    });
     for (column, numbers) in table.column_iter_mut().zip(numbers) {
         if numbers {
             column.set_cell_alignment(CellAlignment::Right);
@@ -71,16 +69,6 @@ pub(crate) fn note(text: &str) {
     let lines: Vec<String> = text.lines().map(plain).collect();
     // A failure has no other place to go to.
     let _ = writeln!(io::stderr(), "tollgate: {}", lines.join("\n"));
-}
-
-/// Reports that the `kind` called `name` was created or replaced.
-pub(crate) fn written(reply: &Reply, kind: Kind, name: &str) -> Result<(), Failure> {
-    let done = if reply.status == 201 {
-        "created"
-    } else {
-        "replaced"
-    };
-    lines(&format!("{} {} {done}", kind.name(), plain(name)))
 }
 
 /// `text` without what a terminal would obey: names come out of requests.
@@ -171,7 +159,7 @@ mod tests {
             vec!["a\u{1b}[2J".to_owned(), "7.5".to_owned()],
         ];
         let want = "SCOPE        HAS\ntenant/acme  100\na\\u{1b}[2J   7.5";
-        assert_eq!(render(&["SCOPE", "HAS"], rows, false), want);
+        assert_eq!(render("SCOPE|HAS", rows, false), want);
     }
 
     #[test]

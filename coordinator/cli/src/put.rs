@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
-use crate::kind::{Kind, Limited};
+use crate::kind::{Kind, LIMITED, one_of};
 use crate::print;
 
 /// The largest definition that is read, in bytes.
@@ -33,7 +33,8 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Put {
     /// The kind.
-    kind: Limited,
+    #[arg(value_parser = one_of(LIMITED))]
+    kind: Kind,
 
     /// The group's name, or the scope's id.
     name: String,
@@ -94,7 +95,7 @@ pub(crate) struct Condition {
 
 impl Put {
     pub(crate) fn run(self, client: &Client, as_json: bool) -> Result<(), Failure> {
-        let kind = Kind::from(self.kind);
+        let kind = self.kind;
         let path = kind.one(&self.name)?;
         let body = self.definition.body().map_err(Failure::usage)?;
         let reply = client.send(self.condition.apply(Call::put(path, body)));
@@ -102,7 +103,15 @@ impl Put {
         if as_json {
             return print::json(&reply.body);
         }
-        print::written(&reply, kind, &self.name)
+        let done = match reply.status.as_u16() {
+            201 => "created",
+            _ => "replaced",
+        };
+        print::lines(&format!(
+            "{} {} {done}",
+            kind.name(),
+            print::plain(&self.name)
+        ))
     }
 }
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind};
 use tollgate_coordinator::clock::epoch_of_this_start;
 use tollgate_coordinator::cluster::election::RunEpoch;
 use tollgate_coordinator::config::{Config, Flags, Listen, parent_address};
@@ -18,7 +18,7 @@ use tollgate_core::lease_server::Start;
 
 use crate::check::load;
 use crate::failure::Failure;
-use crate::watchdog;
+use crate::watchdog::{self, signals};
 
 /// Time that blocked threads have to return once everything else has ended.
 const BLOCKED_GRACE: Duration = Duration::from_secs(1);
@@ -79,17 +79,14 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 struct Log {
     /// Filter of the log, such as `info` or `tollgate_coordinator=debug`.
-    #[arg(
-        long,
-        value_name = "FILTER",
-        env = "TOLLGATE_LOG",
-        default_value = "info"
-    )]
+    #[arg(long, value_name = "FILTER", env = "TOLLGATE_LOG")]
+    #[arg(default_value = "info")]
     log: String,
 
     /// Format of the log: text for people, or an object in JSON a line.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
-    log_format: LogFormat,
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
+    #[arg(default_value = "text")]
+    log_format: String,
 
     /// Send traces of calls to an OpenTelemetry collector over gRPC, such as
     /// `http://127.0.0.1:4317`.
@@ -101,39 +98,18 @@ struct Log {
     otlp_sample: f64,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum LogFormat {
-    #[default]
-    Text,
-    Json,
-}
-
-/// The signals that a coordinator obeys, from when this is made.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-// === impl Signals ===
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-}
-
 // === impl Serve ===
 
 impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let runtime = tokio::runtime::Runtime::new().map_err(Failure::runtime)?;
         let entered = runtime.enter();
-        let signals = Signals::listen().map_err(Failure::runtime)?;
+        let kinds = [
+            SignalKind::terminate(),
+            SignalKind::interrupt(),
+            SignalKind::hangup(),
+        ];
+        let signals = signals(kinds).map_err(Failure::runtime)?;
         drop(entered);
         watchdog::start().map_err(Failure::runtime)?;
         let result = runtime.block_on(async {
@@ -156,12 +132,8 @@ impl Serve {
         result
     }
 
-    async fn serve(self, config: Config, signals: Signals) -> anyhow::Result<()> {
-        let Signals {
-            mut terminate,
-            mut interrupt,
-            mut hangup,
-        } = signals;
+    async fn serve(self, config: Config, signals: [Signal; 3]) -> anyhow::Result<()> {
+        let [mut terminate, mut interrupt, mut hangup] = signals;
         let shutdown = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -170,10 +142,9 @@ impl Serve {
         };
         let given = self.epoch.map(|epoch| RunEpoch::Exactly(Epoch(epoch)));
         let epoch = given.unwrap_or_else(|| RunEpoch::AtLeast(epoch_of_this_start()));
-        let start = if self.skip_learning {
-            Start::Fresh
-        } else {
-            Start::Learning
+        let start = match self.skip_learning {
+            true => Start::Fresh,
+            false => Start::Learning,
         };
         raise_file_limit();
         let listeners = Listeners::bind(config.listen).await?;
@@ -207,9 +178,9 @@ impl Log {
         let endpoint = self.otlp_endpoint.clone();
         Options {
             filter: self.log.clone(),
-            format: match self.log_format {
-                LogFormat::Text => Format::Text,
-                LogFormat::Json => Format::Json,
+            format: match &*self.log_format {
+                "json" => Format::Json,
+                _ => Format::Text,
             },
             otlp: endpoint.filter(|url| !url.is_empty()).map(|endpoint| Otlp {
                 endpoint,

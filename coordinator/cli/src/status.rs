@@ -36,31 +36,14 @@ impl Status {
         if rows.is_empty() {
             return print::lines("no client has or wants a lease");
         }
-        let header = [
-            "UNIT",
-            "RESOURCES",
-            "UNLIMITED",
-            "LEARNING",
-            "CAPACITY",
-            "HAS",
-            "WANTS",
-            "CLIENTS",
-            "WAITING",
-        ];
-        print::table(&header, rows)?;
+        let header = "UNIT|RESOURCES|UNLIMITED|LEARNING|CAPACITY|HAS|WANTS|CLIENTS|WAITING";
+        print::table(header, rows)?;
         let limited: Vec<_> = status.busiest.iter().filter_map(limited).collect();
         if limited.is_empty() {
             return Ok(());
         }
-        let header = [
-            "WANTED MOST",
-            "UNIT",
-            "HAS",
-            "WANTS",
-            "AT MOST",
-            "LIMITED BY",
-        ];
-        print::table(&header, limited)
+        let header = "WANTED MOST|UNIT|HAS|WANTS|AT MOST|LIMITED BY";
+        print::table(header, limited)
     }
 }
 
@@ -103,11 +86,11 @@ fn limited(resource: &BusyResource) -> Option<Vec<String>> {
 
 /// Prints the shards and the nodes of a cluster.
 fn cluster(cluster: &ClusterStatus) -> Result<(), Failure> {
-    let header = ["SHARD", "MASTER", "EPOCH", "TERM", "LEARNING"];
-    print::table(&header, cluster.shards.iter().map(shard).collect())?;
-    let header = ["NODE", "STATE", "UP", "REFRESHES/S", "GRPC", "HTTP"];
+    let header = "SHARD|MASTER|EPOCH|TERM|LEARNING";
+    print::table(header, cluster.shards.iter().map(shard).collect())?;
+    let header = "NODE|STATE|UP|REFRESHES/S|GRPC|HTTP";
     let nodes = cluster.nodes.iter();
-    print::table(&header, nodes.map(|one| node(&cluster.node, one)).collect())
+    print::table(header, nodes.map(|one| node(&cluster.node, one)).collect())
 }
 
 fn shard(shard: &ShardStatus) -> Vec<String> {
@@ -156,7 +139,7 @@ fn parent(parent: &ParentStatus) -> Result<(), Failure> {
     if rows.is_empty() {
         return Ok(());
     }
-    print::table(&["UNIT", "BORROWED", "WANTS BY BAND"], rows)
+    print::table("UNIT|BORROWED|WANTS BY BAND", rows)
 }
 
 fn borrowed((unit, sums): (&String, &BorrowedStatus)) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};
 use tollgate_coordinator::api::rest::view::Status;
@@ -15,6 +15,7 @@ use self::terminal::Terminal;
 use crate::client::{Call, Client, Reply};
 use crate::failure::Failure;
 use crate::print;
+use crate::watchdog::signals;
 
 mod screen;
 mod terminal;
@@ -55,12 +56,6 @@ struct Wakes {
     ticks: Interval,
     keys: mpsc::Receiver<u8>,
     signals: [Signal; 4],
-}
-
-/// Next step of the display.
-enum Next {
-    Look,
-    Quit,
 }
 
 // === impl Top ===
@@ -104,7 +99,7 @@ impl Top {
             let size = terminal.size();
             let text = screen::text(client.server(), &status, Some(size));
             terminal.draw(&text).map_err(Failure::runtime)?;
-            if let Next::Quit = wakes.next().await {
+            if !wakes.next().await {
                 return Ok(());
             }
             let (again, its) = (top.clone(), client.clone());
@@ -130,28 +125,28 @@ impl Wakes {
             SignalKind::hangup(),
             SignalKind::quit(),
         ];
-        let [interrupt, terminate, hangup, quit] = kinds.map(signal);
         Ok(Self {
             ticks,
             keys: terminal::keys(),
-            signals: [interrupt?, terminate?, hangup?, quit?],
+            signals: signals(kinds)?,
         })
     }
 
-    async fn next(&mut self) -> Next {
+    /// Resolves when it is time for the next look, or with false when the user quits.
+    async fn next(&mut self) -> bool {
         let [interrupt, terminate, hangup, quit] = &mut self.signals;
         loop {
             tokio::select! {
-                _ = self.ticks.tick() => return Next::Look,
+                _ = self.ticks.tick() => return true,
                 key = self.keys.recv() => match key {
-                    None | Some(b'q' | b'Q') => return Next::Quit,
-                    Some(b' ' | b'r') => return Next::Look,
+                    None | Some(b'q' | b'Q') => return false,
+                    Some(b' ' | b'r') => return true,
                     Some(_) => {}
                 },
-                _ = interrupt.recv() => return Next::Quit,
-                _ = terminate.recv() => return Next::Quit,
-                _ = hangup.recv() => return Next::Quit,
-                _ = quit.recv() => return Next::Quit,
+                _ = interrupt.recv() => return false,
+                _ = terminate.recv() => return false,
+                _ = hangup.recv() => return false,
+                _ = quit.recv() => return false,
             }
         }
     }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::print;
 
@@ -32,8 +32,8 @@ const EXIT_CODE: i32 = 1;
 pub(super) fn start() -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let guard = runtime.enter();
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let [mut terminate, mut interrupt] =
+        signals([SignalKind::terminate(), SignalKind::interrupt()])?;
     drop(guard);
     let told = async move {
         tokio::select! {
@@ -44,6 +44,16 @@ pub(super) fn start() -> io::Result<()> {
     let watch = move || runtime.block_on(watch(told, EXIT_GRACE, exit));
     let named = thread::Builder::new().name("watchdog".to_owned());
     named.spawn(watch).map(drop)
+}
+
+/// Listens to signals of these kinds, from now on.
+///
+/// # Errors
+/// If there is no signal handler for one of them.
+pub(super) fn signals<const N: usize>(kinds: [SignalKind; N]) -> io::Result<[Signal; N]> {
+    let signals = kinds.into_iter().map(signal);
+    let signals: Vec<Signal> = signals.collect::<io::Result<_>>()?;
+    signals.try_into().map_err(|_| io::ErrorKind::Other.into())
 }
 
 /// Calls `exit` when `grace` has passed since `told` resolved.

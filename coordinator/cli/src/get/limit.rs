@@ -9,16 +9,7 @@ use tollgate_coordinator::api::rest::view::{
 use crate::failure::Failure;
 use crate::print;
 
-const HEADER: [&str; 8] = [
-    "FROM",
-    "UNIT",
-    "CAPACITY",
-    "BURST",
-    "SAFE",
-    "ALGORITHM",
-    "LEASE",
-    "REFRESH",
-];
+const HEADER: &str = "FROM|UNIT|CAPACITY|BURST|SAFE|ALGORITHM|LEASE|REFRESH";
 
 /// Prints the scope's own limits and its group's, each with its source.
 pub(super) fn show(limits: &ScopeLimits) -> Result<(), Failure> {
@@ -45,7 +36,7 @@ pub(super) fn show(limits: &ScopeLimits) -> Result<(), Failure> {
     if rows.is_empty() {
         return print::lines("no unit has a limit");
     }
-    print::table(&HEADER, rows)
+    print::table(HEADER, rows)
 }
 
 fn member(group: &MemberView) -> String {

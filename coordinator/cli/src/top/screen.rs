@@ -40,18 +40,8 @@ fn resources(busiest: &[BusyResource]) -> String {
     if rows.is_empty() {
         return "no client has or wants a lease".to_owned();
     }
-    let header = [
-        "SCOPE",
-        "UNIT",
-        "CAPACITY",
-        "HAS",
-        "WANTS",
-        "CLIENTS",
-        "WAITING",
-        "LIMITED BY",
-        "DEMAND",
-    ];
-    print::render(&header, rows, false)
+    let header = "SCOPE|UNIT|CAPACITY|HAS|WANTS|CLIENTS|WAITING|LIMITED BY|DEMAND";
+    print::render(header, rows, false)
 }
 
 fn row(resource: &BusyResource) -> Vec<String> {
