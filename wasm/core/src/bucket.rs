@@ -53,7 +53,7 @@ pub struct BucketState {
     pub last: Instant,
     /// Part earned beyond `balance`, in 10^-9 micro-tokens. Range: 0 to 999 999 999; zero when
     /// full.
-    pub remainder: u32,
+    pub remainder: u64,
     /// Tokens per second.
     pub rate: Rate,
     /// The most tokens the bucket holds. Range: 0 to `i64::MAX` micro-tokens.
@@ -121,7 +121,7 @@ impl TokenBucket {
             .min(Tokens::from_micros(i64::MAX.unsigned_abs()));
         let mut bucket = Self(BucketState {
             burst,
-            remainder: parts.remainder.min(999_999_999),
+            remainder: parts.remainder.min(FINE - 1),
             ..parts
         });
         bucket.cap();
@@ -305,25 +305,25 @@ impl TokenBucket {
 
 /// Micro-tokens earned in `nanos` on top of `remainder`, and the new remainder.
 #[inline]
-fn earned(rate: Rate, nanos: u64, remainder: u32) -> (u64, u32) {
+fn earned(rate: Rate, nanos: u64, remainder: u64) -> (u64, u64) {
     let fine = rate
         .as_micros()
         .checked_mul(nanos)
-        .and_then(|fine| fine.checked_add(u64::from(remainder)));
+        .and_then(|fine| fine.checked_add(remainder));
     match fine {
-        Some(fine) => (fine / FINE, (fine % FINE) as u32),
+        Some(fine) => (fine / FINE, fine % FINE),
         None => earned_wide(rate, nanos, remainder),
     }
 }
 
 /// As [`earned`], for the long idle times and high rates whose product needs more than 64 bits.
 #[cold]
-fn earned_wide(rate: Rate, nanos: u64, remainder: u32) -> (u64, u32) {
+fn earned_wide(rate: Rate, nanos: u64, remainder: u64) -> (u64, u64) {
     let fine = u128::from(rate.as_micros())
         .saturating_mul(u128::from(nanos))
         .saturating_add(u128::from(remainder));
     let micros = u64::try_from(fine / FINE_WIDE).unwrap_or(u64::MAX);
-    (micros, (fine % FINE_WIDE) as u32)
+    (micros, (fine % FINE_WIDE) as u64)
 }
 
 #[cfg(test)]

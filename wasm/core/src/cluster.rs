@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::num::{NonZeroU16, NonZeroU64};
 
-use crate::hash::fnv1a;
+use crate::hash::{fnv1a, mixed};
 
 mod election;
 
@@ -48,6 +48,7 @@ impl fmt::Display for ShardId {
 /// The shard of the scope or pool that is called `key`, of `count`; the same on every machine and
 /// in every version.
 pub fn shard_of(key: &str, count: NonZeroU16) -> ShardId {
+    // FNV-1a barely moves the upper bits for short keys.
     let shard = mixed(fnv1a(key.as_bytes())) % NonZeroU64::from(count);
     // Below a 16-bit count, so it fits.
     ShardId(u16::try_from(shard).unwrap_or_default())
@@ -97,14 +98,6 @@ fn ranked(count: NonZeroU16, members: &[&str]) -> Vec<(u64, ShardId, usize)> {
 fn affinity(shard: ShardId, member: &str) -> u64 {
     let seed = mixed(fnv1a(member.as_bytes()));
     mixed(seed.wrapping_add(u64::from(shard.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
-}
-
-/// FNV-1a barely moves the upper bits for short keys; this spreads them (the finaliser of
-/// SplitMix64, Steele, Lea, Flood 2014).
-fn mixed(hash: u64) -> u64 {
-    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
 }
 
 #[cfg(test)]

@@ -175,23 +175,25 @@ impl LeaseClient {
     }
 
     /// Takes an answer from `origin` to the request of `sequence`. One that is not awaited is
-    /// dropped, and one of an epoch that cannot follow counts as a failure. True if it was applied.
+    /// dropped. True if it was applied.
+    ///
+    /// # Errors
+    /// If its epoch cannot follow; it counts as a failure.
     pub fn handle_answer(
         &mut self,
         now: Instant,
         sequence: u64,
         origin: Origin,
         answer: &Answer,
-    ) -> bool {
-        if self.check_origin(origin).is_err() {
+    ) -> Result<bool, EpochError> {
+        self.check_origin(origin).inspect_err(|_| {
             self.handle_failure(now, sequence, sequence);
-            return false;
-        }
+        })?;
         let awaited = self.awaits(sequence);
         if awaited {
             self.apply(now, origin, answer);
         }
-        awaited
+        Ok(awaited)
     }
 
     /// Applies an answer that was awaited.

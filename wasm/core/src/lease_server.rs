@@ -16,8 +16,7 @@ mod snapshot;
 mod terms;
 
 pub use self::binding::{BindingLimit, LimitOwner};
-pub use self::drain::DrainError;
-use self::drain::Drains;
+pub use self::drain::{DRAINS_MAX, DrainError, Drains};
 use self::slot::{Pools, ResourceSlot};
 pub use self::snapshot::{PoolSnapshot, ResourceSnapshot, Snapshot, SnapshotError};
 pub use self::terms::{PoolTerms, Terms};
@@ -50,9 +49,6 @@ pub struct LeaseServer {
     /// Leases that other shards of the process count against [`Bounds::max_leases`].
     leases_elsewhere: usize,
 }
-
-/// The most clients that are drained at a time: each refresh looks whether its client is.
-pub const DRAINS_MAX: usize = 1000;
 
 /// Bounds on the size of a lease server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +135,7 @@ impl LeaseServer {
         client: &ClientId,
         until: Instant,
     ) -> Result<(), DrainError> {
-        self.drains.set(now, client, until, DRAINS_MAX)
+        self.drains.set(now, client, until)
     }
 
     /// Takes back leases that have expired and forgets resources without clients.
@@ -149,7 +145,7 @@ impl LeaseServer {
                 continue;
             };
             let known = slot.resource.client_count();
-            slot.resource.handle_timeout(now);
+            slot.resource.expire(now);
             slot.report(&mut self.pools);
             recount(&mut self.leases, known, slot);
             if let Some(next) = slot.resource.poll_timeout() {
@@ -199,11 +195,6 @@ impl LeaseServer {
     /// The pool called `id`, if it has members that have clients.
     pub fn pool(&self, id: &ResourceId) -> Option<&Pool> {
         self.pools.get(id)
-    }
-
-    /// The pool that the resource `id` is a member of.
-    pub fn pool_of(&self, id: &ResourceId) -> Option<&ResourceId> {
-        self.resources.get(id)?.pool()
     }
 
     /// End of the drain of `client`, if it is drained.

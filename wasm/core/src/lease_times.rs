@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::limit::Limit;
 use crate::tree::{LendableCapacity, LendableSource};
-use crate::units::Instant;
+use crate::units::{Instant, nanos};
 
 /// The shortest refresh interval of a lease that ends soon with what is borrowed.
 const REFRESH_FLOOR: Duration = Duration::from_millis(10);
@@ -43,12 +43,8 @@ impl LeaseTimes {
 
     /// Halves the refresh interval for each level, and lets no lease outlive what is borrowed.
     pub(crate) fn under(self, lendable: LendableCapacity, now: Instant) -> Self {
-        let halved = self
-            .refresh
-            .as_nanos()
-            .checked_shr(lendable.level)
-            .unwrap_or(0);
-        let halved = Duration::from_nanos(u64::try_from(halved).unwrap_or(u64::MAX));
+        let halved = nanos(self.refresh).checked_shr(lendable.level);
+        let halved = Duration::from_nanos(halved.unwrap_or(0));
         let lease = match lendable.source {
             LendableSource::Lease { until, .. } => self.lease.min(until.saturating_since(now)),
             // Not longer than it takes to find the parent again.

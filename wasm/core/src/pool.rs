@@ -36,15 +36,17 @@ pub struct Pool {
     /// Σ [`PoolMembership::has`] over members, in micro-units.
     sum_has: u128,
     subclients: u64,
-    /// The end of the time in which claims do not fit, while a member learns.
-    crowded_until: Instant,
+    /// The end of the time in which claims do not fit, while a member learns: until then members
+    /// confirm no more than shares.
+    pub(crate) crowded_until: Instant,
 }
 
 /// A resource's place in a pool, with the totals that the pool counts for it.
 #[derive(Debug)]
 pub(crate) struct PoolMembership {
     handle: Handle<TieBreak>,
-    weight: NonZeroU32,
+    /// How much the member counts beside the others, from when the pool is next told of it.
+    pub(crate) weight: NonZeroU32,
     has: u128,
     subclients: u64,
 }
@@ -81,7 +83,7 @@ pub(crate) struct PoolView {
 
 /// Link between a resource and its pool, if it has one, while the lease server works on both.
 #[derive(Debug)]
-pub(crate) struct PoolLink<'a>(Option<(&'a mut Pool, &'a mut PoolMembership)>);
+pub(crate) struct PoolLink<'a>(pub(crate) Option<(&'a mut Pool, &'a mut PoolMembership)>);
 
 /// Order of members that want the same: the hash of the id.
 type TieBreak = u64;
@@ -177,20 +179,10 @@ impl Pool {
 
     /// The member's part of the capacity that no member wants and is lent all the same.
     fn spare(&self, membership: &PoolMembership) -> Capacity {
-        let wanted = u64::try_from(self.sum_wants()).unwrap_or(u64::MAX);
-        let spare = self.divided().saturating_sub(Capacity::from_micros(wanted));
+        let wanted = Capacity::from_sum(self.sum_wants());
+        let spare = self.divided().saturating_sub(wanted);
         let headroom = self.limit.headroom.of(spare);
         self.members.spare(&membership.handle, headroom)
-    }
-
-    /// The time until which members that learn confirm no more than shares, because claims do not
-    /// fit.
-    pub(crate) fn crowded_until(&self) -> Instant {
-        self.crowded_until
-    }
-
-    pub(crate) fn set_crowded_until(&mut self, until: Instant) {
-        self.crowded_until = until;
     }
 
     /// Capacity without the reserve.
@@ -225,22 +217,7 @@ impl PoolView {
 
 // === impl PoolLink ===
 
-impl<'a> PoolLink<'a> {
-    pub(crate) fn new(pool: &'a mut Pool, membership: &'a mut PoolMembership) -> Self {
-        Self(Some((pool, membership)))
-    }
-
-    /// The link of a resource that is in no pool.
-    pub(crate) const fn none() -> Self {
-        Self(None)
-    }
-
-    /// Shows the pool as the resource sees it.
-    pub(crate) fn view(&self) -> Option<PoolView> {
-        let (pool, membership) = self.0.as_ref()?;
-        Some(pool.view(membership))
-    }
-
+impl PoolLink<'_> {
     /// Tells the pool the resource's totals.
     pub(crate) fn update(&mut self, totals: ResourceTotals) {
         if let Some((pool, membership)) = &mut self.0 {
@@ -248,24 +225,17 @@ impl<'a> PoolLink<'a> {
         }
     }
 
+    /// Tells the pool the resource's totals, and shows it as the resource sees it then.
+    pub(crate) fn view_after(&mut self, totals: ResourceTotals) -> Option<PoolView> {
+        self.update(totals);
+        let (pool, membership) = self.0.as_ref()?;
+        Some(pool.view(membership))
+    }
+
     /// Tells the pool that claims do not fit until then.
     pub(crate) fn set_crowded_until(&mut self, until: Instant) {
         if let Some((pool, _)) = &mut self.0 {
-            pool.set_crowded_until(until);
+            pool.crowded_until = until;
         }
-    }
-}
-
-// === impl PoolMembership ===
-
-impl PoolMembership {
-    /// How much the member counts beside the others.
-    pub(crate) fn weight(&self) -> NonZeroU32 {
-        self.weight
-    }
-
-    /// Lets the member count for `weight` from when the pool is next told of it.
-    pub(crate) fn set_weight(&mut self, weight: NonZeroU32) {
-        self.weight = weight;
     }
 }

@@ -26,14 +26,14 @@ use core::num::NonZeroU64;
 mod allocation;
 mod snapshot;
 
-use self::allocation::{Allocation, ClientEntry, Received, TieBreak};
+pub(crate) use self::allocation::Allocation;
+use self::allocation::{ClientEntry, TieBreak};
 pub use self::snapshot::{ClientSnapshot, LeaseSnapshot};
 use crate::deadlines::Deadlines;
 use crate::hash::fnv1a;
-use crate::lease::{Answer, ClientId, ClientRun, Demand, Epoch, LeaseRequest, Run, Unit};
+use crate::lease::{Answer, ClientId, ClientRun, Epoch, LeaseRequest, Run, Unit};
 use crate::limit::Limit;
-use crate::pool::{PoolLink, ResourceTotals};
-use crate::tree::LendableCapacity;
+use crate::pool::PoolLink;
 use crate::units::{Capacity, Instant};
 
 /// Resource with its clients and sums; see the module.
@@ -42,7 +42,7 @@ use crate::units::{Capacity, Instant};
 /// informed.
 #[derive(Debug)]
 pub struct Resource {
-    allocation: Allocation,
+    pub(crate) allocation: Allocation,
     clients: BTreeMap<ClientKey, ClientEntry>,
     /// For each entry one instant, not after the next one at which its lease falls.
     expiries: Deadlines<ClientKey>,
@@ -137,11 +137,6 @@ impl Resource {
         }
     }
 
-    /// Takes `limit` in place of the one known so far.
-    pub(crate) fn set_limit(&mut self, limit: &Limit) {
-        self.allocation.set_limit(limit);
-    }
-
     /// Answers `request` of `client`, and keeps the pool that the resource is a member of informed.
     ///
     /// # Errors
@@ -156,9 +151,8 @@ impl Resource {
         pool: &mut PoolLink<'_>,
     ) -> Result<Answer, RefreshError> {
         self.expire(now);
-        self.allocation.set_pool(pool.view());
         let answer = self.answer(now, client, request, clients_max, pool);
-        pool.update(self.pool_totals());
+        pool.update(self.allocation.pool_totals());
         answer
     }
 
@@ -173,12 +167,8 @@ impl Resource {
         let key = ClientKey::new(client);
         let by = (key.tie_break(), client.run.term());
         let known = self.clients.len();
-        let allocation = &mut self.allocation;
         if let Some(entry) = self.clients.get_mut(&key) {
-            let answer = match allocation.receive(now, by, entry, request)? {
-                Received::Repeat(answer) => answer,
-                Received::Settle => settle(allocation, now, entry, request, pool),
-            };
+            let answer = self.allocation.refresh(now, by, entry, request, pool)?;
             let next = entry.next_expiry();
             self.expiries.advance(&mut entry.queued_at, next, &key);
             return Ok(answer);
@@ -186,9 +176,7 @@ impl Resource {
         if known >= clients_max {
             return Err(RefreshError::TooManyClients { max: clients_max });
         }
-        let mut entry = allocation.admit(now, by, request);
-        let answer = settle(allocation, now, &mut entry, request, pool);
-        entry.queued_at = entry.next_expiry();
+        let (entry, answer) = self.allocation.admit(now, by, request, pool);
         self.expiries.insert(entry.queued_at, key.clone());
         self.clients.insert(key, entry);
         Ok(answer)
@@ -210,42 +198,7 @@ impl Resource {
     }
 
     /// Takes back leases that have expired.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        self.expire(now);
-    }
-
-    /// Returns the sums that the resource's pool counts.
-    pub(crate) fn pool_totals(&self) -> ResourceTotals {
-        self.allocation.pool_totals()
-    }
-
-    /// Lends no more than `bound` from now on.
-    pub(crate) fn set_lendable(&mut self, lendable: Option<LendableCapacity>) {
-        self.allocation.set_lendable(lendable);
-    }
-
-    /// Returns the sums that a parent is told. In a pool its capacity is `pool`, else unlimited.
-    pub(crate) fn totals(&self, pool: Capacity) -> ResourceTotals {
-        self.allocation.totals(pool)
-    }
-
-    /// Returns the wants that a parent is told, by priority.
-    pub(crate) fn demand(&self, pool: Capacity) -> Demand {
-        self.allocation.demand(pool)
-    }
-
-    /// Collects claims without counting those that do not fit until then, when the whole coordinator
-    /// has learned.
-    pub(crate) fn collect_until(&mut self, until: Instant) {
-        self.allocation.collect_until(until);
-    }
-
-    /// Learns until then at least.
-    pub(crate) fn learn_until(&mut self, until: Instant) {
-        self.allocation.learn_until(until);
-    }
-
-    fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         while let Some(key) = self.expiries.pop_due(now) {
             let Some(entry) = self.clients.get_mut(&key) else {
                 continue;
@@ -260,28 +213,19 @@ impl Resource {
         }
     }
 
-    /// Time at which `handle_timeout` next has work.
+    /// Time at which a lease next expires.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.expiries.earliest()
     }
 
     /// The limit that the last refresh came with.
     pub fn limit(&self) -> &Limit {
-        self.allocation.limit()
+        &self.allocation.limit
     }
 
     /// The capacity divided here: of a coordinator with a parent no more than it has borrowed.
     pub fn capacity(&self) -> Capacity {
-        self.allocation
-            .limit()
-            .capacity
-            .min(self.allocation.lendable())
-    }
-
-    /// Part of a parent's capacity that can be lent now, and the whole of it; none without a
-    /// parent.
-    pub(crate) fn borrowed(&self) -> Option<(Capacity, Capacity)> {
-        self.allocation.borrowed()
+        self.limit().capacity.min(self.allocation.lendable())
     }
 
     /// Capacity that each client falls back to without a lease, if the resource's own limit is to
@@ -292,22 +236,22 @@ impl Resource {
 
     /// Number of clients, with those for which they speak.
     pub fn subclients(&self) -> u64 {
-        self.allocation.subclients()
+        self.allocation.shares.subclients()
     }
 
     /// Equals the sum over clients of the most that each may be using, in micro-units.
     pub fn sum_has(&self) -> u128 {
-        self.allocation.sum_has()
+        self.allocation.sum_has
     }
 
     /// Equals the sum of what clients want, in micro-units.
     pub fn sum_wants(&self) -> u128 {
-        self.allocation.sum_wants()
+        self.allocation.shares.sum_wants()
     }
 
     /// End of learning mode.
     pub fn learning_until(&self) -> Instant {
-        self.allocation.learning_until()
+        self.allocation.learning_until
     }
 
     /// Whether any lease was granted before `at` to a client that has not asked since.
@@ -369,24 +313,6 @@ impl ClientKey {
 }
 
 // === free functions ===
-
-/// Decides the answer for `entry`, between two reports to the pool.
-fn settle(
-    allocation: &mut Allocation,
-    now: Instant,
-    entry: &mut ClientEntry,
-    request: &LeaseRequest,
-    pool: &mut PoolLink<'_>,
-) -> Answer {
-    // The pool divides by the present wants.
-    pool.update(allocation.pool_totals());
-    allocation.set_pool(pool.view());
-    let (answer, crowded_until) = allocation.settle(now, entry, request);
-    if let Some(until) = crowded_until {
-        pool.set_crowded_until(until);
-    }
-    answer
-}
 
 /// Order of `client` among those that want the same.
 #[cfg(test)]

@@ -59,8 +59,8 @@ pub struct ParentLeases {
     due: Deadlines<ResourceId>,
     /// Sequence of the last request, for any resource.
     sequence: u64,
-    /// Number of coordinators above.
-    level: u32,
+    /// Number of coordinators above, at least one.
+    pub(crate) level: u32,
     call_timeout: Duration,
     /// The most leases that are remembered for resources without clients.
     idle_max: usize,
@@ -109,11 +109,6 @@ impl ParentLeases {
         }
     }
 
-    /// Takes the number of coordinators above, at least one.
-    pub(crate) fn set_level(&mut self, level: u32) {
-        self.level = level.max(1);
-    }
-
     /// Takes the totals of a resource; capacity that was lent of it before it was known here ends
     /// at `lent_until`. Asks at once for one that is new here, and early if the wants have changed
     /// much.
@@ -125,7 +120,7 @@ impl ParentLeases {
         totals: &ResourceTotals,
     ) {
         if let Some(parent_lease) = self.parent_leases.get_mut(id) {
-            if parent_lease.is_idle() {
+            if parent_lease.idle {
                 self.idle = self.idle.saturating_sub(1);
             }
             if parent_lease.note(now, lent_until, totals) {
@@ -177,17 +172,14 @@ impl ParentLeases {
         asked: Option<ParentRequest>,
     ) -> Option<LeaseMessage> {
         let parent_lease = self.parent_leases.get_mut(id)?;
-        let waits = parent_lease.is_waiting() && parent_lease.due() > now;
-        if parent_lease.due() > horizon || waits {
-            // The request was put off after it had been queued.
-            parent_lease.queued_at = parent_lease.due();
-            self.due.insert(parent_lease.queued_at, id.clone());
-            return None;
-        }
-        self.sequence = self.sequence.saturating_add(1);
+        let waits = parent_lease.client.is_waiting() && parent_lease.due() > now;
+        // The request may have been put off after it had been queued.
+        let put_off = parent_lease.due() > horizon || waits;
+        self.sequence = self.sequence.saturating_add(u64::from(!put_off));
         let message = match asked {
+            _ if put_off => None,
             Some(asked) => Some(parent_lease.ask(now, self.sequence, self.call_timeout, asked)),
-            None if parent_lease.is_idle() => {
+            None if parent_lease.idle => {
                 self.idle = self.idle.saturating_sub(1);
                 self.parent_leases.remove(id);
                 return None;
@@ -207,12 +199,6 @@ impl ParentLeases {
         message
     }
 
-    /// Checks whether an answer from `origin` for the resource `id` may be applied.
-    pub(crate) fn check_origin(&self, id: &ResourceId, origin: Origin) -> Result<(), EpochError> {
-        let parent_lease = self.parent_leases.get(id);
-        parent_lease.map_or(Ok(()), |parent_lease| parent_lease.check_origin(origin))
-    }
-
     /// Takes the parent's answer to the request of `sequence`. True if it counts.
     pub(crate) fn handle_answer(
         &mut self,
@@ -221,9 +207,9 @@ impl ParentLeases {
         sequence: u64,
         origin: Origin,
         answer: &Answer,
-    ) -> bool {
+    ) -> Result<bool, EpochError> {
         let Some(parent_lease) = self.parent_leases.get_mut(id) else {
-            return false;
+            return Ok(false);
         };
         let counts = parent_lease.handle_answer(now, sequence, origin, answer);
         requeue(&mut self.due, id, parent_lease);
@@ -236,13 +222,6 @@ impl ParentLeases {
             parent_lease.handle_failure(now, sequence);
             requeue(&mut self.due, id, parent_lease);
         }
-    }
-
-    /// All leases of the parent, by resource.
-    pub fn views(&self, now: Instant) -> impl Iterator<Item = (&ResourceId, ParentLeaseView)> {
-        self.parent_leases
-            .iter()
-            .map(move |(id, parent_lease)| (id, parent_lease.view(now)))
     }
 
     /// The lease of the resource `id`, if it was ever asked for.

@@ -12,7 +12,7 @@ use core::time::Duration;
 /// Millionths in one token, and in one unit of capacity.
 pub const MICRO: u64 = 1_000_000;
 
-const NANOS_PER_SEC: u128 = 1_000_000_000;
+pub(crate) const NANOS_PER_SEC: u128 = 1_000_000_000;
 
 /// A point in time: nanoseconds since an epoch that only its source knows.
 ///
@@ -194,6 +194,11 @@ impl Capacity {
         }
     }
 
+    /// A sum of millionths, at most [`Capacity::MAX`].
+    pub fn from_sum(micros: u128) -> Self {
+        Self::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
     /// `units` whole units, at most [`Capacity::MAX`].
     pub const fn from_whole(units: u64) -> Self {
         Self::from_micros(units.saturating_mul(MICRO))
@@ -302,7 +307,8 @@ pub fn mul_div(a: u64, b: u64, divisor: u128) -> u64 {
     u64::try_from(product.checked_div(divisor).unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-fn nanos(duration: Duration) -> u64 {
+/// `duration` in nanoseconds, at most `u64::MAX`.
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

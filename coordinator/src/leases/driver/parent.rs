@@ -176,15 +176,16 @@ impl Driver {
                     scope: scope.clone(),
                     unit: unit.unit,
                 };
-                if let Err(error) = self.server.check_parent_origin(&id, origin) {
+                let said = (unit.sequence, origin, heard.level);
+                let applied = self
+                    .server
+                    .handle_parent_answer(now, &id, said, &unit.answer);
+                counts |= applied.unwrap_or_else(|error| {
                     let scope = id.scope.as_ref();
                     tracing::warn!(scope, unit = id.unit.name(), %error, "parent: answer not applied");
                     self.metrics.parent().count_epoch_error(error);
-                }
-                let said = (unit.sequence, origin, heard.level);
-                counts |= self
-                    .server
-                    .handle_parent_answer(now, &id, said, &unit.answer);
+                    false
+                });
                 answered.insert(id);
             }
             // An outdated answer, or one of a lower epoch, says nothing about the scope either.

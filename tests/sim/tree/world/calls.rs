@@ -270,7 +270,7 @@ impl World {
             safe,
         } = answered;
         let said = (sequence, origin, place.spec.level);
-        if !node.handle_parent_answer(clock, &self.resource, said, &answer) {
+        if node.handle_parent_answer(clock, &self.resource, said, &answer) != Ok(true) {
             return;
         }
         let lease = answer.lease.map(|lease| Borrowed {

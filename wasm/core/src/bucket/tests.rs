@@ -181,7 +181,7 @@ fn hostile_parts_are_brought_into_range() {
     let parts = BucketState {
         balance: i64::MAX,
         last: Instant::from_nanos(u64::MAX),
-        remainder: u32::MAX,
+        remainder: u64::MAX,
         rate: Rate::from_micros(u64::MAX - 1),
         burst: Tokens::from_micros(u64::MAX),
     };

@@ -135,14 +135,8 @@ impl ConcurrencyLimiter {
         may_hold: bool,
     ) -> PermitResult {
         self.lease.rouse(now, policy);
-        let wanted = usage.peak.max(usage.in_use.saturating_add(1));
-        self.report(
-            now,
-            &WorkerUsage {
-                peak: wanted,
-                ..*usage
-            },
-        );
+        let peak = usage.peak.max(usage.in_use.saturating_add(1));
+        self.report(now, &WorkerUsage { peak, ..*usage });
         self.last_attempt = now.max(self.last_attempt);
         if let Phase::Pending { until } = self.lease.phase
             && may_hold

@@ -12,7 +12,7 @@
 
 use core::time::Duration;
 
-use crate::units::{Capacity, Instant, MICRO, mul_div};
+use crate::units::{Capacity, Instant, MICRO, NANOS_PER_SEC, mul_div, nanos};
 
 /// The shortest window that is judged.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -26,7 +26,6 @@ const LOW_FOR: Duration = Duration::from_millis(500);
 const SMOOTHING_NANOS: u64 = 700_000_000;
 /// An average below one attempt in 1000 s is no demand.
 const LEAST_MICROS: u64 = 1000;
-const NANOS_PER_SEC: u128 = 1_000_000_000;
 
 /// Demand for one resource, as one process sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,10 +108,9 @@ impl DemandEstimator {
     fn lower(&mut self, now: Instant, sample: u64) {
         let since = *self.low_since.get_or_insert(self.opened_at);
         let first = since == self.opened_at;
-        self.low_max = if first {
-            sample
-        } else {
-            self.low_max.max(sample)
+        self.low_max = match first {
+            true => sample,
+            false => self.low_max.max(sample),
         };
         if now.saturating_since(since) >= LOW_FOR {
             self.jump(self.low_max);
@@ -121,13 +119,8 @@ impl DemandEstimator {
 
     fn smooth(&mut self, sample: u64, elapsed: Duration) {
         let elapsed = nanos(elapsed);
-        let part = |value: u64, weight: u64| {
-            mul_div(
-                value,
-                weight,
-                u128::from(elapsed.saturating_add(SMOOTHING_NANOS)),
-            )
-        };
+        let whole = u128::from(elapsed.saturating_add(SMOOTHING_NANOS));
+        let part = |value: u64, weight: u64| mul_div(value, weight, whole);
         self.average = part(sample, elapsed).saturating_add(part(self.average, SMOOTHING_NANOS));
     }
 }
@@ -157,10 +150,6 @@ fn per_second(attempts: u64, elapsed: Duration) -> u64 {
         .saturating_mul(MICRO.into())
         .saturating_mul(NANOS_PER_SEC);
     u64::try_from(micros.checked_div(nanos).unwrap_or(0)).unwrap_or(u64::MAX)
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -60,16 +60,11 @@ impl LeaderLock {
 
     /// The record's bytes.
     pub fn encode(self) -> [u8; Self::ENCODED_LEN] {
-        let mut bytes = [0; Self::ENCODED_LEN];
-        let fields = [Self::VERSION]
+        let mut fields = [Self::VERSION]
             .into_iter()
             .chain(self.owner.to_le_bytes())
             .chain(self.heartbeat.as_nanos().to_le_bytes());
-        bytes
-            .iter_mut()
-            .zip(fields)
-            .for_each(|(byte, field)| *byte = field);
-        bytes
+        core::array::from_fn(|_| fields.next().unwrap_or_default())
     }
 
     /// Reads the lock in `bytes`; none if they are of another version, truncated or too long.

@@ -290,21 +290,13 @@ impl RateLimiter {
     /// Rate and burst at `now`.
     pub fn flow(&self, now: Instant, policy: &Policy) -> (Rate, Tokens) {
         if let Some(lease) = self.lease.client.valid_lease(now) {
-            let rate = lease.capacity.as_rate();
-            return (
-                rate,
-                if rate == Rate::ZERO {
-                    Tokens::ZERO
-                } else {
-                    lease.burst
-                },
-            );
+            return match lease.capacity.as_rate() {
+                Rate::ZERO => (Rate::ZERO, Tokens::ZERO),
+                rate => (rate, lease.burst),
+            };
         }
-        let safe = self
-            .lease
-            .client
-            .safe
-            .unwrap_or_else(|| policy.safe_of(self.unit));
+        let safe = self.lease.client.safe;
+        let safe = safe.unwrap_or_else(|| policy.safe_of(self.unit));
         let rate = match policy.no_lease {
             Mode::Safe => safe,
             Mode::Optimistic => safe.max(self.demand.wants()),
@@ -328,14 +320,10 @@ impl RateLimiter {
     /// Whether more is wanted than the coordinator has heard of, and it will hear soon.
     fn wants_more(&self) -> bool {
         let (reported, wants) = (self.lease.reported, self.demand.wants());
-        let lacks = self
-            .lease
-            .client
-            .lease
-            .is_some_and(|lease| lease.capacity < wants);
-        lacks
+        let client = &self.lease.client;
+        client.lease.is_some_and(|lease| lease.capacity < wants)
             && wants > reported
-            && self.lease.client.failures == 0
+            && client.failures == 0
             && differs(reported, wants, self.unit)
     }
 

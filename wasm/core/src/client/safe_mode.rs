@@ -197,21 +197,16 @@ impl SafeMode {
 
     /// The record's bytes.
     pub fn encode(self) -> [u8; Self::ENCODED_LEN] {
-        let mut bytes = [0; Self::ENCODED_LEN];
         let time = |at: Option<Instant>| at.map_or(0, Instant::as_nanos).to_le_bytes();
         let flags = u8::from(self.since.is_some())
             | u8::from(self.reported) << 1
             | u8::from(self.reported_at.is_some()) << 2;
-        let fields = [Self::VERSION, flags]
+        let mut fields = [Self::VERSION, flags]
             .into_iter()
             .chain(time(self.since))
             .chain(time(self.reported_at))
             .chain(self.unreported.to_le_bytes());
-        bytes
-            .iter_mut()
-            .zip(fields)
-            .for_each(|(byte, field)| *byte = field);
-        bytes
+        core::array::from_fn(|_| fields.next().unwrap_or_default())
     }
 
     /// The record in `bytes`; one that cannot be read says that all is well.

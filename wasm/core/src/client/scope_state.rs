@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use super::concurrency_limiter::ConcurrencyLimiter;
 use super::policy::Policy;
-use super::process_lease::LeaseState;
+use super::process_lease::{LeaseState, ProcessLease};
 use super::rate_limiter::RateLimiter;
 use crate::cluster::ShardId;
 use crate::lease::{EpochError, ID_LEN_MAX, Origin, Unit, UnitAnswer};
@@ -60,14 +60,27 @@ impl ScopeState {
         }
     }
 
+    fn concurrency_mut(&mut self, unit: Unit) -> Option<&mut ConcurrencyLimiter> {
+        self.concurrency.as_mut().filter(|_| unit.is_concurrency())
+    }
+
     /// Whether there is a limiter for `unit`.
     pub fn has(&self, unit: Unit) -> bool {
-        match unit {
-            Unit::Requests => true,
-            Unit::RequestBytes => self.request_bytes.is_some(),
-            Unit::ResponseBytes => self.response_bytes.is_some(),
-            Unit::Concurrency => self.concurrency.is_some(),
-        }
+        self.lease(unit).is_some()
+    }
+
+    fn lease(&self, unit: Unit) -> Option<&ProcessLease> {
+        let rate = match unit {
+            Unit::Requests => Some(&self.requests),
+            Unit::RequestBytes => self.request_bytes.as_ref(),
+            Unit::ResponseBytes => self.response_bytes.as_ref(),
+            Unit::Concurrency => return self.concurrency.as_ref().map(|limiter| &limiter.lease),
+        };
+        rate.map(|rate| &rate.lease)
+    }
+
+    fn leases(&self) -> impl Iterator<Item = &ProcessLease> {
+        Unit::ALL.into_iter().filter_map(|unit| self.lease(unit))
     }
 
     /// The scope whose capacity requests of this scope use as well, if there is one.
@@ -77,22 +90,15 @@ impl ScopeState {
 
     /// Time at which [`ScopeState::ask`] has a message; none while all units are idle.
     pub fn due(&self) -> Option<Instant> {
-        let concurrency = self.concurrency.iter().filter_map(ConcurrencyLimiter::due);
-        let rates = self.rates().filter_map(RateLimiter::due);
-        rates.chain(concurrency).min()
+        self.leases().filter_map(|lease| lease.client.due).min()
     }
 
     /// State of the scope's leases: without a lease if that is so for any unit in use.
     pub fn state(&self, now: Instant) -> LeaseState {
-        let concurrency = self
-            .concurrency
-            .iter()
-            .map(|concurrency| concurrency.state(now));
-        let mut states = self.rates().map(|rate| rate.state(now)).chain(concurrency);
-        let first = self.requests.state(now);
+        let mut states = self.leases().map(|lease| lease.state(now));
         match states.any(|state| state == LeaseState::NoLease) {
             true => LeaseState::NoLease,
-            false => first,
+            false => self.requests.state(now),
         }
     }
 
@@ -100,11 +106,8 @@ impl ScopeState {
     /// that is not known, or the last call failed; then any coordinator is to be asked, which
     /// forwards the call.
     pub fn shard(&self) -> Option<ShardId> {
-        let rates = self.rates().map(|rate| &rate.lease.client);
-        let concurrency = self.concurrency.iter().map(|limiter| &limiter.lease.client);
-        let asked_last = rates
-            .chain(concurrency)
-            .max_by_key(|client| client.sequence);
+        let clients = self.leases().map(|lease| &lease.client);
+        let asked_last = clients.max_by_key(|client| client.sequence);
         asked_last.and_then(LeaseClient::shard)
     }
 
@@ -115,13 +118,12 @@ impl ScopeState {
             return messages;
         }
         for unit in Unit::ALL {
-            let message = match (self.rate_mut(unit), unit) {
-                (Some(rate), _) => rate.ask_early(now, policy, TOGETHER),
-                (None, Unit::Concurrency) => match &mut self.concurrency {
-                    Some(concurrency) => concurrency.ask_early(now, policy, TOGETHER),
-                    None => LeaseMessage::Nothing,
-                },
-                (None, _) => LeaseMessage::Nothing,
+            let message = if let Some(rate) = self.rate_mut(unit) {
+                rate.ask_early(now, policy, TOGETHER)
+            } else if let Some(concurrency) = self.concurrency_mut(unit) {
+                concurrency.ask_early(now, policy, TOGETHER)
+            } else {
+                continue;
             };
             if message != LeaseMessage::Nothing {
                 messages.push((unit, message));
@@ -136,12 +138,7 @@ impl ScopeState {
     /// # Errors
     /// If it may not.
     pub fn check_origin(&self, unit: Unit, origin: Origin) -> Result<(), EpochError> {
-        let lease = match unit {
-            Unit::Requests => Some(&self.requests.lease),
-            Unit::RequestBytes => self.request_bytes.as_ref().map(|rate| &rate.lease),
-            Unit::ResponseBytes => self.response_bytes.as_ref().map(|rate| &rate.lease),
-            Unit::Concurrency => self.concurrency.as_ref().map(|limiter| &limiter.lease),
-        };
+        let lease = self.lease(unit);
         lease.map_or(Ok(()), |lease| lease.client.check_origin(origin))
     }
 
@@ -159,22 +156,18 @@ impl ScopeState {
             answer,
         } = answer;
         let (unit, sequence) = (*unit, *sequence);
-        match (self.rate_mut(unit), unit) {
-            (Some(rate), _) => rate.handle_answer(now, policy, sequence, origin, answer),
-            (None, Unit::Concurrency) => self.concurrency.as_mut().is_some_and(|concurrency| {
-                concurrency.handle_answer(now, sequence, origin, answer)
-            }),
-            (None, _) => false,
+        if let Some(rate) = self.rate_mut(unit) {
+            return rate.handle_answer(now, policy, sequence, origin, answer);
         }
+        self.concurrency_mut(unit)
+            .is_some_and(|concurrency| concurrency.handle_answer(now, sequence, origin, answer))
     }
 
     /// Notes that the request of `sequence` for one unit failed.
     pub fn handle_failure(&mut self, now: Instant, unit: Unit, sequence: u64, seed: u64) {
         if let Some(rate) = self.rate_mut(unit) {
             rate.handle_failure(now, sequence, seed);
-        } else if let Some(concurrency) =
-            self.concurrency.as_mut().filter(|_| unit.is_concurrency())
-        {
+        } else if let Some(concurrency) = self.concurrency_mut(unit) {
             concurrency.handle_failure(now, sequence, seed);
         }
     }
@@ -188,44 +181,28 @@ impl ScopeState {
         limited: &[Unit],
         canonical: Option<&Arc<str>>,
     ) {
-        for unit in [Unit::RequestBytes, Unit::ResponseBytes] {
-            let place = match unit {
-                Unit::RequestBytes => &mut self.request_bytes,
-                _ => &mut self.response_bytes,
-            };
-            match limited.contains(&unit) {
-                true => {
-                    place.get_or_insert_with(|| RateLimiter::of(unit, now, policy));
-                }
-                false => *place = None,
-            }
-        }
-        match limited.contains(&Unit::Concurrency) {
-            true => {
-                self.concurrency
-                    .get_or_insert_with(|| ConcurrencyLimiter::new(now));
-            }
-            false => self.concurrency = None,
-        }
+        let rate = |limiter: &mut Option<RateLimiter>, unit| {
+            let new = || RateLimiter::of(unit, now, policy);
+            *limiter = limited
+                .contains(&unit)
+                .then(|| limiter.take().unwrap_or_else(new));
+        };
+        rate(&mut self.request_bytes, Unit::RequestBytes);
+        rate(&mut self.response_bytes, Unit::ResponseBytes);
+        let is_limited = limited.contains(&Unit::Concurrency);
+        let new = || ConcurrencyLimiter::new(now);
+        self.concurrency = is_limited.then(|| self.concurrency.take().unwrap_or_else(new));
         let fits = |id: &&Arc<str>| !id.is_empty() && id.len() <= ID_LEN_MAX;
         self.canonical = canonical.filter(fits).cloned();
     }
 
     /// Whether nothing would be lost with this state.
     pub fn is_reusable(&self, now: Instant) -> bool {
+        let mut bytes = self.request_bytes.iter().chain(&self.response_bytes);
         let concurrency = self.concurrency.as_ref();
-        self.rates().all(|rate| rate.is_reusable(now))
+        self.requests.is_reusable(now)
+            && bytes.all(|rate| rate.is_reusable(now))
             && concurrency.is_none_or(|concurrency| concurrency.is_reusable(now))
-    }
-
-    fn rates(&self) -> impl Iterator<Item = &RateLimiter> {
-        [
-            Some(&self.requests),
-            self.request_bytes.as_ref(),
-            self.response_bytes.as_ref(),
-        ]
-        .into_iter()
-        .flatten()
     }
 }
 

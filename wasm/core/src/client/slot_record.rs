@@ -5,7 +5,9 @@
 //! understand. Decoding accepts any numbers (all arithmetic on them saturates), but no unknown version, no
 //! unknown tag and no other length.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use super::concurrency_limiter::{ConcurrencyLimiter, WorkerShare};
 use super::demand_estimator::DemandEstimator;
@@ -18,21 +20,207 @@ use crate::lease::{Epoch, ID_LEN_MAX, Origin, Unit};
 use crate::lease_client::{HeldLease, LeaseClient};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
-/// Versions 1 and 2 were a rate limiter for requests alone.
-const VERSION: u8 = 5;
-/// In version 4 a concurrency limiter kept no lease but the last one; still read, so that an
-/// upgrade loses no lease.
-const VERSION_4: u8 = 4;
-/// Nor were there shards.
-const VERSION_3: u8 = 3;
+/// Versions 1 and 2 were a rate limiter for requests alone. Version 3 had no shards, and in version
+/// 4 a concurrency limiter kept no lease but the last one; both are still read, so that an upgrade
+/// loses no lease.
+const VERSIONS: RangeInclusive<u8> = 3..=5;
 
-/// Writes fields one after the other.
-struct Writer<'a>(&'a mut Vec<u8>);
+/// Value with a place in the record.
+trait Field: Sized {
+    /// Appends the value to `bytes`.
+    fn write(&self, bytes: &mut Vec<u8>);
 
-/// Reads the same fields back.
+    /// Takes the value out; none if there is no such value.
+    fn read(reader: &mut Reader<'_>) -> Option<Self>;
+}
+
+/// Bytes of a record that are not read yet.
 struct Reader<'a> {
     bytes: &'a [u8],
     version: u8,
+}
+
+/// Fields that are integers.
+macro_rules! integers {
+    ($($name:ident)*) => {$(
+        impl Field for $name {
+            fn write(&self, bytes: &mut Vec<u8>) {
+                bytes.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn read(reader: &mut Reader<'_>) -> Option<Self> {
+                let (field, rest) = reader.bytes.split_first_chunk()?;
+                reader.bytes = rest;
+                Some(Self::from_le_bytes(*field))
+            }
+        }
+    )*};
+}
+
+/// Fields that are written as a value of another type.
+macro_rules! wrappers {
+    ($($name:ident as $inner:ty: $get:expr, $make:expr;)*) => {$(
+        impl Field for $name {
+            fn write(&self, bytes: &mut Vec<u8>) {
+                let inner: $inner = $get(*self);
+                inner.write(bytes);
+            }
+
+            fn read(reader: &mut Reader<'_>) -> Option<Self> {
+                <$inner>::read(reader).and_then($make)
+            }
+        }
+    )*};
+}
+
+/// Structures, written field by field in this order. A field may have come with a later version;
+/// one behind a `;` is not written.
+macro_rules! records {
+    ($($name:ident {
+        $($field:ident $(since $version:literal or $before:expr)?),* $(; $unwritten:ident: $value:expr)?
+    })*) => {$(
+        impl Field for $name {
+            fn write(&self, bytes: &mut Vec<u8>) {
+                $(self.$field.write(bytes);)*
+            }
+
+            fn read(reader: &mut Reader<'_>) -> Option<Self> {
+                Some(Self {
+                    $($field: match reader.version {
+                        $(version if version < $version => $before,)?
+                        _ => Field::read(reader)?,
+                    },)*
+                    $($unwritten: $value,)?
+                })
+            }
+        }
+    )*};
+}
+
+integers! { u8 u16 u32 u64 i64 }
+
+wrappers! {
+    bool as u8: u8::from, |byte| (byte <= 1).then_some(byte == 1);
+    Instant as u64: Instant::as_nanos, |nanos| Some(Self::from_nanos(nanos));
+    Tokens as u64: Tokens::as_micros, |micros| Some(Self::from_micros(micros));
+    Rate as u64: Rate::as_micros, |micros| Some(Self::from_micros(micros));
+    Capacity as u64: Capacity::as_micros, |micros| Some(capacity(micros));
+    Epoch as u64: |epoch: Self| epoch.0, |epoch| Some(Self(epoch));
+    ShardId as u16: |shard: Self| shard.0, |shard| Some(Self(shard));
+    TokenBucket as BucketState: Self::to_parts, |parts| Some(Self::from_parts(parts));
+}
+
+records! {
+    BucketState { balance, last, remainder, rate, burst }
+    HeldLease { capacity, burst, expiry, fingerprint }
+    Origin { epoch, shard since 4 or None }
+    DemandEstimator { attempts, opened_at, average, low_since, low_max, measured }
+    RateLimiter { bucket, fresh, lease, demand, last_attempt; unit: Unit::Requests }
+    WorkerShare { worker, held, peak, seen }
+    ConcurrencyLimiter {
+        lease, gets since 5 or Capacity::UNLIMITED, admitted, refused, opened_at, last, last_attempt,
+        shares
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        self.is_some().write(bytes);
+        if let Some(value) = self {
+            value.write(bytes);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        match bool::read(reader)? {
+            true => T::read(reader).map(Some),
+            false => Some(None),
+        }
+    }
+}
+
+impl Field for Phase {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        let (tag, until) = match self {
+            Self::Idle => (0_u8, None),
+            Self::Awake => (1, None),
+            Self::Pending { until } => (2, Some(until)),
+            Self::Lapsed => (3, None),
+            Self::Growing { until } => (4, Some(until)),
+        };
+        tag.write(bytes);
+        if let Some(until) = until {
+            until.write(bytes);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(match u8::read(reader)? {
+            0 => Self::Idle,
+            1 => Self::Awake,
+            2 => Self::Pending {
+                until: Field::read(reader)?,
+            },
+            3 => Self::Lapsed,
+            4 => Self::Growing {
+                until: Field::read(reader)?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl Field for ProcessLease {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        let client = &self.client;
+        self.phase.write(bytes);
+        client.lease.write(bytes);
+        client.origin.write(bytes);
+        client.safe.write(bytes);
+        client.capacity.write(bytes);
+        self.reported.write(bytes);
+        client.sequence.write(bytes);
+        client.asked_at.write(bytes);
+        client.due.write(bytes);
+        client.failures.write(bytes);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let phase = Field::read(reader)?;
+        let mut client = LeaseClient {
+            lease: Field::read(reader)?,
+            origin: Field::read(reader)?,
+            safe: Field::read(reader)?,
+            capacity: Field::read(reader)?,
+            ..LeaseClient::default()
+        };
+        let reported = Field::read(reader)?;
+        client.sequence = Field::read(reader)?;
+        client.asked_at = Field::read(reader)?;
+        client.due = Field::read(reader)?;
+        client.failures = Field::read(reader)?;
+        Some(Self {
+            client,
+            phase,
+            reported,
+        })
+    }
+}
+
+impl Field for Vec<WorkerShare> {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        (self.len() as u16).write(bytes);
+        self.iter().for_each(|share| share.write(bytes));
+    }
+
+    /// Takes out shares in the order of their workers, each worker once.
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let len = u16::read(reader)?;
+        let shares = (0..len).map(|_| WorkerShare::read(reader));
+        let shares: Self = shares.collect::<Option<_>>()?;
+        let ascends = shares.is_sorted_by(|one, next| one.worker < next.worker);
+        ascends.then_some(shares)
+    }
 }
 
 // === impl ScopeState ===
@@ -43,340 +231,57 @@ impl ScopeState {
 
     /// Appends the state to `bytes`.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        let mut w = Writer(bytes);
-        w.u8(VERSION);
-        w.text(self.canonical().map_or("", |canonical| canonical));
-        w.limiter(&self.requests);
-        w.option(self.request_bytes.as_ref(), Writer::limiter);
-        w.option(self.response_bytes.as_ref(), Writer::limiter);
-        w.option(self.concurrency.as_ref(), Writer::concurrency);
+        let canonical = self.canonical().map_or("", |canonical| canonical);
+        VERSIONS.end().write(bytes);
+        (canonical.len() as u16).write(bytes);
+        bytes.extend_from_slice(canonical.as_bytes());
+        self.requests.write(bytes);
+        self.request_bytes.write(bytes);
+        self.response_bytes.write(bytes);
+        self.concurrency.write(bytes);
     }
 
     /// Reads the state in `bytes`; none if they are of another version, truncated, too long, or
     /// hostile.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (version, bytes) = bytes.split_first()?;
-        let version = *version;
-        if !matches!(version, VERSION | VERSION_4 | VERSION_3) {
+        let (&version, bytes) = bytes.split_first()?;
+        if !VERSIONS.contains(&version) {
             return None;
         }
         let mut reader = Reader { bytes, version };
-        let scope_state = reader.scope_state()?;
+        let canonical = reader.canonical()?;
+        let of = |unit| move |limiter| RateLimiter { unit, ..limiter };
+        let scope_state = Self {
+            canonical,
+            requests: Field::read(&mut reader)?,
+            request_bytes: Option::read(&mut reader)?.map(of(Unit::RequestBytes)),
+            response_bytes: Option::read(&mut reader)?.map(of(Unit::ResponseBytes)),
+            concurrency: Field::read(&mut reader)?,
+        };
         reader.bytes.is_empty().then_some(scope_state)
-    }
-}
-
-// === impl Writer ===
-
-impl Writer<'_> {
-    fn u8(&mut self, value: u8) {
-        self.0.push(value);
-    }
-
-    fn u16(&mut self, value: u16) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn u32(&mut self, value: u32) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn u64(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    /// A tag and, if there is a value, the value.
-    fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
-        self.u8(value.is_some().into());
-        if let Some(value) = value {
-            write(self, value);
-        }
-    }
-
-    /// At most 65535 bytes, with their length.
-    fn text(&mut self, text: &str) {
-        self.u16(text.len() as u16);
-        self.0.extend_from_slice(text.as_bytes());
-    }
-
-    fn limiter(&mut self, limiter: &RateLimiter) {
-        self.bucket(limiter.bucket.to_parts());
-        self.u8(limiter.fresh.into());
-        self.process_lease(&limiter.lease);
-        self.demand(&limiter.demand);
-        self.u64(limiter.last_attempt.as_nanos());
-    }
-
-    fn concurrency(&mut self, concurrency: &ConcurrencyLimiter) {
-        self.process_lease(&concurrency.lease);
-        self.u64(concurrency.gets.as_micros());
-        self.u32(concurrency.admitted);
-        self.u32(concurrency.refused);
-        self.u64(concurrency.opened_at.as_nanos());
-        self.u32(concurrency.last);
-        self.u64(concurrency.last_attempt.as_nanos());
-        self.u16(concurrency.shares.len() as u16);
-        for share in &concurrency.shares {
-            self.u64(share.worker);
-            self.u32(share.held);
-            self.u32(share.peak);
-            self.u64(share.seen.as_nanos());
-        }
-    }
-
-    fn process_lease(&mut self, lease: &ProcessLease) {
-        let client = &lease.client;
-        self.phase(lease.phase);
-        self.option(client.lease, |w, lease| {
-            w.u64(lease.capacity.as_micros());
-            w.u64(lease.burst.as_micros());
-            w.u64(lease.expiry.as_nanos());
-            w.u64(lease.fingerprint);
-        });
-        self.u64(client.origin.epoch.0);
-        self.option(client.origin.shard, |w, shard| w.u16(shard.0));
-        self.option(client.safe, |w, safe| w.u64(safe.as_micros()));
-        self.option(client.capacity, |w, capacity| w.u64(capacity.as_micros()));
-        self.u64(lease.reported.as_micros());
-        self.u64(client.sequence);
-        self.option(client.asked_at, |w, at| w.u64(at.as_nanos()));
-        self.option(client.due, |w, at| w.u64(at.as_nanos()));
-        self.u8(client.failures);
-    }
-
-    fn bucket(&mut self, parts: BucketState) {
-        self.0.extend_from_slice(&parts.balance.to_le_bytes());
-        self.u64(parts.last.as_nanos());
-        self.u64(parts.remainder.into());
-        self.u64(parts.rate.as_micros());
-        self.u64(parts.burst.as_micros());
-    }
-
-    fn phase(&mut self, phase: Phase) {
-        match phase {
-            Phase::Idle => self.u8(0),
-            Phase::Awake => self.u8(1),
-            Phase::Pending { until } => {
-                self.u8(2);
-                self.u64(until.as_nanos());
-            }
-            Phase::Lapsed => self.u8(3),
-            Phase::Growing { until } => {
-                self.u8(4);
-                self.u64(until.as_nanos());
-            }
-        }
-    }
-
-    fn demand(&mut self, demand: &DemandEstimator) {
-        self.u64(demand.attempts);
-        self.u64(demand.opened_at.as_nanos());
-        self.u64(demand.average);
-        self.option(demand.low_since, |w, since| w.u64(since.as_nanos()));
-        self.u64(demand.low_max);
-        self.u8(demand.measured.into());
     }
 }
 
 // === impl Reader ===
 
 impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (field, rest) = self.bytes.split_first_chunk()?;
-        self.bytes = rest;
-        Some(*field)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.take().map(u8::from_le_bytes)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.take().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn bool(&mut self) -> Option<bool> {
-        match self.u8()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-
-    fn instant(&mut self) -> Option<Instant> {
-        self.u64().map(Instant::from_nanos)
-    }
-
-    /// The value with all bits set is "unlimited", everything else a number.
-    fn capacity(&mut self) -> Option<Capacity> {
-        Some(match self.u64()? {
-            u64::MAX => Capacity::UNLIMITED,
-            micros => Capacity::from_micros(micros),
-        })
-    }
-
-    /// The outer option is about the bytes, the inner one is the field.
-    fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
-        if self.bool()? {
-            read(self).map(Some)
-        } else {
-            Some(None)
-        }
-    }
-
-    fn text(&mut self) -> Option<&str> {
-        let len = usize::from(self.u16()?);
+    /// Takes out the canonical scope, if there is one.
+    fn canonical(&mut self) -> Option<Option<Arc<str>>> {
+        let len = usize::from(u16::read(self)?);
         let (text, rest) = self.bytes.split_at_checked(len)?;
         self.bytes = rest;
-        core::str::from_utf8(text).ok()
+        let text = str::from_utf8(text).ok().filter(|_| len <= ID_LEN_MAX)?;
+        Some((len > 0).then(|| text.into()))
     }
+}
 
-    fn scope_state(&mut self) -> Option<ScopeState> {
-        let canonical = self.text()?;
-        if canonical.len() > ID_LEN_MAX {
-            return None;
-        }
-        let canonical = (!canonical.is_empty()).then(|| canonical.into());
-        Some(ScopeState {
-            canonical,
-            requests: self.limiter(Unit::Requests)?,
-            request_bytes: self.option(|r| r.limiter(Unit::RequestBytes))?,
-            response_bytes: self.option(|r| r.limiter(Unit::ResponseBytes))?,
-            concurrency: self.option(Self::concurrency)?,
-        })
-    }
+// === free functions ===
 
-    fn limiter(&mut self, unit: Unit) -> Option<RateLimiter> {
-        Some(RateLimiter {
-            bucket: self.bucket()?,
-            fresh: self.bool()?,
-            lease: self.process_lease()?,
-            demand: self.demand()?,
-            last_attempt: self.instant()?,
-            unit,
-        })
-    }
-
-    fn concurrency(&mut self) -> Option<ConcurrencyLimiter> {
-        Some(ConcurrencyLimiter {
-            lease: self.process_lease()?,
-            gets: match self.version {
-                VERSION_3 | VERSION_4 => Capacity::UNLIMITED,
-                _ => self.capacity()?,
-            },
-            admitted: self.u32()?,
-            refused: self.u32()?,
-            opened_at: self.instant()?,
-            last: self.u32()?,
-            last_attempt: self.instant()?,
-            shares: self.shares()?,
-        })
-    }
-
-    /// Shares in the order of their workers, each worker once.
-    fn shares(&mut self) -> Option<Vec<WorkerShare>> {
-        let len = usize::from(self.u16()?);
-        let mut shares = Vec::new();
-        for _ in 0..len {
-            let share = WorkerShare {
-                worker: self.u64()?,
-                held: self.u32()?,
-                peak: self.u32()?,
-                seen: self.instant()?,
-            };
-            let last: Option<&WorkerShare> = shares.last();
-            if last.is_some_and(|last| last.worker >= share.worker) {
-                return None;
-            }
-            shares.push(share);
-        }
-        Some(shares)
-    }
-
-    fn process_lease(&mut self) -> Option<ProcessLease> {
-        let phase = self.phase()?;
-        let lease = self.option(Self::lease)?;
-        let origin = self.origin()?;
-        let safe = self.option(Self::capacity)?;
-        let capacity = self.option(Self::capacity)?;
-        let reported = self.capacity()?;
-        let client = LeaseClient {
-            lease,
-            origin,
-            safe,
-            capacity,
-            sequence: self.u64()?,
-            asked_at: self.option(Self::instant)?,
-            due: self.option(Self::instant)?,
-            failures: self.u8()?,
-        };
-        Some(ProcessLease {
-            client,
-            phase,
-            reported,
-        })
-    }
-
-    fn origin(&mut self) -> Option<Origin> {
-        let epoch = Epoch(self.u64()?);
-        let shard = match self.version {
-            VERSION_3 => None,
-            _ => self.option(|r| r.u16().map(ShardId))?,
-        };
-        Some(Origin { shard, epoch })
-    }
-
-    fn bucket(&mut self) -> Option<TokenBucket> {
-        Some(TokenBucket::from_parts(BucketState {
-            balance: i64::from_le_bytes(self.take()?),
-            last: self.instant()?,
-            remainder: u32::try_from(self.u64()?).ok()?,
-            rate: Rate::from_micros(self.u64()?),
-            burst: Tokens::from_micros(self.u64()?),
-        }))
-    }
-
-    fn phase(&mut self) -> Option<Phase> {
-        match self.u8()? {
-            0 => Some(Phase::Idle),
-            1 => Some(Phase::Awake),
-            2 => Some(Phase::Pending {
-                until: self.instant()?,
-            }),
-            3 => Some(Phase::Lapsed),
-            4 => Some(Phase::Growing {
-                until: self.instant()?,
-            }),
-            _ => None,
-        }
-    }
-
-    fn lease(&mut self) -> Option<HeldLease> {
-        Some(HeldLease {
-            capacity: self.capacity()?,
-            burst: Tokens::from_micros(self.u64()?),
-            expiry: self.instant()?,
-            fingerprint: self.u64()?,
-        })
-    }
-
-    fn demand(&mut self) -> Option<DemandEstimator> {
-        Some(DemandEstimator {
-            attempts: self.u64()?,
-            opened_at: self.instant()?,
-            average: self.u64()?,
-            low_since: self.option(Self::instant)?,
-            low_max: self.u64()?,
-            measured: self.bool()?,
-        })
+/// The value with all bits set is "unlimited", everything else a number.
+fn capacity(micros: u64) -> Capacity {
+    match micros {
+        u64::MAX => Capacity::UNLIMITED,
+        micros => Capacity::from_micros(micros),
     }
 }
 

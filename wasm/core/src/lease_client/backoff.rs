@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::hash::mixed;
+
 const FIRST_MS: u64 = 100;
 /// Five doublings of [`FIRST_MS`]: 3.2 s, so that a coordinator that returns is found within
 /// seconds and a fleet of thousands does not knock it over again.
@@ -21,16 +23,9 @@ pub(super) fn backoff(failures: u8, left: Option<Duration>, seed: u64) -> Durati
     let left_us = left.and_then(|left| u64::try_from(left.as_micros()).ok());
     let quarter_us = left_us.map_or(u64::MAX, |left_us| left_us / 4);
     let whole_us = doubled_us.min(quarter_us.max(first_us));
-    let jitter_us = splitmix(seed).checked_rem(whole_us / 2).unwrap_or(0);
+    let jitter_us = mixed(seed.wrapping_add(0x9e37_79b9_7f4a_7c15));
+    let jitter_us = jitter_us.checked_rem(whole_us / 2).unwrap_or(0);
     Duration::from_micros(whole_us.saturating_sub(jitter_us))
-}
-
-/// SplitMix64's finalizer: neighbouring seeds give unrelated numbers (Steele, Lea, Flood 2014).
-fn splitmix(seed: u64) -> u64 {
-    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

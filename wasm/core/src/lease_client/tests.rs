@@ -1,5 +1,5 @@
 use super::*;
-use crate::lease::{Epoch, LeaseTerms};
+use crate::lease::{Epoch, EpochError, LeaseTerms};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -31,7 +31,10 @@ fn a_lease_counts_from_its_request_and_is_said_until_it_ends() {
     assert!(client.is_due(at(0), Duration::ZERO));
     assert_eq!(ask(&mut client, at(0), 1).has, Capacity::ZERO);
     let origin = Origin::alone(Epoch(1));
-    assert!(client.handle_answer(at(900), 1, origin, &answer(9, 10)));
+    assert_eq!(
+        client.handle_answer(at(900), 1, origin, &answer(9, 10)),
+        Ok(true)
+    );
     assert_eq!(client.due(), Some(at(5900)));
     let next = ask(&mut client, at(6000), 2);
     assert_eq!(next.has, Capacity::from_whole(9));
@@ -47,9 +50,18 @@ fn only_the_answer_to_the_latest_request_is_applied() {
     ask(&mut client, at(0), 1);
     ask(&mut client, at(1000), 2);
     let origin = Origin::alone(Epoch(1));
-    assert!(!client.handle_answer(at(1001), 1, origin, &answer(5, 10)));
-    assert!(client.handle_answer(at(1002), 2, origin, &answer(6, 10)));
-    assert!(!client.handle_answer(at(1003), 2, origin, &answer(7, 10)));
+    assert_eq!(
+        client.handle_answer(at(1001), 1, origin, &answer(5, 10)),
+        Ok(false)
+    );
+    assert_eq!(
+        client.handle_answer(at(1002), 2, origin, &answer(6, 10)),
+        Ok(true)
+    );
+    assert_eq!(
+        client.handle_answer(at(1003), 2, origin, &answer(7, 10)),
+        Ok(false)
+    );
     let lease = client.valid_lease(at(1003)).expect("a lease");
     assert_eq!(lease.capacity, Capacity::from_whole(6));
 }
@@ -58,9 +70,13 @@ fn only_the_answer_to_the_latest_request_is_applied() {
 fn an_answer_of_an_earlier_master_counts_as_a_failure() {
     let mut client = LeaseClient::new(None);
     ask(&mut client, at(0), 1);
-    assert!(client.handle_answer(at(1), 1, Origin::alone(Epoch(2)), &answer(6, 10)));
+    assert_eq!(
+        client.handle_answer(at(1), 1, Origin::alone(Epoch(2)), &answer(6, 10)),
+        Ok(true)
+    );
     ask(&mut client, at(1000), 2);
-    assert!(!client.handle_answer(at(1001), 2, Origin::alone(Epoch(1)), &answer(9, 10)));
+    let lower = client.handle_answer(at(1001), 2, Origin::alone(Epoch(1)), &answer(9, 10));
+    assert!(matches!(lower, Err(EpochError::Lower { .. })), "{lower:?}");
     assert!(!client.is_waiting() && !client.may_hurry());
     assert!(client.due() > Some(at(1001)), "backs off");
 }
@@ -71,7 +87,9 @@ fn a_release_is_sent_only_to_a_server_that_has_answered() {
     ask(&mut client, at(0), 1);
     assert_eq!(client.release(2), None);
     ask(&mut client, at(0), 3);
-    client.handle_answer(at(1), 3, Origin::default(), &answer(6, 10));
+    client
+        .handle_answer(at(1), 3, Origin::default(), &answer(6, 10))
+        .unwrap();
     let sequence = 4;
     assert_eq!(client.release(4), Some(LeaseMessage::Release { sequence }));
     assert_eq!((client.due(), client.valid_lease(at(1))), (None, None));

@@ -44,22 +44,24 @@ impl LeaseServer {
             Algorithm::Static => limit.capacity.saturating_mul(resource.subclients()),
             Algorithm::ProportionalShare | Algorithm::FairShare => limit.capacity,
         };
-        let wants = u64::try_from(resource.sum_wants()).unwrap_or(u64::MAX);
-        let wants = Capacity::from_micros(wants).min(own);
+        let wants = Capacity::from_sum(resource.sum_wants()).min(own);
         let least = |part: Capacity, whole: Capacity| match part < wants {
             true => part,
             false => whole,
         };
-        let of_pool = slot.membership().and_then(|(id, membership)| {
+        let of_pool = slot.pool.as_ref().and_then(|(id, membership)| {
             let pool = self.pools.get(id)?;
             let at_most = least(pool.allotted(membership), pool.limit().capacity);
             let of = LimitOwner::Pool(id);
             Some(BindingLimit { of, at_most })
         });
-        let of_parent = resource.borrowed().map(|(lendable, whole)| BindingLimit {
-            of: LimitOwner::Parent,
-            at_most: least(lendable, whole),
-        });
+        let of_parent = resource
+            .allocation
+            .borrowed()
+            .map(|(lendable, whole)| BindingLimit {
+                of: LimitOwner::Parent,
+                at_most: least(lendable, whole),
+            });
         let own = BindingLimit {
             of: LimitOwner::Resource,
             at_most: own,

@@ -10,9 +10,12 @@ use alloc::collections::BTreeMap;
 use crate::lease::ClientId;
 use crate::units::Instant;
 
+/// The most clients that are drained at a time: each refresh looks whether its client is.
+pub const DRAINS_MAX: usize = 1000;
+
 /// The drained clients, each until its deadline.
-#[derive(Debug, Default)]
-pub(super) struct Drains(BTreeMap<ClientId, Instant>);
+#[derive(Clone, Debug, Default)]
+pub struct Drains(BTreeMap<ClientId, Instant>);
 
 /// Reason for which a client cannot be drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,21 +31,23 @@ pub enum DrainError {
 // === impl Drains ===
 
 impl Drains {
-    /// Drains `client` until `until`, at most `max` at a time; ends it if that has passed.
-    pub(super) fn set(
+    /// Drains `client` until `until`; ends its drain if that has passed.
+    ///
+    /// # Errors
+    /// If [`DRAINS_MAX`] others are being drained.
+    pub fn set(
         &mut self,
         now: Instant,
         client: &ClientId,
         until: Instant,
-        max: usize,
     ) -> Result<(), DrainError> {
         self.0.retain(|_, until| *until > now);
         if until <= now {
             self.0.remove(client);
             return Ok(());
         }
-        if self.0.len() >= max && !self.0.contains_key(client) {
-            return Err(DrainError::TooMany { max });
+        if self.0.len() >= DRAINS_MAX && !self.0.contains_key(client) {
+            return Err(DrainError::TooMany { max: DRAINS_MAX });
         }
         self.0.insert(client.clone(), until);
         Ok(())
@@ -59,7 +64,8 @@ impl Drains {
         until.filter(|until| *until > now)
     }
 
-    pub(super) fn iter(&self, now: Instant) -> impl Iterator<Item = (&ClientId, Instant)> {
+    /// The drained clients, with the ends of their drains.
+    pub fn iter(&self, now: Instant) -> impl Iterator<Item = (&ClientId, Instant)> {
         let drains = self.0.iter().map(|(client, until)| (client, *until));
         drains.filter(move |(_, until)| *until > now)
     }

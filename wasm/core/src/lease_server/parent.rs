@@ -20,7 +20,7 @@ impl LeaseServer {
         let mut parent_leases =
             ParentLeases::new(sequence, call_timeout, self.bounds.max_resources);
         for (id, slot) in &self.resources {
-            let totals = slot.resource.totals(slot.pool_capacity(&self.pools));
+            let totals = slot.totals(&self.pools);
             let expiries = slot.resource.clients().map(|client| client.expiry);
             parent_leases.note(now, id, expiries.max().unwrap_or(now), &totals);
         }
@@ -36,7 +36,7 @@ impl LeaseServer {
     /// no clients.
     pub fn demand(&self, id: &ResourceId) -> Option<Demand> {
         let slot = self.resources.get(id)?;
-        Some(slot.resource.demand(slot.pool_capacity(&self.pools)))
+        Some(slot.demand(&self.pools))
     }
 
     /// Time at which [`LeaseServer::ask_parent`] next has a message.
@@ -54,42 +54,32 @@ impl LeaseServer {
         parent_leases.ask(now, max, |id| {
             let slot = resources.get(id)?;
             let resource = &slot.resource;
-            let has = u64::try_from(resource.sum_has()).unwrap_or(u64::MAX);
             Some(ParentRequest {
-                demand: resource.demand(slot.pool_capacity(pools)),
-                has: Capacity::from_micros(has),
+                demand: slot.demand(pools),
+                has: Capacity::from_sum(resource.sum_has()),
                 hearsay: now < resource.learning_until()
                     || taken_over_at.is_some_and(|at| resource.is_from_before(at)),
             })
         })
     }
 
-    /// Checks whether an answer of the parent from `origin` for the resource `id` may be applied;
-    /// [`LeaseServer::handle_parent_answer`] takes one that may not for a failure.
+    /// Takes the parent's answer to the request of `sequence` for the resource `id`, from a parent
+    /// with `level` coordinators above. True if it counts: it was the latest request.
     ///
     /// # Errors
-    /// If it may not.
-    pub fn check_parent_origin(&self, id: &ResourceId, origin: Origin) -> Result<(), EpochError> {
-        let parent_leases = self.parent_leases.as_ref();
-        parent_leases.map_or(Ok(()), |parent_leases| {
-            parent_leases.check_origin(id, origin)
-        })
-    }
-
-    /// Takes the parent's answer to the request of `sequence` for the resource `id`, from a parent
-    /// with `level` coordinators above. True if it counts: it was the latest request, and no later
-    /// master has answered.
+    /// If the answer must not be applied, see [`Origin::check_after`]; it is taken for a failure.
     pub fn handle_parent_answer(
         &mut self,
         now: Instant,
         id: &ResourceId,
         (sequence, origin, level): (u64, Origin, u32),
         answer: &Answer,
-    ) -> bool {
-        self.parent_leases.as_mut().is_some_and(|parent_leases| {
-            parent_leases.set_level(level);
-            parent_leases.handle_answer(now, id, sequence, origin, answer)
-        })
+    ) -> Result<bool, EpochError> {
+        let Some(parent_leases) = &mut self.parent_leases else {
+            return Ok(false);
+        };
+        parent_leases.level = level.max(1);
+        parent_leases.handle_answer(now, id, sequence, origin, answer)
     }
 
     /// Notes that the request of `sequence` for the resource `id` failed.
@@ -104,7 +94,7 @@ impl LeaseServer {
         if let Some(parent_leases) = &mut self.parent_leases
             && let Some(slot) = self.resources.get(id)
         {
-            let totals = slot.resource.totals(slot.pool_capacity(&self.pools));
+            let totals = slot.totals(&self.pools);
             // While learning, claims of clients were lent by an earlier run.
             let lent_until = if now < slot.resource.learning_until() && request.has > Capacity::ZERO
             {

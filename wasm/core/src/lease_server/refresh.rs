@@ -112,9 +112,9 @@ impl LeaseServer {
         let most = known.saturating_add(free);
         let clients_max = self.bounds.max_clients_per_resource.min(most);
         slot.set_lendable(now, call.id, call.terms.limit, self.parent_leases.as_ref());
-        slot.resource.collect_until(learning_until);
+        slot.resource.allocation.collect_until = learning_until;
         slot.follow(&mut self.pools, call.id, call.terms, learning_until);
-        slot.resource.set_limit(call.terms.limit);
+        slot.resource.allocation.set_limit(call.terms.limit);
         let (resource, mut pool) = slot.linked(&mut self.pools);
         let answer =
             resource.handle_refresh(now, call.client, call.request, clients_max, &mut pool);
@@ -141,7 +141,7 @@ impl LeaseServer {
             false => learned_at,
         };
         let mut resource = Resource::new(call.id.unit, terms.limit.clone(), learning_until);
-        resource.collect_until(learned_at);
+        resource.allocation.collect_until = learned_at;
         let mut slot = ResourceSlot::new(resource, now);
         slot.set_lendable(now, call.id, terms.limit, self.parent_leases.as_ref());
         slot.follow(&mut self.pools, call.id, terms, learning_until);

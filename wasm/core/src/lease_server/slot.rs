@@ -3,9 +3,9 @@
 use alloc::collections::BTreeMap;
 
 use super::Terms;
-use crate::lease::ResourceId;
+use crate::lease::{Demand, ResourceId};
 use crate::limit::Limit;
-use crate::pool::{Pool, PoolLink, PoolMembership};
+use crate::pool::{Pool, PoolLink, PoolMembership, ResourceTotals};
 use crate::resource::Resource;
 use crate::tree::ParentLeases;
 use crate::units::{Capacity, Instant};
@@ -18,7 +18,7 @@ pub(super) type Pools = BTreeMap<ResourceId, Pool>;
 pub(super) struct ResourceSlot {
     pub(super) resource: Resource,
     /// The pool that it is a member of.
-    pool: Option<(ResourceId, PoolMembership)>,
+    pub(super) pool: Option<(ResourceId, PoolMembership)>,
     /// Its instant in the queue of expiries.
     pub(super) queued_at: Instant,
 }
@@ -40,12 +40,18 @@ impl ResourceSlot {
         self.pool.as_ref().map(|(id, _)| id)
     }
 
-    pub(super) fn membership(&self) -> Option<&(ResourceId, PoolMembership)> {
-        self.pool.as_ref()
+    /// Returns the sums that a parent is told.
+    pub(super) fn totals(&self, pools: &Pools) -> ResourceTotals {
+        self.resource.allocation.totals(self.pool_capacity(pools))
+    }
+
+    /// Returns the wants that a parent is told, by priority.
+    pub(super) fn demand(&self, pools: &Pools) -> Demand {
+        self.resource.allocation.demand(self.pool_capacity(pools))
     }
 
     /// Capacity of the resource's pool; unlimited if it is in none.
-    pub(super) fn pool_capacity(&self, pools: &Pools) -> Capacity {
+    fn pool_capacity(&self, pools: &Pools) -> Capacity {
         let pool = self.pool().and_then(|id| pools.get(id));
         pool.map_or(Capacity::UNLIMITED, |pool| pool.limit().capacity)
     }
@@ -55,20 +61,15 @@ impl ResourceSlot {
         &'a mut self,
         pools: &'a mut Pools,
     ) -> (&'a mut Resource, PoolLink<'a>) {
-        let link = match &mut self.pool {
-            Some((id, membership)) => match pools.get_mut(id) {
-                Some(pool) => PoolLink::new(pool, membership),
-                None => PoolLink::none(),
-            },
-            None => PoolLink::none(),
-        };
-        (&mut self.resource, link)
+        let pool = self.pool.as_mut();
+        let link = pool.and_then(|(id, membership)| Some((pools.get_mut(id)?, membership)));
+        (&mut self.resource, PoolLink(link))
     }
 
     /// Tells the pool the resource's totals.
     pub(super) fn report(&mut self, pools: &mut Pools) {
         let (resource, mut link) = self.linked(pools);
-        link.update(resource.pool_totals());
+        link.update(resource.allocation.pool_totals());
     }
 
     /// Lets what is borrowed, if anything is, bound the resource called `id`, whose own limit is
@@ -80,8 +81,8 @@ impl ResourceSlot {
         limit: &Limit,
         parent_leases: Option<&ParentLeases>,
     ) {
-        let lendable = parent_leases.map(|leases| leases.lendable(now, id, limit));
-        self.resource.set_lendable(lendable);
+        self.resource.allocation.lendable =
+            parent_leases.map(|leases| leases.lendable(now, id, limit));
     }
 
     /// Makes the resource, called `id`, a member of the pool that `terms` name, and of no other. In
@@ -96,7 +97,8 @@ impl ResourceSlot {
         let named = terms.bounding_pool();
         if self.pool() != named.map(|pool| pool.pool) {
             self.leave(pools);
-            self.resource.learn_until(learning_until);
+            let allocation = &mut self.resource.allocation;
+            allocation.learning_until = allocation.learning_until.max(learning_until);
         }
         let Some(named) = named else { return };
         let pool = pools
@@ -104,24 +106,11 @@ impl ResourceSlot {
             .or_insert_with(|| Pool::new(named.pool, named.limit));
         pool.set_limit(named.limit);
         match &mut self.pool {
-            Some((_, membership)) => membership.set_weight(named.weight),
+            Some((_, membership)) => membership.weight = named.weight,
             None => {
                 self.pool = Some((named.pool.clone(), pool.join(id, named.weight)));
                 self.report(pools);
             }
-        }
-    }
-
-    /// Makes the resource, called `id`, a member of `pool`, of which there is one in `pools`.
-    pub(super) fn join(
-        &mut self,
-        pools: &mut Pools,
-        id: &ResourceId,
-        (pool, weight): (&ResourceId, core::num::NonZeroU32),
-    ) {
-        if let Some(joined) = pools.get_mut(pool) {
-            self.pool = Some((pool.clone(), joined.join(id, weight)));
-            self.report(pools);
         }
     }
 

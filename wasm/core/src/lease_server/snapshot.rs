@@ -209,7 +209,7 @@ impl LeaseServer {
         let pools = pools.map(|(id, pool)| PoolSnapshot {
             id: id.clone(),
             limit: pool.limit().clone(),
-            crowded: pool.crowded_until().saturating_since(now),
+            crowded: pool.crowded_until.saturating_since(now),
         });
         let resources = self.resources.iter();
         let drains = self.drains.iter(now);
@@ -250,7 +250,7 @@ impl LeaseServer {
         for (client, time) in &snapshot.drains {
             // There are not too many.
             let until = now.saturating_add(*time);
-            let _ = node.drains.set(now, client, until, DRAINS_MAX);
+            let _ = node.drains.set(now, client, until);
         }
         Ok(node)
     }
@@ -261,20 +261,12 @@ impl LeaseServer {
         snapshot: &ResourceSnapshot,
         pools: &BTreeMap<&ResourceId, &PoolSnapshot>,
     ) -> Result<(), SnapshotError> {
-        let ResourceSnapshot {
-            id,
-            limit,
-            learning,
-            crowded,
-            clients,
-            ..
-        } = snapshot;
-        let resource = Resource::restore(now, id.unit, limit.clone(), *learning, clients);
-        let mut resource = resource.map_err(|client| SnapshotError::ClientTwice {
+        let id = &snapshot.id;
+        let resource = Resource::restore(now, snapshot);
+        let resource = resource.map_err(|client| SnapshotError::ClientTwice {
             resource: id.clone(),
             client,
         })?;
-        resource.set_crowded_until(now.saturating_add(*crowded));
         if self.resources.contains_key(id) {
             return Err(SnapshotError::ResourceTwice(id.clone()));
         }
@@ -288,8 +280,9 @@ impl LeaseServer {
             })?;
             let restored = self.pools.entry(pool.clone());
             let restored = restored.or_insert_with(|| Pool::new(pool, &told.limit));
-            restored.set_crowded_until(now.saturating_add(told.crowded));
-            slot.join(&mut self.pools, id, (pool, *weight));
+            restored.crowded_until = now.saturating_add(told.crowded);
+            slot.pool = Some((pool.clone(), restored.join(id, *weight)));
+            slot.report(&mut self.pools);
         }
         self.insert(id, slot, queued_at);
         Ok(())
@@ -300,14 +293,13 @@ impl LeaseServer {
 
 impl ResourceSlot {
     fn snapshot(&self, now: Instant, id: &ResourceId) -> ResourceSnapshot {
+        let pool = self.pool.as_ref();
         ResourceSnapshot {
             id: id.clone(),
             limit: self.resource.limit().clone(),
-            pool: self
-                .membership()
-                .map(|(pool, membership)| (pool.clone(), membership.weight())),
+            pool: pool.map(|(pool, membership)| (pool.clone(), membership.weight)),
             learning: self.resource.learning_until().saturating_since(now),
-            crowded: self.resource.crowded_until().saturating_since(now),
+            crowded: self.resource.allocation.crowded_until.saturating_since(now),
             clients: self.resource.client_snapshots(now),
         }
     }

@@ -10,7 +10,6 @@ mod restore;
 
 use self::client_entry::CountedLease;
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
-pub(super) use self::refresh::Received;
 use super::RefreshError;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
 use crate::lease_times::LeaseTimes;
@@ -22,22 +21,24 @@ use crate::units::{Capacity, Instant, Tokens};
 
 /// Limit of a resource, with the sums of what is wanted of it and lent of it.
 #[derive(Debug)]
-pub(super) struct Allocation {
+pub(crate) struct Allocation {
     unit: Unit,
-    limit: Limit,
-    learning_until: Instant,
+    pub(super) limit: Limit,
+    pub(crate) learning_until: Instant,
     /// The time at which nothing of an earlier run is in use any more. Before that a claim may be
-    /// kept without being counted, because nothing is lent meanwhile.
-    collect_until: Instant,
-    /// The end of the time in which claims do not fit, while learning.
-    crowded_until: Instant,
-    shares: PriorityBands<TieBreak>,
+    /// kept without being counted, because nothing is lent meanwhile: after it the capacity of a
+    /// claim that does not count would be lent.
+    pub(crate) collect_until: Instant,
+    /// The end of the time in which claims do not fit, while learning: until then no more than
+    /// shares is confirmed.
+    pub(crate) crowded_until: Instant,
+    pub(super) shares: PriorityBands<TieBreak>,
     /// Σ [`ClientEntry::has`] over all entries, in micro-units.
-    sum_has: u128,
-    /// The pool that the resource is a member of, as it was when the server last looked.
+    pub(super) sum_has: u128,
+    /// The pool that the resource is a member of, as it was at the last refresh.
     pool: Option<PoolView>,
     /// The part of the limit that can be lent, if that is borrowed.
-    lendable: Option<LendableCapacity>,
+    pub(crate) lendable: Option<LendableCapacity>,
 }
 
 // === impl Allocation ===
@@ -57,56 +58,16 @@ impl Allocation {
         }
     }
 
-    pub(super) fn limit(&self) -> &Limit {
-        &self.limit
-    }
-
-    pub(super) fn learning_until(&self) -> Instant {
-        self.learning_until
-    }
-
-    pub(super) fn sum_has(&self) -> u128 {
-        self.sum_has
-    }
-
-    pub(super) fn sum_wants(&self) -> u128 {
-        self.shares.sum_wants()
-    }
-
-    pub(super) fn subclients(&self) -> u64 {
-        self.shares.subclients()
-    }
-
-    pub(super) fn set_limit(&mut self, limit: &Limit) {
+    /// Takes `limit` in place of the one known so far.
+    pub(crate) fn set_limit(&mut self, limit: &Limit) {
         if self.limit != *limit {
             self.limit = limit.clone();
         }
     }
 
-    /// Takes the state of the pool that the resource is a member of; none if it is in no pool.
-    pub(super) fn set_pool(&mut self, pool: Option<PoolView>) {
-        self.pool = pool;
-    }
-
-    /// Lends no more than `lendable` from now on.
-    pub(super) fn set_lendable(&mut self, lendable: Option<LendableCapacity>) {
-        self.lendable = lendable;
-    }
-
-    /// Collects claims no longer than `until`, when the whole coordinator has learned: after that the
-    /// capacity of a claim that does not count would be lent.
-    pub(super) fn collect_until(&mut self, until: Instant) {
-        self.collect_until = until;
-    }
-
-    /// Learns until then at least.
-    pub(super) fn learn_until(&mut self, until: Instant) {
-        self.learning_until = self.learning_until.max(until);
-    }
-
     /// Returns the sums that the resource's pool counts: its clients want no more of the pool than
     /// the resource could lend.
-    pub(super) fn pool_totals(&self) -> ResourceTotals {
+    pub(crate) fn pool_totals(&self) -> ResourceTotals {
         ResourceTotals {
             wants: self.wants_up_to(self.divided()),
             has: self.sum_has,
@@ -115,7 +76,7 @@ impl Allocation {
     }
 
     /// Returns the sums that a parent is told. In a pool its capacity is `pool`, else unlimited.
-    pub(super) fn totals(&self, pool: Capacity) -> ResourceTotals {
+    pub(crate) fn totals(&self, pool: Capacity) -> ResourceTotals {
         ResourceTotals {
             wants: self.wants_up_to(self.most(pool)),
             has: self.sum_has,
@@ -124,23 +85,27 @@ impl Allocation {
     }
 
     /// Returns the wants that a parent is told, by priority.
-    pub(super) fn demand(&self, pool: Capacity) -> Demand {
+    pub(crate) fn demand(&self, pool: Capacity) -> Demand {
         self.shares.demand(self.most(pool), &self.limit.guaranteed)
     }
 
     fn wants_up_to(&self, most: Capacity) -> Capacity {
-        let wants = u64::try_from(self.shares.sum_wants()).unwrap_or(u64::MAX);
-        Capacity::from_micros(wants).min(most)
+        Capacity::from_sum(self.shares.sum_wants()).min(most)
     }
 
     /// The most that could be lent, were everything borrowed.
     fn most(&self, pool: Capacity) -> Capacity {
-        let own = if self.limit.algorithm.shares() {
-            self.limit.capacity
-        } else {
-            Capacity::UNLIMITED
-        };
-        self.shares.quantum().floor(own.min(pool))
+        self.shares
+            .quantum()
+            .floor(self.shared_capacity().min(pool))
+    }
+
+    /// Capacity that clients share; unlimited if each has its own.
+    fn shared_capacity(&self) -> Capacity {
+        match self.limit.algorithm.shares() {
+            true => self.limit.capacity,
+            false => Capacity::UNLIMITED,
+        }
     }
 
     /// Capacity that clients divide: without the reserve, and no more than is borrowed.
@@ -159,7 +124,7 @@ impl Allocation {
     }
 
     /// Capacity that is borrowed, and the parent's whole capacity; none without a parent.
-    pub(super) fn borrowed(&self) -> Option<(Capacity, Capacity)> {
+    pub(crate) fn borrowed(&self) -> Option<(Capacity, Capacity)> {
         self.lendable
             .map(|lendable| (self.lendable(), lendable.whole))
     }

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{ClientKey, Resource};
-use crate::lease::{ClientId, ClientRun, Demand, Unit};
-use crate::limit::Limit;
+use crate::lease::{ClientId, ClientRun, Demand};
+use crate::lease_server::ResourceSnapshot;
 use crate::units::{Capacity, Instant};
 
 /// State of one client of a resource.
@@ -59,17 +59,13 @@ impl Resource {
     }
 
     /// Restores a resource from its clients; an error names a client that is there twice.
-    pub(crate) fn restore(
-        now: Instant,
-        unit: Unit,
-        limit: Limit,
-        learning: Duration,
-        client_snapshots: &[ClientSnapshot],
-    ) -> Result<Self, ClientId> {
-        let mut resource = Self::new(unit, limit, now.saturating_add(learning));
+    pub(crate) fn restore(now: Instant, snapshot: &ResourceSnapshot) -> Result<Self, ClientId> {
+        let learning_until = now.saturating_add(snapshot.learning);
+        let mut resource = Self::new(snapshot.id.unit, snapshot.limit.clone(), learning_until);
+        resource.allocation.crowded_until = now.saturating_add(snapshot.crowded);
         // The first refresh tells until when the coordinator as a whole learns.
-        resource.collect_until(now);
-        for snapshot in client_snapshots {
+        resource.allocation.collect_until = now;
+        for snapshot in &snapshot.clients {
             let key = ClientKey::new(&snapshot.client);
             if resource.clients.contains_key(&key) {
                 return Err(key.id);
@@ -79,14 +75,5 @@ impl Resource {
             resource.clients.insert(key, entry);
         }
         Ok(resource)
-    }
-
-    /// The time until which no more than shares is confirmed in learning mode.
-    pub(crate) fn crowded_until(&self) -> Instant {
-        self.allocation.crowded_until()
-    }
-
-    pub(crate) fn set_crowded_until(&mut self, until: Instant) {
-        self.allocation.set_crowded_until(until);
     }
 }

@@ -77,8 +77,8 @@ pub(super) fn refresh(
     request: &LeaseRequest,
     (limit, clients_max): (&Limit, usize),
 ) -> Result<Answer, RefreshError> {
-    resource.set_limit(limit);
-    resource.handle_refresh(now, client, request, clients_max, &mut PoolLink::none())
+    resource.allocation.set_limit(limit);
+    resource.handle_refresh(now, client, request, clients_max, &mut PoolLink(None))
 }
 
 fn at(ms: u64) -> Instant {
@@ -257,7 +257,7 @@ fn release_and_expiry_empty_the_books() {
     );
     let expiry = fleet.resource.poll_timeout().unwrap();
     assert_eq!(expiry, fleet.now.saturating_add(fleet.limit.lease));
-    fleet.resource.handle_timeout(expiry);
+    fleet.resource.expire(expiry);
     assert_eq!((fleet.sum_has(), fleet.resource.sum_wants()), (0, 0));
     assert_eq!(fleet.resource.poll_timeout(), None);
 }
@@ -363,9 +363,9 @@ fn a_larger_lease_may_outlive_a_shorter_lease() {
     assert_eq!(gets(&fleet.refresh("a", 1000, 100)), 100);
     let second = fleet.now.saturating_add(fleet.limit.lease);
 
-    fleet.resource.handle_timeout(second);
+    fleet.resource.expire(second);
     assert_eq!(fleet.sum_has(), 1000, "the answer to a may be lost");
-    fleet.resource.handle_timeout(first);
+    fleet.resource.expire(first);
     assert_eq!((fleet.sum_has(), fleet.resource.client_count()), (0, 0));
 }
 

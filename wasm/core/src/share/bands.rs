@@ -50,15 +50,13 @@ struct BandHandle<K> {
 impl<K> BandHandles<K> {
     /// Wants of the client in all bands, as they count here: rounded up to the quantum.
     pub fn wants(&self) -> Capacity {
-        let more = self.more.iter().map(|spot| spot.handle.wants());
-        more.fold(self.first.handle.wants(), Capacity::saturating_add)
+        let wants = self.spots().map(|spot| spot.handle.wants());
+        wants.fold(Capacity::ZERO, Capacity::saturating_add)
     }
 
     /// Number of clients for which this one speaks.
     pub fn subclients(&self) -> u64 {
-        let weights = self
-            .spots()
-            .map(|spot| u64::from(spot.handle.weight().get()));
+        let weights = self.spots().map(|spot| spot.handle.weight().get().into());
         weights.fold(0, u64::saturating_add)
     }
 
@@ -154,15 +152,14 @@ impl<K: Copy + Ord> PriorityBands<K> {
                 }
             }
         };
-        let more = place.more.iter().map(share);
-        more.fold(share(&place.first), Capacity::saturating_add)
+        let shares = place.spots().map(share);
+        shares.fold(Capacity::ZERO, Capacity::saturating_add)
     }
 
     /// The client's part of `spare` capacity that no client wants, by weight over all bands:
     /// nothing for a client that wants nothing.
     pub fn spare(&self, place: &BandHandles<K>, spare: Capacity) -> Capacity {
-        let weights = self.bands.iter().map(|band| band.fair.active_weight());
-        let active = weights.fold(0, u64::saturating_add);
+        let active = self.active();
         let part = |spot: &BandHandle<K>| {
             let above = self.bands.iter();
             let above = above.take_while(|band| band.priority > spot.priority);
@@ -173,8 +170,8 @@ impl<K: Copy + Ord> PriorityBands<K> {
                 band.fair.spare_among(&spot.handle, spare, before, active)
             })
         };
-        let more = place.more.iter().map(part);
-        more.fold(part(&place.first), Capacity::saturating_add)
+        let parts = place.spots().map(part);
+        parts.fold(Capacity::ZERO, Capacity::saturating_add)
     }
 
     /// Sum of all wants, in millionths.
@@ -284,8 +281,7 @@ impl<K: Copy + Ord> PriorityBands<K> {
 impl<K: Copy + Ord> BandShares<K> {
     /// Wants of the band; a number, as is all that it can get.
     fn wants(&self) -> Capacity {
-        let wants = u64::try_from(self.fair.sum_wants()).unwrap_or(u64::MAX);
-        Capacity::from_micros(wants)
+        Capacity::from_sum(self.fair.sum_wants())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Capacity that may be lent of the borrowed one.
 
-use crate::units::{Capacity, Instant, Tokens, mul_div};
+use crate::limit::burst_part;
+use crate::units::{Capacity, Instant, Tokens};
 
 /// Capacity that a coordinator with a parent may lend of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +57,7 @@ impl LendableCapacity {
         else {
             return None;
         };
-        let part = match gets >= capacity {
-            true => burst.as_micros(),
-            false => mul_div(
-                burst.as_micros(),
-                gets.as_micros(),
-                capacity.as_micros().into(),
-            ),
-        };
-        Some(Tokens::from_micros(part).max(Tokens::ONE))
+        Some(burst_part(burst, capacity, gets).max(Tokens::ONE))
     }
 
     /// The most that may be lent to `subclients` together.

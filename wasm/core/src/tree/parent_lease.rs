@@ -12,7 +12,7 @@ use crate::units::{Capacity, Instant};
 /// Lease of a parent, with the state of the resource that it is lent on for.
 #[derive(Debug)]
 pub(super) struct ParentLease {
-    client: LeaseClient,
+    pub(super) client: LeaseClient,
     /// End of the last of all leases that were ever borrowed, and so of all that was lent of them.
     lent_until: Instant,
     /// Whether the last lease was without a limit. The capacity does not tell: a parent that has not
@@ -24,7 +24,7 @@ pub(super) struct ParentLease {
     /// Its instant in the queue of requests.
     pub(super) queued_at: Instant,
     /// The resource has no clients.
-    idle: bool,
+    pub(super) idle: bool,
     /// It has some again, and the parent has not answered since.
     returning: bool,
 }
@@ -72,15 +72,6 @@ impl ParentLease {
     /// Time of the next request, or, while idle, of the end of the memory.
     pub(super) fn due(&self) -> Instant {
         self.client.due.unwrap_or(Instant::ZERO)
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.idle
-    }
-
-    /// Whether a request waits for its answer.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.client.is_waiting()
     }
 
     /// Returns the capacity that may be lent now under `limit`.
@@ -169,19 +160,16 @@ impl ParentLease {
         let borrowed = lease.map_or(Capacity::ZERO, |lease| lease.capacity);
         // Capacity that was lent after all leases of the parent had ended is safe capacity, not the
         // parent's.
-        let lent = if now < self.lent_until {
-            request.has
-        } else {
-            Capacity::ZERO
+        let lent = match now < self.lent_until {
+            true => request.has,
+            false => Capacity::ZERO,
         };
         let has = borrowed.max(lent);
         let until = lease.map_or(self.lent_until, |lease| lease.expiry.max(self.lent_until));
-        let claim = if request.hearsay {
-            Claim::AtLeast
-        } else if has > borrowed {
-            Claim::Several
-        } else {
-            Claim::Lease
+        let claim = match request.hearsay {
+            true => Claim::AtLeast,
+            false if has > borrowed => Claim::Several,
+            false => Claim::Lease,
         };
         self.report(&request, has);
         self.asked_at = now;
@@ -221,11 +209,6 @@ impl ParentLease {
         message
     }
 
-    /// Checks whether an answer from `origin` may be applied, see [`Origin::check_after`].
-    pub(super) fn check_origin(&self, origin: Origin) -> Result<(), EpochError> {
-        self.client.check_origin(origin)
-    }
-
     /// Takes the parent's answer. True if it counts.
     pub(super) fn handle_answer(
         &mut self,
@@ -233,9 +216,9 @@ impl ParentLease {
         sequence: u64,
         origin: Origin,
         answer: &Answer,
-    ) -> bool {
-        if !self.client.handle_answer(now, sequence, origin, answer) {
-            return false;
+    ) -> Result<bool, EpochError> {
+        if !self.client.handle_answer(now, sequence, origin, answer)? {
+            return Ok(false);
         }
         self.returning = false;
         if let Some(terms) = answer.lease {
@@ -244,7 +227,7 @@ impl ParentLease {
         if let Some(lease) = self.client.lease {
             self.lent_until = self.lent_until.max(lease.expiry);
         }
-        true
+        Ok(true)
     }
 
     /// Notes that the request of `sequence` failed; the next one waits longer.

@@ -301,9 +301,8 @@ impl Fleet {
         };
         let books = self.snapshot(member);
         let mut headroom = spare(limit.capacity, books.map_or(0, Resource::sum_wants));
-        if let Some(pool) = self.node.pool_of(&self.members[member].own.id)
-            && let Some(pool) = self.node.pool(pool)
-        {
+        let slot = self.node.resources.get(&self.members[member].own.id);
+        if let Some(pool) = slot.and_then(|slot| self.node.pool(slot.pool()?)) {
             headroom = headroom.min(spare(pool.limit().capacity, pool.sum_wants()));
         }
         let most = request.demand.wants().saturating_add(headroom);

@@ -40,12 +40,14 @@ pub(super) struct CountedLease {
 // === impl CountedLease ===
 
 impl CountedLease {
+    pub(super) const fn new(capacity: Capacity, expiry: Instant) -> Self {
+        Self { capacity, expiry }
+    }
+
     /// Returns the smaller capacity of both, and the earlier end.
     pub(super) fn min(self, other: Self) -> Self {
-        Self {
-            capacity: self.capacity.min(other.capacity),
-            expiry: self.expiry.min(other.expiry),
-        }
+        let capacity = self.capacity.min(other.capacity);
+        Self::new(capacity, self.expiry.min(other.expiry))
     }
 
     /// Returns this lease, if it is larger than `granted` or, as after the lease was shortened,
@@ -118,10 +120,7 @@ impl ClientEntry {
             }
             _ => self.end(),
         };
-        CountedLease {
-            capacity: said,
-            expiry,
-        }
+        CountedLease::new(said, expiry)
     }
 
     /// Next expiry of a lease.

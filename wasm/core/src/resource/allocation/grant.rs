@@ -34,7 +34,7 @@ pub(super) struct FreeCapacity {
 
 impl Grant {
     /// A grant of `counted`, which is also told.
-    fn of(counted: CountedLease, fingerprint: u64, refresh_interval: Duration) -> Self {
+    pub(super) fn of(counted: CountedLease, fingerprint: u64, refresh_interval: Duration) -> Self {
         Self {
             counted,
             told: None,
@@ -62,10 +62,7 @@ impl Allocation {
         }
         let own = self.limit.capacity.min(self.lendable());
         if own.is_unlimited() && self.pool.is_none() {
-            let counted = CountedLease {
-                capacity: Capacity::UNLIMITED,
-                expiry: now.saturating_add(times.lease),
-            };
+            let counted = CountedLease::new(Capacity::UNLIMITED, now.saturating_add(times.lease));
             return Grant::of(counted, NO_FINGERPRINT, times.refresh);
         }
         if now < self.learning_until {
@@ -91,16 +88,12 @@ impl Allocation {
         let entitled = self.entitled(entry);
         let wanted = entitled.saturating_add(self.headroom(entry));
         // A client that has nothing is let into the reserve; the others keep their part of the share.
-        let sure = if entry.has() == Capacity::ZERO {
-            entitled
-        } else {
-            entitled.min(used.capacity)
+        let sure = match entry.has() {
+            Capacity::ZERO => entitled,
+            _ => entitled.min(used.capacity),
         };
         let gets = wanted.min(free.grow).max(sure.min(free.keep));
-        let most = CountedLease {
-            capacity: entitled,
-            expiry,
-        };
+        let most = CountedLease::new(entitled, expiry);
         let kept = self.lent_so_far(now, entry.granted, used, request, most);
         if kept.capacity > gets && kept.expiry > now.saturating_add(times.refresh) {
             // The capacity was lowered, and others have not given back yet. No client need fall below
@@ -108,14 +101,10 @@ impl Allocation {
             return Grant::of(kept, NO_FINGERPRINT, times.min_refresh);
         }
         let settled = suffices(gets, entitled) && suffices(gets, used.capacity);
-        let counted = CountedLease {
-            capacity: gets,
-            expiry,
-        };
-        let refresh_interval = if settled {
-            times.refresh
-        } else {
-            times.min_refresh
+        let counted = CountedLease::new(gets, expiry);
+        let refresh_interval = match settled {
+            true => times.refresh,
+            false => times.min_refresh,
         };
         Grant::of(counted, self.fingerprint(), refresh_interval)
     }
@@ -141,10 +130,8 @@ impl Allocation {
         };
         let left = request.remaining.filter(|_| request.has > Capacity::ZERO);
         let by_client = left.map_or(most.expiry, |left| now.saturating_add(left));
-        counted.min(CountedLease {
-            capacity: most.capacity,
-            expiry: most.expiry.min(by_client),
-        })
+        let expiry = most.expiry.min(by_client);
+        counted.min(CountedLease::new(most.capacity, expiry))
     }
 
     /// Confirms in learning mode, where capacity is borrowed: the client's lease, as far as it
@@ -161,20 +148,28 @@ impl Allocation {
         if claim > self.free(entry.has()).keep {
             return self.keep(now, entry, used, request, &times);
         }
+        let counted = CountedLease::new(claim, now.saturating_add(times.lease));
+        let fingerprint = request.fingerprint.max(NO_FINGERPRINT);
+        let settled = suffices(claim, used.capacity);
+        Grant::of(
+            counted,
+            fingerprint,
+            self.learning_interval(now, &times, settled),
+        )
+    }
+
+    /// The interval after which a client is to ask again in learning mode, if it has `settled` on
+    /// its lease.
+    pub(super) fn learning_interval(
+        &self,
+        now: Instant,
+        times: &LeaseTimes,
+        settled: bool,
+    ) -> Duration {
         let left = self.learning_until.saturating_since(now);
-        Grant {
-            counted: CountedLease {
-                capacity: claim,
-                expiry: now.saturating_add(times.lease),
-            },
-            told: None,
-            crowded_until: None,
-            fingerprint: request.fingerprint.max(NO_FINGERPRINT),
-            refresh_interval: if suffices(claim, used.capacity) {
-                times.refresh.min(left).max(times.min_refresh)
-            } else {
-                times.min_refresh
-            },
+        match settled {
+            true => times.refresh.min(left).max(times.min_refresh),
+            false => times.min_refresh,
         }
     }
 
@@ -204,16 +199,11 @@ impl Allocation {
         } else {
             longest
         };
-        let nothing = CountedLease {
-            capacity: Capacity::ZERO,
-            expiry,
-        };
+        let nothing = CountedLease::new(Capacity::ZERO, expiry);
+        let counted = CountedLease::new(capacity, expiry);
         Grant {
-            counted: CountedLease { capacity, expiry },
             told: (request.claim == Claim::AtLeast && !self.lends_safe()).then_some(nothing),
-            crowded_until: None,
-            fingerprint: NO_FINGERPRINT,
-            refresh_interval: times.min_refresh,
+            ..Grant::of(counted, NO_FINGERPRINT, times.min_refresh)
         }
     }
 
@@ -237,12 +227,11 @@ impl Allocation {
         if !self.limit.algorithm.shares() {
             return Capacity::ZERO;
         }
-        let left = self.divided().left_of(self.sum_wants());
+        let left = self.divided().left_of(self.shares.sum_wants());
         // Without a limit of its own all the pool's spare is spread.
-        let mut spare = if left.is_unlimited() {
-            left
-        } else {
-            self.limit.headroom.of(left)
+        let mut spare = match left.is_unlimited() {
+            true => left,
+            false => self.limit.headroom.of(left),
         };
         if let Some(pool) = self.pool {
             spare = spare.min(pool.spare);
@@ -258,11 +247,7 @@ impl Allocation {
     /// The same if no more than `lendable` is borrowed.
     pub(super) fn free_of(&self, lendable: Capacity, held: Capacity) -> FreeCapacity {
         let held = u128::from(held.as_micros());
-        let own = if self.limit.algorithm.shares() {
-            self.limit.capacity
-        } else {
-            Capacity::UNLIMITED
-        };
+        let own = self.shared_capacity();
         let mut free = FreeCapacity::of(own.min(lendable), self.divided(), self.sum_has, held);
         if let Some(pool) = self.pool {
             let theirs = FreeCapacity::of(pool.capacity, pool.divided, pool.sum_has, held);

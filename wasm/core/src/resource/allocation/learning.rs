@@ -28,15 +28,6 @@ const COLLECTING_PART: u32 = 4;
 /// again in time also if one call is lost. As long it is remembered that claims do not fit.
 const SLACK_REFRESHES: u32 = 2;
 
-/// A lease that a client claims to hold.
-#[derive(Clone, Copy, Debug)]
-struct ClaimedLease {
-    /// Capacity, as far as the client wants it and there is as much.
-    capacity: Capacity,
-    /// End of the lease.
-    ends: Instant,
-}
-
 // === impl Allocation ===
 
 impl Allocation {
@@ -71,53 +62,42 @@ impl Allocation {
         if gets > Capacity::ZERO {
             expiry = collecting.map_or(expiry, |until| until.min(expiry));
             if !exact {
-                expiry = expiry.max(said.ends);
+                expiry = expiry.max(said.expiry);
             }
             if !self.certifies(request.fingerprint) {
-                expiry = expiry.min(said.ends).min(used.expiry);
+                expiry = expiry.min(said.expiry).min(used.expiry);
             }
         }
-        let counted = CountedLease {
-            capacity: gets,
-            expiry,
+        let counted = CountedLease::new(gets, expiry);
+        let kept = match collecting {
+            Some(_) => said.capacity,
+            None => said.capacity.min(fair),
         };
-        let kept = CountedLease {
-            capacity: match collecting {
-                Some(_) => said.capacity,
-                None => said.capacity.min(fair),
-            },
-            expiry: said.ends,
-        };
+        let kept = CountedLease::new(kept, said.expiry);
         let lasts = kept.expiry > now.saturating_add(times.min_refresh);
         let keeps = kept.capacity > gets || kept.expiry > expiry;
-        let left = self.learning_until.saturating_since(now);
         let settled = suffices(gets, said.capacity) && suffices(gets, used.capacity);
+        let fingerprint = request.fingerprint.max(NO_FINGERPRINT);
+        let refresh_interval = self.learning_interval(now, &times, settled);
         Grant {
-            counted,
             told: (exact && keeps && lasts && kept.capacity > Capacity::ZERO).then_some(kept),
             crowded_until: crowded.then(|| now.saturating_add(slack(&times))),
-            fingerprint: request.fingerprint.max(NO_FINGERPRINT),
-            refresh_interval: if settled {
-                times.refresh.min(left).max(times.min_refresh)
-            } else {
-                times.min_refresh
-            },
+            ..Grant::of(counted, fingerprint, refresh_interval)
         }
     }
 
-    /// The lease that the client claims, as far as it can be true: of an earlier run no lease lasts
-    /// longer than the learning time, nor is there more than there is in all.
+    /// The lease that the client claims, as far as it wants it and it can be true: of an earlier run
+    /// no lease lasts longer than the learning time, nor is there more than there is in all.
     fn said(
         &self,
         now: Instant,
         entry: &ClientEntry,
         used: CountedLease,
         request: &LeaseRequest,
-    ) -> ClaimedLease {
-        let most = if self.limit.algorithm.shares() || self.pool.is_some() {
-            self.capacity()
-        } else {
-            Capacity::UNLIMITED
+    ) -> CountedLease {
+        let most = match self.limit.algorithm.shares() || self.pool.is_some() {
+            true => self.capacity(),
+            false => Capacity::UNLIMITED,
         };
         // Only what is one lease can have been counted too low: as much as did not fit.
         let has = match request.claim {
@@ -125,10 +105,8 @@ impl Allocation {
             Claim::Several | Claim::AtLeast => used.capacity,
         };
         let capacity = has.min(entry.wants()).min(most);
-        ClaimedLease {
-            capacity: self.shares.quantum().floor(capacity),
-            ends: self.claimed_until(now, request),
-        }
+        let capacity = self.shares.quantum().floor(capacity);
+        CountedLease::new(capacity, self.claimed_until(now, request))
     }
 
     /// Time until which the claim of a newcomer counts, before it is confirmed.
@@ -169,16 +147,6 @@ impl Allocation {
         let until = self.collect_until.saturating_sub(rest);
         let confirmed = until.saturating_add(slack(&self.times(now)));
         (now < until).then(|| confirmed.min(self.collect_until))
-    }
-
-    /// The time until which no more than shares is confirmed, because more was claimed than there
-    /// is.
-    pub(in crate::resource) fn crowded_until(&self) -> Instant {
-        self.crowded_until
-    }
-
-    pub(in crate::resource) fn set_crowded_until(&mut self, until: Instant) {
-        self.crowded_until = until;
     }
 
     fn is_crowded(&self, now: Instant) -> bool {

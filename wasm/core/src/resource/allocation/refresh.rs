@@ -4,44 +4,35 @@ use super::{
     Algorithm, Allocation, Answer, Capacity, ClientEntry, CountedLease, Epoch, Instant,
     LeaseRequest, Limit, NO_FINGERPRINT, RefreshError, TieBreak,
 };
-
-/// Next step of a refresh, after its request was taken.
-#[derive(Debug)]
-pub(in crate::resource) enum Received {
-    /// The latest answer holds.
-    Repeat(Answer),
-    /// A new one is to be decided.
-    Settle,
-}
+use crate::pool::PoolLink;
 
 // === impl Allocation ===
 
 impl Allocation {
-    /// Returns the entry of a new client. The lease that it claims counts in learning mode only:
-    /// outside of it every lease is in the lease table, so the claim is void.
+    /// Returns the entry of a new client, and its first answer. The lease that it claims counts in
+    /// learning mode only: outside of it every lease is in the lease table, so the claim is void.
     pub(in crate::resource) fn admit(
         &mut self,
         now: Instant,
         (tie_break, term): (TieBreak, Epoch),
         request: &LeaseRequest,
-    ) -> ClientEntry {
-        let mut granted = CountedLease {
-            capacity: Capacity::ZERO,
-            expiry: now.saturating_add(self.times_alone().lease),
-        };
+        pool: &mut PoolLink<'_>,
+    ) -> (ClientEntry, Answer) {
+        self.report(pool);
+        let expiry = now.saturating_add(self.times_alone().lease);
+        let mut granted = CountedLease::new(Capacity::ZERO, expiry);
         if now < self.learning_until && request.has > Capacity::ZERO {
             // Also beyond what is borrowed now, for it was lent out of what was borrowed then; but
             // never beyond what there is in all.
-            let whole = self
-                .lendable
-                .map_or(Capacity::UNLIMITED, |lendable| lendable.whole);
+            let whole = self.lendable.map(|lendable| lendable.whole);
+            let whole = whole.unwrap_or(Capacity::UNLIMITED);
             let free = self.free_of(whole, Capacity::ZERO).keep;
             granted.capacity = self.shares.quantum().floor(request.has.min(free));
             granted.expiry = self.claim_counts_until(now, request);
         }
         self.replace_sum(Capacity::ZERO, granted.capacity);
         let each = each(&self.limit);
-        ClientEntry {
+        let mut entry = ClientEntry {
             handles: self.shares.insert(tie_break, &request.demand, each),
             term,
             sequence: request.sequence,
@@ -51,25 +42,31 @@ impl Allocation {
             fingerprint: NO_FINGERPRINT,
             prior: None,
             queued_at: granted.expiry,
-        }
+        };
+        self.report(pool);
+        let answer = self.settle(now, &mut entry, request, pool);
+        entry.queued_at = entry.next_expiry();
+        (entry, answer)
     }
 
-    /// Takes the request of a client that has an entry.
-    pub(in crate::resource) fn receive(
+    /// Answers a client that has an entry.
+    pub(in crate::resource) fn refresh(
         &mut self,
         now: Instant,
         (tie_break, term): (TieBreak, Epoch),
         entry: &mut ClientEntry,
         request: &LeaseRequest,
-    ) -> Result<Received, RefreshError> {
+        pool: &mut PoolLink<'_>,
+    ) -> Result<Answer, RefreshError> {
         entry.check_is_later(term, request.sequence)?;
-        if (term, request.sequence) == (entry.term, entry.sequence) {
-            // A transport sent it twice. The first answer may be in use already, so `has` of the
-            // request is no longer news.
-            return Ok(Received::Repeat(self.repeat(now, entry)));
+        // A transport sent it twice: the first answer may be in use already, so `has` of the request
+        // is no longer news.
+        let twice = (term, request.sequence) == (entry.term, entry.sequence);
+        if !twice {
+            entry.term = term;
+            self.acknowledge(tie_break, entry, request);
         }
-        entry.term = term;
-        self.acknowledge(tie_break, entry, request);
+        self.report(pool);
         // While learning, the counted lease may rest on a request that was sent to the master before
         // and arrived late; others may have the capacity that it claimed. Only the client's present
         // word may be confirmed, however early it asks. Of what is lent on, such a lease may last
@@ -77,26 +74,31 @@ impl Allocation {
         let min_refresh = self.times(now).min_refresh;
         let early = now < entry.granted_at.saturating_add(min_refresh);
         let learned = now >= self.learning_until && !self.is_pending();
-        if early && learned {
-            return Ok(Received::Repeat(self.repeat(now, entry)));
+        if twice || (early && learned) {
+            return Ok(self.repeat(now, entry));
         }
-        Ok(Received::Settle)
+        Ok(self.settle(now, entry, request, pool))
     }
 
-    /// Decides what the client gets now. The pool must have been told the sums with this request,
-    /// because it divides by them. Also returns the end of the time in which claims do not fit, if
-    /// this one did not.
-    pub(in crate::resource) fn settle(
+    /// Tells the pool the sums with this request, by which it divides, and looks at it.
+    fn report(&mut self, pool: &mut PoolLink<'_>) {
+        self.pool = pool.view_after(self.pool_totals());
+    }
+
+    /// Decides what the client gets now.
+    fn settle(
         &mut self,
         now: Instant,
         entry: &mut ClientEntry,
         request: &LeaseRequest,
-    ) -> (Answer, Option<Instant>) {
+        pool: &mut PoolLink<'_>,
+    ) -> Answer {
         let before = entry.has();
         let used = entry.used_by(request);
         let grant = self.grant(now, entry, used, request);
         if let Some(until) = grant.crowded_until {
             self.crowded_until = until;
+            pool.set_crowded_until(until);
         }
         entry.told = grant.told;
         entry.granted = grant.counted;
@@ -104,8 +106,7 @@ impl Allocation {
         entry.fingerprint = grant.fingerprint;
         entry.prior = used.beyond(entry.granted);
         self.replace_sum(before, entry.has());
-        let answer = self.answer(now, entry, grant.refresh_interval);
-        (answer, grant.crowded_until)
+        self.answer(now, entry, grant.refresh_interval)
     }
 
     /// Drops the leases of `entry` that have expired.
@@ -115,10 +116,7 @@ impl Allocation {
         if entry.granted.expiry <= now {
             // After the lease was shortened the larger one may outlive the smaller one. The rest
             // must expire later than now, or the queue would look at it for ever.
-            entry.granted = CountedLease {
-                capacity: Capacity::ZERO,
-                expiry: entry.last_expiry(),
-            };
+            entry.granted = CountedLease::new(Capacity::ZERO, entry.last_expiry());
         }
         self.replace_sum(before, entry.has());
     }

@@ -36,10 +36,7 @@ impl CountedLease {
     }
 
     fn of(now: Instant, lent: LeaseSnapshot) -> Self {
-        Self {
-            capacity: lent.capacity,
-            expiry: now.saturating_add(lent.remaining),
-        }
+        Self::new(lent.capacity, now.saturating_add(lent.remaining))
     }
 }
 

@@ -6,7 +6,7 @@ use core::num::NonZeroU32;
 use std::vec::Vec;
 
 use super::*;
-use crate::lease::Band;
+use crate::lease::{Band, Demand};
 use crate::limit::{Algorithm, Part};
 
 /// Client of a row: wants, subclients, capacity in Doorman in thousandths.
@@ -289,7 +289,7 @@ fn a_lowered_capacity_takes_from_nobody_more_than_it_has() {
 #[test]
 fn claims_are_bounded_by_the_capacity() {
     let mut fleet = fleet(Algorithm::ProportionalShare, 300);
-    fleet.resource.learn_until(at(10_000));
+    fleet.resource.allocation.learning_until = at(10_000);
     let has = Capacity::from_whole(1000);
     let gets = refresh(&mut fleet, 0, has, (1000, 1));
     assert_eq!(gets, Capacity::from_whole(300));

@@ -208,7 +208,7 @@ fn nothing_that_is_only_said_outlives_the_learning() {
     assert_eq!(lease.capacity, Capacity::ZERO, "it wants nothing");
     let lie = restart.ask(end - 50, "other", CAPACITY, 10_000, CAPACITY);
     assert!(lie.duration <= Duration::from_secs(10));
-    restart.fleet.resource.handle_timeout(at(end));
+    restart.fleet.resource.expire(at(end));
     let first = restart.ask(end + 100, "a", 0, 0, 100);
     assert!(first.capacity <= Capacity::from_whole(100));
 }

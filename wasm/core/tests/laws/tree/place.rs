@@ -145,6 +145,7 @@ impl Client {
         answer: &Answer,
     ) {
         let origin = Origin::alone(epoch);
-        self.lease.handle_answer(now, sequence, origin, answer);
+        // An earlier term's answer counts as a failure.
+        let _ = self.lease.handle_answer(now, sequence, origin, answer);
     }
 }

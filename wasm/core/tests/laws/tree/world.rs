@@ -305,7 +305,8 @@ impl World {
             {
                 let place = &mut self.places[i];
                 let said = (sequence, Origin::alone(epoch), place.level);
-                place
+                // An earlier term's answer counts as a failure.
+                let _ = place
                     .node
                     .handle_parent_answer(now, &self.resource, said, &answer);
             }

@@ -137,7 +137,8 @@ impl Fleet {
         let Some(books) = self.node.pool(&pool.id) else {
             return;
         };
-        let seated = |(id, _): &(&ResourceId, &Resource)| self.node.pool_of(id) == Some(&pool.id);
+        let seated =
+            |(id, _): &(&ResourceId, &Resource)| self.node.resources[*id].pool() == Some(&pool.id);
         let seated: Vec<_> = self.node.resources().filter(seated).collect();
         let lent: u128 = seated.iter().map(|(_, books)| books.sum_has()).sum();
         assert_eq!(lent, books.sum_has(), "at {}", self.now_ms);

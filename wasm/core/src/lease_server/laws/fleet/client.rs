@@ -86,6 +86,7 @@ impl Client {
         if self
             .lease
             .handle_answer(at(now_ms), sequence, origin, answer)
+            == Ok(true)
         {
             self.refresh_interval = answer.refresh_interval;
             self.ask_at = now_ms + answer.refresh_interval.as_millis() as u64;
