@@ -3,7 +3,6 @@
 use std::fmt;
 use std::num::NonZeroU16;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -16,7 +15,6 @@ use tonic_health::server::HealthService;
 use crate::api::doorman;
 use crate::api::grpc::{Service, StrictDecoding};
 use crate::api::health::Health;
-use crate::api::metrics::ApiMetrics;
 use crate::api::rest;
 use crate::catalog::metrics::CatalogMetrics;
 #[cfg(feature = "etcd")]
@@ -39,7 +37,6 @@ use crate::leases::router::Router;
 use crate::leases::shards::{ShardSupervisor, Shards};
 use crate::net::channels::Channels;
 use crate::net::tls::{CertificateOwner, ClientFiles, Credentials, Newest};
-use crate::wire::CapacityServer;
 
 mod error;
 mod listeners;
@@ -173,8 +170,8 @@ impl Server {
         // said of the first start: the master before may have died.
         let start = Start::Learning;
         let store = open_store(&config, &metrics.catalog)?;
-        let among = (Some(place), store);
-        Self::elected(listeners, config, start, among, election, metrics).await
+        let place = (Some(place), store);
+        Self::elected(listeners, config, start, place, election, metrics).await
     }
 
     /// One that serves the shards for which `election` elects it, and passes on what is for others,
@@ -191,15 +188,8 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let metrics = Metrics::register();
         let store = open_store(&config, &metrics.catalog)?;
-        Self::elected(
-            listeners,
-            config,
-            start,
-            (Some(place), store),
-            election,
-            metrics,
-        )
-        .await
+        let place = (Some(place), store);
+        Self::elected(listeners, config, start, place, election, metrics).await
     }
 
     async fn elected(
@@ -229,7 +219,7 @@ impl Server {
         let parent = match &config.parent {
             Some(parent) => {
                 let credentials = credentials(CertificateOwner::Parent, parent.tls.as_ref())?;
-                let (ancestors, metrics) = (ancestors.clone(), metrics.leases.parent().clone());
+                let (ancestors, metrics) = (ancestors.clone(), metrics.leases.parent.clone());
                 Some(Parent::new(parent, credentials, ancestors, metrics)?)
             }
             None => None,
@@ -246,8 +236,7 @@ impl Server {
             metrics: metrics.leases.clone(),
         };
         let (supervisor, shards) = ShardSupervisor::new(settings, parent.clone());
-        let count = place.as_ref().map_or(NonZeroU16::MIN, |place| place.shards);
-        let (publisher, outcome) = ElectionPublisher::new(count);
+        let (publisher, outcome) = ElectionPublisher::new(shard_count(place.as_ref()));
         let (resign, resigned) = watch::channel(());
         Ok(Self {
             acceptors,
@@ -275,10 +264,7 @@ impl Server {
             shards: self.shards.clone(),
             masters: self.outcome.masters.clone(),
             catalog: self.catalog.watch(),
-            count: self
-                .place
-                .as_ref()
-                .map_or(NonZeroU16::MIN, |place| place.shards),
+            count: shard_count(self.place.as_ref()),
             peers: Channels::new(CONNECT_TIMEOUT, self.credentials.clone()),
             ancestors: self.ancestors.clone(),
             metrics: self.metrics.leases.clone(),
@@ -320,7 +306,8 @@ impl Server {
         let health_service = spawn_health(&mut parts, &router, closing);
         let leases = Service::new(router.clone(), self.clock, self.metrics.leases.clone());
         let peers = |me| rest::Peers::new(me, router.masters.clone(), router.peers.clone());
-        let doorman = doorman(&router, self.clock, &self.metrics.api, &newest);
+        let api = self.metrics.api.clone();
+        let doorman = doorman::Service::new(router.clone(), self.clock, api, newest.clone());
         let app = rest::App::new(rest::Parts {
             shards: self.shards,
             peers: router.me.clone().map(peers),
@@ -366,6 +353,10 @@ impl Server {
 
 // === free functions ===
 
+fn shard_count(place: Option<&Place>) -> NonZeroU16 {
+    place.map_or(NonZeroU16::MIN, |place| place.shards)
+}
+
 /// Returns the name under which other coordinators know this one.
 fn name(config: &Config, listen: Option<Listen>) -> String {
     let said = config
@@ -402,16 +393,6 @@ async fn all_ended(
             tracing::warn!("shutdown: some calls did not end in time");
             Ok(())
         })
-}
-
-/// Returns the API for Doorman's clients.
-fn doorman(
-    router: &Router,
-    clock: Clock,
-    metrics: &ApiMetrics,
-    newest: &watch::Receiver<Arc<Config>>,
-) -> CapacityServer<doorman::Service> {
-    doorman::Service::new(router.clone(), clock, metrics.clone(), newest.clone())
 }
 
 /// Keeps what the health service says up to date until `closing`.

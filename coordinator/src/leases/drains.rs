@@ -3,32 +3,31 @@
 //! Every node hears of every drain and keeps it, master or not. So the next master of a shard knows
 //! it, even if the previous one died without handing its lease table over.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::lease::ClientId;
-use tollgate_core::lease_server::{DRAINS_MAX, DrainError};
+use tollgate_core::lease_server::{DrainError, Drains};
 use tollgate_core::units::Instant;
 
 use crate::clock::Clock;
 
 /// Drained clients with the end of each drain; clones share it.
 #[derive(Clone, Debug)]
-pub struct Drains {
+pub struct NodeDrains {
     clock: Clock,
     /// Locked for one look-up at a time.
-    until: Arc<Mutex<BTreeMap<ClientId, Instant>>>,
+    drains: Arc<Mutex<Drains>>,
 }
 
-// === impl Drains ===
+// === impl NodeDrains ===
 
-impl Drains {
+impl NodeDrains {
     /// No drains yet. `clock` is the clock of the lease tables.
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
-            until: Arc::default(),
+            drains: Arc::default(),
         }
     }
 
@@ -38,36 +37,29 @@ impl Drains {
     /// If a lease table's bound of drained clients is reached.
     pub fn set(&self, client: &ClientId, time: Duration) -> Result<(), DrainError> {
         let now = self.clock.now();
-        let mut all = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, until| *until > now);
-        if time.is_zero() {
-            all.remove(client);
-            return Ok(());
-        }
-        if all.len() >= DRAINS_MAX && !all.contains_key(client) {
-            return Err(DrainError::TooMany { max: DRAINS_MAX });
-        }
-        all.insert(client.clone(), now.saturating_add(time));
-        Ok(())
+        let mut drains = self.drains.lock().unwrap_or_else(PoisonError::into_inner);
+        drains.set(now, client, now.saturating_add(time))
     }
 
     /// All drained clients, each with the end of its drain.
     pub fn all(&self) -> Vec<(ClientId, Instant)> {
-        let now = self.clock.now();
-        let all = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = all.iter().filter(|(_, until)| **until > now);
-        left.map(|(client, until)| (client.clone(), *until))
+        let drains = self.drains.lock().unwrap_or_else(PoisonError::into_inner);
+        let drained = drains.iter(self.clock.now());
+        drained
+            .map(|(client, until)| (client.clone(), until))
             .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::lease_server::DRAINS_MAX;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn a_drain_is_remembered_until_its_end_and_there_is_a_bound() {
-        let drains = Drains::new(Clock::start());
+        let drains = NodeDrains::new(Clock::start());
         let client = |i: usize| ClientId::new(&format!("envoy-{i}/x")).unwrap();
         drains.set(&client(0), Duration::from_secs(10)).unwrap();
         drains.set(&client(1), Duration::from_secs(20)).unwrap();

@@ -29,7 +29,7 @@ mod tally;
 
 pub use self::derived::{DeriveRequest, DerivedAnswer, DerivedAnswers, DerivedCall};
 pub use self::error::{DriverError, LeaseError};
-use self::event::{DriverEvent, ViewRequest};
+use self::event::DriverEvent;
 pub use self::handle::DriverHandle;
 use self::parent::ParentState;
 pub use self::parent::{ParentBatch, ParentReply, WeakDriverHandle};
@@ -111,7 +111,12 @@ impl Driver {
                         let _ = reply.send(Box::new(frozen));
                         return;
                     }
-                    Some(event) => self.handle_event(event),
+                    Some(DriverEvent::HandOver(_)) => {}
+                    Some(DriverEvent::Work(work)) => {
+                        self.count_leases();
+                        let now = self.clock.now();
+                        work(&mut self, now);
+                    }
                     None => return,
                 },
                 () = timer.until(timeout) => {}
@@ -134,7 +139,7 @@ impl Driver {
     fn drain_all(&mut self) {
         let now = self.clock.now();
         for (client, until) in std::mem::take(&mut self.drains) {
-            // The bound cannot be exceeded: `Drains` has the same, and the previous master's are
+            // The bound cannot be exceeded: `NodeDrains` has the same, and the previous master's are
             // among them.
             let _ = self.server.handle_drain(now, &client, until);
         }
@@ -144,36 +149,6 @@ impl Driver {
     fn poll_timeout(&self) -> Option<Instant> {
         let timeouts = [self.server.poll_timeout(), self.poll_parent()];
         timeouts.into_iter().flatten().min()
-    }
-
-    fn handle_event(&mut self, event: DriverEvent) {
-        let now = self.clock.now();
-        self.count_leases();
-        match event {
-            DriverEvent::Refresh(refresh, reply) if !reply.is_closed() => {
-                let answers = self.refresh(now, &refresh);
-                let _ = reply.send(answers);
-            }
-            DriverEvent::Derived(call, reply) if !reply.is_closed() => {
-                let _ = reply.send(self.refresh_derived(now, call));
-            }
-            DriverEvent::Release(release, reply) => {
-                // Even for a caller that has gone: it has nothing more to ask.
-                self.release(&release);
-                let _ = reply.send(());
-            }
-            DriverEvent::Drain(client, time, reply) => {
-                let until = now.saturating_add(time);
-                let _ = reply.send(self.server.handle_drain(now, &client, until));
-            }
-            DriverEvent::View(ViewRequest(look)) => look(&self.server, now),
-            DriverEvent::ParentBatch(reply) => self.await_batch(reply),
-            DriverEvent::ParentReply(heard, reply) => {
-                self.hear(now, heard);
-                let _ = reply.send(());
-            }
-            _ => {}
-        }
     }
 
     fn refresh(&mut self, now: Instant, refresh: &Refresh) -> Vec<ScopeAnswer> {

@@ -22,7 +22,8 @@ pub struct LeaseMetrics {
     answered: LabeledCounter<AnsweredBy>,
     releases: Counter,
     refresh_duration: Histogram,
-    parent: ParentMetrics,
+    /// Metrics of the calls to the parent.
+    pub parent: ParentMetrics,
 }
 
 label_values! {
@@ -92,11 +93,6 @@ impl LeaseMetrics {
     /// Sets the epoch of a coordinator that is alone.
     pub fn set_epoch(&self, epoch: Epoch) {
         self.epoch.set(epoch.0);
-    }
-
-    /// Metrics of the calls to the parent.
-    pub fn parent(&self) -> &ParentMetrics {
-        &self.parent
     }
 
     /// Counts a call with `scopes` scopes that was answered after `duration`.

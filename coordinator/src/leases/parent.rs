@@ -208,7 +208,7 @@ impl ParentLink {
                 let errors = refresh.scopes.len().saturating_sub(good.count());
                 self.parent.metrics.count(CallResult::Answered);
                 self.parent.record.answered(self.address());
-                self.parent.metrics.count_scope_errors(errors);
+                self.parent.metrics.scope_errors.inc_by(errors as u64);
                 if std::mem::take(&mut self.failing) {
                     tracing::info!(parent = self.address(), "parent: answers again");
                 }
@@ -259,10 +259,7 @@ impl ParentLink {
     fn fail(&mut self, error: &ParentCallError) {
         let result = match error {
             ParentCallError::Loop(_) => CallResult::Loop,
-            ParentCallError::Status(_)
-            | ParentCallError::Channel(_)
-            | ParentCallError::Answer(_)
-            | ParentCallError::Late(_) => CallResult::Failed,
+            _ => CallResult::Failed,
         };
         self.parent.metrics.count(result);
         let parent = self.address().to_owned();

@@ -16,7 +16,7 @@ use tollgate_core::lease::{ClientId, Epoch};
 use tollgate_core::lease_server::{DrainError, LeaseServer};
 use tollgate_core::units::Instant;
 
-use crate::leases::drains::Drains;
+use crate::leases::drains::NodeDrains;
 use crate::leases::driver::DriverError;
 use crate::leases::stats::{ResourceVisitor, visit_resources};
 use crate::leases::view::{ScopeDetail, ScopePage};
@@ -31,7 +31,7 @@ pub use self::supervisor::ShardSupervisor;
 #[derive(Clone, Debug)]
 pub struct Shards {
     masterships: watch::Receiver<Arc<BTreeMap<ShardId, Mastership>>>,
-    drains: Drains,
+    drains: NodeDrains,
 }
 
 // === impl Shards ===

@@ -107,7 +107,7 @@ impl Election for EtcdElection {
                 }
                 Err(StepError::ForGood(error)) => return Err(error),
                 Err(error) => {
-                    self.metrics.count_error();
+                    self.metrics.errors.inc();
                     tracing::warn!(%error, "election: cannot take part");
                 }
             }

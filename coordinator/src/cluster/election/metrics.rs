@@ -14,9 +14,12 @@ use tollgate_core::cluster::ShardId;
 #[derive(Clone, Debug, Default)]
 pub struct ElectionMetrics {
     master: Family<ShardLabel, Gauge>,
-    elections: Counter,
-    hand_overs: Counter,
-    errors: Counter,
+    /// Masterships gained.
+    pub(super) elections: Counter,
+    /// Lease tables handed over.
+    pub(super) hand_overs: Counter,
+    /// Failed calls to etcd.
+    pub(super) errors: Counter,
     term: Gauge<f64, AtomicU64>,
 }
 
@@ -51,21 +54,6 @@ impl ElectionMetrics {
         self.master.get_or_create(&of).set(leads.into());
     }
 
-    /// Counts a mastership gained.
-    pub fn count_election(&self) {
-        self.elections.inc();
-    }
-
-    /// Counts a lease table handed over.
-    pub fn count_hand_over(&self) {
-        self.hand_overs.inc();
-    }
-
-    /// Counts a failed call to etcd.
-    pub fn count_error(&self) {
-        self.errors.inc();
-    }
-
     /// Sets the remaining time of this node's terms.
     pub fn set_term(&self, left: Duration) {
         self.term.set(left.as_secs_f64());
@@ -82,9 +70,9 @@ mod tests {
         let metrics = ElectionMetrics::register(&mut registry);
         metrics.set_master(ShardId(0), true);
         metrics.set_master(ShardId(1), false);
-        metrics.count_election();
-        metrics.count_hand_over();
-        metrics.count_error();
+        metrics.elections.inc();
+        metrics.hand_overs.inc();
+        metrics.errors.inc();
         metrics.set_term(Duration::from_millis(2500));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();

@@ -109,10 +109,8 @@ impl Election for SingleNode {
         for shard in ShardId::all(self.shards) {
             // There is no next master.
             let (reply, _) = oneshot::channel();
-            let _ = publisher
-                .events
-                .send(ElectionEvent::StepDown { shard, reply })
-                .await;
+            let step_down = ElectionEvent::StepDown { shard, reply };
+            let _ = publisher.events.send(step_down).await;
         }
         Ok(())
     }

@@ -56,7 +56,8 @@ impl Term {
         if self.over.load(Ordering::Acquire) {
             return Some(Duration::ZERO);
         }
-        (!self.deadline.is_never()).then(|| self.deadline.left())
+        let is_never = self.deadline.0.load(Ordering::Acquire) == u64::MAX;
+        (!is_never).then(|| self.deadline.left())
     }
 
     /// Ends the term for good, for all clones.
@@ -89,10 +90,6 @@ impl TermDeadline {
     pub fn left(&self) -> Duration {
         let deadline = Duration::from_nanos(self.0.load(Ordering::Acquire));
         deadline.saturating_sub(boot_time())
-    }
-
-    fn is_never(&self) -> bool {
-        self.0.load(Ordering::Acquire) == u64::MAX
     }
 
     fn is_ahead(&self) -> bool {

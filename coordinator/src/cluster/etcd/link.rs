@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use etcd_client::{Txn, TxnResponse};
 use tokio::sync::{Mutex, watch};
 
 use super::{Client, EtcdError, connect, within};
@@ -61,6 +62,15 @@ impl EtcdLink {
             });
         }
         result
+    }
+
+    /// Makes `txn` within `limit`, see [`EtcdLink::call`].
+    ///
+    /// # Errors
+    /// As of [`EtcdLink::call`].
+    pub async fn txn(&self, limit: Duration, txn: Txn) -> Result<TxnResponse, EtcdError> {
+        self.call(limit, async |mut client| client.txn(txn).await)
+            .await
     }
 
     /// Changes when another endpoint is used.

@@ -1,45 +1,46 @@
 //! Events of a driver.
 
-use std::fmt;
-use std::time::Duration;
-
 use tokio::sync::oneshot;
-use tollgate_core::lease::ClientId;
-use tollgate_core::lease_server::{DrainError, LeaseServer};
+use tollgate_core::lease_server::LeaseServer;
 use tollgate_core::units::Instant;
-use tollgate_proto::request::{Refresh, Release};
-use tollgate_proto::response::ScopeAnswer;
 
-use super::derived::{DerivedAnswers, DerivedCall};
-use super::parent::{ParentBatch, ParentReply};
+use super::Driver;
 
 /// Event that a driver handles.
-#[derive(Debug)]
 pub(super) enum DriverEvent {
-    Refresh(Refresh, oneshot::Sender<Vec<ScopeAnswer>>),
-    Release(Release, oneshot::Sender<()>),
-    Drain(ClientId, Duration, oneshot::Sender<Result<(), DrainError>>),
-    Derived(DerivedCall, oneshot::Sender<DerivedAnswers>),
+    /// Work with the lease table, which sends its result itself.
+    Work(Box<Work>),
+    /// Ends the driver.
     HandOver(oneshot::Sender<FinalState>),
-    View(ViewRequest),
-    /// Asks for the next requests to the parent; answered when one is due.
-    ParentBatch(oneshot::Sender<ParentBatch>),
-    /// The parent's answers.
-    ParentReply(ParentReply, oneshot::Sender<()>),
 }
+
+type Work = dyn FnOnce(&mut Driver, Instant) + Send;
 
 /// The lease table of a driver that ended, and the time at which it did.
 pub(super) type FinalState = Box<(LeaseServer, Instant)>;
 
-type ViewFn = dyn FnOnce(&LeaseServer, Instant) + Send;
+// === impl DriverEvent ===
 
-/// Read-only look at the lease table, which sends its result itself.
-pub(super) struct ViewRequest(pub(super) Box<ViewFn>);
+impl DriverEvent {
+    /// Work whose result goes to `reply`; nothing is done for a caller that has gone.
+    pub(super) fn ask<T: Send + 'static>(
+        reply: oneshot::Sender<T>,
+        work: impl FnOnce(&mut Driver, Instant) -> T + Send + 'static,
+    ) -> Self {
+        Self::Work(Box::new(move |driver, now| {
+            if !reply.is_closed() {
+                let _ = reply.send(work(driver, now));
+            }
+        }))
+    }
 
-// === impl ViewRequest ===
-
-impl fmt::Debug for ViewRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ViewRequest")
+    /// Work that is done even for a caller that has gone: it has nothing more to ask.
+    pub(super) fn tell<T: Send + 'static>(
+        reply: oneshot::Sender<T>,
+        work: impl FnOnce(&mut Driver, Instant) -> T + Send + 'static,
+    ) -> Self {
+        Self::Work(Box::new(move |driver, now| {
+            let _ = reply.send(work(driver, now));
+        }))
     }
 }

@@ -10,9 +10,9 @@ use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
 
-use super::DriverError;
 use super::derived::{DerivedAnswers, DerivedCall};
-use super::event::{DriverEvent, ViewRequest};
+use super::event::DriverEvent;
+use super::{Driver, DriverError};
 
 /// Events that wait for the driver. A bulk call takes about a millisecond, so a full queue is
 /// already later than a client waits.
@@ -32,7 +32,7 @@ pub(super) const BULK_CALLS: usize = 8;
 /// on the wire: 0.4 MB for a thousand scopes with four units each.
 pub(super) const BULK_CALLS_HELD: usize = 64;
 
-/// Sends events to a [`Driver`](super::Driver).
+/// Sends events to a [`Driver`].
 #[derive(Clone, Debug)]
 pub struct DriverHandle {
     pub(super) events: mpsc::Sender<DriverEvent>,
@@ -76,8 +76,8 @@ impl DriverHandle {
     /// If the driver cannot be reached.
     pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, DriverError> {
         let _permit = self.bulk_permit(refresh.scopes.len()).await?;
-        self.call(|reply| DriverEvent::Refresh(refresh, reply))
-            .await
+        let refresh = move |driver: &mut Driver, now| driver.refresh(now, &refresh);
+        self.call(|reply| DriverEvent::ask(reply, refresh)).await
     }
 
     /// Takes the permits of a call for `scopes` scopes; a small call needs none.
@@ -101,7 +101,8 @@ impl DriverHandle {
     /// If the driver cannot be reached.
     pub async fn refresh_derived(&self, call: DerivedCall) -> Result<DerivedAnswers, DriverError> {
         let _permit = self.bulk_permit(call.requests.len()).await?;
-        self.call(|reply| DriverEvent::Derived(call, reply)).await
+        let refresh = move |driver: &mut Driver, now| driver.refresh_derived(now, call);
+        self.call(|reply| DriverEvent::ask(reply, refresh)).await
     }
 
     /// Takes leases back.
@@ -110,8 +111,8 @@ impl DriverHandle {
     /// If the driver cannot be reached.
     pub async fn release(&self, release: Release) -> Result<(), DriverError> {
         let _permit = self.bulk_permit(release.resources.len()).await?;
-        self.call(|reply| DriverEvent::Release(release, reply))
-            .await
+        let release = move |driver: &mut Driver, _| driver.release(&release);
+        self.call(|reply| DriverEvent::tell(reply, release)).await
     }
 
     /// Gives `client` nothing for `time`; lets it serve again if that is zero.
@@ -123,8 +124,11 @@ impl DriverHandle {
         client: ClientId,
         time: Duration,
     ) -> Result<Result<(), DrainError>, DriverError> {
-        self.call(|reply| DriverEvent::Drain(client, time, reply))
-            .await
+        let drain = move |driver: &mut Driver, now: Instant| {
+            let until = now.saturating_add(time);
+            driver.server.handle_drain(now, &client, until)
+        };
+        self.call(|reply| DriverEvent::tell(reply, drain)).await
     }
 
     /// Returns the result of `look` at the lease table. No client is answered meanwhile, so it must
@@ -136,14 +140,8 @@ impl DriverHandle {
         &self,
         look: impl FnOnce(&LeaseServer, Instant) -> T + Send + 'static,
     ) -> Result<T, DriverError> {
-        let event = |reply: oneshot::Sender<T>| {
-            DriverEvent::View(ViewRequest(Box::new(move |node, now| {
-                if !reply.is_closed() {
-                    let _ = reply.send(look(node, now));
-                }
-            })))
-        };
-        self.call(event).await
+        let look = move |driver: &mut Driver, now| look(&driver.server, now);
+        self.call(|reply| DriverEvent::ask(reply, look)).await
     }
 
     pub(super) async fn call<T>(

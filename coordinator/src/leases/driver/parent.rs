@@ -72,13 +72,15 @@ impl DriverHandle {
 impl WeakDriverHandle {
     /// Returns the next batch as soon as one is due; `None` when the driver has ended.
     pub async fn batch(&self) -> Option<ParentBatch> {
-        self.call(DriverEvent::ParentBatch).await
+        let wait = |reply| move |driver: &mut Driver, _| driver.await_batch(reply);
+        self.call(|reply| DriverEvent::Work(Box::new(wait(reply))))
+            .await
     }
 
     /// Applies the parent's answers; `None` when the driver has ended.
     pub async fn heard(&self, heard: ParentReply) -> Option<()> {
-        self.call(|reply| DriverEvent::ParentReply(heard, reply))
-            .await
+        let hear = move |driver: &mut Driver, now| driver.hear(now, heard);
+        self.call(|reply| DriverEvent::tell(reply, hear)).await
     }
 
     async fn call<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> DriverEvent) -> Option<T> {
@@ -118,7 +120,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn await_batch(&mut self, reply: oneshot::Sender<ParentBatch>) {
+    fn await_batch(&mut self, reply: oneshot::Sender<ParentBatch>) {
         if let Some(parent) = &mut self.parent {
             parent.waiting = Some(reply);
         }
@@ -157,7 +159,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn hear(&mut self, now: Instant, heard: ParentReply) {
+    fn hear(&mut self, now: Instant, heard: ParentReply) {
         let mut answered = BTreeSet::new();
         for ScopeAnswer {
             scope,
@@ -183,7 +185,7 @@ impl Driver {
                 counts |= applied.unwrap_or_else(|error| {
                     let scope = id.scope.as_ref();
                     tracing::warn!(scope, unit = id.unit.name(), %error, "parent: answer not applied");
-                    self.metrics.parent().count_epoch_error(error);
+                    self.metrics.parent.count_epoch_error(error);
                     false
                 });
                 answered.insert(id);

@@ -14,7 +14,7 @@ use crate::observe::metrics::{LabeledCounter, label_values};
 #[derive(Clone, Debug, Default)]
 pub struct ParentMetrics {
     calls: LabeledCounter<CallResult>,
-    scope_errors: Counter,
+    pub(super) scope_errors: Counter,
     epoch_errors: LabeledCounter<EpochErrorCause>,
     answered: Gauge<f64, AtomicU64>,
 }
@@ -72,9 +72,5 @@ impl ParentMetrics {
             EpochError::Jump { .. } => EpochErrorCause::Jump,
         };
         self.epoch_errors.count(cause, 1);
-    }
-
-    pub(super) fn count_scope_errors(&self, scopes: usize) {
-        self.scope_errors.inc_by(scopes as u64);
     }
 }

@@ -41,11 +41,9 @@ impl<R> JoinedAnswers<R> {
     /// All answers in the order of the call, with `missing` for each empty place.
     pub(crate) fn end(self, mut missing: impl FnMut(usize) -> R) -> Vec<R> {
         let places = self.0.into_iter().enumerate();
-        let or_missing = |(place, answer): (usize, Option<R>)| match answer {
-            Some(answer) => answer,
-            None => missing(place),
-        };
-        places.map(or_missing).collect()
+        places
+            .map(|(place, answer)| answer.unwrap_or_else(|| missing(place)))
+            .collect()
     }
 }
 

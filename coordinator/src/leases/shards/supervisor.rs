@@ -11,7 +11,7 @@ use tollgate_core::lease::Origin;
 
 use super::{Mastership, Shards};
 use crate::cluster::election::{ElectionEvent, Term};
-use crate::leases::drains::Drains;
+use crate::leases::drains::NodeDrains;
 use crate::leases::driver::{Driver, DriverSettings};
 use crate::leases::parent::Parent;
 
@@ -22,7 +22,7 @@ pub struct ShardSupervisor {
     /// The parent of all drivers; `None` at a root.
     parent: Option<Parent>,
     masterships: watch::Sender<Arc<BTreeMap<ShardId, Mastership>>>,
-    drains: Drains,
+    drains: NodeDrains,
     drivers: JoinSet<()>,
 }
 
@@ -32,7 +32,7 @@ impl ShardSupervisor {
     /// Creates a supervisor without drivers, and the view of its shards.
     pub fn new(settings: DriverSettings, parent: Option<Parent>) -> (Self, Shards) {
         let (sender, masterships) = watch::channel(Arc::default());
-        let drains = Drains::new(settings.clock);
+        let drains = NodeDrains::new(settings.clock);
         let supervisor = Self {
             settings,
             parent,

@@ -5,7 +5,6 @@
 
 use std::sync::atomic::AtomicU64;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -16,119 +15,87 @@ use super::{LeaseStats, ResourceStats};
 /// Name of all scopes without series of their own.
 const OTHER: &str = "other";
 
-/// The name of a gauge, its help, and its value in some figures, if it has one.
-type Figure = (
-    &'static str,
-    &'static str,
-    fn(&ResourceStats) -> Option<f64>,
-);
-
-const OF_UNITS: [Figure; 7] = [
-    ("resources", "Resources with clients", |f| {
-        Some(f.resources as f64)
-    }),
-    ("clients", "Clients of all resources", |f| {
-        Some(f.clients as f64)
-    }),
-    (
-        "waiting_clients",
-        "Clients that have less than they want",
-        |f| Some(f.waiting as f64),
-    ),
-    ("learning_resources", "Resources in learning mode", |f| {
-        Some(f.learning as f64)
-    }),
-    (
-        "capacity",
-        "Sum of the capacities of limited resources with clients",
-        |f| Some(f.capacity),
-    ),
-    ("leased", "Sum of the leases of limited resources", |f| {
-        Some(f.has)
-    }),
-    ("wanted", "Sum of what clients want", |f| Some(f.wants)),
-];
-
-const OF_SCOPES: [Figure; 6] = [
-    ("scope_clients", "Clients of the scope", |f| {
-        Some(f.clients as f64)
-    }),
-    (
-        "scope_waiting_clients",
-        "Clients of the scope that have less than they want",
-        |f| Some(f.waiting as f64),
-    ),
-    (
-        "scope_learning",
-        "Whether the scope is in learning mode; of the others, how many are",
-        |f| Some(f.learning as f64),
-    ),
-    (
-        "scope_capacity",
-        "Capacity of the scope; absent if it is unlimited",
-        |f| limited(f, f.capacity),
-    ),
-    (
-        "scope_has",
-        "Sum of the leases of the scope; absent if it is unlimited",
-        |f| limited(f, f.has),
-    ),
-    (
-        "scope_wants",
-        "Sum of what the clients of the scope want",
-        |f| Some(f.wants),
-    ),
-];
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfUnit {
-    unit: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfScope {
-    scope: String,
-    unit: &'static str,
-}
+/// Labels of a series: scope and unit, or the unit alone.
+type Labels = Vec<(&'static str, String)>;
 
 // === impl LeaseStats ===
 
 impl LeaseStats {
     /// Registers its figures.
     pub fn register(&self, registry: &mut Registry) {
+        self.register_units(registry);
+        self.register_scopes(registry);
+    }
+
+    fn register_units(&self, registry: &mut Registry) {
         let units = Unit::ALL.map(|unit| {
             let figures = self.units.get(&unit).copied().unwrap_or_default();
-            (OfUnit { unit: unit.name() }, figures)
+            (vec![("unit", unit.name().to_owned())], figures)
         });
-        gauges(registry, &OF_UNITS, &units);
-        let scope = |scope: &str, unit: Unit| OfScope {
-            scope: scope.to_owned(),
-            unit: unit.name(),
+        let mut gauge = |name, help, value: fn(&ResourceStats) -> f64| {
+            register_gauge(registry, (name, help), &units, |f| Some(value(f)));
+        };
+        gauge("resources", "Resources with clients", |f| {
+            f.resources as f64
+        });
+        gauge("clients", "Clients of all resources", |f| f.clients as f64);
+        let help = "Clients that have less than they want";
+        gauge("waiting_clients", help, |f| f.waiting as f64);
+        let help = "Resources in learning mode";
+        gauge("learning_resources", help, |f| f.learning as f64);
+        let help = "Sum of the capacities of limited resources with clients";
+        gauge("capacity", help, |f| f.capacity);
+        gauge("leased", "Sum of the leases of limited resources", |f| {
+            f.has
+        });
+        gauge("wanted", "Sum of what clients want", |f| f.wants);
+    }
+
+    fn register_scopes(&self, registry: &mut Registry) {
+        let labels = |scope: &str, unit: Unit| {
+            let unit = unit.name().to_owned();
+            vec![("scope", scope.to_owned()), ("unit", unit)]
         };
         let named = self.named.iter();
-        let named = named.map(|(id, figures)| (scope(&id.scope, id.unit), *figures));
+        let named = named.map(|(id, figures)| (labels(&id.scope, id.unit), *figures));
         let other = self.other.iter();
-        let other = other.map(|(unit, figures)| (scope(OTHER, *unit), *figures));
+        let other = other.map(|(unit, figures)| (labels(OTHER, *unit), *figures));
         let scopes: Vec<_> = named.chain(other).collect();
-        gauges(registry, &OF_SCOPES, &scopes);
+        let mut gauge = |name, help, value: fn(&ResourceStats) -> Option<f64>| {
+            register_gauge(registry, (name, help), &scopes, value);
+        };
+        gauge("scope_clients", "Clients of the scope", |f| {
+            Some(f.clients as f64)
+        });
+        let help = "Clients of the scope that have less than they want";
+        gauge("scope_waiting_clients", help, |f| Some(f.waiting as f64));
+        let help = "Whether the scope is in learning mode; of the others, how many are";
+        gauge("scope_learning", help, |f| Some(f.learning as f64));
+        let help = "Capacity of the scope; absent if it is unlimited";
+        gauge("scope_capacity", help, |f| limited(f, f.capacity));
+        let help = "Sum of the leases of the scope; absent if it is unlimited";
+        gauge("scope_has", help, |f| limited(f, f.has));
+        let help = "Sum of what the clients of the scope want";
+        gauge("scope_wants", help, |f| Some(f.wants));
     }
 }
 
 // === free functions ===
 
-fn gauges<L>(registry: &mut Registry, kinds: &[Figure], all: &[(L, ResourceStats)])
-where
-    L: Clone + std::hash::Hash + Eq + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static,
-{
-    for &(name, help, value) in kinds {
-        let family = Family::<L, Gauge<f64, AtomicU64>>::default();
-        for (labels, figures) in all {
-            if let Some(value) = value(figures) {
-                family.get_or_create(labels).set(value);
-            }
+/// Registers a gauge with the series for which `value` says something.
+fn register_gauge(
+    registry: &mut Registry,
+    (name, help): (&str, &str),
+    series: &[(Labels, ResourceStats)],
+    value: impl Fn(&ResourceStats) -> Option<f64>,
+) {
+    let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+    for (labels, figures) in series {
+        if let Some(value) = value(figures) {
+            family.get_or_create(labels).set(value);
         }
-        registry.register(name, help, family);
     }
+    registry.register(name, help, family);
 }
 
 fn limited(figures: &ResourceStats, value: f64) -> Option<f64> {

@@ -49,11 +49,8 @@ impl ElectionKeys {
     /// First key of masters and members, and the key after the last.
     pub(super) fn masters_and_members(&self) -> (String, String) {
         // `0` comes after `/`.
-        let (start, end) = ("masters/", "members0");
-        (
-            format!("{}/{start}", self.prefix),
-            format!("{}/{end}", self.prefix),
-        )
+        let key = |end| format!("{}/{end}", self.prefix);
+        (key("masters/"), key("members0"))
     }
 
     pub(super) fn term(&self, shard: ShardId) -> String {

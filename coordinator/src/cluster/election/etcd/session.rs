@@ -135,19 +135,13 @@ impl Session {
         // The tasks end with the session, however it ends.
         let mut tasks = JoinSet::new();
         let (link, metrics) = (self.link.clone(), self.metrics.clone());
-        let alive = keep_alive(
-            link.clone(),
-            self.lease,
-            self.pulse,
-            self.deadline.clone(),
-            metrics,
-        );
-        let alive = tasks.spawn(alive);
+        let (lease, pulse, deadline) = (self.lease, self.pulse, self.deadline.clone());
+        let alive = tasks.spawn(keep_alive(link.clone(), lease, pulse, deadline, metrics));
         let mut watching = JoinSet::new();
         watching.spawn(watch_others(
             link,
             self.keys.clone(),
-            self.pulse,
+            pulse,
             changed.clone(),
         ));
         let mut tick = tokio::time::interval(self.pulse.beat);
@@ -181,10 +175,7 @@ impl Session {
         let txn = Txn::new()
             .when([Compare::version(key.clone(), CompareOp::Equal, 0)])
             .and_then([TxnOp::put(key, value, Some(options))]);
-        let answer = self
-            .link
-            .call(CALL_LIMIT, async |mut client| client.txn(txn).await);
-        match answer.await?.succeeded() {
+        match self.link.txn(CALL_LIMIT, txn).await?.succeeded() {
             true => Ok(()),
             false => Err(StepError::Known(self.peer.node.clone())),
         }
@@ -198,7 +189,7 @@ impl Session {
         let seen = match seen {
             Ok(seen) => seen,
             Err(error) => {
-                self.metrics.count_error();
+                self.metrics.errors.inc();
                 tracing::warn!(%error, "election: cannot watch the masters");
                 return true;
             }
@@ -229,10 +220,8 @@ impl Session {
             ElectionStep::Stand(_) => {
                 let peer = self.peer.clone();
                 self.spawn(shard, async move {
-                    transfer
-                        .stand(&link, &peer)
-                        .await
-                        .map(|()| StepOutcome::Stood)
+                    transfer.stand(&link, &peer).await?;
+                    Ok(StepOutcome::Stood)
                 });
             }
             ElectionStep::Lead(_, epoch) if self.spent.get(&shard) != Some(&epoch) => {
@@ -243,10 +232,8 @@ impl Session {
             }
             ElectionStep::Withdraw(_, epoch) | ElectionStep::Lead(_, epoch) => {
                 self.spawn(shard, async move {
-                    transfer
-                        .withdraw(&link, epoch)
-                        .await
-                        .map(|()| StepOutcome::Stood)
+                    transfer.withdraw(&link, epoch).await?;
+                    Ok(StepOutcome::Stood)
                 });
             }
             ElectionStep::HandOver(..) => self.hand_over(publisher, shard).await,
@@ -262,10 +249,8 @@ impl Session {
         self.spent.insert(shard, term.epoch());
         self.metrics.set_master(shard, false);
         let (reply, snapshot) = oneshot::channel();
-        let asked = publisher
-            .events
-            .send(ElectionEvent::StepDown { shard, reply })
-            .await;
+        let step_down = ElectionEvent::StepDown { shard, reply };
+        let asked = publisher.events.send(step_down).await;
         let (transfer, link) = (self.transfer(shard), self.link.clone());
         let epoch = term.epoch();
         let leaving = EndingTerm(term);
@@ -303,7 +288,7 @@ impl Session {
                 tracing::info!(shard = id, epoch = epoch.0, snapshot_bytes = ?bytes, "election: became master");
                 let term = Term::new(epoch, self.deadline.clone());
                 self.led.insert(shard, term.clone());
-                self.metrics.count_election();
+                self.metrics.elections.inc();
                 self.metrics.set_master(shard, true);
                 let elected = ElectionEvent::Elected {
                     shard,
@@ -315,11 +300,11 @@ impl Session {
             StepOutcome::HandedOver(has_snapshot) => {
                 tracing::info!(shard = id, has_snapshot, "election: handed over");
                 if has_snapshot {
-                    self.metrics.count_hand_over();
+                    self.metrics.hand_overs.inc();
                 }
             }
             StepOutcome::Failed(error) => {
-                self.metrics.count_error();
+                self.metrics.errors.inc();
                 tracing::warn!(shard = id, %error, "election: step failed");
                 // Waits for the next tick.
                 return false;
@@ -341,8 +326,7 @@ impl Session {
             if let Err(error) = gone.await {
                 tracing::warn!(%error, "election: cannot announce that this node stops");
             }
-            let led: Vec<_> = self.led.keys().copied().collect();
-            for shard in led {
+            while let Some((&shard, _)) = self.led.first_key_value() {
                 self.hand_over(publisher, shard).await;
             }
             while let Some(done) = self.work.join_next().await {
@@ -356,8 +340,7 @@ impl Session {
 
     async fn lose_all(&mut self, publisher: &ElectionPublisher) {
         self.work.shutdown().await;
-        let led: Vec<_> = self.led.keys().copied().collect();
-        for shard in led {
+        while let Some((&shard, _)) = self.led.first_key_value() {
             self.lose(publisher, shard).await;
         }
     }

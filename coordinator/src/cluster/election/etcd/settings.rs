@@ -81,8 +81,7 @@ async fn propose(
         .when([Compare::version(key, CompareOp::Equal, 0)])
         .and_then([TxnOp::put(key, value, None)])
         .or_else([TxnOp::get(key, None)]);
-    let answer = link.call(CALL_LIMIT, async |mut client| client.txn(txn).await);
-    let answer = answer.await?;
+    let answer = link.txn(CALL_LIMIT, txn).await?;
     if answer.succeeded() {
         return Ok(None);
     }

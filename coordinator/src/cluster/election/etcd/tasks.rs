@@ -77,7 +77,7 @@ pub(super) async fn keep_alive(
                 return;
             }
             Err(error) => {
-                metrics.count_error();
+                metrics.errors.inc();
                 tracing::warn!(%error, left = ?deadline.left(), "election: etcd does not confirm this node's lease");
                 if holds && deadline.left().is_zero() {
                     holds = false;

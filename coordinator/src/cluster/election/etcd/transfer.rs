@@ -65,8 +65,7 @@ impl SnapshotTransfer {
         let txn = Txn::new()
             .when([Compare::version(self.key(), CompareOp::Equal, 0)])
             .and_then([TxnOp::put(self.key(), value, Some(options))]);
-        let answer = link.call(CALL_LIMIT, async |mut client| client.txn(txn).await);
-        answer.await?;
+        link.txn(CALL_LIMIT, txn).await?;
         Ok(())
     }
 
@@ -95,8 +94,7 @@ impl SnapshotTransfer {
             TxnOp::put(term, epoch.0.to_string(), None),
             TxnOp::delete(self.keys.snapshot(self.shard), Some(all)),
         ]);
-        let answer = link.call(CALL_LIMIT, async |mut client| client.txn(txn).await);
-        match answer.await?.succeeded() {
+        match link.txn(CALL_LIMIT, txn).await?.succeeded() {
             true => Ok(snapshot),
             false => Err(StepError::NotCandidate(self.shard)),
         }
@@ -109,21 +107,17 @@ impl SnapshotTransfer {
         epoch: Epoch,
         snapshot: Option<Bytes>,
     ) -> Result<(), StepError> {
-        let parts = || {
-            snapshot
-                .iter()
-                .flat_map(|snapshot| snapshot.chunks(PART_LEN))
-        };
-        let count = parts().count();
+        let bytes = snapshot.as_deref().unwrap_or_default();
+        let count = bytes.len().div_ceil(PART_LEN);
         let mut last = vec![TxnOp::delete(self.key(), None)];
         if count > PARTS_MAX {
             let (shard, bytes) = (self.shard.0, count.saturating_mul(PART_LEN));
             tracing::warn!(shard, bytes, "hand-over: lease table is too large");
         } else if let Some(snapshot) = &snapshot {
-            for (number, part) in parts().enumerate() {
+            for (number, part) in snapshot.chunks(PART_LEN).enumerate() {
                 let key = self.keys.snapshot_part(self.shard, number);
-                self.must(link, epoch, [TxnOp::put(key, part, None)])
-                    .await?;
+                let put = TxnOp::put(key, part, None);
+                self.must(link, epoch, [put]).await?;
             }
             let head = SnapshotHead {
                 epoch: epoch.0,
@@ -154,10 +148,7 @@ impl SnapshotTransfer {
         ops: impl Into<Vec<TxnOp>>,
     ) -> Result<bool, StepError> {
         let txn = Txn::new().when([self.stands(epoch)]).and_then(ops);
-        let answer = link.call(SNAPSHOT_CALL_LIMIT, async |mut client| {
-            client.txn(txn).await
-        });
-        Ok(answer.await?.succeeded())
+        Ok(link.txn(SNAPSHOT_CALL_LIMIT, txn).await?.succeeded())
     }
 
     async fn must(
@@ -179,8 +170,7 @@ impl SnapshotTransfer {
             TxnOp::get(self.keys.term(self.shard), None),
             TxnOp::get(self.keys.snapshot_head(self.shard), None),
         ]);
-        let answer = link.call(CALL_LIMIT, async |mut client| client.txn(txn).await);
-        let found = answer.await?.op_responses();
+        let found = link.txn(CALL_LIMIT, txn).await?.op_responses();
         let mut pairs = found.iter().map(|found| match found {
             TxnOpResponse::Get(found) => found.kvs().first(),
             _ => None,
