@@ -150,7 +150,7 @@ impl Server {
         cluster: ClusterConfig,
     ) -> Result<Self, ServerError> {
         let listen = listeners.addresses().unwrap_or(config.listen);
-        let metrics = Metrics::register();
+        let (metrics, election_metrics) = Metrics::register_in_cluster();
         let place = Place {
             peer: cluster.peer(listen, &config.tls),
             shards: cluster.shards,
@@ -165,7 +165,7 @@ impl Server {
                  cluster.advertise"
             );
         }
-        let election = EtcdElection::new(&cluster, place.peer.clone(), metrics.election.clone());
+        let election = EtcdElection::new(&cluster, place.peer.clone(), election_metrics);
         // A node that is elected without a snapshot does not know that there are no leases, whatever is
         // said of the first start: the master before may have died.
         let start = Start::Learning;

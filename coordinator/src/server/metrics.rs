@@ -1,7 +1,10 @@
 //! Metrics of all parts of a coordinator.
 
+use prometheus_client::registry::Registry;
+
 use crate::api::metrics::ApiMetrics;
 use crate::catalog::metrics::CatalogMetrics;
+#[cfg(feature = "etcd")]
 use crate::cluster::election::ElectionMetrics;
 use crate::leases::metrics::LeaseMetrics;
 use crate::net::connections::ConnectionMetrics;
@@ -14,11 +17,6 @@ pub(super) struct Metrics {
     pub(super) api: ApiMetrics,
     pub(super) leases: LeaseMetrics,
     pub(super) catalog: CatalogMetrics,
-    #[cfg_attr(
-        not(feature = "etcd"),
-        expect(dead_code, reason = "only elections through etcd count")
-    )]
-    pub(super) election: ElectionMetrics,
     pub(super) connections: ConnectionMetrics,
     pub(super) tls: TlsMetrics,
     pub(super) exporter: Exporter,
@@ -27,17 +25,57 @@ pub(super) struct Metrics {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Registers all of them.
+    /// Registers those that every node has.
     pub(super) fn register() -> Self {
+        Self::of(registry())
+    }
+
+    /// Registers them and those of an election, which only a node of a cluster has: without one a
+    /// remaining term of 0 would look like a node that lends nothing.
+    #[cfg(feature = "etcd")]
+    pub(super) fn register_in_cluster() -> (Self, ElectionMetrics) {
         let mut registry = registry();
+        let election = ElectionMetrics::register(&mut registry);
+        (Self::of(registry), election)
+    }
+
+    fn of(mut registry: Registry) -> Self {
         Self {
             api: ApiMetrics::register(&mut registry),
             leases: LeaseMetrics::register(&mut registry),
             catalog: CatalogMetrics::register(&mut registry),
-            election: ElectionMetrics::register(&mut registry),
             connections: ConnectionMetrics::register(&mut registry),
             tls: TlsMetrics::register(&mut registry),
             exporter: Exporter::new(registry),
         }
+    }
+}
+
+#[cfg(all(test, feature = "etcd"))]
+mod tests {
+    use tollgate_core::cluster::ShardId;
+
+    use super::*;
+
+    /// The metrics of an election that `metrics` shows, by their types.
+    fn shown(metrics: &Metrics) -> Vec<&'static str> {
+        let text = metrics.exporter.encode(|_| {}).unwrap();
+        let mut names = vec![
+            "tollgate_master gauge",
+            "tollgate_elections counter",
+            "tollgate_hand_overs counter",
+            "tollgate_term_left_seconds gauge",
+            "tollgate_etcd_errors counter",
+        ];
+        names.retain(|name| text.contains(&format!("# TYPE {name}\n")));
+        names
+    }
+
+    #[test]
+    fn only_a_node_of_a_cluster_shows_the_metrics_of_an_election() {
+        assert!(shown(&Metrics::register()).is_empty());
+        let (metrics, election) = Metrics::register_in_cluster();
+        election.set_master(ShardId(0), true);
+        assert_eq!(shown(&metrics).len(), 5);
     }
 }
