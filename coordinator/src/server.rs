@@ -161,8 +161,8 @@ impl Server {
             tracing::warn!(
                 grpc,
                 http,
-                "other nodes are told loopback, where only this machine reaches it: set listen or \
-                 cluster.advertise"
+                "cluster: other nodes are told loopback, where only this machine reaches it: set listen \
+                 or cluster.advertise"
             );
         }
         let election = EtcdElection::new(&cluster, place.peer.clone(), election_metrics);
@@ -338,7 +338,7 @@ impl Server {
             Some(ended) = parts.join_next() => return Err(ServerError::Ended(ended??)),
             Some(ended) = served.join_next() => return Err(ServerError::Ended(ended??)),
         }
-        tracing::info!("shutting down");
+        tracing::info!("coordinator: shutting down");
         drop(close);
         if !alone {
             // First, while the listeners are open and calls can be forwarded.
@@ -472,6 +472,6 @@ async fn begin(store: &mut dyn Store, wanted: RunEpoch) -> Result<Epoch, ServerE
             "epoch: the wall clock is behind the last run"
         );
     }
-    tracing::info!(epoch = epoch.0, "the epoch of this run");
+    tracing::info!(epoch = epoch.0, "epoch: chosen for this run");
     Ok(epoch)
 }

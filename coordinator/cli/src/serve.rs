@@ -150,7 +150,7 @@ impl Serve {
         let listeners = Listeners::bind(config.listen).await?;
         let listen = listeners.addresses()?;
         let limits = config.catalog.limits.count();
-        tracing::info!(?start, limits, "starting");
+        tracing::info!(?start, limits, "coordinator: starting");
         let mut shutdown = pin!(shutdown);
         let server = tokio::select! {
             server = Server::new(listeners, config, epoch, start) => server?,
@@ -166,7 +166,7 @@ impl Serve {
         });
         announce(listen)?;
         server.run(shutdown).await?;
-        tracing::info!("stopped");
+        tracing::info!("coordinator: stopped");
         Ok(())
     }
 }
@@ -209,7 +209,7 @@ fn raise_file_limit() {
         ..limit
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, now = limit.current, "cannot raise the limit of open files");
+        tracing::warn!(%error, now = limit.current, "coordinator: cannot raise the limit of open files");
     }
 }
 

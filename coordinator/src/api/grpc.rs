@@ -98,7 +98,7 @@ impl LeaseService for Service {
         let duration = self.clock.now().saturating_since(arrival);
         self.metrics.count_refresh(scopes, duration);
         if let Err(error) = &result {
-            tracing::debug!(%error, "refresh refused");
+            tracing::debug!(%error, "refresh: call refused");
             trace::record_error(&error.to_string());
             self.metrics.count_fault(error.fault());
         }

@@ -215,7 +215,7 @@ async fn serve_says_where_it_listens_and_ends_with_0_on_either_signal() {
         assert!(metrics.body.contains("\ntollgate_epoch 7\n"));
         let (code, log) = serve.end(signal);
         assert_eq!(code, 0, "{log}");
-        assert!(log.contains("stopped"), "{log}");
+        assert!(log.contains("coordinator: stopped"), "{log}");
         assert!(
             !log.contains('\u{1b}'),
             "colours outside of a terminal: {log}"

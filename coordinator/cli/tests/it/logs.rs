@@ -1,5 +1,7 @@
 //! Lines that the real binary writes to standard error.
 
+use std::collections::BTreeSet;
+
 use tollgate_coordinator::wire::LeaseServiceClient;
 
 use crate::binary::{GOOD, Serve, file, run};
@@ -38,7 +40,7 @@ fn count(lines: &[String], text: &str) -> usize {
 async fn nothing_that_a_client_sends_can_forge_a_line() {
     for format in ["text", "json"] {
         let lines = log_of_bad_calls(&["--log-format", format], 1).await;
-        assert_eq!(count(&lines, "refresh refused"), 1, "{lines:#?}");
+        assert_eq!(count(&lines, "refresh: call refused"), 1, "{lines:#?}");
         for line in lines {
             assert!(!line.contains(char::is_control), "{line:?}");
             let own = line.starts_with(if format == "text" {
@@ -59,21 +61,35 @@ async fn json_lines_are_objects_with_level_target_and_message() {
     let starting = &events[0];
     assert_eq!(starting["level"], "INFO");
     assert_eq!(starting["target"], "tollgate::serve");
-    assert_eq!(starting["message"], "starting");
+    assert_eq!(starting["message"], "coordinator: starting");
     assert_eq!(starting["limits"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_line_begins_with_the_component_that_speaks() {
+    let lines = log_of_bad_calls(&["--log-format", "json"], 1).await;
+    let mut components = BTreeSet::new();
+    for line in &lines {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        let message = event["message"].as_str().unwrap();
+        let (component, _) = message.split_once(": ").expect(message);
+        components.insert(component.to_owned());
+    }
+    let want = ["admin API", "catalog", "coordinator", "epoch", "refresh"];
+    assert_eq!(components, want.map(str::to_owned).into());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_that_repeats_is_written_a_few_times_and_then_left_out() {
     for format in ["text", "json"] {
         let lines = log_of_bad_calls(&["--log-format", format], 30).await;
-        assert_eq!(count(&lines, "refresh refused"), 10, "{lines:#?}");
+        assert_eq!(count(&lines, "refresh: call refused"), 10, "{lines:#?}");
         assert_eq!(
             count(&lines, "logging: left out repeated lines"),
             1,
             "{lines:#?}"
         );
-        assert_eq!(count(&lines, "stopped"), 1, "{lines:#?}");
+        assert_eq!(count(&lines, "coordinator: stopped"), 1, "{lines:#?}");
     }
 }
 

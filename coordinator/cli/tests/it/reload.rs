@@ -260,7 +260,7 @@ async fn a_coordinator_ends_in_order_although_its_file_is_a_pipe() {
     // The test would hang if it did not end.
     let (code, log) = coordinator.serve.end("TERM");
     assert_eq!(code, 0, "{log}");
-    assert!(log.contains("stopped"), "{log}");
+    assert!(log.contains("coordinator: stopped"), "{log}");
 }
 
 /// The log's pipe is not read: sooner or later the kernel blocks every thread that logs.

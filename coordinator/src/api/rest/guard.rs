@@ -47,7 +47,7 @@ pub(super) async fn guard(State(gate): State<Gate>, request: Request, next: Next
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;
     let status = response.status().as_u16();
-    tracing::info!(target: AUDIT, ?by, %method, ?path, status, "admin write");
+    tracing::info!(target: AUDIT, ?by, %method, ?path, status, "admin API: write");
     response
 }
 

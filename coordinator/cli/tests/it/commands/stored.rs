@@ -249,6 +249,6 @@ fn every_write_is_logged_however_many_there_are() {
     assert_eq!(code, 0, "{log}");
     let written = log
         .lines()
-        .filter(|line| line.contains("audit: admin write"));
+        .filter(|line| line.contains("audit: admin API: write"));
     assert_eq!(written.count(), 25, "{log}");
 }

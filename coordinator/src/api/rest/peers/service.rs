@@ -123,7 +123,7 @@ impl PeerService for PeerApi {
         let drained = drained.map_err(RestError::from);
         let drained = drained.and_then(|done| done.map_err(RestError::from));
         let status = drained.as_ref().map_or_else(RestError::code, |()| Code::Ok);
-        tracing::info!(target: AUDIT, ?by, ?client, time_ms, ?status, "admin write at a peer");
+        tracing::info!(target: AUDIT, ?by, ?client, time_ms, ?status, "admin API: write at a peer");
         drained?;
         self.leases(&client).await
     }
