@@ -401,7 +401,7 @@ fn refuse_insecure(
 
 fn utf8(bytes: &[u8]) -> Result<&str, ConfigErrors> {
     let text = std::str::from_utf8(bytes);
-    text.map_err(|error| ConfigErrors::nowhere("", error))
+    text.map_err(|error| ConfigErrors::nowhere("", format!("the file is not UTF-8: {error}")))
 }
 
 /// Each error on its own line, as `file:line:column: field: rule`.

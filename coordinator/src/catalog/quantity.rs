@@ -47,9 +47,18 @@ pub enum QuantityError {
     /// Bytes where requests are counted.
     #[error("{0:?} is a number of bytes, but requests are counted here")]
     BytesHere(String),
-    /// The number is not a capacity.
-    #[error(transparent)]
-    Capacity(#[from] CapacityError),
+    /// NaN or an infinity.
+    #[error("{0} is not a finite number")]
+    NotFinite(String),
+    /// Below zero.
+    #[error("{0} is negative")]
+    Negative(String),
+    /// Above [`Capacity::MAX`].
+    #[error("{0} is more than the largest capacity, 1e12")]
+    TooLarge(String),
+    /// Above zero, which blocks, but nearer to it than to the smallest capacity.
+    #[error("{0} is less than the smallest capacity, 0.000001; 0 blocks")]
+    TooSmall(String),
 }
 
 /// The quantity that `text` says.
@@ -67,19 +76,29 @@ pub enum QuantityError {
 pub fn parse(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityError> {
     // Also `nan` and `inf`: they are numbers to Rust, and the capacity's error says more.
     if let Ok(number) = text.parse() {
-        return Ok(Capacity::try_from_f64(number)?);
+        return capacity(number, text);
     }
     let not_a_number = || QuantityError::NotANumber(text.to_owned());
     let number = text.trim_end_matches(|c: char| c.is_alphabetic());
     let suffix = text.get(number.len()..).unwrap_or_default();
     let number = number.strip_suffix(' ').unwrap_or(number);
     let number: f64 = number.parse().map_err(|_| not_a_number())?;
-    Ok(Capacity::try_from_f64(
-        number * factor(text, suffix, counted)?,
-    )?)
+    capacity(number * factor(text, suffix, counted)?, text)
 }
 
 // === free functions ===
+
+/// The capacity nearest to `number`, which is written as `text`.
+fn capacity(number: f64, text: &str) -> Result<Capacity, QuantityError> {
+    let written = text.to_owned();
+    match Capacity::try_from_f64(number) {
+        Ok(Capacity::ZERO) if number > 0.0 => Err(QuantityError::TooSmall(written)),
+        Ok(capacity) => Ok(capacity),
+        Err(CapacityError::NotFinite(_)) => Err(QuantityError::NotFinite(written)),
+        Err(CapacityError::Negative(_)) => Err(QuantityError::Negative(written)),
+        Err(CapacityError::TooLarge(_)) => Err(QuantityError::TooLarge(written)),
+    }
+}
 
 /// The factor of `suffix`, which ends `text`.
 fn factor(text: &str, suffix: &str, counted: QuantityUnit) -> Result<f64, QuantityError> {
@@ -120,6 +139,7 @@ mod tests {
         let rows = [
             ("0", 0.0),
             ("-0", 0.0),
+            ("0.000001", 1e-6),
             ("0.25", 0.25),
             ("1e3", 1e3),
             ("1.5k", 1500.0),
@@ -167,12 +187,25 @@ mod tests {
             ("5ki", format!("\"5ki\" ends in \"ki\", {UNKNOWN}")),
             ("5KIB", format!("\"5KIB\" ends in \"KIB\", {UNKNOWN}")),
             ("5µ", format!("\"5µ\" ends in \"µ\", {UNKNOWN}")),
-            ("nan", "NaN is not a finite number".to_owned()),
+            ("nan", "nan is not a finite number".to_owned()),
+            ("1e400", "1e400 is not a finite number".to_owned()),
             ("-inf", "-inf is not a finite number".to_owned()),
-            ("-5k", "-5000 is negative".to_owned()),
+            ("-5k", "-5k is negative".to_owned()),
+            (
+                "2 Ti",
+                "2 Ti is more than the largest capacity, 1e12".to_owned(),
+            ),
+            (
+                "1e-10k",
+                "1e-10k is less than the smallest capacity, 0.000001; 0 blocks".to_owned(),
+            ),
+            (
+                "0.0000004",
+                "0.0000004 is less than the smallest capacity, 0.000001; 0 blocks".to_owned(),
+            ),
             (
                 "2T",
-                "2000000000000 is more than the largest capacity, 1e12".to_owned(),
+                "2T is more than the largest capacity, 1e12".to_owned(),
             ),
         ];
         for (text, want) in rows {

@@ -30,7 +30,7 @@ pub(super) fn doorman(check: &mut Check, raw: Option<&RawDoorman>) -> DoormanSco
         return scopes;
     }
     for (id, text) in &raw.value {
-        let field = format!("doorman.scopes.{id}");
+        let field = format!("doorman.scopes.{}", id.escape_debug());
         let resource = check.value(text, &field, |scope| {
             Ok(ResourceId::new(scope, Unit::Requests)?)
         });

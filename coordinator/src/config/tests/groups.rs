@@ -3,7 +3,7 @@ use crate::catalog::spec::GroupSpec;
 use crate::catalog::{CatalogObject, FairBetween, GroupKind, ObjectKind as _};
 
 #[test]
-fn groups_and_attachments_are_checked() {
+fn groups_attachments_and_doorman_scopes_are_checked() {
     let rows = [
         (
             "groups: {a/b: {}}",
@@ -44,6 +44,10 @@ fn groups_and_attachments_are_checked() {
         (
             "groups: {g: {}}\nattach: {tenants: {a: {group: g, wieght: 2}}}",
             "3:34: attach.tenants.a.wieght: unknown field, did you mean `weight`? Expected one of group, weight",
+        ),
+        (
+            r#"doorman: {scopes: {"a\nb": ""}}"#,
+            r"2:28: doorman.scopes.a\nb: is empty",
         ),
     ];
     for (text, want) in rows {

@@ -22,7 +22,7 @@ fn bad_amounts_name_line_field_and_rule() {
         ),
         (
             "{rate: nan}",
-            "3:20: limits[0].requests.rate: NaN is not a finite number",
+            "3:20: limits[0].requests.rate: nan is not a finite number",
         ),
         (
             "{rate: .nan}",
@@ -34,7 +34,12 @@ fn bad_amounts_name_line_field_and_rule() {
         ),
         (
             "{rate: 1e13}",
-            "3:20: limits[0].requests.rate: 10000000000000 is more than the largest capacity, 1e12",
+            "3:20: limits[0].requests.rate: 1e13 is more than the largest capacity, 1e12",
+        ),
+        (
+            "{rate: 1e-9}",
+            "3:20: limits[0].requests.rate: 1e-9 is less than the smallest capacity, 0.000001; 0 \
+             blocks",
         ),
         (
             "{rate: 5, burst: unlimited}",
