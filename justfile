@@ -24,7 +24,7 @@ default:
     @just --list --unsorted
 
 # Install missing tools (wasm targets, protoc, Envoy, etcd, Node, wasm-bindgen, cargo-deny, Schemathesis, grpcio, promtool, libfaketime, kubectl); safe to repeat
-setup: _setup-system _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-promtool _setup-faketime _setup-kubectl _setup-kubernetes-validate
+setup: _setup-system _setup-jq _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-promtool _setup-faketime _setup-kubectl _setup-kubernetes-validate
 
 # Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the rest
 build: _setup-protoc
@@ -33,12 +33,13 @@ build: _setup-protoc
     {{ target }}/debug/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
 
 # Run two real Envoys, a coordinator and three tenants for 20 seconds, with a live table
+[positional-arguments]
 demo *ARGS: _setup-system _setup-targets _setup-envoy
     # Builds only the demo's parts, without etcd and OTLP, in a profile that compiles fast.
     cargo build --locked --profile demo -p tollgate-cli -p tollgate-prune -p tollgate-tests --no-default-features --bin tollgate --bin tollgate-prune --bin demo
     cargo build --locked -p tollgate-filter --target wasm32-wasip1 --profile filter
     {{ target }}/demo/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
-    {{ target }}/demo/demo {{ ARGS }}
+    {{ target }}/demo/demo "$@"
 
 # Run all of CI's checks and tests without changing files; the last line sums up
 [no-exit-message]
@@ -190,22 +191,26 @@ fix:
     cargo clippy {{ native }} {{ apart }} --fix --allow-dirty --allow-staged
 
 # Measure nanoseconds per decision: buckets, token caches, fair shares (criterion)
+[positional-arguments]
 bench *ARGS:
-    cargo bench --locked -p tollgate-core --bench decisions -- {{ ARGS }}
+    cargo bench --locked -p tollgate-core --bench decisions -- "$@"
 
 # Measure Envoy's CPU per request, with Tollgate and with other rate limiters, in one run
+[positional-arguments]
 bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build
     cargo build {{ native }} --release --bin tollgate --bin bench-proxy
-    {{ target }}/release/bench-proxy {{ ARGS }}
+    {{ target }}/release/bench-proxy "$@"
 
 # Measure refreshes per second of a coordinator on one core: 10 to 100 000 clients, and bulk calls; --cluster: three with three shards
+[positional-arguments]
 bench-coordinator *ARGS: _setup-protoc _setup-etcd
     cargo build {{ native }} --release --bin tollgate --bin bench-coordinator
-    {{ target }}/release/bench-coordinator {{ ARGS }}
+    {{ target }}/release/bench-coordinator "$@"
 
 # Attack a coordinator on loopback (slow readers, held connections), and measure good clients; NAMES select attacks
+[positional-arguments]
 attack *ARGS: build
-    cargo test {{ native }} --test attack -- {{ ARGS }}
+    cargo test {{ native }} --test attack -- "$@"
 
 # Measure a coordinator's start and memory with 10 000 groups and 100 000 attachments
 bench-load:

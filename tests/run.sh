@@ -52,6 +52,7 @@ step() {
 }
 
 checks() {
+    step check "recipes" tests/recipes.sh
     step check "format" just lint-format
     step check "licences, sources, duplicates" just lint-deny
     step check "generated code" just lint-generated
