@@ -12,8 +12,8 @@ use crate::config;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::{
-    attach, check, completions, delete, drain, get, list, print, put, ready, serve, status, token,
-    top,
+    attach, check, completions, delete, drain, get, list, man, print, put, ready, serve, status,
+    token, top,
 };
 
 const EXAMPLES: &str = "\
@@ -82,6 +82,7 @@ enum Command {
     #[cfg(feature = "etcd")]
     Config(config::Shared),
     Completions(completions::Completions),
+    Man(man::Man),
 }
 
 // === impl Cli ===
@@ -117,6 +118,7 @@ impl Cli {
             #[cfg(feature = "etcd")]
             Command::Config(shared) => shared.run(),
             Command::Completions(completions) => completions.run(),
+            Command::Man(man) => man.run(),
             Command::Ready(ready) => ready.run(&client()?),
             Command::Status(status) => status.run(&client()?, json),
             Command::Top(top) => top.run(client()?, json),

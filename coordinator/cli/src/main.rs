@@ -23,6 +23,7 @@ mod failure;
 mod get;
 mod kind;
 mod list;
+mod man;
 mod print;
 mod put;
 mod ready;
