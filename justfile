@@ -3,6 +3,7 @@
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
 import 'setup.just'
+import 'coordinator/packaging/dist.just'
 
 # Recipes find the tools that `setup` installed first.
 export PATH := tools / "bin" + ":" + env("PATH")
@@ -23,8 +24,8 @@ apart := "--test sim --test it --test cluster --test compose --test attack"
 default:
     @just --list --unsorted
 
-# Install missing tools (wasm targets, protoc, Envoy, etcd, Node, wasm-bindgen, cargo-deny, Schemathesis, grpcio, promtool, libfaketime, kubectl); safe to repeat
-setup: _setup-system _setup-jq _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-promtool _setup-faketime _setup-kubectl _setup-kubernetes-validate
+# Install missing tools (wasm targets, protoc, Envoy, etcd, Node, wasm-bindgen, cargo-deny, cargo-deb, Schemathesis, grpcio, promtool, libfaketime, kubectl, umoci, skopeo, mandoc); safe to repeat
+setup: _setup-system _setup-jq _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-promtool _setup-faketime _setup-kubectl _setup-kubernetes-validate _setup-packaging
 
 # Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the rest
 build: _setup-protoc

@@ -73,7 +73,7 @@ computing_tests() {
 # Tests of real processes, which mostly wait.
 waiting_tests() {
     if [ "$built" != yes ]; then
-        report 0 6 0 "FAILED   real Envoys, faults, admin API, Doorman client, Kubernetes, demos: not run because the build failed"
+        report 0 7 0 "FAILED   real Envoys, faults, admin API, Doorman client, Kubernetes, packages, demos: not run because the build failed"
         return
     fi
     step suite "real Envoys" just e2e
@@ -81,6 +81,7 @@ waiting_tests() {
     step suite "admin API" just test-api
     step suite "Doorman client" just test-doorman-client
     step suite "Kubernetes" just test-kubernetes
+    step suite "packages and images" just test-dist
     step suite "docker-compose demos" just test-compose
 }
 
