@@ -33,6 +33,10 @@ build: _setup-protoc
     cargo build {{ wasip1 }} --profile filter
     {{ target }}/debug/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
 
+# Builds the tests of real processes, which `verify` runs while it compiles other things.
+_build-tests:
+    cargo test {{ native }} --no-run --test it --test cluster --test compose
+
 # Run two real Envoys, a coordinator and three tenants for 20 seconds, with a live table
 [positional-arguments]
 demo *ARGS: _setup-system _setup-targets _setup-envoy

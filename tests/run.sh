@@ -99,12 +99,14 @@ done
 
 built=no
 step check "setup" just setup
-step check "build" just build && built=yes
+step check "build" just build _build-tests && built=yes
 
 # Real processes wait most of the time. Lints and the tests that compute use the cores meanwhile, at the lowest
 # priority; their output comes at the end.
 {
     renice -n 19 "$BASHPID"
+    # Cargo locks its folder while it compiles; the first tests of real processes are to find theirs built.
+    sleep 10
     if [[ $parts == *" checks "* ]]; then checks; fi
     if [[ $parts == *" tests "* ]]; then computing_tests; fi
 } >"$work/beside" 2>&1 &
