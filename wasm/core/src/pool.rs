@@ -219,16 +219,19 @@ impl PoolView {
 
 impl PoolLink<'_> {
     /// Tells the pool the resource's totals.
-    pub(crate) fn update(&mut self, totals: ResourceTotals) {
+    pub(crate) fn update(&mut self, totals: impl FnOnce() -> ResourceTotals) {
         if let Some((pool, membership)) = &mut self.0 {
-            pool.update(membership, totals);
+            pool.update(membership, totals());
         }
     }
 
     /// Tells the pool the resource's totals, and shows it as the resource sees it then.
-    pub(crate) fn view_after(&mut self, totals: ResourceTotals) -> Option<PoolView> {
-        self.update(totals);
-        let (pool, membership) = self.0.as_ref()?;
+    pub(crate) fn view_after(
+        &mut self,
+        totals: impl FnOnce() -> ResourceTotals,
+    ) -> Option<PoolView> {
+        let (pool, membership) = self.0.as_mut()?;
+        pool.update(membership, totals());
         Some(pool.view(membership))
     }
 

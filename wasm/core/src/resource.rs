@@ -152,7 +152,7 @@ impl Resource {
     ) -> Result<Answer, RefreshError> {
         self.expire(now);
         let answer = self.answer(now, client, request, clients_max, pool);
-        pool.update(self.allocation.pool_totals());
+        pool.update(|| self.allocation.pool_totals());
         answer
     }
 

@@ -69,7 +69,7 @@ impl ResourceSlot {
     /// Tells the pool the resource's totals.
     pub(super) fn report(&mut self, pools: &mut Pools) {
         let (resource, mut link) = self.linked(pools);
-        link.update(resource.allocation.pool_totals());
+        link.update(|| resource.allocation.pool_totals());
     }
 
     /// Lets what is borrowed, if anything is, bound the resource called `id`, whose own limit is

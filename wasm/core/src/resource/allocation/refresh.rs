@@ -82,7 +82,7 @@ impl Allocation {
 
     /// Tells the pool the sums with this request, by which it divides, and looks at it.
     fn report(&mut self, pool: &mut PoolLink<'_>) {
-        self.pool = pool.view_after(self.pool_totals());
+        self.pool = pool.view_after(|| self.pool_totals());
     }
 
     /// Decides what the client gets now.
