@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs all of Tollgate's checks and tests as separate steps, also after a failure, and prints a summary.
-# Tests of real processes, which mostly wait, run beside lints and tests that compute.
+# Tests of real processes, which mostly wait, run beside lints and tests that compute; their output comes at the end.
 #
 # usage: tests/run.sh [checks] [tests]
 #
@@ -68,20 +68,17 @@ computing_tests() {
     step suite "wasip1" just test-wasip1
     step suite "wasm-bindgen" just test-wasm-bindgen
     step suite "simulation" just sim
+    if [ "$built" = yes ]; then
+        step suite "admin API" just test-api
+        step suite "Doorman client" just test-doorman-client
+        step suite "packages and images" just test-dist
+    fi
 }
 
 # Tests of real processes, which mostly wait.
 waiting_tests() {
-    if [ "$built" != yes ]; then
-        report 0 7 0 "FAILED   real Envoys, faults, admin API, Doorman client, Kubernetes, packages, demos: not run because the build failed"
-        return
-    fi
-    step suite "real Envoys" just e2e
     step suite "faults" just test-cluster 2
-    step suite "admin API" just test-api
-    step suite "Doorman client" just test-doorman-client
     step suite "Kubernetes" just test-kubernetes
-    step suite "packages and images" just test-dist
     step suite "docker-compose demos" just test-compose
 }
 
@@ -101,20 +98,24 @@ built=no
 step check "setup" just setup
 step check "build" just build _build-tests && built=yes
 
-# Real processes wait most of the time. Lints and the tests that compute use the cores meanwhile, at the lowest
-# priority; their output comes at the end.
+# Real processes wait most of the time, so two rows of their tests go on at once. Lints and the tests that compute
+# use the cores meanwhile, at the lowest priority.
+if [[ $parts == *" tests "* ]] && [ "$built" = yes ]; then waiting_tests >"$work/waiting" 2>&1 & fi
 {
     renice -n 19 "$BASHPID"
-    # Cargo locks its folder while it compiles; the first tests of real processes are to find theirs built.
+    # Cargo locks its folder while it compiles; the tests of real processes are to find theirs built first.
     sleep 10
     if [[ $parts == *" checks "* ]]; then checks; fi
     if [[ $parts == *" tests "* ]]; then computing_tests; fi
-} >"$work/beside" 2>&1 &
-beside=$!
-if [[ $parts == *" tests "* ]]; then waiting_tests; fi
-printf '\n=== waiting for the lints and the tests that compute\n'
-wait "$beside"
-cat "$work/beside"
+} >"$work/computing" 2>&1 &
+if [[ $parts == *" tests "* ]] && [ "$built" = yes ]; then
+    step suite "real Envoys" just e2e
+elif [[ $parts == *" tests "* ]]; then
+    report 0 7 0 "FAILED   real Envoys, faults, admin API, Doorman client, Kubernetes, packages, demos: not run because the build failed"
+fi
+printf '\n=== waiting for what runs beside\n'
+wait
+cat "$work"/{waiting,computing} 2>/dev/null
 
 printf '\n=== summary\n'
 cut -f 4 "$work/report"
