@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tollgate_core::lease_server::Bounds;
 
 use crate::catalog::FileCatalog;
-use crate::catalog::check::{Check, ConfigErrors};
+use crate::catalog::check::{Check, ConfigError, ConfigErrors};
 use crate::net::connections::ConnectionBounds;
 use crate::net::files;
 use crate::net::tls::{CertificateOwner, TlsError};
@@ -28,6 +28,7 @@ mod client_tls;
 mod cluster;
 mod connections;
 mod doorman;
+mod explain;
 mod fields;
 mod groups;
 mod limits;
@@ -42,11 +43,13 @@ mod store;
 mod tls;
 pub mod tokens;
 mod values;
+mod warnings;
 pub mod writer;
 mod yaml;
 
 pub use admin::{Admin, Public};
 pub use doorman::DoormanScopes;
+pub use explain::{HoldingLimits, LimitOrigin, ScopeExplanation};
 pub use fields::unknown_field;
 pub use listen::Listen;
 pub use parent::{ParentConfig, address as parent_address};
@@ -194,6 +197,24 @@ impl Config {
             shared: None,
         });
         check.end(config)
+    }
+
+    /// Warnings about parts of the file that can never have an effect.
+    pub fn warnings(&self) -> Vec<ConfigError> {
+        let text = self
+            .source
+            .as_ref()
+            .and_then(|source| utf8(&source.content).ok());
+        text.map_or_else(Vec::new, |text| self.warnings_of(text))
+    }
+
+    /// Warnings about `text`, of which this configuration was made.
+    fn warnings_of(&self, text: &str) -> Vec<ConfigError> {
+        let raw = yaml::read(text);
+        raw.map_or_else(
+            |_| Vec::new(),
+            |raw| warnings::warnings(&raw, &self.catalog),
+        )
     }
 
     /// Whether it shares limits, groups, attachments and Doorman's scopes with other nodes.

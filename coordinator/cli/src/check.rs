@@ -1,44 +1,219 @@
-//! `tollgate check`: the errors of a configuration.
+//! `tollgate check`: the errors of a configuration, and the parts of it that have no effect.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tollgate_coordinator::config::{Config, Flags, SourceFile};
+use anyhow::anyhow;
+use clap::Args;
+use serde::Serialize;
+use tollgate_coordinator::catalog::FileCatalog;
+use tollgate_coordinator::catalog::check::ConfigError;
+use tollgate_coordinator::config::{Config, Flags, LoadError, SourceFile};
 
 use crate::failure::Failure;
 use crate::print;
 
-pub(super) const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   tollgate check tollgate.yaml
-      Exit code 0 if it is good, 2 if not.";
+      Exit code 0 if it is good, 2 if not. Warnings do not count.
+  tollgate check tollgate.yaml --json | jq -r '.findings[] | .severity, .message'
+      The same for programs, with line, column, field, value and rule of each.";
 
-pub(crate) fn check(file: &Path, flags: Flags) -> Result<(), Failure> {
-    // A person at a terminal may well give it a pipe.
-    let source = SourceFile::read_any(file);
-    let config = source.and_then(|source| Config::of_file(source, flags));
-    let config = config.map_err(|error| Failure::Usage(error.into()))?;
-    let usable = config.try_files().map_err(|(section, error)| {
-        Failure::Usage(anyhow::anyhow!("{}: {section}: {error}", file.display()))
-    });
-    usable?;
-    if config.shares() {
-        let line = format!("{}: good, with limits in etcd", file.display());
-        return print::lines(&line);
-    }
-    let catalog = &config.catalog;
-    let mut counts = vec![counted(catalog.limits.count(), "limit")];
-    let attachments = catalog.tenants.len() + catalog.namespaces.len();
-    let others = [(catalog.groups.len(), "group"), (attachments, "attachment")];
-    let others = others.into_iter().filter(|(count, _)| *count > 0);
-    counts.extend(others.map(|(count, noun)| counted(count, noun)));
-    let line = format!("{}: good, {}", file.display(), counts.join(", "));
-    print::lines(&line)
+/// Check a configuration file: report all errors, and warn of parts that have no effect.
+///
+/// An error is a field, its value and the rule that it breaks. Warned of are limits that others come
+/// before whatever the scope, that a group is below, and groups, weights and settings that nothing
+/// uses. Nothing is asked but the file and the files for TLS that it names.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Check {
+    /// The configuration, YAML.
+    file: PathBuf,
+
+    /// The admin API may be served beyond loopback even without TLS or without a token.
+    #[arg(long)]
+    insecure_admin: bool,
+
+    /// gRPC may be served beyond loopback even without TLS.
+    #[arg(long)]
+    insecure_grpc: bool,
 }
+
+/// Result of a check, for programs.
+#[derive(Debug, Serialize)]
+struct CheckReport {
+    file: String,
+    /// Whether a coordinator takes the file.
+    good: bool,
+    findings: Vec<Finding>,
+}
+
+/// An error or a warning.
+#[derive(Debug, Serialize)]
+struct Finding {
+    severity: Severity,
+    /// From 1; null if the field stands in no file.
+    line: Option<u64>,
+    column: Option<u64>,
+    /// The path to the field; null for the whole file.
+    field: Option<String>,
+    /// The value, unless it is no scalar or may be secret.
+    value: Option<String>,
+    /// The rule that is broken, or the reason for the warning.
+    rule: String,
+    /// All of it in a line, as it is shown without `--json`.
+    message: String,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Severity {
+    Error,
+    Warning,
+}
+
+// === impl Check ===
+
+impl Check {
+    pub(crate) fn run(self, json: bool) -> Result<(), Failure> {
+        // A person at a terminal may well give it a pipe.
+        let loaded = SourceFile::read_any(&self.file);
+        let loaded = loaded.and_then(|source| Config::of_file(source, self.flags()));
+        let good = loaded.map_err(|error| Problem::of_load(&self.file, error));
+        let good = good.and_then(|config| usable(&self.file, config));
+        if json {
+            return self.report(good);
+        }
+        let config = good.map_err(|problem| Failure::Usage(anyhow!(problem.text)))?;
+        warn(&self.file, &config.warnings());
+        print::lines(&format!("{}: {}", self.file.display(), summary(&config)))
+    }
+
+    fn flags(&self) -> Flags {
+        Flags {
+            insecure_admin: self.insecure_admin,
+            insecure_grpc: self.insecure_grpc,
+            ..Flags::default()
+        }
+    }
+
+    /// Prints the result for programs.
+    fn report(&self, good: Result<Config, Problem>) -> Result<(), Failure> {
+        let is_good = good.is_ok();
+        let findings = match good {
+            Ok(config) => Finding::all(Severity::Warning, &config.warnings()),
+            Err(problem) => problem.findings,
+        };
+        let count = findings.len();
+        print::json(&CheckReport {
+            file: self.file.display().to_string(),
+            good: is_good,
+            findings,
+        })?;
+        if is_good {
+            return Ok(());
+        }
+        let file = self.file.display();
+        Err(Failure::Usage(anyhow!(
+            "{} in {file}",
+            counted(count, "error")
+        )))
+    }
+}
+
+/// Reason for which a file is not good, for people and for programs.
+struct Problem {
+    text: String,
+    findings: Vec<Finding>,
+}
+
+// === impl Problem ===
+
+impl Problem {
+    fn of_load(file: &Path, error: LoadError) -> Self {
+        let text = error.to_string();
+        match error {
+            LoadError::Wrong { errors, .. } => Self {
+                text,
+                findings: Finding::all(Severity::Error, &errors.0),
+            },
+            LoadError::Read { cause, .. } => Self::of_file(file, None, &cause.to_string()),
+        }
+    }
+
+    /// A problem of `field`, or of the whole `file`.
+    fn of_file(file: &Path, field: Option<&str>, rule: &str) -> Self {
+        let message = field.map_or_else(|| rule.to_owned(), |field| format!("{field}: {rule}"));
+        let text = format!("{}: {message}", file.display());
+        let finding = Finding {
+            severity: Severity::Error,
+            line: None,
+            column: None,
+            field: field.map(str::to_owned),
+            value: None,
+            rule: rule.to_owned(),
+            message,
+        };
+        let findings = vec![finding];
+        Self { text, findings }
+    }
+}
+
+// === impl Finding ===
+
+impl Finding {
+    fn all(severity: Severity, errors: &[ConfigError]) -> Vec<Self> {
+        let finding = |error: &ConfigError| Self {
+            severity,
+            line: Some(error.line).filter(|line| *line > 0),
+            column: Some(error.column).filter(|_| error.line > 0),
+            field: Some(error.field.clone()).filter(|field| !field.is_empty()),
+            value: error.value.clone(),
+            rule: error.rule.clone(),
+            message: error.to_string(),
+        };
+        errors.iter().map(finding).collect()
+    }
+}
+
+// === free functions ===
 
 /// Reads a configuration, with what the command line adds.
 pub(crate) fn load(file: &Path, flags: Flags) -> Result<Config, Failure> {
     let config = Config::load(file, flags);
     config.map_err(|error| Failure::Usage(error.into()))
+}
+
+/// Returns `config` if the files that it names can be used.
+fn usable(file: &Path, config: Config) -> Result<Config, Problem> {
+    let usable = config.try_files();
+    usable.map_err(|(field, error)| Problem::of_file(file, Some(field), &error.to_string()))?;
+    Ok(config)
+}
+
+fn warn(file: &Path, warnings: &[ConfigError]) {
+    if warnings.is_empty() {
+        return;
+    }
+    let file = file.display();
+    let mut text = format!("{} in {file}", counted(warnings.len(), "warning"));
+    for warning in warnings {
+        text.push_str(&format!("\n{file}:{warning}"));
+    }
+    print::note(&text);
+}
+
+fn summary(config: &Config) -> String {
+    if config.shares() {
+        return "good, with limits in etcd".to_owned();
+    }
+    let catalog: &FileCatalog = &config.catalog;
+    let mut counts = vec![counted(catalog.limits.count(), "limit")];
+    let attachments = catalog.tenants.len() + catalog.namespaces.len();
+    let others = [(catalog.groups.len(), "group"), (attachments, "attachment")];
+    let others = others.into_iter().filter(|(count, _)| *count > 0);
+    counts.extend(others.map(|(count, noun)| counted(count, noun)));
+    format!("good, {}", counts.join(", "))
 }
 
 fn counted(count: usize, noun: &str) -> String {

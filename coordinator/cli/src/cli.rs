@@ -1,10 +1,8 @@
 //! Arguments of the command line, and the commands that they select.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tollgate_coordinator::config::Flags;
 
 use crate::client::Client;
 #[cfg(feature = "etcd")]
@@ -54,20 +52,7 @@ enum Command {
     /// http=<address>`; logs go to standard error.
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::Serve),
-    /// Check a configuration file and report all errors.
-    #[command(after_help = check::EXAMPLES)]
-    Check {
-        /// The configuration, YAML.
-        file: PathBuf,
-
-        /// The admin API may be served beyond loopback even without TLS or without a token.
-        #[arg(long)]
-        insecure_admin: bool,
-
-        /// gRPC may be served beyond loopback even without TLS.
-        #[arg(long)]
-        insecure_grpc: bool,
-    },
+    Check(check::Check),
     Status(status::Status),
     Ready(ready::Ready),
     Top(top::Top),
@@ -101,18 +86,7 @@ impl Cli {
         let json = self.connection.json;
         let client = || Client::new(&self.connection);
         match self.command {
-            Command::Check {
-                file,
-                insecure_admin,
-                insecure_grpc,
-            } => {
-                let flags = Flags {
-                    insecure_admin,
-                    insecure_grpc,
-                    ..Flags::default()
-                };
-                check::check(&file, flags)
-            }
+            Command::Check(check) => check.run(json),
             Command::Serve(serve) => serve.run(),
             Command::Token(token) => token.run(json),
             #[cfg(feature = "etcd")]

@@ -54,6 +54,17 @@ impl Check {
         self.errors.push(ConfigError::new(at, field, rule));
     }
 
+    /// Notes that the field called `field`, whose value is `text`, breaks `rule`.
+    pub(crate) fn refuse_value(
+        &mut self,
+        text: &LocatedScalar,
+        field: impl Into<String>,
+        rule: impl Into<Rule>,
+    ) {
+        let error = ConfigError::new(text.at, field, rule);
+        self.errors.push(error.of_value(text.as_str()));
+    }
+
     /// Notes that the field called `field` is missing in the section that stands `at`.
     pub(crate) fn missing(&mut self, at: Location, field: impl Into<String>) {
         self.refuse(at, field, "is missing");
@@ -89,7 +100,7 @@ impl Check {
         match parse(text.as_str()) {
             Ok(value) => Some(value),
             Err(rule) => {
-                self.refuse(text.at, field, rule);
+                self.refuse_value(text, field, rule);
                 None
             }
         }
@@ -169,14 +180,17 @@ impl Check {
     ///
     /// # Errors
     /// All that were noted, in the order of the file.
-    pub(crate) fn end<T>(mut self, value: Option<T>) -> Result<T, ConfigErrors> {
+    pub(crate) fn end<T>(self, value: Option<T>) -> Result<T, ConfigErrors> {
         match value {
             Some(value) if self.errors.is_empty() => Ok(value),
-            _ => {
-                self.errors.sort_by_key(|error| (error.line, error.column));
-                Err(ConfigErrors(self.errors))
-            }
+            _ => Err(ConfigErrors(self.noted())),
         }
+    }
+
+    /// Returns all that were noted, in the order of the file.
+    pub(crate) fn noted(mut self) -> Vec<ConfigError> {
+        self.errors.sort_by_key(|error| (error.line, error.column));
+        self.errors
     }
 }
 

@@ -152,6 +152,16 @@ impl LimitTable {
             .or(self.rest.as_ref())
     }
 
+    /// All limits that match `scope`, in the order in which they would decide.
+    pub fn matching(&self, scope: &str) -> Vec<&MatchedLimits> {
+        let mut globs = self.globs.matches(scope);
+        globs.sort_unstable();
+        let globs = globs.into_iter();
+        let globs = globs.filter_map(|index| self.by_glob.get(index));
+        let exact = self.exact(scope).into_iter();
+        exact.chain(globs).chain(&self.rest).collect()
+    }
+
     /// The scopes with limits by their exact ids, in no order.
     pub fn exact_scopes(&self) -> impl Iterator<Item = &str> {
         self.exact.keys().map(AsRef::as_ref)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::ENTRIES_MAX;
+use super::fields::similar;
 use crate::catalog::check::{Check, attachment};
 use crate::catalog::spec::{AttachmentSpec, LocatedValue};
 use crate::catalog::{Attachment, Group, MemberKind, name};
@@ -61,7 +62,9 @@ pub(super) fn attachments(
         }
         let at = spec.value.group.as_ref().map(|group| group.at);
         let at = at.filter(|at| at.line() > 0).unwrap_or(spec.at);
-        let rule = format!("there is no group called {group:?} in this file");
+        let meant = similar(group, groups.keys().map(AsRef::as_ref));
+        let meant = meant.map_or_else(String::new, |meant| format!(", did you mean {meant:?}?"));
+        let rule = format!("there is no group called {group:?} in this file{meant}");
         check.refuse(at, path, rule);
     }
     attachments

@@ -12,7 +12,7 @@ pub fn unknown_field(name: &str, expected: &[&str]) -> String {
         return format!("unknown field, removed: {instead}");
     }
     let expected_list = expected.join(", ");
-    match similar(name, expected) {
+    match similar(name, expected.iter().copied()) {
         Some(meant) => {
             format!("unknown field, did you mean `{meant}`? Expected one of {expected_list}")
         }
@@ -20,13 +20,10 @@ pub fn unknown_field(name: &str, expected: &[&str]) -> String {
     }
 }
 
-/// The field that is most like `name`.
-fn similar<'a>(name: &str, fields: &[&'a str]) -> Option<&'a str> {
-    let likeness = |field: &&'a str| (strsim::jaro_winkler(name, field), *field);
-    let best = fields
-        .iter()
-        .map(likeness)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
+/// The one of `names` that is most like `name`.
+pub(super) fn similar<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |meant: &'a str| (strsim::jaro_winkler(name, meant), meant);
+    let best = names.map(likeness).max_by(|a, b| a.0.total_cmp(&b.0));
     best.filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        .map(|(_, field)| field)
+        .map(|(_, meant)| meant)
 }

@@ -30,6 +30,20 @@ pub(super) struct RawLimit {
 
 impl_units!(RawLimit);
 
+// === impl RawLimit ===
+
+impl RawLimit {
+    /// The text of its `match`.
+    pub(super) fn pattern(&self) -> Option<&LocatedScalar> {
+        self.pattern.as_ref()
+    }
+
+    /// Whether `text` is a glob, and not an exact id.
+    pub(super) fn is_glob(text: &LocatedScalar) -> bool {
+        text.as_str().contains(GLOB_CHARACTERS)
+    }
+}
+
 type RawLimits = LocatedValue<Vec<LocatedValue<RawLimit>>>;
 
 // === free functions ===
@@ -94,7 +108,7 @@ fn unique(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
         let first = *seen.entry(text.as_str()).or_insert(i);
         if first != i {
             let rule = format!("{:?} is matched by limits[{first}] already", text.as_str());
-            check.refuse(text.at, format!("limits[{i}].match"), rule);
+            check.refuse_value(text, format!("limits[{i}].match"), rule);
         }
     }
 }
@@ -111,7 +125,7 @@ fn few_choices(check: &mut Check, limits: &[LocatedValue<RawLimit>]) -> bool {
                 "has {count} wildcards, classes and alternatives, more than {GLOB_CHOICES_MAX}; a \
                  class counts as 4"
             );
-            check.refuse(text.at, field(), rule);
+            check.refuse_value(text, field(), rule);
             few = false;
         }
         if all > CHOICES_MAX {
@@ -119,7 +133,7 @@ fn few_choices(check: &mut Check, limits: &[LocatedValue<RawLimit>]) -> bool {
                 "with this glob there are {all} wildcards, classes and alternatives in all globs, \
                  more than {CHOICES_MAX}; a class counts as 4"
             );
-            check.refuse(text.at, field(), rule);
+            check.refuse_value(text, field(), rule);
             return false;
         }
     }
@@ -134,17 +148,17 @@ fn refuse_largest(check: &mut Check, limits: &[LocatedValue<RawLimit>], error: &
             "is the largest of all globs, and the matcher of all is too large: {}",
             error.kind()
         );
-        check.refuse(text.at, format!("limits[{i}].match"), rule);
+        check.refuse_value(text, format!("limits[{i}].match"), rule);
     }
 }
 
 /// The globs among `limits` and their indexes.
 fn globs(limits: &[LocatedValue<RawLimit>]) -> impl Iterator<Item = (usize, &LocatedScalar)> {
-    let patterns = limits.iter().map(|limit| limit.value.pattern.as_ref());
+    let patterns = limits.iter().map(|limit| limit.value.pattern());
     let patterns = patterns
         .enumerate()
         .filter_map(|(i, text)| Some((i, text?)));
-    patterns.filter(|(_, text)| text.as_str().contains(GLOB_CHARACTERS))
+    patterns.filter(|(_, text)| RawLimit::is_glob(text))
 }
 
 fn rest_is_last(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
@@ -157,6 +171,6 @@ fn rest_is_last(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
     if after > 0 {
         let rule =
             format!("`*` matches every scope, so it must be the last limit; {after} come after it");
-        check.refuse(text.at, format!("limits[{i}].match"), rule);
+        check.refuse_value(text, format!("limits[{i}].match"), rule);
     }
 }

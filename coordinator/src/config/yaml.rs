@@ -7,9 +7,12 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 use serde_saphyr::{Error, Location, UserMessageFormatter};
 
+use tollgate_core::lease::Unit;
+
 use super::fields::unknown_field;
 use super::{ENTRIES_MAX, FILE_LEN_MAX};
 use crate::catalog::check::{ConfigError, ConfigErrors, join};
+use crate::catalog::quantity::{QuantityUnit, parse};
 
 /// The most scalars, lists and mappings in a file, also those that aliases stand for.
 const NODES_MAX: usize = 50 * ENTRIES_MAX;
@@ -71,6 +74,7 @@ fn located(text: &str, path: Option<&Path>, error: &Error) -> ConfigError {
         _ => None,
     };
     let field = field(path, name);
+    let mut value = None;
     let rule = match inner {
         Error::SerdeUnknownField {
             field, expected, ..
@@ -78,8 +82,10 @@ fn located(text: &str, path: Option<&Path>, error: &Error) -> ConfigError {
         Error::DuplicateMappingKey { .. } => "is here twice".to_owned(),
         Error::Unexpected { expected, .. } => {
             // Not quoted: the value may be a token.
-            let found = found(text, at).filter(|_| !field.starts_with("admin"));
-            unexpected(expected, &field, found)
+            let source = source(text, at).filter(|_| !field.starts_with("admin"));
+            value = source.filter(|source| !["", "[", "{"].contains(source));
+            let rule = unexpected(expected, &field, source.and_then(found));
+            rule + &value.map_or_else(String::new, |value| instead(&field, value))
         }
         Error::AliasReplayLimitExceeded { .. } | Error::Budget { .. } => format!(
             "the file is too large: more than {NODES_MAX} values with all that aliases (`*name`) \
@@ -90,7 +96,11 @@ fn located(text: &str, path: Option<&Path>, error: &Error) -> ConfigError {
         }
         error => said(error),
     };
-    ConfigError::new(at, field, rule)
+    let error = ConfigError::new(at, field, rule);
+    match value {
+        Some(value) => error.of_value(value),
+        None => error,
+    }
 }
 
 /// The names from the root to the field at `path`, the last of which is `name` if there is one.
@@ -123,12 +133,15 @@ fn field(path: Option<&Path>, name: Option<&str>) -> String {
     }
 }
 
-/// The value that stands `at` a place in `text`: quoted if it is a scalar, else its kind; none for
-/// a list or a mapping without brackets.
-fn found(text: &str, at: Location) -> Option<String> {
+/// The text that stands `at` a place in `text`.
+fn source(text: &str, at: Location) -> Option<&str> {
     let span = at.span();
     let rest = text.get(usize::try_from(span.byte_offset()?).ok()?..)?;
-    let value = rest.get(..usize::try_from(span.byte_len()?).ok()?)?;
+    rest.get(..usize::try_from(span.byte_len()?).ok()?)
+}
+
+/// A value: quoted if it is a scalar, else its kind; none for a list or a mapping without brackets.
+fn found(value: &str) -> Option<String> {
     Some(match value {
         "" => return None,
         "[" => "a list".to_owned(),
@@ -141,6 +154,28 @@ fn found(text: &str, at: Location) -> Option<String> {
             format!("`{}`", quoted.escape_debug())
         }
     })
+}
+
+/// The way to write the scalar `value` of `field`, if that is a unit: its limit is a mapping, where
+/// people expect a number.
+fn instead(field: &str, value: &str) -> String {
+    let last = field.rsplit('.').next().unwrap_or(field);
+    let Some(unit) = Unit::ALL.into_iter().find(|unit| unit.name() == last) else {
+        return String::new();
+    };
+    let counted = match unit {
+        Unit::RequestBytes | Unit::ResponseBytes => QuantityUnit::Bytes,
+        Unit::Requests | Unit::Concurrency => QuantityUnit::Requests,
+    };
+    let amount = value.trim_matches(['"', '\'']);
+    let amount = amount.strip_suffix("/s").unwrap_or(amount).trim_end();
+    let good = amount == "unlimited" || parse(amount, counted).is_ok();
+    let amount = if good { amount } else { "100" };
+    let name = match unit {
+        Unit::Concurrency => "max",
+        _ => "rate",
+    };
+    format!("; write `{last}: {{{name}: {amount}}}`")
 }
 
 fn unexpected(expected: &str, field: &str, found: Option<String>) -> String {

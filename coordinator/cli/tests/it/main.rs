@@ -1,6 +1,7 @@
 //! The real command from outside.
 
 mod binary;
+mod check;
 mod commands;
 mod crash;
 mod load;

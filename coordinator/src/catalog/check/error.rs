@@ -19,6 +19,8 @@ pub struct ConfigError {
     pub column: u64,
     /// The path to the field from the root; empty for the whole file.
     pub field: String,
+    /// The value, unless it is no scalar or may be secret.
+    pub value: Option<String>,
     /// The rule, with the value that breaks it unless that may be secret.
     pub rule: String,
 }
@@ -54,7 +56,19 @@ impl ConfigError {
             line: at.line(),
             column: at.column(),
             field: field.into(),
+            value: None,
             rule: rule.into().0,
+        }
+    }
+
+    /// The same error, of `value`. It is kept only where the rule quotes it: a rule about a secret
+    /// does not.
+    pub(crate) fn of_value(self, value: &str) -> Self {
+        let quoted = [value, &value.escape_debug().to_string()];
+        let value = quoted.iter().any(|value| self.rule.contains(value));
+        Self {
+            value: value.then(|| quoted[0].to_owned()),
+            ..self
         }
     }
 }
@@ -66,6 +80,7 @@ impl fmt::Display for ConfigError {
             column,
             field,
             rule,
+            ..
         } = self;
         if *line > 0 {
             write!(f, "{line}:{column}: ")?;

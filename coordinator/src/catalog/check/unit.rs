@@ -56,11 +56,14 @@ fn unit_limit(check: &mut Check, path: &str, unit: Unit, fields: &UnitFields<'_>
     let faults = limit.faults();
     let good = faults.is_empty();
     for error in faults {
-        let at = at_fault(fields, &error).map_or(fields.at, |text| text.at);
         let text = error.to_string();
         // The error begins with the name of the field.
         let (field, rule) = text.split_once(": ").unwrap_or(("", &text));
-        check.refuse(at, join(path, field), rule);
+        let field = join(path, field);
+        match at_fault(fields, &error) {
+            Some(text) => check.refuse_value(text, field, rule),
+            None => check.refuse(fields.at, field, rule),
+        }
     }
     good.then_some(limit)
 }

@@ -11,7 +11,10 @@ fn bad_amounts_name_line_field_and_rule() {
             "2:3: limits[0]: names no unit; one of requests, request_bytes, response_bytes and \
              concurrency is needed",
         ),
-        ("7", "3:13: limits[0].requests: `7` is not a mapping"),
+        (
+            "7",
+            "3:13: limits[0].requests: `7` is not a mapping; write `requests: {rate: 7}`",
+        ),
         (
             "{rate: [5]}",
             "3:20: limits[0].requests.rate: is a list, not a single value",

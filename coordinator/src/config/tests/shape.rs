@@ -55,7 +55,16 @@ fn a_wrong_shape_names_the_field_and_what_stands_there() {
         ),
         (
             "groups: {gold: {requests: 3}}",
-            "1:27: groups.gold.requests: `3` is not a mapping",
+            "1:27: groups.gold.requests: `3` is not a mapping; write `requests: {rate: 3}`",
+        ),
+        (
+            "limits: [{match: a, request_bytes: 5 MiB/s}]",
+            "1:36: limits[0].request_bytes: `5 MiB/s` is not a mapping; write \
+             `request_bytes: {rate: 5 MiB}`",
+        ),
+        (
+            "limits: [{match: a, concurrency: many}]",
+            "1:34: limits[0].concurrency: `many` is not a mapping; write `concurrency: {max: 100}`",
         ),
         (
             "groups:\n  silver: {}\n  value: {value: 3}",
