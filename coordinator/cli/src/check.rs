@@ -12,12 +12,16 @@ use tollgate_coordinator::config::{Config, Flags, LoadError, SourceFile};
 use crate::failure::Failure;
 use crate::print;
 
+mod scope;
+
 const EXAMPLES: &str = "\
 Examples:
   tollgate check tollgate.yaml
       Exit code 0 if it is good, 2 if not. Warnings do not count.
   tollgate check tollgate.yaml --json | jq -r '.findings[] | .severity, .message'
-      The same for programs, with line, column, field, value and rule of each.";
+      The same for programs, with line, column, field, value and rule of each.
+  tollgate check --config tollgate.yaml --scope tenant/acme
+      The limits that the file gives to acme, by unit, each with its origin and the reason.";
 
 /// Check a configuration file: report all errors, and warn of parts that have no effect.
 ///
@@ -28,7 +32,19 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {
     /// The configuration, YAML.
-    file: PathBuf,
+    #[arg(required_unless_present = "config")]
+    file: Option<PathBuf>,
+
+    /// The same as FILE, as `serve` has it.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+
+    /// Show which limits hold for this scope, such as `tenant/acme`, and why, instead of warnings.
+    ///
+    /// Of the file alone: a group, an attachment or an override that was written through the API is
+    /// known to a coordinator only, which `tollgate get scope` asks.
+    #[arg(long, value_name = "SCOPE")]
+    scope: Option<String>,
 
     /// The admin API may be served beyond loopback even without TLS or without a token.
     #[arg(long)]
@@ -72,21 +88,32 @@ enum Severity {
     Warning,
 }
 
+/// Reason for which a file is not good, for people and for programs.
+struct Problem {
+    text: String,
+    findings: Vec<Finding>,
+}
+
 // === impl Check ===
 
 impl Check {
     pub(crate) fn run(self, json: bool) -> Result<(), Failure> {
+        let file = self.config.as_ref().or(self.file.as_ref());
+        let file = file.map_or_else(|| Path::new(""), PathBuf::as_path);
         // A person at a terminal may well give it a pipe.
-        let loaded = SourceFile::read_any(&self.file);
+        let loaded = SourceFile::read_any(file);
         let loaded = loaded.and_then(|source| Config::of_file(source, self.flags()));
-        let good = loaded.map_err(|error| Problem::of_load(&self.file, error));
-        let good = good.and_then(|config| usable(&self.file, config));
-        if json {
-            return self.report(good);
+        let good = loaded.map_err(|error| Problem::of_load(file, error));
+        let good = good.and_then(|config| usable(file, config));
+        if json && (self.scope.is_none() || good.is_err()) {
+            return report(file, good);
         }
         let config = good.map_err(|problem| Failure::Usage(anyhow!(problem.text)))?;
-        warn(&self.file, &config.warnings());
-        print::lines(&format!("{}: {}", self.file.display(), summary(&config)))
+        if let Some(scope) = &self.scope {
+            return scope::show(file, &config, scope, json);
+        }
+        warn(file, &config.warnings());
+        print::lines(&format!("{}: {}", file.display(), summary(&config)))
     }
 
     fn flags(&self) -> Flags {
@@ -96,35 +123,6 @@ impl Check {
             ..Flags::default()
         }
     }
-
-    /// Prints the result for programs.
-    fn report(&self, good: Result<Config, Problem>) -> Result<(), Failure> {
-        let is_good = good.is_ok();
-        let findings = match good {
-            Ok(config) => Finding::all(Severity::Warning, &config.warnings()),
-            Err(problem) => problem.findings,
-        };
-        let count = findings.len();
-        print::json(&CheckReport {
-            file: self.file.display().to_string(),
-            good: is_good,
-            findings,
-        })?;
-        if is_good {
-            return Ok(());
-        }
-        let file = self.file.display();
-        Err(Failure::Usage(anyhow!(
-            "{} in {file}",
-            counted(count, "error")
-        )))
-    }
-}
-
-/// Reason for which a file is not good, for people and for programs.
-struct Problem {
-    text: String,
-    findings: Vec<Finding>,
 }
 
 // === impl Problem ===
@@ -182,6 +180,26 @@ impl Finding {
 pub(crate) fn load(file: &Path, flags: Flags) -> Result<Config, Failure> {
     let config = Config::load(file, flags);
     config.map_err(|error| Failure::Usage(error.into()))
+}
+
+/// Prints the result for programs.
+fn report(file: &Path, good: Result<Config, Problem>) -> Result<(), Failure> {
+    let is_good = good.is_ok();
+    let findings = match good {
+        Ok(config) => Finding::all(Severity::Warning, &config.warnings()),
+        Err(problem) => problem.findings,
+    };
+    let count = findings.len();
+    print::json(&CheckReport {
+        file: file.display().to_string(),
+        good: is_good,
+        findings,
+    })?;
+    if is_good {
+        return Ok(());
+    }
+    let count = counted(count, "error");
+    Err(Failure::Usage(anyhow!("{count} in {}", file.display())))
 }
 
 /// Returns `config` if the files that it names can be used.

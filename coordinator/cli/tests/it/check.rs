@@ -108,3 +108,110 @@ fn no_shipped_configuration_has_warnings() {
         assert_eq!((code, err.as_str()), (0, ""), "{example}");
     }
 }
+
+const GROUPS: &str = "
+limits:
+- {match: tenant/acme, requests: {rate: 100, burst: 20}}
+- {match: 'tenant/a*', requests: {rate: 200}}
+- {match: 'tenant/*', request_bytes: {rate: 5MiB}}
+- {match: '*', requests: {rate: unlimited}}
+groups:
+  gold: {requests: {rate: 20k}, concurrency: {max: 50}}
+  pool: {requests: {rate: 300}, fair_between: clients}
+attach:
+  tenants: {acme: {group: gold, weight: 3}, bee: pool}
+";
+
+#[test]
+fn each_limit_of_a_scope_is_shown_with_its_origin_and_the_reason() {
+    let limits = file(GROUPS);
+    let path = limits.path().to_str().unwrap();
+    let (code, out, err) = run(&["check", "--config", path, "--scope", "tenant/acme"]);
+    let want = "\
+UNIT                LIMIT  BURST  FROM               WHY
+requests              100     20  match tenant/acme  names it; comes before tenant/a*, tenant/*, *
+requests            20000  20000  group gold         divided between the group's members; weight 3
+request_bytes   unlimited      -  default            match tenant/acme decides for all units and does not name this one
+response_bytes  unlimited      -  default            match tenant/acme decides for all units and does not name this one
+concurrency            50      -  group gold         divided between the group's members; weight 3
+";
+    assert_eq!((code, out.as_str(), err.as_str()), (0, want, ""));
+}
+
+#[test]
+fn programs_get_the_limits_of_a_scope_too() {
+    let limits = file(GROUPS);
+    let path = limits.path().to_str().unwrap();
+    let explain = |scope: &str| -> Vec<(Value, Value, Value, Value)> {
+        let (code, out, err) = run(&["check", path, "--scope", scope, "--json"]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        let answer: Value = serde_json::from_str(&out).unwrap();
+        let limits = answer["limits"].as_array().unwrap().iter();
+        let requests = limits.filter(|one| one["unit"] == "requests");
+        let parts = requests.map(|one| {
+            let capacity = one["limit"]["capacity"].clone();
+            (
+                capacity,
+                one["from"]["kind"].clone(),
+                one["from"].clone(),
+                one["why"].clone(),
+            )
+        });
+        parts.collect()
+    };
+    let one = |scope: &str| {
+        let mut all = explain(scope);
+        assert_eq!(all.len(), 1, "{scope}: {all:?}");
+        all.remove(0)
+    };
+    let (capacity, _, from, why) = one("tenant/ant");
+    assert_eq!(
+        (capacity, &from["match"]),
+        (json!(200.0), &json!("tenant/a*"))
+    );
+    assert_eq!(
+        why,
+        "the first pattern that matches; comes before tenant/*, *"
+    );
+    let (capacity, _, from, why) = one("tenant/bee");
+    assert_eq!((capacity, &from["name"]), (json!(300.0), &json!("pool")));
+    assert_eq!(why, "all members of the group use it together");
+    let (capacity, kind, _, why) = one("route/x");
+    assert_eq!((capacity, kind), (Value::Null, json!("default")));
+    assert_eq!(why, "match * says unlimited");
+    let (capacity, kind, _, why) = one("group/gold");
+    assert_eq!((capacity, kind), (json!(20000.0), json!("group")));
+    assert_eq!(why, "it is the group's own scope");
+
+    let namespace = explain("namespace/acme/orders");
+    let rows: Vec<_> = namespace
+        .iter()
+        .map(|(capacity, kind, ..)| (capacity, kind))
+        .collect();
+    let want = [
+        (json!(100.0), json!("file")),
+        (json!(20000.0), json!("group")),
+    ];
+    assert_eq!(rows, want.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>());
+    assert_eq!(
+        namespace[0].3,
+        "requests of namespace/acme/orders count for tenant/acme, too"
+    );
+}
+
+#[test]
+fn a_scope_is_explained_only_from_a_good_file() {
+    let bad = file("limits: [{match: a, requests: {rate: -5}}]");
+    let path = bad.path().to_str().unwrap();
+    let (code, _, err) = run(&["check", path, "--scope", "a"]);
+    assert!(code == 2 && err.contains("-5 is negative"), "{err}");
+    let (code, out, _) = run(&["check", path, "--scope", "a", "--json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &report["good"]), (2, &json!(false)));
+    let good = file(GOOD);
+    let path = good.path().to_str().unwrap();
+    let (code, _, err) = run(&["check", path, "--scope", ""]);
+    assert!(code == 2 && err.contains("--scope"), "{err}");
+    let (code, _, err) = run(&["check", "--scope", "a"]);
+    assert!(code == 2 && err.contains("Usage"), "{err}");
+}
