@@ -3,8 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use tollgate_coordinator::api::rest::view::{
-    AttachmentView, ClientDetail, GroupDetail, LeaseView, OverrideView, ScopeDetail, UnitDetail,
-    UnitSummary,
+    AttachmentView, ClientDetail, GroupDetail, LeaseView, OverrideView,
 };
 
 use crate::client::{Call, Client};
@@ -13,6 +12,7 @@ use crate::kind::Kind;
 use crate::print;
 
 mod limit;
+mod scope;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
   tollgate get tenant acme
       The group of the tenant.
   tollgate get scope tenant/acme
-      Its clients, with what each has and wants.
+      Its limits and their origins, its group, and its clients with what each has and wants.
   tollgate get limit tenant/acme
       The limits in force and their sources; with --json all of it.";
 
@@ -43,14 +43,16 @@ pub(crate) struct Get {
 
 impl Get {
     pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
+        if self.kind == Kind::Scope {
+            return scope::show(client, &self.name, json);
+        }
         let reply = client.send(Call::get(self.kind.one(&self.name)?))?;
         if json {
             return print::json(&reply.body);
         }
         match self.kind {
-            Kind::Scope => scope(&reply.read()?),
             Kind::Client => leases(&reply.read()?),
-            Kind::Limit => limit::show(&reply.read()?),
+            Kind::Scope | Kind::Limit => limit::show(&[reply.read()?]),
             Kind::Group => group(&reply.read()?),
             Kind::Tenant | Kind::Namespace => attachment(&reply.read()?),
             Kind::Override => override_of(&reply.read()?),
@@ -98,47 +100,6 @@ fn definition(
     print::yaml(spec)
 }
 
-/// Prints a scope's resources with their clients.
-fn scope(detail: &ScopeDetail) -> Result<(), Failure> {
-    for (i, (unit, resource)) in detail.units.iter().enumerate() {
-        let gap = if i > 0 { "\n" } else { "" };
-        let scope = print::plain(&detail.scope);
-        print::lines(&format!("{gap}{scope} {}", sums(unit, resource)))?;
-        let mut clients: Vec<_> = resource.clients.iter().collect();
-        clients.sort_by(|one, other| one.client.cmp(&other.client));
-        let rows = clients.into_iter().map(|client| {
-            vec![
-                client.client.clone(),
-                print::amount(unit, client.has),
-                print::amount(unit, client.wants),
-                print::duration(client.expires_in_ms),
-            ]
-        });
-        print::table("CLIENT|HAS|WANTS|EXPIRES", rows.collect())?;
-    }
-    Ok(())
-}
-
-/// Returns the sums over a resource's clients in a line.
-fn sums(unit: &str, resource: &UnitDetail) -> String {
-    let UnitDetail {
-        summary,
-        waiting_count,
-        ..
-    } = resource;
-    let amount = |amount| print::amount(unit, amount);
-    format!(
-        "{unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {waiting_count}{}{}",
-        amount(summary.capacity),
-        amount(summary.sum_has),
-        amount(summary.sum_wants),
-        print::or_dash(summary.safe.map(amount)),
-        summary.client_count,
-        learning(summary),
-        limited_by(unit, summary),
-    )
-}
-
 /// Prints a client's lease of each resource.
 fn leases(client: &ClientDetail) -> Result<(), Failure> {
     if let Some(ms) = client.drained_for_ms {
@@ -160,18 +121,4 @@ fn leases(client: &ClientDetail) -> Result<(), Failure> {
         print::note(&format!("only {shown} of {count} leases are shown"));
     }
     Ok(())
-}
-
-fn limited_by(unit: &str, summary: &UnitSummary) -> String {
-    summary.limited_by.as_ref().map_or_else(String::new, |by| {
-        let at_most = print::amount(unit, by.at_most);
-        format!(", limited by {} to {at_most}", print::plain(&by.whose))
-    })
-}
-
-fn learning(summary: &UnitSummary) -> String {
-    match summary.learning_ms {
-        0 => String::new(),
-        ms => format!(", learning for {}", print::duration(ms)),
-    }
 }

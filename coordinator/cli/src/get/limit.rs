@@ -11,12 +11,28 @@ use crate::print;
 
 const HEADER: &str = "FROM|UNIT|CAPACITY|BURST|SAFE|ALGORITHM|LEASE|REFRESH";
 
-/// Prints the scope's own limits and its group's, each with its source.
-pub(super) fn show(limits: &ScopeLimits) -> Result<(), Failure> {
+/// Prints the limits of the first of `scopes`, then those of the others, whose capacity it uses as
+/// well; all with their origins.
+pub(super) fn show(scopes: &[ScopeLimits]) -> Result<(), Failure> {
+    let Some(first) = scopes.first() else {
+        return Ok(());
+    };
+    print::lines(&print::plain(&about(first)))?;
+    let rows: Vec<_> = scopes
+        .iter()
+        .flat_map(|limits| rows_of(limits, first))
+        .collect();
+    if rows.is_empty() {
+        return print::lines("no unit has a limit");
+    }
+    print::table(HEADER, rows)
+}
+
+/// The scope, its group, and the scope whose capacity it uses as well.
+fn about(limits: &ScopeLimits) -> String {
     let ScopeLimits {
         scope,
         canonical,
-        own,
         group,
         ..
     } = limits;
@@ -25,18 +41,32 @@ pub(super) fn show(limits: &ScopeLimits) -> Result<(), Failure> {
         false => format!(", uses the capacity of {canonical} as well"),
     };
     let member = group.as_ref().map_or_else(String::new, member);
-    print::lines(&print::plain(&format!("{scope}{member}{shared}")))?;
-    let own = own
-        .iter()
-        .flat_map(|own| rows(&source(&own.source), &own.units));
+    format!("{scope}{member}{shared}")
+}
+
+/// Rows of a scope's own limits and its group's, named after it unless it is `first`.
+fn rows_of(limits: &ScopeLimits, first: &ScopeLimits) -> Vec<Vec<String>> {
+    let ScopeLimits {
+        scope, own, group, ..
+    } = limits;
+    let named = match (scope == &first.scope, scope.starts_with("group/")) {
+        (true, _) => String::new(),
+        (false, true) => scope.replacen('/', " ", 1),
+        (false, false) => format!("{scope}, "),
+    };
+    let own = own.iter().flat_map(|own| {
+        let from = match own.source {
+            SourceView::Group if !named.is_empty() => named.clone(),
+            _ => format!("{named}{}", source(&own.source)),
+        };
+        rows(&from, &own.units)
+    });
+    // The scope of a group is a member of it, whose limits stand there already.
     let group = group
         .iter()
-        .flat_map(|group| rows(&format!("group {}", group.name), &group.units));
-    let rows: Vec<_> = own.chain(group).collect();
-    if rows.is_empty() {
-        return print::lines("no unit has a limit");
-    }
-    print::table(HEADER, rows)
+        .filter(|group| *scope != format!("group/{}", group.name));
+    let group = group.flat_map(|group| rows(&format!("group {}", group.name), &group.units));
+    own.chain(group).collect()
 }
 
 fn member(group: &MemberView) -> String {

@@ -14,17 +14,78 @@ async fn a_scope_is_shown_with_its_clients() {
     server.refresh(&clients).await;
     let shown = server.say("get scope tenant/acme").done();
     let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[0], "tenant/acme", "{shown}");
+    assert!(lines[1].starts_with("FROM               UNIT "), "{shown}");
+    assert!(
+        lines[2].starts_with("file: tenant/acme  request_bytes "),
+        "{shown}"
+    );
+    assert!(
+        lines[3].starts_with("file: tenant/acme  requests "),
+        "{shown}"
+    );
     let first = "tenant/acme requests: capacity 100, has 100, wants 120, safe -, clients 2, waiting 1, limited by own limit to 100";
-    assert_eq!(lines[0], first, "{shown}");
-    assert_eq!(lines[1], "CLIENT     HAS  WANTS  EXPIRES", "{shown}");
-    assert!(lines[2].starts_with("envoy-1/a   80     80  "), "{shown}");
-    assert!(lines[3].starts_with("envoy-2/b   20     40  "), "{shown}");
-    assert_eq!(lines.len(), 4, "{shown}");
+    assert_eq!((lines[4], lines[5]), ("", first), "{shown}");
+    assert_eq!(lines[6], "CLIENT     HAS  WANTS  EXPIRES", "{shown}");
+    assert!(lines[7].starts_with("envoy-1/a   80     80  "), "{shown}");
+    assert!(lines[8].starts_with("envoy-2/b   20     40  "), "{shown}");
+    assert_eq!(lines.len(), 9, "{shown}");
     let json = server.json("get scope tenant/acme");
     assert_eq!(json["units"]["requests"]["sum_wants"], 120.0);
+    assert_eq!(json["limits"][0]["own"]["source"]["match"], "tenant/acme");
+    let other = server.say("get scope tenant/other");
+    assert!(
+        other.err.contains("`tollgate get limit tenant/other`"),
+        "{}",
+        other.err
+    );
+    other.failed(3, "no client has or wants a lease of tenant/other");
+}
+
+/// The limits of a scope may come from the file, from an override and from a group.
+#[tokio::test]
+async fn a_scope_is_shown_with_the_origin_of_each_limit() {
+    let server = Server::with(
+        "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}
+limits:
+- {match: 'tenant/*', requests: {rate: 100}}
+groups:
+  gold: {requests: {rate: 400}}
+  pool: {concurrency: {max: 30}, fair_between: clients}
+attach: {tenants: {acme: {group: gold, weight: 3}, bee: pool}}
+",
+    );
     server
-        .say("get scope tenant/other")
-        .failed(3, "no client has or wants a lease of tenant/other");
+        .say("put override tenant/acme --requests 50 --concurrency 5")
+        .done();
+    let clients = [
+        ("envoy-1/a", "tenant/acme", 80.0),
+        ("envoy-1/a", "tenant/bee", 10.0),
+    ];
+    server.refresh(&clients).await;
+    let show = |name: &str| server.say(&format!("get scope {name}")).done();
+    let rows = |shown: &str| -> Vec<String> {
+        let lines = shown.lines().skip(2).take_while(|line| !line.is_empty());
+        let cut = |line: &str| line.split("  ").next().unwrap().to_owned();
+        lines.map(cut).collect()
+    };
+    let acme = show("tenant/acme");
+    assert!(
+        acme.starts_with("tenant/acme, member of group gold with weight 3\n"),
+        "{acme}"
+    );
+    let overridden = "override, revision 1";
+    assert_eq!(
+        rows(&acme),
+        [overridden, overridden, "group gold"],
+        "{acme}"
+    );
+    let bee = show("tenant/bee");
+    let first = "tenant/bee, uses the capacity of group/pool as well\n";
+    assert!(bee.starts_with(first), "{bee}");
+    assert_eq!(rows(&bee), ["file: tenant/*", "group pool"], "{bee}");
+    let json = server.json("get scope tenant/bee");
+    assert_eq!(json["limits"][1]["scope"], "group/pool");
 }
 
 #[tokio::test]
