@@ -2,6 +2,7 @@
 
 use tollgate_coordinator::api::rest::view::{Amount, BusyResource, Status, UnitSummary};
 
+use super::keys::TopView;
 use crate::{print, status};
 
 /// Length of a bar, in characters.
@@ -14,20 +15,58 @@ pub(super) struct Size {
     pub(super) rows: usize,
 }
 
-/// The busiest resources of `status`, or the error in its place, cut to `size` if there is one.
-pub(super) fn text(server: &str, status: &Result<Status, String>, size: Option<Size>) -> String {
-    let text = match status {
-        Err(error) => format!("{}\n\n{}", print::plain(server), plain_lines(error)),
-        Ok(status) => format!(
-            "{}\n\n{}",
-            status::head(server, status),
-            resources(&status.busiest)
-        ),
-    };
-    match size {
-        None => text,
-        Some(size) => cut(&text, size),
+/// A terminal's screen: the resources that the user chose, and the keys.
+#[derive(Debug)]
+pub(super) struct Screen<'a> {
+    pub(super) view: &'a TopView,
+    /// The most resources.
+    pub(super) rows: usize,
+    pub(super) size: Size,
+}
+
+// === impl Screen ===
+
+impl Screen<'_> {
+    /// The resources of `status`, or the error in its place, above the keys; all cut to the size.
+    pub(super) fn text(&self, server: &str, status: &Result<Status, String>) -> String {
+        let (text, count) = match status {
+            Err(_) => (text(server, status), String::new()),
+            Ok(status) => {
+                let busiest = self.view.choose(&status.busiest, self.rows);
+                let (shown, all) = (busiest.len(), count(status));
+                let count = format!("   {shown} of {all} resources");
+                (page(server, status, &busiest), count)
+            }
+        };
+        let mut lines = cut(&text, self.size);
+        let keys = format!("{}{count}", self.view.keys());
+        lines.push(keys.chars().take(self.size.columns).collect());
+        lines.join("\n")
     }
+}
+
+// === free functions ===
+
+/// The busiest resources of `status`, or the error in its place.
+pub(super) fn text(server: &str, status: &Result<Status, String>) -> String {
+    match status {
+        Err(error) => format!("{}\n\n{}", print::plain(server), plain_lines(error)),
+        Ok(status) => page(server, status, &status.busiest),
+    }
+}
+
+fn page(server: &str, status: &Status, busiest: &[BusyResource]) -> String {
+    let head = status::head(server, status);
+    let resources = match (busiest.is_empty(), status.busiest.is_empty()) {
+        (true, false) => "no resource has this text in its name".to_owned(),
+        _ => resources(busiest),
+    };
+    format!("{head}\n\n{resources}")
+}
+
+/// Number of resources in all lease tables.
+fn count(status: &Status) -> usize {
+    status.units.values().map(|unit| unit.resources).sum()
 }
 
 fn plain_lines(text: &str) -> String {
@@ -103,20 +142,20 @@ fn demand(summary: &UnitSummary) -> String {
     )
 }
 
-/// As much of `text` as goes onto a terminal.
-fn cut(text: &str, size: Size) -> String {
-    let lines = text.lines().take(size.rows.saturating_sub(1));
+/// As many lines of `text` as go onto a terminal above the keys.
+fn cut(text: &str, size: Size) -> Vec<String> {
+    let lines = text.lines().take(size.rows.saturating_sub(2));
     let lines = lines.map(|line| line.chars().take(size.columns).collect());
-    lines.collect::<Vec<String>>().join("\n")
+    lines.collect()
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tollgate_coordinator::api::rest::view::LimitedBy;
 
     use super::*;
 
-    fn resource(capacity: Amount, has: f64, wants: f64) -> BusyResource {
+    pub(in super::super) fn resource(capacity: Amount, has: f64, wants: f64) -> BusyResource {
         BusyResource {
             scope: "tenant/acme".to_owned(),
             unit: "requests".to_owned(),
@@ -177,14 +216,22 @@ mod tests {
             columns: 40,
             rows: 10,
         };
-        let shown = text("http://h", &Ok(status), Some(size));
+        let view = TopView::default();
+        let rows = 50;
+        let screen = Screen {
+            view: &view,
+            rows,
+            size,
+        };
+        let shown = screen.text("http://h", &Ok(status));
         assert_eq!(shown.lines().count(), 9);
         assert!(shown.lines().all(|line| line.chars().count() <= 40));
         assert!(shown.contains("a\\u{1b}[31m\\u{a}b"), "{shown}");
         assert!(!shown.contains('\u{1b}'));
 
         let error = Err("no answer\u{7}\nat all".to_owned());
-        let away = text("http://h", &error, Some(size));
-        assert_eq!(away, "http://h\n\nno answer\\u{7}\nat all");
+        let away = screen.text("http://h", &error);
+        let want = "http://h\n\nno answer\\u{7}\nat all\ns sort [demand]   / filter   p pause   r";
+        assert_eq!(away, want);
     }
 }

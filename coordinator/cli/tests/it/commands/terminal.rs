@@ -63,6 +63,14 @@ impl Terminal {
         }
     }
 
+    /// Waits for a screen with `keys` in its last line, and returns the first resource there.
+    fn first_row_above(&mut self, keys: &str) -> String {
+        self.wait_for(keys, 1);
+        let mut screens = self.shown.split("\u{1b}[H");
+        let screen = screens.find(|screen| screen.contains(keys)).unwrap();
+        screen.lines().nth(3).unwrap_or_default().to_owned()
+    }
+
     fn echoes(&self) -> bool {
         let modes = tcgetattr(&self.inside).unwrap().local_modes;
         modes.contains(LocalModes::ECHO | LocalModes::ICANON)
@@ -101,6 +109,46 @@ async fn top_shows_what_is_new_and_restores_the_terminal_however_it_ends() {
             "{frame:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn top_sorts_filters_and_pauses_by_the_keys_that_it_shows() {
+    let server = Server::start();
+    let clients = [
+        ("envoy-1/a", "tenant/acme", 90.0),
+        ("envoy-1/a", "tenant/bee", 250.0),
+        ("envoy-1/a", "route/x", 7.0),
+    ];
+    server.refresh(&clients).await;
+    let mut terminal = Terminal::open();
+    let mut top = terminal.run(&["top", "--interval", "200ms", "--server", &server.url]);
+    let keys = "s sort [demand]   / filter   p pause   r now   q quit   3 of 3 resources";
+    assert!(terminal.first_row_above(keys).starts_with("tenant/acme"));
+
+    terminal.outside.write_all(b"s").unwrap();
+    let row = terminal.first_row_above("s sort [wants]");
+    assert!(row.starts_with("tenant/bee"), "{row}");
+
+    terminal.outside.write_all(b"/route\n").unwrap();
+    let keys = "/ filter [route]   p pause   r now   q quit   1 of 3 resources";
+    let row = terminal.first_row_above(keys);
+    assert!(row.starts_with("route/x"), "{row}");
+
+    terminal.outside.write_all(b"p").unwrap();
+    terminal.wait_for("p go on", 1);
+    server.refresh(&[("envoy-2/b", "route/y", 1000.0)]).await;
+    terminal.wait_for("p go on", 5);
+    assert!(
+        !terminal.shown.contains("of 4 resources"),
+        "{:?}",
+        terminal.shown
+    );
+    terminal.outside.write_all(b"r").unwrap();
+    let row = terminal.first_row_above("2 of 4 resources");
+    assert!(row.starts_with("route/y"), "{row}");
+    terminal.outside.write_all(b"pq").unwrap();
+    terminal.wait_for(LEAVE, 1);
+    assert_eq!(top.wait().unwrap().code(), Some(0));
 }
 
 #[tokio::test]
