@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::client::Client;
 #[cfg(feature = "etcd")]
@@ -10,8 +10,8 @@ use crate::config;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::{
-    attach, check, completions, delete, drain, get, list, man, print, put, ready, serve, status,
-    token, top,
+    attach, check, completions, delete, drain, get, help, list, man, print, put, ready, serve,
+    status, token, top,
 };
 
 const EXAMPLES: &str = "\
@@ -73,6 +73,22 @@ enum Command {
 // === impl Cli ===
 
 impl Cli {
+    /// Reads the arguments of this process; ends it if they are wrong.
+    pub(crate) fn of_process() -> Self {
+        let arguments = Self::with_help().get_matches();
+        Self::of(&arguments).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The command line, with help that is specific to each command.
+    pub(crate) fn with_help() -> clap::Command {
+        help::specific(Self::command())
+    }
+
+    fn of(arguments: &ArgMatches) -> Result<Self, clap::Error> {
+        let cli = Self::from_arg_matches(arguments);
+        cli.map_err(|error| error.format(&mut Self::with_help()))
+    }
+
     pub(crate) fn run(self) -> ExitCode {
         let Err(failure) = self.execute() else {
             return ExitCode::SUCCESS;
@@ -109,8 +125,6 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     /// The command lines of tollgate in `text`, one a line, without what a shell makes of the rest.
@@ -122,16 +136,17 @@ mod tests {
 
     #[track_caller]
     fn parses(line: &str) {
-        if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
+        let arguments = Cli::with_help().try_get_matches_from(line.split_whitespace());
+        if let Err(error) = arguments.and_then(|arguments| Cli::of(&arguments)) {
             panic!("{line}: {error}");
         }
     }
 
     #[test]
     fn every_example_can_be_typed() {
-        Cli::command().debug_assert();
+        Cli::with_help().debug_assert();
         let mut examples = 0;
-        for command in Cli::command().get_subcommands() {
+        for command in Cli::with_help().get_subcommands() {
             let help = command.get_after_help().unwrap().to_string();
             for line in lines(&help) {
                 parses(line);
@@ -155,7 +170,7 @@ mod tests {
     fn the_page_has_every_command_and_every_exit_code() {
         let page = include_str!("../../../docs/cli.md");
         let client = |name: &&str| !["serve", "help"].contains(name);
-        let commands = Cli::command();
+        let commands = Cli::with_help();
         for name in commands
             .get_subcommands()
             .map(|command| command.get_name())

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 
 use crate::cli::Cli;
@@ -28,7 +28,7 @@ impl Completions {
     pub(crate) fn run(self) -> Result<(), Failure> {
         // In memory first: the generator panics where it cannot write.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "tollgate", &mut script);
+        clap_complete::generate(self.shell, &mut Cli::with_help(), "tollgate", &mut script);
         let mut out = io::stdout().lock();
         out.write_all(&script)
             .and_then(|()| out.flush())

@@ -7,8 +7,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 mod attach;
 mod check;
 mod cli;
@@ -21,6 +19,7 @@ mod delete;
 mod drain;
 mod failure;
 mod get;
+mod help;
 mod kind;
 mod list;
 mod man;
@@ -40,5 +39,5 @@ mod watchdog;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cli::Cli::parse().run()
+    cli::Cli::of_process().run()
 }

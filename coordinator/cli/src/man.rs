@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 
 use crate::cli::Cli;
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ pub(crate) struct Man {
 impl Man {
     pub(crate) fn run(self) -> Result<(), Failure> {
         fs::create_dir_all(&self.dir)
-            .and_then(|()| clap_mangen::generate_to(Cli::command(), &self.dir))
+            .and_then(|()| clap_mangen::generate_to(Cli::with_help(), &self.dir))
             .with_context(|| format!("cannot write manual pages into {}", self.dir.display()))
             .map_err(Failure::Runtime)
     }
@@ -44,7 +44,7 @@ mod tests {
         Man { dir: man1.clone() }.run().unwrap();
         let page = |name: &str| fs::read_to_string(man1.join(name)).unwrap();
         assert!(page("tollgate.1").contains("Exit codes:"));
-        for command in Cli::command().get_subcommands() {
+        for command in Cli::with_help().get_subcommands() {
             let page = page(&format!("tollgate-{}.1", command.get_name()));
             assert!(page.contains("Examples:"), "{}", command.get_name());
         }

@@ -60,6 +60,25 @@ fn every_command_has_help_with_an_example() {
 }
 
 #[test]
+fn help_has_the_options_that_the_command_uses_and_no_others() {
+    for command in COMMANDS {
+        let help = say(&[command, "--help"], "").done();
+        let offline = ["serve", "check", "token", "completions"].contains(&command);
+        assert_eq!(help.contains("--server <URL>"), !offline, "{help}");
+        assert_eq!(help.contains("Which coordinator:"), !offline, "{help}");
+        let prints_json = !["serve", "completions"].contains(&command);
+        assert_eq!(help.contains("      --json"), prints_json, "{help}");
+    }
+    let check = say(&["check", "--help"], "").done();
+    assert!(check.contains("Print errors and warnings"), "{check}");
+    let ready = say(&["ready", "--help"], "").done();
+    assert!(
+        ready.contains("--server <URL>") && !ready.contains("      --json"),
+        "{ready}"
+    );
+}
+
+#[test]
 fn a_new_token_lets_in_whom_its_line_says() {
     let made = say(&["token", "--name", "ci", "--role", "admin"], "").done();
     let (token, line) = made.trim_end().split_once('\n').unwrap();
