@@ -82,14 +82,15 @@ pub fn epoch_of_this_start() -> Epoch {
 }
 
 /// The time since the machine's boot. It goes on while the machine sleeps, and cannot be set: only for
-/// the end of a master's term, which others measure while this machine may be asleep.
+/// the start in the metrics, and the end of a master's term, which others measure while this machine may
+/// be asleep.
 pub fn boot_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(now).unwrap_or(Duration::MAX)
 }
 
 /// The wall clock, since 1970. Only for times that others measure by a calendar: certificates,
-/// the leases of Doorman's clients, and epochs, which a restart must not reset.
+/// the leases of Doorman's clients, the start in the metrics, and epochs, which a restart must not reset.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that reads the wall clock"

@@ -63,6 +63,14 @@ pub fn etcd() -> Result<PathBuf> {
         .context("no etcd: run `just setup`, set ETCD_BIN, or put etcd on the PATH")
 }
 
+/// promtool: the one that `just setup` unpacks, else the one on `PATH`; `None` without either.
+pub fn promtool() -> Option<PathBuf> {
+    let unpacked = workspace().join(".tools/bin/promtool");
+    [unpacked, PathBuf::from("promtool")]
+        .into_iter()
+        .find(|binary| starts(binary))
+}
+
 /// Debian's libfaketime: the one that `just setup` unpacks, else the installed one; `None` without
 /// either.
 pub fn faketime() -> Option<PathBuf> {

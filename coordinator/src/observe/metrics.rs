@@ -5,15 +5,20 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+mod exposition;
 mod labels;
+mod process;
 
+pub use self::exposition::Exposition;
 pub(crate) use self::labels::label_values;
 pub use self::labels::{LabelValue, LabeledCounter};
+use self::process::ProcessStats;
 
 const PREFIX: &str = "tollgate";
 
@@ -24,29 +29,42 @@ pub(crate) const DURATIONS_S: [f64; 10] = [
 
 /// All registered metrics of a coordinator; clones share them.
 #[derive(Clone, Debug)]
-pub struct Exporter(Arc<Registry>);
+pub struct Exporter {
+    registry: Arc<Registry>,
+    /// When the process started, since 1970.
+    started: Option<Duration>,
+}
 
 // === impl Exporter ===
 
 impl Exporter {
     /// Exports the metrics that were registered in `registry`.
     pub fn new(registry: Registry) -> Self {
-        Self(Arc::new(registry))
+        Self {
+            registry: Arc::new(registry),
+            started: process::started(),
+        }
     }
 
-    /// Returns all metrics in the OpenMetrics text format, with those that `register` adds for this
-    /// scrape.
+    /// Returns all metrics as `format`, with those of the process and those that `register` adds
+    /// for this scrape.
     ///
     /// # Errors
     /// If a metric cannot be written as text, which is a bug.
-    pub fn encode(&self, register: impl FnOnce(&mut Registry)) -> Result<String, fmt::Error> {
+    pub fn encode(
+        &self,
+        format: Exposition,
+        register: impl FnOnce(&mut Registry),
+    ) -> Result<String, fmt::Error> {
         let mut of_this_scrape = Registry::with_prefix(PREFIX);
         register(&mut of_this_scrape);
-        let mut text = String::new();
-        text::encode_registry(&mut text, &self.0)?;
-        text::encode_registry(&mut text, &of_this_scrape)?;
-        text::encode_eof(&mut text)?;
-        Ok(text)
+        let process = ProcessStats::read().registry(self.started);
+        let mut page = String::new();
+        for registry in [&self.registry, &of_this_scrape, &process] {
+            text::encode_registry(&mut page, registry)?;
+        }
+        text::encode_eof(&mut page)?;
+        Ok(format.of(page))
     }
 }
 

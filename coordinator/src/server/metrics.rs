@@ -56,10 +56,14 @@ mod tests {
     use tollgate_core::cluster::ShardId;
 
     use super::*;
+    use crate::observe::metrics::Exposition;
 
     /// The metrics of an election that `metrics` shows, by their types.
     fn shown(metrics: &Metrics) -> Vec<&'static str> {
-        let text = metrics.exporter.encode(|_| {}).unwrap();
+        let text = metrics
+            .exporter
+            .encode(Exposition::OpenMetrics, |_| {})
+            .unwrap();
         let mut names = vec![
             "tollgate_master gauge",
             "tollgate_elections counter",

@@ -201,7 +201,8 @@ impl Answer {
         Self::exchange(stream, "localhost", &Ask::get(path)).await
     }
 
-    async fn exchange(
+    /// Returns the answer to `ask` on an open connection to `host`; an error if that is closed.
+    pub(crate) async fn exchange(
         mut stream: impl AsyncRead + AsyncWrite + Unpin,
         host: &str,
         ask: &Ask,

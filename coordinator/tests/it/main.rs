@@ -13,6 +13,7 @@ mod harness;
 mod held;
 mod http;
 mod leases;
+mod metrics;
 mod openapi;
 mod openapi_statuses;
 mod status;

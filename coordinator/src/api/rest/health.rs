@@ -1,12 +1,13 @@
 //! Health and metrics, for machines.
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 
 use super::App;
 use super::openapi::{ReadLeases, Unavailable};
 use super::problem::RestError;
+use crate::observe::metrics::Exposition;
 
 /// Whether the process lives.
 #[utoipa::path(
@@ -31,24 +32,38 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, RestE
     Ok("ready\n")
 }
 
-/// The metrics, in the OpenMetrics text format.
+/// The metrics, as Prometheus text or OpenMetrics: by the `Accept` header.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "getMetrics", tag = "health",
     responses(
         (
-            status = 200, description = "All of them", body = str,
-            content_type = "application/openmetrics-text"
+            status = 200, description = "All of them",
+            content((String = "text/plain"), (String = "application/openmetrics-text"))
         ),
         ReadLeases
     )
 )]
-pub(super) async fn metrics(State(app): State<App>) -> Result<Response, RestError> {
+pub(super) async fn metrics(
+    State(app): State<App>,
+    headers: HeaderMap,
+) -> Result<Response, RestError> {
+    let format = Exposition::negotiate(&accept(&headers));
     let stats = app.lease_stats(0).await?;
     let text = app
         .parts
         .exporter
-        .encode(|registry| stats.register(registry));
+        .encode(format, |registry| stats.register(registry));
     let text = text.map_err(|_| RestError::Text("the metrics"))?;
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+    let headers = [
+        (header::CONTENT_TYPE, format.content_type()),
+        (header::VARY, "accept"),
+    ];
+    Ok((headers, text).into_response())
+}
+
+/// All `Accept` headers as one; one that is no text is left out.
+fn accept(headers: &HeaderMap) -> String {
+    let values = headers.get_all(header::ACCEPT).iter();
+    let texts: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+    texts.join(",")
 }

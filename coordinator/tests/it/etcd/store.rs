@@ -14,7 +14,7 @@ use tollgate_coordinator::catalog::{Catalog, GroupKind, MemberKind, Precondition
 use tollgate_coordinator::clock::Clock;
 use tollgate_coordinator::config::Config;
 use tollgate_coordinator::config::writer::{CatalogHandle, CatalogWriter, WriteError};
-use tollgate_coordinator::observe::metrics::{Exporter, registry};
+use tollgate_coordinator::observe::metrics::{Exporter, Exposition, registry};
 use tollgate_core::lease_server::Start;
 
 use super::{Etcd, Link};
@@ -243,7 +243,7 @@ async fn what_cannot_be_read_is_skipped_and_a_newer_format_is_not_written_to() {
     put("group/last", last).await;
     let (a, metrics) = try_node(&[etcd.address()]).await.unwrap();
     let bad = async || {
-        let text = metrics.encode(|_| {}).unwrap();
+        let text = metrics.encode(Exposition::Prometheus, |_| {}).unwrap();
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("tollgate_store_bad_records_total "));
