@@ -1,6 +1,5 @@
 //! Envoy's metrics for Prometheus, and the dashboard of them.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use serde_json::{Value, json};
 use tollgate_tests::connection::get_once;
 use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
+use tollgate_tests::monitoring::{alerts, dashboard_queries, missing_metrics};
 use tollgate_tests::{artifact, wait};
 
 use crate::test_context::{TestContext, run_test};
@@ -56,14 +56,14 @@ async fn statistics(test: &TestContext) -> Result<()> {
         },
     )
     .await?;
-    let known: BTreeSet<&str> = text.lines().filter_map(name_of).collect();
-    for metric in metrics_of(&json_of("envoy/grafana/tollgate.json")?) {
-        let family = metric.strip_suffix("_bucket").unwrap_or(&metric);
-        assert!(
-            known.contains(family),
-            "the dashboard shows {metric}, which Envoy does not have"
-        );
-    }
+    let mut queries = dashboard_queries("tollgate.json")?;
+    queries.extend(
+        alerts("tollgate-envoys")?
+            .into_iter()
+            .map(|alert| alert.expr),
+    );
+    let missing = missing_metrics(&queries, &text);
+    assert!(missing.is_empty(), "Envoy does not have {missing:?}");
     Ok(())
 }
 
@@ -79,28 +79,6 @@ fn labelled(text: &str, want: &str) -> bool {
             && labels.split(',').all(|label| head.contains(label))
             && (value.is_empty() || actual == value)
     })
-}
-
-fn name_of(line: &str) -> Option<&str> {
-    line.strip_prefix("# TYPE ")?.split(' ').next()
-}
-
-/// Metrics in the queries of a dashboard.
-fn metrics_of(dashboard: &Value) -> BTreeSet<String> {
-    let mut metrics = BTreeSet::new();
-    for panel in dashboard["panels"].as_array().into_iter().flatten() {
-        for target in panel["targets"].as_array().into_iter().flatten() {
-            let query = target["expr"].as_str().unwrap_or_default();
-            let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-            metrics.extend(
-                words
-                    .filter(|word| word.starts_with("tollgate_"))
-                    .map(str::to_owned),
-            );
-        }
-    }
-    assert!(metrics.len() >= 10, "a dashboard of {metrics:?}");
-    metrics
 }
 
 fn json_of(file: &str) -> Result<Value> {

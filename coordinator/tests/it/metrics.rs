@@ -5,7 +5,10 @@ use std::io::{Write as _, stderr};
 use std::time::Duration;
 
 use tollgate_core::lease_server::Start;
-use tollgate_tests::monitoring::{check_open_metrics, check_prometheus_text};
+use tollgate_tests::monitoring::{
+    alerts, check_open_metrics, check_prometheus_text, check_queries, dashboard_queries,
+    missing_metrics, runbook,
+};
 
 use crate::certificates::{Client, Folder, Issuer};
 use crate::etcd::Etcd;
@@ -123,12 +126,16 @@ async fn the_page_names_every_metric_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_names_every_metric_of_a_cluster_and_no_other() {
+async fn the_page_names_every_metric_of_a_cluster_and_queries_name_no_other() {
     let etcd = Etcd::start().await;
     let busy = Busy::in_cluster(&etcd).await;
     let page = busy.metrics("*/*").await;
     assert_eq!(families(&page), documented().collect::<BTreeSet<_>>());
     say_if_skipped(check_prometheus_text(&page).unwrap());
+    let mut queries = dashboard_queries("coordinators.json").unwrap();
+    let alerts = alerts("tollgate-coordinators").unwrap();
+    queries.extend(alerts.into_iter().map(|alert| alert.expr));
+    assert_eq!(missing_metrics(&queries, &page), BTreeSet::new());
     let page = busy.metrics(OPEN_METRICS).await;
     say_if_skipped(check_open_metrics(&page).unwrap());
 }
@@ -161,6 +168,27 @@ async fn each_format_is_served_to_those_who_ask_for_it() {
         names.map(str::to_owned).collect::<BTreeSet<_>>()
     };
     assert_eq!(samples(&text.body), samples(&open.body));
+}
+
+#[test]
+fn queries_of_dashboards_and_alerts_are_valid() {
+    for dashboard in ["coordinators.json", "tollgate.json"] {
+        let queries = dashboard_queries(dashboard).unwrap();
+        say_if_skipped(check_queries(&queries).unwrap());
+    }
+    assert!(!check_queries(&["sum by".to_owned()]).is_ok_and(|checked| checked));
+}
+
+#[test]
+fn each_alert_leads_to_its_section_of_the_documentation() {
+    for group in ["tollgate-coordinators", "tollgate-envoys"] {
+        for alert in alerts(group).unwrap() {
+            let section = runbook(&alert).unwrap();
+            let heading = section.lines().next().unwrap();
+            assert_eq!(heading.trim_start_matches(['#', ' ']), alert.alert);
+            assert!(section.lines().count() > 2, "{section}");
+        }
+    }
 }
 
 #[test]
