@@ -69,6 +69,7 @@ impl Proxy {
         let identity = Identity {
             worker: 7,
             node: "node".to_owned(),
+            plugin: String::new(),
             process: 7,
         };
         let mut worker = Worker::new(Fake::new(process), identity, config);

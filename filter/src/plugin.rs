@@ -1,8 +1,8 @@
 //! The contexts that Envoy speaks to: a root per configuration, and a context per stream.
 //!
 //! All that is here is translation. A VM's workers are kept beside the contexts, one for each
-//! cluster of coordinators, because a new configuration is a new root context in the same VM and
-//! must find the balances of the one before.
+//! cluster of coordinators and, without a `vm_id`, each plugin, because a new configuration is a new
+//! root context in the same VM and must find the balances of the one before.
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -22,7 +22,8 @@ use crate::worker::{BoundRoot, BoundRule, Worker};
 type Shared = Rc<RefCell<Worker<Envoy>>>;
 
 thread_local! {
-    static WORKERS: RefCell<BTreeMap<String, Shared>> = const { RefCell::new(BTreeMap::new()) };
+    static WORKERS: RefCell<BTreeMap<(String, String), Shared>> =
+        const { RefCell::new(BTreeMap::new()) };
 }
 
 /// A root context: one configuration in one VM.
@@ -54,10 +55,6 @@ struct Stream {
 /// Why a configuration is not used.
 #[derive(Debug, thiserror::Error)]
 enum Rejected {
-    #[error(
-        "vm_id is blank, so that the plugin would share its leases with any other without one: set vm_config.vm_id"
-    )]
-    BlankVmId,
     /// Contexts are never entered while another runs.
     #[error("the worker is busy")]
     Reentered,
@@ -89,10 +86,6 @@ impl Root {
 
     fn load(&self) -> Result<Plugin, Rejected> {
         let host = Envoy;
-        let vm_id = host.property(&["plugin_vm_id"])?.unwrap_or_default();
-        if vm_id.trim_ascii().is_empty() {
-            return Err(Rejected::BlankVmId);
-        }
         let (mut config, unknown) = Config::parse(&configuration()?)?;
         config.compile(&host)?;
         let worker = worker(&config)?;
@@ -262,17 +255,18 @@ impl HttpContext for Unconfigured {}
 
 /// The VM's worker for the coordinators of `config`.
 fn worker(config: &Config) -> Result<Shared, HostError> {
-    let node = node_id(&Envoy)?;
+    let (node, plugin) = (node_id(&Envoy)?, plugin_id(&Envoy)?);
     WORKERS.with(|workers| {
         let Ok(mut workers) = workers.try_borrow_mut() else {
-            return Ok(new_worker(node, config));
+            return Ok(new_worker(node, plugin, config));
         };
-        let known = workers.entry(config.engine.coordinator.clone());
-        Ok(Rc::clone(known.or_insert_with(|| new_worker(node, config))))
+        let known = workers.entry((config.engine.coordinator.clone(), plugin.clone()));
+        let new = || new_worker(node, plugin, config);
+        Ok(Rc::clone(known.or_insert_with(new)))
     })
 }
 
-fn new_worker(node: String, config: &Config) -> Shared {
+fn new_worker(node: String, plugin: String, config: &Config) -> Shared {
     // WASI's randomness does not fail in Envoy; the clock is what else differs between workers.
     let worker = getrandom::u64().unwrap_or_else(|_| Envoy.now().as_nanos());
     let mut process = worker.to_le_bytes().repeat(2).try_into().unwrap_or([0; 16]);
@@ -280,6 +274,7 @@ fn new_worker(node: String, config: &Config) -> Shared {
     let identity = Identity {
         worker,
         node,
+        plugin,
         process: u128::from_le_bytes(process),
     };
     Rc::new(RefCell::new(Worker::new(Envoy, identity, config)))
@@ -292,6 +287,17 @@ fn node_id(host: &Envoy) -> Result<String, HostError> {
         None => host.property(&["node", "id"])?.unwrap_or_default(),
     };
     Ok(String::from_utf8_lossy(&id).into_owned())
+}
+
+/// The root id of a plugin without a `vm_id`, since shared data then is that of all plugins without one.
+/// An update of the plugin keeps its root id, which with Istio is its name.
+fn plugin_id(host: &Envoy) -> Result<String, HostError> {
+    let vm_id = host.property(&["plugin_vm_id"])?.unwrap_or_default();
+    if !vm_id.trim_ascii().is_empty() {
+        return Ok(String::new());
+    }
+    let root_id = host.property(&["plugin_root_id"])?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&root_id).into_owned())
 }
 
 /// Says why a configuration is refused; Envoy keeps the one before.

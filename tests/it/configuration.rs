@@ -3,8 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 use tollgate_tests::conclude;
-use tollgate_tests::connection::get_once;
-use tollgate_tests::envoy::Envoy;
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{self, by_tenant};
 use tollgate_tests::load::{Flow, Load};
 
@@ -89,19 +88,21 @@ fn an_update_under_load_keeps_balances() {
 }
 
 #[test]
-fn a_blank_vm_id_is_refused() {
-    run_test("a_blank_vm_id_is_refused", async |test: &TestContext| {
-        let mut envoy = test.envoy_with("envoy", Vec::new()).await?;
+fn a_blank_vm_id_is_accepted() {
+    run_test("a_blank_vm_id_is_accepted", async |test: &TestContext| {
+        let coordinator = test.coordinator(LIMITS).await?;
         let mut tollgate = filter::tollgate(&by_tenant(&json!({})))?;
         tollgate["typed_config"]["config"]["vm_config"]["vm_id"] = json!("");
-        let taken = envoy
-            .configure(&[("main".to_owned(), vec![tollgate])])
-            .await?;
-        assert!(
-            !taken,
-            "a blank vm_id would share its data with other filters"
-        );
-        assert_eq!(get_once(envoy.address(), "/", &[]).await?.status, 200);
+        let spec = EnvoySpec::new("envoy", 2, test.upstream.address(), vec![tollgate]);
+        let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
+        let load = Load::start([Flow::new(envoy.address(), "acme", 300.0)]);
+        load.run_until(s(4.0)).await;
+        let record = load.stop().await?.remove(0);
+        print_course("acme", &record);
+        let rate = record.admitted_per_second(s(2.0)..s(4.0));
+        assert_near("without a vm_id, admitted/s", rate, RATE, 0.05);
+        let leases = coordinator.leases("tenant/acme").await?;
+        assert_eq!(leases.map_or(0, |leases| leases.clients.len()), 1);
         Ok(())
     });
 }

@@ -26,6 +26,7 @@ mod isolation;
 mod keys;
 mod limit_headers;
 mod memory;
+mod mesh;
 mod missing;
 mod modes;
 mod outage;

@@ -80,22 +80,21 @@ def of_control_plane(overlay, ports):
 
 
 def plugin(overlay, module):
-    """Returns the plugin as the overlay's control plane configures it, but for the code, which is local, and `vm_id`.
-
-    Istio sets none; what the filter does with a blank one is tested with the filter.
-    """
+    """Returns the plugin as the overlay's control plane configures it, but for the code, which is local."""
     spec = overlay.proxy["spec"]
     gateway = overlay.proxy["kind"] == "EnvoyExtensionPolicy"
     wasm = spec["wasm"][0] if gateway else spec.get("wasm", spec)
+    vm = {"runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": module}}}
+    if gateway:
+        vm["vm_id"] = "envoyextensionpolicy/hello/tollgate/wasm/0"
+    else:
+        # Istio sets no `vm_id`; the variable makes a new VM at each edit.
+        vm["environment_variables"] = {"key_values": {"ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": "1"}}
     return {
         "name": wasm["name"] if gateway else "hello.tollgate",
         "root_id": wasm["rootID"] if gateway else wasm["pluginName"],
         "failure_policy": "UNSPECIFIED" if gateway else wasm["failStrategy"],
-        "vm_config": {
-            "vm_id": "envoyextensionpolicy/hello/tollgate/wasm/0" if gateway else "tollgate",
-            "runtime": "envoy.wasm.runtime.v8",
-            "code": {"local": {"filename": module}},
-        },
+        "vm_config": vm,
         "configuration": {"@type": TEXT, "value": json.dumps(overlay.filter)},
     }
 

@@ -25,7 +25,7 @@ use configuration::{bootstrap, listener_discovery};
 
 /// Longest time for a start or a change of configuration. Most of it is the compilation of the filter on a
 /// busy machine.
-const START_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
 /// Drain time of the connections of a replaced configuration.
 const DRAIN_SECONDS: &str = "2";
 /// Time until an Envoy ends after another has taken over.
@@ -183,9 +183,14 @@ impl Envoy {
     /// # Errors
     /// As [`Envoy::configure`].
     pub async fn route(&mut self, virtual_hosts: Value) -> Result<bool> {
-        self.spec.virtual_hosts = virtual_hosts;
+        self.set_virtual_hosts(virtual_hosts);
         let listeners = self.spec.listeners.clone();
         self.configure(&listeners).await
+    }
+
+    /// Sets the virtual hosts that the next [`Envoy::configure`] brings.
+    pub fn set_virtual_hosts(&mut self, virtual_hosts: Value) {
+        self.spec.virtual_hosts = virtual_hosts;
     }
 
     /// Swaps the configuration of the listeners and waits until Envoy has taken or refused it.
@@ -398,7 +403,7 @@ async fn get_stats(admin: SocketAddr, part: &str) -> Result<BTreeMap<String, u64
 }
 
 /// Replaces `file` by a move, which Envoy notices and which never shows it half a file.
-fn swap_in(file: &Path, content: &Value) -> Result<()> {
+pub(crate) fn swap_in(file: &Path, content: &Value) -> Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, content.to_string())?;
     fs::rename(&new, file).with_context(|| format!("moving {}", file.display()))

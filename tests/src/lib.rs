@@ -17,6 +17,7 @@ pub mod filter;
 pub mod grpc_echo;
 pub mod http2;
 pub mod load;
+pub mod mesh;
 pub mod monitoring;
 pub mod ports;
 pub mod process;

@@ -33,6 +33,8 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 pub struct Flow {
     /// Address of the Envoy.
     pub to: SocketAddr,
+    /// Their path.
+    pub path: String,
     /// The tenant.
     pub tenant: String,
     /// Requests per second.
@@ -68,8 +70,14 @@ struct FlowState {
 impl Flow {
     /// Creates the flow of a tenant to an Envoy.
     pub fn new(to: SocketAddr, tenant: &str, rate: f64) -> Self {
+        Self::at(to, "/", tenant, rate)
+    }
+
+    /// Creates the flow of a tenant to one path.
+    pub fn at(to: SocketAddr, path: &str, tenant: &str, rate: f64) -> Self {
         Self {
             to,
+            path: path.to_owned(),
             tenant: tenant.to_owned(),
             rate,
         }
@@ -162,7 +170,7 @@ impl RunningFlow {
     fn new(flow: Flow) -> Self {
         Self {
             to: flow.to,
-            request: get("/", &[(TENANT_HEADER, &flow.tenant)]),
+            request: get(&flow.path, &[(TENANT_HEADER, &flow.tenant)]),
             due: Semaphore::new(0),
             state: Mutex::new(FlowState {
                 rate: flow.rate,

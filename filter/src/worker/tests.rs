@@ -42,6 +42,7 @@ impl Proxy {
         let identity = Identity {
             worker: 1,
             node: "node".to_owned(),
+            plugin: String::new(),
             process: 1,
         };
         let mut worker = Worker::new(Fake::new(&Process::new()), identity, config);

@@ -61,6 +61,7 @@ impl Worker {
         let identity = Identity {
             worker: number,
             node: "envoy".to_owned(),
+            plugin: String::new(),
             process: u128::from(random.next()) << 64 | u128::from(setup.incarnation),
         };
         let config = config(setup);

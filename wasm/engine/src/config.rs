@@ -14,6 +14,8 @@ pub struct Identity {
     pub worker: u64,
     /// The name of the proxy that the process is, the first part of its client id.
     pub node: String,
+    /// The plugin, where plugins of other settings see the same shared data; else empty.
+    pub plugin: String,
     /// Random bits: the second part of the client id, if this worker is the first of its process.
     pub process: u128,
 }
@@ -21,7 +23,8 @@ pub struct Identity {
 /// Settings of an engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineConfig {
-    /// The cluster of coordinators.
+    /// The cluster of coordinators, or another name that the host knows them by. The process keeps
+    /// their leases under it.
     pub coordinator: String,
     /// The clusters that lead to the masters of the shards, in order.
     pub shards: Vec<String>,

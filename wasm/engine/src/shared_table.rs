@@ -64,7 +64,8 @@ impl SharedTable {
             random: identity.process,
             slots: config.max_scopes,
         };
-        let slots = SlotTable::open(host, &config.coordinator, &identity.node, fresh)?;
+        let prefix = prefix(&config.coordinator, &identity.plugin);
+        let slots = SlotTable::open(host, prefix, &identity.node, fresh)?;
         let count = slots.slots();
         self.slots = Some(slots);
         Ok(count)
@@ -176,10 +177,51 @@ impl SharedTable {
 
 // === free functions ===
 
+/// Returns the first part of the keys of a table. A cluster's name has no line break, so no other
+/// coordinator or plugin has the same keys.
+fn prefix(coordinator: &str, plugin: &str) -> String {
+    match plugin {
+        "" => format!("tollgate.{coordinator}"),
+        _ => format!("tollgate.{coordinator}\n{plugin}"),
+    }
+}
+
 /// Turns contention into success: the work is done in the next round.
 pub(crate) fn or_later(done: Result<(), TableError>) -> Result<(), TableError> {
     match done {
         Err(TableError::Contention(_)) => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::client::Policy;
+
+    use super::*;
+    use crate::testing::{FakeHost, FakeProcess};
+
+    #[test]
+    fn tables_of_other_coordinators_or_plugins_are_apart() {
+        let process = FakeProcess::new();
+        let host = FakeHost::new(&process);
+        let named = [("a", ""), ("b", ""), ("a", "b"), ("a", "c"), ("a.b", "")];
+        let open = |random: u128, (coordinator, plugin): (&str, &str)| {
+            let slots = random as u32;
+            let fresh = ProcessRecord { random, slots };
+            SlotTable::open(&host, prefix(coordinator, plugin), "node", fresh).unwrap()
+        };
+        let tables: Vec<_> = (10..).zip(named).map(|(n, name)| open(n, name)).collect();
+        let scope = |table: &SlotTable| format!("tenant/{}", table.slots());
+        for table in &tables {
+            let (scope, policy) = (scope(table), Policy::default());
+            let window = table.window(&scope);
+            table.locate(&host, host.now(), &policy, &window).unwrap();
+        }
+        for (slots, table) in (10..).zip(&tables) {
+            let found = (0..table.slots_in_all()).filter_map(|at| table.look(&host, at).unwrap());
+            let found: Vec<String> = found.map(|(scope, _)| scope).collect();
+            assert_eq!((table.slots(), found), (slots, vec![scope(table)]));
+        }
     }
 }

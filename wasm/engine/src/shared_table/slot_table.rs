@@ -65,15 +65,14 @@ struct Place {
 // === impl SlotTable ===
 
 impl SlotTable {
-    /// The shared table of the process for `coordinator`, created with `random` and `slots` if
-    /// this worker is the first.
+    /// The shared table of the process whose keys begin with `prefix`, created with `random` and
+    /// `slots` if this worker is the first.
     pub(crate) fn open<H: Host>(
         host: &H,
-        coordinator: &str,
+        prefix: String,
         node: &str,
         fresh: ProcessRecord,
     ) -> Result<Self, TableError> {
-        let prefix = format!("tollgate.{coordinator}");
         let key = format!("{prefix}.process");
         let mut process = None;
         for _ in 0..TRIES {

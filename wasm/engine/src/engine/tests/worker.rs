@@ -49,6 +49,7 @@ impl Worker {
         let identity = Identity {
             worker: id,
             node: "node".to_owned(),
+            plugin: String::new(),
             process: id.into(),
         };
         let host = FakeHost::new(process);

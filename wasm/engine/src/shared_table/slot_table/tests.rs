@@ -20,13 +20,23 @@ struct Setup {
 fn setup(slots: u32) -> Setup {
     let process = FakeProcess::new();
     let host = FakeHost::new(&process);
-    let table = SlotTable::open(&host, "c", "node", ProcessRecord { slots, ..FRESH }).unwrap();
+    let table = open(&host, "c", "node", ProcessRecord { slots, ..FRESH }).unwrap();
     Setup {
         process,
         host,
         table,
         policy: Policy::default(),
     }
+}
+
+/// Opens the table of the coordinators `coordinator`.
+fn open(
+    host: &FakeHost,
+    coordinator: &str,
+    node: &str,
+    fresh: ProcessRecord,
+) -> Result<SlotTable, TableError> {
+    SlotTable::open(host, format!("tollgate.{coordinator}"), node, fresh)
 }
 
 impl Setup {
@@ -58,14 +68,14 @@ fn all_workers_open_the_table_that_the_first_one_made() {
         random: 99,
         slots: 7,
     };
-    let second = SlotTable::open(&FakeHost::new(&setup.process), "c", "node", other).unwrap();
+    let second = open(&FakeHost::new(&setup.process), "c", "node", other).unwrap();
     assert_eq!(second.slots(), 100);
     assert_eq!(second.client(), setup.table.client());
     assert_eq!(
         second.client().id.as_str(),
         "node/00000000123456789abcdef011223344"
     );
-    let elsewhere = SlotTable::open(&FakeHost::new(&setup.process), "d", "node", other).unwrap();
+    let elsewhere = open(&FakeHost::new(&setup.process), "d", "node", other).unwrap();
     assert_eq!(elsewhere.slots(), 7);
 }
 
@@ -79,7 +89,7 @@ fn of_two_workers_that_open_at_once_the_second_follows_the_first() {
     *process.intruder.borrow_mut() = Some(Box::new(move |process| {
         process.set("tollgate.c.process", &first.encode(), ABSENT);
     }));
-    let table = SlotTable::open(&FakeHost::new(&process), "c", "n", FRESH).unwrap();
+    let table = open(&FakeHost::new(&process), "c", "n", FRESH).unwrap();
     assert_eq!(table.slots(), 5);
 }
 
