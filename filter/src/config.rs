@@ -7,6 +7,7 @@
 
 use core::time::Duration;
 
+use crate::grpc_service::Address;
 use crate::host::Host;
 use serde_json::{Map, Value};
 use tollgate_core::client::{Mode, Policy};
@@ -16,11 +17,13 @@ use tollgate_engine::codec::SLOTS_MAX;
 use tollgate_engine::{EngineConfig, HostFailure, RULES_MAX, RuleConfig};
 
 mod condition;
+mod coordinator;
 mod fields;
 mod key;
 mod rule;
 mod terms;
 
+use coordinator::{coordinator, names_cluster};
 use fields::Fields;
 pub(crate) use rule::{Missing, Rule};
 #[cfg(test)]
@@ -29,8 +32,6 @@ pub(crate) use terms::Terms;
 
 /// The longest name of a scope rule, in bytes.
 pub(crate) const RULE_NAME_LEN_MAX: usize = 40;
-/// The longest name of a cluster; see [`EngineHost`](crate::engine_host::EngineHost).
-const CLUSTER_LEN_MAX: usize = 120;
 /// Time between two rounds of housekeeping of a worker: renewals, unspent tokens, statistics.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -39,6 +40,8 @@ const TICK: Duration = Duration::from_millis(20);
 pub(crate) struct Config {
     /// Settings of the engine, with the limits of each rule.
     pub(crate) engine: EngineConfig,
+    /// Address of the coordinators, if they have no cluster.
+    pub(crate) address: Option<Address>,
     /// The same rules as far as they are about requests, in the same order.
     pub(crate) rules: Vec<Rule>,
     /// True if routes and virtual hosts may say otherwise, in their metadata.
@@ -106,7 +109,7 @@ impl Config {
 
     fn read(root: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, ConfigError> {
         let millis = Duration::from_millis;
-        let coordinator = coordinator(root)?;
+        let (coordinator, address) = coordinator(root, unknown)?;
         let call_timeout = millis(root.whole("call_timeout_ms", 1000, 10..=60_000)?);
         let mode = mode_as(root, "no_lease")?.unwrap_or_default();
         let policy = Policy {
@@ -136,6 +139,7 @@ impl Config {
                 host_failure: host_failure(root)?,
                 reports_limits: admitted_headers.is_any(),
             },
+            address,
             rules,
             per_route: root.flag("per_route", false)?,
             admitted_headers,
@@ -167,17 +171,6 @@ impl Config {
 
 // === free functions ===
 
-fn coordinator(root: &mut Fields<'_>) -> Result<String, ConfigError> {
-    let rule = "the name of Envoy's cluster of coordinators, 1 to 120 bytes";
-    let name = root
-        .text("coordinator")?
-        .ok_or_else(|| root.required("coordinator", rule))?;
-    if !names_cluster(name) {
-        return Err(root.wrong("coordinator", name, rule));
-    }
-    Ok(name.to_owned())
-}
-
 fn shards(root: &mut Fields<'_>) -> Result<Vec<String>, ConfigError> {
     let Some(value) = root.take("shards") else {
         return Ok(Vec::new());
@@ -194,11 +187,6 @@ fn shards(root: &mut Fields<'_>) -> Result<Vec<String>, ConfigError> {
         })
     };
     entries.iter().enumerate().map(name).collect()
-}
-
-/// Returns whether `name` can be that of a cluster.
-fn names_cluster(name: &str) -> bool {
-    (1..=CLUSTER_LEN_MAX).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
 /// Reads the mode without a lease, of a rule or of all.

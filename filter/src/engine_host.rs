@@ -8,37 +8,55 @@ use tollgate_core::units::Instant;
 use tollgate_engine::{Call, Cas, HostError, Level, Written};
 use tollgate_proto::{FieldError, v1};
 
+use crate::grpc_service::{self, Address};
 use crate::host::Host;
 
-/// The authority of calls to clusters whose names are no host's. With the longest such name the
-/// message has 127 bytes, the most whose length is one byte.
-const ANY_HOST: &str = "any";
+/// gRPC's INTERNAL.
+const INTERNAL: u32 = 13;
 
 /// A host of the filter, as the host of an engine.
 #[derive(Debug)]
-pub(crate) struct EngineHost<H>(pub(crate) H);
+pub(crate) struct EngineHost<H> {
+    host: H,
+    /// The coordinators' address with the name that the engine has for it, if they have no cluster.
+    address: Option<(String, Address)>,
+}
 
 // === impl EngineHost ===
 
+impl<H> EngineHost<H> {
+    /// Returns the host of an engine whose coordinators are at `address`, if that is known.
+    pub(crate) fn new(host: H, address: Option<&Address>) -> Self {
+        let address = address.map(|address| (address.name(), address.clone()));
+        Self { host, address }
+    }
+
+    /// Returns the address called `name`.
+    fn address(&self, name: &str) -> Option<&Address> {
+        let (known, address) = self.address.as_ref()?;
+        (known == name).then_some(address)
+    }
+}
+
 impl<H: Host> tollgate_engine::Host for EngineHost<H> {
     fn now(&self) -> Instant {
-        self.0.now()
+        self.host.now()
     }
 
     fn log(&self, level: Level, message: &str) {
-        self.0.log(level, message);
+        self.host.log(level, message);
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
+        self.host.memory_bytes()
     }
 
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {
-        self.0.shared_get(key)
+        self.host.shared_get(key)
     }
 
     fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError> {
-        self.0.shared_set(key, value, cas)
+        self.host.shared_set(key, value, cas)
     }
 
     fn call(&self, cluster: &str, call: &Call, timeout: Duration) -> Result<u32, HostError> {
@@ -50,16 +68,20 @@ impl<H: Host> tollgate_engine::Host for EngineHost<H> {
                 ("Release", v1::ReleaseRequest::from(release).encode_to_vec())
             }
         };
-        self.0.call(&service(cluster), method, &message, timeout)
+        let service = match self.address(cluster) {
+            Some(address) => address.service(self.host.now()),
+            None => grpc_service::of_cluster(cluster),
+        };
+        self.host.call(&service, method, &message, timeout)
     }
 
     /// Envoy is only asked for names that it cannot take for anything else.
     fn lacks_cluster(&self, name: &str, nothing: &Release, timeout: Duration) -> bool {
-        if may_be_message(name.as_bytes()) {
+        if self.address(name).is_some() || may_be_message(name.as_bytes()) {
             return false;
         }
         let message = v1::ReleaseRequest::from(nothing).encode_to_vec();
-        self.0.lacks_cluster(name, &message, timeout)
+        self.host.lacks_cluster(name, &message, timeout)
     }
 }
 
@@ -100,37 +122,6 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, rest))
 }
 
-/// The cluster called `name` as a serialized `envoy.config.core.v3.GrpcService`
-/// `{envoy_grpc: {cluster_name, authority}}`.
-///
-/// Envoy takes the string of a gRPC call for such a message if it parses as one, and for a name only
-/// otherwise; and some names do parse. Lengths below 128, which those of names are by far, are one
-/// ASCII byte, which keeps the message a valid `str`.
-///
-/// Without an authority Envoy sends the cluster's name in the field `:authority`, and servers refuse
-/// a request with one that no host can have, such as Istio's `outbound|7710||tollgate.infra`.
-fn service(name: &str) -> String {
-    const ENVOY_GRPC: char = '\x0a';
-    let authority = if is_host(name) { "" } else { ANY_HOST };
-    let inner = format!("{}{}", text('\x0a', name), text('\x12', authority));
-    text(ENVOY_GRPC, &inner)
-}
-
-/// A field of a protobuf message with `value`, shorter than 128 bytes; nothing for an empty one.
-fn text(tag: char, value: &str) -> String {
-    if value.is_empty() {
-        return String::new();
-    }
-    let length = char::from(u8::try_from(value.len()).unwrap_or(0));
-    format!("{tag}{length}{value}")
-}
-
-/// Returns whether `name` can be a host's, which every server accepts as an authority.
-fn is_host(name: &str) -> bool {
-    name.bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-}
-
 /// The answer to a refresh.
 pub(crate) fn refreshed(answer: &[u8]) -> Result<Refreshed, String> {
     let message = v1::RefreshResponse::decode(answer).map_err(|error| error.to_string())?;
@@ -139,8 +130,9 @@ pub(crate) fn refreshed(answer: &[u8]) -> Result<Refreshed, String> {
         .map_err(|error: FieldError| error.to_string())
 }
 
-/// A gRPC status in words. Its message is not told: the SDK would trap on one that is not UTF-8.
-pub(crate) fn grpc_failure(status: u32) -> String {
+/// A gRPC status in words. Its message is not told: the SDK would trap on one that is not UTF-8. From
+/// an address Envoy tells nothing but one status.
+pub(crate) fn grpc_failure(status: u32, from_address: bool) -> String {
     let names = [
         "OK",
         "CANCELLED",
@@ -161,7 +153,14 @@ pub(crate) fn grpc_failure(status: u32) -> String {
         "UNAUTHENTICATED",
     ];
     let name = usize::try_from(status).ok().and_then(|at| names.get(at));
-    format!("gRPC status {status} ({})", name.unwrap_or(&"unknown"))
+    let hint = match from_address && status == INTERNAL {
+        true => ": the address cannot be reached, or TLS fails; Envoy does not tell which",
+        false => "",
+    };
+    format!(
+        "gRPC status {status} ({}){hint}",
+        name.unwrap_or(&"unknown")
+    )
 }
 
 #[cfg(test)]
@@ -169,28 +168,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_is_called_as_a_grpc_service_message() {
-        // A bare name that begins like a message would be taken for one.
-        let service = service("authority");
-        assert_eq!(service.as_bytes(), b"\x0a\x0b\x0a\x09authority");
-    }
-
-    #[test]
-    fn a_cluster_whose_name_is_no_host_is_called_with_another_authority() {
-        for name in ["outbound|7710||tollgate.infra", "httproute/a/b/rule/0"] {
-            let message = service(name);
-            assert!(message.ends_with("\x12\x03any"), "{message:?}");
-        }
-        // The longest name still makes a message whose length is one byte.
-        let longest = service(&"|".repeat(120));
-        assert_eq!(longest.as_bytes().get(..4), Some(&b"\x0a\x7f\x0a\x78"[..]));
-        assert_eq!(longest.len(), 2 + 127);
-    }
-
-    #[test]
     fn a_status_of_any_number_is_told() {
-        assert_eq!(grpc_failure(14), "gRPC status 14 (UNAVAILABLE)");
-        assert_eq!(grpc_failure(u32::MAX), "gRPC status 4294967295 (unknown)");
+        let told = |status| grpc_failure(status, false);
+        assert_eq!(told(14), "gRPC status 14 (UNAVAILABLE)");
+        assert_eq!(told(13), "gRPC status 13 (INTERNAL)");
+        assert_eq!(told(u32::MAX), "gRPC status 4294967295 (unknown)");
+        let hint = "gRPC status 13 (INTERNAL): the address cannot be reached, or TLS fails; Envoy";
+        assert!(grpc_failure(13, true).starts_with(hint));
     }
 
     #[test]

@@ -263,11 +263,13 @@ impl Host for Fake {
         message: &[u8],
         _: Duration,
     ) -> Result<u32, HostError> {
-        assert!(
-            cluster.starts_with('\x0a'),
-            "{cluster:?} is not a serialized GrpcService"
-        );
-        if self.lacks_cluster(&cluster[4..], message, Duration::ZERO) {
+        // A cluster's name is behind two tags with a length each.
+        let to = match cluster.chars().next() {
+            Some('\x0a') => &cluster[4..],
+            Some('\x12') => "address",
+            _ => panic!("{cluster:?} is not a serialized GrpcService"),
+        };
+        if self.lacks_cluster(to, message, Duration::ZERO) {
             return Err(HostError {
                 call: "grpc_call",
                 status: 10,
@@ -275,9 +277,8 @@ impl Host for Fake {
         }
         let token = self.process.next_token.get() + 1;
         self.process.next_token.set(token);
-        // Behind two tags with a length each.
         let call = Call {
-            to: cluster[4..].to_owned(),
+            to: to.to_owned(),
             method: method.to_owned(),
             message: message.to_vec(),
         };

@@ -30,6 +30,7 @@ mod engine_host;
 mod fake;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod grpc_service;
 mod host;
 mod key;
 mod limit_status;

@@ -33,6 +33,8 @@ pub(crate) struct Worker<H> {
     metrics: Metrics,
     waiting: BTreeMap<u32, WaitingStream>,
     shadow_logged: Option<Instant>,
+    /// True if the coordinators are called at an address instead of a cluster.
+    has_address: bool,
 }
 
 /// Stream whose request waits.
@@ -79,12 +81,17 @@ impl<H: Host + Clone> Worker<H> {
     /// A worker for `config` that has seen nothing yet.
     pub(crate) fn new(host: H, identity: Identity, config: &Config) -> Self {
         Self {
-            engine: Engine::new(EngineHost(host.clone()), identity, config.engine.clone()),
+            engine: Engine::new(
+                EngineHost::new(host.clone(), config.address.as_ref()),
+                identity,
+                config.engine.clone(),
+            ),
             host,
             rules: BTreeMap::new(),
             metrics: Metrics::default(),
             waiting: BTreeMap::new(),
             shadow_logged: None,
+            has_address: config.address.is_some(),
         }
     }
 
@@ -279,7 +286,8 @@ impl<H: Host + Clone> Worker<H> {
 
     /// Hands over that the call of `token` failed.
     pub(crate) fn handle_failure(&mut self, token: u32, status: u32) {
-        self.engine.handle_answer(token, Err(grpc_failure(status)));
+        self.engine
+            .handle_answer(token, Err(grpc_failure(status, self.has_address)));
         self.carry_out();
     }
 

@@ -5,10 +5,12 @@
 
 mod access_log;
 mod accuracy;
+mod address;
 mod bytes;
 mod canonical;
 mod cardinality;
 mod cel;
+mod certificates;
 mod client;
 mod configuration;
 mod coordinators;

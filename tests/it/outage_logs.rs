@@ -59,7 +59,7 @@ async fn away_and_back(test: &TestContext) -> Result<()> {
     ensure!(warned.len() == 1, "{warned:?}");
     for part in [
         "[warning]",
-        "cluster=\"tollgate\"",
+        "coordinator=\"tollgate\"",
         "gRPC status 14 (UNAVAILABLE)",
     ] {
         ensure!(warned[0].contains(part), "no {part} in {warned:?}");

@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use rcgen::{
-    CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
-};
+use rcgen::SanType;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
@@ -16,6 +14,7 @@ use tokio_rustls::TlsConnector;
 use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{COORDINATOR, tollgate};
 
+use crate::certificates::{Authority, authority, issue};
 use crate::test_context::{TestContext, run_test};
 
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 100000}\n";
@@ -53,28 +52,6 @@ async fn certificates(test: &TestContext) -> Result<()> {
         );
     }
     Ok(())
-}
-
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn authority() -> Result<Authority> {
-    let mut params = CertificateParams::new(Vec::new())?;
-    let name = "tollgate's tests";
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
-}
-
-/// Issues a certificate for `names` with its key.
-fn issue(authority: &Authority, names: Vec<SanType>) -> Result<(rcgen::Certificate, KeyPair)> {
-    let mut params = CertificateParams::new(Vec::new())?;
-    params.subject_alt_names = names;
-    params.extended_key_usages = vec![
-        ExtendedKeyUsagePurpose::ClientAuth,
-        ExtendedKeyUsagePurpose::ServerAuth,
-    ];
-    let key = KeyPair::generate()?;
-    Ok((params.signed_by(&key, authority)?, key))
 }
 
 fn mutual_tls(authority: &Authority) -> Result<Value> {

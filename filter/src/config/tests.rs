@@ -3,6 +3,7 @@ use crate::key::Key;
 use tollgate_core::units::Capacity;
 use tollgate_engine::Overflow;
 
+mod coordinator;
 mod costs;
 mod documentation;
 mod expressions;
@@ -46,6 +47,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
             host_failure: HostFailure::Open,
             reports_limits: false,
         },
+        address: None,
         rules: vec![Rule {
             key: Key::Header("x-tenant".to_owned()),
             when: None,
@@ -190,7 +192,10 @@ fn wrong_settings_are_refused_by_field_value_and_rule() {
             r#"coordinator is "": must be the name"#,
         ),
         (coordinator(&format!("{long:?}")), "1 to 120 bytes"),
-        (coordinator("7"), "coordinator is 7: must be a string"),
+        (
+            coordinator("7"),
+            "coordinator is 7: must be the name of Envoy's",
+        ),
         (coordinator(r#""c""#), "scopes is required"),
         (
             with(r#""shards": "s-0""#),

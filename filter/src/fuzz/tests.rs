@@ -98,6 +98,7 @@ fn any_plugin_configuration_is_refused_or_can_be_used() {
         &[
             EVERY_KEY.as_bytes(),
             include_bytes!("../../fuzz/corpus/configuration/every-field"),
+            include_bytes!("../../fuzz/corpus/configuration/address"),
             br#"{"coordinator": "c", "scopes": [{"name": "a", "key": {"constant": "x"}}]}"#,
         ],
     );

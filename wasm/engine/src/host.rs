@@ -70,7 +70,7 @@ pub trait Host {
     /// # Errors
     /// If the host fails.
     fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError>;
-    /// Starts a call to `cluster` and returns a token, which comes back with the answer.
+    /// Starts a call to `cluster`, a name of the configuration, and returns a token, which comes back with the answer.
     ///
     /// # Errors
     /// If no call was made.

@@ -212,7 +212,7 @@ impl LeaseSync {
     fn safe_mode_line(&self, report: SafeModeReport, without_lease: u64) -> String {
         let failure = self.conditions.last_failure.as_ref();
         let (to, cause) = failure.map_or((Upstream::ANY, ""), |(to, cause)| (*to, cause.as_str()));
-        let cluster = self.upstreams.name(to);
+        let name = self.upstreams.name(to);
         match report {
             SafeModeReport::Entered {
                 failing_for,
@@ -224,13 +224,13 @@ impl LeaseSync {
                 };
                 format!(
                     "tollgate: safe mode on: calls to the coordinator fail and scopes have no \
-                     lease: cluster={cluster:?} failing_for={:.1}s scopes={without_lease} \
+                     lease: coordinator={name:?} failing_for={:.1}s scopes={without_lease} \
                      last_failure={cause:?}{before}",
                     failing_for.as_secs_f64()
                 )
             }
             SafeModeReport::Left { after } => format!(
-                "tollgate: safe mode off: the coordinator answers again: cluster={cluster:?} \
+                "tollgate: safe mode off: the coordinator answers again: coordinator={name:?} \
                  after={:.1}s scopes_without_lease={without_lease} last_failure={cause:?}",
                 after.as_secs_f64()
             ),

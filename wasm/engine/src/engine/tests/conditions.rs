@@ -63,7 +63,7 @@ fn safe_mode_is_told_once_by_all_workers_when_it_begins_and_when_it_ends() {
     };
     for part in [
         "tollgate: safe mode on: calls to the coordinator fail and scopes have no lease: \
-         cluster=\"c\" failing_for=9.",
+         coordinator=\"c\" failing_for=9.",
         "scopes=1 last_failure=\"gRPC status 14 (UNAVAILABLE)\"",
     ] {
         assert!(line.contains(part), "{line}");
@@ -73,7 +73,7 @@ fn safe_mode_is_told_once_by_all_workers_when_it_begins_and_when_it_ends() {
     let [(Level::Warn, line)] = &told[..] else {
         panic!("{told:?}")
     };
-    let want = "tollgate: safe mode off: the coordinator answers again: cluster=\"c\" after=4";
+    let want = "tollgate: safe mode off: the coordinator answers again: coordinator=\"c\" after=4";
     assert!(line.starts_with(want), "{line}");
 }
 
