@@ -77,6 +77,7 @@ computing_tests() {
 
 # Tests of real processes, which mostly wait.
 waiting_tests() {
+    step suite "real Envoys" just e2e
     step suite "faults" just test-cluster 2
     step suite "Kubernetes" just test-kubernetes
     step suite "docker-compose demos" just test-compose
@@ -98,9 +99,8 @@ built=no
 step check "setup" just setup
 step check "build" just build _build-tests && built=yes
 
-# Real processes wait most of the time, so two rows of their tests go on at once. Lints and the tests that compute
-# use the cores meanwhile, at the lowest priority.
-if [[ $parts == *" tests "* ]] && [ "$built" = yes ]; then waiting_tests >"$work/waiting" 2>&1 & fi
+# Real processes wait most of the time. Lints and the tests that compute use the cores meanwhile, at the lowest
+# priority.
 {
     renice -n 19 "$BASHPID"
     # Cargo locks its folder while it compiles; the tests of real processes are to find theirs built first.
@@ -109,13 +109,13 @@ if [[ $parts == *" tests "* ]] && [ "$built" = yes ]; then waiting_tests >"$work
     if [[ $parts == *" tests "* ]]; then computing_tests; fi
 } >"$work/computing" 2>&1 &
 if [[ $parts == *" tests "* ]] && [ "$built" = yes ]; then
-    step suite "real Envoys" just e2e
+    waiting_tests
 elif [[ $parts == *" tests "* ]]; then
     report 0 7 0 "FAILED   real Envoys, faults, admin API, Doorman client, Kubernetes, packages, demos: not run because the build failed"
 fi
 printf '\n=== waiting for what runs beside\n'
 wait
-cat "$work"/{waiting,computing} 2>/dev/null
+cat "$work/computing"
 
 printf '\n=== summary\n'
 cut -f 4 "$work/report"
