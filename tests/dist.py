@@ -132,7 +132,7 @@ class Archives(unittest.TestCase):
             self.assertEqual(hashlib.sha256((DIST / name).read_bytes()).hexdigest(), digest, name)
 
 
-# What bash does at the tab key. Arguments: the script, the last word and the one before, all words.
+# Completes as bash does at the tab key. Arguments: the script, the last word and the one before, all words.
 BASH_COMPLETION = """
 source "$1"
 COMP_WORDS=("${@:4}")

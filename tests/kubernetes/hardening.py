@@ -6,7 +6,7 @@ import re
 
 from overlays import DOCUMENTED, ROOT, label
 
-# What each container has to say, as in Kubernetes' restricted profile and beyond.
+# Security settings of each container, as in Kubernetes' restricted profile and beyond.
 CONTAINER = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,

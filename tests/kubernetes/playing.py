@@ -18,7 +18,7 @@ from envoys import Ports, bootstrap
 # Time after which a program that does not do what it should has failed; none needs a tenth of it.
 PATIENCE_S = 30
 
-# What a filter says about a configuration that it would rather have otherwise.
+# Parts of log lines in which a filter finds fault with a configuration that it takes.
 COMPLAINTS = ["ignored unknown fields", "cluster missing"]
 
 

@@ -193,7 +193,7 @@ pub fn extension_policy(name: &str, config: &Value) -> Result<Value> {
     }))
 }
 
-/// What a route has in `typed_per_filter_config` to turn the policies called `names` on.
+/// Returns the `typed_per_filter_config` of a route that turns the policies called `names` on.
 pub fn turned_on(names: &[&str]) -> Value {
     let on = json!({
         "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",

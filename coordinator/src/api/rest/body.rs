@@ -154,7 +154,7 @@ mod tests {
             .collect()
     }
 
-    /// What is wrong with the shape of a group.
+    /// Returns the error in the shape of a group.
     fn shape_fault(body: &str) -> FieldFault {
         let written = serde_json::from_str(body).unwrap();
         let mut reader = serde_json::Deserializer::from_str(body);

@@ -73,7 +73,7 @@ impl EarlierMatches {
     /// The first limit that matches everything that `sequence` does.
     fn covering(&mut self, sequence: &[Token]) -> Option<usize> {
         let whole = prefix(sequence);
-        // What covers it begins with no byte that it does not begin with.
+        // The prefix of a glob that covers this one is a prefix of this one.
         for len in 0..=whole.len() {
             let earlier = whole.get(..len).and_then(|part| self.by_prefix.get(part));
             for (index, broad) in earlier.into_iter().flatten() {

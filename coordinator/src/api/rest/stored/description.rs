@@ -12,7 +12,7 @@ use crate::api::rest::openapi::{
     BAD_REQUEST, BAD_WRITE, CONFLICT, MISSING, READ, STALE, Statuses, UNAVAILABLE, WRITE, problems,
 };
 
-/// What the description tells about one kind of objects.
+/// Paths, names and texts of one kind of objects in the OpenAPI description.
 #[derive(Debug)]
 pub(super) struct Texts {
     /// Path of the list.
