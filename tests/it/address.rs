@@ -31,8 +31,8 @@ fn coordinators_at_an_address_are_asked_in_plain_text_tls_and_mutual_tls() {
     );
 }
 
-/// Way to connect, with the name of its listener and tenant.
-struct Way {
+/// Connection to a coordinator, with the name of its listener and tenant.
+struct Connection {
     name: &'static str,
     to: SocketAddr,
     tls: Value,
@@ -47,49 +47,52 @@ async fn addresses(test: &TestContext) -> Result<()> {
     let [cert, key] = files.certificate("client", &authority)?;
     let other_authority = crate::certificates::authority()?;
     let [late_cert, late_key] = files.certificate("late", &other_authority)?;
-    let way = |name, coordinator: &Coordinator, tls| Way {
+    let connection = |name, coordinator: &Coordinator, tls| Connection {
         name,
         to: coordinator.grpc(),
         tls,
     };
-    let ways = [
-        way("plain", &plain, Value::Null),
-        way(
+    let connections = [
+        connection("plain", &plain, Value::Null),
+        connection(
             "tls",
             &tls,
             json!({"ca": authority.pem(), "server_name": SERVER}),
         ),
-        way(
+        connection(
             "mutual",
             &mutual,
             json!({"ca": ca, "cert": cert, "key": key, "server_name": SERVER}),
         ),
-        way(
+        connection(
             "late",
             &mutual,
             json!({"ca": ca, "cert": late_cert, "key": late_key,
                                     "server_name": SERVER, "reread_seconds": 1}),
         ),
-        way(
-            "stranger",
+        connection(
+            "unknown_ca",
             &mutual,
             json!({"ca": ca, "server_name": SERVER}),
         ),
     ];
     let mut spec = EnvoySpec::new("envoy", 2, test.upstream.address(), Vec::new());
-    spec.listeners = ways.iter().map(Way::listener).collect::<Result<_>>()?;
+    spec.listeners = connections
+        .iter()
+        .map(Connection::listener)
+        .collect::<Result<_>>()?;
     let envoy = Envoy::start(test.dir(), &spec).await?;
-    let flows: Result<Vec<Flow>> = ways.iter().map(|way| way.flow(&envoy)).collect();
+    let flows: Result<Vec<Flow>> = connections.iter().map(|way| way.flow(&envoy)).collect();
     let load = Load::start(flows?);
     load.run_until(s(5.0)).await;
     for (flow, coordinator) in [&plain, &tls, &mutual].into_iter().enumerate() {
-        let (name, record) = (ways[flow].name, load.record(flow));
+        let (name, record) = (connections[flow].name, load.record(flow));
         print_course(name, &record);
         let rate = record.admitted_per_second(s(2.0)..s(5.0));
         assert_near(name, rate, RATE, 0.05);
         assert!(has_lease(coordinator, name).await?, "{name}");
     }
-    for name in ["late", "stranger"] {
+    for name in ["late", "unknown_ca"] {
         assert!(!has_lease(&mutual, name).await?, "{name}");
     }
     let changed = load.elapsed();
@@ -101,14 +104,17 @@ async fn addresses(test: &TestContext) -> Result<()> {
     lease(&plain, "plain").await?;
     let restarted = load.elapsed() - changed;
     eprintln!("leases {renewed:.1?} after a new certificate, {restarted:.1?} after a restart");
-    assert!(!has_lease(&mutual, "stranger").await?, "a stranger");
+    assert!(
+        !has_lease(&mutual, "unknown_ca").await?,
+        "a certificate of an unknown authority"
+    );
     for record in load.stop().await? {
         assert_eq!(record.total().failed, 0);
     }
     Ok(())
 }
 
-impl Way {
+impl Connection {
     /// A listener that limits by tenant and asks the coordinators at the address.
     fn listener(&self) -> Result<(String, Vec<Value>)> {
         let coordinator = json!({"address": self.to.to_string(), "tls": self.tls});

@@ -72,13 +72,13 @@ fn above_group(check: &mut Check, path: &str, raw: &RawLimit, catalog: &Catalog)
     let Some(scope) = exact.map(|text| text.as_str()) else {
         return;
     };
-    let holding = ScopeExplanation::new(catalog, &scope.into());
+    let explanation = ScopeExplanation::new(catalog, &scope.into());
     let own = catalog.file().limits.exact(scope);
     for (unit, fields) in raw.units() {
         let Some(own) = own.and_then(|own| own.limits.get(unit)) else {
             continue;
         };
-        let others = holding.of_unit(unit);
+        let others = explanation.of_unit(unit);
         let mut others = others.filter(|(other, _)| *other.scope != *scope);
         let lower = others.find(|(_, limit)| limit.capacity < own.capacity);
         if let (Some((other, limit)), (name, Some(text))) = (lower, fields.capacity) {

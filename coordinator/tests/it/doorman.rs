@@ -248,10 +248,10 @@ async fn envoys_and_doormans_clients_share_one_capacity() {
             sum <= 100.000_001,
             "round {round}: {by_doorman} + {by_envoys}"
         );
-        let books = coordinator.get("/v1/scopes/tenant/acme").await.json();
-        let books = books["units"]["requests"]["sum_has"].as_f64().unwrap();
-        assert!(books <= 100.000_001, "round {round}: {books}");
-        assert!(sum <= books + 0.000_001, "round {round}: {sum} > {books}");
+        let status = coordinator.get("/v1/scopes/tenant/acme").await.json();
+        let status = status["units"]["requests"]["sum_has"].as_f64().unwrap();
+        assert!(status <= 100.000_001, "round {round}: {status}");
+        assert!(sum <= status + 0.000_001, "round {round}: {sum} > {status}");
         full += u32::from(sum > 95.0);
         tokio::time::sleep(Duration::from_millis(2)).await;
     }

@@ -67,9 +67,9 @@ async fn both_doors_speak_tls_to_who_trusts_them() {
     let answer = Answer::over(http.connect().await.unwrap(), "/v1/scopes").await;
     assert!(answer.unwrap().body.contains("tenant/a"));
 
-    let stranger = Client::new(coordinator.grpc, "h2", &Issuer::new(), None);
+    let unknown = Client::new(coordinator.grpc, "h2", &Issuer::new(), None);
     assert!(
-        stranger.channel().await.is_err(),
+        unknown.channel().await.is_err(),
         "an issuer it does not trust"
     );
     let protocol = Client::new(coordinator.grpc, "http/1.1", &issuer, None);

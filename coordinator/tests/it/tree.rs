@@ -123,10 +123,10 @@ async fn a_leaf_lends_what_it_borrows() {
     assert!(lease.duration <= Duration::from_secs(2), "{lease:?}");
     // The root counts one client, which speaks for two.
     together(&mut envoys, &[80.0, 1000.0], 50.0).await;
-    let books = root.get("/v1/scopes/tenant/acme").await.json();
-    let books = &books["units"]["requests"];
-    assert_eq!(books["clients"][0]["client"], "eu/0", "{books}");
-    assert_eq!(books["client_count"], 1, "{books}");
+    let status = root.get("/v1/scopes/tenant/acme").await.json();
+    let status = &status["units"]["requests"];
+    assert_eq!(status["clients"][0]["client"], "eu/0", "{status}");
+    assert_eq!(status["client_count"], 1, "{status}");
     // The root's limits apply to scopes that the leaf's file does not limit.
     let call = request("a/1", &[("tenant/acme", 1 << 40, 0.0, 80.0)]);
     let answer = leaf.client().refresh(call).await.unwrap().into_inner();

@@ -1,7 +1,7 @@
 //! Cost of one decision: `cargo bench -p tollgate-core`. The time is given, as it is to all of
 //! core.
 //!
-//! A bucket's take is meant to cost at most 10 ns and a slab's 3 ns. A refresh is meant to cost
+//! A bucket's take is meant to cost at most 10 ns and a token cache's 3 ns. A refresh is meant to cost
 //! at most three times as much with 100 000 clients as with 1 000; the figures of one group are to
 //! be compared with each other, for machines differ.
 

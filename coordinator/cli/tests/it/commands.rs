@@ -13,8 +13,8 @@ use crate::binary::{Serve, file, tollgate};
 use crate::harness::{request, unit};
 
 mod access;
-mod books;
 mod cluster;
+mod leases;
 mod migration;
 mod offline;
 mod parent;

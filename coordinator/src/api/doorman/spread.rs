@@ -58,23 +58,27 @@ impl<'a> Spread<'a> {
     {
         trace::record_call(self.client.as_str(), entries.len());
         let arrival = self.arrival;
-        let books = |held: Mastership, asked: Vec<ResourceAsk>| {
+        let answer_here = |held: Mastership, asked: Vec<ResourceAsk>| {
             let client = self.client.clone();
             async move {
-                let answered = of_books(&held, client, asked, arrival).await?;
+                let answered = of_lease_table(&held, client, asked, arrival).await?;
                 Ok(answered.into_iter().map(answer).collect())
             }
         };
-        if let Some(hop) = self.way.forwarded {
+        if let Some(forwarding) = self.way.forwarded {
             let asked = entries.into_iter().map(|(_, asked)| asked).collect();
-            return books(self.router.own(hop)?, asked).await;
+            return answer_here(self.router.own(forwarding)?, asked).await;
         }
         let parts = self
             .router
             .split(entries, |(_, asked)| &asked.ask.resource.scope);
         let answers = each(parts, |shard, entries| {
             let (wire, asked): (Vec<Q>, Vec<ResourceAsk>) = entries.into_iter().unzip();
-            let here = self.router.shards.get(shard).map(|held| books(held, asked));
+            let here = self
+                .router
+                .shards
+                .get(shard)
+                .map(|held| answer_here(held, asked));
             let there = match here {
                 Some(_) => None,
                 None => Some(self.router.remote(shard, self.way.timeout)),
@@ -110,7 +114,7 @@ impl<'a> Spread<'a> {
 // === free functions ===
 
 /// Returns the answers of one shard's lease table to `asked`.
-async fn of_books(
+async fn of_lease_table(
     held: &Mastership,
     client: ClientId,
     asked: Vec<ResourceAsk>,

@@ -123,7 +123,10 @@ async fn a_drain_outlives_the_master() {
     cluster.elect(ShardId(0), 1, Epoch(200)).await;
     for (shard, has) in gets(&cluster, "envoy-a/y").await {
         let left = if shard == ShardId(0) { 60.0 } else { 40.0 };
-        assert_eq!(has, left, "of {shard}, whose books knew another client");
+        assert_eq!(
+            has, left,
+            "of {shard}, whose lease table knew another client"
+        );
     }
     // The other shards repeat their answers.
     let of_first = async |cluster: &Cluster| {

@@ -118,8 +118,8 @@ async fn nodes_pass_calls_on_and_ask_each_other_over_mutual_tls() {
     }
     // Calls without a certificate are refused, whatever name the caller gives.
     let node = &cluster.nodes[0];
-    let stranger = Client::new(node.peer.grpc.parse().unwrap(), "h2", &files.issuer, None);
-    if let Ok(channel) = stranger.of(NAME).channel().await {
+    let unknown = Client::new(node.peer.grpc.parse().unwrap(), "h2", &files.issuer, None);
+    if let Ok(channel) = unknown.of(NAME).channel().await {
         let mut client = tollgate_coordinator::wire::LeaseServiceClient::new(channel);
         let call = super::nodes::asked("envoy/x", &tenants(), 1.0);
         assert!(client.refresh(call).await.is_err());

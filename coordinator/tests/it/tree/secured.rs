@@ -24,9 +24,9 @@ async fn leaf(root: &Coordinator, folder: &Folder, issuer: &Issuer, pair: &Pair)
 
 #[tokio::test]
 async fn a_leaf_borrows_over_mutual_tls_and_takes_new_certificates() {
-    let (folder, issuer, stranger) = (Folder::new(), Issuer::new(), Issuer::new());
+    let (folder, issuer, other_issuer) = (Folder::new(), Issuer::new(), Issuer::new());
     let root = root(&folder, &issuer).await;
-    let (good, unknown) = (issuer.issue(), stranger.issue());
+    let (good, unknown) = (issuer.issue(), other_issuer.issue());
     // The root does not accept this certificate.
     let leaf = leaf(&root, &folder, &issuer, &unknown).await;
     let mut envoy = Envoy::new(&leaf, "a/1");
@@ -45,9 +45,9 @@ async fn a_leaf_borrows_over_mutual_tls_and_takes_new_certificates() {
 
 #[tokio::test]
 async fn nothing_is_borrowed_from_one_with_another_issuer() {
-    let (folder, issuer, stranger) = (Folder::new(), Issuer::new(), Issuer::new());
+    let (folder, issuer, other_issuer) = (Folder::new(), Issuer::new(), Issuer::new());
     let root = root(&folder, &issuer).await;
-    let leaf = leaf(&root, &folder, &stranger, &issuer.issue()).await;
+    let leaf = leaf(&root, &folder, &other_issuer, &issuer.issue()).await;
     let mut envoy = Envoy::new(&leaf, "a/1");
     let failed = "tollgate_parent_calls_total{result=\"failed\"}";
     while metric(&leaf, failed).await < 2.0 {

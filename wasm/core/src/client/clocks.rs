@@ -32,7 +32,7 @@ fn answer() -> Answer {
     }
 }
 
-/// A holding whose first request waits for the answer.
+/// A scope whose first request waits for the answer.
 fn pending() -> ScopeState {
     let policy = Policy::default();
     let mut scope_state = ScopeState::new(START, &policy);
@@ -172,7 +172,7 @@ fn the_lock_goes_to_one_of_two_at_any_clock() {
             LeaderLock::decide(Some(lock), now, 2),
         );
         assert_ne!(first, LeaderRole::Leave, "who has it keeps it");
-        // At a standing clock it cannot be told that it is lost; after a jump any worker may have
+        // At a clock that has stopped it cannot be told that it is lost; after a jump any worker may have
         // it.
         assert_eq!(second == LeaderRole::Leave, heartbeat == now, "{now:?}");
     }

@@ -69,11 +69,11 @@ impl<'a> Election<'a> {
 
     /// The master of `shard`: the first candidate.
     pub fn master(&self, shard: ShardId) -> Option<Candidate<'a>> {
-        self.standing(shard).min_by_key(|candidate| candidate.epoch)
+        self.of_shard(shard).min_by_key(|candidate| candidate.epoch)
     }
 
     fn step(&self, shard: ShardId, preferred: Option<&str>) -> Option<ElectionStep> {
-        let mine = self.standing(shard).find(|one| one.node == self.node);
+        let mine = self.of_shard(shard).find(|one| one.node == self.node);
         let led = self.led.iter().find(|(led, _)| *led == shard);
         let led = led.map(|(_, epoch)| *epoch);
         let is_preferred = preferred == Some(self.node);
@@ -81,7 +81,7 @@ impl<'a> Election<'a> {
             (mine, Some(led)) if mine != Some(led) => Some(ElectionStep::Lose(shard, led)),
             (Some(_), Some(led)) => {
                 let waits = |one: Candidate<'_>| Some(one.node) == preferred;
-                let hands_over = !is_preferred && self.standing(shard).any(waits);
+                let hands_over = !is_preferred && self.of_shard(shard).any(waits);
                 hands_over.then_some(ElectionStep::HandOver(shard, led))
             }
             (Some(epoch), _) if !is_preferred => Some(ElectionStep::Withdraw(shard, epoch)),
@@ -93,7 +93,7 @@ impl<'a> Election<'a> {
         }
     }
 
-    fn standing(&self, shard: ShardId) -> impl Iterator<Item = Candidate<'a>> {
+    fn of_shard(&self, shard: ShardId) -> impl Iterator<Item = Candidate<'a>> {
         let candidates = self.candidates.iter().copied();
         candidates.filter(move |candidate| candidate.shard == shard)
     }

@@ -98,7 +98,7 @@ fn leases_are_bounded_over_all_resources() {
     refresh(&mut node, 14, "d", "tenant/b").unwrap();
     let count: usize = node
         .resources()
-        .map(|(_, books)| books.client_count())
+        .map(|(_, resource)| resource.client_count())
         .sum();
     assert_eq!((node.lease_count(), count), (3, 3));
 }
@@ -176,7 +176,7 @@ struct World {
 }
 
 impl World {
-    /// Restarted at `now`: without books, and learning.
+    /// Restarted at `now`: without a lease table, and learning.
     fn restarted(now: Instant, limit: &Limit) -> Self {
         let node = LeaseServer::new(now, Epoch(now.as_nanos()), BOUNDS, Start::Learning);
         let limit = limit.clone();
@@ -281,8 +281,12 @@ fn a_drained_client_gives_back_what_it_has_until_the_deadline() {
     node.handle_drain(secs(1), &client.id, secs(20)).unwrap();
     assert_eq!(gets(&mut node, 2), 0);
     assert_eq!(gets(&mut node, 3), 0);
-    let books = node.resource(&resource).unwrap();
-    assert_eq!((books.sum_has(), books.sum_wants()), (0, 0), "acknowledged");
+    let record = node.resource(&resource).unwrap();
+    assert_eq!(
+        (record.sum_has(), record.sum_wants()),
+        (0, 0),
+        "acknowledged"
+    );
     assert_eq!(node.drained(secs(3)).count(), 1);
     assert_eq!(node.drained_until(secs(3), &client.id), Some(secs(20)));
     assert_eq!(gets(&mut node, 20), 80, "the deadline has passed");

@@ -368,7 +368,7 @@ fn one_that_took_books_over_says_what_is_lent() {
     leaf.lend(Capacity::from_whole(60), |_| ());
     leaf.pass(200);
     leaf.refresh("a", (0, 100));
-    // As after a hand-over: the books are there, what was borrowed is not known.
+    // As after a hand-over: the lease table is there, what was borrowed is not known.
     leaf.node.borrow_from_parent(leaf.now, 5000, TIMEOUT);
     let request = leaf.ask();
     assert_eq!(
@@ -390,11 +390,11 @@ fn books_that_did_not_age_on_their_way_prolong_nothing() {
     leaf.lend(Capacity::from_whole(60), |_| ());
     leaf.pass(200);
     leaf.refresh("a", (0, 100));
-    // The next one has the books a second later, and counts from then.
-    let books = LeaseServer::new(leaf.now, Epoch(1), BOUNDS, Start::Fresh);
-    let books = core::mem::replace(&mut leaf.node, books).hand_over(leaf.now);
+    // The next one has the snapshot a second later, and counts from then.
+    let snapshot = LeaseServer::new(leaf.now, Epoch(1), BOUNDS, Start::Fresh);
+    let snapshot = core::mem::replace(&mut leaf.node, snapshot).hand_over(leaf.now);
     leaf.now = leaf.now.saturating_add(Duration::from_secs(1));
-    leaf.node = LeaseServer::take_over(leaf.now, Epoch(2), BOUNDS, &books).unwrap();
+    leaf.node = LeaseServer::take_over(leaf.now, Epoch(2), BOUNDS, &snapshot).unwrap();
     leaf.node.borrow_from_parent(leaf.now, 5000, TIMEOUT);
     leaf.pass(200);
     let sequence = leaf.now.as_nanos();

@@ -261,7 +261,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Law 1: in use, and in the books.
+    /// Law 1: in use, and in the lease table.
     fn check_books(&self) -> Verdict {
         let capacity = u128::from(self.limit.capacity.as_micros());
         let has = |process: &Process| u128::from(process.has(self.now).as_micros());
@@ -271,33 +271,36 @@ impl Fleet {
             "{used} of {capacity} in use at {:?}",
             self.now
         );
-        let Some(books) = self.node.resource(&self.resource) else {
+        let Some(resource) = self.node.resource(&self.resource) else {
             return Ok(());
         };
-        let sum: u128 = books.clients().map(|c| u128::from(c.has.as_micros())).sum();
+        let sum: u128 = resource
+            .clients()
+            .map(|c| u128::from(c.has.as_micros()))
+            .sum();
         ensure!(
-            sum == books.sum_has(),
+            sum == resource.sum_has(),
             "{sum} lent, sum_has {}",
-            books.sum_has()
+            resource.sum_has()
         );
         ensure!(
             sum <= capacity,
             "{sum} of {capacity} lent at {:?}",
             self.now
         );
-        if self.now >= books.learning_until() {
+        if self.now >= resource.learning_until() {
             self.check_each()?;
         }
         Ok(())
     }
 
-    /// No process has more than the books say, once they are complete.
+    /// No process has more than the lease table says, once it is complete.
     fn check_each(&self) -> Verdict {
         let known: BTreeMap<_, _> = self
             .node
             .resource(&self.resource)
             .into_iter()
-            .flat_map(|books| books.clients().map(|c| ((c.id, c.run), c.has)))
+            .flat_map(|resource| resource.clients().map(|c| ((c.id, c.run), c.has)))
             .collect();
         for process in &self.processes {
             let has = process.has(self.now);

@@ -1,4 +1,4 @@
-//! A coordinator that has lost its books, honest clients with leases, and others that lie about
+//! A coordinator that has lost its lease table, honest clients with leases, and others that lie about
 //! theirs.
 
 use core::time::Duration;
@@ -177,17 +177,17 @@ impl Fleet {
         Ok(lease)
     }
 
-    /// Law 1: in the books, and of the honest among themselves.
+    /// Law 1: in the lease table, and of the honest among themselves.
     fn check(&self) -> Verdict {
         let capacity = self.limit.capacity.as_micros();
         let honest = self.clients.iter().filter(|client| client.lie.is_none());
         let used = honest.filter(|client| client.until > self.now);
         let used: u64 = used.map(|client| client.has).sum();
         ensure!(used <= capacity, "{used} of {capacity} at {:?}", self.now);
-        let Some(books) = self.node.resource(&self.resource) else {
+        let Some(resource) = self.node.resource(&self.resource) else {
             return Ok(());
         };
-        let (lent, now) = (books.sum_has(), self.now);
+        let (lent, now) = (resource.sum_has(), self.now);
         ensure!(
             lent <= capacity.into(),
             "{lent} of {capacity} lent at {now:?}"

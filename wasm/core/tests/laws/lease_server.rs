@@ -29,7 +29,7 @@ fn client(i: usize) -> ClientRun {
 /// With stable demand everybody has its max-min share, and nothing is left over.
 ///
 /// Four refreshes of every client suffice whatever their order, when what is wanted has changed: one tells
-/// the books, one gives back, one acknowledges (until then the books must assume that the answer got lost),
+/// the lease table, one gives back, one acknowledges (until then the table must assume that the answer got lost),
 /// one receives.
 pub(crate) fn settles_at_the_max_min_shares(seed: u64) -> Verdict {
     let mut random = Random::new(seed);
@@ -62,7 +62,7 @@ pub(crate) fn settles_at_the_max_min_shares(seed: u64) -> Verdict {
     Ok(())
 }
 
-/// A coordinator that starts without books confirms what clients have as far as they want it, whoever
+/// A coordinator that starts without a lease table confirms what clients have as far as they want it, whoever
 /// comes first, and lends a newcomer nothing until it can know of all leases.
 pub(crate) fn learns_what_clients_have(seed: u64) -> Verdict {
     let mut random = Random::new(seed);

@@ -265,8 +265,8 @@ pub enum Claim {
     /// Capacity in use of several leases: of the last one, and of earlier and larger ones that were lent
     /// on and have not been given back.
     Several = 1,
-    /// At least so much, by hearsay: it has started without books, and does not know yet all that it has
-    /// lent, or with books that did not age on their way. As much is counted, and not lent to it again.
+    /// At least so much, by hearsay: it has started without a lease table, and does not know yet all that it has
+    /// lent, or with a snapshot that did not age on its way. As much is counted, and not lent to it again.
     AtLeast = 2,
 }
 impl Claim {
@@ -649,7 +649,7 @@ pub struct Snapshot {
     #[prost(message, repeated, tag = "7")]
     pub drains: ::prost::alloc::vec::Vec<DrainSnapshot>,
     /// The form of this message, 2 since the runs of a client are told apart. A master that finds another
-    /// one goes without the books and learns.
+    /// one goes without a snapshot and learns.
     #[prost(uint32, tag = "8")]
     pub form: u32,
 }
@@ -680,7 +680,7 @@ pub struct LimitSnapshot {
     /// The soonest a client may ask again.
     #[prost(uint64, tag = "8")]
     pub min_refresh_ns: u64,
-    /// How long a coordinator without books learns.
+    /// How long a coordinator without a snapshot learns.
     #[prost(uint64, tag = "9")]
     pub learning_ns: u64,
     /// The part of what nobody wants that is lent all the same, in millionths.

@@ -168,7 +168,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
 }
 
 /// Lets a master go on with what `bytes` say, if they say anything: it answers, and it lends
-/// nothing beyond the capacity and what the books claim.
+/// nothing beyond the capacity and what the snapshot claims.
 fn go_on_with(bytes: &[u8]) -> Result<(), TestCaseError> {
     let Ok(mut snapshot) = decode(bytes) else {
         return Ok(());
@@ -286,7 +286,7 @@ fn good() -> v1::Snapshot {
     }
 }
 
-/// Makes good books bad ones.
+/// Damages a good snapshot.
 type Change = fn(&mut v1::Snapshot);
 
 /// Each change is refused, with these words.

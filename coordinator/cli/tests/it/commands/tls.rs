@@ -5,9 +5,9 @@ use crate::certificates::{Folder, Issuer};
 
 #[test]
 fn commands_speak_tls_with_whom_they_trust_and_say_who_they_are() {
-    let (folder, issuer, stranger) = (Folder::new(), Issuer::new(), Issuer::new());
+    let (folder, issuer, other_issuer) = (Folder::new(), Issuer::new(), Issuer::new());
     let ca = folder.write("ca.pem", &issuer.pem());
-    let other_ca = folder.write("other.pem", &stranger.pem());
+    let other_ca = folder.write("other.pem", &other_issuer.pem());
     let door = folder.door(&issuer.issue());
     let tls = format!("tls: {{http: {{{door}, client_ca: '{ca}'}}}}");
     let server = Server::with(&format!("{CONFIG}\n{tls}"));
@@ -30,7 +30,7 @@ fn commands_speak_tls_with_whom_they_trust_and_say_who_they_are() {
 
     let away = format!("no answer from {url}");
     status(&other_ca, &me).failed(1, "invalid peer certificate: ");
-    status(&ca, &identity("not-me", &stranger)).failed(1, &away);
+    status(&ca, &identity("not-me", &other_issuer)).failed(1, &away);
     say(&["status", "--server", &url, "--ca", &ca], "").failed(1, &away);
     let by_address = format!("https://127.0.0.1:{port}");
     let args = ["status", "--server", &by_address, "--ca", &ca];

@@ -58,8 +58,9 @@ impl OpenConnections {
 
     /// Whether its client may be about to make its first call.
     pub(super) fn is_before_its_first_call(&self, number: u64) -> bool {
-        let standing = self.connections.get(&number).map(|open| open.rank());
-        standing.is_some_and(|standing| !standing.working && standing.stage < Stage::Answered)
+        let client_rank = self.connections.get(&number).map(|open| open.rank());
+        client_rank
+            .is_some_and(|client_rank| !client_rank.working && client_rank.stage < Stage::Answered)
     }
 
     /// Moves a connection to the places for probes.
@@ -91,16 +92,16 @@ impl OpenConnections {
         now: Instant,
     ) -> Vec<u64> {
         let crowding = source.is_some_and(|source| self.crowds(source, max));
-        let may_go = |activity: &Activity, standing: ConnectionRank| {
+        let may_go = |activity: &Activity, client_rank: ConnectionRank| {
             let crowds = self.crowds(activity.source, max);
             let working_may_go = crowds && source != Some(activity.source);
-            (crowds || !crowding) && (!standing.working || working_may_go)
+            (crowds || !crowding) && (!client_rank.working || working_may_go)
         };
         let rank = |(number, activity): (&u64, &Arc<Activity>)| {
-            let standing = activity.rank();
+            let client_rank = activity.rank();
             let crowds = self.crowds(activity.source, max);
-            let rank = (crowds, self.rank(activity, standing, now));
-            (!activity.is_for_probes() && may_go(activity, standing))
+            let rank = (crowds, self.rank(activity, client_rank, now));
+            (!activity.is_for_probes() && may_go(activity, client_rank))
                 .then_some((Reverse(rank), *number))
         };
         first(count, self.connections.iter().filter_map(rank).collect())
@@ -109,23 +110,23 @@ impl OpenConnections {
     /// The numbers of up to `count` connections for probes that are most in the way there.
     pub(super) fn probes_in_the_way(&self, count: usize, now: Instant) -> Vec<u64> {
         let rank = |(number, activity): (&u64, &Arc<Activity>)| {
-            let standing = activity.rank();
-            let rank = self.rank(activity, standing, now);
-            (activity.is_for_probes() && !standing.working).then_some((Reverse(rank), *number))
+            let client_rank = activity.rank();
+            let rank = self.rank(activity, client_rank, now);
+            (activity.is_for_probes() && !client_rank.working).then_some((Reverse(rank), *number))
         };
         first(count, self.connections.iter().filter_map(rank).collect())
     }
 
     /// How much a connection is in the way: by how many its source has, whether its client keeps it
     /// waiting, and for how long that has been so.
-    fn rank(&self, activity: &Activity, standing: ConnectionRank, now: Instant) -> Rank {
+    fn rank(&self, activity: &Activity, client_rank: ConnectionRank, now: Instant) -> Rank {
         let crowd = self.count_of(activity.source).checked_ilog2();
-        let lasted = now.saturating_duration_since(standing.since);
-        let weight = match standing.stage {
+        let lasted = now.saturating_duration_since(client_rank.since);
+        let weight = match client_rank.stage {
             Stage::Handshake | Stage::Unanswered => UNANSWERED_WEIGHT,
             Stage::Answered => 1,
         };
-        (crowd, !standing.working, lasted * weight)
+        (crowd, !client_rank.working, lasted * weight)
     }
 
     fn count_of(&self, source: ConnectionSource) -> usize {

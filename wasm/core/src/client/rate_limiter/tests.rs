@@ -446,7 +446,7 @@ fn leases_that_go_up_and_down_mint_no_tokens() {
 
 #[test]
 fn slabs_are_bounded() {
-    // Rate; slab: 5 ms of it, at most a quarter of the burst (a fifth of the rate) over 2 workers.
+    // Rate; token cache: 5 ms of it, at most a quarter of the burst (a fifth of the rate) over 2 workers.
     for (gets, want) in [(10, 1), (500, 2), (1000, 5), (100_000, 500)] {
         let mut p = Process::leased(gets);
         assert_eq!(

@@ -4,7 +4,7 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 /// Holdings with every optional field absent and with every one present.
-fn holdings() -> [ScopeState; 2] {
+fn scope_states() -> [ScopeState; 2] {
     let now = Instant::from_nanos(5);
     let policy = Policy::default();
     let idle = ScopeState::new(now, &policy);
@@ -96,18 +96,18 @@ fn exercise(bytes: &[u8]) {
 
 #[test]
 fn decode_takes_back_what_encode_gave() {
-    for scope_state in holdings() {
+    for scope_state in scope_states() {
         assert_eq!(
             ScopeState::decode(&encoded(&scope_state)),
             Some(scope_state)
         );
     }
-    assert!(encoded(&holdings()[0]).len() <= ScopeState::ENCODED_LEN_USUAL);
+    assert!(encoded(&scope_states()[0]).len() <= ScopeState::ENCODED_LEN_USUAL);
 }
 
 #[test]
 fn decode_reads_what_a_filter_without_shards_wrote() {
-    let [mut idle, _] = holdings();
+    let [mut idle, _] = scope_states();
     idle.requests.lease.client.origin = Origin::alone(Epoch(9));
     let mut bytes = encoded(&idle);
     // Behind the version, the canonical scope, the bucket, three tags and the epoch.
@@ -120,7 +120,7 @@ fn decode_reads_what_a_filter_without_shards_wrote() {
 
 #[test]
 fn decode_reads_what_a_filter_wrote_that_kept_no_earlier_lease() {
-    let [idle, mut full] = holdings();
+    let [idle, mut full] = scope_states();
     full.concurrency.as_mut().unwrap().gets = Capacity::UNLIMITED;
     let mut bytes = encoded(&full);
     // Before the counts, three times, the last use, and 24 bytes for each of three shares.
@@ -137,7 +137,7 @@ fn decode_reads_what_a_filter_wrote_that_kept_no_earlier_lease() {
 /// A filter that took any epoch for true may have left it in shared data.
 #[test]
 fn an_impossible_epoch_that_was_kept_does_not_keep_real_masters_out() {
-    let [_, mut full] = holdings();
+    let [_, mut full] = scope_states();
     full.requests.lease.client.origin = Origin::alone(Epoch(u64::MAX));
     let scope_state = ScopeState::decode(&encoded(&full)).unwrap();
     let real = Origin::alone(Epoch(1_790_000_000_000));
@@ -146,7 +146,7 @@ fn an_impossible_epoch_that_was_kept_does_not_keep_real_masters_out() {
 
 #[test]
 fn decode_refuses_what_it_does_not_know() {
-    for bytes in holdings().map(|scope_state| encoded(&scope_state)) {
+    for bytes in scope_states().map(|scope_state| encoded(&scope_state)) {
         for len in 0..bytes.len() {
             assert_eq!(
                 ScopeState::decode(&bytes[..len]),
@@ -165,7 +165,7 @@ fn decode_refuses_what_it_does_not_know() {
 
 #[test]
 fn hostile_numbers_do_no_harm() {
-    for bytes in holdings().map(|scope_state| encoded(&scope_state)) {
+    for bytes in scope_states().map(|scope_state| encoded(&scope_state)) {
         for position in 1..bytes.len() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut bytes = bytes.clone();
@@ -178,7 +178,7 @@ fn hostile_numbers_do_no_harm() {
 
 #[test]
 fn shares_out_of_order_are_refused() {
-    let [_, mut full] = holdings();
+    let [_, mut full] = scope_states();
     let concurrency = full.concurrency.as_mut().unwrap();
     concurrency.shares.reverse();
     assert_eq!(ScopeState::decode(&encoded(&full)), None);
@@ -197,7 +197,7 @@ proptest! {
         full in any::<bool>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
-        let mut bytes = encoded(&holdings()[usize::from(full)]);
+        let mut bytes = encoded(&scope_states()[usize::from(full)]);
         for (at, value) in changes {
             let at = at.index(bytes.len());
             bytes[at] = value;
@@ -211,7 +211,7 @@ proptest! {
     ) {
         let policy = Policy::default();
         let mut now = Instant::from_nanos(1 << 40);
-        let [_, mut scope_state] = holdings();
+        let [_, mut scope_state] = scope_states();
         for (op, ms, n) in ops {
             now = now.saturating_add(Duration::from_millis(ms));
             match op {

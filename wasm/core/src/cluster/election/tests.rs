@@ -96,7 +96,7 @@ fn a_master_without_its_candidacy_is_none() {
     assert_eq!(steps(preferred, &["a", "b"], &[], Some(5)), [lose]);
     let others = [stands(other, 7)];
     assert_eq!(steps(preferred, &["a", "b"], &others, Some(5)), [lose]);
-    // Standing again is another candidacy.
+    // A second candidacy of the node has an epoch of its own.
     let again = [stands(preferred, 9)];
     assert_eq!(steps(preferred, &["a", "b"], &again, Some(5)), [lose]);
 }

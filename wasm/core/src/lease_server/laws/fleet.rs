@@ -232,8 +232,8 @@ impl Fleet {
         match mail {
             Mail::Refresh(id, member, request) => {
                 let known = self
-                    .snapshot(member)
-                    .is_some_and(|books| books.clients().any(|c| is(&c, &id)));
+                    .resource(member)
+                    .is_some_and(|resource| resource.clients().any(|c| is(&c, &id)));
                 let answer = refresh(
                     &mut self.node,
                     now,
@@ -280,8 +280,8 @@ impl Fleet {
         let limit = self.members[member].own.limit.clone();
         let min_refresh_ms = limit.min_refresh.as_millis() as u64;
         let learning = self
-            .snapshot(member)
-            .is_some_and(|books| self.clock() < books.learning_until());
+            .resource(member)
+            .is_some_and(|resource| self.clock() < resource.learning_until());
         let before = self.granted.get(id).copied().filter(|_| known);
         if let Some((granted, granted_ms, sequence)) = before
             && (request.sequence == sequence
@@ -299,8 +299,8 @@ impl Fleet {
             let wanted = Capacity::from_micros(wanted as u64);
             limit.headroom.of(capacity.saturating_sub(wanted))
         };
-        let books = self.snapshot(member);
-        let mut headroom = spare(limit.capacity, books.map_or(0, Resource::sum_wants));
+        let resource = self.resource(member);
+        let mut headroom = spare(limit.capacity, resource.map_or(0, Resource::sum_wants));
         let slot = self.node.resources.get(&self.members[member].own.id);
         if let Some(pool) = slot.and_then(|slot| self.node.pool(slot.pool()?)) {
             headroom = headroom.min(spare(pool.limit().capacity, pool.sum_wants()));
@@ -315,7 +315,7 @@ impl Fleet {
             .insert(id.clone(), (gets, self.now_ms, request.sequence));
     }
 
-    fn snapshot(&self, member: usize) -> Option<&Resource> {
+    fn resource(&self, member: usize) -> Option<&Resource> {
         self.node.resource(&self.members[member].own.id)
     }
 
@@ -327,7 +327,7 @@ impl Fleet {
             self.clients[i].ask_at = self.now_ms;
         }
         if self.random.percent(self.faults.crash) {
-            // The new process knows nothing of the old one's lease, and the books still count it. It
+            // The new process knows nothing of the old one's lease, and the lease table still counts it. It
             // has the id of the old one, of which there may be mail on its way, or another.
             let id = match self.random.percent(50) {
                 true => self.clients[i].run.id.as_str().into(),
@@ -355,15 +355,15 @@ impl Fleet {
         let epoch = Epoch(self.node.epoch().0 + 1);
         let none = LeaseServer::new(Instant::ZERO, epoch, BOUNDS, Start::Fresh);
         let old = core::mem::replace(&mut self.node, none);
-        let books = old.hand_over(self.clock());
+        let snapshot = old.hand_over(self.clock());
         self.offset_ms = self.fates.below(100_000);
-        let node = LeaseServer::take_over(self.clock(), epoch, BOUNDS, &books);
+        let node = LeaseServer::take_over(self.clock(), epoch, BOUNDS, &snapshot);
         self.node = node.unwrap();
         let again = Snapshot {
-            epoch: books.epoch,
+            epoch: snapshot.epoch,
             ..self.node.snapshot(self.clock())
         };
-        assert_eq!(again, books);
+        assert_eq!(again, snapshot);
     }
 
     /// Changes the capacity and the lease of a resource, or the capacity of the pool, or who is in
@@ -414,9 +414,9 @@ impl Source {
     }
 }
 
-/// Whether `books` are of the run `client`.
-fn is(books: &ClientRecord<'_>, client: &ClientRun) -> bool {
-    (books.id, books.run) == (&client.id, client.run)
+/// Whether `record` is of the run `client`.
+fn is(record: &ClientRecord<'_>, client: &ClientRun) -> bool {
+    (record.id, record.run) == (&client.id, client.run)
 }
 
 /// A refresh under the configuration of now.

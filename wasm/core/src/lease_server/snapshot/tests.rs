@@ -113,7 +113,7 @@ fn what_a_pools_silent_members_have_counts_at_once() {
         &terms,
     );
     assert_eq!(gets(answer.unwrap()), Some(Capacity::ZERO));
-    // The leases count from when the books were read.
+    // The leases count from when the snapshot was read.
     assert_eq!(node.poll_timeout(), Some(at(50 + 9000)));
     let pool = node.pool(&gold).unwrap();
     assert_eq!(pool.sum_has(), 100_000_000);

@@ -10,7 +10,7 @@ const COLLECTED: u64 = BEGIN + 2500;
 /// Until when, with two refresh intervals, what was only said counts.
 const COUNTED: u64 = COLLECTED + 2000;
 
-/// Clients that come back to a coordinator of 1000 that has lost its books.
+/// Clients that come back to a coordinator of 1000 that has lost its lease table.
 struct Restart {
     fleet: Fleet,
     sequence: u64,
@@ -237,7 +237,7 @@ fn a_claim_of_before_a_lowered_capacity_ends_when_its_client_says() {
         let answer = refresh(resource, at(ms), &client, &request, (&limit, 10));
         answer.unwrap().lease.unwrap().duration
     };
-    // The first was 290 ms on its way, the others less, so that the books would let it last longer.
+    // The first was 290 ms on its way, the others less, so that the table would let it last longer.
     assert_eq!(
         of_before(COLLECTED + 290, 1, 1538),
         Duration::from_millis(1538)

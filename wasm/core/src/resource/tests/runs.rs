@@ -46,9 +46,9 @@ impl Fleet {
     }
 
     fn has(&self, client: &ClientRun) -> u64 {
-        let mut books = self.resource.clients();
-        let books = books.find(|books| (books.id, books.run) == (&client.id, client.run));
-        books.map_or(0, |books| books.has.as_micros() / 1_000_000)
+        let mut records = self.resource.clients();
+        let record = records.find(|record| (record.id, record.run) == (&client.id, client.run));
+        record.map_or(0, |record| record.has.as_micros() / 1_000_000)
     }
 }
 
@@ -119,7 +119,7 @@ fn runs_are_bounded_as_clients_are() {
     let refused = fleet.say(&incarnation("a", 11), 1, (0, 10));
     assert_eq!(refused, Err(RefreshError::TooManyClients { max: 10 }));
     let mut runs = fleet.resource.clients();
-    assert!(runs.all(|books| books.id.as_str() == "a"));
+    assert!(runs.all(|record| record.id.as_str() == "a"));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_client_without_runs_is_another_than_one_with_them() {
         assert_eq!(fleet.say(client, 1, (0, 100)), Ok(100));
     }
     assert_eq!(fleet.sum_has(), 300);
-    let runs: Vec<_> = fleet.resource.clients().map(|books| books.run).collect();
+    let runs: Vec<_> = fleet.resource.clients().map(|record| record.run).collect();
     assert_eq!(runs, clients.map(|client| client.run));
 }
 
@@ -144,7 +144,7 @@ fn a_later_term_takes_over_and_nothing_of_an_earlier_one_counts() {
     let term = |term| run("leaf/0", Run::Term(Epoch(term)));
     let (dead, living, other) = (term(3), term(4), incarnation("b", 1));
     assert_eq!(fleet.say(&dead, 900, (0, 1000)), Ok(1000));
-    // It has started without books, and its sequences from below.
+    // It has started without a lease table, and its sequences from below.
     let first = LeaseRequest {
         claim: Claim::AtLeast,
         ..LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(1000))

@@ -63,7 +63,7 @@ impl Place {
         place
     }
 
-    /// Starts again without books.
+    /// Starts again without a lease table.
     pub(super) fn restart(&mut self, now: Instant) {
         self.epoch = Epoch(self.epoch.0 + 1);
         self.node = LeaseServer::new(now, self.epoch, BOUNDS, Start::Learning);

@@ -336,13 +336,13 @@ impl World {
     /// Capacity in use below a place is counted by its parent, and ends no later there.
     fn check_place(&self, i: usize, place: &Place) -> Verdict {
         let now = self.now;
-        let (Some(parent), Some(books)) = (place.parent, place.node.resource(&self.resource))
+        let (Some(parent), Some(resource)) = (place.parent, place.node.resource(&self.resource))
         else {
             return Ok(());
         };
         // Claims of clients of a place that has started again, or does not know the resource, count
         // from when it hears them.
-        let learning_until = place.learning_until.max(books.learning_until());
+        let learning_until = place.learning_until.max(resource.learning_until());
         if now < learning_until.saturating_add(self.limit.lease) {
             return Ok(());
         }
@@ -361,7 +361,9 @@ impl World {
             used <= has,
             "place {i} and below use {used} of {has} at {now:?}"
         );
-        let lent = books.clients().filter(|client| client.has > Capacity::ZERO);
+        let lent = resource
+            .clients()
+            .filter(|client| client.has > Capacity::ZERO);
         for client in lent.filter(|client| client.expiry > now) {
             ensure!(
                 client.expiry <= expiry,

@@ -172,8 +172,8 @@ fn answers_that_make_no_sense_count_as_failures() {
     }
 }
 
-/// A worker that holds so many requests at most.
-fn holding(max_pending: usize) -> Worker {
+/// Creates a worker that keeps at most `max_pending` requests waiting for their first lease.
+fn worker_with_max_pending(max_pending: usize) -> Worker {
     let config = EngineConfig {
         max_pending,
         ..one_rule()
@@ -183,7 +183,7 @@ fn holding(max_pending: usize) -> Worker {
 
 #[test]
 fn more_than_max_pending_are_decided_at_the_safe_capacity_at_once() {
-    let mut worker = holding(3);
+    let mut worker = worker_with_max_pending(3);
     let decisions: Vec<Decision> = (0..20).map(|_| worker.of("acme")).collect();
     assert_eq!(
         decisions.iter().filter(|v| **v == Decision::Hold).count(),
@@ -191,7 +191,7 @@ fn more_than_max_pending_are_decided_at_the_safe_capacity_at_once() {
     );
     let passed = decisions.iter().filter(|v| **v == Decision::Admit).count();
     assert!((7..=11).contains(&passed), "{passed}");
-    let mut none = holding(0);
+    let mut none = worker_with_max_pending(0);
     assert_eq!(none.of("acme"), Decision::Admit);
     none.tick(Duration::from_millis(1));
     assert_eq!(none.process.calls.borrow().len(), 1);
@@ -230,7 +230,7 @@ fn many_streams_are_released_in_order_and_in_small_parts() {
 
 #[test]
 fn requests_beyond_max_pending_do_not_end_the_wait_of_the_others() {
-    let mut worker = holding(20);
+    let mut worker = worker_with_max_pending(20);
     for _ in 0..50 {
         worker.of("acme");
     }

@@ -114,8 +114,8 @@ impl Fleet {
         assert!(hurried.is_none(), "{hurried:?} in {self:?}");
     }
 
-    /// Law 1, in use and in the books; the sums of the books; and that the books never count less
-    /// than what a client uses, once they are complete.
+    /// Law 1, in use and in the lease table; the sums of the table; and that the table never counts
+    /// less than a client uses, once it is complete.
     pub(super) fn check(&self) {
         let mut pooled = 0;
         for (i, member) in self.members.iter().enumerate() {
@@ -123,7 +123,7 @@ impl Fleet {
             let most = member.own.capacity_max(self.now_ms);
             assert!(used <= most, "{used} in use of {most} at {}", self.now_ms);
             pooled += if member.in_pool { used } else { 0 };
-            self.check_books(i, most);
+            self.check_resource(i, most);
         }
         let Some(pool) = &self.pool else {
             return;
@@ -134,15 +134,15 @@ impl Fleet {
             "{pooled} of the pool's {most} at {}",
             self.now_ms
         );
-        let Some(books) = self.node.pool(&pool.id) else {
+        let Some(table) = self.node.pool(&pool.id) else {
             return;
         };
-        let seated =
+        let members =
             |(id, _): &(&ResourceId, &Resource)| self.node.resources[*id].pool() == Some(&pool.id);
-        let seated: Vec<_> = self.node.resources().filter(seated).collect();
-        let lent: u128 = seated.iter().map(|(_, books)| books.sum_has()).sum();
-        assert_eq!(lent, books.sum_has(), "at {}", self.now_ms);
-        assert_eq!(seated.len(), books.member_count());
+        let members: Vec<_> = self.node.resources().filter(members).collect();
+        let lent: u128 = members.iter().map(|(_, resource)| resource.sum_has()).sum();
+        assert_eq!(lent, table.sum_has(), "at {}", self.now_ms);
+        assert_eq!(members.len(), table.member_count());
         assert!(
             lent <= most,
             "{lent} lent of the pool's {most} at {}",
@@ -156,19 +156,22 @@ impl Fleet {
         used.sum()
     }
 
-    fn check_books(&self, member: usize, most: u128) {
-        let Some(books) = self.snapshot(member) else {
+    fn check_resource(&self, member: usize, most: u128) {
+        let Some(resource) = self.resource(member) else {
             return;
         };
-        let lent: u128 = books.clients().map(|c| u128::from(c.has.as_micros())).sum();
-        assert_eq!(lent, books.sum_has(), "at {}", self.now_ms);
+        let lent: u128 = resource
+            .clients()
+            .map(|c| u128::from(c.has.as_micros()))
+            .sum();
+        assert_eq!(lent, resource.sum_has(), "at {}", self.now_ms);
         assert!(lent <= most, "{lent} lent of {most} at {}", self.now_ms);
-        if self.clock() < books.learning_until() {
+        if self.clock() < resource.learning_until() {
             return;
         }
         for client in self.clients.iter().filter(|c| c.member == member) {
-            let booked = books.clients().find(|books| is(books, &client.run));
-            let booked = booked.map_or(Capacity::ZERO, |books| books.has);
+            let booked = resource.clients().find(|record| is(record, &client.run));
+            let booked = booked.map_or(Capacity::ZERO, |record| record.has);
             let has = client.has(self.now_ms);
             assert!(has <= booked, "{client:?} at {}: {booked:?}", self.now_ms);
             assert_eq!(has.as_micros() % self.scale, 0, "{client:?}");

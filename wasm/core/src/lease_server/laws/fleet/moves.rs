@@ -1,6 +1,6 @@
 //! A resource that moves between two masters while leases of it are out.
 //!
-//! Both masters have learned all that there is, and neither knows the other's books: that is a
+//! Both masters have learned all that there is, and neither knows the other's lease table: that is a
 //! change of an attachment in a cluster of several shards.
 
 use proptest::prelude::*;
@@ -157,8 +157,8 @@ impl Movers {
         };
         assert!(used <= most, "{used} of {most} in use at {}", self.now_ms);
         assert!(stayer <= pooled, "{stayer} of {pooled} in use");
-        let books = self.nodes[1].pool(&self.pool).map_or(0, Pool::sum_has);
-        assert!(books <= pooled, "{books} of {pooled} lent");
+        let lent = self.nodes[1].pool(&self.pool).map_or(0, Pool::sum_has);
+        assert!(lent <= pooled, "{lent} of {pooled} lent");
     }
 }
 
