@@ -217,6 +217,24 @@ bench-coordinator *ARGS: _setup-protoc _setup-etcd
 attack *ARGS: build
     cargo test {{ native }} --test attack -- "$@"
 
+# Test the tests: plant defects (mutants) in CRATE, core or engine or both, and run its own tests; PART 0/14 takes every fourteenth
+mutants CRATE="both" PART="0/14": _setup-mutants
+    #!/usr/bin/env bash
+    set -euo pipefail
+    case {{ quote(CRATE) }} in
+    both) packages="-p tollgate-core -p tollgate-engine" ;;
+    core | engine) packages="-p tollgate-{{ CRATE }}" ;;
+    *) echo "mutants: CRATE is core, engine or both, not {{ CRATE }}" >&2; exit 2 ;;
+    esac
+    # Lists of the mutants that were caught, missed, or could not be compiled: target/mutants/mutants.out.
+    cargo mutants $packages --shard {{ quote(PART) }} --sharding round-robin --minimum-test-timeout 120 -o {{ target }}/mutants
+
+# Run real Envoys and a cluster for HOURS under changing tenants and faults; report memory and latency in target/soak
+[positional-arguments]
+soak *ARGS: _setup-etcd build
+    cargo build {{ native }} --release --bin tollgate --bin soak
+    {{ target }}/release/soak "$@"
+
 # Measure a coordinator's start and memory with 10 000 groups and 100 000 attachments
 bench-load:
     cargo test {{ native }} --release --test command -- --nocapture load::
