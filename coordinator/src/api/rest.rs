@@ -26,7 +26,7 @@ use crate::config::writer;
 use crate::leases::metrics::LeaseMetrics;
 use crate::leases::parent::Parent;
 use crate::leases::shards::Shards;
-use crate::leases::stats::{LeaseStats, NamedScopes};
+use crate::leases::stats::{LeaseStats, NamedScopes, ResourceSelection};
 use crate::observe::metrics::Exporter;
 use crate::observe::trace;
 
@@ -80,10 +80,14 @@ impl App {
     }
 
     /// Scans all lease tables; see [`LeaseStats::of`].
-    async fn lease_stats(&self, busiest_max: usize) -> Result<LeaseStats, RestError> {
+    async fn lease_stats(
+        &self,
+        selection: ResourceSelection,
+        first_max: usize,
+    ) -> Result<LeaseStats, RestError> {
         let _one = self.scans.lock().await;
         let named = NamedScopes::of(&self.parts.writer.catalog());
-        let stats = LeaseStats::of(&self.parts.shards, named, busiest_max);
+        let stats = LeaseStats::of(&self.parts.shards, named, selection, first_max);
         Ok(stats.await?)
     }
 }

@@ -479,7 +479,7 @@ pub mod peer_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Sums over the leases of the node, and its busiest resources.
+        /// Sums over the leases of the node, and its busiest resources or others.
         pub async fn get_status(
             &mut self,
             request: impl tonic::IntoRequest<::tollgate_proto::v1::GetStatusRequest>,
@@ -644,7 +644,7 @@ pub mod peer_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with PeerServiceServer.
     #[async_trait]
     pub trait PeerService: std::marker::Send + std::marker::Sync + 'static {
-        /// Sums over the leases of the node, and its busiest resources.
+        /// Sums over the leases of the node, and its busiest resources or others.
         async fn get_status(
             &self,
             request: tonic::Request<::tollgate_proto::v1::GetStatusRequest>,

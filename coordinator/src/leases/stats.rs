@@ -1,4 +1,4 @@
-//! Sums over all lease tables of a node, and the busiest resources.
+//! Sums over all lease tables of a node, and the first resources in some order.
 //!
 //! The driver answers no client while somebody looks at its lease table, so a scan goes in steps
 //! and clients are answered between them. Its result is therefore not one state of the table:
@@ -26,10 +26,13 @@ use crate::leases::shards::Shards;
 use crate::leases::view::{units, waiting};
 
 mod metrics;
+mod rank;
 mod scan;
+mod selection;
 
 use self::scan::StatsScan;
 pub use self::scan::{ResourceVisitor, visit_resources};
+pub use self::selection::{ResourceSelection, ResourceSort, SortOrder};
 
 /// The most scopes with figures of their own.
 pub const NAMED_MAX: usize = 200;
@@ -47,8 +50,10 @@ pub struct LeaseStats {
     pub named: BTreeMap<ResourceId, ResourceStats>,
     /// Sums over all resources that are not named.
     pub other: BTreeMap<Unit, ResourceStats>,
-    /// The busiest resources, the busiest first.
-    pub busiest: Vec<ResourceId>,
+    /// The first resources of the selection, in its order.
+    pub first: Vec<ResourceId>,
+    /// Number of resources in the selection.
+    pub matching: usize,
     /// Number of resources in learning mode, by shard of this node.
     pub learning: BTreeMap<ShardId, usize>,
     /// Sums of leases from the parent.
@@ -139,16 +144,18 @@ impl NamedScopes {
 // === impl LeaseStats ===
 
 impl LeaseStats {
-    /// Scans the lease tables of `shards`, and remembers the `busiest_max` busiest resources.
+    /// Scans the lease tables of `shards`, and remembers the first `first_max` resources of
+    /// `selection`.
     ///
     /// # Errors
     /// If a driver cannot be reached.
     pub async fn of(
         shards: &Shards,
         named: NamedScopes,
-        busiest_max: usize,
+        selection: ResourceSelection,
+        first_max: usize,
     ) -> Result<Self, DriverError> {
-        let scan = StatsScan::new(named.clone(), busiest_max);
+        let scan = StatsScan::new(named.clone(), selection, first_max);
         let mut stats = shards.visit(scan).await?.end();
         let pools = move |node: &LeaseServer, _: Instant| named.pools(node);
         // A pool is not a resource: its figures are those of its members, which are in the sums.

@@ -36,6 +36,49 @@ async fn the_busiest_come_first_with_those_that_have_most() {
 }
 
 #[tokio::test]
+async fn resources_are_searched_filtered_and_sorted() {
+    let coordinator = Coordinator::start(LIMITS).await;
+    let scopes = [
+        ("tenant/acme", 1, 0.0, 150.0),
+        ("route/acme", 1, 0.0, 7.0),
+        ("tenant/Bee", 1, 0.0, 9.0),
+    ];
+    coordinator.refresh("a", &scopes).await;
+    let rows = [
+        ("search=ACME", 2, ["tenant/acme", "route/acme"].as_slice()),
+        ("search=bee", 1, &["tenant/Bee"]),
+        ("search=nobody", 0, &[]),
+        ("only=throttled", 1, &["tenant/acme"]),
+        ("unit=concurrency", 0, &[]),
+        (
+            "sort=scope&order=asc",
+            3,
+            &["route/acme", "tenant/Bee", "tenant/acme"],
+        ),
+        ("sort=wanted&order=asc&resources=1", 3, &["route/acme"]),
+        (
+            "sort=capacity&unit=requests&search=tenant",
+            2,
+            &["tenant/Bee", "tenant/acme"],
+        ),
+    ];
+    for (query, matching, want) in rows {
+        let status = coordinator.get(&format!("/v1/status?{query}")).await;
+        let status = status.json();
+        let found = status["busiest"].as_array().unwrap().iter();
+        let found: Vec<_> = found.map(|one| one["scope"].as_str().unwrap()).collect();
+        assert_eq!(found, want, "{query}");
+        assert_eq!(status["match_count"], matching, "{query}");
+        assert_eq!(status["resource_count"], 3, "{query}");
+    }
+    let long = format!("search={}", "a".repeat(201));
+    for bad in ["sort=size", "order=up", "unit=bytes", "only=waiting", &long] {
+        let answer = coordinator.get(&format!("/v1/status?{bad}")).await;
+        assert_eq!(answer.status, 400, "{bad}");
+    }
+}
+
+#[tokio::test]
 async fn the_page_shows_scopes_as_text_whatever_they_are_called() {
     let coordinator = Coordinator::start(LIMITS).await;
     let empty = coordinator.get("/").await;

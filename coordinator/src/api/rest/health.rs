@@ -7,6 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::App;
 use super::openapi::{ReadLeases, Unavailable};
 use super::problem::RestError;
+use crate::leases::stats::ResourceSelection;
 use crate::observe::metrics::Exposition;
 
 /// Whether the process lives.
@@ -48,7 +49,7 @@ pub(super) async fn metrics(
     headers: HeaderMap,
 ) -> Result<Response, RestError> {
     let format = Exposition::negotiate(&accept(&headers));
-    let stats = app.lease_stats(0).await?;
+    let stats = app.lease_stats(ResourceSelection::busiest(), 0).await?;
     let text = app
         .parts
         .exporter

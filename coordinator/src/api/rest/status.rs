@@ -1,6 +1,5 @@
 //! Status of the coordinator and its cluster, for people and for `tollgate status`.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use axum::Json;
@@ -9,42 +8,27 @@ use serde::{Deserialize, Serialize};
 use tollgate_core::lease::ResourceId;
 use tollgate_core::lease_server::LeaseServer;
 use tollgate_core::units::Instant;
-use tollgate_proto::v1;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::App;
-use super::extract::{Query, count};
+use super::extract::Query;
 use super::openapi::{BadRequest, ReadLeases};
 use super::peers::Caller;
 use super::problem::RestError;
 use crate::catalog::GroupKind;
 use crate::leases::stats::{LeaseStats, ResourceStats};
-use crate::leases::view::{Amount, BusyResource, ms};
+use crate::leases::view::{BusyResource, ms};
 
 mod cluster;
 mod group;
 mod parent;
+mod query;
 
 pub use self::cluster::{ClusterStatus, NodeStatus, ShardStatus};
 pub use self::group::{GroupStatus, GroupUnit};
 pub use self::parent::{BorrowedStatus, ParentStatus};
-
-/// The most resources that are shown, and clients of each.
-pub(super) const RESOURCES_MAX: usize = 200;
-pub(super) const CLIENTS_MAX: usize = 50;
-
-/// Size of the answer by default.
-pub(super) const DEFAULT: Shown = Shown {
-    resources: 50,
-    clients: 12,
-};
-
-/// Size of an answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shown {
-    pub(super) resources: usize,
-    pub(super) clients: usize,
-}
+use self::query::StatusQuery;
+pub(super) use self::query::{DEFAULT, Shown};
 
 /// Status of the coordinator; in a cluster, of all nodes that answer.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
@@ -73,7 +57,14 @@ pub struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub parent: Option<ParentStatus>,
-    /// The busiest resources: first by how much of the capacity is wanted, then by how much is.
+    /// The number of resources with clients.
+    #[serde(default)]
+    pub resource_count: usize,
+    /// The number of those that the query selects; all of them if it selects none.
+    #[serde(default)]
+    pub match_count: usize,
+    /// The first of the selected resources in the order of the query. By default the busiest: first
+    /// by how much of the capacity is wanted, then by how much is.
     pub busiest: Vec<BusyResource>,
     /// The nodes of the cluster that did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -81,19 +72,7 @@ pub struct Status {
     pub unanswered: Vec<String>,
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct StatusQuery {
-    /// The most of the busiest resources.
-    #[param(minimum = 1, maximum = 200, default = 50)]
-    resources: Option<usize>,
-    /// The most clients of each.
-    #[param(minimum = 1, maximum = 50, default = 12)]
-    clients: Option<usize>,
-}
-
-/// Status of the coordinator, with its busiest resources; in a cluster, those of all nodes.
+/// Status of the coordinator, with its busiest resources or others; in a cluster, those of all nodes.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "getStatus", tag = "leases", params(StatusQuery),
     responses((status = 200, description = "Now", body = Status), ReadLeases, BadRequest)
@@ -103,12 +82,7 @@ pub(super) async fn get(
     Query(query): Query<StatusQuery>,
     caller: Caller,
 ) -> Result<Json<Status>, RestError> {
-    let resources = query.resources.unwrap_or(DEFAULT.resources);
-    let clients = query.clients.unwrap_or(DEFAULT.clients);
-    let shown = Shown {
-        resources: count("resources", resources, RESOURCES_MAX)?,
-        clients: count("clients", clients, CLIENTS_MAX)?,
-    };
+    let shown = query.checked()?;
     Ok(Json(Status::everywhere(&app, &caller, shown, false).await?))
 }
 
@@ -125,21 +99,19 @@ impl Status {
         shown: Shown,
         page: bool,
     ) -> Result<Self, RestError> {
-        let message = v1::GetStatusRequest {
-            resources: shown.resources as u32,
-            clients: shown.clients as u32,
-            page,
-        };
+        let message = shown.message(page);
         let answers = app.ask(caller, message, |mut client, request| async move {
             client.get_status(request).await
         });
-        let (own, answers) = tokio::join!(Self::of(app, shown), answers);
+        let (own, answers) = tokio::join!(Self::of(app, &shown), answers);
         let mut whole = own?;
         let (there, unanswered) = answers;
-        there.into_iter().for_each(|peer| whole.join(peer.into()));
+        for peer in there {
+            whole.join(shown.status_of_peer(peer));
+        }
         whole.unanswered = unanswered;
         if app.parts.peers.is_some() {
-            whole.busiest.sort_by_cached_key(pressure);
+            shown.selection.arrange(&mut whole.busiest);
             whole.busiest.truncate(shown.resources);
         }
         Ok(whole)
@@ -160,18 +132,23 @@ impl Status {
             (Some(parent), Some(other)) => parent.join(other),
             (parent, other) => *parent = parent.take().or(other),
         }
+        self.resource_count += other.resource_count;
+        self.match_count += other.match_count;
         self.busiest.extend(other.busiest);
     }
 
     /// Returns the status of this node alone.
-    pub(super) async fn of(app: &App, shown: Shown) -> Result<Self, RestError> {
+    pub(super) async fn of(app: &App, shown: &Shown) -> Result<Self, RestError> {
         let LeaseStats {
             units: sums,
-            busiest,
+            first,
+            matching,
             learning,
             borrowed,
             ..
-        } = app.lease_stats(shown.resources).await?;
+        } = app
+            .lease_stats(shown.selection.clone(), shown.resources)
+            .await?;
         let catalog = app.parts.writer.catalog();
         let groups: Vec<_> = catalog.list(GroupKind, "").take(shown.resources).collect();
         let attached = groups
@@ -179,13 +156,13 @@ impl Status {
             .map(|group| catalog.attached_count(&group.name));
         let attached: Vec<usize> = attached.collect();
         let look = {
-            let busiest = busiest.clone();
+            let (first, clients) = (first.clone(), shown.clients);
             move |node: &LeaseServer, now: Instant| {
                 let find = |id: &ResourceId| {
-                    let busy = BusyResource::find(node, now, id, shown.clients)?;
+                    let busy = BusyResource::find(node, now, id, clients)?;
                     Some((id.clone(), busy))
                 };
-                let busiest: Vec<_> = busiest.iter().filter_map(find).collect();
+                let busiest: Vec<_> = first.iter().filter_map(find).collect();
                 let groups = groups.iter().zip(&attached);
                 let groups =
                     groups.map(|(group, count)| GroupStatus::new(node, &group.value, *count));
@@ -214,6 +191,7 @@ impl Status {
             epoch: app.parts.shards.epoch().0,
             uptime_ms,
             refreshes_per_second,
+            resource_count: sums.values().map(|sums| sums.resources).sum(),
             units: sums
                 .into_iter()
                 .map(|(unit, figures)| (unit.name().to_owned(), figures))
@@ -222,37 +200,12 @@ impl Status {
             groups,
             cluster: peers.map(|peers| ClusterStatus::of(peers, &app.parts.shards, &learning, me)),
             parent: parent.map(|parent| ParentStatus::of(parent, &borrowed)),
-            busiest: busiest.iter().filter_map(|id| found.remove(id)).collect(),
+            match_count: matching,
+            busiest: first.iter().filter_map(|id| found.remove(id)).collect(),
             unanswered: Vec::new(),
             version,
         })
     }
-}
-
-// === free functions ===
-
-/// Returns the order of the busiest resources, the busiest first: by the wanted part of the capacity,
-/// then by the wanted amount.
-fn pressure(busy: &BusyResource) -> (Reverse<u64>, Reverse<u64>, String, String) {
-    let number = |amount| match amount {
-        Amount::Number(units) => units,
-        Amount::Unlimited => f64::INFINITY,
-    };
-    let wants = number(busy.summary.sum_wants);
-    let part = match busy.summary.at_most() {
-        Amount::Unlimited => 0.0,
-        // A blocked scope that is wanted is the busiest.
-        Amount::Number(capacity) if wants > 0.0 => wants / capacity,
-        Amount::Number(_) => 0.0,
-    };
-    // In thousandths; a float that is too large is the largest number.
-    let milli = |units: f64| Reverse((units * 1000.0) as u64);
-    (
-        milli(part),
-        milli(wants),
-        busy.scope.clone(),
-        busy.unit.clone(),
-    )
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Scan of all lease tables of a node, in steps between which clients are answered.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::lease_server::LeaseServer;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::{Capacity, Instant};
 
+use super::rank::FirstResources;
+use super::selection::{ResourceSelection, SortFigures};
 use super::{LeaseStats, NamedScopes, ResourceStats};
 use crate::leases::driver::{DriverError, DriverHandle};
 
@@ -32,39 +31,29 @@ pub(super) struct StatsScan {
     stats: LeaseStats,
     shard: ShardId,
     named: NamedScopes,
-    busiest: BinaryHeap<Reverse<Pressure>>,
-    busiest_max: usize,
-}
-
-/// Sort key for the busiest resources: first by the part of the capacity that is wanted, then by
-/// wants.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Pressure {
-    /// Wanted part of the binding limit, in thousandths; 0 without a limit.
-    wanted_milli: u64,
-    wants: u128,
-    /// Makes the order total.
-    id: Reverse<ResourceId>,
+    selection: ResourceSelection,
+    first: FirstResources,
 }
 
 // === impl StatsScan ===
 
 impl StatsScan {
-    pub(super) fn new(named: NamedScopes, busiest_max: usize) -> Self {
+    /// A scan that remembers the first `first_max` resources of `selection`.
+    pub(super) fn new(named: NamedScopes, selection: ResourceSelection, first_max: usize) -> Self {
         Self {
             stats: LeaseStats::default(),
             shard: ShardId::default(),
             named,
-            busiest: BinaryHeap::new(),
-            busiest_max,
+            selection,
+            first: FirstResources::new(first_max),
         }
     }
 
-    pub(super) fn end(mut self) -> LeaseStats {
-        let busiest = self.busiest.into_sorted_vec().into_iter();
-        let id = |Reverse(pressure): Reverse<Pressure>| pressure.id.0;
-        self.stats.busiest = busiest.map(id).collect();
-        self.stats
+    pub(super) fn end(self) -> LeaseStats {
+        LeaseStats {
+            first: self.first.into_ids(),
+            ..self.stats
+        }
     }
 }
 
@@ -96,32 +85,10 @@ impl ResourceVisitor for StatsScan {
             let borrowed = self.stats.borrowed.entry(id.unit).or_default();
             borrowed.add(loan, node.demand(id).as_ref());
         }
-        self.busiest
-            .push(Reverse(Pressure::of(id, resource, at_most)));
-        if self.busiest.len() > self.busiest_max {
-            self.busiest.pop();
-        }
-    }
-}
-
-// === impl Pressure ===
-
-impl Pressure {
-    fn of(id: &ResourceId, resource: &Resource, at_most: Capacity) -> Self {
-        let wants = resource.sum_wants();
-        let capacity = u128::from(at_most.as_micros());
-        let wanted = wants.saturating_mul(1000);
-        // A blocked scope that is wanted is as busy as can be.
-        let wanted_milli = match wanted.checked_div(capacity) {
-            _ if at_most.is_unlimited() => 0,
-            Some(part) => u64::try_from(part).unwrap_or(u64::MAX),
-            None if wants > 0 => u64::MAX,
-            None => 0,
-        };
-        Self {
-            wanted_milli,
-            wants,
-            id: Reverse(id.clone()),
+        if self.selection.admits(&id.scope, id.unit, figures.waiting) {
+            self.stats.matching += 1;
+            let figures = SortFigures::of(resource, at_most, figures.waiting);
+            self.first.push(self.selection.rank(&figures, id.clone()));
         }
     }
 }

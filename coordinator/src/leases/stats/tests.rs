@@ -39,13 +39,17 @@ fn visit_in_steps(
     step: usize,
 ) -> (LeaseStats, usize) {
     let named = NamedScopes::new(named.iter().map(|scope| Arc::from(*scope)));
-    let mut scan = StatsScan::new(named, busiest);
+    let mut scan = StatsScan::new(named, ResourceSelection::busiest(), busiest);
     let (mut steps, mut after) = (0, Some(start()));
     while let Some(from) = after {
         after = scan_step(&mut scan, node, Instant::ZERO, &from, step);
         steps += 1;
     }
     (scan.end(), steps)
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 fn whole(units: u64) -> Capacity {
@@ -70,7 +74,7 @@ fn the_sums_are_the_same_in_whatever_steps() {
     let (slow, steps) = visit_in_steps(&node, &[], 5, 1);
     assert_eq!(steps, 51);
     assert_eq!(slow.units, stats.units);
-    assert_eq!(slow.busiest, stats.busiest);
+    assert_eq!(slow.first, stats.first);
 }
 
 #[test]
@@ -104,13 +108,70 @@ fn the_busiest_come_first_and_are_as_many_as_asked_for() {
     let node = lease_table(&rows, 1);
     let order = |max| {
         let (stats, _) = visit_in_steps(&node, &[], max, 1);
-        let ids = stats.busiest.iter().map(|id| id.scope.to_string());
+        let ids = stats.first.iter().map(|id| id.scope.to_string());
         ids.collect::<Vec<_>>()
     };
     let all = ["blocked", "over", "large", "small", "unlimited", "idle"];
     assert_eq!(order(6), all);
     assert_eq!(order(3), all[..3]);
     assert_eq!(order(0), all[..0]);
+}
+
+#[test]
+fn a_selection_is_counted_whole_and_returned_as_far_as_asked_for() {
+    let rows = [
+        ("tenant/Acme", whole(10), 5),
+        ("tenant/bee", whole(10), 30),
+        ("route/acme", whole(1000), 500),
+        ("tenant/acme-2", Capacity::UNLIMITED, 900),
+    ];
+    let node = lease_table(&rows, 1);
+    let select = |selection: ResourceSelection, max| {
+        let mut scan = StatsScan::new(NamedScopes::default(), selection, max);
+        assert_eq!(
+            scan_step(&mut scan, &node, Instant::ZERO, &start(), usize::MAX),
+            None
+        );
+        let stats = scan.end();
+        let ids = stats.first.iter().map(|id| id.scope.to_string());
+        (stats.matching, ids.collect::<Vec<_>>())
+    };
+    let all = ResourceSelection::busiest;
+    let acme = || all().searching("ACME");
+    let only = |unit| ResourceSelection {
+        unit: Some(unit),
+        ..all()
+    };
+    let throttled = ResourceSelection {
+        throttled_only: true,
+        ..all()
+    };
+    let (scope, leased) = (ResourceSort::Scope, ResourceSort::Leased);
+    let desc = Some(SortOrder::Desc);
+    let rows: [(ResourceSelection, usize, usize, &[&str]); 7] = [
+        (acme(), 2, 3, &["route/acme", "tenant/Acme"]),
+        (
+            acme().sorted_by(scope, None),
+            9,
+            3,
+            &["route/acme", "tenant/Acme", "tenant/acme-2"],
+        ),
+        (acme().sorted_by(scope, desc), 1, 3, &["tenant/acme-2"]),
+        (
+            acme().sorted_by(leased, Some(SortOrder::Asc)),
+            2,
+            3,
+            &["tenant/Acme", "route/acme"],
+        ),
+        (throttled, 9, 1, &["tenant/bee"]),
+        (only(Unit::Concurrency), 9, 0, &[]),
+        (only(Unit::Requests), 0, 4, &[]),
+    ];
+    for (selection, max, matching, want) in rows {
+        let text = format!("{selection:?}");
+        let (found, ids) = select(selection, max);
+        assert_eq!((found, &ids[..]), (matching, &owned(want)[..]), "{text}");
+    }
 }
 
 #[test]

@@ -94,7 +94,7 @@ async fn over_grpc_a_node_tells_nothing_that_its_admin_api_does_not() {
         ..v1::GetStatusRequest::default()
     };
     let mut peer = PeerServiceClient::new(channel.clone());
-    let refused = peer.get_status(page).await.unwrap_err();
+    let refused = peer.get_status(page.clone()).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
     let public = tokens.replace("public: [metrics]", "public: [status]");
     let cluster = Cluster::of_three(&format!("{LIMITS}\n{public}")).await;

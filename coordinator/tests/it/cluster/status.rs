@@ -64,6 +64,32 @@ async fn every_node_shows_the_sums_and_the_busiest_of_all() {
     }
 }
 
+#[tokio::test]
+async fn every_node_finds_the_same_resources_of_all() {
+    let cluster = Cluster::of_three(LIMITS).await;
+    let mut tenants = tenants();
+    cluster.nodes[0].refresh("envoy-a/x", &tenants, 10.0).await;
+    tenants.sort();
+    tenants.reverse();
+    for node in &cluster.nodes {
+        let read = async |query: &str| {
+            let status = node.get(&format!("/v1/status?{query}")).await.json();
+            assert_eq!(status["unanswered"], Value::Null);
+            assert_eq!(status["resource_count"], 30);
+            let found = status["busiest"].as_array().unwrap().iter();
+            let scopes = found.map(|one| one["scope"].as_str().unwrap().to_owned());
+            (status["match_count"].clone(), scopes.collect::<Vec<_>>())
+        };
+        let (count, scopes) = read("sort=scope&order=desc&resources=7").await;
+        assert_eq!((count, &scopes[..]), (json!(30), &tenants[..7]));
+        let last = tenants[0].to_uppercase().replace('/', "%2F");
+        let (count, scopes) = read(&format!("search={last}")).await;
+        assert_eq!((count, &scopes[..]), (json!(1), &tenants[..1]));
+        let (count, scopes) = read("only=throttled").await;
+        assert_eq!((count, scopes.len()), (json!(0), 0));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_does_not_answer_is_named() {
     let mut cluster = Cluster::of_three(LIMITS).await;

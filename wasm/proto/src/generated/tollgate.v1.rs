@@ -292,9 +292,9 @@ impl Claim {
     }
 }
 /// Request for the status of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetStatusRequest {
-    /// The most of the busiest resources, and the most groups.
+    /// The most resources, and the most groups.
     #[prost(uint32, tag = "1")]
     pub resources: u32,
     /// The most clients of each.
@@ -303,6 +303,21 @@ pub struct GetStatusRequest {
     /// Whether it is for the status page, which may be public.
     #[prost(bool, tag = "3")]
     pub page: bool,
+    /// Only scopes with this text in their ids, whatever the case; empty for all.
+    #[prost(string, tag = "4")]
+    pub search: ::prost::alloc::string::String,
+    /// Only this unit; empty for all.
+    #[prost(string, tag = "5")]
+    pub unit: ::prost::alloc::string::String,
+    /// Only resources with clients that have less than they want.
+    #[prost(bool, tag = "6")]
+    pub throttled_only: bool,
+    /// The order of the resources.
+    #[prost(enumeration = "ResourceSort", tag = "7")]
+    pub sort: i32,
+    /// Whether that is the other way round.
+    #[prost(bool, tag = "8")]
+    pub reversed: bool,
 }
 /// Request for one page of a list.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -492,9 +507,13 @@ pub struct PeerStatus {
     /// The parent, if there is one.
     #[prost(message, optional, tag = "9")]
     pub parent: ::core::option::Option<ParentState>,
-    /// The busiest resources first.
+    /// The first of the requested resources.
     #[prost(message, repeated, tag = "10")]
     pub busiest: ::prost::alloc::vec::Vec<PeerResource>,
+    /// The number of requested resources, also beyond those; absent from nodes that only tell the
+    /// busiest.
+    #[prost(uint64, optional, tag = "11")]
+    pub match_count: ::core::option::Option<u64>,
 }
 /// Sums over all resources of a unit.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -622,6 +641,55 @@ pub struct BandSum {
     /// The amount it last wanted.
     #[prost(double, tag = "2")]
     pub wants: f64,
+}
+/// Order of resources. Ties are in the order of scopes and units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ResourceSort {
+    /// By the wanted part of the limit that binds, then by the wanted amount; the busiest first.
+    Pressure = 0,
+    /// By scope, then by unit.
+    Scope = 1,
+    /// By the most that the limit that binds lets all clients have; the largest first.
+    Capacity = 2,
+    /// By the amount that clients may be using; the largest first.
+    Leased = 3,
+    /// By the amount that clients want; the largest first.
+    Wanted = 4,
+    /// By the number of clients that have less than they want; the largest first.
+    Waiting = 5,
+    /// By the number of clients; the largest first.
+    Clients = 6,
+}
+impl ResourceSort {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Pressure => "RESOURCE_SORT_PRESSURE",
+            Self::Scope => "RESOURCE_SORT_SCOPE",
+            Self::Capacity => "RESOURCE_SORT_CAPACITY",
+            Self::Leased => "RESOURCE_SORT_LEASED",
+            Self::Wanted => "RESOURCE_SORT_WANTED",
+            Self::Waiting => "RESOURCE_SORT_WAITING",
+            Self::Clients => "RESOURCE_SORT_CLIENTS",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RESOURCE_SORT_PRESSURE" => Some(Self::Pressure),
+            "RESOURCE_SORT_SCOPE" => Some(Self::Scope),
+            "RESOURCE_SORT_CAPACITY" => Some(Self::Capacity),
+            "RESOURCE_SORT_LEASED" => Some(Self::Leased),
+            "RESOURCE_SORT_WANTED" => Some(Self::Wanted),
+            "RESOURCE_SORT_WAITING" => Some(Self::Waiting),
+            "RESOURCE_SORT_CLIENTS" => Some(Self::Clients),
+            _ => None,
+        }
+    }
 }
 /// Everything that a master knows.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -52,6 +52,7 @@ fn status(scope: &str, client: &str) -> Status {
             waiting_count: 1,
             clients: vec![client],
         }],
+        ..Status::default()
     }
 }
 

@@ -61,11 +61,8 @@ impl PeerService for PeerApi {
             false => Entrance::Read,
         };
         let (message, _) = self.admit(request, entrance)?;
-        let shown = Shown {
-            resources: limit(message.resources, status::RESOURCES_MAX),
-            clients: limit(message.clients, status::CLIENTS_MAX),
-        };
-        let status = status::Status::of(&self.0, shown).await?;
+        let shown = Shown::of_message(message)?;
+        let status = status::Status::of(&self.0, &shown).await?;
         Ok(Response::new(status.into()))
     }
 

@@ -1,5 +1,9 @@
+use tollgate_core::lease::Unit;
+use tollgate_proto::v1;
+
 use super::*;
-use crate::leases::view::UnitSummary;
+use crate::leases::stats::{ResourceSelection, ResourceSort, SortOrder};
+use crate::leases::view::{Amount, UnitSummary};
 
 fn busy(scope: &str, capacity: Amount, wants: f64) -> BusyResource {
     BusyResource {
@@ -20,21 +24,6 @@ fn busy(scope: &str, capacity: Amount, wants: f64) -> BusyResource {
 }
 
 #[test]
-fn the_busiest_of_all_nodes_stand_in_the_order_of_one() {
-    let mut all = [
-        busy("c", Amount::Unlimited, 1e9),
-        busy("b", Amount::Number(100.0), 150.0),
-        busy("a", Amount::Number(100.0), 50.0),
-        busy("idle", Amount::Number(0.0), 0.0),
-        busy("blocked", Amount::Number(0.0), 1.0),
-        busy("also-b", Amount::Number(200.0), 300.0),
-    ];
-    all.sort_by_cached_key(pressure);
-    let order: Vec<&str> = all.iter().map(|one| &*one.scope).collect();
-    assert_eq!(order, ["blocked", "also-b", "b", "a", "c", "idle"]);
-}
-
-#[test]
 fn what_a_node_says_is_read_as_it_was_written() {
     let said = busy("a", Amount::Unlimited, 2.5);
     let text = serde_json::to_value(&said).unwrap();
@@ -42,5 +31,62 @@ fn what_a_node_says_is_read_as_it_was_written() {
     assert_eq!(read, said);
     for wrong in ["\"much\"", "null", "[]"] {
         assert!(serde_json::from_str::<Amount>(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// A node of an older version tells its busiest resources whatever it is asked for.
+#[test]
+fn of_a_peer_that_selects_nothing_what_it_tells_is_counted() {
+    let sums = v1::UnitSums {
+        unit: "requests".to_owned(),
+        resource_count: 7,
+        ..v1::UnitSums::default()
+    };
+    let busiest = ["tenant/acme", "tenant/bee"].map(|scope| busy(scope, Amount::Unlimited, 1.0));
+    let peer = |match_count| v1::PeerStatus {
+        units: vec![sums.clone()],
+        busiest: busiest.clone().map(Into::into).to_vec(),
+        match_count,
+        ..v1::PeerStatus::default()
+    };
+    let acme = Shown {
+        selection: DEFAULT.selection.searching("Acme"),
+        ..DEFAULT
+    };
+    let rows = [(&DEFAULT, None, 7), (&acme, None, 1), (&acme, Some(5), 5)];
+    for (shown, told, want) in rows {
+        let status = shown.status_of_peer(peer(told));
+        assert_eq!((status.match_count, status.resource_count), (want, 7));
+    }
+}
+
+#[test]
+fn a_peer_reads_what_is_asked_for() {
+    let query = StatusQuery::default().checked().unwrap();
+    assert_eq!(query.selection, DEFAULT.selection);
+    for sort in [
+        ResourceSort::Pressure,
+        ResourceSort::Scope,
+        ResourceSort::Capacity,
+        ResourceSort::Leased,
+        ResourceSort::Wanted,
+        ResourceSort::Waiting,
+        ResourceSort::Clients,
+    ] {
+        for order in [SortOrder::Asc, SortOrder::Desc] {
+            let selection = ResourceSelection {
+                unit: Some(Unit::Concurrency),
+                throttled_only: true,
+                ..ResourceSelection::busiest()
+            };
+            let shown = Shown {
+                resources: 3,
+                clients: 4,
+                selection: selection.searching("Acme").sorted_by(sort, Some(order)),
+            };
+            let read = Shown::of_message(shown.message(true)).unwrap();
+            assert_eq!(read.selection, shown.selection);
+            assert_eq!((read.resources, read.clients), (3, 4));
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The status of a node as a message.
 
+use std::collections::BTreeMap;
+
 use tollgate_proto::v1;
 
 use super::len;
@@ -26,6 +28,7 @@ impl From<Status> for v1::PeerStatus {
             groups: status.groups.into_iter().map(group_sums).collect(),
             shards: led.collect(),
             parent: status.parent.map(parent_state),
+            match_count: Some(status.match_count as u64),
             busiest: status.busiest.into_iter().map(Into::into).collect(),
         }
     }
@@ -53,12 +56,15 @@ impl From<v1::PeerStatus> for Status {
             }],
             node: peer.node,
         };
+        let units: BTreeMap<_, _> = peer.units.into_iter().map(unit_status).collect();
         Self {
             version: peer.version,
             epoch: peer.epoch,
             uptime_ms: peer.uptime_ms,
             refreshes_per_second: peer.refreshes_per_second,
-            units: peer.units.into_iter().map(unit_status).collect(),
+            resource_count: units.values().map(|sums| sums.resources).sum(),
+            match_count: len(peer.match_count.unwrap_or_default()),
+            units,
             group_count: peer.groups.len(),
             groups: peer.groups.into_iter().map(group_status).collect(),
             cluster: Some(cluster),

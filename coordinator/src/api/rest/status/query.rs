@@ -1,0 +1,199 @@
+//! Query of the status: the resources that are shown, and their order.
+
+use serde::Deserialize;
+use tollgate_core::lease::Unit;
+use tollgate_proto::v1;
+use utoipa::{IntoParams, ToSchema};
+
+use super::Status;
+use crate::api::rest::extract::count;
+use crate::api::rest::problem::RestError;
+use crate::leases::stats::{ResourceSelection, ResourceSort, SortOrder};
+
+/// The most resources that are shown, and clients of each.
+const RESOURCES_MAX: usize = 200;
+const CLIENTS_MAX: usize = 50;
+
+/// The longest search, in characters.
+const SEARCH_LEN_MAX: usize = 200;
+
+/// Answer by default.
+pub(in crate::api::rest) const DEFAULT: Shown = Shown {
+    resources: 50,
+    clients: 12,
+    selection: ResourceSelection::busiest(),
+};
+
+/// Resources in an answer, and its size.
+#[derive(Clone, Debug)]
+pub(in crate::api::rest) struct Shown {
+    pub(in crate::api::rest) resources: usize,
+    pub(in crate::api::rest) clients: usize,
+    pub(in crate::api::rest) selection: ResourceSelection,
+}
+
+/// Query of a request for the status.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::api::rest) struct StatusQuery {
+    /// The most resources.
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    resources: Option<usize>,
+    /// The most clients of each.
+    #[param(minimum = 1, maximum = 50, default = 12)]
+    clients: Option<usize>,
+    /// Only scopes with this text in their ids, whatever the case.
+    #[param(max_length = 200)]
+    search: Option<String>,
+    /// Only this unit.
+    #[param(pattern = "^(requests|request_bytes|response_bytes|concurrency)$")]
+    unit: Option<String>,
+    /// Only resources with clients that have less than they want.
+    #[param(inline)]
+    only: Option<Only>,
+    /// The order of the resources; `capacity` is the most that the binding limit lets clients have.
+    #[param(inline)]
+    sort: Option<ResourceSort>,
+    /// The direction; by default scopes ascend and figures descend.
+    #[param(inline)]
+    order: Option<SortOrder>,
+}
+
+/// Condition on resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::api::rest) enum Only {
+    /// Clients have less than they want.
+    Throttled,
+}
+
+// === impl StatusQuery ===
+
+impl StatusQuery {
+    /// Returns the answer that is asked for.
+    ///
+    /// # Errors
+    /// If a field breaks a rule.
+    pub(in crate::api::rest) fn checked(self) -> Result<Shown, RestError> {
+        let resources = self.resources.unwrap_or(DEFAULT.resources);
+        let clients = self.clients.unwrap_or(DEFAULT.clients);
+        let search = self.search.unwrap_or_default();
+        if search.chars().count() > SEARCH_LEN_MAX {
+            let rule = format!("has more than {SEARCH_LEN_MAX} characters");
+            return Err(RestError::parameter("search", &search, rule));
+        }
+        let selection = ResourceSelection {
+            unit: self.unit.as_deref().map(unit).transpose()?,
+            throttled_only: self.only == Some(Only::Throttled),
+            ..ResourceSelection::busiest()
+        };
+        let sort = self.sort.unwrap_or_default();
+        Ok(Shown {
+            resources: count("resources", resources, RESOURCES_MAX)?,
+            clients: count("clients", clients, CLIENTS_MAX)?,
+            selection: selection.searching(&search).sorted_by(sort, self.order),
+        })
+    }
+}
+
+// === impl Shown ===
+
+impl Shown {
+    /// Returns the request to another node, for the status page or not.
+    pub(super) fn message(&self, page: bool) -> v1::GetStatusRequest {
+        let selection = &self.selection;
+        v1::GetStatusRequest {
+            resources: self.resources as u32,
+            clients: self.clients as u32,
+            page,
+            search: selection.search.clone(),
+            unit: selection
+                .unit
+                .map(Unit::name)
+                .unwrap_or_default()
+                .to_owned(),
+            throttled_only: selection.throttled_only,
+            sort: sort_to_message(selection.sort).into(),
+            reversed: selection.is_reversed,
+        }
+    }
+
+    /// Reads the request of another node.
+    ///
+    /// # Errors
+    /// If this node does not know the unit.
+    pub(in crate::api::rest) fn of_message(
+        message: v1::GetStatusRequest,
+    ) -> Result<Self, RestError> {
+        let only = Some(message.unit.as_str()).filter(|unit| !unit.is_empty());
+        let selection = ResourceSelection {
+            unit: only.map(unit).transpose()?,
+            throttled_only: message.throttled_only,
+            // The node that asks arranges all answers again: an order that is not known here leaves
+            // out resources, but shows none in a wrong place.
+            sort: sort_of_message(message.sort()),
+            is_reversed: message.reversed,
+            ..ResourceSelection::busiest()
+        };
+        let limit = |wanted: u32, max| usize::try_from(wanted).unwrap_or(max).clamp(1, max);
+        Ok(Self {
+            resources: limit(message.resources, RESOURCES_MAX),
+            clients: limit(message.clients, CLIENTS_MAX),
+            selection: selection.searching(&message.search),
+        })
+    }
+
+    /// Reads the status of another node, which may be of a version that selects nothing.
+    pub(super) fn status_of_peer(&self, peer: v1::PeerStatus) -> Status {
+        let match_count = peer.match_count;
+        let status = Status::from(peer);
+        let known = match_count.and_then(|count| usize::try_from(count).ok());
+        let match_count = known.unwrap_or_else(|| {
+            let found = status.busiest.iter();
+            let found = found.filter(|one| self.selection.contains(one)).count();
+            if self.selection.is_all() {
+                return status.resource_count;
+            }
+            found
+        });
+        Status {
+            match_count,
+            ..status
+        }
+    }
+}
+
+// === free functions ===
+
+fn unit(name: &str) -> Result<Unit, RestError> {
+    Unit::from_name(name).ok_or_else(|| {
+        let rule =
+            format!("{name:?} is not a unit: requests, request_bytes, response_bytes, concurrency");
+        RestError::parameter("unit", name, rule)
+    })
+}
+
+fn sort_to_message(sort: ResourceSort) -> v1::ResourceSort {
+    match sort {
+        ResourceSort::Pressure => v1::ResourceSort::Pressure,
+        ResourceSort::Scope => v1::ResourceSort::Scope,
+        ResourceSort::Capacity => v1::ResourceSort::Capacity,
+        ResourceSort::Leased => v1::ResourceSort::Leased,
+        ResourceSort::Wanted => v1::ResourceSort::Wanted,
+        ResourceSort::Waiting => v1::ResourceSort::Waiting,
+        ResourceSort::Clients => v1::ResourceSort::Clients,
+    }
+}
+
+fn sort_of_message(sort: v1::ResourceSort) -> ResourceSort {
+    match sort {
+        v1::ResourceSort::Pressure => ResourceSort::Pressure,
+        v1::ResourceSort::Scope => ResourceSort::Scope,
+        v1::ResourceSort::Capacity => ResourceSort::Capacity,
+        v1::ResourceSort::Leased => ResourceSort::Leased,
+        v1::ResourceSort::Wanted => ResourceSort::Wanted,
+        v1::ResourceSort::Waiting => ResourceSort::Waiting,
+        v1::ResourceSort::Clients => ResourceSort::Clients,
+    }
+}

@@ -1,0 +1,119 @@
+use super::*;
+use crate::leases::view::UnitSummary;
+
+/// A resource with a capacity, what clients have and want, how many wait, and how many there are.
+fn resource(
+    (scope, unit): (&str, &str),
+    capacity: Amount,
+    (has, wants): (f64, f64),
+    (waiting_count, client_count): (usize, usize),
+) -> BusyResource {
+    BusyResource {
+        scope: scope.to_owned(),
+        unit: unit.to_owned(),
+        summary: UnitSummary {
+            capacity,
+            safe: Some(Amount::Unlimited),
+            learning_ms: 0,
+            sum_has: Amount::Number(has),
+            sum_wants: Amount::Number(wants),
+            client_count,
+            limited_by: None,
+        },
+        waiting_count,
+        clients: Vec::new(),
+    }
+}
+
+fn arranged(selection: &ResourceSelection, all: &[BusyResource]) -> Vec<String> {
+    let mut all = all.to_vec();
+    selection.arrange(&mut all);
+    all.into_iter().map(|one| one.scope).collect()
+}
+
+#[test]
+fn the_busiest_of_all_nodes_stand_in_the_order_of_one() {
+    let busy =
+        |scope, capacity, wants| resource((scope, "requests"), capacity, (0.0, wants), (0, 1));
+    let all = [
+        busy("c", Amount::Unlimited, 1e9),
+        busy("b", Amount::Number(100.0), 150.0),
+        busy("a", Amount::Number(100.0), 50.0),
+        busy("idle", Amount::Number(0.0), 0.0),
+        busy("blocked", Amount::Number(0.0), 1.0),
+        busy("also-b", Amount::Number(200.0), 300.0),
+    ];
+    let order = arranged(&ResourceSelection::busiest(), &all);
+    assert_eq!(order, ["blocked", "also-b", "b", "a", "c", "idle"]);
+}
+
+#[test]
+fn each_order_is_by_what_it_is_called_and_total() {
+    let number = Amount::Number;
+    let all = [
+        resource(("b", "requests"), number(10.0), (9.0, 20.0), (1, 3)),
+        resource(("a", "requests"), Amount::Unlimited, (3.0, 30.0), (0, 9)),
+        resource(("d", "requests"), number(40.0), (5.0, 10.0), (4, 4)),
+        resource(("c", "concurrency"), number(5.0), (5.0, 10.0), (4, 4)),
+    ];
+    let rows = [
+        (ResourceSort::Pressure, "bcda", "adcb"),
+        (ResourceSort::Scope, "abcd", "dcba"),
+        (ResourceSort::Capacity, "adbc", "cbda"),
+        (ResourceSort::Leased, "bcda", "acdb"),
+        (ResourceSort::Wanted, "abcd", "cdba"),
+        (ResourceSort::Waiting, "cdba", "abcd"),
+        (ResourceSort::Clients, "acdb", "bcda"),
+    ];
+    for (sort, first, reversed) in rows {
+        let other = match sort.first_order() {
+            SortOrder::Asc => SortOrder::Desc,
+            SortOrder::Desc => SortOrder::Asc,
+        };
+        for (order, want) in [
+            (None, first),
+            (Some(sort.first_order()), first),
+            (Some(other), reversed),
+        ] {
+            let selection = ResourceSelection::busiest().sorted_by(sort, order);
+            let found = arranged(&selection, &all).concat();
+            assert_eq!(found, want, "{sort:?} {order:?}");
+            let mut turned = all.clone();
+            turned.reverse();
+            assert_eq!(arranged(&selection, &turned).concat(), want, "{sort:?}");
+        }
+    }
+}
+
+#[test]
+fn a_selection_has_what_all_its_conditions_admit() {
+    let admits = |selection: &ResourceSelection| {
+        let rows = [
+            ("tenant/Acme", Unit::Requests, 0),
+            ("tenant/acme", Unit::Concurrency, 1),
+            ("tenant/BÜCHER", Unit::Requests, 2),
+        ];
+        rows.map(|(scope, unit, waiting)| selection.admits(scope, unit, waiting))
+    };
+    let all = ResourceSelection::busiest;
+    let throttled = ResourceSelection {
+        throttled_only: true,
+        ..all()
+    };
+    let requests = ResourceSelection {
+        unit: Some(Unit::Requests),
+        ..throttled.clone()
+    };
+    let rows = [
+        (all(), [true, true, true]),
+        (all().searching("aCM"), [true, true, false]),
+        (all().searching("bücher"), [false, false, true]),
+        (all().searching("nothing"), [false, false, false]),
+        (throttled, [false, true, true]),
+        (requests, [false, false, true]),
+    ];
+    for (selection, want) in rows {
+        assert_eq!(admits(&selection), want, "{selection:?}");
+        assert_eq!(selection.is_all(), want == [true; 3]);
+    }
+}
