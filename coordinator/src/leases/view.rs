@@ -94,6 +94,11 @@ pub struct UnitDetail {
     pub summary: UnitSummary,
     /// Number of clients that have less than they want.
     pub waiting_count: usize,
+    /// The longest time for which a client has got less than it wants: its `throttled_for_ms`; absent
+    /// if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub throttled_for_ms: Option<u64>,
     /// Its clients, up to the number requested.
     pub clients: Vec<ResourceClient>,
 }
@@ -109,6 +114,11 @@ pub struct ResourceClient {
     pub has: Amount,
     /// Time until the lease expires unless it is refreshed.
     pub expires_in_ms: u64,
+    /// The time for which it has got less than it wants at each refresh; absent if it got as much
+    /// at the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub throttled_for_ms: Option<u64>,
 }
 
 /// One of the busiest resources.
@@ -123,6 +133,11 @@ pub struct BusyResource {
     pub summary: UnitSummary,
     /// Number of clients that have less than they want.
     pub waiting_count: usize,
+    /// The longest time for which a client has got less than it wants: its `throttled_for_ms`; absent
+    /// if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub throttled_for_ms: Option<u64>,
     /// The clients with the largest leases, of the first thousand.
     pub clients: Vec<ResourceClient>,
 }
@@ -251,6 +266,7 @@ impl BusyResource {
             unit: id.unit.name().to_owned(),
             summary: UnitSummary::new(node, now, id, resource),
             waiting_count: waiting(resource),
+            throttled_for_ms: longest_throttled(resource, now),
             clients: most
                 .iter()
                 .map(|client| ResourceClient::new(now, client))
@@ -267,6 +283,7 @@ impl UnitDetail {
         Self {
             summary,
             waiting_count: waiting(resource),
+            throttled_for_ms: longest_throttled(resource, now),
             clients: clients
                 .map(|client| ResourceClient::new(now, &client))
                 .collect(),
@@ -283,6 +300,7 @@ impl ResourceClient {
             wants: client.wants.into(),
             has: client.has.into(),
             expires_in_ms: ms(client.expiry.saturating_since(now)),
+            throttled_for_ms: client.throttled_since.map(|since| ms(since.elapsed(now))),
         }
     }
 }
@@ -300,6 +318,14 @@ pub(crate) fn waiting(resource: &Resource) -> usize {
         .clients()
         .filter(|client| client.has < client.wants);
     waiting.count()
+}
+
+/// The longest time for which a client has got less than it wants.
+fn longest_throttled(resource: &Resource, now: Instant) -> Option<u64> {
+    let since = resource
+        .clients()
+        .filter_map(|client| client.throttled_since);
+    since.map(|since| ms(since.elapsed(now))).max()
 }
 
 /// `micros` millionths as a number of units.

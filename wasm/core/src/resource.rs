@@ -25,10 +25,12 @@ use core::num::NonZeroU64;
 
 mod allocation;
 mod snapshot;
+mod throttled;
 
 pub(crate) use self::allocation::Allocation;
 use self::allocation::{ClientEntry, TieBreak};
 pub use self::snapshot::{ClientSnapshot, LeaseSnapshot};
+pub use self::throttled::ThrottledSince;
 use crate::deadlines::Deadlines;
 use crate::hash::fnv1a;
 use crate::lease::{Answer, ClientId, ClientRun, Epoch, LeaseRequest, Run, Unit};
@@ -63,6 +65,9 @@ pub struct ClientRecord<'a> {
     pub expiry: Instant,
     /// Number of clients for which it speaks, itself included.
     pub subclients: u64,
+    /// Time since when it has got less than it wants at each refresh; none if it got as much at the
+    /// last one.
+    pub throttled_since: Option<ThrottledSince>,
 }
 
 /// Reason for which a refresh got no lease.
@@ -275,6 +280,7 @@ impl Resource {
             has: entry.has(),
             expiry: entry.end(),
             subclients: entry.subclients(),
+            throttled_since: entry.throttled_since,
         })
     }
 }

@@ -1,14 +1,21 @@
 //! The whole story of one scope: its limits with their origins, and its clients.
 
+use std::cmp::Reverse;
+
 use anyhow::anyhow;
 use serde::Serialize;
-use tollgate_coordinator::api::rest::view::{ScopeDetail, ScopeLimits, UnitDetail, UnitSummary};
+use tollgate_coordinator::api::rest::view::{
+    ResourceClient, ScopeDetail, ScopeLimits, UnitDetail, UnitSummary,
+};
 
 use super::limit;
 use crate::client::{Call, Client};
 use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::print;
+
+/// The most throttled clients that are named in a line; the table has all.
+const NAMED_MAX: usize = 3;
 
 /// A scope, as the API answers it, with its limits.
 #[derive(Debug, Serialize)]
@@ -71,6 +78,9 @@ fn hint(failure: Failure, name: &str) -> Failure {
 fn clients(scope: &str, unit: &str, resource: &UnitDetail) -> Result<(), Failure> {
     let scope = print::plain(scope);
     print::lines(&format!("{scope} {}", sums(unit, resource)))?;
+    if let Some(line) = throttled(&resource.clients) {
+        print::lines(&print::plain(&line))?;
+    }
     let mut clients: Vec<_> = resource.clients.iter().collect();
     clients.sort_by(|one, other| one.client.cmp(&other.client));
     let rows = clients.into_iter().map(|client| {
@@ -79,9 +89,36 @@ fn clients(scope: &str, unit: &str, resource: &UnitDetail) -> Result<(), Failure
             print::amount(unit, client.has),
             print::amount(unit, client.wants),
             print::duration(client.expires_in_ms),
+            print::or_dash(client.throttled_for_ms.map(print::duration)),
         ]
     });
-    print::table("CLIENT|HAS|WANTS|EXPIRES", rows.collect())
+    print::table("CLIENT|HAS|WANTS|EXPIRES|THROTTLED", rows.collect())
+}
+
+/// Returns a line about the clients that get less than they want, the longest first; none if each
+/// gets as much.
+fn throttled(clients: &[ResourceClient]) -> Option<String> {
+    let times = clients.iter().filter_map(|client| {
+        let time_ms = client.throttled_for_ms?;
+        Some((Reverse(time_ms), client.client.as_str()))
+    });
+    let mut times: Vec<_> = times.collect();
+    times.sort_unstable();
+    let (Reverse(longest), _) = times.first()?;
+    let named: Vec<&str> = times
+        .iter()
+        .take(NAMED_MAX)
+        .map(|(_, name)| *name)
+        .collect();
+    let more = match times.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let longest = print::duration(*longest);
+    Some(format!(
+        "throttled for {longest}: {}{more}",
+        named.join(", ")
+    ))
 }
 
 /// Returns the sums over a resource's clients in a line.
@@ -115,5 +152,38 @@ fn learning(summary: &UnitSummary) -> String {
     match summary.learning_ms {
         0 => String::new(),
         ms => format!(", learning for {}", print::duration(ms)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_coordinator::api::rest::view::Amount;
+
+    use super::*;
+
+    #[test]
+    fn the_clients_that_are_throttled_longest_are_named() {
+        let client = |(name, throttled_for_ms): &(&str, Option<u64>)| ResourceClient {
+            client: (*name).to_owned(),
+            wants: Amount::Number(2.0),
+            has: Amount::Number(1.0),
+            expires_in_ms: 9000,
+            throttled_for_ms: *throttled_for_ms,
+        };
+        let all = [
+            ("a", Some(12_000)),
+            ("b", None),
+            ("c", Some(192_000)),
+            ("d", Some(12_000)),
+            ("e", Some(0)),
+        ];
+        let line = |count: usize| {
+            let clients: Vec<_> = all[..count].iter().map(client).collect();
+            throttled(&clients)
+        };
+        assert_eq!(line(0), None);
+        assert_eq!(line(2).unwrap(), "throttled for 12s: a");
+        assert_eq!(line(4).unwrap(), "throttled for 3m12s: c, a, d");
+        assert_eq!(line(5).unwrap(), "throttled for 3m12s: c, a, d and 1 more");
     }
 }

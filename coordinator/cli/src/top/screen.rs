@@ -89,6 +89,7 @@ fn row(resource: &BusyResource) -> Vec<String> {
         unit,
         summary,
         waiting_count,
+        throttled_for_ms,
         ..
     } = resource;
     let amount = |amount| print::amount(unit, amount);
@@ -101,8 +102,13 @@ fn row(resource: &BusyResource) -> Vec<String> {
         summary.client_count.to_string(),
         waiting_count.to_string(),
         print::or_dash(summary.limited_by.as_ref().map(|by| &by.whose)),
-        demand(summary),
+        format!("{}{}", demand(summary), throttled(*throttled_for_ms)),
     ]
+}
+
+/// Returns the time for which a client has got less than it wants, for the end of a row.
+fn throttled(time_ms: Option<u64>) -> String {
+    time_ms.map_or_else(String::new, |ms| format!(" for {}", print::duration(ms)))
 }
 
 /// Returns a bar, and the wanted part of what the limit that binds leaves.
@@ -169,6 +175,7 @@ pub(super) mod tests {
                 limited_by: None,
             },
             waiting_count: 1,
+            throttled_for_ms: None,
             clients: Vec::new(),
         }
     }
@@ -199,8 +206,11 @@ pub(super) mod tests {
             whose: "group gold".to_owned(),
             at_most: Amount::Number(333.0),
         });
-        let row = row(&member);
-        assert_eq!(row[7..], ["group gold", "████████████████████! 200 %"]);
+        let demand = "████████████████████! 200 %";
+        assert_eq!(row(&member)[7..], ["group gold", demand]);
+        member.throttled_for_ms = Some(192_000);
+        let demand = format!("{demand} for 3m12s");
+        assert_eq!(row(&member)[7..], ["group gold", demand.as_str()]);
     }
 
     #[test]

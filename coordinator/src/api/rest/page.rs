@@ -187,6 +187,7 @@ fn resource(out: &mut String, resource: &BusyResource) -> fmt::Result {
         summary,
         waiting_count,
         clients,
+        ..
     } = resource;
     let amount = |value| amount(unit, value);
     let class = if *waiting_count > 0 {

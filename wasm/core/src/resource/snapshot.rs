@@ -26,6 +26,9 @@ pub struct ClientSnapshot {
     pub fingerprint: u64,
     /// A larger or longer lease that it may still be using instead.
     pub prior: Option<LeaseSnapshot>,
+    /// Time for which it has got less than it wants at each refresh; none if it got as much at the
+    /// last one.
+    pub throttled_for: Option<Duration>,
 }
 
 /// Lease in a snapshot.

@@ -5,6 +5,7 @@ mod doorman;
 mod knobs;
 mod learning;
 mod runs;
+mod throttled;
 
 const CAPACITY: u64 = 1000;
 const LEARNED: Instant = Instant::ZERO;

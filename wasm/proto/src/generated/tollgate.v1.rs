@@ -405,6 +405,9 @@ pub struct PeerResource {
     /// The clients.
     #[prost(message, repeated, tag = "12")]
     pub clients: ::prost::alloc::vec::Vec<ClientShare>,
+    /// The longest time for which a client has got less than it wants, if any does.
+    #[prost(uint64, optional, tag = "13")]
+    pub throttled_for_ms: ::core::option::Option<u64>,
 }
 /// Lease of one client of a resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -421,6 +424,9 @@ pub struct ClientShare {
     /// The rest of the lease.
     #[prost(uint64, tag = "4")]
     pub expires_in_ms: u64,
+    /// The time for which it has got less than it wants at each refresh, if it does.
+    #[prost(uint64, optional, tag = "5")]
+    pub throttled_for_ms: ::core::option::Option<u64>,
 }
 /// Clients by id.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -902,6 +908,10 @@ pub struct ClientSnapshot {
     /// Of a coordinator that asks its parent, the latest term in which it did; 0 of others.
     #[prost(uint64, tag = "13")]
     pub term: u64,
+    /// How long it has got less than it wants at each refresh; absent if it got as much at the last
+    /// one, and in the snapshot of a master that does not know.
+    #[prost(uint64, optional, tag = "14")]
+    pub throttled_for_ms: ::core::option::Option<u64>,
 }
 /// Demand at one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -96,6 +96,7 @@ impl Lists {
             granted_ago: Duration::from_millis(message.granted_ago_ms),
             fingerprint: message.fingerprint,
             prior: prior.transpose()?,
+            throttled_for: message.throttled_for_ms.map(Duration::from_millis),
         })
     }
 

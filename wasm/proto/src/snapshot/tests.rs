@@ -63,8 +63,10 @@ fn client_snapshot(client: &str) -> impl Strategy<Value = ClientSnapshot> + use<
     let id = ClientId::new(client).unwrap();
     let lents = (lent(), option::of(lent()));
     let of = (any::<u64>(), run());
-    (of, demand(), lents, ms(1 << 40), any::<u64>()).prop_map(
-        move |((sequence, run), demand, (granted, prior), granted_ago, fingerprint)| {
+    let times = (ms(1 << 40), option::of(ms(1 << 40)));
+    (of, demand(), lents, times, any::<u64>()).prop_map(
+        move |((sequence, run), demand, (granted, prior), times, fingerprint)| {
+            let (granted_ago, throttled_for) = times;
             ClientSnapshot {
                 client: ClientRun {
                     id: id.clone(),
@@ -76,6 +78,7 @@ fn client_snapshot(client: &str) -> impl Strategy<Value = ClientSnapshot> + use<
                 granted_ago,
                 fingerprint,
                 prior,
+                throttled_for,
             }
         },
     )
@@ -217,6 +220,7 @@ proptest! {
         for client_snapshot in lines {
             client_snapshot.granted.remaining += more;
             client_snapshot.granted_ago += more;
+            client_snapshot.throttled_for = client_snapshot.throttled_for.map(|time| time + more);
         }
         let read = decode(&encode(&snapshot)).unwrap();
         let lines = |snapshot: &Snapshot| -> Vec<ClientSnapshot> {
@@ -226,6 +230,7 @@ proptest! {
         for (read, written) in lines(&read).iter().zip(lines(&snapshot)) {
             prop_assert!(read.granted.remaining >= written.granted.remaining);
             prop_assert!(read.granted_ago <= written.granted_ago);
+            prop_assert!(read.throttled_for <= written.throttled_for);
         }
     }
 
@@ -418,6 +423,7 @@ fn what_occurs_often_is_there_once() {
         granted_ago: Duration::from_secs(1),
         fingerprint: 77,
         prior: None,
+        throttled_for: None,
     };
     let resource = |i: u32| ResourceSnapshot {
         id: id(&format!("tenant/{i}"), Unit::Requests),
@@ -438,6 +444,19 @@ fn what_occurs_often_is_there_once() {
     assert_eq!((message.clients.len(), message.limits.len()), (2, 1));
     let bytes = encode(&snapshot).len();
     assert!(bytes < 200 * 60, "{bytes}");
+}
+
+/// A master of an older version does not write the time, and one that reads it anew starts at the
+/// next refresh.
+#[test]
+fn a_snapshot_without_throttled_times_is_read() {
+    let read = Snapshot::try_from(good()).unwrap();
+    assert_eq!(read.resources[0].clients[0].throttled_for, None);
+    let mut message = good();
+    message.resources[0].clients[0].throttled_for_ms = Some(0);
+    let read = Snapshot::try_from(message).unwrap();
+    let since = read.resources[0].clients[0].throttled_for;
+    assert_eq!(since, Some(Duration::ZERO), "throttled just now");
 }
 
 /// Those of an older build do not tell the runs of a client apart: all leases would count twice.

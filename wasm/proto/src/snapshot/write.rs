@@ -118,6 +118,7 @@ impl<'a> Lists<'a> {
             granted_ago_ms: past_ms(client_snapshot.granted_ago),
             fingerprint: client_snapshot.fingerprint,
             prior: client_snapshot.prior.map(Into::into),
+            throttled_for_ms: client_snapshot.throttled_for.map(past_ms),
             ..v1::ClientSnapshot::default()
         };
         match client_snapshot.demand.bands() {

@@ -22,6 +22,7 @@ fn status(scope: &str, client: &str) -> Status {
         wants: Amount::Number(150.0),
         has: Amount::Number(60.0),
         expires_in_ms: 9_000,
+        throttled_for_ms: None,
     };
     let shared = GroupUnit {
         capacity: Amount::Number(1024.0),
@@ -50,6 +51,7 @@ fn status(scope: &str, client: &str) -> Status {
             unit: "requests".to_owned(),
             summary,
             waiting_count: 1,
+            throttled_for_ms: None,
             clients: vec![client],
         }],
         ..Status::default()

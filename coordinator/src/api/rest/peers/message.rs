@@ -42,6 +42,7 @@ impl From<BusyResource> for v1::PeerResource {
             limited_by,
             at_most,
             waiting_count: resource.waiting_count as u64,
+            throttled_for_ms: resource.throttled_for_ms,
             clients: clients.map(v1::ClientShare::from).collect(),
         }
     }
@@ -68,6 +69,7 @@ impl From<v1::PeerResource> for BusyResource {
                 limited_by,
             },
             waiting_count: len(resource.waiting_count),
+            throttled_for_ms: resource.throttled_for_ms,
             clients: clients.map(ResourceClient::from).collect(),
         }
     }
@@ -82,6 +84,7 @@ impl From<ResourceClient> for v1::ClientShare {
             wants: number(view.wants),
             has: number(view.has),
             expires_in_ms: view.expires_in_ms,
+            throttled_for_ms: view.throttled_for_ms,
         }
     }
 }
@@ -93,6 +96,7 @@ impl From<v1::ClientShare> for ResourceClient {
             wants: amount(share.wants),
             has: amount(share.has),
             expires_in_ms: share.expires_in_ms,
+            throttled_for_ms: share.throttled_for_ms,
         }
     }
 }
@@ -109,6 +113,7 @@ impl From<ScopePage> for v1::ResourceList {
                     unit,
                     summary,
                     waiting_count: 0,
+                    throttled_for_ms: None,
                     clients: Vec::new(),
                 };
                 resource.into()
@@ -127,6 +132,7 @@ impl From<ScopeDetail> for v1::ResourceList {
             let UnitDetail {
                 summary,
                 waiting_count,
+                throttled_for_ms,
                 clients,
             } = detail_of_unit;
             let resource = BusyResource {
@@ -134,6 +140,7 @@ impl From<ScopeDetail> for v1::ResourceList {
                 unit,
                 summary,
                 waiting_count,
+                throttled_for_ms,
                 clients,
             };
             resource.into()
@@ -253,6 +260,7 @@ pub(in crate::api::rest) fn scope_detail(list: v1::ResourceList) -> Option<Scope
         let detail = UnitDetail {
             summary: resource.summary,
             waiting_count: resource.waiting_count,
+            throttled_for_ms: resource.throttled_for_ms,
             clients: resource.clients,
         };
         (resource.unit, detail)
@@ -303,11 +311,13 @@ mod tests {
                 }),
             },
             waiting_count: 1,
+            throttled_for_ms: Some(5000),
             clients: vec![ResourceClient {
                 client: "envoy-1/a".to_owned(),
                 wants: Amount::Number(2.5),
                 has: Amount::Unlimited,
                 expires_in_ms: 3,
+                throttled_for_ms: Some(4000),
             }],
         }
     }
@@ -319,6 +329,7 @@ mod tests {
             assert_eq!(BusyResource::from(v1::PeerResource::from(one.clone())), one);
             one.summary.limited_by = None;
             one.summary.safe = None;
+            one.throttled_for_ms = None;
             assert_eq!(BusyResource::from(v1::PeerResource::from(one.clone())), one);
         }
     }

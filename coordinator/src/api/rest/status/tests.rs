@@ -19,6 +19,7 @@ fn busy(scope: &str, capacity: Amount, wants: f64) -> BusyResource {
             limited_by: None,
         },
         waiting_count: 0,
+        throttled_for_ms: None,
         clients: Vec::new(),
     }
 }

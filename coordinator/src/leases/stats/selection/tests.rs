@@ -21,6 +21,7 @@ fn resource(
             limited_by: None,
         },
         waiting_count,
+        throttled_for_ms: None,
         clients: Vec::new(),
     }
 }

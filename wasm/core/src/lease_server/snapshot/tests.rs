@@ -68,6 +68,7 @@ fn snapshot() -> Snapshot {
         granted_ago: Duration::from_secs(1),
         fingerprint: 0,
         prior: None,
+        throttled_for: None,
     };
     let resource = |scope, names: &[&'static str]| ResourceSnapshot {
         id: id(scope),

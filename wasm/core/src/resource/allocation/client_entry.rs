@@ -1,7 +1,7 @@
 //! Entry of one client in the lease table.
 
 use crate::lease::{Claim, Epoch, LeaseRequest};
-use crate::resource::RefreshError;
+use crate::resource::{RefreshError, ThrottledSince};
 use crate::share::BandHandles;
 use crate::units::{Capacity, Instant};
 
@@ -22,6 +22,8 @@ pub(in crate::resource) struct ClientEntry {
     pub(super) fingerprint: u64,
     /// A larger or longer lease that the client may still be using.
     pub(super) prior: Option<CountedLease>,
+    /// Time since when it has got less than it wants; for reading, no decision depends on it.
+    pub(in crate::resource) throttled_since: Option<ThrottledSince>,
     /// Its instant in the queue of expiries.
     pub(in crate::resource) queued_at: Instant,
 }
@@ -98,6 +100,16 @@ impl ClientEntry {
     pub(super) fn told(&self, now: Instant) -> CountedLease {
         let lasting = self.told.filter(|told| told.expiry > now);
         lasting.unwrap_or(self.granted)
+    }
+
+    /// Notes at a refresh whether the client gets less than it wants.
+    pub(super) fn note_throttled(&mut self, now: Instant) {
+        self.throttled_since = match self.told(now).capacity < self.wants() {
+            true => self
+                .throttled_since
+                .or_else(|| Some(ThrottledSince::at(now))),
+            false => None,
+        };
     }
 
     /// The most that the client may be using.

@@ -41,6 +41,7 @@ impl Allocation {
             told: None,
             fingerprint: NO_FINGERPRINT,
             prior: None,
+            throttled_since: None,
             queued_at: granted.expiry,
         };
         self.report(pool);
@@ -75,6 +76,8 @@ impl Allocation {
         let early = now < entry.granted_at.saturating_add(min_refresh);
         let learned = now >= self.learning_until && !self.is_pending();
         if twice || (early && learned) {
+            // With the wants of this request and the lease of the answer before.
+            entry.note_throttled(now);
             return Ok(self.repeat(now, entry));
         }
         Ok(self.settle(now, entry, request, pool))
@@ -105,6 +108,7 @@ impl Allocation {
         entry.granted_at = now;
         entry.fingerprint = grant.fingerprint;
         entry.prior = used.beyond(entry.granted);
+        entry.note_throttled(now);
         self.replace_sum(before, entry.has());
         self.answer(now, entry, grant.refresh_interval)
     }

@@ -2,7 +2,7 @@
 
 use super::{Allocation, ClientEntry, CountedLease, TieBreak};
 use crate::lease::{ClientRun, Demand, NO_FINGERPRINT};
-use crate::resource::{ClientSnapshot, LeaseSnapshot};
+use crate::resource::{ClientSnapshot, LeaseSnapshot, ThrottledSince};
 use crate::units::{Capacity, Instant};
 
 // === impl ClientEntry ===
@@ -21,6 +21,7 @@ impl ClientEntry {
             granted_ago: now.saturating_since(self.granted_at),
             fingerprint: self.fingerprint,
             prior: self.prior.map(|prior| prior.lent(now)),
+            throttled_for: self.throttled_since.map(|since| since.elapsed(now)),
         }
     }
 }
@@ -63,6 +64,9 @@ impl Allocation {
             told: None,
             fingerprint: snapshot.fingerprint.max(NO_FINGERPRINT),
             prior: snapshot.prior.map(|prior| CountedLease::of(now, prior)),
+            throttled_since: snapshot
+                .throttled_for
+                .map(|time| ThrottledSince::ago(now, time)),
             queued_at: granted.expiry,
         };
         entry.queued_at = entry.next_expiry();
