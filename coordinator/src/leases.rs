@@ -3,6 +3,7 @@
 
 pub mod drains;
 pub mod driver;
+pub mod history;
 pub mod metrics;
 pub mod parent;
 pub mod router;

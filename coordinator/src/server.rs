@@ -32,6 +32,7 @@ use crate::config::reload::Reload;
 use crate::config::writer::{self, CatalogWriter};
 use crate::config::{Config, Listen};
 use crate::leases::driver::{DriverSettings, LeaseCount};
+use crate::leases::history::History;
 use crate::leases::parent::{AncestorPath, Parent};
 use crate::leases::router::Router;
 use crate::leases::shards::{ShardSupervisor, Shards};
@@ -47,7 +48,7 @@ pub use self::error::ServerError;
 use self::listeners::Acceptors;
 pub use self::listeners::Listeners;
 use self::metrics::Metrics;
-use self::services::{Services, follow, serve_grpc, serve_http};
+use self::services::{Services, follow, serve_grpc, serve_http, until};
 
 /// Time that a connection to another node may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -309,6 +310,7 @@ impl Server {
         let api = self.metrics.api.clone();
         let doorman = doorman::Service::new(router.clone(), self.clock, api, newest.clone());
         let app = rest::App::new(rest::Parts {
+            history: spawn_history(&mut parts, &self.shards, self.clock, &stopped),
             shards: self.shards,
             peers: router.me.clone().map(peers),
             parent: self.parent,
@@ -393,6 +395,26 @@ async fn all_ended(
             tracing::warn!("shutdown: some calls did not end in time");
             Ok(())
         })
+}
+
+/// Records the history of `shards` until the shutdown.
+fn spawn_history(
+    parts: &mut Parts,
+    shards: &Shards,
+    clock: Clock,
+    stopped: &watch::Receiver<()>,
+) -> History {
+    let history = History::default();
+    let recording = history.clone().record(shards.clone(), clock);
+    let stopped = stopped.clone();
+    parts.spawn(async move {
+        tokio::select! {
+            () = recording => {}
+            () = until(stopped) => {}
+        }
+        Ok("history")
+    });
+    history
 }
 
 /// Keeps what the health service says up to date until `closing`.

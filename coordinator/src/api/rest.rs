@@ -23,6 +23,7 @@ use crate::api::metrics::ApiMetrics;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::writer;
+use crate::leases::history::History;
 use crate::leases::metrics::LeaseMetrics;
 use crate::leases::parent::Parent;
 use crate::leases::shards::Shards;
@@ -36,6 +37,7 @@ mod count;
 mod extract;
 mod guard;
 mod health;
+mod history;
 mod limits;
 mod merge;
 mod openapi;
@@ -97,6 +99,8 @@ impl App {
 pub struct Parts {
     /// Shards of this node.
     pub shards: Shards,
+    /// History of these shards.
+    pub history: History,
     /// The other nodes of the cluster, if there is one.
     pub peers: Option<Peers>,
     /// The coordinator above, if there is one.
@@ -142,6 +146,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(openapi::get))
         .routes(routes!(page::get))
         .routes(routes!(status::get))
+        .routes(routes!(history::get))
         .routes(routes!(scopes::list))
         .routes(routes!(scopes::get))
         .routes(routes!(clients::list))

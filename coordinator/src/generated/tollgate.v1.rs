@@ -504,6 +504,31 @@ pub mod peer_service_client {
                 .insert(GrpcMethod::new("tollgate.v1.PeerService", "GetStatus"));
             self.inner.unary(req, path, codec).await
         }
+        /// The last ten minutes of the node's leases, as far as it was their master.
+        pub async fn get_history(
+            &mut self,
+            request: impl tonic::IntoRequest<::tollgate_proto::v1::GetHistoryRequest>,
+        ) -> std::result::Result<
+            tonic::Response<::tollgate_proto::v1::PeerHistory>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tollgate.v1.PeerService/GetHistory",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tollgate.v1.PeerService", "GetHistory"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Scopes with clients, by id.
         pub async fn list_scopes(
             &mut self,
@@ -650,6 +675,14 @@ pub mod peer_service_server {
             request: tonic::Request<::tollgate_proto::v1::GetStatusRequest>,
         ) -> std::result::Result<
             tonic::Response<::tollgate_proto::v1::PeerStatus>,
+            tonic::Status,
+        >;
+        /// The last ten minutes of the node's leases, as far as it was their master.
+        async fn get_history(
+            &self,
+            request: tonic::Request<::tollgate_proto::v1::GetHistoryRequest>,
+        ) -> std::result::Result<
+            tonic::Response<::tollgate_proto::v1::PeerHistory>,
             tonic::Status,
         >;
         /// Scopes with clients, by id.
@@ -809,6 +842,54 @@ pub mod peer_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetStatusSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tollgate.v1.PeerService/GetHistory" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetHistorySvc<T: PeerService>(pub Arc<T>);
+                    impl<
+                        T: PeerService,
+                    > tonic::server::UnaryService<
+                        ::tollgate_proto::v1::GetHistoryRequest,
+                    > for GetHistorySvc<T> {
+                        type Response = ::tollgate_proto::v1::PeerHistory;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                ::tollgate_proto::v1::GetHistoryRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PeerService>::get_history(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetHistorySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

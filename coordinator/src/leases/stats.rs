@@ -30,8 +30,10 @@ mod rank;
 mod scan;
 mod selection;
 
+pub(super) use self::rank::FirstResources;
 use self::scan::StatsScan;
 pub use self::scan::{ResourceVisitor, visit_resources};
+pub(super) use self::selection::SortFigures;
 pub use self::selection::{ResourceSelection, ResourceSort, SortOrder};
 
 /// The most scopes with figures of their own.
@@ -182,7 +184,8 @@ impl BorrowedStats {
 // === impl ResourceStats ===
 
 impl ResourceStats {
-    fn of(resource: &Resource, now: Instant, at_most: Capacity) -> Self {
+    /// Figures of `resource`, of which the clients may have `at_most`.
+    pub(super) fn of(resource: &Resource, now: Instant, at_most: Capacity) -> Self {
         let learning = resource.learning_until().saturating_since(now) > Duration::ZERO;
         let limited = !resource.capacity().is_unlimited();
         let of_limited = |amount: f64| if limited { amount } else { 0.0 };

@@ -11,6 +11,7 @@ mod election;
 mod etcd;
 mod harness;
 mod held;
+mod history;
 mod http;
 mod leases;
 mod metrics;

@@ -16,6 +16,7 @@ use tollgate_coordinator::config::Config;
 use tollgate_coordinator::config::tokens::NewToken;
 use tollgate_coordinator::config::writer::CatalogWriter;
 use tollgate_coordinator::leases::driver::{DriverSettings, LeaseCount};
+use tollgate_coordinator::leases::history::History;
 use tollgate_coordinator::leases::metrics::LeaseMetrics;
 use tollgate_coordinator::leases::shards::ShardSupervisor;
 use tollgate_coordinator::observe::metrics::{Exporter, registry};
@@ -222,6 +223,7 @@ async fn ended() -> SocketAddr {
     let (keep, newest) = watch::channel(Arc::new(config));
     let router = rest::router(rest::App::new(rest::Parts {
         shards,
+        history: History::default(),
         peers: None,
         parent: None,
         metrics: ApiMetrics::default(),

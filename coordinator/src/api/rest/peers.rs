@@ -26,7 +26,7 @@ use crate::wire::PeerServiceClient;
 mod message;
 mod service;
 
-pub(super) use self::message::{client_detail, scope_detail};
+pub(super) use self::message::{client_detail, history_window, scope_detail};
 pub use self::service::PeerApi;
 
 /// Time that a node has to answer; a scan of its leases takes far less.

@@ -1,6 +1,7 @@
 //! Answers of the API as types, which its clients read as well.
 
 pub use super::clients::{ClientDetail, ClientPage, ClientSummary, LeaseView};
+pub use super::history::HistoryAnswer;
 pub use super::limits::{
     DynamicWord, LimitPage, LimitView, MatchView, MemberView, OwnView, SafeView, ScopeLimits,
     SourceView,
@@ -13,6 +14,9 @@ pub use super::status::{
 pub use super::stored::{
     AttachmentPage, AttachmentView, DefinedBy, GroupDetail, GroupPage, GroupView, OverridePage,
     OverrideView,
+};
+pub use crate::leases::history::{
+    ClientHistory, HistoryOverview, ResourceHistory, ScopeHistory, ScopeUnitHistory, UnitHistory,
 };
 pub use crate::leases::stats::ResourceStats;
 pub use crate::leases::view::{

@@ -7,7 +7,7 @@ use tollgate_core::lease::ResourceId;
 
 /// Place of a resource in an order; the first has the smallest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
+pub(in crate::leases) struct Rank {
     pub(super) figures: [u128; 2],
     /// Makes the order total.
     pub(super) id: RankedId,
@@ -22,7 +22,7 @@ pub(super) enum RankedId {
 
 /// The first resources in an order, at most so many.
 #[derive(Debug)]
-pub(super) struct FirstResources {
+pub(in crate::leases) struct FirstResources {
     ranks: BinaryHeap<Rank>,
     max: usize,
 }
@@ -41,23 +41,25 @@ impl Rank {
 
 impl FirstResources {
     /// None so far, and never more than `max`.
-    pub(super) fn new(max: usize) -> Self {
+    pub(in crate::leases) fn new(max: usize) -> Self {
         Self {
             ranks: BinaryHeap::new(),
             max,
         }
     }
 
-    /// Adds `rank`; drops the last of them where there are too many, which may be the same.
-    pub(super) fn push(&mut self, rank: Rank) {
+    /// Adds `rank`; drops and returns the last of them where there are too many, which may be the
+    /// same.
+    pub(in crate::leases) fn push(&mut self, rank: Rank) -> Option<ResourceId> {
         self.ranks.push(rank);
         if self.ranks.len() > self.max {
-            self.ranks.pop();
+            return self.ranks.pop().map(Rank::into_id);
         }
+        None
     }
 
     /// The resources, the first first.
-    pub(super) fn into_ids(self) -> Vec<ResourceId> {
+    pub(in crate::leases) fn into_ids(self) -> Vec<ResourceId> {
         let ranks = self.ranks.into_sorted_vec().into_iter();
         ranks.map(Rank::into_id).collect()
     }

@@ -59,11 +59,11 @@ pub enum SortOrder {
 
 /// Figures by which resources are ordered; amounts in micro-units.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SortFigures {
+pub(in crate::leases) struct SortFigures {
     /// The most that the binding limit lets clients have.
     pub(super) at_most: u128,
-    pub(super) has: u128,
-    pub(super) wants: u128,
+    pub(in crate::leases) has: u128,
+    pub(in crate::leases) wants: u128,
     pub(super) waiting: usize,
     pub(super) clients: usize,
 }
@@ -119,7 +119,7 @@ impl ResourceSelection {
     }
 
     /// Place of the resource called `id` in the order.
-    pub(super) fn rank(&self, figures: &SortFigures, id: ResourceId) -> Rank {
+    pub(in crate::leases) fn rank(&self, figures: &SortFigures, id: ResourceId) -> Rank {
         let is_descending = (self.sort.first_order() == SortOrder::Desc) != self.is_reversed;
         let figures = self.sort.figures(figures);
         Rank {
@@ -172,7 +172,7 @@ impl ResourceSort {
 
 impl SortFigures {
     /// Figures of `resource`, of which the clients may have `at_most` and so many are `waiting`.
-    pub(super) fn of(resource: &Resource, at_most: Capacity, waiting: usize) -> Self {
+    pub(in crate::leases) fn of(resource: &Resource, at_most: Capacity, waiting: usize) -> Self {
         Self {
             at_most: at_most.as_micros().into(),
             has: resource.sum_has(),

@@ -23,7 +23,7 @@ fn request<M>(message: M, authorization: Option<&str>) -> Request<M> {
 }
 
 /// The outcomes of each call of the service with `authorization`.
-async fn outcomes(channel: &Channel, authorization: Option<&str>) -> [Code; 6] {
+async fn outcomes(channel: &Channel, authorization: Option<&str>) -> [Code; 7] {
     let mut peer = PeerServiceClient::new(channel.clone());
     let list = v1::ListPeerRequest {
         after: String::new(),
@@ -39,9 +39,15 @@ async fn outcomes(channel: &Channel, authorization: Option<&str>) -> [Code; 6] {
     };
     let drain = v1::DrainRequest { client, time_ms: 1 };
     let status = v1::GetStatusRequest::default();
+    let history = v1::GetHistoryRequest::default();
     let code = |error: Option<tonic::Status>| error.map_or(Code::Ok, |error| error.code());
     [
         code(peer.get_status(request(status, authorization)).await.err()),
+        code(
+            peer.get_history(request(history, authorization))
+                .await
+                .err(),
+        ),
         code(
             peer.list_scopes(request(list.clone(), authorization))
                 .await
@@ -67,17 +73,17 @@ async fn over_grpc_a_node_tells_nothing_that_its_admin_api_does_not() {
     let cluster = Cluster::of_three(&format!("{LIMITS}\n{tokens}")).await;
     let channel = &cluster.nodes[0].channel;
     let bearer = |token: &str| format!("Bearer {token}");
-    let none = [Code::Unauthenticated; 6];
+    let none = [Code::Unauthenticated; 7];
     assert_eq!(outcomes(channel, None).await, none);
     let wrong = bearer("tollgate_00");
     assert_eq!(outcomes(channel, Some(&wrong)).await, none);
-    let mut reads = [Code::Ok; 6];
+    let mut reads = [Code::Ok; 7];
     assert_eq!(
         outcomes(channel, Some(&bearer(&admin.text))).await,
         reads,
         "an admin may do all"
     );
-    reads[5] = Code::PermissionDenied;
+    reads[6] = Code::PermissionDenied;
     let viewer = bearer(&viewer.text);
     assert_eq!(outcomes(channel, Some(&viewer)).await, reads);
     let faults = cluster.nodes[0].metrics().await;
@@ -86,7 +92,7 @@ async fn over_grpc_a_node_tells_nothing_that_its_admin_api_does_not() {
     };
     assert_eq!(
         (count("missing"), count("unknown"), count("role")),
-        (6.0, 6.0, 1.0)
+        (7.0, 7.0, 1.0)
     );
     // The status page may be public, and then it is so everywhere.
     let page = v1::GetStatusRequest {
@@ -100,6 +106,13 @@ async fn over_grpc_a_node_tells_nothing_that_its_admin_api_does_not() {
     let cluster = Cluster::of_three(&format!("{LIMITS}\n{public}")).await;
     let mut peer = PeerServiceClient::new(cluster.nodes[0].channel.clone());
     peer.get_status(page).await.unwrap();
+    let history = |page| v1::GetHistoryRequest {
+        page,
+        ..v1::GetHistoryRequest::default()
+    };
+    peer.get_history(history(true)).await.unwrap();
+    let refused = peer.get_history(history(false)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
     let read = v1::GetStatusRequest::default();
     let refused = peer.get_status(read).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);

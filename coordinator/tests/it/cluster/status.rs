@@ -6,6 +6,7 @@ use tollgate_core::cluster::ShardId;
 use super::nodes::Cluster;
 use super::{LIMITS, tenants};
 use crate::harness::Ask;
+use crate::history::{eventually, latest};
 
 /// The SHA-256 hash of `open sesame`.
 const HASH: &str = "41ef4bb0b23661e66301aac36066912dac037827b4ae63a7b1165a5aa93ed4eb";
@@ -87,6 +88,32 @@ async fn every_node_finds_the_same_resources_of_all() {
         assert_eq!((count, &scopes[..]), (json!(1), &tenants[..1]));
         let (count, scopes) = read("only=throttled").await;
         assert_eq!((count, scopes.len()), (json!(0), 0));
+    }
+}
+
+#[tokio::test]
+async fn every_node_has_the_history_of_all() {
+    let cluster = Cluster::of_three(LIMITS).await;
+    let tenants = tenants();
+    for node in &cluster.nodes {
+        let overview = eventually(async || {
+            // The leases of a client that is silent would expire.
+            cluster.nodes[0].refresh("envoy-a/x", &tenants, 10.0).await;
+            let overview = node.get("/v1/history?resources=40").await.json();
+            assert_eq!(overview["unanswered"], Value::Null);
+            let wanted = latest(overview["units"]["requests"].get("sum_wants")?);
+            (wanted == Some(300.0)).then_some(overview)
+        });
+        let overview = overview.await;
+        let resources = overview["resources"].as_array().unwrap();
+        assert_eq!(resources.len(), 30, "of all shards");
+        for one in resources {
+            assert_eq!(latest(&one["sum_has"]), Some(10.0), "{one}");
+        }
+        let path = format!("/v1/history?scope={}", tenants[7]);
+        let scope = node.get(&path).await.json();
+        let client = &scope["units"]["requests"]["clients"][0];
+        assert_eq!(latest(&client["has"]), Some(10.0), "{scope}");
     }
 }
 

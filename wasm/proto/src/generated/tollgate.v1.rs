@@ -319,6 +319,22 @@ pub struct GetStatusRequest {
     #[prost(bool, tag = "8")]
     pub reversed: bool,
 }
+/// Request for the history of a node.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetHistoryRequest {
+    /// The only scope, which comes with its clients; empty for the busiest resources.
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+    /// The most of the busiest resources.
+    #[prost(uint32, tag = "2")]
+    pub resources: u32,
+    /// Only resources of this unit; empty for all.
+    #[prost(string, tag = "3")]
+    pub unit: ::prost::alloc::string::String,
+    /// Whether it is for the status page, which may be public.
+    #[prost(bool, tag = "4")]
+    pub page: bool,
+}
 /// Request for one page of a list.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListPeerRequest {
@@ -647,6 +663,80 @@ pub struct BandSum {
     /// The amount it last wanted.
     #[prost(double, tag = "2")]
     pub wants: f64,
+}
+/// History of a node. Values are by step, the oldest first: NaN where nothing is known, infinite
+/// without a limit.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PeerHistory {
+    /// The time between two values.
+    #[prost(uint64, tag = "1")]
+    pub step_ms: u64,
+    /// The age of the last value.
+    #[prost(uint64, tag = "2")]
+    pub newest_age_ms: u64,
+    /// The number of shards that the node led.
+    #[prost(float, repeated, tag = "3")]
+    pub shards: ::prost::alloc::vec::Vec<f32>,
+    /// The sums by unit.
+    #[prost(message, repeated, tag = "4")]
+    pub units: ::prost::alloc::vec::Vec<UnitHistory>,
+    /// The requested resources.
+    #[prost(message, repeated, tag = "5")]
+    pub resources: ::prost::alloc::vec::Vec<ResourceHistory>,
+}
+/// Sums over all resources of a unit by step.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UnitHistory {
+    /// Its unit.
+    #[prost(string, tag = "1")]
+    pub unit: ::prost::alloc::string::String,
+    /// The capacity of the resources with a limit.
+    #[prost(float, repeated, tag = "2")]
+    pub capacity: ::prost::alloc::vec::Vec<f32>,
+    /// The sum of what their clients may be using.
+    #[prost(float, repeated, tag = "3")]
+    pub sum_has: ::prost::alloc::vec::Vec<f32>,
+    /// The sum of what all clients want.
+    #[prost(float, repeated, tag = "4")]
+    pub sum_wants: ::prost::alloc::vec::Vec<f32>,
+    /// Clients that have less than they want.
+    #[prost(float, repeated, tag = "5")]
+    pub waiting_count: ::prost::alloc::vec::Vec<f32>,
+}
+/// Figures of a resource by step.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ResourceHistory {
+    /// Its scope.
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+    /// Its unit.
+    #[prost(string, tag = "2")]
+    pub unit: ::prost::alloc::string::String,
+    /// The most that the limit that binds lets all clients have.
+    #[prost(float, repeated, tag = "3")]
+    pub at_most: ::prost::alloc::vec::Vec<f32>,
+    /// The sum of what clients may be using.
+    #[prost(float, repeated, tag = "4")]
+    pub sum_has: ::prost::alloc::vec::Vec<f32>,
+    /// The sum of what clients want.
+    #[prost(float, repeated, tag = "5")]
+    pub sum_wants: ::prost::alloc::vec::Vec<f32>,
+    /// Clients that have less than they want.
+    #[prost(float, repeated, tag = "6")]
+    pub waiting_count: ::prost::alloc::vec::Vec<f32>,
+    /// The largest clients.
+    #[prost(message, repeated, tag = "7")]
+    pub clients: ::prost::alloc::vec::Vec<ClientHistory>,
+}
+/// Leases of a client of a resource by step.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClientHistory {
+    /// The id of the client.
+    #[prost(string, tag = "1")]
+    pub client: ::prost::alloc::string::String,
+    /// The most it may be using.
+    #[prost(float, repeated, tag = "2")]
+    pub has: ::prost::alloc::vec::Vec<f32>,
 }
 /// Order of resources. Ties are in the order of scopes and units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

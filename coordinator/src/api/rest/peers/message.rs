@@ -10,7 +10,10 @@ use crate::leases::view::{
     UnitDetail, UnitSummary,
 };
 
+mod history;
 mod status;
+
+pub(in crate::api::rest) use self::history::history_window;
 
 // === impl PeerResource ===
 

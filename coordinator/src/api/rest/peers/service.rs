@@ -9,6 +9,7 @@ use crate::api::rest::App;
 use crate::api::rest::clients::{self, DRAIN_MAX};
 use crate::api::rest::extract::ENTRIES_MAX;
 use crate::api::rest::guard::Entrance;
+use crate::api::rest::history;
 use crate::api::rest::merge;
 use crate::api::rest::problem::RestError;
 use crate::api::rest::scopes;
@@ -64,6 +65,21 @@ impl PeerService for PeerApi {
         let shown = Shown::of_message(message)?;
         let status = status::Status::of(&self.0, &shown).await?;
         Ok(Response::new(status.into()))
+    }
+
+    async fn get_history(
+        &self,
+        request: Request<v1::GetHistoryRequest>,
+    ) -> Result<Response<v1::PeerHistory>, Status> {
+        let entrance = match request.get_ref().page {
+            true => Entrance::Status,
+            false => Entrance::Read,
+        };
+        let (message, _) = self.admit(request, entrance)?;
+        let selection = history::selection(message)?;
+        let now = self.0.parts.clock.now();
+        let window = self.0.parts.history.window(now, &selection);
+        Ok(Response::new(window.into()))
     }
 
     async fn list_scopes(

@@ -166,7 +166,11 @@ impl Shown {
 
 // === free functions ===
 
-fn unit(name: &str) -> Result<Unit, RestError> {
+/// Returns the unit called `name`.
+///
+/// # Errors
+/// If there is none.
+pub(in crate::api::rest) fn unit(name: &str) -> Result<Unit, RestError> {
     Unit::from_name(name).ok_or_else(|| {
         let rule =
             format!("{name:?} is not a unit: requests, request_bytes, response_bytes, concurrency");
