@@ -9,11 +9,11 @@
 mod clocks;
 mod concurrency_limiter;
 mod demand_estimator;
+mod fair_order;
 mod leader_lock;
 mod policy;
 mod process_lease;
 mod rate_limiter;
-mod round_robin;
 mod safe_mode;
 mod scope_state;
 mod slot_record;
@@ -21,11 +21,11 @@ mod wait_queue;
 
 pub use self::concurrency_limiter::{ConcurrencyLimiter, PermitResult, WorkerUsage};
 pub use self::demand_estimator::DemandEstimator;
+pub use self::fair_order::{FairOrder, Waiter};
 pub use self::leader_lock::{LeaderLock, LeaderRole};
 pub use self::policy::{Mode, Policy};
 pub use self::process_lease::LeaseState;
 pub use self::rate_limiter::{BucketLevel, DrawResult, RateLimiter};
-pub use self::round_robin::{RoundRobin, Waiter};
 pub use self::safe_mode::{CallHistory, SafeMode, SafeModeReport};
 pub use self::scope_state::ScopeState;
 pub use self::wait_queue::{Shortage, WaitQueue};

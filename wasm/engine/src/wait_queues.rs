@@ -281,7 +281,9 @@ impl WaitQueues {
         cost: Tokens,
     ) -> Option<Instant> {
         let queue = self.queues.get(&shortfall.target.bucket());
-        let ahead = queue.map_or(Tokens::ZERO, |queue| queue.queue.turns().ahead_of(member));
+        let ahead = queue.map_or(Tokens::ZERO, |queue| {
+            queue.queue.turns().ahead_of(member, cost)
+        });
         let rate = shortfall.denial.expected_rate?;
         let wait = rate.time_for(ahead.saturating_add(cost))?;
         Some(now.saturating_add(wait))
@@ -297,15 +299,16 @@ impl WaitQueues {
             denial,
             due: None,
         });
-        queue.queue.join(Waiter {
+        let waiter = Waiter {
             member: queued.member,
             arrival: queued.number,
             stream,
             cost: queued.waiting.request.cost,
-        });
+        };
+        let overtakes = queue.queue.join(now, waiter);
         self.deadlines.insert(queued.deadline, stream);
         self.queued.insert(stream, queued);
-        if is_new {
+        if is_new || overtakes {
             self.set_due(bucket, now);
             self.look_soon(now, bucket, tick);
         }

@@ -2,7 +2,7 @@
 //! again.
 //!
 //! Tokens are taken when a request goes, not when it begins to wait: one that leaves has cost
-//! nothing. So a queue holds no tokens, only the order ([`RoundRobin`]) and the last word of the
+//! nothing. So a queue holds no tokens, only the order ([`FairOrder`]) and the last word of the
 //! bucket ([`Shortage`]): with a steady rate that is enough to say when a request that comes now
 //! will go.
 //!
@@ -12,7 +12,7 @@
 
 use core::time::Duration;
 
-use super::round_robin::{RoundRobin, Waiter};
+use super::fair_order::{FairOrder, Waiter};
 use crate::units::{Instant, MICRO, Rate, Tokens, mul_div};
 
 /// Time for which one more worker has the bucket to itself after another had a turn. Hosts' timers
@@ -42,7 +42,7 @@ pub struct Shortage {
 /// Requests that wait for the tokens of one scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitQueue {
-    order: RoundRobin,
+    order: FairOrder,
     shortage: Shortage,
     /// Time to ask the bucket again.
     look_at: Instant,
@@ -62,7 +62,7 @@ impl WaitQueue {
     /// An empty queue, at a bucket that says `shortage`.
     pub fn new(now: Instant, shortage: Shortage) -> Self {
         let mut queue = Self {
-            order: RoundRobin::default(),
+            order: FairOrder::default(),
             shortage,
             look_at: now,
             yields: 0,
@@ -76,25 +76,32 @@ impl WaitQueue {
     }
 
     /// The order of the requests.
-    pub fn turns(&self) -> &RoundRobin {
+    pub fn turns(&self) -> &FairOrder {
         &self.order
     }
 
     /// Time at which a request of `member` that comes now would go, if all go on waiting; none if
-    /// that is not known.
+    /// that is not known. It is in the past if the request goes first and finds enough tokens.
     ///
     /// With a steady rate and one worker it never goes earlier, and later only by the cost of
-    /// requests that join after it and have their turn before: those of members with fewer requests
-    /// in the queue.
+    /// requests that join after it and have their turn before: those of members that will have had
+    /// fewer tokens by then.
     pub fn estimate(&self, member: u64, cost: Tokens) -> Option<Instant> {
-        let all = self.order.ahead_of(member).saturating_add(cost);
+        let all = self.order.ahead_of(member, cost).saturating_add(cost);
         self.shortage.when(all, self.part)
     }
 
-    /// Adds a request.
-    pub fn join(&mut self, turn: Waiter) {
+    /// Adds a request and returns whether it goes before all others. Then the bucket should be asked
+    /// again: it may need fewer tokens than the one that was first.
+    pub fn join(&mut self, now: Instant, turn: Waiter) -> bool {
         self.order.insert(turn);
         self.joined = self.joined.saturating_add(turn.cost);
+        let first = self.order.first().map(|first| first.arrival);
+        let overtakes = self.order.len() > 1 && first == Some(turn.arrival);
+        if overtakes {
+            self.hurry(now);
+        }
+        overtakes
     }
 
     /// Takes out a request that has not gone. The bucket should then be asked again if it was the

@@ -46,7 +46,7 @@ macro_rules! each_law {
             tree::leaves_never_use_more_than_the_root_has,
             tree::a_tree_settles_at_the_max_min_shares,
             tree::a_tree_divides_as_one_coordinator_would,
-            wait_queue::takes_turns,
+            wait_queue::shares_the_tokens,
             wait_queue::estimates_are_true,
         }
     };

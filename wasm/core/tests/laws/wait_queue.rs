@@ -1,34 +1,36 @@
-//! Laws of waiting: no request is forgotten, members take turns, and what they were told about
-//! their wait is true.
+//! Laws of waiting: no request is forgotten, members get the same number of tokens, and what they
+//! were told about their wait is true.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::bucket::{TakeError, TokenBucket};
-use tollgate_core::client::{RoundRobin, Shortage, WaitQueue, Waiter};
+use tollgate_core::client::{FairOrder, Shortage, WaitQueue, Waiter};
 use tollgate_core::units::{Instant, Rate, Tokens};
 
 use super::random::Random;
 use super::{Verdict, ensure};
 
+/// The greatest cost of a request, in tokens.
+const COST_MAX: u64 = 9;
+
 const START: Instant = Instant::from_nanos(5_000_000_000);
 
 /// With any arrivals and departures: no request is lost, none goes twice, each member's requests go
-/// in the order of their arrival, and of two members that wait all the time none gets two turns
-/// more than the other.
-pub(crate) fn takes_turns(seed: u64) -> Verdict {
+/// in the order of their arrival, and while a member waits no other gets more tokens than it by more
+/// than the greatest costs of the two together.
+pub(crate) fn shares_the_tokens(seed: u64) -> Verdict {
     let mut random = Random::new(seed);
     let members = 1 + random.below(6);
-    let mut turns = RoundRobin::default();
+    let mut turns = FairOrder::default();
     let mut waiting: BTreeMap<(u64, u64), Waiter> = BTreeMap::new();
     let mut taken: Vec<Waiter> = Vec::new();
-    // RoundRobin that one member had while another waited, since that one last went or came.
-    let mut had: BTreeMap<(u64, u64), u32> = BTreeMap::new();
+    let mut leads = Leads::default();
     for arrival in 0..200 {
         let turn = Waiter {
             member: random.below(members),
             arrival,
             stream: arrival as u32,
-            cost: Tokens::from_whole(1 + random.below(9)),
+            cost: Tokens::from_whole(1 + random.below(COST_MAX)),
         };
         match random.below(10) {
             0..=4 => {
@@ -51,7 +53,7 @@ pub(crate) fn takes_turns(seed: u64) -> Verdict {
                         waiting.remove(&(turn.member, turn.arrival));
                     }
                 }
-                had.retain(|(_, other), _| *other != turn.member);
+                leads.forget(turn.member);
             }
             _ => {
                 let Some(turn) = turns.pop_first() else {
@@ -65,8 +67,7 @@ pub(crate) fn takes_turns(seed: u64) -> Verdict {
                 );
                 waiting.remove(&(turn.member, turn.arrival));
                 taken.push(turn);
-                had.retain(|(_, other), _| *other != turn.member);
-                count_turn(&mut had, &waiting, turn.member)?;
+                leads.count(&waiting, turn)?;
             }
         }
         same(&turns, &waiting)?;
@@ -76,23 +77,43 @@ pub(crate) fn takes_turns(seed: u64) -> Verdict {
     Ok(())
 }
 
-/// Counts a turn of `member` against everybody else who waits.
-fn count_turn(
-    had: &mut BTreeMap<(u64, u64), u32>,
-    waiting: &BTreeMap<(u64, u64), Waiter>,
-    member: u64,
-) -> Verdict {
-    let others: BTreeSet<u64> = waiting.keys().map(|(other, _)| *other).collect();
-    for other in others.into_iter().filter(|other| *other != member) {
-        let count = had.entry((member, other)).or_default();
-        *count += 1;
-        ensure!(*count <= 2, "{other} waits, {member} goes again");
+/// Leads of members over others in tokens, each the greatest over all windows that end now and in
+/// which the other always waited.
+#[derive(Default)]
+struct Leads(BTreeMap<(u64, u64), u64>);
+
+impl Leads {
+    /// Begins the windows of `member` anew, since it may not have waited for a moment.
+    fn forget(&mut self, member: u64) {
+        self.0.retain(|(_, other), _| *other != member);
     }
-    Ok(())
+
+    /// Counts a request that has gone, when `waiting` are left.
+    fn count(&mut self, waiting: &BTreeMap<(u64, u64), Waiter>, gone: Waiter) -> Verdict {
+        let waits: BTreeSet<u64> = waiting.keys().map(|(other, _)| *other).collect();
+        let cost = gone.cost.whole();
+        for ((_, other), lead) in &mut self.0 {
+            if *other == gone.member {
+                *lead = lead.saturating_sub(cost);
+            }
+        }
+        self.0.retain(|(_, other), _| waits.contains(other));
+        for other in waits.into_iter().filter(|other| *other != gone.member) {
+            let lead = self.0.entry((gone.member, other)).or_default();
+            *lead += cost;
+            let most = 2 * COST_MAX;
+            ensure!(
+                *lead <= most,
+                "{other} waits, and {} has {lead} more",
+                gone.member
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Whether `turns` has as many as are `waiting`, and knows what they cost.
-fn same(turns: &RoundRobin, waiting: &BTreeMap<(u64, u64), Waiter>) -> Verdict {
+fn same(turns: &FairOrder, waiting: &BTreeMap<(u64, u64), Waiter>) -> Verdict {
     ensure!(
         turns.len() == waiting.len(),
         "{} of {}",
@@ -167,8 +188,8 @@ impl Scene {
             let told = queue
                 .estimate(turn.member, turn.cost)
                 .ok_or("no estimate")?;
-            self.told.insert(turn.arrival, told);
-            queue.join(turn);
+            self.told.insert(turn.arrival, told.max(now));
+            queue.join(now, turn);
             return Ok(());
         }
         match self.ask(now, turn.cost)? {
@@ -178,8 +199,8 @@ impl Scene {
                 let told = queue
                     .estimate(turn.member, turn.cost)
                     .ok_or("no estimate")?;
-                self.told.insert(turn.arrival, told);
-                queue.join(turn);
+                self.told.insert(turn.arrival, told.max(now));
+                queue.join(now, turn);
                 self.queue = Some(queue);
             }
         }

@@ -18,12 +18,15 @@ fn shortage(ms: u64) -> Shortage {
 fn queue(members: &[u64]) -> WaitQueue {
     let mut queue = WaitQueue::new(START, shortage(10));
     for (arrival, member) in members.iter().enumerate() {
-        queue.join(Waiter {
-            member: *member,
-            arrival: arrival as u64,
-            stream: 0,
-            cost: Tokens::ONE,
-        });
+        queue.join(
+            START,
+            Waiter {
+                member: *member,
+                arrival: arrival as u64,
+                stream: 0,
+                cost: Tokens::ONE,
+            },
+        );
     }
     queue
 }
@@ -41,7 +44,7 @@ fn ms(instant: Option<Instant>) -> Option<u64> {
 #[test]
 fn the_estimate_counts_those_who_go_before() {
     let queue = queue(&[1, 1, 1, 2]);
-    let rows = [(1, 1, 50), (2, 1, 40), (3, 1, 30), (3, 5, 70)];
+    let rows = [(1, 1, 50), (2, 1, 40), (3, 1, 30), (3, 5, 90)];
     for (member, cost, want) in rows {
         let told = queue.estimate(member, Tokens::from_whole(cost));
         assert_eq!(ms(told), Some(want), "{member}, {cost}");
@@ -82,12 +85,15 @@ fn a_line_that_shares_the_rate_estimates_with_its_part() {
         // Ten come in, five are for this line.
         assert_eq!(go(&mut shared, 5), 5);
         (0..5).for_each(|n| {
-            shared.join(Waiter {
-                member: 1,
-                arrival: tenth * 100 + n,
-                stream: 0,
-                cost: Tokens::ONE,
-            });
+            shared.join(
+                at(tenth * 100),
+                Waiter {
+                    member: 1,
+                    arrival: tenth * 100 + n,
+                    stream: 0,
+                    cost: Tokens::ONE,
+                },
+            );
         });
         shared.attempts(at(tenth * 100), 4);
     }
@@ -122,4 +128,20 @@ fn the_first_one_that_leaves_lets_the_next_one_be_asked_for() {
     let left = queue.give_up_turn().unwrap();
     assert_eq!((left.member, left.arrival), (1, 1));
     assert!(queue.turns().is_empty());
+}
+
+#[test]
+fn one_that_needs_less_and_goes_first_has_the_bucket_asked_at_once() {
+    let mut queue = WaitQueue::new(START, shortage(100));
+    let waiter = |member, arrival, cost| Waiter {
+        member,
+        arrival,
+        stream: 0,
+        cost: Tokens::from_whole(cost),
+    };
+    assert!(!queue.join(START, waiter(1, 0, 10)));
+    assert!(!queue.join(at(1), waiter(1, 1, 1)));
+    assert_eq!(queue.look_at(), at(100));
+    assert!(queue.join(at(2), waiter(2, 2, 1)));
+    assert_eq!(queue.look_at(), at(2));
 }
