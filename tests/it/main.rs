@@ -15,6 +15,7 @@ mod client;
 mod configuration;
 mod coordinators;
 mod envoy_lost;
+mod examples;
 mod fairness;
 mod final_cost;
 mod groups;
