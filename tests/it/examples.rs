@@ -15,10 +15,12 @@ mod claims;
 mod page;
 mod walk;
 
-use checkout::Checkout;
+pub(crate) use checkout::Checkout;
+pub(crate) use claims::{count, field};
+pub(crate) use page::steps;
+pub(crate) use walk::Walk;
+
 use claims::CLAIMS;
-use page::steps;
-use walk::Walk;
 
 /// Folder of the examples.
 const FOLDER: &str = "envoy/examples";

@@ -1,55 +1,76 @@
-//! The files of the quickstart are valid and short.
+//! The quickstart goes as its page says, from the README's first command to the last, and its files are short.
 
 use std::fs;
-use std::process::Command;
 
+use anyhow::{Result, ensure};
 use tollgate_tests::artifact;
+
+use crate::examples::{Checkout, Walk, count, field, steps};
+use crate::test_context::{TestContext, run_test};
 
 /// Most lines for the filter in an Envoy configuration.
 const FILTER_LINES_MAX: usize = 25;
-/// Path of the filter in the quickstart, from the root of the repository.
-const MODULE: &str = "target/tollgate_filter.wasm";
+/// Most commands from a checkout to a refused request.
+const COMMANDS_MAX: usize = 10;
+/// The page.
+const PAGE: &str = "docs/quickstart.md";
 
 #[test]
-fn envoy_takes_the_quickstart() {
-    // The file names the module's default path; here cargo may have another target directory.
-    let file = artifact::workspace().join("envoy/quickstart/envoy.yaml");
-    let text = fs::read_to_string(file).unwrap();
-    let module = artifact::filter().unwrap();
-    assert!(text.contains(MODULE), "the quickstart names {MODULE}");
-    let copy = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
-    let text = text.replace(MODULE, &module.to_string_lossy());
-    fs::write(copy.path(), text).unwrap();
-    let output = Command::new(artifact::envoy().unwrap())
-        .args(["--mode", "validate", "--config-path"])
-        .arg(copy.path())
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "Envoy refuses the quickstart:\n{errors}"
-    );
+fn the_quickstart_goes_as_its_page_says() {
+    run_test("the_quickstart_goes_as_its_page_says", walk);
+}
+
+async fn walk(test: &TestContext) -> Result<()> {
+    let paths = [
+        "envoy/quickstart/envoy.yaml",
+        "envoy/quickstart/tollgate.yaml",
+        "envoy/examples/upstream.py",
+    ];
+    let checkout = Checkout::make(test.dir().join("checkout"), &paths)?;
+    let page = steps(&checkout.read(PAGE)?);
+    let (first, rest) = page.split_at(commands_of_the_readme().len());
+    let mut walk = Walk::begin("quickstart", checkout, test.dir().to_owned())?;
+    walk.run(first).await?;
+    walk.check(|walk| {
+        let codes = walk.output("seq 20")?;
+        ensure!(count(codes, "429") > 0, "{codes}");
+        Ok(())
+    })?;
+    walk.run(rest).await?;
+    walk.check(|walk| {
+        let pause: u64 = field(walk.output("-D -")?, "tollgate-pause-ms")?.parse()?;
+        // At one token a second; more would be a debt.
+        ensure!((1..=1000).contains(&pause), "{pause} ms");
+        Ok(())
+    })
 }
 
 #[test]
-fn the_coordinator_takes_the_quickstart() {
-    let output = Command::new(artifact::coordinator().unwrap())
-        .current_dir(artifact::workspace())
-        .args(["check", "envoy/quickstart/tollgate.yaml"])
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "tollgate refuses the quickstart:\n{errors}"
-    );
+fn few_commands_of_the_readme_lead_to_a_refusal_as_the_page_has_them() {
+    let readme = commands_of_the_readme();
+    assert!(readme.len() <= COMMANDS_MAX, "{readme:?}");
+    let page = steps(&read(PAGE)).into_iter().map(|step| step.command);
+    assert_eq!(readme, page.take(readme.len()).collect::<Vec<_>>());
+}
+
+/// Commands of the README that lead to the first refused request.
+fn commands_of_the_readme() -> Vec<String> {
+    let readme = read("README.md");
+    let (_, section) = readme.split_once("\n## Your first 429\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    steps(section)
+        .into_iter()
+        .map(|step| step.command)
+        .collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(artifact::workspace().join(path)).unwrap()
 }
 
 #[test]
 fn the_filter_takes_few_lines() {
-    let file = artifact::workspace().join("envoy/quickstart/envoy.yaml");
-    let text = fs::read_to_string(file).unwrap();
+    let text = read("envoy/quickstart/envoy.yaml");
     let between: Vec<_> = text
         .lines()
         .skip_while(|line| !line.contains("- name: tollgate"))
