@@ -124,6 +124,13 @@ impl Catalog {
         }
     }
 
+    /// Whether requests of `scope` use the capacity of the group called `group`.
+    pub fn shares(&self, scope: &str, group: &str) -> bool {
+        let shared = self.shared(scope);
+        scope.strip_prefix("group/") == Some(group)
+            || shared.is_some_and(|shared| **shared.group.name() == *group)
+    }
+
     /// The limits that the file or an override gives to `scope`: its exact id in the file, else an
     /// override, else the file's globs.
     fn own_limits(&self, scope: &str) -> Option<OwnLimits> {

@@ -34,7 +34,7 @@ pub(super) use self::rank::FirstResources;
 use self::scan::StatsScan;
 pub use self::scan::{ResourceVisitor, visit_resources};
 pub(super) use self::selection::SortFigures;
-pub use self::selection::{ResourceSelection, ResourceSort, SortOrder};
+pub use self::selection::{GroupScopes, ResourceSelection, ResourceSort, SortOrder};
 
 /// The most scopes with figures of their own.
 pub const NAMED_MAX: usize = 200;

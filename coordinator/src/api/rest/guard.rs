@@ -106,6 +106,14 @@ impl Entrance {
         }
     }
 
+    /// That of what another node reads, for a page or not.
+    pub(super) fn of_read(page: bool) -> Self {
+        match page {
+            true => Self::Status,
+            false => Self::Read,
+        }
+    }
+
     fn needs(self) -> Role {
         match self {
             Self::Write => Role::Admin,

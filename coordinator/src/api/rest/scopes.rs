@@ -70,22 +70,32 @@ pub(super) async fn get(
     caller: Caller,
 ) -> Result<Json<ScopeDetail>, RestError> {
     let clients = count("clients", query.clients.unwrap_or(ENTRIES_MAX), ENTRIES_MAX)?;
-    let own = app.parts.shards.scope(&id, clients).await?;
     let message = v1::GetScopeRequest {
         scope: id.clone(),
         clients: clients as u32,
+        page: false,
     };
-    let answers = app.ask(&caller, message, |mut client, request| async move {
+    let missing = || RestError::NotFound(format!("no client has or wants a lease of {id}"));
+    let detail = find(&app, &caller, message).await?;
+    detail.map(Json).ok_or_else(missing)
+}
+
+/// Returns the scope that `message` asks for, with its clients in the whole cluster; none if no
+/// client has or wants a lease of it.
+pub(super) async fn find(
+    app: &App,
+    caller: &Caller,
+    message: v1::GetScopeRequest,
+) -> Result<Option<ScopeDetail>, RestError> {
+    let clients = message.clients as usize;
+    let own = app.parts.shards.scope(&message.scope, clients).await?;
+    let answers = app.ask(caller, message, |mut client, request| async move {
         client.get_scope(request).await
     });
     let (there, unanswered) = answers.await;
-    let detail = merge::one(
-        own.into_iter()
-            .chain(there.into_iter().filter_map(scope_detail)),
-    );
-    let detail = detail.map(|one| ScopeDetail { unanswered, ..one });
-    let missing = || RestError::NotFound(format!("no client has or wants a lease of {id}"));
-    detail.map(Json).ok_or_else(missing)
+    let there = there.into_iter().filter_map(scope_detail);
+    let detail = merge::one(own.into_iter().chain(there));
+    Ok(detail.map(|one| ScopeDetail { unanswered, ..one }))
 }
 
 /// Returns the first `limit` scopes of `pages`.

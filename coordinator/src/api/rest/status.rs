@@ -150,11 +150,7 @@ impl Status {
             .lease_stats(shown.selection.clone(), shown.resources)
             .await?;
         let catalog = app.parts.writer.catalog();
-        let groups: Vec<_> = catalog.list(GroupKind, "").take(shown.resources).collect();
-        let attached = groups
-            .iter()
-            .map(|group| catalog.attached_count(&group.name));
-        let attached: Vec<usize> = attached.collect();
+        let groups = group::selected(&catalog, shown);
         let look = {
             let (first, clients) = (first.clone(), shown.clients);
             move |node: &LeaseServer, now: Instant| {
@@ -163,9 +159,8 @@ impl Status {
                     Some((id.clone(), busy))
                 };
                 let busiest: Vec<_> = first.iter().filter_map(find).collect();
-                let groups = groups.iter().zip(&attached);
-                let groups =
-                    groups.map(|(group, count)| GroupStatus::new(node, &group.value, *count));
+                let groups = groups.iter();
+                let groups = groups.map(|(group, count)| GroupStatus::new(node, group, *count));
                 (busiest, groups.collect::<Vec<_>>())
             }
         };

@@ -185,3 +185,23 @@ fn an_attachment_to_a_group_that_is_not_there_counts_for_nothing() {
         .unwrap();
     assert_eq!(resolve(&catalog, "tenant/acme").limited, [Unit::Requests]);
 }
+
+#[test]
+fn a_scope_shares_the_group_whose_capacity_its_requests_use() {
+    let catalog = catalog();
+    let rows = [
+        ("tenant/acme", "gold", true),
+        ("tenant/acme", "pool", false),
+        ("tenant/carol", "pool", true),
+        ("namespace/acme/special", "pool", true),
+        // Through its tenant.
+        ("namespace/acme/orders", "gold", true),
+        ("tenant/dora", "gold", false),
+        ("group/gold", "gold", true),
+        ("group/gold", "pool", false),
+        ("route/checkout", "gold", false),
+    ];
+    for (scope, group, want) in rows {
+        assert_eq!(catalog.shares(scope, group), want, "{scope} {group}");
+    }
+}

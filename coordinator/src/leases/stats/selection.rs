@@ -1,6 +1,7 @@
 //! Choice and order of the resources that a scan returns.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use tollgate_core::lease::{ResourceId, Unit};
@@ -9,6 +10,7 @@ use tollgate_core::units::{Capacity, MICRO};
 use utoipa::ToSchema;
 
 use super::rank::{Rank, RankedId};
+use crate::catalog::Catalog;
 use crate::leases::view::{Amount, BusyResource};
 
 /// Resources that a scan returns, and their order.
@@ -20,10 +22,19 @@ pub struct ResourceSelection {
     pub unit: Option<Unit>,
     /// Whether only resources with clients that have less than they want are returned.
     pub throttled_only: bool,
+    /// The only group; `None` for all scopes.
+    pub group: Option<GroupScopes>,
     /// Order of the resources.
     pub sort: ResourceSort,
     /// Whether the order is the other way round than [`ResourceSort`] says.
     pub is_reversed: bool,
+}
+
+/// Scopes that share a group.
+#[derive(Clone, Debug)]
+pub struct GroupScopes {
+    catalog: Arc<Catalog>,
+    name: Arc<str>,
 }
 
 /// Order of resources. Ties are in the order of scopes and units.
@@ -77,6 +88,7 @@ impl ResourceSelection {
             search: String::new(),
             unit: None,
             throttled_only: false,
+            group: None,
             sort: ResourceSort::Pressure,
             is_reversed: false,
         }
@@ -102,7 +114,10 @@ impl ResourceSelection {
 
     /// Whether all resources are in it.
     pub fn is_all(&self) -> bool {
-        self.search.is_empty() && self.unit.is_none() && !self.throttled_only
+        self.search.is_empty()
+            && self.unit.is_none()
+            && !self.throttled_only
+            && self.group.is_none()
     }
 
     /// Whether the resource of `scope` and `unit` with so many `waiting` clients is in it.
@@ -110,6 +125,7 @@ impl ResourceSelection {
         self.unit.is_none_or(|only| only == unit)
             && (waiting > 0 || !self.throttled_only)
             && (self.search.is_empty() || scope.to_lowercase().contains(&self.search))
+            && self.group.as_ref().is_none_or(|group| group.has(scope))
     }
 
     /// Whether `resource` is in it.
@@ -143,6 +159,33 @@ impl ResourceSelection {
         });
     }
 }
+
+// === impl GroupScopes ===
+
+impl GroupScopes {
+    /// The scopes that share the group called `name` by `catalog`.
+    pub fn new(catalog: Arc<Catalog>, name: &str) -> Self {
+        let name = name.into();
+        Self { catalog, name }
+    }
+
+    /// The name of the group.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn has(&self, scope: &str) -> bool {
+        self.catalog.shares(scope, &self.name)
+    }
+}
+
+impl PartialEq for GroupScopes {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for GroupScopes {}
 
 // === impl ResourceSort ===
 

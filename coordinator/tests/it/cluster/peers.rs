@@ -32,6 +32,7 @@ async fn outcomes(channel: &Channel, authorization: Option<&str>) -> [Code; 7] {
     let scope = v1::GetScopeRequest {
         scope: "tenant/0".to_owned(),
         clients: 10,
+        page: false,
     };
     let client = "envoy/x".to_owned();
     let get = v1::GetClientRequest {

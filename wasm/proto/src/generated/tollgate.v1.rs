@@ -318,6 +318,10 @@ pub struct GetStatusRequest {
     /// Whether that is the other way round.
     #[prost(bool, tag = "8")]
     pub reversed: bool,
+    /// Only scopes that are attached to this group; empty for all. The groups of the answer are then
+    /// this one alone.
+    #[prost(string, tag = "9")]
+    pub group: ::prost::alloc::string::String,
 }
 /// Request for the history of a node.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -354,6 +358,9 @@ pub struct GetScopeRequest {
     /// The most clients of each resource.
     #[prost(uint32, tag = "2")]
     pub clients: u32,
+    /// Whether it is for the page of the scope, which may be public.
+    #[prost(bool, tag = "3")]
+    pub page: bool,
 }
 /// Request for one client.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

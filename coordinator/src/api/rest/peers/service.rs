@@ -57,12 +57,9 @@ impl PeerService for PeerApi {
         &self,
         request: Request<v1::GetStatusRequest>,
     ) -> Result<Response<v1::PeerStatus>, Status> {
-        let entrance = match request.get_ref().page {
-            true => Entrance::Status,
-            false => Entrance::Read,
-        };
+        let entrance = Entrance::of_read(request.get_ref().page);
         let (message, _) = self.admit(request, entrance)?;
-        let shown = Shown::of_message(message)?;
+        let shown = Shown::of_message(message, self.0.parts.writer.catalog())?;
         let status = status::Status::of(&self.0, &shown).await?;
         Ok(Response::new(status.into()))
     }
@@ -71,10 +68,7 @@ impl PeerService for PeerApi {
         &self,
         request: Request<v1::GetHistoryRequest>,
     ) -> Result<Response<v1::PeerHistory>, Status> {
-        let entrance = match request.get_ref().page {
-            true => Entrance::Status,
-            false => Entrance::Read,
-        };
+        let entrance = Entrance::of_read(request.get_ref().page);
         let (message, _) = self.admit(request, entrance)?;
         let selection = history::selection(message)?;
         let now = self.0.parts.clock.now();
@@ -97,7 +91,8 @@ impl PeerService for PeerApi {
         &self,
         request: Request<v1::GetScopeRequest>,
     ) -> Result<Response<v1::ResourceList>, Status> {
-        let (message, _) = self.admit(request, Entrance::Read)?;
+        let entrance = Entrance::of_read(request.get_ref().page);
+        let (message, _) = self.admit(request, entrance)?;
         let clients = limit(message.clients, ENTRIES_MAX);
         let details = self.0.parts.shards.scope(&message.scope, clients).await;
         let detail = merge::one(details.map_err(RestError::from)?);

@@ -1,6 +1,7 @@
 //! Groups, and the use of their capacity.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{ResourceId, Unit};
@@ -8,7 +9,8 @@ use tollgate_core::lease_server::LeaseServer;
 use tollgate_core::limit::Limit;
 use utoipa::ToSchema;
 
-use crate::catalog::Group;
+use super::Shown;
+use crate::catalog::{Catalog, Group, GroupKind};
 use crate::leases::view::{Amount, units};
 
 /// Group and its use.
@@ -92,6 +94,19 @@ impl GroupUnit {
 }
 
 // === free functions ===
+
+/// Returns the groups of `catalog` that belong to `shown`, each with its number of attachments.
+pub(super) fn selected(catalog: &Catalog, shown: &Shown) -> Vec<(Arc<Group>, usize)> {
+    let groups: Vec<_> = match &shown.selection.group {
+        Some(group) => catalog.group(group.name()).into_iter().collect(),
+        None => catalog.list(GroupKind, "").take(shown.resources).collect(),
+    };
+    let counted = groups.into_iter().map(|group| {
+        let count = catalog.attached_count(&group.name);
+        (group.value, count)
+    });
+    counted.collect()
+}
 
 /// Adds to `groups` their use by other lease tables.
 pub(super) fn join(groups: &mut Vec<GroupStatus>, others: Vec<GroupStatus>) {

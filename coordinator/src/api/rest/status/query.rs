@@ -1,5 +1,7 @@
 //! Query of the status: the resources that are shown, and their order.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use tollgate_core::lease::Unit;
 use tollgate_proto::v1;
@@ -8,10 +10,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::Status;
 use crate::api::rest::extract::count;
 use crate::api::rest::problem::RestError;
-use crate::leases::stats::{ResourceSelection, ResourceSort, SortOrder};
+use crate::catalog::Catalog;
+use crate::leases::stats::{GroupScopes, ResourceSelection, ResourceSort, SortOrder};
 
 /// The most resources that are shown, and clients of each.
-const RESOURCES_MAX: usize = 200;
+pub(in crate::api::rest) const RESOURCES_MAX: usize = 200;
 const CLIENTS_MAX: usize = 50;
 
 /// The longest search, in characters.
@@ -103,6 +106,7 @@ impl Shown {
     /// Returns the request to another node, for the status page or not.
     pub(super) fn message(&self, page: bool) -> v1::GetStatusRequest {
         let selection = &self.selection;
+        let group = selection.group.as_ref();
         v1::GetStatusRequest {
             resources: self.resources as u32,
             clients: self.clients as u32,
@@ -116,16 +120,19 @@ impl Shown {
             throttled_only: selection.throttled_only,
             sort: sort_to_message(selection.sort).into(),
             reversed: selection.is_reversed,
+            group: group.map_or("", GroupScopes::name).to_owned(),
         }
     }
 
-    /// Reads the request of another node.
+    /// Reads the request of another node, at a node with `catalog`.
     ///
     /// # Errors
     /// If this node does not know the unit.
     pub(in crate::api::rest) fn of_message(
         message: v1::GetStatusRequest,
+        catalog: Arc<Catalog>,
     ) -> Result<Self, RestError> {
+        let group = Some(message.group.as_str()).filter(|name| !name.is_empty());
         let only = Some(message.unit.as_str()).filter(|unit| !unit.is_empty());
         let selection = ResourceSelection {
             unit: only.map(unit).transpose()?,
@@ -134,6 +141,7 @@ impl Shown {
             // out resources, but shows none in a wrong place.
             sort: sort_of_message(message.sort()),
             is_reversed: message.reversed,
+            group: group.map(|name| GroupScopes::new(catalog, name)),
             ..ResourceSelection::busiest()
         };
         let limit = |wanted: u32, max| usize::try_from(wanted).unwrap_or(max).clamp(1, max);

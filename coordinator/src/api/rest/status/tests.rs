@@ -1,8 +1,11 @@
+use std::sync::Arc;
+
 use tollgate_core::lease::Unit;
 use tollgate_proto::v1;
 
+use super::query::DEFAULT;
 use super::*;
-use crate::leases::stats::{ResourceSelection, ResourceSort, SortOrder};
+use crate::leases::stats::{GroupScopes, ResourceSelection, ResourceSort, SortOrder};
 use crate::leases::view::{Amount, UnitSummary};
 
 fn busy(scope: &str, capacity: Amount, wants: f64) -> BusyResource {
@@ -78,6 +81,7 @@ fn a_peer_reads_what_is_asked_for() {
             let selection = ResourceSelection {
                 unit: Some(Unit::Concurrency),
                 throttled_only: true,
+                group: Some(GroupScopes::new(Arc::default(), "gold")),
                 ..ResourceSelection::busiest()
             };
             let shown = Shown {
@@ -85,7 +89,7 @@ fn a_peer_reads_what_is_asked_for() {
                 clients: 4,
                 selection: selection.searching("Acme").sorted_by(sort, Some(order)),
             };
-            let read = Shown::of_message(shown.message(true)).unwrap();
+            let read = Shown::of_message(shown.message(true), Arc::default()).unwrap();
             assert_eq!(read.selection, shown.selection);
             assert_eq!((read.resources, read.clients), (3, 4));
         }

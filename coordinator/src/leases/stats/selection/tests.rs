@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::Config;
 use crate::leases::view::UnitSummary;
 
 /// A resource with a capacity, what clients have and want, how many wait, and how many there are.
@@ -117,4 +118,22 @@ fn a_selection_has_what_all_its_conditions_admit() {
         assert_eq!(admits(&selection), want, "{selection:?}");
         assert_eq!(selection.is_all(), want == [true; 3]);
     }
+}
+
+#[test]
+fn of_a_group_only_scopes_that_share_it_are_selected() {
+    let yaml = "limits: []\ngroups: {gold: {requests: {rate: 9}}}\nattach: {tenants: {a: gold}}";
+    let catalog = Catalog::new(Config::parse(yaml).unwrap().catalog);
+    let selection = ResourceSelection {
+        group: Some(GroupScopes::new(catalog.into(), "gold")),
+        sort: ResourceSort::Scope,
+        ..ResourceSelection::busiest()
+    };
+    let all = ["tenant/a", "tenant/b", "group/gold", "group/silver"];
+    let all = all.map(|scope| {
+        let figures = (0.0, 1.0);
+        resource((scope, "requests"), Amount::Unlimited, figures, (0, 1))
+    });
+    assert_eq!(arranged(&selection, &all), ["group/gold", "tenant/a"]);
+    assert!(!selection.is_all());
 }
