@@ -111,12 +111,19 @@ async fn who_is_turned_away_is_told_what_is_needed() {
 }
 
 #[tokio::test]
-async fn a_password_is_only_taken_for_the_status_page() {
+async fn a_password_is_only_taken_for_pages() {
     let guarded = Guarded::start("").await;
     let basic = |text: &str| format!("Basic {}", BASE64_STANDARD.encode(text));
     let password = basic(&format!("anyone:{}", guarded.admin.text));
     let ask = |method, path, value: &str| Ask::new(method, path).header("authorization", value);
-    assert_ne!(guarded.status(&ask("GET", "/", &password)).await, 401);
+    for path in ["/", "/scopes/tenant/a", "/groups/x"] {
+        assert_ne!(
+            guarded.status(&ask("GET", path, &password)).await,
+            401,
+            "{path}"
+        );
+        assert_eq!(guarded.status(&Ask::get(path)).await, 401, "{path}");
+    }
     for (method, path) in [("GET", "/v1/scopes"), ("DELETE", "/"), ("POST", "/v1/x")] {
         let status = guarded.status(&ask(method, path, &password)).await;
         assert_eq!(status, 401, "{method} {path}");

@@ -17,6 +17,7 @@ mod leases;
 mod metrics;
 mod openapi;
 mod openapi_statuses;
+mod pages;
 mod status;
 mod tls;
 mod tree;

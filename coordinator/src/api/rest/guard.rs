@@ -86,7 +86,7 @@ pub(super) enum Entrance {
     /// Probes of the process, which tell nothing else.
     Health,
     Metrics,
-    /// The status page, which a person looks at in a browser.
+    /// The pages, which a person looks at in a browser.
     Status,
     Read,
     Write,
@@ -102,6 +102,7 @@ impl Entrance {
             "/healthz" | "/readyz" => Self::Health,
             "/metrics" => Self::Metrics,
             "/" => Self::Status,
+            path if path.starts_with("/scopes/") || path.starts_with("/groups/") => Self::Status,
             _ => Self::Read,
         }
     }
@@ -207,9 +208,9 @@ fn allows(token: &Token, needs: Role) -> Result<(), RestError> {
 
 /// The token that comes with a request.
 ///
-/// A browser cannot be told to send a bearer token, so the status page takes it as the password of
-/// HTTP's basic authentication too. Nothing else does: browsers send passwords by themselves with
-/// any request that another site makes them send.
+/// A browser cannot be told to send a bearer token, so the pages take it as the password of HTTP's
+/// basic authentication too. Nothing else does: browsers send passwords by themselves with any
+/// request that another site makes them send.
 fn presented(entrance: Entrance, headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, credentials) = value.split_once(' ')?;

@@ -281,7 +281,10 @@ impl From<RestError> for Status {
 impl IntoResponse for RestError {
     fn into_response(self) -> Response {
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
-        let mut response = (self.status(), kind, Json(Problem::from(&self))).into_response();
+        let problem = Problem::from(&self);
+        let mut response = (self.status(), kind, Json(&problem)).into_response();
+        // For the page that a browser gets instead.
+        response.extensions_mut().insert(problem);
         if let Self::Store(_) = self {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));

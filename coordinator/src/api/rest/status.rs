@@ -28,7 +28,7 @@ pub use self::cluster::{ClusterStatus, NodeStatus, ShardStatus};
 pub use self::group::{GroupStatus, GroupUnit};
 pub use self::parent::{BorrowedStatus, ParentStatus};
 use self::query::StatusQuery;
-pub(super) use self::query::{DEFAULT, Shown, unit};
+pub(super) use self::query::{RESOURCES_MAX, Shown, unit};
 
 /// Status of the coordinator; in a cluster, of all nodes that answer.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]

@@ -8,6 +8,9 @@ use super::{LIMITS, tenants};
 use crate::harness::Ask;
 use crate::history::{eventually, latest};
 
+/// `any:open sesame`, as a browser sends it.
+const PASSWORD: &str = "Basic YW55Om9wZW4gc2VzYW1l";
+
 /// The SHA-256 hash of `open sesame`.
 const HASH: &str = "41ef4bb0b23661e66301aac36066912dac037827b4ae63a7b1165a5aa93ed4eb";
 
@@ -60,7 +63,7 @@ async fn every_node_shows_the_sums_and_the_busiest_of_all() {
         }
         let page = node.get("/").await.body;
         for tenant in &busy {
-            assert!(page.contains(&format!("<h3>{tenant} ")), "{page}");
+            assert!(page.contains(&format!("<bdi>{tenant}</bdi>")), "{page}");
         }
     }
 }
@@ -151,11 +154,19 @@ async fn the_page_of_a_node_has_what_its_reader_may_read_at_the_others() {
     cluster.nodes[0].refresh("envoy-a/x", &tenants, 10.0).await;
     let node = &cluster.nodes[0];
     assert_eq!(node.get("/").await.status, 401);
-    // `any:open sesame`
-    let ask = Ask::get("/").header("authorization", "Basic YW55Om9wZW4gc2VzYW1l");
+    let ask = Ask::get("/").header("authorization", PASSWORD);
     let page = node.ask(&ask).await;
     assert_eq!(page.status, 200, "{}", page.body);
     for tenant in &tenants {
-        assert!(page.body.contains(&format!("<h3>{tenant} ")), "no {tenant}");
+        let row = format!("<bdi>{tenant}</bdi>");
+        assert!(page.body.contains(&row), "no {tenant}");
+    }
+    // So are the pages of scopes that other nodes lead.
+    for tenant in &tenants {
+        let path = format!("/scopes/{tenant}");
+        let ask = Ask::get(&path).header("authorization", PASSWORD);
+        let page = node.ask(&ask).await.body;
+        assert!(page.contains("<bdi>envoy-a/x</bdi>"), "{tenant}: {page}");
+        assert!(!page.contains("did not answer"), "{tenant}: {page}");
     }
 }

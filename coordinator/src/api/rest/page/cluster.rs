@@ -1,46 +1,57 @@
 //! Nodes of the cluster, and the masters of its shards.
 
-use std::fmt::{self, Write as _};
+use maud::{Markup, html};
 
-use super::text::{Escaped, duration, number};
-use crate::api::rest::status::ClusterStatus;
+use super::text::{Text, count, duration, number};
+use crate::api::rest::status::{ClusterStatus, NodeStatus, ShardStatus};
 
 /// Two tables: the shards, and the nodes.
-pub(super) fn cluster(out: &mut String, cluster: &ClusterStatus) -> fmt::Result {
-    writeln!(
-        out,
-        "<h2>Cluster</h2>\n<p>as node {} sees it</p>\n\
-         <table>\n<thead><tr><th>shard<th>master<th>epoch<th>term ends in<th>learning\n<tbody>",
-        Escaped(&cluster.node),
-    )?;
-    for shard in &cluster.shards {
-        let or_nothing = |text: Option<String>| text.unwrap_or_default();
-        writeln!(
-            out,
-            "<tr><th>{}<td>{}<td>{}<td>{}<td>{}",
-            shard.shard,
-            Escaped(shard.master.as_deref().unwrap_or("none now")),
-            or_nothing(shard.epoch.map(|epoch| epoch.to_string())),
-            or_nothing(shard.term_left_ms.map(duration)),
-            or_nothing(shard.learning_count.map(|count| number(count as f64))),
-        )?;
+pub(super) fn cluster(cluster: &ClusterStatus) -> Markup {
+    html! {
+        section.side {
+            h2 { "Cluster" small { "as node " (Text(&cluster.node)) " sees it" } }
+            table {
+                thead { tr {
+                    th scope="col" { "shard" } th scope="col" { "master" }
+                    th.num scope="col" { "epoch" } th.num scope="col" { "term ends in" }
+                    th.num scope="col" { "learning" }
+                } }
+                tbody { @for one in &cluster.shards { (shard(one)) } }
+            }
+            table {
+                thead { tr {
+                    th scope="col" { "node" } th.num scope="col" { "up" }
+                    th.num scope="col" { "refreshes/s" } th scope="col" { "reached at" }
+                } }
+                tbody { @for one in &cluster.nodes { (node(one)) } }
+            }
+        }
     }
-    out.push_str(
-        "</table>\n<table>\n<thead><tr><th>node<th>up<th>refreshes per second<th>reached at\n<tbody>\n",
-    );
-    for node in &cluster.nodes {
-        let up = match node.uptime_ms {
-            Some(uptime) if node.alive => duration(uptime),
-            _ => "does not answer".to_owned(),
-        };
-        let rate = node.refreshes_per_second.map(number).unwrap_or_default();
-        writeln!(
-            out,
-            "<tr><th>{}<td>{up}<td>{rate}<td>{}",
-            Escaped(&node.node),
-            Escaped(&node.grpc),
-        )?;
+}
+
+fn shard(shard: &ShardStatus) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (shard.shard) }
+            td { (Text(shard.master.as_deref().unwrap_or("none now"))) }
+            td.num { @if let Some(epoch) = shard.epoch { (epoch) } }
+            td.num { @if let Some(left) = shard.term_left_ms { (duration(left)) } }
+            td.num { @if let Some(learning) = shard.learning_count { (count(learning)) } }
+        }
     }
-    out.push_str("</table>\n");
-    Ok(())
+}
+
+fn node(node: &NodeStatus) -> Markup {
+    let up = match node.uptime_ms {
+        Some(uptime) if node.alive => duration(uptime),
+        _ => "does not answer".to_owned(),
+    };
+    html! {
+        tr {
+            th scope="row" { (Text(&node.node)) }
+            td.num { (up) }
+            td.num { @if let Some(rate) = node.refreshes_per_second { (number(rate)) } }
+            td { (Text(&node.grpc)) }
+        }
+    }
 }

@@ -1,0 +1,210 @@
+//! Page of one scope: what holds for it, who is throttled, and what each client has.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use maud::{Markup, html};
+use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_proto::v1;
+
+use super::client_table::{ClientQuery, ClientTable};
+use super::overview::unanswered;
+use super::text::{amount, duration, group_path, name, owner, unit_words};
+use super::verdict::verdict;
+use super::{Page, bar, legend, past};
+use crate::api::rest::App;
+use crate::api::rest::extract::{ENTRIES_MAX, Path, Query};
+use crate::api::rest::history;
+use crate::api::rest::limits::{LimitView, ScopeLimits, SourceView};
+use crate::api::rest::openapi::{BadRequest, ReadLeases};
+use crate::api::rest::peers::Caller;
+use crate::api::rest::problem::RestError;
+use crate::api::rest::scopes;
+use crate::leases::history::ScopeHistory;
+use crate::leases::view::{Amount, ScopeDetail, UnitDetail};
+
+/// The page of one scope.
+#[utoipa::path(
+    get, path = "/scopes/{*scope}", operation_id = "getScopePage", tag = "pages",
+    params(
+        (
+            "scope" = String, Path, description = "The scope; `/` may stand as it is",
+            min_length = 1, max_length = 256
+        ),
+        ClientQuery
+    ),
+    responses(
+        (status = 200, description = "HTML", body = str, content_type = "text/html"),
+        ReadLeases, BadRequest
+    )
+)]
+pub(in crate::api::rest) async fn get(
+    State(app): State<App>,
+    Path(scope): Path<String>,
+    Query(query): Query<ClientQuery>,
+    caller: Caller,
+) -> Result<Page, RestError> {
+    let id = ResourceId::new(&scope, Unit::Requests);
+    let id = id.map_err(|error| RestError::parameter("scope", &scope, error))?;
+    let message = v1::GetScopeRequest {
+        scope: scope.clone(),
+        clients: ENTRIES_MAX as u32,
+        page: true,
+    };
+    let (detail, past) = tokio::join!(
+        scopes::find(&app, &caller, message),
+        history::scope_history(&app, &caller, scope.clone(), true),
+    );
+    let limits = ScopeLimits::from(app.parts.writer.catalog().resolve(&id.scope));
+    let detail = detail?;
+    let scope_page = ScopePage {
+        limits: &limits,
+        detail: detail.as_ref(),
+        past: &past,
+        query,
+    };
+    Ok(Page::live(scope, scope_page.main()))
+}
+
+/// What is known of one scope.
+#[derive(Clone, Copy, Debug)]
+struct ScopePage<'a> {
+    limits: &'a ScopeLimits,
+    /// `None` if no client has or wants a lease of it.
+    detail: Option<&'a ScopeDetail>,
+    past: &'a ScopeHistory,
+    query: ClientQuery,
+}
+
+// === impl ScopePage ===
+
+impl ScopePage<'_> {
+    /// Returns the content of the page.
+    fn main(&self) -> Markup {
+        let scope = &self.limits.scope;
+        html! {
+            h1 { small.kind { "scope" } (name(scope)) }
+            @match self.detail {
+                Some(detail) => {
+                    (unanswered(&detail.unanswered))
+                    @for (unit, detail) in &detail.units { (self.unit(unit, detail)) }
+                }
+                None => { p data-key="none" { "No client has or wants a lease of it." } }
+            }
+            (origin(self.limits))
+        }
+    }
+
+    fn unit(&self, unit: &str, detail: &UnitDetail) -> Markup {
+        let table = ClientTable {
+            scope: &self.limits.scope,
+            unit,
+            detail,
+            query: self.query,
+        };
+        html! {
+            section.wide data-key=(unit) {
+                h2 { (unit) small { (unit_words(unit)) } }
+                (verdict(unit, detail))
+                (facts(unit, detail))
+                (bar::bar(&detail.summary))
+                (legend::bars())
+                @if let Some(chart) = past::of_clients(self.past, unit) {
+                    h3 { "Leased in the last 10 minutes" }
+                    (chart.figure(&format!("Leased {unit} of each client, one above the other")))
+                }
+                (table.table())
+            }
+        }
+    }
+}
+
+// === free functions ===
+
+/// Where the limits of the scope come from, and its group.
+fn origin(limits: &ScopeLimits) -> Markup {
+    html! {
+        section.wide data-key="limits" {
+            h2 { "Limits" }
+            @if limits.canonical != limits.scope {
+                p { "Its requests use the capacity of " (name(&limits.canonical)) " as well." }
+            }
+            @if limits.own.is_none() && limits.group.is_none() { p { "Nothing limits it." } }
+            @if let Some(own) = &limits.own {
+                p { "Its own limits come from " (source(&own.source)) "." }
+                (limit_table(&own.units))
+            }
+            @if let Some(group) = &limits.group {
+                p {
+                    "It is a member of the group "
+                    a href=(group_path(&group.name)) { (name(&group.name)) }
+                    ", which is divided between " (group.fair_between) ", with a weight of "
+                    (group.weight) "."
+                }
+                (limit_table(&group.units))
+            }
+        }
+    }
+}
+
+fn source(source: &SourceView) -> Markup {
+    html! {
+        @match source {
+            SourceView::File { r#match } => { "the file, where it matches " code { (name(r#match)) } }
+            SourceView::Override { revision } => { "an override of revision " (revision) }
+            SourceView::Group => { "its group" }
+        }
+    }
+}
+
+/// Returns a table of `limits` by unit.
+pub(super) fn limit_table(limits: &BTreeMap<String, LimitView>) -> Markup {
+    html! {
+        table.rows.plain {
+            thead { tr {
+                th scope="col" { "unit" } th.num scope="col" { "capacity" }
+                th.num scope="col" { "burst" } th scope="col" { "divided by" }
+                th.num scope="col" { "lease" } th.num scope="col" { "refresh" }
+            } }
+            tbody { @for (unit, limit) in limits {
+                tr {
+                    th scope="row" { (unit) }
+                    td.num data-label="capacity" { (amount(unit, limit.capacity)) }
+                    td.num data-label="burst" {
+                        @if limit.capacity == Amount::Unlimited { "none" } @else { (amount(unit, limit.burst)) }
+                    }
+                    td data-label="divided by" { (limit.algorithm) }
+                    td.num data-label="lease" { (duration(limit.lease_ms)) }
+                    td.num data-label="refresh" { (duration(limit.refresh_ms)) }
+                }
+            } }
+        }
+    }
+}
+
+fn facts(unit: &str, detail: &UnitDetail) -> Markup {
+    let summary = &detail.summary;
+    let amount = |value| amount(unit, value);
+    html! {
+        dl.facts {
+            div { dt { "leased" } dd { (amount(summary.sum_has)) } }
+            div { dt { "limit" } dd { (amount(summary.at_most())) } }
+            div { dt { "wanted" } dd { (amount(summary.sum_wants)) } }
+            div {
+                dt { "limited by" }
+                dd {
+                    @match &summary.limited_by {
+                        Some(limited_by) => { (owner(&limited_by.whose)) }
+                        None => { "nothing" }
+                    }
+                }
+            }
+            @if let Some(safe) = summary.safe {
+                div { dt { "safe capacity of a client" } dd { (amount(safe)) } }
+            }
+            @if summary.learning_ms > 0 {
+                div { dt { "learning for" } dd { (duration(summary.learning_ms)) } }
+            }
+        }
+    }
+}
