@@ -148,6 +148,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(page::overview::get))
         .routes(routes!(page::scope::get))
         .routes(routes!(page::group::get))
+        .routes(routes!(page::docs::get))
         .routes(routes!(status::get))
         .routes(routes!(history::get))
         .routes(routes!(scopes::list))

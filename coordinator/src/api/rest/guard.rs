@@ -101,7 +101,7 @@ impl Entrance {
             _ if !reads => Self::Write,
             "/healthz" | "/readyz" => Self::Health,
             "/metrics" => Self::Metrics,
-            "/" => Self::Status,
+            "/" | "/v1/docs" => Self::Status,
             path if path.starts_with("/scopes/") || path.starts_with("/groups/") => Self::Status,
             _ => Self::Read,
         }

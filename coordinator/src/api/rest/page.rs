@@ -1,4 +1,4 @@
-//! Pages for people with browsers: the status, each scope and each group.
+//! Pages for people with browsers: the status, each scope, each group, and the API's description.
 //!
 //! They are whole without JavaScript, and load nothing else. Scopes and clients come out of requests,
 //! so the templates escape every text, and the policy that goes with each page lets only its own
@@ -21,6 +21,7 @@ mod bar;
 mod chart;
 mod client_table;
 mod cluster;
+pub(super) mod docs;
 pub(super) mod error;
 pub(super) mod group;
 mod legend;
@@ -99,7 +100,10 @@ impl Page {
         html! {
             header {
                 a.brand href="/" { "Tollgate" }
-                nav aria-label="Pages" { a href="/" { "Status" } }
+                nav aria-label="Pages" {
+                    a href="/" { "Status" }
+                    a href="/v1/docs" { "API" }
+                }
                 @if self.is_live {
                     p { span #updated { "updated " (now) " UTC" } span #trouble role="alert" {} }
                 }
