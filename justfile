@@ -24,8 +24,8 @@ apart := "--test sim --test it --test cluster --test compose --test attack"
 default:
     @just --list --unsorted
 
-# Install missing tools (wasm targets, protoc, Envoy, etcd, Node, wasm-bindgen, cargo-deny, cargo-deb, Schemathesis, grpcio, promtool, libfaketime, kubectl, umoci, skopeo, mandoc); safe to repeat
-setup: _setup-system _setup-jq _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-promtool _setup-faketime _setup-kubectl _setup-kubernetes-validate _setup-packaging
+# Install missing tools (wasm targets, protoc, Envoy, etcd, Node, wasm-bindgen, cargo-deny, cargo-deb, Schemathesis, grpcio, Chromium, Selenium, promtool, libfaketime, kubectl, umoci, skopeo, mandoc); safe to repeat
+setup: _setup-system _setup-jq _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-chromium _setup-selenium _setup-promtool _setup-faketime _setup-kubectl _setup-kubernetes-validate _setup-packaging
 
 # Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the rest
 build: _setup-protoc
@@ -115,6 +115,17 @@ test-doorman-client:
         echo "SKIPPED: grpcio is not installed, so no Doorman client was generated and tested" >&2
         echo "test result: ok. 0 passed; 0 failed; 1 ignored"
     fi
+
+# Test the coordinator's pages in a real Chromium, and photograph them into target/screenshots; NAME selects tests
+test-browser NAME="":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    skip() { echo "SKIPPED: $1, so the coordinator's pages were not tested" >&2; echo "test result: ok. 0 passed; 0 failed; 1 ignored"; exit; }
+    selenium={{ tools }}/selenium grpcio={{ tools }}/doorman-client
+    command -v chromedriver >/dev/null && { command -v chromium || command -v google-chrome; } >/dev/null || skip "there is no Chromium with chromedriver"
+    PYTHONPATH=$selenium python3 -c 'import selenium' 2>/dev/null || skip "Selenium is not installed"
+    PYTHONPATH=$grpcio python3 -c 'import grpc, grpc_tools.protoc' 2>/dev/null || skip "grpcio is not installed"
+    python3 tests/browser {{ target }}/debug/tollgate $selenium $grpcio wasm/proto/proto/doorman/doorman.proto {{ target }}/screenshots {{ quote(NAME) }}
 
 # Test clusters of real coordinators and Envoys under injected faults: SEEDS runs (50, or 10..20), or SEED alone. Inconclusive tests are repeated
 test-cluster SEEDS="50" SEED="": build

@@ -71,6 +71,7 @@ computing_tests() {
     if [ "$built" = yes ]; then
         step suite "admin API" just test-api
         step suite "Doorman client" just test-doorman-client
+        step suite "pages in Chromium" just test-browser
         step suite "packages and images" just test-dist
     fi
 }
@@ -111,7 +112,7 @@ step check "build" just build _build-tests && built=yes
 if [[ $parts == *" tests "* ]] && [ "$built" = yes ]; then
     waiting_tests
 elif [[ $parts == *" tests "* ]]; then
-    report 0 7 0 "FAILED   real Envoys, faults, admin API, Doorman client, Kubernetes, packages, demos: not run because the build failed"
+    report 0 8 0 "FAILED   real Envoys, faults, admin API, Doorman client, pages, Kubernetes, packages, demos: not run because the build failed"
 fi
 printf '\n=== waiting for what runs beside\n'
 wait
