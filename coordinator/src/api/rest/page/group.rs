@@ -78,7 +78,7 @@ pub(super) fn main(
     }
 }
 
-/// How much of the group's capacity is used, and between whom it is divided.
+/// Use of the group's capacity, and its first division.
 fn used(group: &GroupStatus) -> Markup {
     html! {
         p {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::text::{Text, amount, duration};
 use crate::api::rest::status::{BorrowedStatus, ParentStatus};
 
-/// Where it is and when it last answered, and a table of what is borrowed.
+/// Address and last answer of `parent`, and a table of the borrowed capacity.
 pub(super) fn parent(parent: &ParentStatus) -> Markup {
     // Without the scheme: a page that loads nothing has no URLs either.
     let address = parent.address.split_once("://");

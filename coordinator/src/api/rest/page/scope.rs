@@ -1,4 +1,4 @@
-//! Page of one scope: what holds for it, who is throttled, and what each client has.
+//! Page of one scope: its throttled clients, the shares of all, and its limits.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ pub(in crate::api::rest) async fn get(
     Ok(Page::live(scope, scope_page.main()))
 }
 
-/// What is known of one scope.
+/// One scope with its limits, clients and past.
 #[derive(Clone, Copy, Debug)]
 struct ScopePage<'a> {
     limits: &'a ScopeLimits,
@@ -121,7 +121,7 @@ impl ScopePage<'_> {
 
 // === free functions ===
 
-/// Where the limits of the scope come from, and its group.
+/// Limits of the scope with their origin, and its group.
 fn origin(limits: &ScopeLimits) -> Markup {
     html! {
         section.wide data-key="limits" {
