@@ -19,7 +19,7 @@ use super::page::Step;
 /// Longest time for one command. Most of it is the start of Envoys on a busy machine.
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 /// Longest time until a command that only looks shows what the page shows.
-const LOOK_LIMIT: Duration = Duration::from_secs(5);
+const LOOK_LIMIT: Duration = Duration::from_secs(20);
 /// Begins the line after the output of a command, before its exit code.
 const END: &str = "--- exit code";
 
@@ -240,9 +240,9 @@ fn bash(checkout: &Checkout) -> Result<Command> {
     Ok(bash)
 }
 
-/// Whether a command changes nothing, so that it may run again until the coordinator has heard from Envoy.
+/// Whether a command only looks, so that it may run again until the coordinator has heard from Envoy.
 fn is_look(command: &str) -> bool {
-    ["tollgate top", "tollgate get", "tollgate list"]
+    ["tollgate top", "tollgate get"]
         .iter()
-        .any(|look| command.starts_with(look))
+        .any(|look| command.contains(look))
 }
