@@ -5,8 +5,10 @@
 
 pub mod bands;
 pub mod fair;
+pub mod max_rate;
 mod proportional;
 mod sum_tree;
+pub mod usage_share;
 
 pub use bands::{BandHandles, PriorityBands};
 pub use fair::{FairShare, Handle, Quantum};
