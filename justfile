@@ -71,7 +71,7 @@ test-wasm-bindgen:
 # Run all tests in wasm VMs: test-wasip1 and test-wasm-bindgen
 test-wasm: test-wasip1 test-wasm-bindgen
 
-# Simulate fleets on a virtual clock: 1000 seeds, 400 with other units, 300 trees; with SEED only that one of each; TOLLGATE_SEEDS=10000 sets their number
+# Simulate fleets on a virtual clock: 1000 seeds, 400 with other units, 200 by usage, 300 trees, 100 by usage; with SEED only that one of each; TOLLGATE_SEEDS=10000 sets their number
 sim SEED="":
     TOLLGATE_SEED={{ quote(SEED) }} cargo test {{ native }} --test sim -- {{ if SEED == "" { "" } else { "the_laws_hold --nocapture" } }}
 

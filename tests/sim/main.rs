@@ -33,6 +33,12 @@ const SEEDS: Range<u64> = 0..1000;
 /// Seeds of runs where bytes or requests in flight are counted, or requests wait in queues.
 const SEEDS_OF_OTHER_UNITS: Range<u64> = 0..400;
 
+/// Seeds of runs where shares depend on what processes use.
+const SEEDS_OF_USAGE: Range<u64> = 0..200;
+
+/// The same in trees of coordinators.
+const SEEDS_OF_USAGE_IN_TREES: Range<u64> = 0..100;
+
 /// Seeds of trees of coordinators, with processes that count all units.
 const SEEDS_OF_TREES: Range<u64> = 0..300;
 
@@ -99,8 +105,7 @@ fn seeds(seeds: Range<u64>) -> (Range<u64>, bool) {
     }
 }
 
-fn finish_tree(seed: u64) -> Result<tree::World, String> {
-    let mut world = tree::World::new(seed);
+fn finish_tree(seed: u64, mut world: tree::World) -> Result<tree::World, String> {
     match world.run() {
         Ok(()) => Ok(world),
         Err(broken) => Err(format!(
@@ -151,13 +156,25 @@ fn the_laws_hold_for_other_units() {
 }
 
 #[test]
+fn the_laws_hold_for_shares_by_usage() {
+    the_laws_hold_in(SEEDS_OF_USAGE, World::of_usage);
+}
+
+#[test]
 fn the_laws_hold_in_trees() {
     the_laws_hold(SEEDS_OF_TREES, |seed, verbose| {
-        let world = finish_tree(seed)?;
+        let world = finish_tree(seed, tree::World::new(seed))?;
         if verbose {
             eprintln!("seed {seed}: {:#?}\n{}", world.scenario(), world.summary());
         }
         Ok(())
+    });
+}
+
+#[test]
+fn the_laws_hold_in_trees_for_shares_by_usage() {
+    the_laws_hold(SEEDS_OF_USAGE_IN_TREES, |seed, _| {
+        finish_tree(seed, tree::World::of_usage(seed)).map(drop)
     });
 }
 
@@ -171,7 +188,8 @@ fn seeds_that_found_bugs_stay_mended() {
         run.unwrap_or_else(|broken| panic!("{bug}: {broken}"));
     }
     for (seed, bug) in REGRESSIONS_OF_TREES {
-        finish_tree(seed).unwrap_or_else(|broken| panic!("{bug}: {broken}"));
+        let run = finish_tree(seed, tree::World::new(seed));
+        run.unwrap_or_else(|broken| panic!("{bug}: {broken}"));
     }
 }
 
@@ -216,7 +234,8 @@ fn a_seed_replays_exactly() {
         let digests = [(); 2].map(|()| run(seed).map(|world| world.digest()));
         assert_eq!(digests[0], digests[1], "seed {seed}");
         assert!(digests[0].is_ok());
-        let digests = [(); 2].map(|()| finish_tree(seed).map(|world| world.digest()));
+        let digests =
+            [(); 2].map(|()| finish_tree(seed, tree::World::new(seed)).map(|world| world.digest()));
         assert_eq!(digests[0], digests[1], "seed {seed}, a tree");
     }
     let other = run(21).map(|world| world.digest());
@@ -237,7 +256,8 @@ fn the_seeds_reach_what_they_are_for() {
         for process in world.processes() {
             tally += process.tally();
         }
-        let tree = finish_tree(seed).unwrap_or_else(|broken| panic!("{broken}"));
+        let tree =
+            finish_tree(seed, tree::World::new(seed)).unwrap_or_else(|broken| panic!("{broken}"));
         trees += tree.reached();
     }
     eprintln!("{reached:#?}\n{tally:#?}\n{trees:#?}");

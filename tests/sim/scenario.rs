@@ -165,6 +165,19 @@ impl Scenario {
         scenario
     }
 
+    /// Creates the scenario of `seed` where shares depend on what processes use. Priorities mean
+    /// nothing to such algorithms.
+    pub(crate) fn of_usage(random: &mut Random, seed: u64) -> Self {
+        let more = &mut Random::new(seed.rotate_left(8));
+        let mut scenario = Self::new(random, seed);
+        let algorithm = more.pick(&[Algorithm::UsageShare, Algorithm::MaxRate]);
+        scenario.limit.algorithm = algorithm;
+        if let Some(pooled) = &mut scenario.pooled {
+            pooled.second.algorithm = algorithm;
+        }
+        scenario
+    }
+
     /// Multiplies all capacities by `times`.
     fn scale(&mut self, times: u64) {
         let more = |capacity: Capacity| Capacity::from_micros(capacity.as_micros() * times);

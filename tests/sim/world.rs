@@ -97,6 +97,11 @@ impl World {
         Self::of_other_units_with(seed, None)
     }
 
+    /// Creates a world whose limits have algorithms that go by usage.
+    pub(crate) fn of_usage(seed: u64) -> Self {
+        Self::with(seed, Scenario::of_usage, true, None)
+    }
+
     fn of_other_units_with(seed: u64, defect: Option<Defect>) -> Self {
         let mut world = Self::with(seed, Scenario::of_other_units, true, defect);
         world.event_queue.push(FAULTS_END, Event::Calm);

@@ -56,7 +56,8 @@ macro_rules! unit_spec {
             #[serde(skip_serializing_if = "Option::is_none")]
             #[schema(inline, value_type = Option<schema::FractionSchema>)]
             pub reserve: Option<LocatedScalar>,
-            /// `fair_share` (the default), `proportional_share`, `static` or `none`.
+            /// `fair_share` (the default), `proportional_share`, `usage_share`, `max_rate`, `static`
+            /// or `none`.
             #[serde(skip_serializing_if = "Option::is_none")]
             #[schema(inline, value_type = Option<schema::AlgorithmSchema>)]
             pub algorithm: Option<LocatedScalar>,

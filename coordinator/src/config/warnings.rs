@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use tollgate_core::limit::Limit;
+use tollgate_core::limit::{Algorithm, Limit};
 
 use super::attach::RawAttach;
 use super::explain::ScopeExplanation;
 use super::limits::RawLimit;
 use super::raw::RawConfig;
-use crate::catalog::check::{Check, ConfigError, join};
+use crate::catalog::check::{Check, ConfigError, algorithm_named, join};
 use crate::catalog::spec::{LocatedValue, UnitFields, Units};
 use crate::catalog::{Catalog, FairBetween, FileCatalog, MemberKind};
 
@@ -32,6 +32,7 @@ pub(super) fn warnings(raw: &RawConfig, catalog: &Arc<FileCatalog>) -> Vec<Confi
         let path = format!("limits[{i}]");
         above_group(&mut check, &path, &limit.value, &whole);
         unlimited(&mut check, &path, limit.value.units());
+        bandless(&mut check, &path, limit.value.units());
     }
     groups(&mut check, raw, &whole);
     if let Some(raw) = &raw.attach {
@@ -126,12 +127,31 @@ fn unused_settings(check: &mut Check, path: &str, fields: &UnitFields<'_>) {
     }
 }
 
+/// Warns of minimums of priority bands where the algorithm knows none.
+fn bandless(check: &mut Check, path: &str, units: Units<'_>) {
+    for (unit, fields) in units {
+        let named = fields
+            .algorithm
+            .filter(|text| algorithm_named(text.as_str()).is_some_and(Algorithm::goes_by_usage));
+        if let (Some(algorithm), Some(bands)) = (named, fields.guaranteed) {
+            let rule = format!(
+                "has no effect: {} knows no priority bands",
+                algorithm.as_str()
+            );
+            let path = join(path, &format!("{}.guaranteed", unit.name()));
+            let first = bands.values().next();
+            check.refuse(first.map_or(fields.at, |band| band.at), path, rule);
+        }
+    }
+}
+
 /// Warns of groups that limit nothing, and of groups without attachments in the file.
 fn groups(check: &mut Check, raw: &RawConfig, catalog: &Catalog) {
     let groups = raw.groups.iter().flat_map(|groups| &groups.value);
     for (name, spec) in groups {
         let path = format!("groups.{}", name.escape_debug());
         unlimited(check, &path, spec.value.units());
+        bandless(check, &path, spec.value.units());
         let limits = catalog.file().groups.get(name.as_str());
         let limits = limits
             .map(|group| group.limits().clone())
@@ -211,6 +231,11 @@ mod tests {
                 "1:56: limits[0].requests.burst: 5 has no effect where the rate is unlimited",
             ),
             (
+                "limits: [{match: a, requests: {rate: 5, algorithm: max_rate, guaranteed: {1: 2}}}]",
+                "1:78: limits[0].requests.guaranteed: has no effect: max_rate knows no priority \
+                 bands",
+            ),
+            (
                 "limits: []\ngroups: {g: {requests: {rate: 5}}}",
                 "2:13: groups.g: is not used in this file: no tenant or namespace is attached to \
                  it; the API can attach some",
@@ -237,6 +262,8 @@ mod tests {
             "limits: [{match: 'tenant/a*', requests: {rate: 5}}, {match: 'tenant/*', requests: {rate: 5}}]",
             "limits: [{match: 'tenant/*', requests: {rate: 5}}, {match: tenant/a, requests: {rate: 9}}, \
              {match: '*', concurrency: {max: 5}}]",
+            "limits: [{match: a, requests: {rate: 5, algorithm: static, guaranteed: {1: 2}}}, \
+             {match: b, request_bytes: {rate: 5, algorithm: usage_share}}]",
             "limits: [{match: tenant/a, requests: {rate: 5, burst: 50}}]\n\
              groups: {g: {requests: {rate: 5}}}\nattach: {tenants: {a: {group: g, weight: 3}}}",
         ];

@@ -1,5 +1,6 @@
 //! When demand is stable, every client has its wants, or the capacity is fully leased: its own or
-//! the pool's, each without its reserve.
+//! the pool's, each without its reserve. Algorithms that go by usage promise it only where all that
+//! is wanted fits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -79,6 +80,11 @@ fn unsatisfied(world: &World) -> Vec<&Process> {
     let mut unsatisfied = Vec::new();
     for (i, member) in sources.members.iter().enumerate() {
         if spent(used(i), member.own.divided()) || member.attached && pool_spent {
+            continue;
+        }
+        let wants = world.processes_of(i).map(|p| p.wants(now));
+        let fits = !member.attached && wants.sum::<f64>() < member.own.divided() * 0.95 - 1.0;
+        if member.own.limit.algorithm.goes_by_usage() && !fits {
             continue;
         }
         // A demand of a few in a second is measured coarsely, hence the one; and bytes more so.

@@ -3,8 +3,8 @@
 //! band between its clients.
 //!
 //! The law computes the allocation by filling: every client gets the same small amount again and
-//! again until satisfied. Slow and obvious, and nothing like the tree in the core. Proportional
-//! share is not max-min, and left to the core's own tests.
+//! again until satisfied. Slow and obvious, and nothing like the tree in the core. Other
+//! algorithms are not max-min, and left to the core's own tests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

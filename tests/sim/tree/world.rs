@@ -6,6 +6,7 @@ use std::time::Duration;
 use tollgate_core::client::Policy;
 use tollgate_core::lease::{ClientRun, Epoch, ResourceId};
 use tollgate_core::lease_server::Start;
+use tollgate_core::limit::Algorithm;
 use tollgate_core::message::{Refresh, Refreshed, Release};
 use tollgate_core::units::{Capacity, Instant};
 
@@ -107,8 +108,27 @@ impl event_queue::Event for Event {
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
+        Self::with(seed, None)
+    }
+
+    /// Creates a world where shares depend on what processes use, at every level.
+    pub(crate) fn of_usage(seed: u64) -> Self {
+        let algorithm = match seed % 2 {
+            0 => Algorithm::UsageShare,
+            _ => Algorithm::MaxRate,
+        };
+        Self::with(seed, Some(algorithm))
+    }
+
+    fn with(seed: u64, algorithm: Option<Algorithm>) -> Self {
         let mut random = Random::new(seed);
-        let scenario = Scenario::new(&mut random, seed);
+        let mut scenario = Scenario::new(&mut random, seed);
+        if let Some(algorithm) = algorithm {
+            scenario.limit.algorithm = algorithm;
+            for place in &mut scenario.places {
+                place.limit.algorithm = algorithm;
+            }
+        }
         let event_queue = EventQueue::new();
         let places = scenario.places.iter().enumerate().map(|(i, spec)| {
             let offset = Duration::from_nanos(random.next() >> 8);

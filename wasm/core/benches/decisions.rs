@@ -22,7 +22,7 @@ mod native {
     use tollgate_core::bucket::TokenBucket;
     use tollgate_core::lease::{ClientId, ClientRun, Epoch, LeaseRequest, ResourceId, Run, Unit};
     use tollgate_core::lease_server::{Bounds, LeaseServer, Start, Terms};
-    use tollgate_core::limit::Limit;
+    use tollgate_core::limit::{Algorithm, Limit};
     use tollgate_core::share::FairShare;
     use tollgate_core::token_cache::TokenCache;
     use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
@@ -38,6 +38,7 @@ mod native {
         cache_size(&mut criterion);
         fair_share(&mut criterion);
         node(&mut criterion);
+        by_usage(&mut criterion);
     }
 
     fn bucket(criterion: &mut Criterion) {
@@ -175,5 +176,25 @@ mod native {
             });
         }
         group.finish();
+    }
+
+    /// The same with the algorithms that go by usage, of which one has rounds over all clients.
+    fn by_usage(criterion: &mut Criterion) {
+        let algorithms = [
+            ("usage_share", Algorithm::UsageShare),
+            ("max_rate", Algorithm::MaxRate),
+        ];
+        for (name, algorithm) in algorithms {
+            let mut group = criterion.benchmark_group(format!("node refresh by {name}"));
+            for clients in CLIENTS {
+                let mut busy = Busy::new(clients);
+                busy.limit.algorithm = algorithm;
+                (0..5 * clients).for_each(|_| busy.refresh());
+                group.bench_function(BenchmarkId::from_parameter(clients), |bencher| {
+                    bencher.iter(|| busy.refresh());
+                });
+            }
+            group.finish();
+        }
     }
 }

@@ -56,6 +56,12 @@ pub enum Algorithm {
     /// weight.
     #[default]
     FairShare,
+    /// In proportion to what each client used. (Pulsar's PIP-82, within the capacity; see
+    /// [`usage_share`](crate::share::usage_share).)
+    UsageShare,
+    /// By rounds that take from clients that are not busy and give to those that are. (Hermes'
+    /// max-rate, within the capacity; see [`max_rate`](crate::share::max_rate).)
+    MaxRate,
 }
 
 /// Capacity that a client falls back to without a lease.
@@ -251,9 +257,15 @@ impl Algorithm {
     /// Whether clients share one capacity, rather than have each its own.
     pub const fn shares(self) -> bool {
         match self {
-            Self::FairShare | Self::ProportionalShare => true,
+            Self::FairShare | Self::ProportionalShare | Self::UsageShare | Self::MaxRate => true,
             Self::None | Self::Static => false,
         }
+    }
+
+    /// Whether shares depend on what clients use, rather than on what they want. Priority bands
+    /// and what they are guaranteed mean nothing then.
+    pub const fn goes_by_usage(self) -> bool {
+        matches!(self, Self::UsageShare | Self::MaxRate)
     }
 }
 

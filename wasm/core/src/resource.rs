@@ -156,6 +156,7 @@ impl Resource {
         pool: &mut PoolLink<'_>,
     ) -> Result<Answer, RefreshError> {
         self.expire(now);
+        self.allocation.balance(now, &mut self.clients, pool);
         let answer = self.answer(now, client, request, clients_max, pool);
         pool.update(|| self.allocation.pool_totals());
         answer

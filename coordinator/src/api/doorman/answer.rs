@@ -81,7 +81,10 @@ fn algorithm(limit: &Limit) -> wire::Algorithm {
         limit::Algorithm::None => Kind::NoAlgorithm,
         limit::Algorithm::Static => Kind::Static,
         limit::Algorithm::ProportionalShare => Kind::ProportionalShare,
-        limit::Algorithm::FairShare => Kind::FairShare,
+        // The others are none of Doorman's: a server below ours divides fairly what it gets.
+        limit::Algorithm::FairShare | limit::Algorithm::UsageShare | limit::Algorithm::MaxRate => {
+            Kind::FairShare
+        }
     };
     wire::Algorithm {
         kind: kind.into(),

@@ -13,9 +13,11 @@ use crate::catalog::quantity::{QuantityError, QuantityUnit, parse};
 use crate::catalog::spec::{LocatedScalar, LocatedValue, UnitFields, Units};
 
 /// Words for algorithms.
-const ALGORITHMS: [(&str, Algorithm); 4] = [
+const ALGORITHMS: [(&str, Algorithm); 6] = [
     ("fair_share", Algorithm::FairShare),
     ("proportional_share", Algorithm::ProportionalShare),
+    ("usage_share", Algorithm::UsageShare),
+    ("max_rate", Algorithm::MaxRate),
     ("static", Algorithm::Static),
     ("none", Algorithm::None),
 ];
@@ -24,6 +26,11 @@ const ALGORITHMS: [(&str, Algorithm); 4] = [
 pub(crate) fn algorithm_name(algorithm: Algorithm) -> &'static str {
     let known = ALGORITHMS.iter().find(|(_, known)| *known == algorithm);
     known.map_or("", |(name, _)| name)
+}
+
+/// Returns the algorithm that `text` names.
+pub(crate) fn algorithm_named(text: &str) -> Option<Algorithm> {
+    one_of(text, &ALGORITHMS).ok()
 }
 
 /// Checks the limits of `units`; `None` if they have errors, which are noted.
@@ -49,6 +56,7 @@ fn unit_limit(check: &mut Check, path: &str, unit: Unit, fields: &UnitFields<'_>
     }
     let before = check.count();
     let limit = values(check, path, counted, fields)?;
+    divides_rates(check, path, unit, (&limit, fields));
     if check.count() > before {
         // Beside a default in the place of a wrong value the others may look wrong.
         return None;
@@ -109,6 +117,25 @@ fn values(
         limit.guaranteed = limit.guaranteed.with(band, capacity);
     }
     capacity.map(|_| limit)
+}
+
+/// Refuses an algorithm that goes by usage for what is not a rate: its parts are no whole numbers.
+fn divides_rates(
+    check: &mut Check,
+    path: &str,
+    unit: Unit,
+    (limit, fields): (&Limit, &UnitFields<'_>),
+) {
+    if let Some(text) = fields.algorithm
+        && unit.is_concurrency()
+        && limit.algorithm.goes_by_usage()
+    {
+        let rule = format!(
+            "{} divides rates, not requests in flight; use fair_share or proportional_share",
+            algorithm_name(limit.algorithm)
+        );
+        check.refuse_value(text, join(path, "algorithm"), rule);
+    }
 }
 
 /// Sets the times of `limit`.

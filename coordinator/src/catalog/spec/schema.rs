@@ -41,7 +41,14 @@ schemas! {
     /// A weight among members.
     WeightSchema = number_or_text(Type::Integer, (1, 1_000_000), "^[1-9][0-9]{0,5}$");
     /// An algorithm that divides a capacity.
-    AlgorithmSchema = word(&["fair_share", "proportional_share", "static", "none"]);
+    AlgorithmSchema = word(&[
+        "fair_share",
+        "proportional_share",
+        "usage_share",
+        "max_rate",
+        "static",
+        "none",
+    ]);
     /// First division of a group's capacity.
     FairBetweenSchema = word(&["members", "clients"]);
 }

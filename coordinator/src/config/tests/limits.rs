@@ -146,7 +146,7 @@ fn bad_parts_and_words_name_line_field_and_rule() {
         (
             "{rate: 5, algorithm: fairshare}",
             "3:34: limits[0].requests.algorithm: \"fairshare\" is none of fair_share, \
-             proportional_share, static, none",
+             proportional_share, usage_share, max_rate, static, none",
         ),
         (
             "{rate: 5, guaranteed: {16: 1}}",
@@ -227,14 +227,30 @@ fn all_fields_that_do_not_go_together_are_reported() {
 }
 
 #[test]
+fn what_goes_by_usage_divides_rates_only() {
+    let concurrency = |algorithm| {
+        let text = "limits: [{match: a, concurrency: {max: 5, algorithm: ";
+        errors(&format!("{text}{algorithm}}}}}]"))
+    };
+    for algorithm in ["usage_share", "max_rate"] {
+        let want = format!(
+            "1:54: limits[0].concurrency.algorithm: {algorithm} divides rates, not requests in \
+             flight; use fair_share or proportional_share"
+        );
+        assert_eq!(concurrency(algorithm), want);
+    }
+    assert_eq!(concurrency("proportional_share"), "good");
+}
+
+#[test]
 fn every_unit_has_its_own_limit() {
     let text = "
 limits:
 - match: tenant/acme
   requests: {rate: 1.5k, safe: dynamic, reserve: 0.1, algorithm: proportional_share,
              guaranteed: {0: 100, 15: 0.5k}}
-  request_bytes: {rate: 50MiB, burst: 100MB}
-  response_bytes: {rate: 2G}
+  request_bytes: {rate: 50MiB, burst: 100MB, algorithm: usage_share}
+  response_bytes: {rate: 2G, algorithm: max_rate}
   concurrency: {max: 64, safe: 2}
 ";
     let config = Config::parse(text).unwrap();
@@ -251,8 +267,10 @@ limits:
     let bytes = get(Unit::RequestBytes);
     assert_eq!(bytes.capacity, Capacity::from_whole(50 << 20));
     assert_eq!(bytes.burst, Tokens::from_whole(100_000_000));
+    assert_eq!(bytes.algorithm, Algorithm::UsageShare);
     let bytes = get(Unit::ResponseBytes);
     assert_eq!(bytes.capacity, Capacity::from_whole(2_000_000_000));
+    assert_eq!(bytes.algorithm, Algorithm::MaxRate);
     let concurrency = get(Unit::Concurrency);
     assert_eq!(concurrency.capacity, Capacity::from_whole(64));
     assert_eq!(

@@ -27,6 +27,9 @@ impl Law<World> for Law4 {
 
     fn finish(&mut self, world: &World) -> Result<(), String> {
         let root = &world.places()[0].spec.limit;
+        if root.algorithm.goes_by_usage() {
+            return Ok(());
+        }
         let capacity = root.capacity.saturating_sub(root.reserve.of(root.capacity));
         let mut shares = Vec::new();
         divide(world, 0, capacity.as_f64(), &mut shares);

@@ -42,7 +42,10 @@ impl LeaseServer {
             Algorithm::None => Capacity::UNLIMITED,
             // The capacity is each client's own.
             Algorithm::Static => limit.capacity.saturating_mul(resource.subclients()),
-            Algorithm::ProportionalShare | Algorithm::FairShare => limit.capacity,
+            Algorithm::ProportionalShare
+            | Algorithm::FairShare
+            | Algorithm::UsageShare
+            | Algorithm::MaxRate => limit.capacity,
         };
         let wants = Capacity::from_sum(resource.sum_wants()).min(own);
         let least = |part: Capacity, whole: Capacity| match part < wants {

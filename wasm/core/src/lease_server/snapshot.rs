@@ -68,6 +68,8 @@ pub struct ResourceSnapshot {
     pub learning: Duration,
     /// Time for which it still confirms no more than shares while it learns.
     pub crowded: Duration,
+    /// Time until the next round of max-rates, if these are the algorithm.
+    pub balance: Duration,
     /// Its clients.
     pub clients: Vec<ClientSnapshot>,
 }
@@ -300,6 +302,7 @@ impl ResourceSlot {
             pool: pool.map(|(pool, membership)| (pool.clone(), membership.weight)),
             learning: self.resource.learning_until().saturating_since(now),
             crowded: self.resource.allocation.crowded_until.saturating_since(now),
+            balance: self.resource.allocation.balance_at.saturating_since(now),
             clients: self.resource.client_snapshots(now),
         }
     }

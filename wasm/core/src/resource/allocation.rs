@@ -1,6 +1,7 @@
 //! How one resource's capacity is divided: the decisions behind [`Resource`](super::Resource).
 
 mod answer;
+mod by_usage;
 mod client_entry;
 mod fingerprint;
 mod grant;
@@ -9,6 +10,7 @@ mod refresh;
 mod restore;
 
 use self::client_entry::CountedLease;
+use self::client_entry::EntryTotals;
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
 use super::RefreshError;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
@@ -35,6 +37,10 @@ pub(crate) struct Allocation {
     pub(super) shares: PriorityBands<TieBreak>,
     /// Σ [`ClientEntry::has`] over all entries, in micro-units.
     pub(super) sum_has: u128,
+    /// Σ [`EntryTotals::usage`] over all entries, in micro-units.
+    sum_usage: u128,
+    /// Time of the next round of max-rates, if these are the algorithm.
+    pub(crate) balance_at: Instant,
     /// The pool that the resource is a member of, as it was at the last refresh.
     pool: Option<PoolView>,
     /// The part of the limit that can be lent, if that is borrowed.
@@ -53,6 +59,8 @@ impl Allocation {
             crowded_until: Instant::ZERO,
             shares: PriorityBands::new(Quantum::of(unit)),
             sum_has: 0,
+            sum_usage: 0,
+            balance_at: Instant::ZERO,
             pool: None,
             lendable: None,
         }
@@ -165,8 +173,12 @@ impl Allocation {
             .is_some_and(|lendable| lendable.source == LendableSource::Nothing)
     }
 
-    fn replace_sum(&mut self, before: Capacity, after: Capacity) {
-        let rest = self.sum_has.saturating_sub(before.as_micros().into());
-        self.sum_has = rest.saturating_add(after.as_micros().into());
+    fn replace_totals(&mut self, before: EntryTotals, after: EntryTotals) {
+        let replaced = |sum: u128, before: Capacity, after: Capacity| {
+            let rest = sum.saturating_sub(before.as_micros().into());
+            rest.saturating_add(after.as_micros().into())
+        };
+        self.sum_has = replaced(self.sum_has, before.has, after.has);
+        self.sum_usage = replaced(self.sum_usage, before.usage, after.usage);
     }
 }

@@ -21,6 +21,8 @@ pub struct ClientSnapshot {
     pub granted: LeaseSnapshot,
     /// Time since that grant.
     pub granted_ago: Duration,
+    /// Its max-rate, if that is the algorithm and there has been a round.
+    pub max_rate: Option<Capacity>,
     /// Grant fingerprint of that lease, see
     /// [`LeaseTerms::fingerprint`](crate::lease::LeaseTerms::fingerprint).
     pub fingerprint: u64,
@@ -66,6 +68,7 @@ impl Resource {
         let learning_until = now.saturating_add(snapshot.learning);
         let mut resource = Self::new(snapshot.id.unit, snapshot.limit.clone(), learning_until);
         resource.allocation.crowded_until = now.saturating_add(snapshot.crowded);
+        resource.allocation.balance_at = now.saturating_add(snapshot.balance);
         // The first refresh tells until when the coordinator as a whole learns.
         resource.allocation.collect_until = now;
         for snapshot in &snapshot.clients {

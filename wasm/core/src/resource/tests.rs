@@ -1,6 +1,7 @@
 use super::*;
 use core::time::Duration;
 
+mod by_usage;
 mod doorman;
 mod knobs;
 mod learning;

@@ -60,6 +60,15 @@ impl<K> BandHandles<K> {
         weights.fold(0, u64::saturating_add)
     }
 
+    /// Number of those for which it wants something.
+    pub fn active(&self) -> u64 {
+        let active = self
+            .spots()
+            .filter(|spot| spot.handle.wants() > Capacity::ZERO);
+        let weights = active.map(|spot| spot.handle.weight().get().into());
+        weights.fold(0, u64::saturating_add)
+    }
+
     /// Wants of the client as they count here, the highest priority first: at least one band.
     pub fn bands(&self) -> impl Iterator<Item = Band> {
         self.spots().map(|spot| Band {
@@ -147,9 +156,12 @@ impl<K: Copy + Ord> PriorityBands<K> {
             let capacity = self.band_share(spot.priority, capacity, guaranteed);
             match algorithm {
                 Algorithm::ProportionalShare => band.fair.proportional(&spot.handle, capacity),
-                Algorithm::None | Algorithm::Static | Algorithm::FairShare => {
-                    band.fair.share(&spot.handle, capacity)
-                }
+                // Those that go by usage have fair shares only while that is not known.
+                Algorithm::None
+                | Algorithm::Static
+                | Algorithm::FairShare
+                | Algorithm::UsageShare
+                | Algorithm::MaxRate => band.fair.share(&spot.handle, capacity),
             }
         };
         let shares = place.spots().map(share);

@@ -14,8 +14,10 @@
 //! - **It is slow**: two busy members at 99.9 and 0.1 need 17 rounds, of 30 s in Hermes.
 //! - **Small limits are exceeded**: each member has at least one, so three of a limit of 1 have 3.
 //!
-//! Here is the balancer as it is in Hermes, for comparison ([`MaxRateRule::balance`], with
-//! [`MaxRateMember`]). A round costs O(n).
+//! Here are the balancer as it is in Hermes, for comparison ([`MaxRateRule::balance`], with
+//! [`MaxRateMember`]), and a round of the algorithm that a limit may name
+//! (`MaxRateRule::rebalance`), which is the same but for what exceeds the limit or starts all anew.
+//! A round costs O(n).
 
 use alloc::vec::Vec;
 
@@ -66,6 +68,28 @@ impl MaxRateRule {
             member.max = Some(each);
         }
         true
+    }
+
+    /// One round of the algorithm of a limit: as [`Self::balance`], but when a member has come or
+    /// gone or the capacity has changed, all are scaled to it. The floor is at most a tenth of an
+    /// equal part. So the max-rates sum to at most `capacity`.
+    pub(crate) fn rebalance(&self, capacity: Capacity, members: &mut [MaxRateMember]) {
+        let each = capacity.divided_by(members.len() as u64);
+        let floor = self.floor.min(each.divided_by(10));
+        for member in members.iter_mut() {
+            member.max = Some(member.max.unwrap_or(each).max(floor));
+        }
+        let sum = sum_max(members.iter());
+        for member in members.iter_mut() {
+            let scaled = mul_div(member.max().as_micros(), capacity.as_micros(), sum);
+            let none = sum == 0;
+            member.max = Some(if none {
+                each
+            } else {
+                Capacity::from_micros(scaled)
+            });
+        }
+        self.shift(capacity, floor, members);
     }
 
     /// Whether a member has come or gone or the limit has changed, or it is too low for the floor.

@@ -12,8 +12,10 @@
 //!   still use; a client that uses nothing gets one all the same, and where nobody uses anything,
 //!   each gets the whole.
 //!
-//! Here is the calculator as it is in Pulsar, for comparison ([`QuotaRule`], with [`UsagePeer`]
-//! around it).
+//! Here are the calculator as it is in Pulsar, for comparison ([`QuotaRule`], with [`UsagePeer`]
+//! around it), and the share of the algorithm that a limit may name (`UsageTotals`). That one
+//! says only who is entitled to what: it never sums to more than the capacity, and the allocation
+//! waits until others have given back.
 
 mod peer;
 
@@ -36,6 +38,18 @@ pub enum QuotaRule {
     Threshold(Part),
 }
 
+/// Usage of all clients of a resource, among which its capacity is divided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UsageTotals {
+    /// Sum of what they use, in millionths.
+    pub(crate) usage: u128,
+    /// Weights of those that want something.
+    pub(crate) weight: u64,
+}
+
+/// Part of the capacity that is divided equally: a hundredth.
+const EVEN: Option<Part> = Part::try_from_micros(10_000);
+
 // === impl QuotaRule ===
 
 impl QuotaRule {
@@ -54,6 +68,30 @@ impl QuotaRule {
             Self::Threshold(least) if total <= least.of(quota).as_micros().into() => quota,
             Self::Threshold(_) => part.max(Capacity::from_whole(1)),
         }
+    }
+}
+
+// === impl UsageTotals ===
+
+impl UsageTotals {
+    /// Returns the share in `capacity` of a client that uses `mine` and has this `weight`: of
+    /// ninety-nine hundredths in proportion to its usage, of the rest by weight.
+    ///
+    /// The rest lets newcomers in, and thaws a frozen split: clients that use all that they get
+    /// come nearer to equal shares by a hundredth with each refresh. Over all clients the shares
+    /// sum to at most `capacity`, and fall short of it by rounding only.
+    pub(crate) fn share(self, capacity: Capacity, mine: Capacity, weight: u64) -> Capacity {
+        if capacity.is_unlimited() {
+            return capacity;
+        }
+        let even = match (self.usage, EVEN) {
+            (0, _) | (_, None) => capacity,
+            (_, Some(even)) => even.of(capacity),
+        };
+        let rest = capacity.saturating_sub(even).as_micros();
+        let by_usage = mul_div(rest, mine.as_micros(), self.usage);
+        let by_weight = mul_div(even.as_micros(), weight, self.weight.into());
+        Capacity::from_micros(by_usage.saturating_add(by_weight))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::lease::{
     Origin, Priority, ResourceId, Unit,
 };
 use crate::lease_server::{Bounds, LeaseServer, LimitOwner, Start, Terms};
-use crate::limit::{Limit, Part, SafeCapacity};
+use crate::limit::{Algorithm, Limit, Part, SafeCapacity};
 use crate::units::{Capacity, Instant, Tokens};
 
 const BOUNDS: Bounds = Bounds {
@@ -195,8 +195,16 @@ fn without_the_parent_the_safe_capacity_is_lent() {
         (None, fixed(30), whole(55), whole(5)),
         (whole(600), SafeCapacity::Client, whole(100), whole(5)),
     ];
-    for (parents, own, a, b) in rows {
+    // Whatever the algorithm: this is no capacity that they divide.
+    let algorithms = [
+        Algorithm::FairShare,
+        Algorithm::UsageShare,
+        Algorithm::MaxRate,
+    ];
+    let rows = algorithms.map(|algorithm| rows.map(|row| (algorithm, row)));
+    for (algorithm, (parents, own, a, b)) in rows.into_iter().flatten() {
         let mut leaf = Leaf::new();
+        leaf.limit.algorithm = algorithm;
         leaf.limit.safe = own;
         leaf.refresh("a", (0, 100));
         leaf.lend(Capacity::from_whole(60), |answer| answer.safe = parents);
@@ -205,7 +213,8 @@ fn without_the_parent_the_safe_capacity_is_lent() {
         leaf.refresh("a", (0, 100));
         leaf.pass(300);
         let (b_gets, a_gets) = (leaf.refresh("b", (0, 5)), leaf.refresh("a", (0, 100)));
-        assert_eq!((gets(a_gets), gets(b_gets)), (a, b), "{parents:?} {own:?}");
+        let got = (gets(a_gets), gets(b_gets));
+        assert_eq!(got, (a, b), "{algorithm:?} {parents:?} {own:?}");
         // Clients are told the same that the leaf lends by.
         let each = parents.or(match own {
             SafeCapacity::Fixed(safe) => Some(safe),

@@ -890,6 +890,10 @@ pub mod limit_snapshot {
         ProportionalShare = 3,
         /// Weighted max-min.
         FairShare = 4,
+        /// In proportion to what each used.
+        UsageShare = 5,
+        /// By rounds that take from those that are not busy.
+        MaxRate = 6,
     }
     impl Algorithm {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -903,6 +907,8 @@ pub mod limit_snapshot {
                 Self::Static => "ALGORITHM_STATIC",
                 Self::ProportionalShare => "ALGORITHM_PROPORTIONAL_SHARE",
                 Self::FairShare => "ALGORITHM_FAIR_SHARE",
+                Self::UsageShare => "ALGORITHM_USAGE_SHARE",
+                Self::MaxRate => "ALGORITHM_MAX_RATE",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -913,6 +919,8 @@ pub mod limit_snapshot {
                 "ALGORITHM_STATIC" => Some(Self::Static),
                 "ALGORITHM_PROPORTIONAL_SHARE" => Some(Self::ProportionalShare),
                 "ALGORITHM_FAIR_SHARE" => Some(Self::FairShare),
+                "ALGORITHM_USAGE_SHARE" => Some(Self::UsageShare),
+                "ALGORITHM_MAX_RATE" => Some(Self::MaxRate),
                 _ => None,
             }
         }
@@ -961,6 +969,9 @@ pub struct ResourceSnapshot {
     /// How long it still confirms no more than shares, because more was claimed than there is.
     #[prost(uint64, tag = "8")]
     pub crowded_ms: u64,
+    /// Time until the next round, if the algorithm has rounds.
+    #[prost(uint64, tag = "9")]
+    pub balance_ms: u64,
 }
 /// State of one run of a client of a resource. Without an incarnation and a term it is one
 /// whose protocol does not tell its runs apart, such as Doorman's.
@@ -999,6 +1010,9 @@ pub struct ClientSnapshot {
     /// For how many clients it asks; 0 means itself alone.
     #[prost(uint32, tag = "11")]
     pub subclients: u32,
+    /// Max-rate of the last round, if the algorithm has rounds.
+    #[prost(uint64, optional, tag = "15")]
+    pub max_rate: ::core::option::Option<u64>,
     /// Which run of it, see RefreshRequest in lease.proto.
     #[prost(fixed64, tag = "12")]
     pub incarnation: u64,

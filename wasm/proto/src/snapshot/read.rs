@@ -71,6 +71,7 @@ impl Lists {
             pool: pool.transpose()?,
             learning: Duration::from_millis(message.learning_ms),
             crowded: Duration::from_millis(message.crowded_ms),
+            balance: Duration::from_millis(message.balance_ms),
             clients: each("clients", &message.clients, |client_snapshot| {
                 self.client_snapshot(client_snapshot)
             })?,
@@ -85,6 +86,7 @@ impl Lists {
                 ..error
             })
         });
+        let max_rate = message.max_rate.map(|max| capacity("max_rate", max));
         Ok(ClientSnapshot {
             client: ClientRun {
                 id: at("client", &self.clients, message.client)?.clone(),
@@ -94,6 +96,7 @@ impl Lists {
             demand: demand(message)?,
             granted: lent(message.capacity, message.remaining_ms)?,
             granted_ago: Duration::from_millis(message.granted_ago_ms),
+            max_rate: max_rate.transpose()?,
             fingerprint: message.fingerprint,
             prior: prior.transpose()?,
             throttled_for: message.throttled_for_ms.map(Duration::from_millis),
@@ -219,6 +222,8 @@ fn algorithm(number: i32) -> Result<Algorithm, FieldError> {
         Ok(Message::Static) => Ok(Algorithm::Static),
         Ok(Message::ProportionalShare) => Ok(Algorithm::ProportionalShare),
         Ok(Message::FairShare) => Ok(Algorithm::FairShare),
+        Ok(Message::UsageShare) => Ok(Algorithm::UsageShare),
+        Ok(Message::MaxRate) => Ok(Algorithm::MaxRate),
         Ok(Message::Unspecified) | Err(_) => {
             Err(FieldError::new("algorithm", Rule::UnknownAlgorithm(number)))
         }

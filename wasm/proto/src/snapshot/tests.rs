@@ -61,11 +61,11 @@ fn run() -> impl Strategy<Value = Run> {
 
 fn client_snapshot(client: &str) -> impl Strategy<Value = ClientSnapshot> + use<> {
     let id = ClientId::new(client).unwrap();
-    let lents = (lent(), option::of(lent()));
+    let lents = (lent(), option::of(lent()), option::of(capacity()));
     let of = (any::<u64>(), run());
     let times = (ms(1 << 40), option::of(ms(1 << 40)));
     (of, demand(), lents, times, any::<u64>()).prop_map(
-        move |((sequence, run), demand, (granted, prior), times, fingerprint)| {
+        move |((sequence, run), demand, (granted, prior, max_rate), times, fingerprint)| {
             let (granted_ago, throttled_for) = times;
             ClientSnapshot {
                 client: ClientRun {
@@ -76,6 +76,7 @@ fn client_snapshot(client: &str) -> impl Strategy<Value = ClientSnapshot> + use<
                 demand,
                 granted,
                 granted_ago,
+                max_rate,
                 fingerprint,
                 prior,
                 throttled_for,
@@ -91,6 +92,8 @@ fn limit() -> impl Strategy<Value = Limit> {
             Algorithm::Static,
             Algorithm::ProportionalShare,
             Algorithm::FairShare,
+            Algorithm::UsageShare,
+            Algorithm::MaxRate,
         ][..],
     );
     let parts = (0..=1_000_000_u32, 0..=1_000_000_u32);
@@ -150,6 +153,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                         pool: weight.map(|weight| (gold.clone(), weight)),
                         learning,
                         crowded: learning,
+                        balance: learning,
                         clients,
                     }
                 };
@@ -421,6 +425,7 @@ fn what_occurs_often_is_there_once() {
             remaining: Duration::from_secs(9),
         },
         granted_ago: Duration::from_secs(1),
+        max_rate: None,
         fingerprint: 77,
         prior: None,
         throttled_for: None,
@@ -431,6 +436,7 @@ fn what_occurs_often_is_there_once() {
         pool: None,
         learning: Duration::ZERO,
         crowded: Duration::ZERO,
+        balance: Duration::ZERO,
         clients: vec![
             client_snapshot("node-1/0123456789abcdef"),
             client_snapshot("node-2/0123456789abcdef"),

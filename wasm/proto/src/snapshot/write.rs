@@ -98,6 +98,7 @@ impl<'a> Lists<'a> {
             weight: pool.map_or(0, |(_, weight)| weight.get()),
             learning_ms: left_ms(snapshot.learning),
             crowded_ms: left_ms(snapshot.crowded),
+            balance_ms: left_ms(snapshot.balance),
             clients: snapshot
                 .clients
                 .iter()
@@ -116,6 +117,7 @@ impl<'a> Lists<'a> {
             capacity: client_snapshot.granted.capacity.as_micros(),
             remaining_ms: left_ms(client_snapshot.granted.remaining),
             granted_ago_ms: past_ms(client_snapshot.granted_ago),
+            max_rate: client_snapshot.max_rate.map(|max| max.as_micros()),
             fingerprint: client_snapshot.fingerprint,
             prior: client_snapshot.prior.map(Into::into),
             throttled_for_ms: client_snapshot.throttled_for.map(past_ms),
@@ -203,6 +205,8 @@ fn algorithm(algorithm: Algorithm) -> v1::limit_snapshot::Algorithm {
         Algorithm::Static => v1::limit_snapshot::Algorithm::Static,
         Algorithm::ProportionalShare => v1::limit_snapshot::Algorithm::ProportionalShare,
         Algorithm::FairShare => v1::limit_snapshot::Algorithm::FairShare,
+        Algorithm::UsageShare => v1::limit_snapshot::Algorithm::UsageShare,
+        Algorithm::MaxRate => v1::limit_snapshot::Algorithm::MaxRate,
     }
 }
 

@@ -66,6 +66,7 @@ fn snapshot() -> Snapshot {
             remaining: Duration::from_secs(9),
         },
         granted_ago: Duration::from_secs(1),
+        max_rate: None,
         fingerprint: 0,
         prior: None,
         throttled_for: None,
@@ -76,6 +77,7 @@ fn snapshot() -> Snapshot {
         pool: None,
         learning: Duration::ZERO,
         crowded: Duration::ZERO,
+        balance: Duration::ZERO,
         clients: names.iter().map(|name| snapshot(name)).collect(),
     };
     Snapshot {

@@ -15,6 +15,8 @@ pub(in crate::resource) struct ClientEntry {
     pub(in crate::resource) sequence: u64,
     pub(super) granted: CountedLease,
     pub(super) granted_at: Instant,
+    /// Max-rate of the last round, if that is the algorithm.
+    pub(in crate::resource) max_rate: Option<Capacity>,
     /// Lease that the client was told to keep instead, in learning mode: more than counts.
     pub(super) told: Option<CountedLease>,
     /// Grant fingerprint of the lease, see
@@ -26,6 +28,15 @@ pub(in crate::resource) struct ClientEntry {
     pub(in crate::resource) throttled_since: Option<ThrottledSince>,
     /// Its instant in the queue of expiries.
     pub(in crate::resource) queued_at: Instant,
+}
+
+/// Counts of one client for the sums of its resource.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EntryTotals {
+    /// The most that it may be using.
+    pub(super) has: Capacity,
+    /// The part of that which it wants.
+    pub(super) usage: Capacity,
 }
 
 /// Order of clients that want the same: the hash of the id and run, so that shares do not depend on
@@ -116,6 +127,13 @@ impl ClientEntry {
     pub(in crate::resource) fn has(&self) -> Capacity {
         let prior = self.prior.map_or(Capacity::ZERO, |prior| prior.capacity);
         self.granted.capacity.max(prior)
+    }
+
+    /// Its counts for the sums of the resource.
+    pub(super) fn totals(&self) -> EntryTotals {
+        let has = self.has();
+        let usage = has.min(self.wants());
+        EntryTotals { has, usage }
     }
 
     /// Lease that a client may be using after `request`. More than was granted last means that it

@@ -209,17 +209,27 @@ impl Allocation {
 
     /// Capacity that the client is entitled to, as far as it wants it.
     pub(super) fn entitled(&self, entry: &ClientEntry) -> Capacity {
+        match self.by_usage(entry) {
+            Some(share) => share,
+            None => self.entitled_by_wants(entry),
+        }
+    }
+
+    /// The same by what all want alone.
+    pub(super) fn entitled_by_wants(&self, entry: &ClientEntry) -> Capacity {
         let Limit {
             algorithm,
             guaranteed,
             ..
         } = &self.limit;
-        let mut capacity = self.divided();
-        if let Some(pool) = self.pool {
-            capacity = capacity.min(pool.allotted);
-        }
         self.shares
-            .share(&entry.handles, capacity, *algorithm, guaranteed)
+            .share(&entry.handles, self.allotted(), *algorithm, guaranteed)
+    }
+
+    /// Capacity that the clients may divide, here and in the pool.
+    pub(super) fn allotted(&self) -> Capacity {
+        let allotted = self.pool.map_or(Capacity::UNLIMITED, |pool| pool.allotted);
+        self.divided().min(allotted)
     }
 
     /// This client's part of the unwanted capacity.

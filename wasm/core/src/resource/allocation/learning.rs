@@ -50,7 +50,7 @@ impl Allocation {
         let room = self.free(entry.has()).keep;
         let crowded = said.capacity > room;
         let fair = match crowded || self.is_crowded(now) {
-            true => self.entitled(entry),
+            true => self.entitled_by_wants(entry),
             false => Capacity::UNLIMITED,
         };
         let gets = said.capacity.min(fair).min(room);

@@ -1,8 +1,8 @@
 //! Requests and expiries, as the entry of their client takes them.
 
 use super::{
-    Algorithm, Allocation, Answer, Capacity, ClientEntry, CountedLease, Epoch, Instant,
-    LeaseRequest, Limit, NO_FINGERPRINT, RefreshError, TieBreak,
+    Algorithm, Allocation, Answer, Capacity, ClientEntry, CountedLease, EntryTotals, Epoch,
+    Instant, LeaseRequest, Limit, NO_FINGERPRINT, RefreshError, TieBreak,
 };
 use crate::pool::PoolLink;
 
@@ -30,7 +30,6 @@ impl Allocation {
             granted.capacity = self.shares.quantum().floor(request.has.min(free));
             granted.expiry = self.claim_counts_until(now, request);
         }
-        self.replace_sum(Capacity::ZERO, granted.capacity);
         let each = each(&self.limit);
         let mut entry = ClientEntry {
             handles: self.shares.insert(tie_break, &request.demand, each),
@@ -38,12 +37,14 @@ impl Allocation {
             sequence: request.sequence,
             granted,
             granted_at: now,
+            max_rate: None,
             told: None,
             fingerprint: NO_FINGERPRINT,
             prior: None,
             throttled_since: None,
             queued_at: granted.expiry,
         };
+        self.replace_totals(EntryTotals::default(), entry.totals());
         self.report(pool);
         let answer = self.settle(now, &mut entry, request, pool);
         entry.queued_at = entry.next_expiry();
@@ -84,7 +85,7 @@ impl Allocation {
     }
 
     /// Tells the pool the sums with this request, by which it divides, and looks at it.
-    fn report(&mut self, pool: &mut PoolLink<'_>) {
+    pub(super) fn report(&mut self, pool: &mut PoolLink<'_>) {
         self.pool = pool.view_after(|| self.pool_totals());
     }
 
@@ -96,7 +97,7 @@ impl Allocation {
         request: &LeaseRequest,
         pool: &mut PoolLink<'_>,
     ) -> Answer {
-        let before = entry.has();
+        let before = entry.totals();
         let used = entry.used_by(request);
         let grant = self.grant(now, entry, used, request);
         if let Some(until) = grant.crowded_until {
@@ -109,24 +110,24 @@ impl Allocation {
         entry.fingerprint = grant.fingerprint;
         entry.prior = used.beyond(entry.granted);
         entry.note_throttled(now);
-        self.replace_sum(before, entry.has());
+        self.replace_totals(before, entry.totals());
         self.answer(now, entry, grant.refresh_interval)
     }
 
     /// Drops the leases of `entry` that have expired.
     pub(in crate::resource) fn expire(&mut self, now: Instant, entry: &mut ClientEntry) {
-        let before = entry.has();
+        let before = entry.totals();
         entry.prior = entry.prior.filter(|prior| prior.expiry > now);
         if entry.granted.expiry <= now {
             // After the lease was shortened the larger one may outlive the smaller one. The rest
             // must expire later than now, or the queue would look at it for ever.
             entry.granted = CountedLease::new(Capacity::ZERO, entry.last_expiry());
         }
-        self.replace_sum(before, entry.has());
+        self.replace_totals(before, entry.totals());
     }
 
     pub(in crate::resource) fn forget(&mut self, entry: ClientEntry) {
-        self.replace_sum(entry.has(), Capacity::ZERO);
+        self.replace_totals(entry.totals(), EntryTotals::default());
         self.shares.remove(entry.handles);
     }
 
@@ -139,13 +140,13 @@ impl Allocation {
         request: &LeaseRequest,
     ) {
         entry.sequence = request.sequence;
+        let before = entry.totals();
         let each = each(&self.limit);
         self.shares
             .update(tie_break, &mut entry.handles, &request.demand, each);
-        let before = entry.has();
         let used = entry.used_by(request);
         entry.prior = used.beyond(entry.granted);
-        self.replace_sum(before, entry.has());
+        self.replace_totals(before, entry.totals());
     }
 }
 
@@ -155,8 +156,10 @@ impl Allocation {
 fn each(limit: &Limit) -> Capacity {
     match limit.algorithm {
         Algorithm::Static => limit.capacity,
-        Algorithm::None | Algorithm::ProportionalShare | Algorithm::FairShare => {
-            Capacity::UNLIMITED
-        }
+        Algorithm::None
+        | Algorithm::ProportionalShare
+        | Algorithm::FairShare
+        | Algorithm::UsageShare
+        | Algorithm::MaxRate => Capacity::UNLIMITED,
     }
 }

@@ -1,6 +1,6 @@
 //! A client's entry, written into a snapshot and read again.
 
-use super::{Allocation, ClientEntry, CountedLease, TieBreak};
+use super::{Allocation, ClientEntry, CountedLease, EntryTotals, TieBreak};
 use crate::lease::{ClientRun, Demand, NO_FINGERPRINT};
 use crate::resource::{ClientSnapshot, LeaseSnapshot, ThrottledSince};
 use crate::units::{Capacity, Instant};
@@ -19,6 +19,7 @@ impl ClientEntry {
             demand: demand.unwrap_or(Demand::of(Capacity::ZERO)),
             granted: self.granted.lent(now),
             granted_ago: now.saturating_since(self.granted_at),
+            max_rate: self.max_rate,
             fingerprint: self.fingerprint,
             prior: self.prior.map(|prior| prior.lent(now)),
             throttled_for: self.throttled_since.map(|since| since.elapsed(now)),
@@ -61,6 +62,7 @@ impl Allocation {
             sequence: snapshot.sequence,
             granted,
             granted_at: now.saturating_sub(snapshot.granted_ago),
+            max_rate: snapshot.max_rate,
             told: None,
             fingerprint: snapshot.fingerprint.max(NO_FINGERPRINT),
             prior: snapshot.prior.map(|prior| CountedLease::of(now, prior)),
@@ -70,7 +72,7 @@ impl Allocation {
             queued_at: granted.expiry,
         };
         entry.queued_at = entry.next_expiry();
-        self.replace_sum(Capacity::ZERO, entry.has());
+        self.replace_totals(EntryTotals::default(), entry.totals());
         entry
     }
 }

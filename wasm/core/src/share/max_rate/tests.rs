@@ -183,3 +183,113 @@ fn small_changes_are_not_reported() {
     }
     assert_eq!(member.used, Some(Part::ALL));
 }
+
+#[test]
+fn a_round_of_a_limit_keeps_its_capacity() {
+    // Capacity, members, max-rates in hundredths.
+    let rows: [(u64, &[Member], &[u64]); 5] = [
+        // Nobody gets one of a limit that is too low for that.
+        (
+            1,
+            &[(units(1), Some(1.0)), (units(1), Some(1.0))],
+            &[50, 50],
+        ),
+        // A lower limit, and a member that has left: what the others have is scaled.
+        (
+            100,
+            &[(units(150), Some(0.5)), (units(50), Some(0.5))],
+            &[7500, 2500],
+        ),
+        (
+            100,
+            &[(units(60), Some(0.5)), (units(20), Some(0.5))],
+            &[7500, 2500],
+        ),
+        (
+            100,
+            &[(units(80), Some(1.0)), (units(20), Some(1.0))],
+            &[7556, 2444],
+        ),
+        (
+            200,
+            &[(units(100), Some(0.0)), (units(100), Some(1.0))],
+            &[100, 19_900],
+        ),
+    ];
+    for (capacity, of, want) in rows {
+        let mut members = members(of);
+        MaxRateRule::HERMES.rebalance(Capacity::from_whole(capacity), &mut members);
+        assert_eq!(hundredths(&members), want, "{of:?}");
+    }
+    // A newcomer gets its equal part of what all are scaled to.
+    let mut members = all_busy(&[60.0, 40.0]);
+    members.push(MaxRateMember::default());
+    MaxRateRule::HERMES.rebalance(Capacity::from_whole(100), &mut members);
+    let sum = sum_max(members.iter());
+    assert!(
+        (units(100) - 9..=units(100)).contains(&u64::try_from(sum).unwrap()),
+        "{sum}"
+    );
+}
+
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+mod laws {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn member() -> impl Strategy<Value = (Option<u64>, u64)> {
+        let max = prop::option::of(prop_oneof![
+            Just(0),
+            0..5000_u64,
+            0..=Capacity::MAX.as_micros()
+        ]);
+        (
+            max,
+            prop_oneof![Just(0), 0..5000_u64, 0..=Capacity::MAX.as_micros()],
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn no_round_of_a_limit_exceeds_its_capacity(
+            of in prop::collection::vec(member(), 1..30),
+            capacity in prop_oneof![0..5000_u64, 0..=Capacity::MAX.as_micros()],
+            rounds in 1..30,
+        ) {
+            let capacity = Capacity::from_micros(capacity);
+            let mut members: Vec<_> = of
+                .iter()
+                .map(|(max, _)| MaxRateMember { max: max.map(Capacity::from_micros), used: None })
+                .collect();
+            for _ in 0..rounds {
+                for (member, (_, wants)) in members.iter_mut().zip(&of) {
+                    let wants = Capacity::from_micros(*wants);
+                    member.used = Some(used(wants, member.max()));
+                }
+                MaxRateRule::HERMES.rebalance(capacity, &mut members);
+                prop_assert!(sum_max(members.iter()) <= u128::from(capacity.as_micros()));
+            }
+        }
+
+        #[test]
+        fn all_busy_members_of_a_limit_become_equal(
+            maxes in prop::collection::vec(0.1..1000.0_f64, 2..8),
+        ) {
+            let mut members = all_busy(&maxes);
+            let capacity = Capacity::from_whole(100);
+            for _ in 0..200 {
+                MaxRateRule::HERMES.rebalance(capacity, &mut members);
+                for member in &mut members {
+                    member.used = Some(Part::ALL);
+                }
+            }
+            let equal = capacity.divided_by(members.len() as u64);
+            for member in &members {
+                let off = member.max().as_micros().abs_diff(equal.as_micros());
+                // A hundredth of the limit beyond the equal part is let to each of the others.
+                prop_assert!(off <= members.len() as u64 * MICRO, "{members:?}");
+            }
+        }
+    }
+}

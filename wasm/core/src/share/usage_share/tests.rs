@@ -191,3 +191,56 @@ fn a_broker_that_is_gone_is_forgotten_after_ten_intervals_or_never() {
         assert_eq!(cut(peer.quota(at(600), whole(100))), want);
     }
 }
+
+#[test]
+fn shares_of_a_limit_are_by_usage_but_for_a_hundredth() {
+    // Usage of each client, shares in thousandths.
+    let rows = [
+        (&[70, 30][..], &[69_800, 30_200][..]),
+        (&[100, 0], &[99_500, 500]),
+        (&[10, 50, 30], &[11_333, 55_333, 33_333]),
+        (&[0, 0], &[50_000, 50_000]),
+        (&[1000, 3000], &[25_250, 74_750]),
+    ];
+    for (usages, want) in rows {
+        let totals = UsageTotals {
+            usage: usages
+                .iter()
+                .map(|usage| u128::from(whole(*usage).as_micros()))
+                .sum(),
+            weight: usages.len() as u64,
+        };
+        let shares = usages
+            .iter()
+            .map(|usage| totals.share(whole(100), whole(*usage), 1));
+        let shares: Vec<_> = shares.map(|share| share.as_micros() / 1000).collect();
+        assert_eq!(shares, want, "{usages:?}");
+    }
+}
+
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+mod laws {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn shares_sum_to_the_capacity_but_for_rounding(
+            clients in prop::collection::vec((0..=Capacity::MAX.as_micros(), 1..9_u64), 1..40),
+            capacity in prop_oneof![0..2000_u64, 0..=Capacity::MAX.as_micros()],
+        ) {
+            let totals = UsageTotals {
+                usage: clients.iter().map(|(usage, _)| u128::from(*usage)).sum(),
+                weight: clients.iter().map(|(_, weight)| weight).sum(),
+            };
+            let capacity = Capacity::from_micros(capacity);
+            let share = |(usage, weight): &(u64, u64)| {
+                totals.share(capacity, Capacity::from_micros(*usage), *weight).as_micros()
+            };
+            let sum: u64 = clients.iter().map(share).sum();
+            prop_assert!(sum <= capacity.as_micros());
+            prop_assert!(sum + 2 * clients.len() as u64 >= capacity.as_micros());
+        }
+    }
+}
