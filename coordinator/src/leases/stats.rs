@@ -52,8 +52,8 @@ pub struct LeaseStats {
     pub named: BTreeMap<ResourceId, ResourceStats>,
     /// Sums over all resources that are not named.
     pub other: BTreeMap<Unit, ResourceStats>,
-    /// The first resources of the selection, in its order.
-    pub first: Vec<ResourceId>,
+    /// The first resources of the selection, in its order, with their figures.
+    pub first: Vec<(ResourceId, ResourceStats)>,
     /// Number of resources in the selection.
     pub matching: usize,
     /// Number of resources in learning mode, by shard of this node.

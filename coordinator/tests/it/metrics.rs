@@ -141,6 +141,27 @@ async fn the_page_names_every_metric_of_a_cluster_and_queries_name_no_other() {
 }
 
 #[tokio::test]
+async fn the_busiest_scopes_have_series_for_those_who_ask_for_so_many() {
+    let busy = Busy::alone().await;
+    let page = busy.get("/metrics?top=1", "*/*").await.body;
+    let top = page
+        .lines()
+        .filter(|line| line.starts_with("tollgate_top_scope_"));
+    let wanted = [
+        "tollgate_top_scope_capacity{scope=\"tenant/acme\",unit=\"requests\"} 100.0",
+        "tollgate_top_scope_has{scope=\"tenant/acme\",unit=\"requests\"} 40.0",
+        "tollgate_top_scope_waiting_clients{scope=\"tenant/acme\",unit=\"requests\"} 0.0",
+        "tollgate_top_scope_wants{scope=\"tenant/acme\",unit=\"requests\"} 40.0",
+    ];
+    assert_eq!(top.collect::<BTreeSet<_>>(), wanted.into());
+    say_if_skipped(check_prometheus_text(&page).unwrap());
+    for number in ["0", "101", "many"] {
+        let path = format!("/metrics?top={number}");
+        assert_eq!(busy.get(&path, "*/*").await.status, 400, "{number}");
+    }
+}
+
+#[tokio::test]
 async fn each_format_is_served_to_those_who_ask_for_it() {
     let busy = Busy::alone().await;
     let text = busy.get("/metrics", "*/*").await;

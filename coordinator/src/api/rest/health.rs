@@ -3,9 +3,12 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::App;
-use super::openapi::{ReadLeases, Unavailable};
+use super::extract::{Query, count};
+use super::openapi::{BadRequest, ReadLeases, Unavailable};
 use super::problem::RestError;
 use crate::leases::stats::ResourceSelection;
 use crate::observe::metrics::Exposition;
@@ -33,23 +36,39 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<&'static str, RestE
     Ok("ready\n")
 }
 
+/// The most scopes that a scrape may ask for by [`MetricsQuery::top`].
+const TOP_MAX: usize = 100;
+
+/// Parameters of a scrape.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct MetricsQuery {
+    /// Number of the busiest resources that get series of their own. Requests decide which scopes
+    /// these are, so each scrape may add series to the database that stores them.
+    #[param(minimum = 1, maximum = 100)]
+    top: Option<usize>,
+}
+
 /// The metrics, as Prometheus text or OpenMetrics: by the `Accept` header.
 #[utoipa::path(
-    get, path = "/metrics", operation_id = "getMetrics", tag = "health",
+    get, path = "/metrics", operation_id = "getMetrics", tag = "health", params(MetricsQuery),
     responses(
         (
             status = 200, description = "All of them",
             content((String = "text/plain"), (String = "application/openmetrics-text"))
         ),
-        ReadLeases
+        ReadLeases, BadRequest
     )
 )]
 pub(super) async fn metrics(
     State(app): State<App>,
+    Query(query): Query<MetricsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, RestError> {
     let format = Exposition::negotiate(&accept(&headers));
-    let stats = app.lease_stats(ResourceSelection::busiest(), 0).await?;
+    let top = query.top.map_or(Ok(0), |top| count("top", top, TOP_MAX))?;
+    let stats = app.lease_stats(ResourceSelection::busiest(), top).await?;
     let text = app
         .parts
         .exporter

@@ -158,7 +158,7 @@ impl Status {
                     let busy = BusyResource::find(node, now, id, clients)?;
                     Some((id.clone(), busy))
                 };
-                let busiest: Vec<_> = first.iter().filter_map(find).collect();
+                let busiest: Vec<_> = first.iter().filter_map(|(id, _)| find(id)).collect();
                 let groups = groups.iter();
                 let groups = groups.map(|(group, count)| GroupStatus::new(node, group, *count));
                 (busiest, groups.collect::<Vec<_>>())
@@ -196,7 +196,10 @@ impl Status {
             cluster: peers.map(|peers| ClusterStatus::of(peers, &app.parts.shards, &learning, me)),
             parent: parent.map(|parent| ParentStatus::of(parent, &borrowed)),
             match_count: matching,
-            busiest: first.iter().filter_map(|id| found.remove(id)).collect(),
+            busiest: first
+                .iter()
+                .filter_map(|(id, _)| found.remove(id))
+                .collect(),
             unanswered: Vec::new(),
             version,
         })

@@ -25,6 +25,7 @@ impl LeaseStats {
     pub fn register(&self, registry: &mut Registry) {
         self.register_units(registry);
         self.register_scopes(registry);
+        self.register_top(registry);
     }
 
     fn register_units(&self, registry: &mut Registry) {
@@ -52,10 +53,6 @@ impl LeaseStats {
     }
 
     fn register_scopes(&self, registry: &mut Registry) {
-        let labels = |scope: &str, unit: Unit| {
-            let unit = unit.name().to_owned();
-            vec![("scope", scope.to_owned()), ("unit", unit)]
-        };
         let named = self.named.iter();
         let named = named.map(|(id, figures)| (labels(&id.scope, id.unit), *figures));
         let other = self.other.iter();
@@ -78,9 +75,38 @@ impl LeaseStats {
         let help = "Sum of what the clients of the scope want";
         gauge("scope_wants", help, |f| Some(f.wants));
     }
+
+    /// Registers the figures of the first resources, which are in the other series as well.
+    fn register_top(&self, registry: &mut Registry) {
+        if self.first.is_empty() {
+            return;
+        }
+        let top = self.first.iter();
+        let top = top.map(|(id, figures)| (labels(&id.scope, id.unit), *figures));
+        let top: Vec<_> = top.collect();
+        let mut gauge = |name, help, value: fn(&ResourceStats) -> Option<f64>| {
+            register_gauge(registry, (name, help), &top, value);
+        };
+        let help = "Capacity of a scope of the busiest; absent if it is unlimited";
+        gauge("top_scope_capacity", help, |f| limited(f, f.capacity));
+        let help = "Sum of the leases of a scope of the busiest; absent if it is unlimited";
+        gauge("top_scope_has", help, |f| limited(f, f.has));
+        let help = "Sum of what the clients of a scope of the busiest want";
+        gauge("top_scope_wants", help, |f| Some(f.wants));
+        let help = "Clients of a scope of the busiest that have less than they want";
+        gauge("top_scope_waiting_clients", help, |f| {
+            Some(f.waiting as f64)
+        });
+    }
 }
 
 // === free functions ===
+
+/// Labels of the series of a scope.
+fn labels(scope: &str, unit: Unit) -> Labels {
+    let unit = unit.name().to_owned();
+    vec![("scope", scope.to_owned()), ("unit", unit)]
+}
 
 /// Registers a gauge with the series for which `value` says something.
 fn register_gauge(

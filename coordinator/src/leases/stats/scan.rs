@@ -1,5 +1,7 @@
 //! Scan of all lease tables of a node, in steps between which clients are answered.
 
+use std::collections::BTreeMap;
+
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::lease_server::LeaseServer;
@@ -33,6 +35,8 @@ pub(super) struct StatsScan {
     named: NamedScopes,
     selection: ResourceSelection,
     first: FirstResources,
+    /// The figures of those.
+    figures: BTreeMap<ResourceId, ResourceStats>,
 }
 
 // === impl StatsScan ===
@@ -46,12 +50,18 @@ impl StatsScan {
             named,
             selection,
             first: FirstResources::new(first_max),
+            figures: BTreeMap::new(),
         }
     }
 
     pub(super) fn end(self) -> LeaseStats {
+        let ids = self.first.into_ids().into_iter();
+        let first = ids.map(|id| {
+            let figures = self.figures.get(&id).copied().unwrap_or_default();
+            (id, figures)
+        });
         LeaseStats {
-            first: self.first.into_ids(),
+            first: first.collect(),
             ..self.stats
         }
     }
@@ -87,8 +97,12 @@ impl ResourceVisitor for StatsScan {
         }
         if self.selection.admits(&id.scope, id.unit, figures.waiting) {
             self.stats.matching += 1;
+            self.figures.insert(id.clone(), figures);
             let figures = SortFigures::of(resource, at_most, figures.waiting);
-            self.first.push(self.selection.rank(&figures, id.clone()));
+            let dropped = self.first.push(self.selection.rank(&figures, id.clone()));
+            if let Some(dropped) = dropped {
+                self.figures.remove(&dropped);
+            }
         }
     }
 }

@@ -108,7 +108,7 @@ fn the_busiest_come_first_and_are_as_many_as_asked_for() {
     let node = lease_table(&rows, 1);
     let order = |max| {
         let (stats, _) = visit_in_steps(&node, &[], max, 1);
-        let ids = stats.first.iter().map(|id| id.scope.to_string());
+        let ids = stats.first.iter().map(|(id, _)| id.scope.to_string());
         ids.collect::<Vec<_>>()
     };
     let all = ["blocked", "over", "large", "small", "unlimited", "idle"];
@@ -133,7 +133,7 @@ fn a_selection_is_counted_whole_and_returned_as_far_as_asked_for() {
             None
         );
         let stats = scan.end();
-        let ids = stats.first.iter().map(|id| id.scope.to_string());
+        let ids = stats.first.iter().map(|(id, _)| id.scope.to_string());
         (stats.matching, ids.collect::<Vec<_>>())
     };
     let all = ResourceSelection::busiest;
@@ -181,4 +181,19 @@ fn what_is_unlimited_is_in_no_sum_of_capacities() {
     let sums = stats.units[&Unit::Requests];
     assert_eq!((sums.capacity, sums.wants, sums.unlimited), (10.0, 10.0, 1));
     assert!(sums.has <= 10.0, "{}", sums.has);
+}
+
+#[test]
+fn the_first_resources_have_their_own_figures() {
+    let rows = [
+        ("a", whole(10), 5),
+        ("b", whole(10), 20),
+        ("c", whole(10), 30),
+    ];
+    let (stats, _) = visit_in_steps(&lease_table(&rows, 1), &[], 2, 1);
+    let wants = stats
+        .first
+        .iter()
+        .map(|(id, figures)| (&*id.scope, figures.wants));
+    assert_eq!(wants.collect::<Vec<_>>(), [("c", 30.0), ("b", 20.0)]);
 }
