@@ -195,6 +195,7 @@ lint-native:
 lint-wasm:
     cargo clippy {{ wasip1 }} --all-targets -- -D warnings
     cargo clippy --locked -p tollgate-core --lib --test laws_wasm --target wasm32-unknown-unknown -- -D warnings
+    cargo clippy --locked -p tollgate-sim --lib --target wasm32-unknown-unknown -- -D warnings
 
 [private]
 lint-doc $RUSTDOCFLAGS="-D warnings":

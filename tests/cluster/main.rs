@@ -11,8 +11,6 @@ mod fault;
 mod fault_injector;
 mod model_clients;
 mod observer;
-#[path = "../sim/random.rs"]
-mod random;
 mod schedule;
 mod seeds;
 mod spread;

@@ -25,10 +25,9 @@ use tollgate_core::units::{Capacity, Instant, Tokens};
 use tollgate_proto::request::{Refresh, ScopeRefresh};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;
+use tollgate_sim::random::Random;
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
-
-use crate::random::Random;
 
 const SCOPE: &str = "tenant/model";
 /// Number of model clients.
@@ -270,7 +269,7 @@ impl ModelFleet {
         let Some(answer) = answer else {
             self.report.failures += 1;
             if lives {
-                let seed = self.random.next();
+                let seed = self.random.bits();
                 client.limiter.handle_failure(now, sequence, seed);
             }
             return Ok(());

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use tollgate_sim::random::Random;
 use tollgate_tests::relay::LinkQuality;
 
 use crate::fault::{Fault, FaultTarget};
 use crate::fault_injector::{ENVOYS, NODES};
-use crate::random::Random;
 
 /// Time within which all faults begin.
 const BEGIN_MS_MAX: u64 = 8_000;

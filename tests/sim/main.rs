@@ -10,11 +10,9 @@
 
 mod answers;
 mod coordinators;
-mod event_queue;
 mod laws;
 mod network;
 mod process;
-mod random;
 mod reached;
 mod scenario;
 mod sources;

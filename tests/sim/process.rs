@@ -9,6 +9,7 @@ use tollgate_core::lease::{ClientId, ClientRun, Run, Unit};
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Capacity, Instant, MICRO};
 use tollgate_engine::Call;
+use tollgate_sim::random::Random;
 
 pub(crate) use self::host::{CallId, OutgoingCall};
 use self::view::balance;
@@ -16,7 +17,6 @@ pub(crate) use self::work::{Tally, Work};
 use self::worker::TICK_LEAST;
 pub(crate) use self::workers::Setup;
 use self::workers::Workers;
-use crate::random::Random;
 
 mod host;
 mod shared_data;
@@ -90,7 +90,7 @@ impl Process {
         setup: Setup,
         demand: u64,
     ) -> Self {
-        let clock_offset = Duration::from_nanos(random.next() >> 8);
+        let clock_offset = Duration::from_nanos(random.bits() >> 8);
         let clock = now.saturating_add(clock_offset);
         Self {
             id: ClientId::new(&format!("envoy/{name}")).expect("a valid id"),
@@ -106,7 +106,7 @@ impl Process {
             forgiven: 0.0,
             debt_cut: false,
             work: setup.work,
-            workers: Workers::new(clock, setup, Random::new(random.next())),
+            workers: Workers::new(clock, setup, Random::new(random.bits())),
             scope_state: None,
             limit_is_all: false,
             touched: true,

@@ -7,11 +7,12 @@ use tollgate_core::client::{Mode, Policy};
 use tollgate_core::lease::{Priority, Unit};
 use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
+use tollgate_sim::network::Quality;
+use tollgate_sim::random::Random;
 
 use crate::coordinators::CutOff;
-use crate::network::Quality;
+use crate::network::faulty;
 use crate::process::Work;
-use crate::random::Random;
 
 /// End of the time in which faults happen.
 pub(crate) const FAULTS_END: Duration = Duration::from_secs(20);
@@ -142,7 +143,7 @@ impl Scenario {
             workers: random.between(1, 4) as u32,
             interleaving: interleaving(random),
             demands,
-            network: Quality::new(random),
+            network: faulty(random),
             faults,
         }
     }

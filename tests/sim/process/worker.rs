@@ -11,11 +11,11 @@ use tollgate_engine::{
     Decision, Effect, Engine, EngineConfig, HostFailure, Identity, Overflow, Report, RootSettings,
     RuleConfig, RuleId, Shape, StreamEnd,
 };
+use tollgate_sim::random::Random;
 
 use super::host::{CallId, WorkerHost};
 use super::work::{Tally, Work};
 use super::workers::{HandedAnswer, Setup, Task, Workers};
-use crate::random::Random;
 
 /// The rule of all scopes.
 pub(super) const RULE: &str = "tenant";
@@ -57,12 +57,12 @@ struct WaitingStream {
 
 impl Worker {
     pub(super) fn new(now: Instant, host: WorkerHost, setup: &Setup, random: &mut Random) -> Self {
-        let number = random.next().max(1);
+        let number = random.bits().max(1);
         let identity = Identity {
             worker: number,
             node: "envoy".to_owned(),
             plugin: String::new(),
-            process: u128::from(random.next()) << 64 | u128::from(setup.incarnation),
+            process: u128::from(random.bits()) << 64 | u128::from(setup.incarnation),
         };
         let config = config(setup);
         let mut engine = Engine::new(host, identity, config.clone());

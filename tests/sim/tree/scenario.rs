@@ -6,10 +6,11 @@ use tollgate_core::client::Policy;
 use tollgate_core::lease::Priority;
 use tollgate_core::limit::{Limit, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
+use tollgate_sim::network::Quality;
+use tollgate_sim::random::Random;
 
-use crate::network::Quality;
+use crate::network::faulty;
 use crate::process::Work;
-use crate::random::Random;
 use crate::scenario::{
     SETTLING, crash_loops, interleaving, limit, policy, priority, safe_requests, work,
 };
@@ -118,7 +119,7 @@ impl Scenario {
             workers: random.between(1, 4) as u32,
             interleaving: interleaving(random),
             processes,
-            network: Quality::new(random),
+            network: faulty(random),
             faults,
             keeps_ids,
         }

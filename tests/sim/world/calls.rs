@@ -10,6 +10,7 @@ use tollgate_engine::Call;
 use super::{Caller, Event, World};
 use crate::answers::{Answering, answer_of, asked_of};
 use crate::coordinators::Reached;
+use crate::network::healed;
 use crate::process::OutgoingCall;
 use crate::scenario::stray;
 
@@ -74,7 +75,7 @@ impl World {
     fn carry(&mut self, event: Event) {
         let network = self.scenario.network;
         let network = if self.healed() {
-            network.healed()
+            healed(network)
         } else {
             network
         };

@@ -101,7 +101,7 @@ fn borrowed(place: &Place) -> Capacity {
 fn hearsay(world: &World) -> Duration {
     let scenario = world.scenario();
     let heard = scenario.faults.iter().map(|(_, fault)| match fault {
-        Fault::Crash { .. } => scenario.network.slowest() * 2,
+        Fault::Crash { .. } => scenario.network.delay_max * 2,
         _ => Duration::ZERO,
     });
     scenario.held_up() + heard.sum::<Duration>()

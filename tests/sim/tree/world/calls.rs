@@ -11,6 +11,7 @@ use tollgate_engine::Call;
 
 use super::{Event, FAULTS_END, Lent, Who, World};
 use crate::answers::{Answering, answer_of, asked_of};
+use crate::network::healed;
 use crate::process::OutgoingCall;
 use crate::scenario::stray;
 use crate::tree::place::Borrowed;
@@ -112,7 +113,7 @@ impl World {
     fn carry(&mut self, event: Event) {
         let network = self.scenario.network;
         let network = match self.elapsed() > FAULTS_END {
-            true => network.healed(),
+            true => healed(network),
             false => network,
         };
         for delay in network.deliveries(&mut self.random) {
@@ -185,7 +186,7 @@ impl World {
         };
         let until = self.event_queue.now().saturating_add(lease.duration);
         // The time left of a lease was right when its client said it, which is a while ago.
-        let said_at = until.saturating_sub(self.scenario.network.slowest());
+        let said_at = until.saturating_sub(self.scenario.network.delay_max);
         let again = |known: &Lent| known.until >= said_at && known.capacity >= lease.capacity;
         let lends_safe = loan.is_none() && place.safe().is_some();
         let again = |known: &Lent| again(known) && (known.safe || !lends_safe);

@@ -1,0 +1,146 @@
+//! Demand as it comes: requests of one entry of a scenario's demand at one Envoy.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+mod course;
+mod zipf;
+
+pub(crate) use self::course::{Course, Overlay};
+pub(crate) use self::zipf::Zipf;
+use crate::random::Random;
+use crate::scenario::Arrivals;
+
+/// Part of all entries of a scenario's demand that is the same for all Envoys.
+#[derive(Debug)]
+pub(crate) struct DemandShape {
+    /// Numbers of the scopes.
+    pub(crate) scopes: Vec<u32>,
+    /// Weights of these, if they are several.
+    pub(crate) zipf: Option<Zipf>,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) takes: Duration,
+    pub(crate) bytes: [u64; 2],
+}
+
+/// Requests of one entry at one Envoy, in the world's time since the start.
+#[derive(Debug)]
+pub(crate) struct RequestStream {
+    pub(crate) shape: Rc<DemandShape>,
+    course: Course,
+    random: Random,
+    /// Time up to which the course has been followed.
+    cursor: u64,
+    /// Requests that are still to come until the next one: 1 for the mean distance.
+    left: f64,
+    rate: f64,
+    /// Time until which the rate holds.
+    until: u64,
+}
+
+// === impl DemandShape ===
+
+impl DemandShape {
+    /// Returns the share of the entry's requests that each of its scopes has.
+    pub(crate) fn weights(&self) -> impl Iterator<Item = (u32, f64)> {
+        let weight = |k| self.zipf.as_ref().map_or(1.0, |zipf| zipf.weight(k));
+        let scopes = self.scopes.iter().enumerate();
+        scopes.map(move |(k, scope)| (*scope, weight(k)))
+    }
+}
+
+// === impl RequestStream ===
+
+impl RequestStream {
+    /// Returns the stream from `now` on.
+    pub(crate) fn new(
+        now: Duration,
+        shape: Rc<DemandShape>,
+        mut course: Course,
+        mut random: Random,
+    ) -> Self {
+        let cursor = nanos(now);
+        let left = match shape.arrivals {
+            Arrivals::Poisson => random.exponential(),
+            // Envoys do not beat time together.
+            Arrivals::Even => random.fraction(),
+        };
+        let (rate, until) = course.piece(cursor, &mut random);
+        Self {
+            shape,
+            course,
+            random,
+            cursor,
+            left,
+            rate,
+            until,
+        }
+    }
+
+    /// Returns the requests per second now.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Returns the time of the next request, or of the next change of the rate.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        let due = self.arrival().map_or(self.until, |at| at.min(self.until));
+        (due < u64::MAX).then(|| Duration::from_nanos(due))
+    }
+
+    /// Takes the next request until `now`, and returns the scope that it is for.
+    pub(crate) fn take(&mut self, now: Duration) -> Option<u32> {
+        let now = nanos(now);
+        loop {
+            match self.arrival().filter(|at| *at <= self.until) {
+                Some(at) if at <= now => {
+                    self.cursor = at;
+                    self.left = match self.shape.arrivals {
+                        Arrivals::Poisson => self.random.exponential(),
+                        Arrivals::Even => 1.0,
+                    };
+                    return Some(self.scope());
+                }
+                _ if self.until <= now => self.turn(self.until),
+                _ => return None,
+            }
+        }
+    }
+
+    /// Applies `change` to the course at `now`.
+    pub(crate) fn change(&mut self, now: Duration, change: impl FnOnce(&mut Course)) {
+        change(&mut self.course);
+        self.turn(nanos(now));
+    }
+
+    /// Goes on with the rate that holds from `at`.
+    fn turn(&mut self, at: u64) {
+        let passed = at.saturating_sub(self.cursor) as f64 / 1e9;
+        self.left = (self.left - passed * self.rate).max(0.0);
+        self.cursor = at;
+        (self.rate, self.until) = self.course.piece(at, &mut self.random);
+    }
+
+    fn arrival(&self) -> Option<u64> {
+        let after = self.left / self.rate * 1e9;
+        let at = self.cursor as f64 + after.ceil();
+        (self.rate > 0.0 && at < u64::MAX as f64).then(|| self.cursor + after.ceil() as u64)
+    }
+
+    fn scope(&mut self) -> u32 {
+        let k = match &self.shape.zipf {
+            Some(zipf) => zipf.draw(&mut self.random),
+            None => 0,
+        };
+        self.shape.scopes[k]
+    }
+}
+
+// === free functions ===
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

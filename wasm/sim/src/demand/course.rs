@@ -1,0 +1,169 @@
+//! Course of a rate over time, in pieces that are constant.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::random::Random;
+use crate::scenario::{Program, Span, Walk};
+
+/// Pieces of a ramp.
+const RAMP_STEPS: u64 = 200;
+/// Shortest piece of a ramp.
+const RAMP_STEP_MIN: u64 = 50_000_000;
+
+/// Rate over time of one Envoy: its program, and what events have made of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Course {
+    program: Rc<Program>,
+    /// Part of the program's rate that is this Envoy's.
+    scale: f64,
+    overlay: Overlay,
+    walk: Option<WalkState>,
+}
+
+/// Change of a rate by an event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overlay {
+    pub(crate) set: Option<f64>,
+    pub(crate) times: f64,
+    pub(crate) add: f64,
+}
+
+/// Present step of a walk.
+#[derive(Clone, Copy, Debug)]
+struct WalkState {
+    rate: f64,
+    /// End of the step.
+    until: u64,
+}
+
+// === impl Overlay ===
+
+impl Overlay {
+    pub(crate) const NONE: Self = Self {
+        set: None,
+        times: 1.0,
+        add: 0.0,
+    };
+
+    fn of(self, rate: f64) -> f64 {
+        (self.set.unwrap_or(rate) * self.times + self.add).max(0.0)
+    }
+}
+
+// === impl Course ===
+
+impl Course {
+    pub(crate) fn new(program: Rc<Program>, scale: f64) -> Self {
+        Self {
+            program,
+            scale,
+            overlay: Overlay::NONE,
+            walk: None,
+        }
+    }
+
+    /// Changes the rate for good; a walk goes on from there.
+    pub(crate) fn apply(&mut self, change: Overlay) {
+        match &mut self.walk {
+            Some(walk) => walk.rate = change.of(walk.rate),
+            None => self.lay(change),
+        }
+    }
+
+    /// Changes the rate on top of the program, until [`Course::lift`].
+    pub(crate) fn lay(&mut self, change: Overlay) {
+        let overlay = &mut self.overlay;
+        overlay.set = change.set.or(overlay.set);
+        overlay.times *= change.times;
+        overlay.add += change.add;
+    }
+
+    /// Ends what [`Course::lay`] began.
+    pub(crate) fn lift(&mut self, change: Overlay) {
+        let overlay = &mut self.overlay;
+        if change.set.is_some() {
+            overlay.set = None;
+        }
+        if change.times > 0.0 {
+            overlay.times /= change.times;
+        }
+        overlay.add -= change.add;
+    }
+
+    /// Returns the rate at `at`, in nanoseconds from the start, and the time until which it holds.
+    pub(crate) fn piece(&mut self, at: u64, random: &mut Random) -> (f64, u64) {
+        let program = self.program.clone();
+        let (rate, until) = match &*program {
+            Program::Constant(rate) => (rate.0, u64::MAX),
+            Program::Spike(spike) => {
+                let from = nanos(spike.at);
+                let to = from.saturating_add(nanos(spike.lasts));
+                match at {
+                    _ if at < from => (spike.from.0, from),
+                    _ if at < to => (spike.to.0, to),
+                    _ => (spike.from.0, u64::MAX),
+                }
+            }
+            Program::Ramp(ramp) => {
+                let (from, over) = (nanos(ramp.at), nanos(ramp.over).max(1));
+                let step = (over / RAMP_STEPS).max(RAMP_STEP_MIN);
+                match at.checked_sub(from) {
+                    None => (ramp.from.0, from),
+                    Some(passed) if passed >= over => (ramp.to.0, u64::MAX),
+                    Some(passed) => {
+                        let steps = passed / step;
+                        let middle = (steps * step + step / 2).min(over);
+                        let part = middle as f64 / over as f64;
+                        let rate = ramp.from.0 + (ramp.to.0 - ramp.from.0) * part;
+                        (rate, from + ((steps + 1) * step).min(over))
+                    }
+                }
+            }
+            Program::OnOff(on_off) => {
+                let (first, on) = (nanos(on_off.at), nanos(on_off.on));
+                let turn = on + nanos(on_off.off);
+                match at.checked_sub(first) {
+                    None => (0.0, first),
+                    Some(passed) if passed % turn < on => {
+                        (on_off.rate.0, first + passed / turn * turn + on)
+                    }
+                    Some(passed) => (0.0, first + (passed / turn + 1) * turn),
+                }
+            }
+            Program::Trace(trace) => {
+                let next = trace.points.partition_point(|(from, _)| nanos(*from) <= at);
+                let now = next.checked_sub(1).map(|i| trace.points[i].1.0);
+                let until = trace.points.get(next).map(|(from, _)| nanos(*from));
+                (now.unwrap_or(0.0), until.unwrap_or(u64::MAX))
+            }
+            Program::Walk(walk) => self.walk(walk, at, random),
+        };
+        let scale = match self.walk {
+            // Its steps are this Envoy's already.
+            Some(_) => 1.0,
+            None => self.scale,
+        };
+        (self.overlay.of(rate * scale), until)
+    }
+
+    fn walk(&mut self, walk: &Walk, at: u64, random: &mut Random) -> (f64, u64) {
+        let every = nanos(walk.every).max(1);
+        let mut state = self.walk.unwrap_or(WalkState {
+            rate: walk.from.0 * self.scale,
+            until: (at / every + 1) * every,
+        });
+        while state.until <= at {
+            state.rate *= 1.0 + walk.by.0 * (2.0 * random.fraction() - 1.0);
+            state.until += every;
+        }
+        self.walk = Some(state);
+        (state.rate, state.until)
+    }
+}
+
+// === free functions ===
+
+fn nanos(span: Span) -> u64 {
+    u64::try_from(Duration::as_nanos(&span.0)).unwrap_or(u64::MAX)
+}

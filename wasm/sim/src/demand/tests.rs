@@ -1,0 +1,131 @@
+use super::*;
+use crate::scenario::{Amount, OnOff, Program, Ramp, Span, Spike, Trace, Walk};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn stream(program: Program, arrivals: Arrivals) -> RequestStream {
+    let shape = DemandShape {
+        scopes: vec![0],
+        zipf: None,
+        arrivals,
+        takes: Duration::ZERO,
+        bytes: [0; 2],
+    };
+    let course = Course::new(Rc::new(program), 1.0);
+    RequestStream::new(Duration::ZERO, Rc::new(shape), course, Random::new(1))
+}
+
+/// Returns the requests of each of the first `seconds`.
+fn per_second(stream: &mut RequestStream, seconds: u32) -> Vec<u32> {
+    let second = |i| {
+        let mut count = 0;
+        while stream.due().is_some_and(|at| at <= SECOND * (i + 1)) {
+            let at = stream.due().unwrap();
+            count += u32::from(stream.take(at).is_some());
+        }
+        count
+    };
+    (0..seconds).map(second).collect()
+}
+
+#[test]
+fn programs_say_how_many_requests_come() {
+    let (amount, secs) = (Amount, Span::from_secs);
+    let rows = [
+        (Program::Constant(amount(50.0)), vec![50; 6]),
+        (
+            Program::Ramp(Ramp {
+                from: amount(0.0),
+                to: amount(80.0),
+                at: secs(1),
+                over: secs(4),
+            }),
+            vec![0, 10, 30, 50, 70, 80],
+        ),
+        (
+            Program::Spike(Spike {
+                from: amount(10.0),
+                to: amount(200.0),
+                at: secs(2),
+                lasts: secs(1),
+            }),
+            vec![10, 10, 200, 10, 10, 10],
+        ),
+        (
+            Program::OnOff(OnOff {
+                rate: amount(30.0),
+                on: secs(1),
+                off: secs(2),
+                at: secs(1),
+            }),
+            vec![0, 30, 0, 0, 30, 0],
+        ),
+        (
+            Program::Trace(Trace {
+                file: String::new(),
+                points: vec![(secs(1), amount(20.0)), (secs(3), amount(5.0))],
+            }),
+            vec![0, 20, 20, 5, 5, 5],
+        ),
+    ];
+    for (program, want) in rows {
+        let text = format!("{program:?}");
+        let got = per_second(&mut stream(program, Arrivals::Even), 6);
+        let near = got
+            .iter()
+            .zip(&want)
+            .all(|(got, want)| got.abs_diff(*want) <= 1);
+        assert!(near, "{text}: {got:?}, not {want:?}");
+    }
+}
+
+#[test]
+fn random_requests_have_the_rate_as_their_mean() {
+    let program = Program::Constant(Amount(200.0));
+    let counts = per_second(&mut stream(program, Arrivals::Poisson), 200);
+    let mean = f64::from(counts.iter().sum::<u32>()) / 200.0;
+    assert!((mean - 200.0).abs() < 3.0, "{mean}");
+    let far = |count: &f64| (count - mean).powi(2);
+    let square = counts.iter().map(|count| far(&f64::from(*count)));
+    let variance = square.sum::<f64>() / 200.0;
+    assert!((100.0..300.0).contains(&variance), "{variance}");
+}
+
+#[test]
+fn a_walk_goes_on_from_where_an_event_has_put_it() {
+    let walk = Walk {
+        from: Amount(100.0),
+        by: crate::scenario::Share(0.1),
+        every: Span::from_secs(10),
+    };
+    let mut stream = stream(Program::Walk(walk), Arrivals::Even);
+    assert!((stream.rate() - 100.0).abs() < 1e-9);
+    while stream.take(SECOND * 25).is_some() {}
+    let before = stream.rate();
+    assert!(
+        (80.0..122.0).contains(&before) && before != 100.0,
+        "{before}"
+    );
+    let add = Overlay {
+        add: 50.0,
+        ..Overlay::NONE
+    };
+    stream.change(SECOND * 25, |course| course.apply(add));
+    assert!((stream.rate() - before - 50.0).abs() < 1e-9);
+    while stream.take(SECOND * 35).is_some() {}
+    let after = stream.rate();
+    assert!((after / (before + 50.0) - 1.0).abs() <= 0.1, "{after}");
+}
+
+#[test]
+fn a_change_for_a_while_is_taken_back() {
+    let mut stream = stream(Program::Constant(Amount(10.0)), Arrivals::Even);
+    let double = Overlay {
+        times: 2.0,
+        ..Overlay::NONE
+    };
+    stream.change(SECOND, |course| course.lay(double));
+    assert!((stream.rate() - 20.0).abs() < 1e-9);
+    stream.change(SECOND * 2, |course| course.lift(double));
+    assert!((stream.rate() - 10.0).abs() < 1e-9);
+}

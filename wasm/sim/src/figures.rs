@@ -1,0 +1,42 @@
+//! Figures of a run: what a planner compares.
+
+use serde::Serialize;
+
+/// Figures of a run. Those of samples are of the samples after the start-up.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Figures {
+    /// Seconds from the first request until an Envoy had a lease.
+    pub first_lease: Option<f64>,
+    /// Seconds that an Envoy waited for its first lease: the longest of all.
+    pub longest_first_lease: Option<f64>,
+    /// Seconds from the start until 95 % of what is attainable was handed out.
+    pub settled: Option<f64>,
+    /// Mean of the capacity that was handed out, as a part of the capacity.
+    pub of_capacity: f64,
+    /// The same as a part of the smaller of capacity and wants.
+    pub of_attainable: f64,
+    /// Samples.
+    pub samples: u64,
+    /// Samples in which the leases of a scope summed to more than its capacity.
+    pub over_capacity: u64,
+    /// Largest such sum, as a part of the capacity; at most 1 if there is none.
+    pub worst: f64,
+    /// Leases that ended before there was another one.
+    pub leases_lost: u64,
+    /// Requests to coordinators for leases.
+    pub refreshes: u64,
+    /// Messages sent.
+    pub messages: u64,
+    /// Messages that were lost.
+    pub messages_lost: u64,
+    /// Requests that went on.
+    pub admitted: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Scopes that were asked for.
+    pub scopes: usize,
+    /// Laws that were seen broken.
+    pub violations: usize,
+    /// Equal for two runs of one scenario with one seed.
+    pub digest: String,
+}

@@ -1,0 +1,25 @@
+//! Fleets of real engines and real lease servers on a virtual clock and a simulated network.
+//!
+//! A [`Simulation`](simulation::Simulation) plays a [`Scenario`](scenario::Scenario) event by event.
+//! Each Envoy is one process of [`tollgate_engine`]'s engines, each coordinator a lease server of
+//! [`tollgate_core`] for each shard; only the network, the clocks and the demand are made up, from
+//! one seed. The same scenario with the same seed takes the same course.
+//!
+//! Nothing here does I/O, reads a clock or starts a thread, so it runs in a browser as well.
+
+#![forbid(unsafe_code)]
+
+mod coordinator;
+mod demand;
+pub mod event_queue;
+pub mod figures;
+pub mod limits;
+pub mod network;
+mod process;
+pub mod random;
+mod recorder;
+pub mod sample;
+pub mod scenario;
+mod scopes;
+pub mod simulation;
+mod topology;

@@ -1,0 +1,172 @@
+//! Limits of the scopes in a simulation.
+
+use std::num::NonZeroU32;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::lease_server::{PoolTerms, Terms};
+use tollgate_core::limit::Limit;
+use tollgate_core::units::Capacity;
+
+/// Source of limits, such as the configuration of a coordinator.
+pub trait LimitSource {
+    /// Returns the limits of `scope`.
+    fn limits_of(&self, scope: &Arc<str>) -> ScopeLimits;
+}
+
+/// Limits of one scope.
+#[derive(Clone, Debug)]
+pub struct ScopeLimits {
+    /// Scope whose capacity its requests use as well; itself if there is none.
+    pub canonical: Arc<str>,
+    /// Scope that decides about its shard; itself unless it is in a pool.
+    pub home: Arc<str>,
+    /// Limits of its units.
+    pub units: Vec<UnitLimit>,
+    /// Units that are limited, here or by the canonical scope.
+    pub limited: Vec<Unit>,
+}
+
+/// Limit of one unit of a scope.
+#[derive(Clone, Debug)]
+pub struct UnitLimit {
+    /// The unit.
+    pub unit: Unit,
+    /// Its limit.
+    pub limit: Limit,
+    /// Pool that it borrows from.
+    pub pool: Option<PoolOfUnit>,
+}
+
+/// Pool of a unit of a scope.
+#[derive(Clone, Debug)]
+pub struct PoolOfUnit {
+    /// The pool.
+    pub id: ResourceId,
+    /// Its limit.
+    pub limit: Limit,
+    /// Weight of this member.
+    pub weight: NonZeroU32,
+}
+
+/// Limits by the starts of scopes' names, for tests and playgrounds.
+#[derive(Clone, Debug, Default)]
+pub struct FixedLimits(Vec<(String, Limit)>);
+
+/// Limits in force, each looked up once.
+pub(crate) struct LimitTable {
+    sources: Vec<Box<dyn LimitSource>>,
+    current: usize,
+    known: HashMap<Arc<str>, Rc<ScopeLimits>, FixedState>,
+}
+
+// === impl ScopeLimits ===
+
+impl ScopeLimits {
+    /// Returns the limits of a scope that shares nothing.
+    pub fn own(scope: &Arc<str>, limits: impl IntoIterator<Item = (Unit, Limit)>) -> Self {
+        let units = limits.into_iter().map(|(unit, limit)| UnitLimit {
+            unit,
+            limit,
+            pool: None,
+        });
+        let units: Vec<_> = units.collect();
+        let limited = units.iter();
+        let limited = limited.filter(|unit| !unit.limit.capacity.is_unlimited());
+        Self {
+            canonical: scope.clone(),
+            home: scope.clone(),
+            limited: limited.map(|unit| unit.unit).collect(),
+            units,
+        }
+    }
+
+    /// Returns the terms of a lease of `unit`; none if it has no limit.
+    pub(crate) fn terms(&self, unit: Unit) -> Option<Terms<'_>> {
+        let found = self.units.iter().find(|limit| limit.unit == unit)?;
+        let pool = found.pool.as_ref().map(|pool| PoolTerms {
+            pool: &pool.id,
+            limit: &pool.limit,
+            weight: pool.weight,
+        });
+        Some(Terms {
+            limit: &found.limit,
+            pool,
+        })
+    }
+
+    /// Returns the capacity of `unit` for the fleet, with no more than its pool's.
+    pub(crate) fn capacity(&self, unit: Unit) -> Capacity {
+        let terms = self.terms(unit);
+        terms.map_or(Capacity::UNLIMITED, |terms| {
+            let pool = terms.pool.map(|pool| pool.limit.capacity);
+            terms
+                .limit
+                .capacity
+                .min(pool.unwrap_or(Capacity::UNLIMITED))
+        })
+    }
+}
+
+// === impl FixedLimits ===
+
+impl FixedLimits {
+    /// Returns limits on the requests of scopes whose names start so; the first that does counts.
+    pub fn new(limits: impl IntoIterator<Item = (String, Limit)>) -> Self {
+        Self(limits.into_iter().collect())
+    }
+}
+
+impl LimitSource for FixedLimits {
+    fn limits_of(&self, scope: &Arc<str>) -> ScopeLimits {
+        let mut limits = self.0.iter();
+        let found = limits.find(|(start, _)| scope.starts_with(start.as_str()));
+        let found = found.map(|(_, limit)| (Unit::Requests, limit.clone()));
+        ScopeLimits::own(scope, found)
+    }
+}
+
+// === impl LimitTable ===
+
+impl LimitTable {
+    /// Returns the table of `sources`, the first of which is in force.
+    pub(crate) fn new(sources: Vec<Box<dyn LimitSource>>) -> Self {
+        Self {
+            sources,
+            current: 0,
+            known: HashMap::with_hasher(FixedState::with_seed(0)),
+        }
+    }
+
+    /// Puts another source into force.
+    pub(crate) fn switch(&mut self, source: usize) {
+        self.current = source;
+        self.known.clear();
+    }
+
+    /// Returns the limits of `scope`.
+    pub(crate) fn of(&mut self, scope: &Arc<str>) -> Rc<ScopeLimits> {
+        if let Some(known) = self.known.get(scope) {
+            return known.clone();
+        }
+        let limits = match self.sources.get(self.current) {
+            Some(source) => source.limits_of(scope),
+            None => ScopeLimits::own(scope, []),
+        };
+        let limits = Rc::new(limits);
+        self.known.insert(scope.clone(), limits.clone());
+        limits
+    }
+}
+
+impl std::fmt::Debug for LimitTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut table = f.debug_struct("LimitTable");
+        table
+            .field("current", &self.current)
+            .finish_non_exhaustive()
+    }
+}

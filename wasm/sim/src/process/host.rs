@@ -1,0 +1,93 @@
+//! Host of the workers of one process.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tollgate_core::message::Release;
+use tollgate_core::units::Instant;
+use tollgate_engine::{Call, Cas, Host, HostError, Level, Written};
+
+use super::memory::SharedMemory;
+
+/// Surroundings that all workers of a process share.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    /// Time by the clock of the process.
+    pub(super) clock: Cell<Instant>,
+    pub(super) memory: RefCell<SharedMemory>,
+    calls: RefCell<Vec<OutgoingCall>>,
+    last_token: Cell<u32>,
+}
+
+/// Host of one worker.
+#[derive(Debug)]
+pub(super) struct WorkerHost {
+    pub(super) process: Rc<Surroundings>,
+    pub(super) worker: u32,
+}
+
+/// Call to the coordinators that a worker has made.
+#[derive(Debug)]
+pub(crate) struct OutgoingCall {
+    pub(crate) worker: u32,
+    pub(crate) token: u32,
+    pub(crate) call: Call,
+    pub(crate) timeout: Duration,
+}
+
+// === impl Surroundings ===
+
+impl Surroundings {
+    pub(super) fn new(clock: Instant) -> Rc<Self> {
+        Rc::new(Self {
+            clock: Cell::new(clock),
+            memory: RefCell::new(SharedMemory::new()),
+            calls: RefCell::default(),
+            last_token: Cell::new(0),
+        })
+    }
+
+    /// Returns the calls since the last time.
+    pub(super) fn take_calls(&self) -> Vec<OutgoingCall> {
+        self.calls.take()
+    }
+}
+
+// === impl WorkerHost ===
+
+impl Host for WorkerHost {
+    fn now(&self) -> Instant {
+        self.process.clock.get()
+    }
+
+    fn log(&self, _: Level, _: &str) {}
+
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+
+    fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {
+        Ok(self.process.memory.borrow().get(key))
+    }
+
+    fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError> {
+        Ok(self.process.memory.borrow_mut().set(key, value, cas))
+    }
+
+    fn call(&self, _: &str, call: &Call, timeout: Duration) -> Result<u32, HostError> {
+        let token = self.process.last_token.get() + 1;
+        self.process.last_token.set(token);
+        self.process.calls.borrow_mut().push(OutgoingCall {
+            worker: self.worker,
+            token,
+            call: call.clone(),
+            timeout,
+        });
+        Ok(token)
+    }
+
+    fn lacks_cluster(&self, _: &str, _: &Release, _: Duration) -> bool {
+        false
+    }
+}

@@ -1,0 +1,197 @@
+//! One worker of a process: an engine, and the streams that it decides on.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+use tollgate_core::message::Refreshed;
+use tollgate_core::units::{Instant, Tokens};
+use tollgate_engine::{
+    Decision, Effect, Engine, EngineConfig, Identity, RootSettings, RuleId, StreamEnd,
+};
+
+use super::Outcomes;
+use super::host::WorkerHost;
+use crate::demand::DemandShape;
+use crate::scopes::ScopeTable;
+
+/// The shortest interval of ticks: a host's timers are not finer.
+const TICK_LEAST: Duration = Duration::from_millis(1);
+
+/// Worker of a process. All times are by the process's clock.
+#[derive(Debug)]
+pub(super) struct Worker {
+    engine: Engine<WorkerHost>,
+    root: RootSettings,
+    rules: Vec<RuleId>,
+    tick_at: Instant,
+    period: Duration,
+    last_stream: u32,
+    /// Requests that wait.
+    waiting: BTreeMap<u32, OpenStream>,
+    /// Ends of streams that count until then.
+    ends: BinaryHeap<Reverse<(Instant, u32)>>,
+    bytes: BTreeMap<u32, [u64; 2]>,
+}
+
+/// Stream of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenStream {
+    scope: u32,
+    takes: Duration,
+    bytes: [u64; 2],
+}
+
+// === impl Worker ===
+
+impl Worker {
+    pub(super) fn new(
+        now: Instant,
+        first_tick: Duration,
+        host: WorkerHost,
+        identity: Identity,
+        config: &EngineConfig,
+    ) -> Self {
+        let mut engine = Engine::new(host, identity, config.clone());
+        let root = engine.configure(config);
+        Self {
+            engine,
+            root: root.settings,
+            rules: root.rules,
+            tick_at: now.saturating_add(first_tick),
+            period: config.tick,
+            last_stream: 0,
+            waiting: BTreeMap::new(),
+            ends: BinaryHeap::new(),
+            bytes: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the time at which it has something to do next.
+    pub(super) fn due_at(&self) -> Instant {
+        let end = self.ends.peek().map(|Reverse((at, _))| *at);
+        end.map_or(self.tick_at, |at| at.min(self.tick_at))
+    }
+
+    /// Returns the number of requests that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Does what is due at `now`.
+    pub(super) fn run(&mut self, now: Instant, outcomes: &mut Outcomes<'_>) {
+        while let Some(Reverse((at, stream))) = self.ends.peek().copied()
+            && at <= now
+        {
+            self.ends.pop();
+            self.end(stream);
+        }
+        if self.tick_at <= now {
+            self.tick_at = now.saturating_add(self.period);
+            self.engine.handle_tick();
+            self.carry_out(now, outcomes);
+            self.adjust_period(now);
+        }
+    }
+
+    /// Decides on a request for `scope`.
+    pub(super) fn request(
+        &mut self,
+        now: Instant,
+        scope: u32,
+        shape: &DemandShape,
+        (scopes, outcomes): (&ScopeTable, &mut Outcomes<'_>),
+    ) {
+        self.last_stream = self.last_stream.wrapping_add(1);
+        let stream = self.last_stream;
+        let open = OpenStream {
+            scope,
+            takes: shape.takes,
+            bytes: shape.bytes,
+        };
+        let named = scopes.get(scope);
+        let (rule, key) = (self.rules[named.rule], named.key());
+        let engine = &mut self.engine;
+        let mut request = engine.begin(self.root, stream, Tokens::ONE);
+        let mut decision = None;
+        if !engine.add(&mut request, rule, key.as_bytes()) {
+            decision = engine.add_new(&mut request, rule, key).err();
+        }
+        let decision = decision.unwrap_or_else(|| engine.admit(&mut request, || None));
+        match decision {
+            Decision::Admit => self.admit(now, stream, open, outcomes),
+            Decision::Hold | Decision::Queue(_) => {
+                self.waiting.insert(stream, open);
+            }
+            Decision::Deny(_) => outcomes.refuse(scope),
+        }
+        if self.engine.is_hurried() {
+            self.adjust_period(now);
+        }
+    }
+
+    /// Takes the answer to a call.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        token: u32,
+        answer: Result<Refreshed, String>,
+        outcomes: &mut Outcomes<'_>,
+    ) {
+        self.engine.handle_answer(token, answer);
+        self.carry_out(now, outcomes);
+        self.adjust_period(now);
+    }
+
+    fn carry_out(&mut self, now: Instant, outcomes: &mut Outcomes<'_>) {
+        while let Some(effect) = self.engine.poll_effect() {
+            match effect {
+                Effect::Resume { stream, .. } => {
+                    if let Some(open) = self.waiting.remove(&stream) {
+                        self.admit(now, stream, open, outcomes);
+                    }
+                }
+                Effect::Deny { stream, .. } => {
+                    if let Some(open) = self.waiting.remove(&stream) {
+                        outcomes.refuse(open.scope);
+                    }
+                }
+                Effect::CountBytes { .. } | Effect::Publish => {}
+            }
+        }
+    }
+
+    fn admit(&mut self, now: Instant, stream: u32, open: OpenStream, outcomes: &mut Outcomes<'_>) {
+        outcomes.admit(open.scope);
+        if !self.engine.remembers(stream) {
+            return;
+        }
+        if open.bytes != [0; 2] {
+            self.bytes.insert(stream, open.bytes);
+        }
+        match open.takes.is_zero() {
+            true => self.end(stream),
+            false => {
+                let at = now.saturating_add(open.takes);
+                self.ends.push(Reverse((at, stream)));
+            }
+        }
+    }
+
+    fn end(&mut self, stream: u32) {
+        let end = StreamEnd {
+            bytes: self.bytes.remove(&stream),
+            costs: Vec::new(),
+        };
+        self.engine.end_stream(stream, &end);
+    }
+
+    /// Makes ticks come as often as the engine needs them.
+    fn adjust_period(&mut self, now: Instant) {
+        let period = self.engine.tick_period().max(TICK_LEAST);
+        if period != self.period {
+            self.period = period;
+            self.tick_at = now.saturating_add(period);
+        }
+    }
+}

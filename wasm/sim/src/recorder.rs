@@ -1,0 +1,191 @@
+//! Recorder of a run: samples, remarks, broken laws, and the sums behind the figures.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use crate::figures::Figures;
+use crate::sample::{Mark, Sample, Violation};
+use crate::scenario::Scenario;
+
+/// The most scopes whose samples are kept.
+const SCOPES_WATCHED: usize = 12;
+/// The most Envoys whose samples are kept.
+const ENVOYS_WATCHED: usize = 60;
+/// The most broken laws and remarks that are kept.
+const REMARKS_MAX: usize = 1000;
+/// Part of what is attainable with which a fleet counts as settled.
+const SETTLED: f64 = 0.95;
+
+/// Recorder of a run.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    samples: Vec<Sample>,
+    marks: Vec<Mark>,
+    violations: Vec<Violation>,
+    measure_from: Duration,
+    watched: usize,
+    watched_envoys: usize,
+    sums: Sums,
+    /// Messages until the last sample.
+    messages_before: u64,
+    figures: Figures,
+    digest: DefaultHasher,
+}
+
+/// Sums over the samples that count.
+#[derive(Debug, Default)]
+struct Sums {
+    capacity: f64,
+    attainable: f64,
+    handed_out: f64,
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    pub(crate) fn new(scenario: &Scenario, scopes: usize) -> Self {
+        Self {
+            samples: Vec::new(),
+            marks: Vec::new(),
+            violations: Vec::new(),
+            measure_from: scenario.measure_from.0,
+            watched: scopes.min(SCOPES_WATCHED),
+            watched_envoys: scenario.envoy_count().min(ENVOYS_WATCHED),
+            sums: Sums::default(),
+            messages_before: 0,
+            figures: Figures::default(),
+            digest: DefaultHasher::new(),
+        }
+    }
+
+    pub(crate) fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    pub(crate) fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    pub(crate) fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// Returns how many of the first scopes are sampled each.
+    pub(crate) fn watched(&self) -> usize {
+        self.watched
+    }
+
+    /// Returns how many of the first Envoys are sampled each.
+    pub(crate) fn watched_envoys(&self) -> usize {
+        self.watched_envoys
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest.finish()
+    }
+
+    pub(crate) fn figures(&self, scopes: usize, digest: u64) -> Figures {
+        let Sums {
+            capacity,
+            attainable,
+            handed_out,
+        } = self.sums;
+        Figures {
+            of_capacity: part(handed_out, capacity),
+            of_attainable: part(handed_out, attainable),
+            scopes,
+            violations: self.violations.len(),
+            digest: format!("{digest:016x}"),
+            ..self.figures.clone()
+        }
+    }
+
+    pub(crate) fn mark(&mut self, elapsed: Duration, text: String) {
+        text.hash(&mut self.digest);
+        if self.marks.len() < REMARKS_MAX {
+            let at = elapsed.as_secs_f64();
+            self.marks.push(Mark { at, text });
+        }
+    }
+
+    /// Returns whether the last remark that begins like `text` is not this one.
+    pub(crate) fn last_mark_is_not(&self, text: &str) -> bool {
+        let word = text.split(' ').next().unwrap_or(text);
+        let mut marks = self.marks.iter().rev();
+        let last = marks.find(|mark| mark.text.starts_with(word));
+        last.is_none_or(|last| last.text != text)
+    }
+
+    pub(crate) fn count_refresh(&mut self) {
+        self.figures.refreshes += 1;
+    }
+
+    pub(crate) fn count_message(&mut self, is_lost: bool) {
+        self.figures.messages += 1;
+        self.figures.messages_lost += u64::from(is_lost);
+    }
+
+    /// Returns the number of messages since the last time.
+    pub(crate) fn take_messages(&mut self) -> u64 {
+        let before = std::mem::replace(&mut self.messages_before, self.figures.messages);
+        self.figures.messages - before
+    }
+
+    /// Notes that an Envoy has its first lease, `waited` after its first request.
+    pub(crate) fn note_first_lease(&mut self, waited: Duration) {
+        let waited = waited.as_secs_f64();
+        self.figures.first_lease.get_or_insert(waited);
+        let longest = &mut self.figures.longest_first_lease;
+        *longest = Some(longest.map_or(waited, |longest| longest.max(waited)));
+    }
+
+    pub(crate) fn count_lost_leases(&mut self, count: u64) {
+        self.figures.leases_lost += count;
+    }
+
+    /// Counts requests that went on and that were refused.
+    pub(crate) fn count_requests(&mut self, [admitted, refused]: [u64; 2]) {
+        self.figures.admitted += admitted;
+        self.figures.refused += refused;
+    }
+
+    /// Returns whether samples at `elapsed` count.
+    pub(crate) fn measures(&self, elapsed: Duration) -> bool {
+        elapsed > self.measure_from
+    }
+
+    /// Keeps a sample, in which the scope that is fullest uses `worst` of its capacity.
+    pub(crate) fn keep(&mut self, elapsed: Duration, sample: Sample, worst: f64) {
+        if sample.attainable > 0.0 && sample.handed_out >= SETTLED * sample.attainable {
+            self.figures.settled.get_or_insert(sample.at);
+        }
+        if self.measures(elapsed) {
+            self.sums.capacity += sample.capacity;
+            self.sums.attainable += sample.attainable;
+            self.sums.handed_out += sample.handed_out;
+            self.figures.samples += 1;
+            self.figures.over_capacity += u64::from(worst > 1.0);
+            self.figures.worst = self.figures.worst.max(worst);
+        }
+        (sample.has.to_bits(), sample.leases).hash(&mut self.digest);
+        (sample.admitted.to_bits(), sample.refused.to_bits()).hash(&mut self.digest);
+        self.samples.push(sample);
+    }
+
+    /// Notes a broken law.
+    pub(crate) fn refuse(&mut self, elapsed: Duration, text: String) {
+        if self.violations.len() < REMARKS_MAX {
+            let at = elapsed.as_secs_f64();
+            self.violations.push(Violation { at, text });
+        }
+    }
+}
+
+// === free functions ===
+
+fn part(part: f64, whole: f64) -> f64 {
+    match whole > 0.0 {
+        true => part / whole,
+        false => 1.0,
+    }
+}

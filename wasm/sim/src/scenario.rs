@@ -1,0 +1,87 @@
+//! Scenario: a fleet, its coordinators, their network, the demand, and what goes wrong.
+//!
+//! The types are what a user writes, for any format that serde knows; [`Scenario::check`] has the
+//! rules that values must keep to each other. Limits are no part of it: a simulation is given them
+//! as [`LimitSource`](crate::limits::LimitSource)s, so that a file of a real coordinator can be one.
+
+use serde::Deserialize;
+
+mod check;
+mod demand;
+mod event;
+mod fleet;
+mod network;
+mod quantity;
+
+pub use self::check::ScenarioError;
+pub use self::demand::{
+    Arrivals, DemandSpec, OnOff, Program, Ramp, ScopeSpread, Spike, Trace, Walk,
+};
+pub use self::event::{
+    Crash, Cut, DemandChange, Deploy, Direction, EventSpec, Kill, Mishaps, Selection, Stop,
+};
+pub use self::fleet::{CoordinatorSpec, EnvoyGroup, FirstTerm, NoLease};
+pub use self::network::NetworkSpec;
+pub use self::quantity::{Amount, QuantityError, Share, Span};
+
+/// A fleet and its course.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Name, for reports.
+    #[serde(default)]
+    pub name: String,
+    /// A sentence for reports.
+    #[serde(default)]
+    pub description: String,
+    /// Length of the run in virtual time.
+    pub duration: Span,
+    /// Seed of every random choice.
+    #[serde(default)]
+    pub seed: u64,
+    /// Time between two samples.
+    #[serde(default = "default_sample")]
+    pub sample: Span,
+    /// Time after which samples count for the figures: the start-up before it does not.
+    #[serde(default)]
+    pub measure_from: Span,
+    /// Groups of Envoys.
+    pub envoys: Vec<EnvoyGroup>,
+    /// Coordinators; one without a parent if none is named.
+    #[serde(default)]
+    pub coordinators: Vec<CoordinatorSpec>,
+    /// Network between them.
+    #[serde(default)]
+    pub network: NetworkSpec,
+    /// Demand; several entries add up.
+    pub demand: Vec<DemandSpec>,
+    /// Planned events.
+    #[serde(default)]
+    pub events: Vec<EventSpec>,
+    /// Random events.
+    #[serde(default)]
+    pub mishaps: Option<Mishaps>,
+}
+
+// === impl Scenario ===
+
+impl Scenario {
+    /// Returns the scenario with a coordinator, if it names none.
+    pub(crate) fn completed(mut self) -> Self {
+        if self.coordinators.is_empty() {
+            self.coordinators.push(CoordinatorSpec::default());
+        }
+        self
+    }
+
+    /// Returns the number of Envoys.
+    pub fn envoy_count(&self) -> usize {
+        self.envoys.iter().map(|group| group.count as usize).sum()
+    }
+}
+
+// === free functions ===
+
+fn default_sample() -> Span {
+    Span::from_secs(1)
+}

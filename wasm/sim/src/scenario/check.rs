@@ -1,0 +1,274 @@
+//! Rules that a scenario's values keep, each alone and to each other.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+
+use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_engine::RULES_MAX;
+
+mod events;
+
+use super::{
+    CoordinatorSpec, DemandSpec, EnvoyGroup, EventSpec, Program, Scenario, Selection, Span,
+};
+
+/// The most Envoys.
+const ENVOYS_MAX: usize = 1_000_000;
+/// The most scopes of all demand.
+const SCOPES_MAX: u64 = 1_000_000;
+/// The most samples of a run.
+const SAMPLES_MAX: u128 = 1_000_000;
+
+/// Broken rule of one field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {rule}")]
+pub struct ScenarioError {
+    /// The path to the field.
+    pub field: String,
+    /// The rule, with the value that breaks it.
+    pub rule: String,
+}
+
+/// Errors that have been found so far.
+struct Check<'a> {
+    scenario: &'a Scenario,
+    /// Number of limits that events may name.
+    limits: usize,
+    errors: Vec<ScenarioError>,
+}
+
+// === impl Scenario ===
+
+impl Scenario {
+    /// Returns all rules that the scenario breaks, for a simulation with so many `limits`.
+    pub fn check(&self, limits: usize) -> Vec<ScenarioError> {
+        let mut check = Check {
+            scenario: self,
+            limits,
+            errors: Vec::new(),
+        };
+        check.times();
+        check.coordinators();
+        check.envoys();
+        check.demand();
+        for (i, event) in self.events.iter().enumerate() {
+            check.event(&format!("events[{i}]"), event);
+        }
+        if let Some(mishaps) = &self.mishaps {
+            check.positive("mishaps.every", mishaps.every);
+            let weights = mishaps.spike + mishaps.lose_master + mishaps.elect;
+            check.ensure(weights > 0, "mishaps", || {
+                "spike, lose_master and elect are all 0: nothing can happen".to_owned()
+            });
+        }
+        check.errors
+    }
+}
+
+// === impl Check ===
+
+impl Check<'_> {
+    fn refuse(&mut self, field: &str, rule: impl Display) {
+        self.errors.push(ScenarioError {
+            field: field.to_owned(),
+            rule: rule.to_string(),
+        });
+    }
+
+    fn ensure(&mut self, holds: bool, field: &str, rule: impl FnOnce() -> String) {
+        if !holds {
+            self.refuse(field, rule());
+        }
+    }
+
+    fn positive(&mut self, field: &str, span: Span) {
+        self.ensure(!span.0.is_zero(), field, || {
+            "must be longer than zero".to_owned()
+        });
+    }
+
+    fn times(&mut self) {
+        let Scenario {
+            duration,
+            sample,
+            measure_from,
+            ..
+        } = self.scenario;
+        self.positive("duration", *duration);
+        self.positive("sample", *sample);
+        self.ensure(measure_from < duration, "measure_from", || {
+            format!(
+                "{:?} is not before the end, {:?}",
+                measure_from.0, duration.0
+            )
+        });
+        let count = duration.0.as_nanos() / sample.0.as_nanos().max(1);
+        self.ensure(count <= SAMPLES_MAX, "sample", || {
+            format!("makes {count} samples, more than {SAMPLES_MAX}")
+        });
+    }
+
+    fn coordinators(&mut self) {
+        let mut known = BTreeSet::new();
+        for (i, coordinator) in self.scenario.coordinators.iter().enumerate() {
+            let field = format!("coordinators[{i}]");
+            let CoordinatorSpec {
+                name,
+                parent,
+                shards,
+                ..
+            } = coordinator;
+            if let Some(parent) = parent {
+                self.ensure(
+                    known.contains(parent.as_str()),
+                    &join(&field, "parent"),
+                    || format!("{parent:?} is no coordinator of those before this one"),
+                );
+            }
+            self.ensure(known.insert(name.as_str()), &join(&field, "name"), || {
+                format!("{name:?} is the name of another one")
+            });
+            self.ensure((1..=256).contains(shards), &join(&field, "shards"), || {
+                format!("{shards} is not between 1 and 256")
+            });
+        }
+    }
+
+    fn envoys(&mut self) {
+        let scenario = self.scenario;
+        let count = scenario.envoy_count();
+        self.ensure((1..=ENVOYS_MAX).contains(&count), "envoys", || {
+            format!("{count} Envoys are not between 1 and {ENVOYS_MAX}")
+        });
+        let mut known = BTreeSet::new();
+        for (i, group) in scenario.envoys.iter().enumerate() {
+            let field = format!("envoys[{i}]");
+            self.ensure(known.insert(&group.name), &join(&field, "name"), || {
+                format!("{:?} is the name of another group", group.name)
+            });
+            self.group(&field, group);
+        }
+    }
+
+    fn group(&mut self, field: &str, group: &EnvoyGroup) {
+        let workers = group.workers;
+        self.ensure((1..=64).contains(&workers), &join(field, "workers"), || {
+            format!("{workers} is not between 1 and 64")
+        });
+        let tick = group.tick;
+        self.ensure(tick >= Span::from_millis(1), &join(field, "tick"), || {
+            format!("{:?} is shorter than 1ms", tick.0)
+        });
+        self.positive(&join(field, "call_timeout"), group.call_timeout);
+        self.ensure(group.max_scopes > 0, &join(field, "max_scopes"), || {
+            "must be at least 1".to_owned()
+        });
+        self.ensure(group.drift_ppm < 500_000, &join(field, "drift_ppm"), || {
+            format!("{} is not below 500000", group.drift_ppm)
+        });
+        if let Some(coordinator) = &group.coordinator {
+            self.coordinator(&join(field, "coordinator"), coordinator);
+        }
+    }
+
+    fn coordinator(&mut self, field: &str, name: &str) {
+        let mut names = self.scenario.coordinators.iter().map(|known| &known.name);
+        let known = names.any(|known| known == name);
+        let names: Vec<_> = self.scenario.coordinators.iter().collect();
+        self.ensure(known, field, || {
+            let names: Vec<_> = names.iter().map(|known| known.name.as_str()).collect();
+            format!("{name:?} is none of {}", names.join(", "))
+        });
+    }
+
+    fn selection(&mut self, field: &str, selection: &Selection) {
+        let Some(name) = &selection.group else { return };
+        let groups = &self.scenario.envoys;
+        let known = groups.iter().any(|group| group.name == *name);
+        self.ensure(known, &join(field, "group"), || {
+            let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
+            format!("{name:?} is none of {}", names.join(", "))
+        });
+    }
+
+    fn demand(&mut self) {
+        let (mut rules, mut scopes) = (BTreeSet::new(), 0);
+        self.ensure(!self.scenario.demand.is_empty(), "demand", || {
+            "is empty: nobody asks for anything".to_owned()
+        });
+        for (i, demand) in self.scenario.demand.iter().enumerate() {
+            let field = format!("demand[{i}]");
+            self.selection(&join(&field, "envoys"), &demand.envoys);
+            scopes += self.scopes(&field, demand, &mut rules);
+            match (&demand.each, &demand.total) {
+                (Some(program), None) => self.program(&join(&field, "each"), program),
+                (None, Some(program)) => self.program(&join(&field, "total"), program),
+                _ => self.refuse(&field, "needs either each or total, requests per second"),
+            }
+        }
+        self.ensure(scopes <= SCOPES_MAX, "demand", || {
+            format!("{scopes} scopes are more than {SCOPES_MAX}")
+        });
+        self.ensure(rules.len() <= RULES_MAX, "demand", || {
+            let count = rules.len();
+            format!("has {count} kinds of scopes, more than an Envoy's rules, {RULES_MAX}")
+        });
+    }
+
+    /// Checks the scopes of `demand`, and returns how many they are.
+    fn scopes(&mut self, field: &str, demand: &DemandSpec, rules: &mut BTreeSet<String>) -> u64 {
+        let (name, id, count) = match (&demand.scope, &demand.scopes) {
+            (Some(scope), None) => ("scope", scope.clone(), 1),
+            (None, Some(spread)) => {
+                let last = spread.count.saturating_sub(1);
+                let id = format!("{}{last}", spread.prefix);
+                ("scopes.prefix", id, u64::from(spread.count))
+            }
+            _ => {
+                self.refuse(field, "needs either scope or scopes");
+                return 0;
+            }
+        };
+        self.ensure(count > 0, &join(field, "scopes.count"), || {
+            "must be at least 1".to_owned()
+        });
+        let field = join(field, name);
+        if let Err(error) = ResourceId::new(&id, Unit::Requests) {
+            self.refuse(&field, format!("{id:?}: {error}"));
+        }
+        match id.split_once('/') {
+            Some((rule, key)) if !rule.is_empty() && !key.is_empty() => {
+                rules.insert(rule.to_owned());
+            }
+            _ => self.refuse(&field, format!("{id:?} is not like `tenant/acme`")),
+        }
+        count
+    }
+
+    fn program(&mut self, field: &str, program: &Program) {
+        match program {
+            Program::Constant(_) | Program::Spike(_) => {}
+            Program::Ramp(ramp) => self.positive(&join(field, "ramp.over"), ramp.over),
+            Program::OnOff(on_off) => {
+                self.positive(&join(field, "on_off.on"), on_off.on);
+                self.positive(&join(field, "on_off.off"), on_off.off);
+            }
+            Program::Walk(walk) => self.positive(&join(field, "walk.every"), walk.every),
+            Program::Trace(trace) => {
+                let times = trace.points.iter().map(|(at, _)| *at);
+                self.ensure(times.is_sorted(), &join(field, "trace"), || {
+                    "the times are not in order".to_owned()
+                });
+                self.ensure(!trace.points.is_empty(), &join(field, "trace"), || {
+                    "has no rates".to_owned()
+                });
+            }
+        }
+    }
+}
+
+// === free functions ===
+
+fn join(path: &str, name: &str) -> String {
+    format!("{path}.{name}")
+}

@@ -1,0 +1,209 @@
+//! Demand of a scenario: small programs that say how many requests come.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+
+use super::event::Selection;
+use super::quantity::{Amount, Share, Span};
+
+/// Requests for one scope, or for many.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DemandSpec {
+    /// The scope, such as `tenant/acme`.
+    pub scope: Option<String>,
+    /// Many scopes instead.
+    pub scopes: Option<ScopeSpread>,
+    /// Envoys at which they come; all if none are named.
+    pub envoys: Selection,
+    /// Requests per second at each of these.
+    pub each: Option<Program>,
+    /// Requests per second at all of these together.
+    pub total: Option<Program>,
+    /// Spacing of requests.
+    pub arrivals: Arrivals,
+    /// Time for which each request is in flight.
+    pub takes: Span,
+    /// Bytes of each request's body, and of its response's.
+    pub bytes: [u64; 2],
+}
+
+/// Many scopes, `<prefix>0` to `<prefix><count - 1>`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScopeSpread {
+    /// Start of their ids, such as `tenant/t`.
+    pub prefix: String,
+    /// Number of scopes.
+    pub count: u32,
+    /// Exponent of Zipf's law: the request is for the k-th scope in proportion to k to the power of
+    /// minus this. Zero is all alike.
+    #[serde(default)]
+    pub zipf: Amount,
+}
+
+/// Spacing of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// At random, as of many clients that know nothing of each other.
+    #[default]
+    Poisson,
+    /// At equal distances.
+    Even,
+}
+
+/// Requests per second over time.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// Always the same.
+    Constant(Amount),
+    /// From one rate to another.
+    Ramp(Ramp),
+    /// One rate, and another for a while.
+    Spike(Spike),
+    /// A rate and nothing, in turns.
+    OnOff(OnOff),
+    /// Random steps up and down.
+    Walk(Walk),
+    /// As recorded.
+    Trace(Trace),
+}
+
+/// Change from one rate to another.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ramp {
+    /// Rate before.
+    pub from: Amount,
+    /// Rate after.
+    pub to: Amount,
+    /// Time of its beginning.
+    #[serde(default)]
+    pub at: Span,
+    /// Length of the change.
+    pub over: Span,
+}
+
+/// Another rate for a while.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spike {
+    /// Rate before and after.
+    pub from: Amount,
+    /// Rate meanwhile.
+    pub to: Amount,
+    /// Time of its beginning.
+    pub at: Span,
+    /// Its length.
+    #[serde(rename = "for")]
+    pub lasts: Span,
+}
+
+/// A rate and nothing, in turns.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnOff {
+    /// Rate while it is on.
+    pub rate: Amount,
+    /// Length of each time with requests.
+    pub on: Span,
+    /// Length of each time without.
+    pub off: Span,
+    /// Time of the first beginning.
+    #[serde(default)]
+    pub at: Span,
+}
+
+/// Random steps up and down, of each Envoy for itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Walk {
+    /// Rate at the start.
+    pub from: Amount,
+    /// Largest step, as a part of the rate.
+    pub by: Share,
+    /// Time between two steps.
+    pub every: Span,
+}
+
+/// Recorded rates: a table of times and rates, each of which holds until the next.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// File that the table is read from, until it is.
+    pub file: String,
+    /// Times from the start, and requests per second from then on; in the order of time.
+    pub points: Vec<(Span, Amount)>,
+}
+
+/// Program that is written as a mapping.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Named {
+    Constant(Amount),
+    Ramp(Ramp),
+    Spike(Spike),
+    OnOff(OnOff),
+    Walk(Walk),
+    Trace(String),
+}
+
+struct ProgramVisitor;
+
+// === impl Program ===
+
+impl<'de> Deserialize<'de> for Program {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ProgramVisitor)
+    }
+}
+
+impl From<Named> for Program {
+    fn from(named: Named) -> Self {
+        match named {
+            Named::Constant(rate) => Self::Constant(rate),
+            Named::Ramp(ramp) => Self::Ramp(ramp),
+            Named::Spike(spike) => Self::Spike(spike),
+            Named::OnOff(on_off) => Self::OnOff(on_off),
+            Named::Walk(walk) => Self::Walk(walk),
+            Named::Trace(file) => Self::Trace(Trace {
+                file,
+                points: Vec::new(),
+            }),
+        }
+    }
+}
+
+// === impl ProgramVisitor ===
+
+impl<'de> Visitor<'de> for ProgramVisitor {
+    type Value = Program;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, or one of constant, ramp, spike, on_off, walk, trace")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Program, E> {
+        let rate = text.parse().map_err(E::custom)?;
+        Ok(Program::Constant(rate))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Program, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Program, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Program, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Program, A::Error> {
+        Named::deserialize(MapAccessDeserializer::new(map)).map(Program::from)
+    }
+}

@@ -1,0 +1,157 @@
+//! Events of a scenario, planned and random.
+
+use serde::Deserialize;
+
+use super::quantity::{Amount, Span};
+
+/// Event at a time; it names exactly one change.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EventSpec {
+    /// Its time.
+    pub at: Span,
+    /// A coordinator loses its master with all that it knows.
+    pub crash: Option<Crash>,
+    /// A coordinator's master hands its leases over to the next one.
+    pub hand_over: Option<Crash>,
+    /// Processes stand still, and go on.
+    pub stop: Option<Stop>,
+    /// Envoys end, and others start in their place.
+    pub kill: Option<Kill>,
+    /// Envoys are replaced one batch after the other.
+    pub deploy: Option<Deploy>,
+    /// Messages do not get through.
+    pub cut: Option<Cut>,
+    /// Envoys are asked for more or less.
+    pub demand: Option<DemandChange>,
+    /// Other limits come into force: the number of one of the simulation's.
+    pub limits: Option<usize>,
+}
+
+/// Loss of a master.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Crash {
+    /// The coordinator.
+    pub coordinator: String,
+    /// Time until the next master.
+    #[serde(rename = "for", default)]
+    pub lasts: Span,
+}
+
+/// Standstill of processes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stop {
+    /// A coordinator.
+    pub coordinator: Option<String>,
+    /// Envoys.
+    pub envoys: Option<Selection>,
+    /// Its length.
+    #[serde(rename = "for")]
+    pub lasts: Span,
+}
+
+/// End of Envoys, which are replaced.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Kill {
+    /// The Envoys.
+    pub envoys: Selection,
+    /// Time until others start in their place.
+    #[serde(rename = "for")]
+    pub lasts: Span,
+}
+
+/// Replacement of Envoys, one batch after the other.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deploy {
+    /// The Envoys.
+    #[serde(default)]
+    pub envoys: Selection,
+    /// Envoys that are replaced at a time.
+    pub batch: u32,
+    /// Time between two batches.
+    pub every: Span,
+    /// Time for which an Envoy is away.
+    #[serde(rename = "for", default)]
+    pub lasts: Span,
+}
+
+/// Messages that do not get through, between the named ones and all others.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cut {
+    /// All in a region.
+    pub region: Option<String>,
+    /// A coordinator.
+    pub coordinator: Option<String>,
+    /// Envoys.
+    pub envoys: Option<Selection>,
+    /// The direction.
+    pub direction: Direction,
+    /// Its length.
+    #[serde(rename = "for")]
+    pub lasts: Span,
+}
+
+/// Direction of messages, as the named ones see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Both.
+    #[default]
+    Both,
+    /// From them.
+    Out,
+    /// To them.
+    In,
+}
+
+/// Change of the requests that come to Envoys, of all demand there.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DemandChange {
+    /// The Envoys.
+    pub envoys: Selection,
+    /// Requests per second of each, from now on.
+    pub set: Option<Amount>,
+    /// Requests per second more.
+    pub add: Option<Amount>,
+    /// Times as many.
+    pub times: Option<Amount>,
+    /// Its length; for good if it is zero.
+    #[serde(rename = "for")]
+    pub lasts: Span,
+}
+
+/// Envoys that something happens to; all if nothing is said.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Selection {
+    /// Those of a group.
+    pub group: Option<String>,
+    /// So many of them, which the seed chooses.
+    pub count: Option<u32>,
+}
+
+/// Random events, as in Doorman's last scenario.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mishaps {
+    /// Time of the first.
+    pub from: Span,
+    /// Time between two.
+    pub every: Span,
+    /// Weight of an Envoy that is asked for more.
+    pub spike: u32,
+    /// Requests per second that it is asked for more.
+    pub spike_adds: Amount,
+    /// Weight of a coordinator that loses its master.
+    pub lose_master: u32,
+    /// Longest time until its next one.
+    pub lost_for: Span,
+    /// Weight of a coordinator that gets another master at once.
+    pub elect: u32,
+}

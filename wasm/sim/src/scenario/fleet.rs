@@ -1,0 +1,116 @@
+//! Envoys and coordinators of a scenario.
+
+use serde::Deserialize;
+
+use super::quantity::{Amount, Span};
+
+/// Envoys that are alike: each is one process, and one client of its coordinator.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EnvoyGroup {
+    /// Name, for demand, events and reports.
+    pub name: String,
+    /// Number of Envoys.
+    pub count: u32,
+    /// Worker threads of each.
+    pub workers: u32,
+    /// Region, for the network; empty is one, too.
+    pub region: String,
+    /// Coordinator that they ask; the first one if none is named.
+    pub coordinator: Option<String>,
+    /// Time over which their starts are spread.
+    pub start_over: Span,
+    /// Interval of a worker's ticks while nothing is urgent.
+    pub tick: Span,
+    /// The most scopes that a process knows.
+    pub max_scopes: u32,
+    /// Requests per second of a scope without a lease, unless its limit says otherwise.
+    pub safe: Amount,
+    /// Rule for a scope without a lease.
+    pub no_lease: NoLease,
+    /// Time for which a scope's first requests may be held for its first lease.
+    pub first_lease_wait: Span,
+    /// Time after which a call to the coordinator counts as lost.
+    pub call_timeout: Span,
+    /// Longest time for which requests beyond the limit wait their turn; zero refuses them at once.
+    pub max_wait: Span,
+    /// Most by which their clocks are too fast or too slow, in millionths.
+    pub drift_ppm: u32,
+}
+
+/// Rule for a scope without a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoLease {
+    /// The safe capacity.
+    #[default]
+    Safe,
+    /// The wants.
+    Optimistic,
+    /// Nothing.
+    Pessimistic,
+}
+
+/// Coordinator, or a cluster of them with one master for each shard.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoordinatorSpec {
+    /// Name, for events and reports.
+    pub name: String,
+    /// Coordinator of which it borrows.
+    pub parent: Option<String>,
+    /// Region, for the network.
+    pub region: String,
+    /// Number of shards.
+    pub shards: u16,
+    /// Whether the first master knows that nothing is lent.
+    pub start: FirstTerm,
+}
+
+/// Start of a coordinator's first master. Later ones learn, unless they are handed the leases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FirstTerm {
+    /// The fleet is new: it lends at once.
+    #[default]
+    Fresh,
+    /// It learns first which leases are out.
+    Learning,
+}
+
+// === impl EnvoyGroup ===
+
+impl Default for EnvoyGroup {
+    fn default() -> Self {
+        Self {
+            name: "envoy".to_owned(),
+            count: 1,
+            workers: 1,
+            region: String::new(),
+            coordinator: None,
+            start_over: Span::default(),
+            tick: Span::from_millis(20),
+            max_scopes: 10_000,
+            safe: Amount(10.0),
+            no_lease: NoLease::Safe,
+            first_lease_wait: Span::from_millis(50),
+            call_timeout: Span::from_secs(1),
+            max_wait: Span::default(),
+            drift_ppm: 0,
+        }
+    }
+}
+
+// === impl CoordinatorSpec ===
+
+impl Default for CoordinatorSpec {
+    fn default() -> Self {
+        Self {
+            name: "coordinator".to_owned(),
+            parent: None,
+            region: String::new(),
+            shards: 1,
+            start: FirstTerm::Fresh,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Quantities as people write them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{Deserializer, Error, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// Length of time, written `80ms`, `10s`, `1m30s` or `2h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+/// Number that is finite and not negative, also written `20k` or `1.5M`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Amount(pub f64);
+
+/// Part of a whole, from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Share(pub f64);
+
+/// Reason for which a text is no quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Not a length of time.
+    #[error("{0:?} is no length of time; write it as `80ms`, `10s`, `1m30s` or `2h`")]
+    Span(String),
+    /// Not a number that can be used.
+    #[error("{0} is no number from 0 on; k and M may stand for thousands and millions")]
+    Amount(String),
+    /// Not between 0 and 1.
+    #[error("{0} is not between 0 and 1")]
+    Share(String),
+}
+
+/// Reads a scalar as text, and hands it to `parse`.
+struct ScalarVisitor<T>(&'static str, fn(&str) -> Result<T, QuantityError>);
+
+// === impl Span ===
+
+impl Span {
+    /// Returns so many seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(Duration::from_secs(secs))
+    }
+
+    /// Returns so many milliseconds.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(Duration::from_millis(millis))
+    }
+}
+
+impl FromStr for Span {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let wrong = || QuantityError::Span(text.to_owned());
+        let mut rest = text.trim();
+        if rest == "0" {
+            return Ok(Self::default());
+        }
+        let mut seconds = 0.0;
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| c.is_ascii_alphabetic());
+            let (number, unit) = rest.split_at(digits.ok_or_else(wrong)?);
+            let end = unit.find(|c: char| !c.is_ascii_alphabetic());
+            let (unit, next) = unit.split_at(end.unwrap_or(unit.len()));
+            let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+            let scale = match unit {
+                "us" => 1e-6,
+                "ms" => 1e-3,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                _ => return Err(wrong()),
+            };
+            seconds += number * scale;
+            rest = next.trim_start();
+        }
+        let span = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+        match text.trim().is_empty() {
+            true => Err(wrong()),
+            false => Ok(Self(span)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ScalarVisitor("a length of time such as `10s`", str::parse))
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(self.0.as_secs_f64())
+    }
+}
+
+// === impl Amount ===
+
+impl FromStr for Amount {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let wrong = || QuantityError::Amount(text.to_owned());
+        let (number, scale) = match text.strip_suffix('k') {
+            Some(number) => (number, 1e3),
+            None => match text.strip_suffix('M') {
+                Some(number) => (number, 1e6),
+                None => (text, 1.0),
+            },
+        };
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        match number.is_finite() && number >= 0.0 {
+            true => Ok(Self(number * scale)),
+            false => Err(wrong()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ScalarVisitor("a number", str::parse))
+    }
+}
+
+// === impl Share ===
+
+impl FromStr for Share {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let share = text.parse().ok();
+        let share = share.filter(|share| (0.0..=1.0).contains(share));
+        let share = share.ok_or_else(|| QuantityError::Share(text.to_owned()))?;
+        Ok(Self(share))
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ScalarVisitor("a number between 0 and 1", str::parse))
+    }
+}
+
+// === impl ScalarVisitor ===
+
+impl<T> Visitor<'_> for ScalarVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.1)(text).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_numbers_with_units() {
+        let rows = [
+            ("0", Some(0)),
+            ("80ms", Some(80)),
+            ("1m30s", Some(90_000)),
+            ("1.5h", Some(5_400_000)),
+            ("10", None),
+            ("", None),
+            ("-1s", None),
+            ("ten", None),
+            ("1d", None),
+        ];
+        for (text, want) in rows {
+            let span = text.parse::<Span>();
+            let millis = span.as_ref().ok().map(|span| span.0.as_millis());
+            assert_eq!(millis, want, "{text}: {span:?}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_finite_and_not_negative() {
+        let rows = [("7", Some(7.0)), ("1.5k", Some(1500.0)), ("2M", Some(2e6))];
+        let wrong = ["-1", "NaN", "inf", "ten", "1G"].map(|text| (text, None));
+        for (text, want) in rows.into_iter().chain(wrong) {
+            let amount = text.parse::<Amount>().ok();
+            assert_eq!(amount.map(|amount| amount.0), want, "{text}");
+        }
+        assert!("1.01".parse::<Share>().is_err());
+        assert_eq!("0.5".parse(), Ok(Share(0.5)));
+    }
+}

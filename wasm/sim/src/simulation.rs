@@ -1,0 +1,218 @@
+//! Simulation: the world of one scenario, which goes on event by event.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tollgate_core::units::{Capacity, Instant};
+
+mod actions;
+mod calls;
+mod event;
+mod plan;
+mod sampling;
+mod setup;
+
+use self::actions::Action;
+use self::event::Event;
+use crate::coordinator::Coordinator;
+use crate::demand::RequestStream;
+use crate::event_queue::EventQueue;
+use crate::figures::Figures;
+use crate::limits::{LimitSource, LimitTable};
+use crate::process::{Outcomes, Process, ProcessKind, Tally};
+use crate::random::Random;
+use crate::recorder::Recorder;
+use crate::sample::{Mark, Sample, Violation};
+use crate::scenario::{Scenario, ScenarioError};
+use crate::scopes::ScopeTable;
+use crate::topology::Topology;
+
+/// Fleet of engines and their coordinators in virtual time.
+#[derive(Debug)]
+pub struct Simulation {
+    scenario: Scenario,
+    queue: EventQueue<Event>,
+    /// Generators of the network, of events, and of what starts.
+    network: Random,
+    luck: Random,
+    births: Random,
+    scopes: Rc<ScopeTable>,
+    limits: LimitTable,
+    kinds: Vec<ProcessKind>,
+    envoys: Vec<Envoy>,
+    coordinators: Vec<Coordinator>,
+    topology: Topology,
+    tally: Tally,
+    /// Capacities that were lowered, by the number of the scope, and how long leases of them may last.
+    lowered: BTreeMap<usize, (Capacity, Instant)>,
+    recorder: Recorder,
+}
+
+/// Place of one Envoy, whichever process has it.
+#[derive(Debug)]
+struct Envoy {
+    kind: usize,
+    name: String,
+    /// The coordinator that it asks.
+    coordinator: usize,
+    /// Counts its processes, to tell messages of a dead one and for it.
+    incarnation: u32,
+    process: Option<Process>,
+    /// Requests that come here, while there is no process.
+    streams: Vec<RequestStream>,
+}
+
+// === impl Simulation ===
+
+impl Simulation {
+    /// Returns the simulation of a scenario with `limits`, the first of which are in force.
+    ///
+    /// # Errors
+    /// All rules that the scenario breaks.
+    pub fn new(
+        scenario: Scenario,
+        limits: Vec<Box<dyn LimitSource>>,
+    ) -> Result<Self, Vec<ScenarioError>> {
+        let scenario = scenario.completed();
+        let errors = scenario.check(limits.len());
+        match errors.is_empty() {
+            true => Ok(Self::checked(scenario, limits)),
+            false => Err(errors),
+        }
+    }
+
+    /// Handles the next event. False if the end has been reached.
+    pub fn step(&mut self) -> bool {
+        self.step_until(self.scenario.duration.0)
+    }
+
+    /// Handles all events until `elapsed` since the start, or to the end.
+    pub fn run_until(&mut self, elapsed: Duration) {
+        let until = elapsed.min(self.scenario.duration.0);
+        while self.step_until(until) {}
+    }
+
+    fn step_until(&mut self, until: Duration) -> bool {
+        let Some(event) = self.queue.next(until) else {
+            return false;
+        };
+        self.handle(event);
+        true
+    }
+
+    /// Returns the virtual time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.queue.elapsed()
+    }
+
+    /// Returns whether the end has been reached.
+    pub fn is_over(&self) -> bool {
+        self.elapsed() >= self.scenario.duration.0
+    }
+
+    /// Returns the number of events that have been handled.
+    pub fn events(&self) -> u64 {
+        self.queue.handled()
+    }
+
+    /// Returns the scenario.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// Returns the samples so far.
+    pub fn samples(&self) -> &[Sample] {
+        self.recorder.samples()
+    }
+
+    /// Returns the scopes that [`Sample::scopes`] are of.
+    pub fn watched_scopes(&self) -> Vec<&str> {
+        let watched = self.scopes.iter().take(self.recorder.watched());
+        watched.map(|scope| &*scope.id).collect()
+    }
+
+    /// Returns the Envoys that [`Sample::clients`] are of.
+    pub fn watched_envoys(&self) -> Vec<&str> {
+        let watched = self.envoys.iter().take(self.recorder.watched_envoys());
+        watched.map(|envoy| envoy.name.as_str()).collect()
+    }
+
+    /// Returns what happened to the fleet so far.
+    pub fn marks(&self) -> &[Mark] {
+        self.recorder.marks()
+    }
+
+    /// Returns the laws that were seen broken, each once.
+    pub fn violations(&self) -> &[Violation] {
+        self.recorder.violations()
+    }
+
+    /// Returns the figures so far.
+    pub fn figures(&self) -> Figures {
+        self.recorder.figures(self.scopes.len(), self.digest())
+    }
+
+    /// Returns a number that is equal for two runs of one scenario with one seed.
+    pub fn digest(&self) -> u64 {
+        self.queue.digest() ^ self.recorder.digest()
+    }
+
+    fn now(&self) -> Instant {
+        self.queue.now()
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Start { envoy, incarnation } => self.start(envoy as usize, incarnation),
+            Event::Wake { envoy, incarnation } => self.wake(envoy as usize, incarnation),
+            Event::Coordinator { coordinator, shard } => {
+                self.work(coordinator as usize, usize::from(shard));
+            }
+            Event::Message(message) => self.deliver(*message),
+            Event::Action(action) => self.act(*action),
+            Event::Mishap => self.mishap(),
+            Event::Sample => self.sample(),
+        }
+    }
+
+    /// Starts a process at the place of an Envoy.
+    fn start(&mut self, index: usize, incarnation: u32) {
+        let (now, elapsed) = (self.now(), self.elapsed());
+        let envoy = &mut self.envoys[index];
+        if envoy.incarnation != incarnation {
+            return;
+        }
+        let mut streams = std::mem::take(&mut envoy.streams);
+        for stream in &mut streams {
+            // Requests that came meanwhile went elsewhere.
+            while stream.take(elapsed).is_some() {}
+        }
+        let kind = &self.kinds[envoy.kind];
+        let random = self.births.fork();
+        envoy.process = Some(Process::new(now, &envoy.name, kind, streams, random));
+        self.attend(index);
+    }
+
+    fn wake(&mut self, index: usize, incarnation: u32) {
+        let at = (self.now(), self.elapsed());
+        let envoy = &mut self.envoys[index];
+        let Some(process) = &mut envoy.process else {
+            return;
+        };
+        if envoy.incarnation == incarnation {
+            if process.stopped_until <= at.0 {
+                process.wake(at, &self.scopes, &mut Outcomes(&mut self.tally));
+            }
+            self.attend(index);
+        }
+    }
+
+    /// Plans an action of the simulation.
+    fn plan_action(&mut self, after: Duration, action: Action) {
+        self.queue.push(after, Event::Action(Box::new(action)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

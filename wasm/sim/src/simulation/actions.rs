@@ -1,0 +1,288 @@
+//! Actions on the fleet: crashes, stops, restarts, cuts, and changes of demand and limits.
+
+use std::time::Duration;
+
+use tollgate_core::lease_server::{Snapshot, Start};
+
+use super::event::Event;
+use super::{Process, Simulation};
+use crate::demand::{Course, Overlay, RequestStream};
+use crate::scenario::Direction;
+use crate::topology::{ActiveCut, Node};
+
+/// Something that happens to the fleet.
+#[derive(Debug)]
+pub(super) enum Action {
+    /// A coordinator loses all its masters, and has others in so much time.
+    Crash { coordinator: usize, lasts: Duration },
+    /// The masters of a coordinator hand over to others, which begin in so much time.
+    HandOver { coordinator: usize, gap: Duration },
+    /// A coordinator has masters again, with the leases that were left.
+    Elect {
+        coordinator: usize,
+        left: Vec<Option<Snapshot>>,
+    },
+    /// Processes stand still.
+    Stop {
+        envoys: Vec<usize>,
+        coordinator: Option<usize>,
+        lasts: Duration,
+    },
+    /// Envoys end, and others start in their places.
+    Kill { envoys: Vec<usize>, lasts: Duration },
+    /// Envoys are replaced in batches.
+    Deploy {
+        envoys: Vec<usize>,
+        batch: usize,
+        every: Duration,
+        lasts: Duration,
+    },
+    /// Messages do not get through.
+    Cut {
+        name: String,
+        region: Option<u32>,
+        nodes: Vec<Node>,
+        direction: Direction,
+        lasts: Duration,
+    },
+    /// Envoys are asked for more or less, for a while or for good.
+    Demand {
+        envoys: Vec<usize>,
+        change: Overlay,
+        lasts: Duration,
+    },
+    /// That ends.
+    DemandEnds { envoys: Vec<usize>, change: Overlay },
+    /// Other limits are in force.
+    Limits(usize),
+    /// Something ends that only people need to know of.
+    Note(String),
+}
+
+// === impl Simulation ===
+
+impl Simulation {
+    /// Does what was planned for now.
+    pub(super) fn act(&mut self, action: Action) {
+        match action {
+            Action::Crash { coordinator, lasts } => self.crash(coordinator, lasts),
+            Action::HandOver { coordinator, gap } => {
+                let name = self.coordinator_name(coordinator);
+                self.mark(format!("{name} hands over"));
+                let now = self.now();
+                let place = &mut self.coordinators[coordinator];
+                let shards = 0..place.shards.len();
+                let left = shards.map(|shard| place.hand_over(now, shard)).collect();
+                self.plan_action(gap, Action::Elect { coordinator, left });
+            }
+            Action::Elect { coordinator, left } => self.elect(coordinator, &left),
+            Action::Stop {
+                envoys,
+                coordinator,
+                lasts,
+            } => self.stop(&envoys, coordinator, lasts),
+            Action::Kill { envoys, lasts } => {
+                self.mark(format!("{} killed", counted(envoys.len())));
+                self.kill(&envoys, lasts);
+            }
+            Action::Deploy {
+                envoys,
+                batch,
+                every,
+                lasts,
+            } => self.deploy(envoys, batch, (every, lasts)),
+            Action::Cut {
+                name,
+                region,
+                nodes,
+                direction,
+                lasts,
+            } => {
+                let until = self.now().saturating_add(lasts);
+                let cut = ActiveCut {
+                    region,
+                    nodes,
+                    direction,
+                    until,
+                };
+                self.topology.cut(self.queue.now(), cut);
+                self.mark(format!("{name} cut off"));
+                self.plan_action(lasts, Action::Note(format!("{name} connected")));
+            }
+            Action::Demand {
+                envoys,
+                change,
+                lasts,
+            } => self.demand(envoys, change, lasts),
+            Action::DemandEnds { envoys, change } => {
+                self.mark("demand as before".to_owned());
+                self.change_courses(&envoys, |course| course.lift(change));
+            }
+            Action::Limits(limits) => {
+                self.mark("limits changed".to_owned());
+                self.switch_limits(limits);
+            }
+            Action::Note(text) => self.mark(text),
+        }
+    }
+
+    fn crash(&mut self, coordinator: usize, lasts: Duration) {
+        let name = self.coordinator_name(coordinator);
+        self.mark(format!("{name} loses its master"));
+        let place = &mut self.coordinators[coordinator];
+        let left = place.shards.iter_mut().map(|shard| {
+            shard.server = None;
+            None
+        });
+        let left = left.collect();
+        self.plan_action(lasts, Action::Elect { coordinator, left });
+    }
+
+    fn elect(&mut self, coordinator: usize, left: &[Option<Snapshot>]) {
+        let now = self.now();
+        let place = &mut self.coordinators[coordinator];
+        let mut elected = false;
+        for (shard, left) in left.iter().enumerate() {
+            // Another election may have been faster.
+            if place.shards[shard].server.is_none() {
+                place.elect(now, shard, Start::Learning, left.as_ref());
+                elected = true;
+            }
+        }
+        if elected {
+            let name = self.coordinator_name(coordinator);
+            self.mark(format!("{name} has a master"));
+            self.plan_coordinator(coordinator);
+        }
+    }
+
+    fn stop(&mut self, envoys: &[usize], coordinator: Option<usize>, lasts: Duration) {
+        let until = self.now().saturating_add(lasts);
+        let name = match coordinator {
+            Some(index) => {
+                self.coordinators[index].stopped_until = until;
+                self.coordinator_name(index)
+            }
+            None => counted(envoys.len()),
+        };
+        for index in envoys {
+            if let Some(process) = &mut self.envoys[*index].process {
+                process.stopped_until = until;
+            }
+        }
+        self.mark(format!("{name} stopped"));
+        self.plan_action(lasts, Action::Note(format!("{name} going on")));
+    }
+
+    fn kill(&mut self, envoys: &[usize], lasts: Duration) {
+        for index in envoys {
+            let envoy = &mut self.envoys[*index];
+            if let Some(process) = envoy.process.take() {
+                envoy.streams = process.streams;
+            }
+            envoy.incarnation += 1;
+            let start = Event::Start {
+                envoy: *index as u32,
+                incarnation: envoy.incarnation,
+            };
+            self.queue.push(lasts, start);
+        }
+    }
+
+    fn deploy(
+        &mut self,
+        mut envoys: Vec<usize>,
+        batch: usize,
+        (every, lasts): (Duration, Duration),
+    ) {
+        let rest = envoys.split_off(batch.min(envoys.len()));
+        self.kill(&envoys, lasts);
+        if rest.is_empty() {
+            self.mark("deploy: last batch".to_owned());
+            return;
+        }
+        if self.recorder.last_mark_is_not("deploy begins") {
+            self.mark("deploy begins".to_owned());
+        }
+        let next = Action::Deploy {
+            envoys: rest,
+            batch,
+            every,
+            lasts,
+        };
+        self.plan_action(every, next);
+    }
+
+    fn demand(&mut self, envoys: Vec<usize>, change: Overlay, lasts: Duration) {
+        self.mark(format!("demand of {} changes", counted(envoys.len())));
+        if lasts.is_zero() {
+            return self.change_courses(&envoys, |course| course.apply(change));
+        }
+        self.change_courses(&envoys, |course| course.lay(change));
+        self.plan_action(lasts, Action::DemandEnds { envoys, change });
+    }
+
+    /// Changes all demand at some Envoys.
+    fn change_courses(&mut self, envoys: &[usize], change: impl Fn(&mut Course)) {
+        let elapsed = self.elapsed();
+        for index in envoys {
+            let envoy = &mut self.envoys[*index];
+            let streams: &mut Vec<RequestStream> = match &mut envoy.process {
+                Some(Process { streams, .. }) => streams,
+                None => &mut envoy.streams,
+            };
+            for stream in streams {
+                stream.change(elapsed, &change);
+            }
+            self.attend(*index);
+        }
+    }
+
+    /// Lets one of the random events happen, and plans the next.
+    pub(super) fn mishap(&mut self) {
+        let Some(mishaps) = self.scenario.mishaps.clone() else {
+            return;
+        };
+        self.queue.push(mishaps.every.0, Event::Mishap);
+        let all = u64::from(mishaps.spike + mishaps.lose_master + mishaps.elect);
+        let drawn = self.luck.between(1, all.max(1));
+        if drawn <= u64::from(mishaps.spike) {
+            let envoy = self.luck.between(0, self.envoys.len() as u64 - 1) as usize;
+            let add = mishaps.spike_adds.0;
+            let change = Overlay {
+                add,
+                ..Overlay::NONE
+            };
+            return self.demand(vec![envoy], change, Duration::ZERO);
+        }
+        let is_loss = drawn <= u64::from(mishaps.spike + mishaps.lose_master);
+        let longest = mishaps.lost_for.0.as_millis() as u64;
+        let lasts = Duration::from_millis(self.luck.between(0, longest));
+        let led = 0..self.coordinators.len();
+        let led: Vec<_> = led
+            .filter(|index| !self.coordinators[*index].is_down())
+            .collect();
+        if !led.is_empty() {
+            let coordinator = self.luck.pick(&led);
+            self.crash(coordinator, if is_loss { lasts } else { Duration::ZERO });
+        }
+    }
+
+    fn coordinator_name(&self, index: usize) -> String {
+        self.scenario.coordinators[index].name.clone()
+    }
+
+    fn mark(&mut self, text: String) {
+        let elapsed = self.elapsed();
+        self.recorder.mark(elapsed, text);
+    }
+}
+
+// === free functions ===
+
+fn counted(envoys: usize) -> String {
+    match envoys {
+        1 => "1 Envoy".to_owned(),
+        count => format!("{count} Envoys"),
+    }
+}

@@ -1,0 +1,119 @@
+//! Events of a simulation.
+
+use std::hash::{DefaultHasher, Hash as _};
+
+use tollgate_core::lease::Epoch;
+use tollgate_core::message::{Refresh, Refreshed, Release};
+
+use super::actions::Action;
+use crate::event_queue;
+use crate::topology::Node;
+
+/// Event of a simulation.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A process starts.
+    Start { envoy: u32, incarnation: u32 },
+    /// A process has something to do.
+    Wake { envoy: u32, incarnation: u32 },
+    /// A shard of a coordinator has something to do.
+    Coordinator { coordinator: u32, shard: u16 },
+    /// A message arrives.
+    Message(Box<Message>),
+    /// Something happens to the fleet.
+    Action(Box<Action>),
+    /// Something happens to the fleet at random.
+    Mishap,
+    /// It is time for a sample.
+    Sample,
+}
+
+/// Message on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) from: Node,
+    pub(super) to: Node,
+    pub(super) body: Body,
+}
+
+/// Content of a message.
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    Refresh {
+        caller: Caller,
+        refresh: Refresh,
+    },
+    Release(Release),
+    Answer {
+        caller: Caller,
+        answer: Result<Refreshed, String>,
+    },
+}
+
+/// Caller of a refresh.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Caller {
+    Envoy {
+        envoy: usize,
+        incarnation: u32,
+        worker: u32,
+        token: u32,
+    },
+    Coordinator {
+        coordinator: usize,
+        shard: usize,
+        epoch: Epoch,
+    },
+}
+
+// === impl Event ===
+
+impl event_queue::Event for Event {
+    fn digest(&self, hasher: &mut DefaultHasher) {
+        std::mem::discriminant(self).hash(hasher);
+        match self {
+            Self::Start { envoy, incarnation } | Self::Wake { envoy, incarnation } => {
+                (envoy, incarnation).hash(hasher);
+            }
+            Self::Coordinator { coordinator, shard } => (coordinator, shard).hash(hasher),
+            Self::Message(message) => message.digest(hasher),
+            Self::Action(_) | Self::Mishap | Self::Sample => {}
+        }
+    }
+}
+
+// === impl Message ===
+
+impl Message {
+    fn digest(&self, hasher: &mut DefaultHasher) {
+        for node in [self.from, self.to] {
+            match node {
+                Node::Envoy(index) => (0, index).hash(hasher),
+                Node::Coordinator(index) => (1, index).hash(hasher),
+            }
+        }
+        match &self.body {
+            Body::Refresh { refresh, .. } => {
+                for asks in refresh.scopes.iter().map(|scope| &scope.asks) {
+                    for (_, ask) in asks {
+                        let wants = ask.demand.wants().as_micros();
+                        (ask.sequence, ask.has.as_micros(), wants).hash(hasher);
+                    }
+                }
+            }
+            Body::Release(release) => release.resources.len().hash(hasher),
+            Body::Answer { answer, .. } => {
+                let scopes = answer
+                    .iter()
+                    .flat_map(|answer| answer.scopes.iter().flatten());
+                let units = scopes
+                    .filter_map(|scope| scope.outcome.as_ref().ok())
+                    .flatten();
+                for unit in units {
+                    let gets = unit.answer.lease.map(|lease| lease.capacity.as_micros());
+                    (unit.sequence, gets).hash(hasher);
+                }
+            }
+        }
+    }
+}

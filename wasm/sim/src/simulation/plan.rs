@@ -1,0 +1,142 @@
+//! Planned events of a scenario, as actions on the fleet.
+
+use std::time::Duration;
+
+use super::actions::Action;
+use super::setup::Regions;
+use super::{Envoy, Simulation};
+use crate::demand::Overlay;
+use crate::random::Random;
+use crate::scenario::{Cut, DemandChange, EventSpec, Scenario, Selection};
+use crate::topology::Node;
+
+// === impl Simulation ===
+
+impl Simulation {
+    /// Returns all planned actions with their times.
+    pub(super) fn planned_actions(&mut self) -> Vec<(Duration, Action)> {
+        let events = self.scenario.events.clone();
+        let planned = events.iter().filter_map(|event| {
+            let action = self.planned_action(event)?;
+            Some((event.at.0, action))
+        });
+        planned.collect()
+    }
+
+    fn planned_action(&mut self, event: &EventSpec) -> Option<Action> {
+        if let Some(crash) = &event.crash {
+            return Some(Action::Crash {
+                coordinator: self.named(&crash.coordinator)?,
+                lasts: crash.lasts.0,
+            });
+        }
+        if let Some(hand_over) = &event.hand_over {
+            return Some(Action::HandOver {
+                coordinator: self.named(&hand_over.coordinator)?,
+                gap: hand_over.lasts.0,
+            });
+        }
+        if let Some(stop) = &event.stop {
+            let coordinator = stop.coordinator.as_ref();
+            let coordinator = coordinator.and_then(|name| self.named(name));
+            return Some(Action::Stop {
+                envoys: match coordinator {
+                    Some(_) => Vec::new(),
+                    None => self.select(&stop.envoys.clone().unwrap_or_default()),
+                },
+                coordinator,
+                lasts: stop.lasts.0,
+            });
+        }
+        if let Some(kill) = &event.kill {
+            let envoys = self.select(&kill.envoys);
+            let lasts = kill.lasts.0;
+            return Some(Action::Kill { envoys, lasts });
+        }
+        if let Some(deploy) = &event.deploy {
+            return Some(Action::Deploy {
+                envoys: self.select(&deploy.envoys),
+                batch: deploy.batch as usize,
+                every: deploy.every.0,
+                lasts: deploy.lasts.0,
+            });
+        }
+        if let Some(cut) = &event.cut {
+            return Some(self.planned_cut(cut));
+        }
+        if let Some(demand) = &event.demand {
+            return Some(Action::Demand {
+                envoys: self.select(&demand.envoys),
+                change: overlay(demand),
+                lasts: demand.lasts.0,
+            });
+        }
+        event.limits.map(Action::Limits)
+    }
+
+    fn planned_cut(&mut self, cut: &Cut) -> Action {
+        let envoys = cut.envoys.as_ref().map(|envoys| self.select(envoys));
+        let envoys = envoys.into_iter().flatten().map(Node::Envoy);
+        let mut nodes: Vec<Node> = envoys.collect();
+        let coordinator = cut.coordinator.as_ref();
+        let coordinator = coordinator.and_then(|name| self.named(name));
+        nodes.extend(coordinator.map(Node::Coordinator));
+        let mut regions = Regions::of_all(&self.scenario);
+        Action::Cut {
+            region: cut.region.as_ref().map(|region| regions.number(region)),
+            name: name_of(cut),
+            nodes,
+            direction: cut.direction,
+            lasts: cut.lasts.0,
+        }
+    }
+
+    /// Returns the place of the coordinator called `name`.
+    fn named(&self, name: &str) -> Option<usize> {
+        let mut coordinators = self.scenario.coordinators.iter();
+        coordinators.position(|known| known.name == name)
+    }
+
+    fn select(&mut self, selection: &Selection) -> Vec<usize> {
+        select(&self.scenario, &self.envoys, selection, &mut self.luck)
+    }
+}
+
+// === free functions ===
+
+/// Returns the Envoys that `selection` means, in their order.
+pub(super) fn select(
+    scenario: &Scenario,
+    envoys: &[Envoy],
+    selection: &Selection,
+    random: &mut Random,
+) -> Vec<usize> {
+    let group = selection.group.as_ref();
+    let of_group = |kind: usize| group.is_none_or(|name| scenario.envoys[kind].name == *name);
+    let all = envoys.iter().enumerate();
+    let all = all.filter(|(_, envoy)| of_group(envoy.kind));
+    let mut selected: Vec<usize> = all.map(|(index, _)| index).collect();
+    let Some(count) = selection.count else {
+        return selected;
+    };
+    while selected.len() > count as usize {
+        let out = random.between(0, selected.len() as u64 - 1) as usize;
+        selected.swap_remove(out);
+    }
+    selected.sort_unstable();
+    selected
+}
+
+fn overlay(change: &DemandChange) -> Overlay {
+    Overlay {
+        set: change.set.map(|rate| rate.0),
+        times: change.times.map_or(1.0, |times| times.0),
+        add: change.add.map_or(0.0, |add| add.0),
+    }
+}
+
+fn name_of(cut: &Cut) -> String {
+    let region = cut.region.as_ref().map(|region| format!("region {region}"));
+    let named = region.or_else(|| cut.coordinator.clone());
+    named.unwrap_or_else(|| "Envoys".to_owned())
+}

@@ -1,0 +1,186 @@
+//! The beginning of a simulation.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::event::Event;
+use super::plan::select;
+use super::{Envoy, Simulation};
+use crate::coordinator::Coordinator;
+use crate::demand::{Course, DemandShape, RequestStream, Zipf};
+use crate::event_queue::EventQueue;
+use crate::limits::{LimitSource, LimitTable};
+use crate::process::{ProcessKind, Tally};
+use crate::random::Random;
+use crate::recorder::Recorder;
+use crate::scenario::{DemandSpec, Program, Scenario};
+use crate::scopes::ScopeTable;
+use crate::topology::Topology;
+
+/// Numbers of regions, by their names.
+#[derive(Debug, Default)]
+pub(super) struct Regions(BTreeMap<String, u32>);
+
+// === impl Regions ===
+
+impl Regions {
+    pub(super) fn number(&mut self, name: &str) -> u32 {
+        let next = self.0.len() as u32;
+        *self.0.entry(name.to_owned()).or_insert(next)
+    }
+
+    pub(super) fn of_all(scenario: &Scenario) -> Self {
+        let mut regions = Self::default();
+        for group in &scenario.envoys {
+            regions.number(&group.region);
+        }
+        for coordinator in &scenario.coordinators {
+            regions.number(&coordinator.region);
+        }
+        regions
+    }
+}
+
+// === impl Simulation ===
+
+impl Simulation {
+    /// Returns the simulation of a scenario that breaks no rule.
+    pub(super) fn checked(scenario: Scenario, limits: Vec<Box<dyn LimitSource>>) -> Self {
+        let queue = EventQueue::new();
+        let mut random = Random::new(scenario.seed);
+        let mut births = random.fork();
+        let mut scopes = ScopeTable::new();
+        let shapes = scenario.demand.iter();
+        let shapes = shapes.map(|demand| Rc::new(shape(&mut scopes, demand)));
+        let shapes: Vec<_> = shapes.collect();
+        let coordinators = coordinators(&queue, &scenario, &mut births);
+        let kinds = scenario.envoys.iter();
+        let kinds = kinds.map(|group| ProcessKind::new(group, scopes.rules()));
+        let tally = Tally::new(scopes.len());
+        let mut regions = Regions::of_all(&scenario);
+        let mut simulation = Self {
+            network: random.fork(),
+            luck: random.fork(),
+            births,
+            kinds: kinds.collect(),
+            recorder: Recorder::new(&scenario, scopes.len()),
+            scopes: Rc::new(scopes),
+            limits: LimitTable::new(limits),
+            envoys: envoys(&scenario),
+            topology: topology(&scenario, &mut regions),
+            coordinators,
+            lowered: BTreeMap::new(),
+            tally,
+            queue,
+            scenario,
+        };
+        simulation.distribute(&shapes);
+        simulation.begin();
+        simulation
+    }
+
+    /// Gives the Envoys their parts of all demand.
+    fn distribute(&mut self, shapes: &[Rc<DemandShape>]) {
+        let demands: Vec<_> = self.scenario.demand.iter().zip(shapes).collect();
+        for (demand, shape) in demands {
+            let selected = select(&self.scenario, &self.envoys, &demand.envoys, &mut self.luck);
+            let count = selected.len().max(1) as f64;
+            let (program, scale) = match (&demand.each, &demand.total) {
+                (Some(each), _) => (each, 1.0),
+                (None, Some(total)) => (total, 1.0 / count),
+                (None, None) => (&Program::Constant(crate::scenario::Amount(0.0)), 0.0),
+            };
+            let program = Rc::new(program.clone());
+            for envoy in selected {
+                let course = Course::new(program.clone(), scale);
+                let random = self.births.fork();
+                let stream = RequestStream::new(Duration::ZERO, shape.clone(), course, random);
+                self.envoys[envoy].streams.push(stream);
+            }
+        }
+    }
+
+    /// Plans the first events.
+    fn begin(&mut self) {
+        for index in 0..self.envoys.len() {
+            let over = self.scenario.envoys[self.envoys[index].kind].start_over.0;
+            let after = self.births.between(0, over.as_micros() as u64);
+            let envoy = index as u32;
+            let start = Event::Start {
+                envoy,
+                incarnation: 0,
+            };
+            self.queue.push(Duration::from_micros(after), start);
+        }
+        for (at, action) in self.planned_actions() {
+            self.plan_action(at, action);
+        }
+        if let Some(mishaps) = &self.scenario.mishaps {
+            self.queue.push(mishaps.from.0, Event::Mishap);
+        }
+        self.queue.push(self.scenario.sample.0, Event::Sample);
+    }
+}
+
+// === free functions ===
+
+fn shape(scopes: &mut ScopeTable, demand: &DemandSpec) -> DemandShape {
+    let numbers = scopes.add_all(demand);
+    let spread = demand.scopes.as_ref();
+    DemandShape {
+        zipf: spread.map(|spread| Zipf::new(numbers.len(), spread.zipf.0)),
+        scopes: numbers,
+        arrivals: demand.arrivals,
+        takes: demand.takes.0,
+        bytes: demand.bytes,
+    }
+}
+
+fn coordinators(
+    queue: &EventQueue<Event>,
+    scenario: &Scenario,
+    random: &mut Random,
+) -> Vec<Coordinator> {
+    let mut all: Vec<Coordinator> = Vec::new();
+    for spec in &scenario.coordinators {
+        let parent = spec.parent.as_ref();
+        let mut names = scenario.coordinators.iter();
+        let parent = parent.and_then(|parent| names.position(|known| known.name == *parent));
+        let parent = parent.and_then(|index| Some((index, all.get(index)?)));
+        let coordinator = Coordinator::new(queue.now(), spec, parent, random);
+        all.push(coordinator);
+    }
+    all
+}
+
+fn envoys(scenario: &Scenario) -> Vec<Envoy> {
+    let mut envoys = Vec::new();
+    for (kind, group) in scenario.envoys.iter().enumerate() {
+        let named = group.coordinator.as_ref();
+        let mut coordinators = scenario.coordinators.iter();
+        let coordinator =
+            named.and_then(|named| coordinators.position(|known| known.name == *named));
+        envoys.extend((1..=group.count).map(|number| Envoy {
+            kind,
+            name: format!("{}-{number}", group.name),
+            coordinator: coordinator.unwrap_or(0),
+            incarnation: 0,
+            process: None,
+            streams: Vec::new(),
+        }));
+    }
+    envoys
+}
+
+fn topology(scenario: &Scenario, regions: &mut Regions) -> Topology {
+    let mut of_envoys = Vec::new();
+    for group in &scenario.envoys {
+        let region = regions.number(&group.region);
+        of_envoys.extend((0..group.count).map(|_| region));
+    }
+    let coordinators = scenario.coordinators.iter();
+    let of_coordinators = coordinators.map(|spec| regions.number(&spec.region));
+    let of_coordinators = of_coordinators.collect();
+    Topology::new(scenario.network.clone(), of_envoys, of_coordinators)
+}

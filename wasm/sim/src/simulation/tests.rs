@@ -1,0 +1,291 @@
+use tollgate_core::limit::Limit;
+
+use super::*;
+use crate::limits::FixedLimits;
+use crate::scenario::{
+    Amount, Arrivals, CoordinatorSpec, Crash, Cut, DemandSpec, Deploy, EnvoyGroup, EventSpec,
+    Program, Selection, Share, Span, Stop,
+};
+
+/// Returns a scenario of so many Envoys that want `each` of one scope.
+fn fleet(count: u32, each: f64) -> Scenario {
+    Scenario {
+        name: "test".to_owned(),
+        description: String::new(),
+        duration: Span::from_secs(30),
+        seed: 1,
+        sample: Span::from_secs(1),
+        measure_from: Span::from_secs(5),
+        envoys: vec![EnvoyGroup {
+            count,
+            ..EnvoyGroup::default()
+        }],
+        coordinators: Vec::new(),
+        network: Default::default(),
+        demand: vec![DemandSpec {
+            scope: Some("tenant/acme".to_owned()),
+            each: Some(Program::Constant(Amount(each))),
+            arrivals: Arrivals::Even,
+            ..DemandSpec::default()
+        }],
+        events: Vec::new(),
+        mishaps: None,
+    }
+}
+
+/// Returns the finished run of a scenario with a limit on tenants, and others for events.
+fn run(scenario: Scenario, capacities: &[u64]) -> Simulation {
+    let limits = capacities.iter().map(|capacity| {
+        let limit = Limit::new(Capacity::from_whole(*capacity));
+        let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
+        Box::new(limits) as Box<dyn LimitSource>
+    });
+    let mut simulation = Simulation::new(scenario, limits.collect()).unwrap();
+    while simulation.step() {}
+    assert!(simulation.is_over());
+    simulation
+}
+
+fn at(seconds: u64) -> EventSpec {
+    EventSpec {
+        at: Span::from_secs(seconds),
+        ..EventSpec::default()
+    }
+}
+
+fn crash(seconds: u64) -> Option<Crash> {
+    Some(Crash {
+        coordinator: "coordinator".to_owned(),
+        lasts: Span::from_secs(seconds),
+    })
+}
+
+/// Returns the seconds of `run` in which the leases were `holds`.
+fn seconds(run: &Simulation, holds: impl Fn(f64) -> bool) -> Vec<u64> {
+    let samples = run.samples().iter();
+    let found = samples.filter(|sample| holds(sample.has));
+    found.map(|sample| sample.at as u64).collect()
+}
+
+#[test]
+fn a_fleet_shares_what_it_wants_too_much_of() {
+    let run = run(fleet(5, 110.0), &[500]);
+    let figures = run.figures();
+    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    assert!(figures.first_lease.unwrap() < 1.0, "{figures:?}");
+    assert!(figures.of_capacity > 0.99, "{figures:?}");
+    assert_eq!(figures.over_capacity, 0, "{figures:?}");
+    // The burst of a second is spent within ten.
+    let admitted: f64 = run.samples().iter().skip(15).map(|s| s.admitted).sum();
+    let mean = admitted / 15.0;
+    assert!((495.0..=502.0).contains(&mean), "{mean}");
+    let last = run.samples().last().unwrap();
+    assert_eq!(last.clients.len(), 5);
+    let fair = |client: &crate::sample::ClientSample| (client.has - 100.0).abs() < 0.1;
+    assert!(last.clients.iter().all(fair), "{last:?}");
+}
+
+#[test]
+fn the_same_seed_takes_the_same_course() {
+    let course = |seed| {
+        let mut scenario = fleet(3, 50.0);
+        scenario.seed = seed;
+        scenario.network.loss = Share(0.1);
+        scenario.network.duplication = Share(0.1);
+        scenario.demand[0].arrivals = Arrivals::Poisson;
+        let run = run(scenario, &[100]);
+        assert!(run.figures().messages_lost > 0);
+        (run.digest(), run.events(), format!("{:?}", run.figures()))
+    };
+    assert_eq!(course(1), course(1));
+    assert_ne!(course(1), course(2));
+}
+
+#[test]
+fn leases_that_are_handed_over_are_not_lost_and_those_of_a_crash_are_learned() {
+    let mut handed = fleet(4, 100.0);
+    handed.events = vec![EventSpec {
+        hand_over: crash(1),
+        ..at(10)
+    }];
+    let mut crashed = fleet(4, 100.0);
+    crashed.events = vec![EventSpec {
+        crash: crash(2),
+        ..at(10)
+    }];
+    let mut long = fleet(4, 100.0);
+    long.events = vec![EventSpec {
+        crash: crash(15),
+        ..at(10)
+    }];
+    for scenario in [handed, crashed] {
+        let run = run(scenario, &[200]);
+        assert_eq!(run.figures().leases_lost, 0, "{:?}", run.marks());
+        assert!(run.figures().of_capacity > 0.99, "{:?}", run.figures());
+        assert_eq!(run.marks().len(), 2, "{:?}", run.marks());
+    }
+    // Leases of ten seconds do not last fifteen.
+    let run = run(long, &[200]);
+    assert_eq!(run.figures().leases_lost, 4);
+    let gone = seconds(&run, |has| has == 0.0);
+    assert!(gone.contains(&21) && !gone.contains(&18), "{gone:?}");
+    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+}
+
+#[test]
+fn a_clock_that_is_far_too_slow_breaks_a_law_and_is_seen() {
+    let scenario = |drift_ppm| {
+        let mut scenario = fleet(2, 100.0);
+        scenario.envoys[0].drift_ppm = drift_ppm;
+        scenario.events = vec![EventSpec {
+            cut: Some(Cut {
+                envoys: Some(Selection {
+                    count: Some(1),
+                    ..Selection::default()
+                }),
+                lasts: Span::from_secs(25),
+                ..Cut::default()
+            }),
+            ..at(5)
+        }];
+        scenario
+    };
+    let broken = |seed, drift_ppm| {
+        let mut scenario = scenario(drift_ppm);
+        scenario.seed = seed;
+        let run = run(scenario, &[100]);
+        run.violations().first().map(|broken| broken.text.clone())
+    };
+    let found = (0..20).find_map(|seed| broken(seed, 400_000));
+    assert!(found.unwrap().starts_with("law 1"));
+    for seed in 0..20 {
+        assert_eq!(broken(seed, 100), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn lowered_limits_hold_after_one_lease() {
+    let mut scenario = fleet(4, 100.0);
+    scenario.events = vec![EventSpec {
+        limits: Some(1),
+        ..at(15)
+    }];
+    let run = run(scenario, &[300, 80]);
+    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    let over = seconds(&run, |has| has > 80.5);
+    assert!(over.contains(&14) && !over.contains(&26), "{over:?}");
+}
+
+#[test]
+fn a_deploy_replaces_every_envoy() {
+    let mut scenario = fleet(6, 20.0);
+    scenario.events = vec![EventSpec {
+        deploy: Some(Deploy {
+            envoys: Selection::default(),
+            batch: 2,
+            every: Span::from_secs(4),
+            lasts: Span::from_secs(1),
+        }),
+        ..at(10)
+    }];
+    let run = run(scenario, &[300]);
+    assert!(run.envoys.iter().all(|envoy| envoy.incarnation == 1));
+    let envoys = run.samples().iter().map(|sample| sample.envoys);
+    assert_eq!(envoys.clone().min(), Some(4));
+    assert_eq!(envoys.last(), Some(6));
+    assert!(run.figures().of_attainable > 0.95, "{:?}", run.figures());
+}
+
+#[test]
+fn a_cut_off_coordinator_lends_safe_capacity_beside_the_capacity() {
+    let mut scenario = fleet(2, 100.0);
+    scenario.duration = Span::from_secs(60);
+    let spec = |name: &str, parent: Option<&str>| CoordinatorSpec {
+        name: name.to_owned(),
+        parent: parent.map(str::to_owned),
+        ..CoordinatorSpec::default()
+    };
+    scenario.coordinators = vec![spec("root", None), spec("leaf", Some("root"))];
+    scenario.envoys.push(EnvoyGroup {
+        name: "below".to_owned(),
+        count: 2,
+        coordinator: Some("leaf".to_owned()),
+        ..EnvoyGroup::default()
+    });
+    scenario.events = vec![EventSpec {
+        cut: Some(Cut {
+            coordinator: Some("root".to_owned()),
+            envoys: Some(Selection {
+                group: Some("envoy".to_owned()),
+                count: None,
+            }),
+            lasts: Span::from_secs(25),
+            ..Cut::default()
+        }),
+        ..at(20)
+    }];
+    let mut limit = Limit::new(Capacity::from_whole(200));
+    limit.safe = tollgate_core::limit::SafeCapacity::Fixed(Capacity::from_whole(5));
+    let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
+    let mut simulation = Simulation::new(scenario, vec![Box::new(limits)]).unwrap();
+    simulation.run_until(Duration::from_secs(40));
+    let has: Vec<f64> = simulation
+        .samples()
+        .last()
+        .unwrap()
+        .clients
+        .iter()
+        .map(|c| c.has)
+        .collect();
+    assert_eq!(has[2..], [5.0, 5.0], "{has:?}");
+    assert!(has[0] + has[1] > 198.0, "{has:?}");
+    while simulation.step() {}
+    let has = simulation.samples().last().unwrap().has;
+    assert!((198.0..=200.0).contains(&has), "{has}");
+    assert_eq!(
+        simulation.violations().len(),
+        0,
+        "{:?}",
+        simulation.violations()
+    );
+    assert_eq!(simulation.figures().over_capacity, 0);
+}
+
+#[test]
+fn what_stands_still_answers_later() {
+    let mut scenario = fleet(3, 100.0);
+    scenario.events = vec![EventSpec {
+        stop: Some(Stop {
+            coordinator: Some("coordinator".to_owned()),
+            lasts: Span::from_secs(4),
+            ..Stop::default()
+        }),
+        ..at(10)
+    }];
+    let run = run(scenario, &[200]);
+    assert_eq!(run.figures().leases_lost, 0);
+    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    assert!(run.figures().of_capacity > 0.99, "{:?}", run.figures());
+}
+
+#[test]
+fn a_scenario_that_breaks_rules_is_refused_with_all_of_them() {
+    let mut scenario = fleet(1, 1.0);
+    scenario.demand[0].total = Some(Program::Constant(Amount(1.0)));
+    scenario.envoys[0].coordinator = Some("rot".to_owned());
+    scenario.events = vec![at(1), at(99)];
+    let errors = Simulation::new(scenario, Vec::new()).unwrap_err();
+    let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
+    let want = [
+        "envoys[0].coordinator",
+        "demand[0]",
+        "events[0]",
+        "events[1]",
+        "events[1].at",
+    ];
+    assert_eq!(fields, want);
+    assert!(
+        errors[0].rule.contains("\"rot\" is none of coordinator"),
+        "{errors:?}"
+    );
+}
