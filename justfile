@@ -75,6 +75,12 @@ test-wasm: test-wasip1 test-wasm-bindgen
 sim SEED="":
     TOLLGATE_SEED={{ quote(SEED) }} cargo test {{ native }} --test sim -- {{ if SEED == "" { "" } else { "the_laws_hold --nocapture" } }}
 
+# Play the scenario tests/scenarios/NAME.yaml in a release build, with `tollgate simulate`: figures, and with --report DIR a report
+[positional-arguments]
+simulate NAME *ARGS: _setup-protoc
+    cargo build {{ native }} --release --bin tollgate
+    name=$1; shift; {{ target }}/release/tollgate simulate "tests/scenarios/$name.yaml" "$@"
+
 # Test real Envoys with real coordinators; NAME selects tests. Inconclusive tests are repeated
 e2e NAME="": build
     tests/conclusive.sh cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ NAME }}

@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::{
     attach, check, completions, delete, drain, get, help, list, man, print, put, ready, serve,
-    status, token, top,
+    simulate, status, token, top,
 };
 
 const EXAMPLES: &str = "\
@@ -53,6 +53,7 @@ enum Command {
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::Serve),
     Check(check::Check),
+    Simulate(simulate::Simulate),
     Status(status::Status),
     Ready(ready::Ready),
     Top(top::Top),
@@ -103,6 +104,7 @@ impl Cli {
         let client = || Client::new(&self.connection);
         match self.command {
             Command::Check(check) => check.run(json),
+            Command::Simulate(simulate) => simulate.run(json),
             Command::Serve(serve) => serve.run(),
             Command::Token(token) => token.run(json),
             #[cfg(feature = "etcd")]

@@ -5,7 +5,15 @@ use clap::{Arg, Command};
 const API_JSON: &str = "Print JSON, as the API answers it";
 
 /// Commands that talk to no coordinator.
-const OFFLINE: [&str; 6] = ["serve", "check", "token", "config", "completions", "man"];
+const OFFLINE: [&str; 7] = [
+    "serve",
+    "check",
+    "simulate",
+    "token",
+    "config",
+    "completions",
+    "man",
+];
 
 /// Gives each subcommand of `command` the global options with the help that is true of it; those
 /// that it has no use for are hidden.
@@ -40,6 +48,7 @@ fn option_of(name: &str, option: Arg) -> Arg {
 fn json(name: &str) -> Option<&'static str> {
     Some(match name {
         "check" => "Print errors and warnings, or with --scope the limits, as JSON",
+        "simulate" => "Print figures, remarks and broken laws as JSON",
         "token" => "Print token, hash, name and role as JSON",
         "get" => "Print JSON, as the API answers it; of a scope with its limits",
         "top" => "Print JSON, as the API answers it; needs --once",

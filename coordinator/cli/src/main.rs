@@ -27,6 +27,7 @@ mod print;
 mod put;
 mod ready;
 mod serve;
+mod simulate;
 mod status;
 mod tls;
 mod token;

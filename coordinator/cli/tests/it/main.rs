@@ -7,6 +7,7 @@ mod crash;
 mod load;
 mod logs;
 mod reload;
+mod simulate;
 mod store_file;
 mod traces;
 

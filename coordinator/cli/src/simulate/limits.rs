@@ -1,0 +1,100 @@
+//! Limits of a coordinator's configuration, for a simulation.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use serde_json::{Map, Value};
+use tollgate_coordinator::catalog::Catalog;
+use tollgate_coordinator::config::{Config, Flags};
+use tollgate_core::lease::Unit;
+use tollgate_sim::limits::{LimitSource, PoolOfUnit, ScopeLimits, UnitLimit};
+
+use crate::failure::Failure;
+
+/// Sections of a configuration that a scenario may have itself.
+const SECTIONS: [&str; 3] = ["limits", "groups", "attach"];
+/// Field that names a coordinator's configuration instead.
+pub(super) const FILE: &str = "limits_file";
+
+/// Limits of a catalog.
+#[derive(Debug)]
+struct CatalogLimits(Catalog);
+
+// === impl CatalogLimits ===
+
+impl LimitSource for CatalogLimits {
+    fn limits_of(&self, scope: &Arc<str>) -> ScopeLimits {
+        let resolved = self.0.resolve(scope);
+        let units = Unit::ALL.into_iter().filter_map(|unit| {
+            let terms = resolved.terms(unit)?;
+            let pool = terms.pool.map(|pool| PoolOfUnit {
+                id: pool.pool.clone(),
+                limit: pool.limit.clone(),
+                weight: pool.weight,
+            });
+            let limit = terms.limit.clone();
+            Some(UnitLimit { unit, limit, pool })
+        });
+        ScopeLimits {
+            units: units.collect(),
+            canonical: resolved.canonical.clone(),
+            home: resolved.home().into(),
+            limited: resolved.limited.clone(),
+        }
+    }
+}
+
+// === free functions ===
+
+/// Takes the limits out of a mapping: its own sections, or a file beside the scenario in `folder`.
+/// None if it has neither.
+pub(super) fn take(
+    map: &mut Map<String, Value>,
+    folder: &Path,
+) -> Result<Option<Box<dyn LimitSource>>, Failure> {
+    let file = map.remove(FILE);
+    let own = SECTIONS.into_iter();
+    let own = own.filter_map(|name| Some((name.to_owned(), map.remove(name)?)));
+    let own: Map<String, Value> = own.collect();
+    let config = match (file, own.is_empty()) {
+        (None, true) => return Ok(None),
+        (None, false) => {
+            let text = Value::Object(own).to_string();
+            let errors = |errors| Failure::Usage(anyhow!("{}", without_places(&errors)));
+            Config::parse(&text).map_err(errors)?
+        }
+        (Some(Value::String(path)), true) => {
+            let flags = Flags {
+                insecure_admin: true,
+                insecure_grpc: true,
+                ..Flags::default()
+            };
+            let config = Config::load(&folder.join(path), flags);
+            config.map_err(|error| Failure::Usage(error.into()))?
+        }
+        (Some(Value::String(_)), false) => {
+            let rule = "the limits are in that file, so limits, groups and attach cannot be here";
+            return Err(Failure::Usage(anyhow!("{FILE}: {rule}")));
+        }
+        (Some(other), _) => {
+            let rule = format!("`{other}` is not the path of a coordinator's configuration");
+            return Err(Failure::Usage(anyhow!("{FILE}: {rule}")));
+        }
+    };
+    if config.shares() {
+        let rule = "its limits are in etcd: `tollgate config get` writes them into a file";
+        return Err(Failure::Usage(anyhow!("{FILE}: {rule}")));
+    }
+    let catalog = Catalog::new(config.catalog.clone());
+    Ok(Some(Box::new(CatalogLimits(catalog))))
+}
+
+/// Returns the errors without their places, which are none of the scenario's file.
+fn without_places(errors: &tollgate_coordinator::catalog::check::ConfigErrors) -> String {
+    let texts = errors.0.iter().map(|error| match error.field.is_empty() {
+        true => error.rule.clone(),
+        false => format!("{}: {}", error.field, error.rule),
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}

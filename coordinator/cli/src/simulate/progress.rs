@@ -1,0 +1,69 @@
+//! Progress of a simulation, on standard error.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use crate::print;
+
+/// Steps in which it is shown on a terminal, and elsewhere.
+const STEPS_ON_TERMINAL: u32 = 200;
+const STEPS_IN_LOG: u32 = 10;
+
+/// Progress of a run of a known length.
+#[derive(Debug)]
+pub(super) struct Progress {
+    duration: Duration,
+    steps: u32,
+    done: u32,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    pub(super) fn new(duration: Duration) -> Self {
+        let steps = match io::stderr().is_terminal() {
+            true => STEPS_ON_TERMINAL,
+            false => STEPS_IN_LOG,
+        };
+        Self {
+            duration,
+            steps,
+            done: 0,
+        }
+    }
+
+    /// Returns the time until which to play before the progress is shown again; none at the end.
+    pub(super) fn next_stop(&mut self) -> Option<Duration> {
+        if self.done >= self.steps {
+            return None;
+        }
+        self.done += 1;
+        Some(match self.done == self.steps {
+            true => self.duration,
+            false => self
+                .duration
+                .mul_f64(f64::from(self.done) / f64::from(self.steps)),
+        })
+    }
+
+    /// Shows how far a run is.
+    pub(super) fn show(&self, elapsed: Duration, events: u64) {
+        let percent = self.done * 100 / self.steps;
+        let [elapsed, duration] =
+            [elapsed, self.duration].map(|time| humantime::format_duration(whole(time)));
+        let text = format!("{percent} % simulated, {elapsed} of {duration}, {events} events");
+        if self.steps == STEPS_IN_LOG {
+            return print::note(&text);
+        }
+        let end = if self.done == self.steps { "\n" } else { "" };
+        // Nothing is lost where it cannot be shown.
+        let _ = write!(io::stderr(), "\r\x1b[K{text}{end}");
+    }
+}
+
+// === free functions ===
+
+/// Returns `time` in whole milliseconds.
+fn whole(time: Duration) -> Duration {
+    Duration::from_millis(time.as_millis() as u64)
+}

@@ -1,0 +1,165 @@
+//! The page of a report: charts, remarks, laws and figures, without any script.
+
+use std::fmt::Write as _;
+
+use tollgate_sim::sample::{ClientSample, Sample, ScopeSample};
+
+use super::RunRecord;
+use super::chart::{Chart, Line, Look, escaped, time};
+use crate::simulate::figures;
+
+/// The page, with `{{names}}` in place of what a run fills in.
+const PAGE: &str = include_str!("page.html");
+
+/// Heights of charts.
+const LARGE: f64 = 300.0;
+const SMALL: f64 = 200.0;
+
+/// The most broken laws that are listed.
+const VIOLATIONS_MAX: usize = 50;
+
+// === free functions ===
+
+/// Returns the page of a run.
+pub(super) fn render(record: &RunRecord<'_>) -> String {
+    let name = match record.name {
+        "" => "Simulation",
+        name => name,
+    };
+    let parts = [
+        ("{{name}}", escaped(name)),
+        ("{{description}}", escaped(record.description)),
+        ("{{seed}}", record.seed.to_string()),
+        ("{{duration}}", time(record.duration)),
+        ("{{version}}", env!("CARGO_PKG_VERSION").to_owned()),
+        ("{{figures}}", table_of_figures(record)),
+        ("{{laws}}", laws(record)),
+        ("{{marks}}", marks(record)),
+        ("{{charts}}", charts(record)),
+    ];
+    let mut page = String::with_capacity(PAGE.len());
+    let mut rest = PAGE;
+    // Names are looked for in the template alone, never in what a run fills in.
+    while let Some((before, after)) = rest.split_once("{{") {
+        page.push_str(before);
+        let (name, after) = after.split_once("}}").unwrap_or((after, ""));
+        let filled = parts
+            .iter()
+            .find(|(part, _)| part[2..part.len() - 2] == *name);
+        page.push_str(filled.map_or("", |(_, text)| text));
+        rest = after;
+    }
+    page + rest
+}
+
+fn table_of_figures(record: &RunRecord<'_>) -> String {
+    let rows = figures::rows(record.figures).into_iter();
+    let rows = rows.map(|(name, value)| {
+        format!(
+            "<tr><th>{}</th><td>{}</td></tr>",
+            escaped(name),
+            escaped(&value)
+        )
+    });
+    rows.collect()
+}
+
+fn laws(record: &RunRecord<'_>) -> String {
+    if record.violations.is_empty() {
+        return "<p class=\"good\">Held in every sample: no scope's leases sum to more than its \
+                capacity, neither as Envoys use them nor in the coordinators' lease tables.</p>"
+            .to_owned();
+    }
+    let count = record.violations.len();
+    let mut text = format!("<p class=\"bad\">{count} times broken:</p><ul>");
+    for broken in record.violations.iter().take(VIOLATIONS_MAX) {
+        let _ = write!(
+            text,
+            "<li>{}: {}</li>",
+            time(broken.at),
+            escaped(&broken.text)
+        );
+    }
+    text + "</ul>"
+}
+
+fn marks(record: &RunRecord<'_>) -> String {
+    if record.marks.is_empty() {
+        return "<p>None.</p>".to_owned();
+    }
+    let marks = record.marks.iter();
+    let marks = marks.map(|mark| format!("<li>{}: {}</li>", time(mark.at), escaped(&mark.text)));
+    format!("<ol>{}</ol>", marks.collect::<String>())
+}
+
+fn charts(record: &RunRecord<'_>) -> String {
+    let times: Vec<f64> = record.samples.iter().map(|sample| sample.at).collect();
+    let chart = |title, height, lines| Chart {
+        title,
+        height,
+        times: &times,
+        duration: record.duration,
+        lines,
+        marks: record.marks,
+    };
+    let mut html = chart("Whole fleet, requests per second", LARGE, fleet(record)).render();
+    // One scope is the whole.
+    let several = record.scopes.iter().enumerate();
+    for (number, name) in several.filter(|_| record.scopes.len() > 1) {
+        html += &chart(name, SMALL, scope(record, number)).render();
+    }
+    let title = match record.scopes.first() {
+        Some(scope) => format!("{scope}, leases of each Envoy"),
+        None => String::new(),
+    };
+    html += &chart(&title, LARGE, clients(record, |client| client.has)).render();
+    let title = title.replace("leases of", "demand at");
+    html + &chart(&title, LARGE, clients(record, |client| client.wants)).render()
+}
+
+fn fleet<'a>(record: &RunRecord<'_>) -> Vec<Line<'a>> {
+    let line = |name, class, value: fn(&Sample) -> f64| Line {
+        name,
+        look: Look::Class(class),
+        values: record.samples.iter().map(value).collect(),
+    };
+    vec![
+        line("capacity", "capacity", |sample| sample.capacity),
+        line("wants", "wants", |sample| sample.wants),
+        line("admitted", "admitted", |sample| sample.admitted),
+        line("has", "has", |sample| sample.has),
+    ]
+}
+
+fn scope<'a>(record: &RunRecord<'_>, number: usize) -> Vec<Line<'a>> {
+    let line = |name, class, value: fn(&ScopeSample) -> f64| {
+        let samples = record.samples.iter();
+        let samples = samples.map(|sample| sample.scopes.get(number).map_or(0.0, value));
+        Line {
+            name,
+            look: Look::Class(class),
+            values: samples.collect(),
+        }
+    };
+    let capacity = |scope: &ScopeSample| scope.capacity.unwrap_or(0.0);
+    vec![
+        line("capacity", "capacity", capacity),
+        line("wants", "wants", |scope| scope.wants),
+        line("admitted", "admitted", |scope| scope.admitted),
+        line("has", "has", |scope| scope.has),
+    ]
+}
+
+fn clients<'a>(record: &RunRecord<'a>, value: fn(&ClientSample) -> f64) -> Vec<Line<'a>> {
+    let lines = record.envoys.iter().enumerate().map(|(number, name)| {
+        let samples = record.samples.iter();
+        let samples = samples.map(|sample| sample.clients.get(number).map_or(0.0, value));
+        Line {
+            name,
+            // The golden angle keeps neighbours apart.
+            look: Look::Hue(number * 137 % 360),
+            values: samples.collect(),
+        }
+    });
+    lines.collect()
+}

@@ -1,0 +1,148 @@
+//! `tollgate simulate`: the scenarios of `tests/scenarios`, their figures, and the report.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::binary::{file, run};
+
+fn scenario(name: &str) -> String {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios");
+    folder.join(format!("{name}.yaml")).display().to_string()
+}
+
+/// Returns the figures of a scenario, in which no law may be broken.
+fn figures(name: &str, seed: &str) -> Value {
+    let (code, out, err) = run(&["simulate", &scenario(name), "--seed", seed, "--json"]);
+    assert_eq!(code, 0, "{name}: {err}");
+    assert!(err.contains("tollgate: 100 % simulated"), "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    report["figures"].clone()
+}
+
+/// Plays a scenario, in which at least `handed_out` of what is attainable has to be handed out after
+/// the start, and at most so many leases may be lost.
+#[track_caller]
+fn plays(name: &str, handed_out: f64, lost: u64) {
+    let figures = figures(name, "0");
+    let number = |field: &str| figures[field].as_f64().unwrap();
+    assert!(number("first_lease") < 1.0, "{name}: {figures}");
+    assert!(number("of_attainable") >= handed_out, "{name}: {figures}");
+    assert_eq!(number("over_capacity"), 0.0, "{name}: {figures}");
+    assert!(number("leases_lost") as u64 <= lost, "{name}: {figures}");
+}
+
+#[test]
+fn doorman_1_to_6_hand_out_what_there_is() {
+    plays("doorman-1", 0.99, 0);
+    // While a new master learns, wants that fall give back what nobody else gets.
+    plays("doorman-2", 0.97, 0);
+    // No master for longer than a lease, and then one that learns.
+    plays("doorman-3", 0.6, 5);
+    plays("doorman-4", 0.99, 0);
+    plays("doorman-5", 0.99, 0);
+    plays("doorman-6", 0.99, 0);
+}
+
+#[test]
+fn doorman_7_is_an_hour_of_mishaps() {
+    plays("doorman-7", 0.98, 60);
+}
+
+#[test]
+fn a_flash_crowd_and_three_regions_use_what_there_is() {
+    plays("flash-crowd", 0.99, 0);
+    plays("three-regions", 0.99, 0);
+}
+
+#[test]
+fn a_rolling_deploy_costs_the_leases_of_the_dead() {
+    plays("rolling-deploy", 0.94, 0);
+}
+
+#[test]
+fn the_same_seed_takes_the_same_course() {
+    let course = |seed| figures("doorman-6", seed)["digest"].clone();
+    assert_eq!(course("3"), course("3"));
+    assert_ne!(course("3"), course("4"));
+}
+
+#[test]
+fn a_report_works_offline() {
+    let folder = tempdir().unwrap();
+    let folder = folder.path().join("made");
+    let text = folder.to_str().unwrap();
+    let (code, out, err) = run(&["simulate", &scenario("doorman-2"), "--report", text]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("FIGURE"), "{out}");
+    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.matches("<svg").count() >= 3, "{page}");
+    assert!(page.contains("root loses its master"), "{page}");
+    for outside in ["http:", "https:", "<script", "{{", "src=", "href="] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let json = fs::read_to_string(folder.join("report.json")).unwrap();
+    let record: Value = serde_json::from_str(&json).unwrap();
+    let samples = record["samples"].as_array().unwrap().len();
+    assert_eq!(samples, 60);
+    for (name, lines) in [
+        ("samples", samples),
+        ("scopes", samples),
+        ("clients", 5 * samples),
+    ] {
+        let csv = fs::read_to_string(folder.join(format!("{name}.csv"))).unwrap();
+        assert_eq!(csv.lines().count(), 1 + lines, "{name}");
+    }
+}
+
+#[test]
+fn a_limits_file_is_that_of_a_coordinator() {
+    let limits =
+        file("listen: {grpc: '0.0.0.0:7710'}\nlimits: [{match: '*', requests: {rate: 50}}]");
+    let trace = file("seconds,rate\n0,20\n10,100\n");
+    let text = format!(
+        "duration: 20s\nlimits_file: {}\nenvoys: [{{count: 2}}]\n\
+         demand: [{{scope: tenant/a, total: {{trace: {}}}}}]",
+        limits.path().display(),
+        trace.path().display()
+    );
+    let scenario = file(&text);
+    let path = scenario.path().to_str().unwrap();
+    let (code, out, err) = run(&["simulate", path, "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let figures: Value = serde_json::from_str(&out).unwrap();
+    let admitted = figures["figures"]["admitted"].as_u64().unwrap();
+    // 20 a second for ten seconds, then 50 and a burst of a second.
+    assert!((680..=800).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn errors_name_the_file_the_field_and_the_rule() {
+    let rows = [
+        ("duration: 0s", "duration: must be longer than zero"),
+        ("demand: []", "demand: is empty"),
+        ("coordinators: [{nmae: a}]", "did you mean `name`?"),
+        (
+            "limits: [{match: a, requests: {rate: x}}]",
+            "limits[0].requests.rate",
+        ),
+    ];
+    for (line, want) in rows {
+        let good = [
+            "duration: 10s",
+            "limits: [{match: '*', requests: {rate: 5}}]",
+            "envoys: [{count: 1}]",
+            "demand: [{scope: tenant/a, each: 1}]",
+        ];
+        let field = line.split(':').next().unwrap();
+        let rest = good.into_iter().filter(|good| !good.starts_with(field));
+        let text = rest.chain([line]).collect::<Vec<_>>().join("\n");
+        let scenario = file(&text);
+        let path = scenario.path().to_str().unwrap();
+        let (code, _, err) = run(&["simulate", path]);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains(want) && err.contains(path), "{line}: {err}");
+    }
+}
