@@ -21,6 +21,9 @@ pub struct Figures {
     pub over_capacity: u64,
     /// Largest such sum, as a part of the capacity; at most 1 if there is none.
     pub worst: f64,
+    /// Most requests that went on in ten seconds, or in a sample if that is longer, as a part of what the
+    /// capacity of their scope is in that time. A burst counts, too.
+    pub most_admitted: f64,
     /// Leases that ended before there was another one.
     pub leases_lost: u64,
     /// Requests to coordinators for leases.

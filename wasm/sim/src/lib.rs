@@ -23,3 +23,4 @@ pub mod scenario;
 mod scopes;
 pub mod simulation;
 mod topology;
+mod windows;

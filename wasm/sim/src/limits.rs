@@ -141,6 +141,11 @@ impl LimitTable {
         }
     }
 
+    /// Returns the number of sources.
+    pub(crate) fn count(&self) -> usize {
+        self.sources.len()
+    }
+
     /// Puts another source into force.
     pub(crate) fn switch(&mut self, source: usize) {
         self.current = source;

@@ -139,6 +139,11 @@ impl Recorder {
         *longest = Some(longest.map_or(waited, |longest| longest.max(waited)));
     }
 
+    /// Notes the requests of a scope that went on in a window, as a part of its capacity.
+    pub(crate) fn note_admitted(&mut self, part: f64) {
+        self.figures.most_admitted = self.figures.most_admitted.max(part);
+    }
+
     pub(crate) fn count_lost_leases(&mut self, count: u64) {
         self.figures.leases_lost += count;
     }

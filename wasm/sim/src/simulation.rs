@@ -24,9 +24,10 @@ use crate::process::{Outcomes, Process, ProcessKind, Tally};
 use crate::random::Random;
 use crate::recorder::Recorder;
 use crate::sample::{Mark, Sample, Violation};
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{EventSpec, Scenario, ScenarioError, Span};
 use crate::scopes::ScopeTable;
 use crate::topology::Topology;
+use crate::windows::Windows;
 
 /// Fleet of engines and their coordinators in virtual time.
 #[derive(Debug)]
@@ -44,6 +45,7 @@ pub struct Simulation {
     coordinators: Vec<Coordinator>,
     topology: Topology,
     tally: Tally,
+    windows: Windows,
     /// Capacities that were lowered, by the number of the scope, and how long leases of them may last.
     lowered: BTreeMap<usize, (Capacity, Instant)>,
     recorder: Recorder,
@@ -99,6 +101,29 @@ impl Simulation {
         };
         self.handle(event);
         true
+    }
+
+    /// Lets something happen now, as someone who watches may want it; the time in `event` does not count.
+    ///
+    /// # Errors
+    /// All rules that the event breaks.
+    pub fn happen(&mut self, event: EventSpec) -> Result<(), Vec<ScenarioError>> {
+        let event = EventSpec {
+            at: Span(self.elapsed()),
+            ..event
+        };
+        let scenario = Scenario {
+            events: vec![event.clone()],
+            ..self.scenario.clone()
+        };
+        let errors = scenario.check(self.limits.count());
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        if let Some(action) = self.planned_action(&event) {
+            self.plan_action(Duration::ZERO, action);
+        }
+        Ok(())
     }
 
     /// Returns the virtual time since the start.

@@ -15,6 +15,7 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         samples,
         over_capacity,
         worst,
+        most_admitted,
         leases_lost,
         refreshes,
         messages,
@@ -45,6 +46,10 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
             format!("{over_capacity} of {samples}"),
         ),
         ("fullest scope, of its capacity", percent(worst)),
+        (
+            "most admitted in 10 s, of a capacity",
+            percent(most_admitted),
+        ),
         ("leases lost", leases_lost.to_string()),
         ("requests admitted", admitted.to_string()),
         ("requests refused", refused.to_string()),

@@ -23,7 +23,8 @@ impl Simulation {
         planned.collect()
     }
 
-    fn planned_action(&mut self, event: &EventSpec) -> Option<Action> {
+    /// Returns what an event makes happen.
+    pub(super) fn planned_action(&mut self, event: &EventSpec) -> Option<Action> {
         if let Some(crash) = &event.crash {
             return Some(Action::Crash {
                 coordinator: self.named(&crash.coordinator)?,

@@ -66,6 +66,7 @@ impl Simulation {
         }
         self.check_tables();
         self.tally.clear();
+        self.windows.advance();
         self.recorder.keep(elapsed, sample, worst);
     }
 
@@ -85,6 +86,7 @@ impl Simulation {
                 sample.attainable += attainable;
                 sample.handed_out += has.min(attainable);
                 worst = worst.max(self.fullness(number, &scope.id, sum.counted, capacity));
+                self.note_admitted(number, capacity);
             }
             if number < watched {
                 let [admitted, refused] = self.tally.of(number);
@@ -113,6 +115,18 @@ impl Simulation {
         match most.as_micros() {
             0 if has == 0 => 0.0,
             most => has as f64 / most.max(1) as f64,
+        }
+    }
+
+    /// Notes how much of a scope's capacity went on in the last seconds.
+    fn note_admitted(&mut self, number: usize, capacity: Capacity) {
+        let [admitted, _] = self.tally.of(number);
+        self.windows.add(number, admitted);
+        let most = self.most_allowed(number, capacity).as_f64();
+        if let Some(mean) = self.windows.mean(number).filter(|_| most > 0.0)
+            && self.recorder.measures(self.elapsed())
+        {
+            self.recorder.note_admitted(mean / most);
         }
     }
 

@@ -17,6 +17,7 @@ use crate::recorder::Recorder;
 use crate::scenario::{DemandSpec, Program, Scenario};
 use crate::scopes::ScopeTable;
 use crate::topology::Topology;
+use crate::windows::Windows;
 
 /// Numbers of regions, by their names.
 #[derive(Debug, Default)]
@@ -58,6 +59,7 @@ impl Simulation {
         let kinds = scenario.envoys.iter();
         let kinds = kinds.map(|group| ProcessKind::new(group, scopes.rules()));
         let tally = Tally::new(scopes.len());
+        let windows = Windows::new(scopes.len(), scenario.sample.0);
         let mut regions = Regions::of_all(&scenario);
         let mut simulation = Self {
             network: random.fork(),
@@ -71,6 +73,7 @@ impl Simulation {
             topology: topology(&scenario, &mut regions),
             coordinators,
             lowered: BTreeMap::new(),
+            windows,
             tally,
             queue,
             scenario,
