@@ -131,6 +131,14 @@ impl Coordinator {
         Some(server.hand_over(local))
     }
 
+    /// Returns the time until the last of its masters has learned which leases are out.
+    pub(crate) fn learning_left(&self, now: Instant) -> Duration {
+        let local = self.clock.at(now);
+        let resources = self.servers().flat_map(LeaseServer::resources);
+        let left = resources.map(|(_, resource)| resource.learning_until().saturating_since(local));
+        left.max().unwrap_or_default()
+    }
+
     /// Returns whether no shard has a master.
     pub(crate) fn is_down(&self) -> bool {
         self.shards.iter().all(|shard| shard.server.is_none())

@@ -220,6 +220,12 @@ impl Process {
         memory.slots(|scope, state| look(local, scope, state));
     }
 
+    /// Returns the numbers of requests that went on and that were refused.
+    pub(crate) fn requests(&self) -> [u64; 2] {
+        let workers = self.workers.iter().map(Worker::requests);
+        workers.fold([0; 2], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
+    }
+
     /// Returns the number of requests that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.workers.iter().map(Worker::waiting).sum()

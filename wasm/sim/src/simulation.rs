@@ -9,6 +9,7 @@ use tollgate_core::units::{Capacity, Instant};
 mod actions;
 mod calls;
 mod event;
+pub mod live;
 mod plan;
 mod sampling;
 mod setup;

@@ -53,6 +53,11 @@ impl Topology {
         self.cuts.push(cut);
     }
 
+    /// Ends the cuts of just one node.
+    pub(crate) fn lift_cuts_of(&mut self, node: Node) {
+        self.cuts.retain(|cut| cut.nodes != [node]);
+    }
+
     /// Returns the delays of the copies of a message that arrive.
     pub(crate) fn deliveries(
         &self,

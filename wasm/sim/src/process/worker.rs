@@ -32,6 +32,8 @@ pub(super) struct Worker {
     /// Ends of streams that count until then.
     ends: BinaryHeap<Reverse<(Instant, u32)>>,
     bytes: BTreeMap<u32, [u64; 2]>,
+    /// Numbers of requests that went on and that were refused.
+    requests: [u64; 2],
 }
 
 /// Stream of a request.
@@ -64,6 +66,7 @@ impl Worker {
             waiting: BTreeMap::new(),
             ends: BinaryHeap::new(),
             bytes: BTreeMap::new(),
+            requests: [0; 2],
         }
     }
 
@@ -71,6 +74,11 @@ impl Worker {
     pub(super) fn due_at(&self) -> Instant {
         let end = self.ends.peek().map(|Reverse((at, _))| *at);
         end.map_or(self.tick_at, |at| at.min(self.tick_at))
+    }
+
+    /// Returns the numbers of requests that went on and that were refused.
+    pub(super) fn requests(&self) -> [u64; 2] {
+        self.requests
     }
 
     /// Returns the number of requests that wait.
@@ -123,7 +131,7 @@ impl Worker {
             Decision::Hold | Decision::Queue(_) => {
                 self.waiting.insert(stream, open);
             }
-            Decision::Deny(_) => outcomes.refuse(scope),
+            Decision::Deny(_) => self.refuse(scope, outcomes),
         }
         if self.engine.is_hurried() {
             self.adjust_period(now);
@@ -153,7 +161,7 @@ impl Worker {
                 }
                 Effect::Deny { stream, .. } => {
                     if let Some(open) = self.waiting.remove(&stream) {
-                        outcomes.refuse(open.scope);
+                        self.refuse(open.scope, outcomes);
                     }
                 }
                 Effect::CountBytes { .. } | Effect::Publish => {}
@@ -161,7 +169,13 @@ impl Worker {
         }
     }
 
+    fn refuse(&mut self, scope: u32, outcomes: &mut Outcomes<'_>) {
+        self.requests[1] += 1;
+        outcomes.refuse(scope);
+    }
+
     fn admit(&mut self, now: Instant, stream: u32, open: OpenStream, outcomes: &mut Outcomes<'_>) {
+        self.requests[0] += 1;
         outcomes.admit(open.scope);
         if !self.engine.remembers(stream) {
             return;

@@ -138,7 +138,7 @@ impl Simulation {
         self.plan_action(lasts, Action::Elect { coordinator, left });
     }
 
-    fn elect(&mut self, coordinator: usize, left: &[Option<Snapshot>]) {
+    pub(super) fn elect(&mut self, coordinator: usize, left: &[Option<Snapshot>]) {
         let now = self.now();
         let place = &mut self.coordinators[coordinator];
         let mut elected = false;
@@ -223,7 +223,7 @@ impl Simulation {
     }
 
     /// Changes all demand at some Envoys.
-    fn change_courses(&mut self, envoys: &[usize], change: impl Fn(&mut Course)) {
+    pub(super) fn change_courses(&mut self, envoys: &[usize], change: impl Fn(&mut Course)) {
         let elapsed = self.elapsed();
         for index in envoys {
             let envoy = &mut self.envoys[*index];
