@@ -64,9 +64,18 @@ test-native:
 test-wasip1:
     cargo test {{ wasip1 }} --no-fail-fast
 
-# Run the tests of the core's laws under wasm-bindgen in Node
+# Run the tests of the core's laws and of the playground under wasm-bindgen in Node, and the playground's in Chromium
 test-wasm-bindgen:
-    cargo test --locked -p tollgate-core --target wasm32-unknown-unknown --test laws_wasm
+    #!/usr/bin/env bash
+    set -euo pipefail
+    cargo test --locked -p tollgate-core -p tollgate-web --target wasm32-unknown-unknown --test laws_wasm --test api
+    if command -v chromedriver >/dev/null; then
+        CHROMEDRIVER=$(command -v chromedriver) WASM_BINDGEN_USE_BROWSER=1 \
+            cargo test --locked -p tollgate-core -p tollgate-web --target wasm32-unknown-unknown --test api
+    else
+        echo "SKIPPED: there is no chromedriver, so the playground was not tested in Chromium" >&2
+        echo "test result: ok. 0 passed; 0 failed; 1 ignored"
+    fi
 
 # Run all tests in wasm VMs: test-wasip1 and test-wasm-bindgen
 test-wasm: test-wasip1 test-wasm-bindgen
@@ -74,6 +83,12 @@ test-wasm: test-wasip1 test-wasm-bindgen
 # Simulate fleets on a virtual clock: 1000 seeds, 400 with other units, 200 by usage, 300 trees, 100 by usage; with SEED only that one of each; TOLLGATE_SEEDS=10000 sets their number
 sim SEED="":
     TOLLGATE_SEED={{ quote(SEED) }} cargo test {{ native }} --test sim -- {{ if SEED == "" { "" } else { "the_laws_hold --nocapture" } }}
+
+# Make the playground, one HTML file that a browser opens without a server: target/playground/index.html
+playground: _setup-targets _setup-wasm-bindgen
+    cargo build --locked -p tollgate-web --lib --profile page --target wasm32-unknown-unknown
+    wasm-bindgen --target no-modules --no-typescript --remove-name-section --remove-producers-section --out-dir {{ target }}/playground/parts {{ target }}/wasm32-unknown-unknown/page/tollgate_web.wasm
+    python3 wasm/web/page/bundle.py {{ target }}/playground/parts/tollgate_web.js {{ target }}/playground/parts/tollgate_web_bg.wasm coordinator/src/api/rest/page/style.css {{ target }}/playground/index.html
 
 # Play the scenario tests/scenarios/NAME.yaml in a release build, with `tollgate simulate`: figures, and with --report DIR a report
 [positional-arguments]
@@ -201,7 +216,7 @@ lint-native:
 lint-wasm:
     cargo clippy {{ wasip1 }} --all-targets -- -D warnings
     cargo clippy --locked -p tollgate-core --lib --test laws_wasm --target wasm32-unknown-unknown -- -D warnings
-    cargo clippy --locked -p tollgate-sim --lib --target wasm32-unknown-unknown -- -D warnings
+    cargo clippy --locked -p tollgate-sim -p tollgate-web --lib --test api --target wasm32-unknown-unknown -- -D warnings
 
 [private]
 lint-doc $RUSTDOCFLAGS="-D warnings":
