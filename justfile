@@ -125,6 +125,16 @@ fuzz TARGET SECONDS="60":
     # New inputs go into the first folder; a crash is written beside it, with instructions to repeat it.
     {{ target }}/fuzz/$host/release/{{ TARGET }} -max_total_time={{ SECONDS }} -max_len=4096 -print_final_stats=1 -artifact_prefix="$found-" "$found" filter/fuzz/corpus/{{ TARGET }}
 
+# Test the playground's page in a real Chromium, opened as a file, and photograph it into target/screenshots
+test-playground: playground
+    #!/usr/bin/env bash
+    set -euo pipefail
+    skip() { echo "SKIPPED: $1, so the playground's page was not tested" >&2; echo "test result: ok. 0 passed; 0 failed; 1 ignored"; exit; }
+    selenium={{ tools }}/selenium
+    command -v chromedriver >/dev/null && { command -v chromium || command -v google-chrome; } >/dev/null || skip "there is no Chromium with chromedriver"
+    PYTHONPATH=$selenium python3 -c 'import selenium' 2>/dev/null || skip "Selenium is not installed"
+    python3 tests/browser/playground.py $selenium {{ target }}/playground/index.html {{ target }}/screenshots
+
 # Test a real coordinator with a Doorman client that grpcio generates from Doorman's .proto file
 test-doorman-client:
     #!/usr/bin/env bash

@@ -67,6 +67,7 @@ computing_tests() {
     step suite "native" just test-native
     step suite "wasip1" just test-wasip1
     step suite "wasm-bindgen" just test-wasm-bindgen
+    step suite "playground" just test-playground
     step suite "simulation" just sim
     if [ "$built" = yes ]; then
         step suite "admin API" just test-api
