@@ -182,8 +182,8 @@ impl Coordinators {
         shard.master = Some(match left {
             None => LeaseServer::new(now, epoch, BOUNDS, Start::Learning),
             Some(left) => {
-                let books = snapshot::decode(left).expect("what was written can be read");
-                LeaseServer::take_over(now, epoch, BOUNDS, &books).expect("good books")
+                let left = snapshot::decode(left).expect("what was written can be read");
+                LeaseServer::take_over(now, epoch, BOUNDS, &left).expect("a good snapshot")
             }
         });
     }

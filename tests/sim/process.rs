@@ -345,7 +345,7 @@ impl Process {
     }
 
     /// Checks that the permits of its workers and the process's counts agree.
-    pub(crate) fn check_books(&self, now: Instant) -> Result<(), String> {
+    pub(crate) fn check_counts(&self, now: Instant) -> Result<(), String> {
         if !self.touched {
             return Ok(());
         }

@@ -52,7 +52,7 @@ enum Event {
     /// A shard gets a master, with a snapshot or without.
     Elected {
         shard: usize,
-        books: Option<Vec<u8>>,
+        snapshot: Option<Vec<u8>>,
     },
     /// The past master of a shard notices that it is none.
     Healed {
@@ -212,12 +212,12 @@ impl World {
         processes.filter(of).map(|(_, process)| process)
     }
 
-    pub(crate) fn books(&self, member: usize) -> Option<&Resource> {
+    pub(crate) fn resource(&self, member: usize) -> Option<&Resource> {
         let node = self.coordinators.node(self.sources.shard_of(member))?;
         node.resource(&self.sources.members[member].own.id)
     }
 
-    pub(crate) fn pool_books(&self) -> Option<&Pool> {
+    pub(crate) fn pool(&self) -> Option<&Pool> {
         let node = self.coordinators.node(self.sources.pool_shard()?)?;
         node.pool(&self.sources.pool.as_ref()?.id)
     }
@@ -257,9 +257,9 @@ impl World {
             } => self.wake(process, incarnation),
             Event::Fault(fault) => self.fault(fault),
             Event::Calm => self.processes.iter_mut().for_each(Process::calm),
-            Event::Elected { shard, books } => {
+            Event::Elected { shard, snapshot } => {
                 self.coordinators
-                    .elect(self.event_queue.now(), shard, books.as_deref());
+                    .elect(self.event_queue.now(), shard, snapshot.as_deref());
             }
             Event::Healed { shard } => self.coordinators.heal(shard),
             Event::Refresh { to, from, refresh } => self.refresh(to, from, &refresh),
@@ -319,22 +319,22 @@ impl World {
                     if self.coordinators.crash(shard) {
                         self.reached.coordinator_crashes += 1;
                         self.event_queue
-                            .push(down, Event::Elected { shard, books: None });
+                            .push(down, Event::Elected { shard, snapshot: None });
                     }
                 }
             }
             Fault::HandOver { shard, gap } => {
-                let books = self.coordinators.hand_over(now, shard);
-                if books.is_some() {
+                let snapshot = self.coordinators.hand_over(now, shard);
+                if snapshot.is_some() {
                     self.reached.hand_overs += 1;
-                    self.event_queue.push(gap, Event::Elected { shard, books });
+                    self.event_queue.push(gap, Event::Elected { shard, snapshot });
                 }
             }
             Fault::CutOff { shard, how } => {
                 if self.coordinators.cut_off(now, shard, how) {
                     self.reached.cut_off += 1;
                     self.event_queue
-                        .push(how.lease, Event::Elected { shard, books: None });
+                        .push(how.lease, Event::Elected { shard, snapshot: None });
                     self.event_queue.push(how.lasts, Event::Healed { shard });
                 }
             }

@@ -25,20 +25,20 @@ impl Law for Law1 {
                 pooled += used;
             }
             let capacity = member.own.capacity_max_before(now, world.held_up());
-            check_books(world, i, capacity.as_micros().into())?;
+            check_table(world, i, capacity.as_micros().into())?;
         }
         let Some(capacity) = sources.pool_capacity_max(now) else {
             return Ok(());
         };
         let capacity = u128::from(capacity.as_micros());
         within(pooled, capacity, "of the pool in use")?;
-        let Some(books) = world.pool_books() else {
+        let Some(pool) = world.pool() else {
             return Ok(());
         };
         let capacity = sources.pool_capacity_max_before(now, world.held_up());
         capacity.map_or(Ok(()), |capacity| {
             let capacity = capacity.as_micros().into();
-            within(books.sum_has(), capacity, "lent of the pool")
+            within(pool.sum_has(), capacity, "lent of the pool")
         })
     }
 }
@@ -48,15 +48,15 @@ fn used(world: &World, member: usize) -> u128 {
     used.map(|has| u128::from(has.as_micros())).sum()
 }
 
-fn check_books(world: &World, member: usize, capacity: u128) -> Result<(), String> {
-    let Some(books) = world.books(member) else {
+fn check_table(world: &World, member: usize, capacity: u128) -> Result<(), String> {
+    let Some(resource) = world.resource(member) else {
         return Ok(());
     };
-    let clients = books.clients();
+    let clients = resource.clients();
     let sum: u128 = clients.map(|c| u128::from(c.has.as_micros())).sum();
-    let said = books.sum_has();
+    let said = resource.sum_has();
     if sum != said {
-        return Err(format!("the books say {said} but add up to {sum}"));
+        return Err(format!("the table says {said} but adds up to {sum}"));
     }
     within(sum, capacity, "lent")
 }

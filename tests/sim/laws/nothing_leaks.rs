@@ -13,8 +13,8 @@ impl<W: Fleet> Law<W> for NothingLeaks {
 
     fn check(&mut self, world: &W) -> Result<(), String> {
         world.processes().iter().try_for_each(|p| {
-            let books = p.check_books(world.now());
-            books.map_err(|broken| format!("{}: {broken}", p.id.as_str()))
+            let counts = p.check_counts(world.now());
+            counts.map_err(|broken| format!("{}: {broken}", p.id.as_str()))
         })
     }
 }

@@ -92,8 +92,8 @@ impl Place {
         let mut node = match left {
             None => LeaseServer::new(clock, self.epoch, BOUNDS, start),
             Some(left) => {
-                let books = snapshot::decode(left).expect("what was written can be read");
-                LeaseServer::take_over(clock, self.epoch, BOUNDS, &books).expect("good books")
+                let left = snapshot::decode(left).expect("what was written can be read");
+                LeaseServer::take_over(clock, self.epoch, BOUNDS, &left).expect("a good snapshot")
             }
         };
         if start == Start::Learning && left.is_none() {

@@ -71,7 +71,7 @@ enum Event {
     /// A coordinator is there again, with the snapshot that was left if there is one.
     Up {
         place: usize,
-        books: Option<Vec<u8>>,
+        snapshot: Option<Vec<u8>>,
     },
     /// A process has something to do.
     Wake {
@@ -327,8 +327,8 @@ impl World {
             Event::Tick => self.tick(),
             Event::Fault(fault) => self.fault(fault),
             Event::Calm => self.processes.iter_mut().for_each(Process::calm),
-            Event::Up { place, books } => {
-                self.places[place].start(self.event_queue.now(), books.as_deref(), Start::Learning);
+            Event::Up { place, snapshot } => {
+                self.places[place].start(self.event_queue.now(), snapshot.as_deref(), Start::Learning);
             }
             Event::Wake {
                 process,
@@ -405,14 +405,14 @@ impl World {
                 if self.places[place].node.take().is_some() {
                     self.reached.crashes += 1;
                     self.event_queue
-                        .push(down, Event::Up { place, books: None });
+                        .push(down, Event::Up { place, snapshot: None });
                 }
             }
             Fault::HandOver { place, gap } => {
-                let books = self.places[place].hand_over(now);
-                if books.is_some() {
+                let snapshot = self.places[place].hand_over(now);
+                if snapshot.is_some() {
                     self.reached.hand_overs += 1;
-                    self.event_queue.push(gap, Event::Up { place, books });
+                    self.event_queue.push(gap, Event::Up { place, snapshot });
                 }
             }
             Fault::CutPlace { place, cut } => {

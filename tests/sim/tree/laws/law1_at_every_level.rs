@@ -30,9 +30,9 @@ impl Law<World> for Law1 {
         // The use that clients reported is counted until they report another, or their lease ends.
         let capacity = world.capacity_max(hearsay(world) + world.scenario().limit.lease);
         if let Some(root) = &world.places()[0].node
-            && let Some(books) = root.resource(world.resource())
+            && let Some(resource) = root.resource(world.resource())
         {
-            let lent = books.clients().map(|c| u128::from(c.has.as_micros()));
+            let lent = resource.clients().map(|c| u128::from(c.has.as_micros()));
             within(lent.sum(), capacity, "lent by the root")?;
         }
         let places = world.places().iter().enumerate().skip(1);
@@ -60,18 +60,18 @@ impl Law1 {
         };
         let lease = place.spec.limit.lease;
         let learned = |place: &Place| now >= place.learning_until.saturating_add(lease);
-        let books = [above, node].map(|node| node.resource(resource));
-        let learns = |place: &Place, books: Option<&tollgate_core::resource::Resource>| {
-            books.is_some_and(|books| place.clock(now) < books.learning_until())
+        let resources = [above, node].map(|node| node.resource(resource));
+        let learns = |place: &Place, resource: Option<&tollgate_core::resource::Resource>| {
+            resource.is_some_and(|resource| place.clock(now) < resource.learning_until())
         };
         if !learned(place)
             || !learned(parent)
-            || learns(parent, books[0])
-            || learns(place, books[1])
+            || learns(parent, resources[0])
+            || learns(place, resources[1])
         {
             return Ok(());
         }
-        let client = books[0].and_then(|books| books.clients().find(|c| *c.id == place.id));
+        let client = resources[0].and_then(|resource| resource.clients().find(|c| *c.id == place.id));
         let counted = client.map_or(Capacity::ZERO, |client| client.has);
         within(
             world.used_below(i),

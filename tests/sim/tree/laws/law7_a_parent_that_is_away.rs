@@ -31,7 +31,7 @@ impl Law<World> for Law7 {
             let safe = place.safe().unwrap_or_default().as_micros();
             let lease = place.spec.limit.lease;
             let long = now.saturating_since(since);
-            let Some(books) = node.resource(world.resource()) else {
+            let Some(resource) = node.resource(world.resource()) else {
                 continue;
             };
             let most = u128::from(safe) * u128::from(world.started());
@@ -41,7 +41,7 @@ impl Law<World> for Law7 {
                 return Err(format!("{id} lends {sum} millionths for {safe} each"));
             }
             if long >= lease + NOTICED {
-                alive(world, i, place, books.subclients())?;
+                alive(world, i, place, resource.subclients())?;
             }
         }
         Ok(())
