@@ -318,8 +318,13 @@ impl World {
                 for shard in 0..self.coordinators.count() {
                     if self.coordinators.crash(shard) {
                         self.reached.coordinator_crashes += 1;
-                        self.event_queue
-                            .push(down, Event::Elected { shard, snapshot: None });
+                        self.event_queue.push(
+                            down,
+                            Event::Elected {
+                                shard,
+                                snapshot: None,
+                            },
+                        );
                     }
                 }
             }
@@ -327,14 +332,20 @@ impl World {
                 let snapshot = self.coordinators.hand_over(now, shard);
                 if snapshot.is_some() {
                     self.reached.hand_overs += 1;
-                    self.event_queue.push(gap, Event::Elected { shard, snapshot });
+                    self.event_queue
+                        .push(gap, Event::Elected { shard, snapshot });
                 }
             }
             Fault::CutOff { shard, how } => {
                 if self.coordinators.cut_off(now, shard, how) {
                     self.reached.cut_off += 1;
-                    self.event_queue
-                        .push(how.lease, Event::Elected { shard, snapshot: None });
+                    self.event_queue.push(
+                        how.lease,
+                        Event::Elected {
+                            shard,
+                            snapshot: None,
+                        },
+                    );
                     self.event_queue.push(how.lasts, Event::Healed { shard });
                 }
             }

@@ -328,7 +328,11 @@ impl World {
             Event::Fault(fault) => self.fault(fault),
             Event::Calm => self.processes.iter_mut().for_each(Process::calm),
             Event::Up { place, snapshot } => {
-                self.places[place].start(self.event_queue.now(), snapshot.as_deref(), Start::Learning);
+                self.places[place].start(
+                    self.event_queue.now(),
+                    snapshot.as_deref(),
+                    Start::Learning,
+                );
             }
             Event::Wake {
                 process,
@@ -404,8 +408,13 @@ impl World {
             Fault::Crash { place, down } => {
                 if self.places[place].node.take().is_some() {
                     self.reached.crashes += 1;
-                    self.event_queue
-                        .push(down, Event::Up { place, snapshot: None });
+                    self.event_queue.push(
+                        down,
+                        Event::Up {
+                            place,
+                            snapshot: None,
+                        },
+                    );
                 }
             }
             Fault::HandOver { place, gap } => {

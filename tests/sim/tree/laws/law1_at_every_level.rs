@@ -71,7 +71,8 @@ impl Law1 {
         {
             return Ok(());
         }
-        let client = resources[0].and_then(|resource| resource.clients().find(|c| *c.id == place.id));
+        let client =
+            resources[0].and_then(|resource| resource.clients().find(|c| *c.id == place.id));
         let counted = client.map_or(Capacity::ZERO, |client| client.has);
         within(
             world.used_below(i),
