@@ -148,6 +148,8 @@ async fn a_password_is_only_taken_for_pages() {
 async fn what_is_public_needs_no_token() {
     let guarded = Guarded::start("  public: [metrics]").await;
     assert_eq!(guarded.status(&Ask::get("/metrics")).await, 200);
+    // This names scopes of requests.
+    assert_eq!(guarded.status(&Ask::get("/metrics?top=5")).await, 401);
     assert_eq!(guarded.status(&Ask::get("/")).await, 401);
     assert_eq!(guarded.status(&Ask::new("POST", "/metrics")).await, 401);
 }

@@ -8,8 +8,8 @@
 //! So two members that both wait get the same number of tokens, to within the cost of one request
 //! of each, over any stretch of time; with requests of one token they take turns. To let them take
 //! turns whatever the cost would give a member whose requests cost a hundred tokens a hundred times
-//! as much. Nothing is kept of a member that does not wait, and none starves: each newcomer that
-//! goes before moves the count on.
+//! as much. Nothing is kept of a member that does not wait, and none that waits here starves: each
+//! newcomer that goes before moves the count on.
 //!
 //! The obvious queue, one list with a flag on those that have gone, cannot give up a place in the
 //! middle without a walk, and streams are closed at any time. Here each step is O(log n).

@@ -104,12 +104,12 @@ impl WaitQueue {
         overtakes
     }
 
-    /// Takes out a request that has not gone. The bucket should then be asked again if it was the
-    /// first.
+    /// Takes out a request that has not gone. The bucket should then be asked again if another is
+    /// first now.
     pub fn leave(&mut self, now: Instant, member: u64, arrival: u64) {
-        let first = self.order.first().map(|turn| turn.arrival);
-        if self.order.remove(member, arrival) && first == Some(arrival) {
-            self.look_at = self.look_at.min(now);
+        let first = self.order.first();
+        if self.order.remove(member, arrival) && self.order.first() != first {
+            self.hurry(now);
         }
     }
 

@@ -145,3 +145,20 @@ fn one_that_needs_less_and_goes_first_has_the_bucket_asked_at_once() {
     assert!(queue.join(at(2), waiter(2, 2, 1)));
     assert_eq!(queue.look_at(), at(2));
 }
+
+#[test]
+fn one_that_leaves_may_let_the_next_of_its_member_go_first() {
+    let mut queue = WaitQueue::new(START, shortage(100));
+    let waiter = |member, arrival, cost| Waiter {
+        member,
+        arrival,
+        stream: 0,
+        cost: Tokens::from_whole(cost),
+    };
+    queue.join(START, waiter(1, 0, 5));
+    queue.join(START, waiter(2, 1, 9));
+    queue.join(START, waiter(2, 2, 1));
+    queue.leave(at(3), 2, 1);
+    let first = queue.turns().first().map(|first| first.arrival);
+    assert_eq!((first, queue.look_at()), (Some(2), at(3)));
+}

@@ -39,11 +39,17 @@ impl Allocation {
         entries: &mut BTreeMap<K, ClientEntry>,
         pool: &mut PoolLink<'_>,
     ) {
-        if self.limit.algorithm != Algorithm::MaxRate || now < self.balance_at {
+        if self.limit.algorithm != Algorithm::MaxRate {
+            return;
+        }
+        // The interval may have been shortened since the last round.
+        let next = now.saturating_add(self.times_alone().refresh);
+        if now < self.balance_at {
+            self.balance_at = self.balance_at.min(next);
             return;
         }
         self.report(pool);
-        self.balance_at = now.saturating_add(self.times_alone().refresh);
+        self.balance_at = next;
         let capacity = self.allotted();
         if capacity.is_unlimited() || self.lends_safe() {
             return;
