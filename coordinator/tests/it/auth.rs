@@ -116,7 +116,14 @@ async fn a_password_is_only_taken_for_pages() {
     let basic = |text: &str| format!("Basic {}", BASE64_STANDARD.encode(text));
     let password = basic(&format!("anyone:{}", guarded.admin.text));
     let ask = |method, path, value: &str| Ask::new(method, path).header("authorization", value);
-    for path in ["/", "/scopes/tenant/a", "/groups/x", "/v1/docs"] {
+    let pages = [
+        "/",
+        "/scopes/tenant/a",
+        "/groups/x",
+        "/v1/docs",
+        "/v1/openapi.json",
+    ];
+    for path in pages {
         assert_ne!(
             guarded.status(&ask("GET", path, &password)).await,
             401,
@@ -136,12 +143,13 @@ async fn a_password_is_only_taken_for_pages() {
     ] {
         assert_eq!(guarded.status(&ask("GET", "/", &bad)).await, 401, "{bad}");
     }
-    let asked = guarded.coordinator.get("/").await;
-    assert!(
-        asked
-            .head
-            .contains("www-authenticate: basic realm=\"tollgate\"")
-    );
+    // A page is asked for its password, and the script that updates it is not.
+    let basic = "www-authenticate: basic realm=\"tollgate\"";
+    let page = guarded.coordinator.get("/").await;
+    assert!(page.head.contains(basic), "{}", page.head);
+    let script = Ask::get("/").header("sec-fetch-dest", "empty");
+    let script = guarded.coordinator.ask(&script).await;
+    assert!(!script.head.contains(basic), "{}", script.head);
 }
 
 #[tokio::test]

@@ -34,11 +34,12 @@ pub(super) struct Gate {
 pub(super) async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     let config = gate.config.borrow().clone();
     let entrance = Entrance::of(&request);
+    let asks_password = entrance == Entrance::Status && !is_of_script(request.headers());
     let by = match pass(&config.admin, entrance, &request) {
         Ok(by) => by,
         Err((fault, error)) => {
             gate.metrics.count_auth_fault(fault);
-            return refuse(entrance, error);
+            return refuse(asks_password, error);
         }
     };
     if entrance.needs() == Role::Viewer {
@@ -102,7 +103,7 @@ impl Entrance {
             "/healthz" | "/readyz" => Self::Health,
             // A query may ask for scopes that requests have named, which `public` does not open.
             "/metrics" if request.uri().query().is_none() => Self::Metrics,
-            "/" | "/v1/docs" => Self::Status,
+            "/" | "/v1/docs" | "/v1/openapi.json" => Self::Status,
             path if path.starts_with("/scopes/") || path.starts_with("/groups/") => Self::Status,
             _ => Self::Read,
         }
@@ -274,10 +275,18 @@ fn is_own_name(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok()
 }
 
-fn refuse(entrance: Entrance, error: RestError) -> Response {
-    let asks = matches!(error, RestError::Unauthenticated(_));
+/// Returns whether a script in a browser sends the request. A browser that is asked for a password
+/// then would keep the script waiting, and ask at each update of a page.
+fn is_of_script(headers: &HeaderMap) -> bool {
+    headers
+        .get("sec-fetch-dest")
+        .is_some_and(|dest| dest == "empty")
+}
+
+fn refuse(asks_password: bool, error: RestError) -> Response {
+    let lacks_token = matches!(error, RestError::Unauthenticated(_));
     let mut response = error.into_response();
-    if asks && entrance == Entrance::Status {
+    if lacks_token && asks_password {
         let basic = HeaderValue::from_static("Basic realm=\"tollgate\", charset=\"UTF-8\"");
         response
             .headers_mut()

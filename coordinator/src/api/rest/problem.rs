@@ -252,7 +252,8 @@ impl From<WriteRefusal> for RestError {
 }
 
 /// Error text for a request without a token.
-pub(super) const NO_TOKEN: &str = "this needs a token: `authorization: Bearer TOKEN`";
+pub(super) const NO_TOKEN: &str = "this needs a token: `authorization: Bearer TOKEN`; a browser \
+    asks for it on the pages: any name, and the token as the password";
 
 impl From<&RestError> for Problem {
     fn from(error: &RestError) -> Self {

@@ -76,7 +76,7 @@
       if (answer.ok) {
         render(text);
         last = clock();
-      } else problem = `status ${answer.status}`;
+      } else problem = answer.status === 401 ? "signed out; reload this page" : `status ${answer.status}`;
     } catch {
       if (mine !== turn) return;
       problem = "no answer";
