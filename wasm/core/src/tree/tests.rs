@@ -12,6 +12,8 @@ use crate::lease_server::{Bounds, LeaseServer, LimitOwner, Start, Terms};
 use crate::limit::{Algorithm, Limit, Part, SafeCapacity};
 use crate::units::{Capacity, Instant, Tokens};
 
+mod hand_over;
+
 const BOUNDS: Bounds = Bounds {
     max_resources: 3,
     max_clients_per_resource: 10,
@@ -195,7 +197,7 @@ fn without_the_parent_the_safe_capacity_is_lent() {
         (None, fixed(30), whole(55), whole(5)),
         (whole(600), SafeCapacity::Client, whole(100), whole(5)),
     ];
-    // Whatever the algorithm: this is no capacity that they divide.
+    // The same by each algorithm: this is no capacity that they divide.
     let algorithms = [
         Algorithm::FairShare,
         Algorithm::UsageShare,
@@ -368,55 +370,6 @@ fn what_nobody_asks_for_is_given_back_and_the_table_is_bounded() {
     assert!(leaf.message().is_empty());
     assert!(leaf.node.parent_leases().unwrap().parent_leases.is_empty());
     assert_eq!(leaf.node.poll_parent(), None);
-}
-
-#[test]
-fn one_that_took_books_over_says_what_is_lent() {
-    let mut leaf = Leaf::new();
-    leaf.refresh("a", (0, 100));
-    leaf.lend(Capacity::from_whole(60), |_| ());
-    leaf.pass(200);
-    leaf.refresh("a", (0, 100));
-    // As after a hand-over: the lease table is there, what was borrowed is not known.
-    leaf.node.borrow_from_parent(leaf.now, 5000, TIMEOUT);
-    let request = leaf.ask();
-    assert_eq!(
-        (request.has, request.claim),
-        (Capacity::from_whole(60), Claim::Several)
-    );
-    assert_eq!(request.remaining, Some(Duration::from_millis(9800)));
-    // Until the parent answers, who has something keeps it as long as it had it anyway.
-    leaf.pass(200);
-    let answer = leaf.refresh("a", (60, 100));
-    assert_eq!(gets(answer), whole(60));
-    assert_eq!(answer.lease.unwrap().duration, Duration::from_millis(9600));
-}
-
-#[test]
-fn books_that_did_not_age_on_their_way_prolong_nothing() {
-    let mut leaf = Leaf::new();
-    leaf.refresh("a", (0, 100));
-    leaf.lend(Capacity::from_whole(60), |_| ());
-    leaf.pass(200);
-    leaf.refresh("a", (0, 100));
-    // The next one has the snapshot a second later, and counts from then.
-    let snapshot = LeaseServer::new(leaf.now, Epoch(1), BOUNDS, Start::Fresh);
-    let snapshot = core::mem::replace(&mut leaf.node, snapshot).hand_over(leaf.now);
-    leaf.now = leaf.now.saturating_add(Duration::from_secs(1));
-    leaf.node = LeaseServer::take_over(leaf.now, Epoch(2), BOUNDS, &snapshot).unwrap();
-    leaf.node.borrow_from_parent(leaf.now, 5000, TIMEOUT);
-    leaf.pass(200);
-    let sequence = leaf.now.as_nanos();
-    let request = LeaseRequest {
-        remaining: Some(Duration::from_millis(8600)),
-        ..LeaseRequest::new(
-            sequence,
-            Capacity::from_whole(60),
-            Capacity::from_whole(100),
-        )
-    };
-    let lease = leaf.say("a", &request).lease.unwrap();
-    assert_eq!(lease.duration, Duration::from_millis(8600));
 }
 
 #[test]
