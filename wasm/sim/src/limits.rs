@@ -98,15 +98,13 @@ impl ScopeLimits {
         })
     }
 
-    /// Returns the capacity of `unit` for the fleet, with no more than its pool's.
+    /// Returns the capacity of `unit` for the fleet, with no more than its pool's. A capacity that
+    /// each client has for itself is none of the fleet's.
     pub(crate) fn capacity(&self, unit: Unit) -> Capacity {
         let terms = self.terms(unit);
         terms.map_or(Capacity::UNLIMITED, |terms| {
-            let pool = terms.pool.map(|pool| pool.limit.capacity);
-            terms
-                .limit
-                .capacity
-                .min(pool.unwrap_or(Capacity::UNLIMITED))
+            let pool = terms.pool.map(|pool| shared_capacity(pool.limit));
+            shared_capacity(terms.limit).min(pool.unwrap_or(Capacity::UNLIMITED))
         })
     }
 }
@@ -173,5 +171,15 @@ impl std::fmt::Debug for LimitTable {
         table
             .field("current", &self.current)
             .finish_non_exhaustive()
+    }
+}
+
+// === free functions ===
+
+/// Returns the most that leases of `limit` may sum to.
+fn shared_capacity(limit: &Limit) -> Capacity {
+    match limit.algorithm.shares() {
+        true => limit.capacity,
+        false => Capacity::UNLIMITED,
     }
 }

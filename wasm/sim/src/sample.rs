@@ -44,7 +44,7 @@ pub struct ScopeSample {
     pub wants: f64,
     /// Sum of the leases.
     pub has: f64,
-    /// Its capacity; none if it has no limit.
+    /// Its capacity; none if it has no limit, or one of each Envoy alone.
     pub capacity: Option<f64>,
     /// Requests that went on since the last sample.
     pub admitted: f64,

@@ -1,4 +1,4 @@
-use tollgate_core::limit::Limit;
+use tollgate_core::limit::{Algorithm, Limit};
 
 use super::*;
 use crate::limits::FixedLimits;
@@ -84,6 +84,21 @@ fn a_fleet_shares_what_it_wants_too_much_of() {
     assert_eq!(last.clients.len(), 5);
     let fair = |client: &crate::sample::ClientSample| (client.has - 100.0).abs() < 0.1;
     assert!(last.clients.iter().all(fair), "{last:?}");
+}
+
+#[test]
+fn a_capacity_of_each_envoy_is_no_bound_on_all() {
+    for (algorithm, want) in [(Algorithm::Static, 200.0), (Algorithm::None, 220.0)] {
+        let mut limit = Limit::new(Capacity::from_whole(50));
+        limit.algorithm = algorithm;
+        let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
+        let mut run = Simulation::new(fleet(4, 55.0), vec![Box::new(limits)]).unwrap();
+        while run.step() {}
+        let has = run.samples().last().unwrap().scopes[0].has;
+        assert!((has / want - 1.0).abs() < 0.1, "{algorithm:?}: {has}");
+        assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+        assert_eq!(run.figures().over_capacity, 0, "{algorithm:?}");
+    }
 }
 
 #[test]
