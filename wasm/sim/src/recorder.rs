@@ -1,5 +1,6 @@
 //! Recorder of a run: samples, remarks, broken laws, and the sums behind the figures.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct Recorder {
     samples: Vec<Sample>,
     marks: Vec<Mark>,
     violations: Vec<Violation>,
+    /// Leases whose law was seen broken.
+    broken: BTreeSet<String>,
     measure_from: Duration,
     watched: usize,
     watched_envoys: usize,
@@ -48,6 +51,7 @@ impl Recorder {
             samples: Vec::new(),
             marks: Vec::new(),
             violations: Vec::new(),
+            broken: BTreeSet::new(),
             measure_from: scenario.measure_from.0,
             watched: scopes.min(SCOPES_WATCHED),
             watched_envoys: scenario.envoy_count().min(ENVOYS_WATCHED),
@@ -177,11 +181,13 @@ impl Recorder {
         self.samples.push(sample);
     }
 
-    /// Notes a broken law.
-    pub(crate) fn refuse(&mut self, elapsed: Duration, text: String) {
-        if self.violations.len() < REMARKS_MAX {
+    /// Notes that `leases` break law 1, with the numbers of the first time.
+    pub(crate) fn refuse(&mut self, elapsed: Duration, leases: String, numbers: &str) {
+        if self.violations.len() < REMARKS_MAX && !self.broken.contains(&leases) {
             let at = elapsed.as_secs_f64();
+            let text = format!("law 1: {leases} {numbers}");
             self.violations.push(Violation { at, text });
+            self.broken.insert(leases);
         }
     }
 }

@@ -70,7 +70,7 @@ pub struct Mark {
     pub text: String,
 }
 
-/// Law that was seen broken.
+/// Law that was seen broken, for the first time at one scope.
 #[derive(Clone, Debug, Serialize)]
 pub struct Violation {
     /// Seconds since the start.

@@ -169,7 +169,7 @@ impl Simulation {
         self.recorder.marks()
     }
 
-    /// Returns the laws that were seen broken, each once.
+    /// Returns the laws that were seen broken, each once for a scope.
     pub fn violations(&self) -> &[Violation] {
         self.recorder.violations()
     }

@@ -108,9 +108,10 @@ impl Simulation {
         let most = self.most_allowed(number, capacity);
         if has > most.as_micros() {
             let has = Capacity::from_micros(has);
-            let text = format!("law 1: the leases of {id} sum to {has}, its capacity is {most}");
+            let numbers = format!("sum to {has}, its capacity is {most}");
             let elapsed = self.elapsed();
-            self.recorder.refuse(elapsed, text);
+            let leases = format!("the leases of {id}");
+            self.recorder.refuse(elapsed, leases, &numbers);
         }
         match most.as_micros() {
             0 if has == 0 => 0.0,
@@ -219,16 +220,16 @@ impl Simulation {
                 if !capacity.is_unlimited() && resource.sum_has() > capacity.as_micros().into() {
                     let name = &self.scenario.coordinators[index].name;
                     let has = Capacity::from_sum(resource.sum_has());
-                    broken.push(format!(
-                        "law 1: {name} counts leases of {} of {has}, more than {capacity}",
-                        id.scope
+                    broken.push((
+                        format!("the leases of {} that {name} counts", id.scope),
+                        format!("sum to {has}, its capacity is {capacity}"),
                     ));
                 }
             }
         }
         let elapsed = self.elapsed();
-        for text in broken {
-            self.recorder.refuse(elapsed, text);
+        for (leases, numbers) in broken {
+            self.recorder.refuse(elapsed, leases, &numbers);
         }
     }
 }
