@@ -124,7 +124,8 @@ impl RequestStream {
     fn arrival(&self) -> Option<u64> {
         let after = self.left / self.rate * 1e9;
         let at = self.cursor as f64 + after.ceil();
-        (self.rate > 0.0 && at < u64::MAX as f64).then(|| self.cursor + after.ceil() as u64)
+        (self.rate > 0.0 && at < u64::MAX as f64)
+            .then(|| self.cursor.saturating_add(after.ceil() as u64))
     }
 
     fn scope(&mut self) -> u32 {

@@ -145,6 +145,11 @@ demand: [{scope: tenant/acme, each: 10}]
             ),
             (
                 "each: 10",
+                "each: 1e308M",
+                "demand[0].each: 1e308M is more than 1000M",
+            ),
+            (
+                "each: 10",
                 "each: {ramp: {from: 1, to: 2}}",
                 "missing field `over`",
             ),

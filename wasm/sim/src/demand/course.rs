@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::random::Random;
-use crate::scenario::{Program, Span, Walk};
+use crate::scenario::{Amount, Program, Span, Walk};
 
 /// Pieces of a ramp.
 const RAMP_STEPS: u64 = 200;
@@ -47,7 +47,8 @@ impl Overlay {
     };
 
     fn of(self, rate: f64) -> f64 {
-        (self.set.unwrap_or(rate) * self.times + self.add).max(0.0)
+        let rate = self.set.unwrap_or(rate) * self.times + self.add;
+        rate.clamp(0.0, Amount::MAX.0)
     }
 }
 
@@ -75,7 +76,8 @@ impl Course {
     pub(crate) fn lay(&mut self, change: Overlay) {
         let overlay = &mut self.overlay;
         overlay.set = change.set.or(overlay.set);
-        overlay.times *= change.times;
+        // Their product stays finite.
+        overlay.times = (overlay.times * change.times).min(Amount::MAX.0);
         overlay.add += change.add;
     }
 
@@ -155,6 +157,7 @@ impl Course {
         });
         while state.until <= at {
             state.rate *= 1.0 + walk.by.0 * (2.0 * random.fraction() - 1.0);
+            state.rate = state.rate.min(Amount::MAX.0);
             state.until += every;
         }
         self.walk = Some(state);

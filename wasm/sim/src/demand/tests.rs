@@ -129,3 +129,16 @@ fn a_change_for_a_while_is_taken_back() {
     stream.change(SECOND * 2, |course| course.lift(double));
     assert!((stream.rate() - 10.0).abs() < 1e-9);
 }
+
+#[test]
+fn no_change_makes_a_rate_infinite() {
+    let mut stream = stream(Program::Constant(Amount(1e9)), Arrivals::Even);
+    let more = Overlay {
+        times: 1e9,
+        ..Overlay::NONE
+    };
+    for _ in 0..40 {
+        stream.change(SECOND, |course| course.apply(more));
+    }
+    assert_eq!(stream.rate(), Amount::MAX.0);
+}

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
-/// Number that is finite and not negative, also written `20k` or `1.5M`.
+/// Number from 0 to [`Amount::MAX`], also written `20k` or `1.5M`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Amount(pub f64);
 
@@ -28,6 +28,9 @@ pub enum QuantityError {
     /// Not a number that can be used.
     #[error("{0} is no number from 0 on; k and M may stand for thousands and millions")]
     Amount(String),
+    /// Larger than [`Amount::MAX`].
+    #[error("{0} is more than 1000M, the largest number")]
+    LargeAmount(String),
     /// Not between 0 and 1.
     #[error("{0} is not between 0 and 1")]
     Share(String),
@@ -99,6 +102,11 @@ impl Serialize for Span {
 
 // === impl Amount ===
 
+impl Amount {
+    /// The largest: a request in each nanosecond, the unit of virtual time.
+    pub const MAX: Self = Self(1e9);
+}
+
 impl FromStr for Amount {
     type Err = QuantityError;
 
@@ -112,9 +120,13 @@ impl FromStr for Amount {
             },
         };
         let number: f64 = number.parse().map_err(|_| wrong())?;
-        match number.is_finite() && number >= 0.0 {
-            true => Ok(Self(number * scale)),
-            false => Err(wrong()),
+        if !number.is_finite() || number < 0.0 {
+            return Err(wrong());
+        }
+        let amount = Self(number * scale);
+        match amount <= Self::MAX {
+            true => Ok(amount),
+            false => Err(QuantityError::LargeAmount(text.to_owned())),
         }
     }
 }
@@ -195,9 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_finite_and_not_negative() {
+    fn amounts_are_from_0_to_the_largest() {
         let rows = [("7", Some(7.0)), ("1.5k", Some(1500.0)), ("2M", Some(2e6))];
-        let wrong = ["-1", "NaN", "inf", "ten", "1G"].map(|text| (text, None));
+        let rows = rows.into_iter().chain([("1000M", Some(1e9))]);
+        let wrong = ["-1", "NaN", "inf", "ten", "1G", "1001M", "1e308M", "1e308"];
+        let wrong = wrong.map(|text| (text, None));
         for (text, want) in rows.into_iter().chain(wrong) {
             let amount = text.parse::<Amount>().ok();
             assert_eq!(amount.map(|amount| amount.0), want, "{text}");
