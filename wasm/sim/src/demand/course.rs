@@ -118,19 +118,19 @@ impl Course {
                         let middle = (steps * step + step / 2).min(over);
                         let part = middle as f64 / over as f64;
                         let rate = ramp.from.0 + (ramp.to.0 - ramp.from.0) * part;
-                        (rate, from + ((steps + 1) * step).min(over))
+                        (rate, from.saturating_add(((steps + 1) * step).min(over)))
                     }
                 }
             }
             Program::OnOff(on_off) => {
                 let (first, on) = (nanos(on_off.at), nanos(on_off.on));
-                let turn = on + nanos(on_off.off);
+                let turn = on.saturating_add(nanos(on_off.off)).max(1);
                 match at.checked_sub(first) {
                     None => (0.0, first),
                     Some(passed) if passed % turn < on => {
-                        (on_off.rate.0, first + passed / turn * turn + on)
+                        (on_off.rate.0, (at - passed % turn).saturating_add(on))
                     }
-                    Some(passed) => (0.0, first + (passed / turn + 1) * turn),
+                    Some(passed) => (0.0, (at - passed % turn).saturating_add(turn)),
                 }
             }
             Program::Trace(trace) => {
@@ -151,14 +151,15 @@ impl Course {
 
     fn walk(&mut self, walk: &Walk, at: u64, random: &mut Random) -> (f64, u64) {
         let every = nanos(walk.every).max(1);
-        let mut state = self.walk.unwrap_or(WalkState {
+        let first = WalkState {
             rate: walk.from.0 * self.scale,
-            until: (at / every + 1) * every,
-        });
-        while state.until <= at {
+            until: (at - at % every).saturating_add(every),
+        };
+        let mut state = self.walk.unwrap_or(first);
+        while state.until <= at && state.until < u64::MAX {
             state.rate *= 1.0 + walk.by.0 * (2.0 * random.fraction() - 1.0);
             state.rate = state.rate.min(Amount::MAX.0);
-            state.until += every;
+            state.until = state.until.saturating_add(every);
         }
         self.walk = Some(state);
         (state.rate, state.until)

@@ -142,3 +142,23 @@ fn no_change_makes_a_rate_infinite() {
     }
     assert_eq!(stream.rate(), Amount::MAX.0);
 }
+
+#[test]
+fn turns_that_are_longer_than_time_do_not_end() {
+    let ages = Span(Duration::from_nanos(u64::MAX / 3 * 2));
+    let on_off = OnOff {
+        rate: Amount(3.0),
+        on: ages,
+        off: ages,
+        at: Span::from_secs(1),
+    };
+    let counts = per_second(&mut stream(Program::OnOff(on_off), Arrivals::Even), 3);
+    assert!(counts[0] == 0 && counts[2].abs_diff(3) <= 1, "{counts:?}");
+    let walk = Walk {
+        from: Amount(3.0),
+        by: crate::scenario::Share(0.0),
+        every: Span(Duration::MAX),
+    };
+    let counts = per_second(&mut stream(Program::Walk(walk), Arrivals::Even), 3);
+    assert!(counts[2].abs_diff(3) <= 1, "{counts:?}");
+}

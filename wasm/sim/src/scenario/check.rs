@@ -56,8 +56,8 @@ impl Scenario {
         }
         if let Some(mishaps) = &self.mishaps {
             check.positive("mishaps.every", mishaps.every);
-            let weights = mishaps.spike + mishaps.lose_master + mishaps.elect;
-            check.ensure(weights > 0, "mishaps", || {
+            let [.., all] = mishaps.weights();
+            check.ensure(all > 0, "mishaps", || {
                 "spike, lose_master and elect are all 0: nothing can happen".to_owned()
             });
         }

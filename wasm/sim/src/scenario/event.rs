@@ -155,3 +155,14 @@ pub struct Mishaps {
     /// Weight of a coordinator that gets another master at once.
     pub elect: u32,
 }
+
+// === impl Mishaps ===
+
+impl Mishaps {
+    /// Returns the weights up to and with `spike`, `lose_master` and `elect`.
+    pub(crate) fn weights(&self) -> [u64; 3] {
+        let spike = u64::from(self.spike);
+        let loss = spike + u64::from(self.lose_master);
+        [spike, loss, loss + u64::from(self.elect)]
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Length of time, written `80ms`, `10s`, `1m30s` or `2h`.
+/// Length of time up to [`Span::MAX`], written `80ms`, `10s`, `1m30s` or `2h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
@@ -25,6 +25,9 @@ pub enum QuantityError {
     /// Not a length of time.
     #[error("{0:?} is no length of time; write it as `80ms`, `10s`, `1m30s` or `2h`")]
     Span(String),
+    /// Longer than [`Span::MAX`].
+    #[error("{0:?} is longer than 876000h, a hundred years")]
+    LongSpan(String),
     /// Not a number that can be used.
     #[error("{0} is no number from 0 on; k and M may stand for thousands and millions")]
     Amount(String),
@@ -42,6 +45,9 @@ struct ScalarVisitor<T>(&'static str, fn(&str) -> Result<T, QuantityError>);
 // === impl Span ===
 
 impl Span {
+    /// The longest, a hundred years: sums of a few still fit virtual time.
+    pub const MAX: Self = Self::from_secs(876_000 * 3600);
+
     /// Returns so many seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Self(Duration::from_secs(secs))
@@ -80,11 +86,14 @@ impl FromStr for Span {
             seconds += number * scale;
             rest = next.trim_start();
         }
-        let span = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
-        match text.trim().is_empty() {
-            true => Err(wrong()),
-            false => Ok(Self(span)),
+        if text.trim().is_empty() {
+            return Err(wrong());
         }
+        if seconds > Self::MAX.0.as_secs_f64() {
+            return Err(QuantityError::LongSpan(text.to_owned()));
+        }
+        let span = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+        Ok(Self(span))
     }
 }
 
@@ -198,6 +207,9 @@ mod tests {
             ("-1s", None),
             ("ten", None),
             ("1d", None),
+            ("876000h", Some(3_153_600_000_000)),
+            ("876000h1s", None),
+            ("18446744073s", None),
         ];
         for (text, want) in rows {
             let span = text.parse::<Span>();

@@ -244,9 +244,9 @@ impl Simulation {
             return;
         };
         self.queue.push(mishaps.every.0, Event::Mishap);
-        let all = u64::from(mishaps.spike + mishaps.lose_master + mishaps.elect);
+        let [spike, loss, all] = mishaps.weights();
         let drawn = self.luck.between(1, all.max(1));
-        if drawn <= u64::from(mishaps.spike) {
+        if drawn <= spike {
             let envoy = self.luck.between(0, self.envoys.len() as u64 - 1) as usize;
             let add = mishaps.spike_adds.0;
             let change = Overlay {
@@ -255,7 +255,7 @@ impl Simulation {
             };
             return self.demand(vec![envoy], change, Duration::ZERO);
         }
-        let is_loss = drawn <= u64::from(mishaps.spike + mishaps.lose_master);
+        let is_loss = drawn <= loss;
         let longest = mishaps.lost_for.0.as_millis() as u64;
         let lasts = Duration::from_millis(self.luck.between(0, longest));
         let led = 0..self.coordinators.len();

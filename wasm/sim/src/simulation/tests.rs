@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::FixedLimits;
 use crate::scenario::{
     Amount, Arrivals, CoordinatorSpec, Crash, Cut, DemandSpec, Deploy, EnvoyGroup, EventSpec, Kill,
-    Program, Selection, Share, Span, Stop,
+    Mishaps, Program, Selection, Share, Span, Stop,
 };
 
 /// Returns a scenario of so many Envoys that want `each` of one scope.
@@ -194,6 +194,20 @@ fn lowered_limits_hold_after_one_lease() {
     assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
     let over = seconds(&run, |has| has > 80.5);
     assert!(over.contains(&14) && !over.contains(&26), "{over:?}");
+}
+
+#[test]
+fn weights_of_mishaps_may_be_large() {
+    let mut scenario = fleet(2, 10.0);
+    scenario.mishaps = Some(Mishaps {
+        every: Span::from_secs(1),
+        spike: u32::MAX,
+        spike_adds: Amount(1.0),
+        elect: 1,
+        ..Mishaps::default()
+    });
+    let run = run(scenario, &[100]);
+    assert_eq!(run.marks().len(), 31, "{:?}", run.marks());
 }
 
 #[test]
