@@ -47,6 +47,8 @@ pub struct Simulation {
     topology: Topology,
     tally: Tally,
     windows: Windows,
+    /// Number of changes of the demand that end by themselves.
+    demand_changes: u64,
     /// Capacities that were lowered, by the number of the scope, and how long leases of them may last.
     lowered: BTreeMap<usize, (Capacity, Instant)>,
     recorder: Recorder,

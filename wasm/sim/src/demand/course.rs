@@ -17,7 +17,8 @@ pub(crate) struct Course {
     program: Rc<Program>,
     /// Part of the program's rate that is this Envoy's.
     scale: f64,
-    overlay: Overlay,
+    /// Changes in force in the order of their beginnings, with the numbers of those that end.
+    overlays: Vec<(Option<u64>, Overlay)>,
     walk: Option<WalkState>,
 }
 
@@ -50,6 +51,19 @@ impl Overlay {
         let rate = self.set.unwrap_or(rate) * self.times + self.add;
         rate.clamp(0.0, Amount::MAX.0)
     }
+
+    /// Returns the change that this one and then `next` make.
+    fn then(self, next: Self) -> Self {
+        match next.set {
+            Some(_) => next,
+            // They stay finite, so that no rate is zero times infinity.
+            None => Self {
+                set: self.set,
+                times: (self.times * next.times).min(Amount::MAX.0),
+                add: (self.add * next.times + next.add).min(Amount::MAX.0),
+            },
+        }
+    }
 }
 
 // === impl Course ===
@@ -59,7 +73,7 @@ impl Course {
         Self {
             program,
             scale,
-            overlay: Overlay::NONE,
+            overlays: Vec::new(),
             walk: None,
         }
     }
@@ -68,29 +82,34 @@ impl Course {
     pub(crate) fn apply(&mut self, change: Overlay) {
         match &mut self.walk {
             Some(walk) => walk.rate = change.of(walk.rate),
-            None => self.lay(change),
+            None => {
+                self.overlays.push((None, change));
+                self.merge();
+            }
         }
     }
 
-    /// Changes the rate on top of the program, until [`Course::lift`].
-    pub(crate) fn lay(&mut self, change: Overlay) {
-        let overlay = &mut self.overlay;
-        overlay.set = change.set.or(overlay.set);
-        // Their product stays finite.
-        overlay.times = (overlay.times * change.times).min(Amount::MAX.0);
-        overlay.add += change.add;
+    /// Changes the rate on top of the program and of earlier changes, until [`Course::lift`] of the
+    /// same number.
+    pub(crate) fn lay(&mut self, number: u64, change: Overlay) {
+        self.overlays.push((Some(number), change));
     }
 
     /// Ends what [`Course::lay`] began.
-    pub(crate) fn lift(&mut self, change: Overlay) {
-        let overlay = &mut self.overlay;
-        if change.set.is_some() {
-            overlay.set = None;
-        }
-        if change.times > 0.0 {
-            overlay.times /= change.times;
-        }
-        overlay.add -= change.add;
+    pub(crate) fn lift(&mut self, number: u64) {
+        self.overlays.retain(|(known, _)| *known != Some(number));
+        self.merge();
+    }
+
+    /// Makes neighbouring changes for good one, so that there are no more than of those that end.
+    fn merge(&mut self) {
+        self.overlays.dedup_by(|next, earlier| {
+            let are_for_good = next.0.is_none() && earlier.0.is_none();
+            if are_for_good {
+                earlier.1 = earlier.1.then(next.1);
+            }
+            are_for_good
+        });
     }
 
     /// Returns the rate at `at`, in nanoseconds from the start, and the time until which it holds.
@@ -146,7 +165,9 @@ impl Course {
             Some(_) => 1.0,
             None => self.scale,
         };
-        (self.overlay.of(rate * scale), until)
+        let overlays = self.overlays.iter();
+        let rate = overlays.fold(rate * scale, |rate, (_, change)| change.of(rate));
+        (rate, until)
     }
 
     fn walk(&mut self, walk: &Walk, at: u64, random: &mut Random) -> (f64, u64) {

@@ -117,17 +117,63 @@ fn a_walk_goes_on_from_where_an_event_has_put_it() {
     assert!((after / (before + 50.0) - 1.0).abs() <= 0.1, "{after}");
 }
 
+const NONE: Overlay = Overlay::NONE;
+
+const fn set(rate: f64) -> Overlay {
+    Overlay {
+        set: Some(rate),
+        ..NONE
+    }
+}
+
+const fn times(times: f64) -> Overlay {
+    Overlay { times, ..NONE }
+}
+
+const fn add(add: f64) -> Overlay {
+    Overlay { add, ..NONE }
+}
+
 #[test]
-fn a_change_for_a_while_is_taken_back() {
+fn changes_for_a_while_are_taken_back_one_by_one() {
+    // Two changes, the rates while both last, when the first has ended, and when the second has.
+    let rows = [
+        ([times(2.0), NONE], [20.0, 10.0], 20.0),
+        ([times(0.0), NONE], [0.0, 10.0], 0.0),
+        ([times(0.0), times(3.0)], [0.0, 30.0], 0.0),
+        ([set(5.0), set(7.0)], [7.0, 7.0], 5.0),
+        ([set(5.0), add(1.0)], [6.0, 11.0], 5.0),
+        ([add(1.0), times(3.0)], [33.0, 30.0], 11.0),
+        ([times(3.0), set(4.0)], [4.0, 4.0], 30.0),
+    ];
+    for ([first, second], [both, without_first], without_second) in rows {
+        for (ends, want) in [(0, without_first), (1, without_second)] {
+            let mut stream = stream(Program::Constant(Amount(10.0)), Arrivals::Even);
+            stream.change(SECOND, |course| course.lay(0, first));
+            stream.change(SECOND, |course| course.lay(1, second));
+            let text = format!("{first:?} and {second:?}, {ends} ends");
+            assert_eq!(stream.rate(), both, "{text}");
+            stream.change(SECOND * 2, |course| course.lift(ends));
+            assert_eq!(stream.rate(), want, "{text}");
+            stream.change(SECOND * 3, |course| course.lift(1 - ends));
+            assert_eq!(stream.rate(), 10.0, "{text}");
+        }
+    }
+}
+
+#[test]
+fn changes_for_good_stay_when_others_end() {
     let mut stream = stream(Program::Constant(Amount(10.0)), Arrivals::Even);
-    let double = Overlay {
-        times: 2.0,
-        ..Overlay::NONE
-    };
-    stream.change(SECOND, |course| course.lay(double));
-    assert!((stream.rate() - 20.0).abs() < 1e-9);
-    stream.change(SECOND * 2, |course| course.lift(double));
-    assert!((stream.rate() - 10.0).abs() < 1e-9);
+    stream.change(SECOND, |course| course.apply(add(2.0)));
+    stream.change(SECOND, |course| course.lay(0, times(0.0)));
+    stream.change(SECOND, |course| course.apply(add(3.0)));
+    assert_eq!(stream.rate(), 3.0);
+    stream.change(SECOND * 2, |course| course.lift(0));
+    assert_eq!(stream.rate(), 15.0);
+    stream.change(SECOND * 2, |course| course.apply(times(2.0)));
+    assert_eq!(stream.rate(), 30.0);
+    stream.change(SECOND * 2, |course| course.apply(set(4.0)));
+    assert_eq!(stream.rate(), 4.0);
 }
 
 #[test]

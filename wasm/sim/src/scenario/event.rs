@@ -109,7 +109,8 @@ pub enum Direction {
     In,
 }
 
-/// Change of the requests that come to Envoys, of all demand there.
+/// Change of the requests that come to Envoys, of all demand there. Several at a time lie on each
+/// other in the order in which they began, and each ends by itself.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DemandChange {

@@ -52,7 +52,7 @@ pub(super) enum Action {
         lasts: Duration,
     },
     /// That ends.
-    DemandEnds { envoys: Vec<usize>, change: Overlay },
+    DemandEnds { envoys: Vec<usize>, number: u64 },
     /// Other limits are in force.
     Limits(usize),
     /// Something ends that only people need to know of.
@@ -114,9 +114,9 @@ impl Simulation {
                 change,
                 lasts,
             } => self.demand(envoys, change, lasts),
-            Action::DemandEnds { envoys, change } => {
+            Action::DemandEnds { envoys, number } => {
                 self.mark("demand as before".to_owned());
-                self.change_courses(&envoys, |course| course.lift(change));
+                self.change_courses(&envoys, |course| course.lift(number));
             }
             Action::Limits(limits) => {
                 self.mark("limits changed".to_owned());
@@ -218,8 +218,10 @@ impl Simulation {
         if lasts.is_zero() {
             return self.change_courses(&envoys, |course| course.apply(change));
         }
-        self.change_courses(&envoys, |course| course.lay(change));
-        self.plan_action(lasts, Action::DemandEnds { envoys, change });
+        let number = self.demand_changes;
+        self.demand_changes += 1;
+        self.change_courses(&envoys, |course| course.lay(number, change));
+        self.plan_action(lasts, Action::DemandEnds { envoys, number });
     }
 
     /// Changes all demand at some Envoys.

@@ -74,6 +74,7 @@ impl Simulation {
             coordinators,
             lowered: BTreeMap::new(),
             windows,
+            demand_changes: 0,
             tally,
             queue,
             scenario,

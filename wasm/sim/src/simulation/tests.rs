@@ -3,8 +3,8 @@ use tollgate_core::limit::{Algorithm, Limit};
 use super::*;
 use crate::limits::FixedLimits;
 use crate::scenario::{
-    Amount, Arrivals, CoordinatorSpec, Crash, Cut, DemandSpec, Deploy, EnvoyGroup, EventSpec, Kill,
-    Mishaps, Program, Selection, Share, Span, Stop,
+    Amount, Arrivals, CoordinatorSpec, Crash, Cut, DemandChange, DemandSpec, Deploy, EnvoyGroup,
+    EventSpec, Kill, Mishaps, Program, Selection, Share, Span, Stop,
 };
 
 /// Returns a scenario of so many Envoys that want `each` of one scope.
@@ -194,6 +194,22 @@ fn lowered_limits_hold_after_one_lease() {
     assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
     let over = seconds(&run, |has| has > 80.5);
     assert!(over.contains(&14) && !over.contains(&26), "{over:?}");
+}
+
+#[test]
+fn demand_that_stops_for_a_while_comes_back() {
+    let mut scenario = fleet(2, 50.0);
+    scenario.events = vec![EventSpec {
+        demand: Some(DemandChange {
+            times: Some(Amount(0.0)),
+            lasts: Span::from_secs(10),
+            ..DemandChange::default()
+        }),
+        ..at(10)
+    }];
+    let run = run(scenario, &[200]);
+    let wants = |second: usize| run.samples()[second - 1].wants;
+    assert_eq!([wants(9), wants(15), wants(25)], [100.0, 0.0, 100.0]);
 }
 
 #[test]
