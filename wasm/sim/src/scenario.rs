@@ -76,7 +76,8 @@ impl Scenario {
 
     /// Returns the number of Envoys.
     pub fn envoy_count(&self) -> usize {
-        self.envoys.iter().map(|group| group.count as usize).sum()
+        let counts = self.envoys.iter().map(|group| group.count as usize);
+        counts.fold(0, usize::saturating_add)
     }
 }
 

@@ -21,8 +21,7 @@ pub(crate) struct Windows {
 
 impl Windows {
     pub(crate) fn new(scopes: usize, sample: Duration) -> Self {
-        let len = WINDOW.as_nanos() / sample.as_nanos().max(1);
-        let len = usize::try_from(len).unwrap_or(1).clamp(1, 1000);
+        let len = Self::samples(sample);
         Self {
             len,
             seconds: sample.as_secs_f64() * len as f64,
@@ -30,6 +29,12 @@ impl Windows {
             sums: vec![0; scopes],
             samples: 0,
         }
+    }
+
+    /// Returns the number of samples of a window, each of which is kept for each scope.
+    pub(crate) fn samples(sample: Duration) -> usize {
+        let len = WINDOW.as_nanos() / sample.as_nanos().max(1);
+        usize::try_from(len).unwrap_or(usize::MAX).clamp(1, 1000)
     }
 
     /// Adds a sample of `scope`.

@@ -138,6 +138,7 @@ demand: [{scope: tenant/acme, each: 10}]
                 "limits[0].requests.rate: -5 is negative",
             ),
             ("count: 2", "cuont: 2", "did you mean `count`?"),
+            ("count: 2", "count: 1e12", "envoys[0].count: invalid"),
             (
                 "each: 10",
                 "each: -1",

@@ -7,6 +7,7 @@ use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_engine::RULES_MAX;
 
 mod events;
+mod size;
 
 use super::{
     CoordinatorSpec, DemandSpec, EnvoyGroup, EventSpec, Program, Scenario, Selection, Span,
@@ -51,6 +52,7 @@ impl Scenario {
         check.coordinators();
         check.envoys();
         check.demand();
+        check.sizes();
         for (i, event) in self.events.iter().enumerate() {
             check.event(&format!("events[{i}]"), event);
         }
@@ -272,3 +274,6 @@ impl Check<'_> {
 fn join(path: &str, name: &str) -> String {
     format!("{path}.{name}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,6 +153,18 @@ enum Named {
 
 struct ProgramVisitor;
 
+// === impl DemandSpec ===
+
+impl DemandSpec {
+    /// Returns the number of scopes.
+    pub(crate) fn scope_count(&self) -> u64 {
+        match &self.scopes {
+            Some(spread) => spread.count.into(),
+            None => self.scope.is_some().into(),
+        }
+    }
+}
+
 // === impl Program ===
 
 impl<'de> Deserialize<'de> for Program {
