@@ -88,23 +88,31 @@ impl Recorder {
                 None => record.write_absent(step, sample.shards.iter().copied()),
             }
         }
-        for (id, found) in &sample.resources {
-            if found.is_busy && !self.resources.contains_key(id) {
-                let mut record = ResourceRecord::new(found.shard);
-                record.write(step, found);
-                self.resources.insert(id.clone(), record);
-            }
+        self.admit(step, sample);
+    }
+
+    /// Records those of the busiest resources in `sample` that are not recorded yet. Others make
+    /// room first, so that there are never more than [`RESOURCES_MAX`].
+    fn admit(&mut self, step: u64, sample: &NodeSample) {
+        let busy = sample.resources.iter().filter(|(_, found)| found.is_busy);
+        let new = busy.filter(|(id, _)| !self.resources.contains_key(*id));
+        let new: Vec<_> = new.take(RESOURCES_MAX).collect();
+        self.evict(step, RESOURCES_MAX - new.len());
+        for (id, found) in new {
+            let mut record = ResourceRecord::new(found.shard);
+            record.write(step, found);
+            self.resources.insert(id.clone(), record);
+            debug_assert!(self.resources.len() <= RESOURCES_MAX);
         }
-        self.evict(step);
     }
 
     /// Forgets resources that have not been among the busiest in all steps, and the least recently
-    /// busy of too many.
-    fn evict(&mut self, step: u64) {
+    /// busy of more than `max`.
+    fn evict(&mut self, step: u64, max: usize) {
         let oldest = step.saturating_sub(STEPS as u64 - 1);
         self.resources
             .retain(|_, record| record.last_busy >= oldest);
-        let surplus = self.resources.len().saturating_sub(RESOURCES_MAX);
+        let surplus = self.resources.len().saturating_sub(max);
         if surplus == 0 {
             return;
         }

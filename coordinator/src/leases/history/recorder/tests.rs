@@ -54,6 +54,13 @@ fn sample(resources: &[(&str, ResourceSample)]) -> NodeSample {
     }
 }
 
+/// A sample of the first shard in which each of `scopes` is busy.
+fn sample_of(scopes: impl Iterator<Item = String>) -> NodeSample {
+    let scopes: Vec<String> = scopes.collect();
+    let rows = scopes.iter().map(|scope| (scope.as_str(), busy(1.0, &[])));
+    sample(&rows.collect::<Vec<_>>())
+}
+
 /// The last values of `values`, of which the others are gaps.
 fn known(values: &[f32]) -> Vec<Option<f32>> {
     assert_eq!(values.len(), STEPS);
@@ -234,6 +241,27 @@ fn the_memory_is_bounded_whatever_comes() {
     assert!(largest <= Recorder::BYTES_MAX, "{largest}");
     // The bound is not far from what can be.
     assert!(largest > Recorder::BYTES_MAX / 2, "{largest}");
+}
+
+/// Room is made first: `admit` asserts the bound after each resource that it adds.
+#[test]
+fn the_bound_holds_while_all_resources_make_room_for_others() {
+    let mut recorder = Recorder::default();
+    let rows = |first: usize| {
+        let rows = first..first + RESOURCES_MAX;
+        sample_of(rows.map(|i| format!("t/{i:03}")))
+    };
+    recorder.record(at(1), &rows(0));
+    recorder.record(at(2), &rows(RESOURCES_MAX));
+    assert_eq!(recorder.resources.len(), RESOURCES_MAX);
+    let all_new = recorder.resources.keys();
+    let last = format!("t/{:03}", RESOURCES_MAX);
+    assert_eq!(all_new.min().unwrap().scope.as_ref(), last);
+    // One that is busy still keeps its place.
+    recorder.record(at(3), &rows(2 * RESOURCES_MAX - 1));
+    assert_eq!(recorder.resources.len(), RESOURCES_MAX);
+    let kept = format!("t/{:03}", 2 * RESOURCES_MAX - 1);
+    assert_eq!(has(&recorder, at(3), &kept), [Some(1.0), Some(1.0)]);
 }
 
 /// Numbers that only a seed determines: splitmix64.
