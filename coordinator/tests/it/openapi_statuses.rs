@@ -126,7 +126,9 @@ impl Operation {
                 (open, Ask { headers, ..ask })
             }
             422 => (open, self.with_body("{\"unknown\": 1}")),
-            503 => (servers.ended, there),
+            503 if writes => (servers.ended, there),
+            // It knows what is in its file.
+            503 => (servers.ended, self.ask(Named::Fixed)),
             other => panic!("{}: nothing is known to provoke {other}", self.id),
         }
     }
@@ -288,4 +290,14 @@ async fn every_status_that_is_described_can_occur() {
         }
     }
     assert!(answered > 150, "{answered}");
+}
+
+/// A coordinator that cannot scan its leases answers all the same.
+#[tokio::test]
+async fn no_lease_is_looked_at_for_the_page_of_an_unknown_group() {
+    let ended = ended().await;
+    for (path, want) in [("/groups/new", 404), ("/groups/fixed", 503)] {
+        let answer = Answer::of(ended, &Ask::get(path)).await;
+        assert_eq!(answer.status, want, "{path}: {}", answer.body);
+    }
 }

@@ -38,6 +38,9 @@ pub(in crate::api::rest) async fn get(
 ) -> Result<Page, RestError> {
     let (mut selection, resources) = query.checked()?;
     let catalog = app.parts.writer.catalog();
+    // Before the scan of the whole cluster, so that a wrong name costs none.
+    let missing = || RestError::NotFound(format!("no group is called {group:?}"));
+    let found = catalog.group(&group).ok_or_else(missing)?;
     selection.group = Some(GroupScopes::new(catalog.clone(), &group));
     let shown = Shown {
         resources,
@@ -45,8 +48,6 @@ pub(in crate::api::rest) async fn get(
         selection,
     };
     let status = Status::everywhere(&app, &caller, shown, true).await?;
-    let missing = || RestError::NotFound(format!("no group is called {group:?}"));
-    let found = catalog.group(&group).ok_or_else(missing)?;
     let limits = ScopeLimits::from(catalog.resolve(found.value.scope()));
     Ok(Page::live(
         format!("group {group}"),
