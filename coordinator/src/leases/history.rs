@@ -95,7 +95,9 @@ impl History {
 
     /// Returns what this node knows at `now` of the resources in `selection`.
     pub fn window(&self, now: Instant, selection: &WindowSelection) -> HistoryWindow {
-        self.with(|recorder| recorder.window(now, selection))
+        // The next sample does not wait until the window is built.
+        let part = self.with(|recorder| recorder.part(selection));
+        part.window(now, selection)
     }
 }
 

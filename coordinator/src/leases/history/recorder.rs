@@ -126,7 +126,24 @@ impl Recorder {
         }
     }
 
-    /// Returns the last [`STEPS`] steps at `now`, of the resources in `selection`.
+    /// Returns a copy with the resources in `selection` only, to be read without the lock.
+    pub(super) fn part(&self, selection: &WindowSelection) -> Self {
+        let resources = self.resources.iter();
+        let resources = resources.filter(|(id, _)| selection.admits(id));
+        let resources = resources.map(|(id, record)| match selection.has_clients() {
+            true => (id.clone(), record.clone()),
+            false => (id.clone(), record.without_clients()),
+        });
+        Self {
+            steps: self.steps,
+            newest: self.newest,
+            shards: self.shards.clone(),
+            units: self.units.clone(),
+            resources: resources.collect(),
+        }
+    }
+
+    /// Returns the last [`STEPS`] steps at `now` of this [`Self::part`] of `selection`.
     pub(super) fn window(&self, now: Instant, selection: &WindowSelection) -> HistoryWindow {
         // The sample of the current step may not have been taken yet.
         let before = step_of(now).saturating_sub(1);
@@ -141,10 +158,8 @@ impl Recorder {
             };
             (*unit, window)
         });
-        let resources = self.resources.iter();
-        let resources = resources.filter(|(id, _)| selection.admits(id));
-        let resources = resources.map(|(id, record)| {
-            let clients = record.clients.iter().filter(|_| selection.has_clients());
+        let resources = self.resources.iter().map(|(id, record)| {
+            let clients = record.clients.iter();
             let clients = clients.map(|client| (client.id.as_str().to_owned(), read(&client.has)));
             let window = ResourceWindow {
                 at_most: read(&record.at_most),

@@ -56,6 +56,19 @@ impl ResourceRecord {
         }
     }
 
+    /// Returns a copy without its clients.
+    pub(super) fn without_clients(&self) -> Self {
+        Self {
+            shard: self.shard,
+            last_busy: self.last_busy,
+            at_most: self.at_most.clone(),
+            has: self.has.clone(),
+            wants: self.wants.clone(),
+            waiting: self.waiting.clone(),
+            clients: Vec::new(),
+        }
+    }
+
     /// Writes `sample` as that of `step`.
     pub(super) fn write(&mut self, step: u64, sample: &ResourceSample) {
         self.shard = sample.shard;

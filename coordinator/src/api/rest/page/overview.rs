@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use tollgate_core::lease::Unit;
 
 use super::Page;
+use super::chart::BANDS_MAX;
 use super::query::TableQuery;
 use super::resource_table::ResourceTable;
 use super::text::{Text, amount, count, duration, group_path, name, number, unit_words};
@@ -16,11 +17,15 @@ use crate::api::rest::openapi::{BadRequest, ReadLeases};
 use crate::api::rest::peers::Caller;
 use crate::api::rest::problem::RestError;
 use crate::api::rest::status::{GroupStatus, GroupUnit, Shown, Status};
-use crate::leases::history::{HistoryOverview, RESOURCES_MAX};
+use crate::leases::history::HistoryOverview;
 use crate::leases::stats::ResourceStats;
 
 /// Clients of each row: the table shows none, but the query has no smaller number.
 pub(super) const CLIENTS: usize = 1;
+
+/// Resources whose past each node is asked for: as many as the chart has bands, for each unit, since
+/// the status decides about the unit.
+const OF_PAST: usize = BANDS_MAX * Unit::ALL.len();
 
 /// The status page.
 #[utoipa::path(
@@ -41,7 +46,7 @@ pub(in crate::api::rest) async fn get(
         clients: CLIENTS,
         selection,
     };
-    let of_past = (RESOURCES_MAX, query.unit());
+    let of_past = (OF_PAST, query.unit());
     let (status, past) = tokio::join!(
         Status::everywhere(&app, &caller, shown, true),
         history::overview(&app, &caller, of_past, true),

@@ -70,8 +70,12 @@ fn known(values: &[f32]) -> Vec<Option<f32>> {
     values.skip_while(Option::is_none).collect()
 }
 
+fn window_of(recorder: &Recorder, now: Instant, selection: &WindowSelection) -> HistoryWindow {
+    recorder.part(selection).window(now, selection)
+}
+
 fn has(recorder: &Recorder, now: Instant, scope: &str) -> Vec<Option<f32>> {
-    let window = recorder.window(now, &ALL);
+    let window = window_of(recorder, now, &ALL);
     window
         .resources
         .get(&id(scope))
@@ -95,13 +99,13 @@ fn samples_are_read_in_their_order_with_gaps_between_them() {
     recorder.record(at(12), &a(9.0));
     let want = [Some(1.0), Some(3.0), None, None, Some(4.0)];
     assert_eq!(has(&recorder, at(14), "a"), want);
-    let window = recorder.window(at(14), &ALL);
+    let window = window_of(&recorder, at(14), &ALL);
     assert_eq!(known(&window.units[&Unit::Requests].has), want);
     assert_eq!(known(&window.shards), want.map(|value| value.map(|_| 1.0)));
     assert_eq!(window.newest_age.as_secs(), 0);
     // The sample of the present step may still come; then it is a gap.
     for (step, age_s, gaps) in [(15, 5, 0), (16, 5, 1), (18, 5, 3)] {
-        let window = recorder.window(at(step), &ALL);
+        let window = window_of(&recorder, at(step), &ALL);
         let mut want = want.to_vec();
         want.resize(5 + gaps, None);
         assert_eq!(known(&window.units[&Unit::Requests].has), want, "{step}");
@@ -142,7 +146,7 @@ fn a_resource_without_clients_has_nothing_and_one_that_has_moved_away_has_a_gap(
     recorder.record(at(3), &elsewhere);
     recorder.record(at(4), &sample(&[("a", busy(7.0, &clients[..1]))]));
     let selection = WindowSelection::Scope("a".to_owned());
-    let window = recorder.window(at(4), &selection);
+    let window = window_of(&recorder, at(4), &selection);
     let a = &window.resources[&id("a")];
     assert_eq!(known(&a.has), [Some(5.0), Some(0.0), None, Some(7.0)]);
     assert_eq!(known(&a.at_most), [Some(100.0), None, None, Some(100.0)]);
@@ -150,8 +154,31 @@ fn a_resource_without_clients_has_nothing_and_one_that_has_moved_away_has_a_gap(
     assert_eq!(known(x), [Some(3.0), Some(0.0), None, Some(3.0)]);
     let y = &a.clients["y"];
     assert_eq!(known(y), [Some(2.0), Some(0.0), None, Some(0.0)]);
-    let window = recorder.window(at(4), &ALL);
+    let window = window_of(&recorder, at(4), &ALL);
     assert!(window.resources[&id("a")].clients.is_empty());
+}
+
+/// The lock is held as long as this takes.
+#[test]
+fn a_part_has_the_selection_and_nothing_else() {
+    let mut recorder = Recorder::default();
+    let both = [
+        ("a", busy(5.0, &[("x", 5.0)])),
+        ("b", busy(3.0, &[("y", 3.0)])),
+    ];
+    recorder.record(at(1), &sample(&both));
+    let clients = |selection: &WindowSelection| {
+        let part = recorder.part(selection);
+        let resources = part.resources.iter();
+        let counts = resources.map(|(id, record)| (id.scope.to_string(), record.clients.len()));
+        counts.collect::<Vec<_>>()
+    };
+    let named = |scope: &str, clients| (scope.to_owned(), clients);
+    assert_eq!(clients(&ALL), [named("a", 0), named("b", 0)]);
+    let only_b = WindowSelection::Scope("b".to_owned());
+    assert_eq!(clients(&only_b), [named("b", 1)]);
+    let bytes = WindowSelection::Busiest(9, Some(Unit::RequestBytes));
+    assert_eq!(clients(&bytes), []);
 }
 
 #[test]
@@ -295,7 +322,7 @@ fn every_value_is_that_of_its_step() {
             recorder.record(at(step), &one);
         }
         let now = step + random.below(3);
-        let window = recorder.window(at(now), &ALL);
+        let window = window_of(&recorder, at(now), &ALL);
         let newest = now - window.newest_age.as_secs() / STEP.as_secs();
         let values = &window.units[&Unit::Requests].has;
         for (age, value) in (0..).zip(values.iter().rev()) {
