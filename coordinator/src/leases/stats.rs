@@ -86,7 +86,7 @@ pub struct ResourceStats {
     /// Their clients; a client of two resources counts twice.
     #[serde(rename = "client_count")]
     pub clients: usize,
-    /// Clients that have less than they want.
+    /// Clients that get less than they want.
     #[serde(rename = "waiting_count")]
     pub waiting: usize,
     /// Resources in learning mode.

@@ -16,8 +16,11 @@ use tollgate_core::units::{Capacity, Instant, MICRO};
 use utoipa::ToSchema;
 
 mod amount;
+mod throttled;
 
 pub use self::amount::Amount;
+use self::throttled::{first_throttled, longest_throttled};
+pub(crate) use self::throttled::{is_throttled, waiting};
 
 /// Clients of a resource that are compared to find those with the largest leases.
 const LOOKED_AT: usize = 1000;
@@ -92,14 +95,15 @@ pub struct UnitDetail {
     /// The resource.
     #[serde(flatten)]
     pub summary: UnitSummary,
-    /// Number of clients that have less than they want.
+    /// Number of clients that get less than they want.
     pub waiting_count: usize,
     /// The longest time for which a client has got less than it wants: its `throttled_for_ms`; absent
     /// if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub throttled_for_ms: Option<u64>,
-    /// Its clients, up to the number requested.
+    /// Its clients, up to the number requested: of more, those throttled for longest, then those
+    /// with the largest leases.
     pub clients: Vec<ResourceClient>,
 }
 
@@ -131,7 +135,7 @@ pub struct BusyResource {
     /// The resource.
     #[serde(flatten)]
     pub summary: UnitSummary,
-    /// Number of clients that have less than they want.
+    /// Number of clients that get less than they want.
     pub waiting_count: usize,
     /// The longest time for which a client has got less than it wants: its `throttled_for_ms`; absent
     /// if none does.
@@ -279,13 +283,14 @@ impl BusyResource {
 
 impl UnitDetail {
     fn new(now: Instant, summary: UnitSummary, resource: &Resource, clients: usize) -> Self {
-        let clients = resource.clients().take(clients);
+        let clients = first_throttled(resource, now, clients);
         Self {
             summary,
             waiting_count: waiting(resource),
             throttled_for_ms: longest_throttled(resource, now),
             clients: clients
-                .map(|client| ResourceClient::new(now, &client))
+                .iter()
+                .map(|client| ResourceClient::new(now, client))
                 .collect(),
         }
     }
@@ -312,22 +317,6 @@ pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Number of clients that have less than they want.
-pub(crate) fn waiting(resource: &Resource) -> usize {
-    let waiting = resource
-        .clients()
-        .filter(|client| client.has < client.wants);
-    waiting.count()
-}
-
-/// The longest time for which a client has got less than it wants.
-fn longest_throttled(resource: &Resource, now: Instant) -> Option<u64> {
-    let since = resource
-        .clients()
-        .filter_map(|client| client.throttled_since);
-    since.map(|since| ms(since.elapsed(now))).max()
-}
-
 /// `micros` millionths as a number of units.
 pub(crate) fn units(micros: u128) -> f64 {
     micros as f64 / MICRO as f64
@@ -340,3 +329,6 @@ fn sum(micros: u128) -> Amount {
     }
     Amount::Number(units(micros))
 }
+
+#[cfg(test)]
+mod tests;

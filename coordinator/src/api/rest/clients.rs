@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{ClientId, ResourceId};
 use tollgate_core::lease_server::LeaseServer;
-use tollgate_core::resource::{ClientRecord, Resource};
+use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
 use tollgate_proto::v1;
 use utoipa::{IntoParams, ToSchema};
@@ -24,7 +24,7 @@ use super::openapi::{BadRequest, Conflict, Missing, ReadLeases, Write};
 use super::peers::{Caller, client_detail};
 use super::problem::RestError;
 use crate::leases::stats::ResourceVisitor;
-use crate::leases::view::{Amount, ms};
+use crate::leases::view::{Amount, is_throttled, ms};
 
 /// Time of a drain by default; long enough to take a client out of service.
 const DRAIN_DEFAULT: Duration = Duration::from_secs(600);
@@ -39,7 +39,7 @@ pub struct ClientSummary {
     pub client: String,
     /// The resources that it has or wants a lease of.
     pub resource_count: usize,
-    /// Those of them of which it has less than it wants.
+    /// Those of them of which it gets less than it wants.
     pub waiting_count: usize,
 }
 
@@ -344,11 +344,10 @@ impl ResourceVisitor for First {
     fn add(&mut self, _: &LeaseServer, _: &ResourceId, resource: &Resource, _: Instant) {
         let mut records = resource.clients().peekable();
         while let Some(client) = records.next() {
-            let waits = |record: &ClientRecord<'_>| record.has < record.wants;
-            let mut waiting = waits(&client);
+            let mut waiting = is_throttled(&client);
             // Of one that has started again there is more than one run.
             while let Some(run) = records.next_if(|run| run.id == client.id) {
-                waiting |= waits(&run);
+                waiting |= is_throttled(&run);
             }
             self.count(client.id.as_str(), waiting);
         }

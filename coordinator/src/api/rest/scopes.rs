@@ -18,7 +18,8 @@ use crate::leases::view::{ScopeDetail, ScopePage};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ScopeQuery {
-    /// The most clients of each resource.
+    /// The most clients of each resource: those throttled for longest, then those with the largest
+    /// leases.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
     clients: Option<usize>,
 }

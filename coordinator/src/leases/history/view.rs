@@ -41,7 +41,7 @@ pub struct UnitHistory {
     pub sum_has: Values,
     /// The amount that all clients want.
     pub sum_wants: Values,
-    /// Clients that have less than they want.
+    /// Clients that get less than they want.
     pub waiting_count: Values,
 }
 
@@ -82,7 +82,7 @@ pub struct ScopeUnitHistory {
     pub sum_has: Values,
     /// The amount that its clients want.
     pub sum_wants: Values,
-    /// Clients that have less than they want.
+    /// Clients that get less than they want.
     pub waiting_count: Values,
     /// Its largest clients.
     pub clients: Vec<ClientHistory>,

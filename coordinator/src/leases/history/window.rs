@@ -33,7 +33,7 @@ pub struct UnitWindow {
     pub has: Vec<f32>,
     /// The amount that all clients want.
     pub wants: Vec<f32>,
-    /// Number of clients that have less than they want.
+    /// Number of clients that get less than they want.
     pub waiting: Vec<f32>,
 }
 
@@ -46,7 +46,7 @@ pub struct ResourceWindow {
     pub has: Vec<f32>,
     /// The amount that its clients want.
     pub wants: Vec<f32>,
-    /// Number of clients that have less than they want.
+    /// Number of clients that get less than they want.
     pub waiting: Vec<f32>,
     /// The amount that its largest clients may be using.
     pub clients: BTreeMap<String, Vec<f32>>,

@@ -40,7 +40,7 @@ impl LeaseStats {
             f.resources as f64
         });
         gauge("clients", "Clients of all resources", |f| f.clients as f64);
-        let help = "Clients that have less than they want";
+        let help = "Clients that get less than they want";
         gauge("waiting_clients", help, |f| f.waiting as f64);
         let help = "Resources in learning mode";
         gauge("learning_resources", help, |f| f.learning as f64);
@@ -64,7 +64,7 @@ impl LeaseStats {
         gauge("scope_clients", "Clients of the scope", |f| {
             Some(f.clients as f64)
         });
-        let help = "Clients of the scope that have less than they want";
+        let help = "Clients of the scope that get less than they want";
         gauge("scope_waiting_clients", help, |f| Some(f.waiting as f64));
         let help = "Whether the scope is in learning mode; of the others, how many are";
         gauge("scope_learning", help, |f| Some(f.learning as f64));
@@ -93,7 +93,7 @@ impl LeaseStats {
         gauge("top_scope_has", help, |f| limited(f, f.has));
         let help = "Sum of what the clients of a scope of the busiest want";
         gauge("top_scope_wants", help, |f| Some(f.wants));
-        let help = "Clients of a scope of the busiest that have less than they want";
+        let help = "Clients of a scope of the busiest that get less than they want";
         gauge("top_scope_waiting_clients", help, |f| {
             Some(f.waiting as f64)
         });

@@ -20,7 +20,7 @@ pub struct ResourceSelection {
     pub search: String,
     /// The only unit; `None` for all units.
     pub unit: Option<Unit>,
-    /// Whether only resources with clients that have less than they want are returned.
+    /// Whether only resources with clients that get less than they want are returned.
     pub throttled_only: bool,
     /// The only group; `None` for all scopes.
     pub group: Option<GroupScopes>,
@@ -52,7 +52,7 @@ pub enum ResourceSort {
     Leased,
     /// By the amount that clients want; the largest first.
     Wanted,
-    /// By the number of clients that have less than they want; the largest first.
+    /// By the number of clients that get less than they want; the largest first.
     Waiting,
     /// By the number of clients; the largest first.
     Clients,

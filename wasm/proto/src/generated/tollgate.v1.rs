@@ -309,7 +309,7 @@ pub struct GetStatusRequest {
     /// Only this unit; empty for all.
     #[prost(string, tag = "5")]
     pub unit: ::prost::alloc::string::String,
-    /// Only resources with clients that have less than they want.
+    /// Only resources with clients that get less than they want.
     #[prost(bool, tag = "6")]
     pub throttled_only: bool,
     /// The order of the resources.
@@ -355,7 +355,8 @@ pub struct GetScopeRequest {
     /// Its scope, or the scope in question.
     #[prost(string, tag = "1")]
     pub scope: ::prost::alloc::string::String,
-    /// The most clients of each resource.
+    /// The most clients of each resource: those throttled for longest, then those with the
+    /// largest leases.
     #[prost(uint32, tag = "2")]
     pub clients: u32,
     /// Whether it is for the page of the scope, which may be public.
@@ -422,7 +423,7 @@ pub struct PeerResource {
     /// The most that this limit lets all clients have.
     #[prost(double, tag = "10")]
     pub at_most: f64,
-    /// Clients that have less than they want.
+    /// Clients that get less than they want.
     #[prost(uint64, tag = "11")]
     pub waiting_count: u64,
     /// The clients.
@@ -470,7 +471,7 @@ pub struct ClientCounts {
     /// Resources that it has or wants a lease of.
     #[prost(uint64, tag = "2")]
     pub resource_count: u64,
-    /// Resources of which it has less than it wants.
+    /// Resources of which it gets less than it wants.
     #[prost(uint64, tag = "3")]
     pub waiting_count: u64,
 }
@@ -559,7 +560,7 @@ pub struct UnitSums {
     /// How many clients have a lease or wait for one.
     #[prost(uint64, tag = "4")]
     pub client_count: u64,
-    /// Clients that have less than they want.
+    /// Clients that get less than they want.
     #[prost(uint64, tag = "5")]
     pub waiting_count: u64,
     /// Resources in learning mode.
@@ -706,7 +707,7 @@ pub struct UnitHistory {
     /// The sum of what all clients want.
     #[prost(float, repeated, tag = "4")]
     pub sum_wants: ::prost::alloc::vec::Vec<f32>,
-    /// Clients that have less than they want.
+    /// Clients that get less than they want.
     #[prost(float, repeated, tag = "5")]
     pub waiting_count: ::prost::alloc::vec::Vec<f32>,
 }
@@ -728,7 +729,7 @@ pub struct ResourceHistory {
     /// The sum of what clients want.
     #[prost(float, repeated, tag = "5")]
     pub sum_wants: ::prost::alloc::vec::Vec<f32>,
-    /// Clients that have less than they want.
+    /// Clients that get less than they want.
     #[prost(float, repeated, tag = "6")]
     pub waiting_count: ::prost::alloc::vec::Vec<f32>,
     /// The largest clients.
@@ -759,7 +760,7 @@ pub enum ResourceSort {
     Leased = 3,
     /// By the amount that clients want; the largest first.
     Wanted = 4,
-    /// By the number of clients that have less than they want; the largest first.
+    /// By the number of clients that get less than they want; the largest first.
     Waiting = 5,
     /// By the number of clients; the largest first.
     Clients = 6,

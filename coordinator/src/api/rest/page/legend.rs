@@ -51,7 +51,7 @@ pub(super) fn bars() -> Markup {
             li { (swatch("leased")) span { "leased" } }
             li { (swatch("room")) span { "left of the limit" } }
             li { (swatch("wanted")) span { "wanted" } }
-            li { strong.flag { "throttled" } span { "clients that have less than they want" } }
+            li { strong.flag { "throttled" } span { "clients that get less than they want" } }
         }
     }
 }

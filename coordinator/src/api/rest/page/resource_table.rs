@@ -142,7 +142,7 @@ fn row(resource: &BusyResource) -> Markup {
     }
 }
 
-/// The clients that have less than they want, and since when.
+/// The clients that get less than they want, and since when.
 fn throttled(resource: &BusyResource) -> Markup {
     if resource.waiting_count == 0 {
         return html! { span.dim { "none" } };

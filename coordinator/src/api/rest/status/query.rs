@@ -52,7 +52,7 @@ pub(in crate::api::rest) struct StatusQuery {
     /// Only this unit.
     #[param(pattern = "^(requests|request_bytes|response_bytes|concurrency)$")]
     unit: Option<String>,
-    /// Only resources with clients that have less than they want.
+    /// Only resources with clients that get less than they want.
     #[param(inline)]
     only: Option<Only>,
     /// The order of the resources; `capacity` is the most that the binding limit lets clients have.
@@ -67,7 +67,7 @@ pub(in crate::api::rest) struct StatusQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::api::rest) enum Only {
-    /// Clients have less than they want.
+    /// Clients get less than they want.
     Throttled,
 }
 
