@@ -1,6 +1,7 @@
 //! Table of the clients of one resource.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -96,7 +97,7 @@ impl ClientTable<'_> {
                 @if shown == all {
                     (counted(all, "client"))
                 } @else {
-                    (count(shown)) " of " (counted(all, "client")) ", the first by id"
+                    (count(shown)) " of " (counted(all, "client")) ", those throttled for longest, then those with most"
                 }
             }
             table.rows aria-label={ "clients of " (self.unit) } {
@@ -104,7 +105,7 @@ impl ClientTable<'_> {
                     (head(ClientSort::Client)) (head(ClientSort::Leased)) (head(ClientSort::Wanted))
                     (head(ClientSort::Throttled)) (head(ClientSort::Expires))
                 } }
-                tbody { @for client in self.sorted() { (self.row(client)) } }
+                tbody { @for (run, client) in self.sorted() { (self.row(run, client)) } }
             }
         }
     }
@@ -119,21 +120,29 @@ impl ClientTable<'_> {
         }
     }
 
-    fn sorted(&self) -> Vec<&ResourceClient> {
-        let mut clients: Vec<&ResourceClient> = self.detail.clients.iter().collect();
+    /// Returns the clients in the order of the query. One that has started again has a row for each
+    /// run, with numbers from 1.
+    fn sorted(&self) -> Vec<(usize, &ResourceClient)> {
+        let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
+        let clients = self.detail.clients.iter().map(|client| {
+            let run = runs.entry(&client.client).or_default();
+            *run += 1;
+            (*run, client)
+        });
+        let mut clients: Vec<_> = clients.collect();
         let sort = self.query.sort;
         let first = sort.column().first;
         match self.query.order.unwrap_or(first) {
-            SortOrder::Asc => clients.sort_by(|one, other| sort.compare(one, other)),
-            SortOrder::Desc => clients.sort_by(|one, other| sort.compare(other, one)),
+            SortOrder::Asc => clients.sort_by(|(_, one), (_, other)| sort.compare(one, other)),
+            SortOrder::Desc => clients.sort_by(|(_, one), (_, other)| sort.compare(other, one)),
         }
         clients
     }
 
-    fn row(&self, client: &ResourceClient) -> Markup {
+    fn row(&self, run: usize, client: &ResourceClient) -> Markup {
         let amount = |value| amount(self.unit, value);
         html! {
-            tr.throttled[client.throttled_for_ms.is_some()] data-key=(client.client) {
+            tr.throttled[client.throttled_for_ms.is_some()] data-key={ (run) " " (client.client) } {
                 th scope="row" { (name(&client.client)) }
                 td.num data-label="has" { (amount(client.has)) }
                 td.num data-label="wants" { (amount(client.wants)) }
@@ -151,3 +160,6 @@ impl ClientTable<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
