@@ -126,9 +126,9 @@ impl Catalog {
 
     /// Whether requests of `scope` use the capacity of the group called `group`.
     pub fn shares(&self, scope: &str, group: &str) -> bool {
-        let shared = self.shared(scope);
+        let shared = self.sharing(scope).map(|(group, ..)| group);
         scope.strip_prefix("group/") == Some(group)
-            || shared.is_some_and(|shared| **shared.group.name() == *group)
+            || shared.is_some_and(|shared| **shared.name() == *group)
     }
 
     /// The limits that the file or an override gives to `scope`: its exact id in the file, else an
@@ -152,28 +152,28 @@ impl Catalog {
 
     /// The existing group that `scope` shares, if it shares one.
     fn shared(&self, scope: &str) -> Option<SharedGroup> {
-        if let Some(tenant) = scope.strip_prefix("tenant/") {
-            return self.shared_by(MemberKind::Tenant, tenant, None);
-        }
-        let namespace = scope.strip_prefix("namespace/")?;
-        if let Some(shared) = self.shared_by(MemberKind::Namespace, namespace, None) {
-            return Some(shared);
-        }
-        let (tenant, _) = namespace.split_once('/')?;
-        self.shared_by(MemberKind::Tenant, tenant, Some(tenant))
+        let (group, weight, through) = self.sharing(scope)?;
+        Some(SharedGroup {
+            group,
+            weight,
+            through: through.map(|tenant| format!("tenant/{tenant}").into()),
+        })
     }
 
-    fn shared_by(
-        &self,
-        kind: MemberKind,
-        name: &str,
-        through: Option<&str>,
-    ) -> Option<SharedGroup> {
-        let Attachment { group, weight } = self.attachment_of(kind, name)?;
-        Some(SharedGroup {
-            group: self.group(group)?.value,
-            weight: *weight,
-            through: through.map(|tenant| format!("tenant/{tenant}").into()),
+    /// The parts of [`Self::shared`], with the name of the attached tenant. Allocates nothing, for
+    /// scans of all scopes.
+    fn sharing<'a>(&self, scope: &'a str) -> Option<(Arc<Group>, NonZeroU32, Option<&'a str>)> {
+        let by = |kind, name, through| {
+            let Attachment { group, weight } = self.attachment_of(kind, name)?;
+            Some((self.group(group)?.value, *weight, through))
+        };
+        if let Some(tenant) = scope.strip_prefix("tenant/") {
+            return by(MemberKind::Tenant, tenant, None);
+        }
+        let namespace = scope.strip_prefix("namespace/")?;
+        by(MemberKind::Namespace, namespace, None).or_else(|| {
+            let (tenant, _) = namespace.split_once('/')?;
+            by(MemberKind::Tenant, tenant, Some(tenant))
         })
     }
 

@@ -124,7 +124,7 @@ impl ResourceSelection {
     pub(super) fn admits(&self, scope: &str, unit: Unit, waiting: usize) -> bool {
         self.unit.is_none_or(|only| only == unit)
             && (waiting > 0 || !self.throttled_only)
-            && (self.search.is_empty() || scope.to_lowercase().contains(&self.search))
+            && has_text(scope, &self.search)
             && self.group.as_ref().is_none_or(|group| group.has(scope))
     }
 
@@ -253,6 +253,22 @@ impl From<&BusyResource> for SortFigures {
             clients: resource.summary.client_count,
         }
     }
+}
+
+// === free functions ===
+
+/// Whether `text`, which is in lower case, is in `scope`, whatever its case. The driver asks for each
+/// resource of a scan, so nothing is allocated for a scope in ASCII, as nearly all are.
+fn has_text(scope: &str, text: &str) -> bool {
+    if text.is_empty() {
+        return true;
+    }
+    if !scope.is_ascii() {
+        return scope.to_lowercase().contains(text);
+    }
+    let (scope, text) = (scope.as_bytes(), text.as_bytes());
+    let mut parts = scope.windows(text.len());
+    parts.any(|part| part.eq_ignore_ascii_case(text))
 }
 
 #[cfg(test)]

@@ -137,3 +137,35 @@ fn of_a_group_only_scopes_that_share_it_are_selected() {
     assert_eq!(arranged(&selection, &all), ["group/gold", "tenant/a"]);
     assert!(!selection.is_all());
 }
+
+#[test]
+fn a_text_is_found_in_whatever_case_and_script() {
+    let scopes = [
+        "",
+        "a",
+        "A",
+        "tenant/Acme",
+        "TENANT/ACME",
+        "tenant/acm",
+        "STRASSE",
+        "straße",
+        "STRAẞE",
+        "ÄPFEL",
+        "\u{212a}elvin",
+        "KELVIN",
+        "İ",
+        "i",
+        "[a]",
+        "{A}",
+    ];
+    for text in scopes
+        .iter()
+        .flat_map(|text| [text, "acme", "/a", "e", "k", "ä", "ß"])
+    {
+        for scope in scopes {
+            let lower = text.to_lowercase();
+            let want = scope.to_lowercase().contains(&lower);
+            assert_eq!(has_text(scope, &lower), want, "{lower:?} in {scope:?}");
+        }
+    }
+}
