@@ -66,7 +66,7 @@ pub struct ClientSample {
 pub struct Mark {
     /// Seconds since the start.
     pub at: f64,
-    /// What happened.
+    /// The event, in words.
     pub text: String,
 }
 

@@ -14,7 +14,7 @@ const EPOCHS: u64 = 1 << 56;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
-    /// What it shows then.
+    /// Time that it shows then.
     shows: Instant,
     /// Millionths of a second that it advances in a microsecond of the world.
     pace: u128,

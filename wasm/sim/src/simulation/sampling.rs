@@ -212,7 +212,7 @@ impl Simulation {
                     let before = self.lowered.get(&(number as usize));
                     before.is_some_and(|(_, until)| *until >= self.now())
                 });
-                // What is borrowed may be lowered at any time.
+                // The borrowed capacity may be lowered at any time.
                 if borrows || lowered || !resource.limit().algorithm.shares() {
                     continue;
                 }
