@@ -15,6 +15,15 @@ fn shortage(ms: u64) -> Shortage {
     }
 }
 
+fn waiter(member: u64, arrival: u64, cost: u64) -> Waiter {
+    Waiter {
+        member,
+        arrival,
+        stream: 0,
+        cost: Tokens::from_whole(cost),
+    }
+}
+
 fn queue(members: &[u64]) -> WaitQueue {
     let mut queue = WaitQueue::new(START, shortage(10));
     for (arrival, member) in members.iter().enumerate() {
@@ -133,12 +142,6 @@ fn the_first_one_that_leaves_lets_the_next_one_be_asked_for() {
 #[test]
 fn one_that_needs_less_and_goes_first_has_the_bucket_asked_at_once() {
     let mut queue = WaitQueue::new(START, shortage(100));
-    let waiter = |member, arrival, cost| Waiter {
-        member,
-        arrival,
-        stream: 0,
-        cost: Tokens::from_whole(cost),
-    };
     assert!(!queue.join(START, waiter(1, 0, 10)));
     assert!(!queue.join(at(1), waiter(1, 1, 1)));
     assert_eq!(queue.look_at(), at(100));
@@ -149,12 +152,6 @@ fn one_that_needs_less_and_goes_first_has_the_bucket_asked_at_once() {
 #[test]
 fn one_that_leaves_may_let_the_next_of_its_member_go_first() {
     let mut queue = WaitQueue::new(START, shortage(100));
-    let waiter = |member, arrival, cost| Waiter {
-        member,
-        arrival,
-        stream: 0,
-        cost: Tokens::from_whole(cost),
-    };
     queue.join(START, waiter(1, 0, 5));
     queue.join(START, waiter(2, 1, 9));
     queue.join(START, waiter(2, 2, 1));
