@@ -17,7 +17,7 @@ def an_update_keeps_focus_selection_and_scrolling(browser, fleet):
     before = browser.run(place)
     browser.refreshed()
     assert browser.run(kept) == ["q", 2, 5], browser.run(kept)
-    # What is in view stays where it is, also when the chart grows above it.
+    # The rows in view stay where they are, also when the chart grows above them.
     assert abs(browser.run(place) - before) < 1, (before, browser.run(place))
 
 
@@ -51,7 +51,7 @@ def the_time_of_the_last_success_is_always_there(browser, fleet):
         said = browser.until(lambda: browser.text("#trouble"), "the coordinator does not answer")
         assert re.fullmatch(r"not updated since \d\d:\d\d:\d\d \(no answer\); trying again", said), said
         assert browser.text("#updated") == ""
-        # What was there last is still to be read.
+        # The last figures can still be read.
         assert "epoch" in browser.text("main")
     finally:
         other.end(signal.SIGKILL)

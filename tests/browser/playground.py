@@ -59,7 +59,7 @@ def sliders_and_switches_change_the_fleet(browser, address):
 
     drag(browser, "#rows tr:nth-child(1) input", 0)
     says("All Envoys get what they want")
-    # What lasts for the length of a lease is looked for at the speed at which that is ten seconds.
+    # A state that lasts as long as a lease is looked for at the speed at which that is ten seconds.
     browser.one("#rows tr:nth-child(2) button").click()
     says("west is cut off: it uses its lease")
     choose(browser, "#speed", 10)

@@ -23,7 +23,7 @@ def a_scope_shows_the_shares_of_its_clients_over_time(browser, fleet):
     browser.open(fleet.scope_url("doorman/busy"))
     browser.until(lambda: browser.all(".chart"), "there are two samples")
     assert browser.texts(".chart .legend b") == ["C", "B", "A", ""], browser.texts(".chart .legend b")
-    # What is named in the legend is drawn, and the letters stand beside it.
+    # Everything that the legend names is drawn, and the letters stand beside it.
     paths = browser.run("return [...document.querySelectorAll('.bands path')].map(path => path.getAttribute('class'))")
     assert paths == ["b0", "b1", "b2", "limit"], paths
     assert browser.texts(".letters text") == ["A", "B", "C"]

@@ -89,7 +89,7 @@
 
   const refresh = () => { if (!document.hidden) show(); };
 
-  // What the form asks for, as an address without what is empty.
+  // The form's fields as an address, without the empty ones.
   const search = form => {
     clearTimeout(typing);
     const fields = [...new FormData(form)].filter(([, value]) => value !== "");
