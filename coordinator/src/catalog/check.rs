@@ -23,7 +23,7 @@ pub use error::{ConfigError, ConfigErrors};
 pub(crate) use attachment::attachment;
 pub(crate) use group::group;
 pub(crate) use scope::scope_limits;
-pub(crate) use unit::{algorithm_name, algorithm_named};
+pub(crate) use unit::algorithm_named;
 pub(crate) use values::{duration, milliseconds, not_empty};
 
 /// Errors that have been found so far.

@@ -254,6 +254,22 @@ impl Limit {
 // === impl Algorithm ===
 
 impl Algorithm {
+    /// All algorithms by their names in configurations and answers.
+    pub const NAMES: [(&'static str, Self); 6] = [
+        ("fair_share", Self::FairShare),
+        ("proportional_share", Self::ProportionalShare),
+        ("usage_share", Self::UsageShare),
+        ("max_rate", Self::MaxRate),
+        ("static", Self::Static),
+        ("none", Self::None),
+    ];
+
+    /// Returns its name in configurations and answers.
+    pub fn name(self) -> &'static str {
+        let known = Self::NAMES.iter().find(|(_, known)| *known == self);
+        known.map_or("", |(name, _)| name)
+    }
+
     /// Whether clients share one capacity, rather than have each its own.
     pub const fn shares(self) -> bool {
         match self {

@@ -13,16 +13,6 @@ pub(crate) const CAPACITY: [f64; 2] = [10.0, 1000.0];
 /// The largest demand at one Envoy.
 const DEMAND_MAX: f64 = 2000.0;
 
-/// Algorithms by their names in a configuration.
-const ALGORITHMS: [(&str, Algorithm); 6] = [
-    ("fair_share", Algorithm::FairShare),
-    ("proportional_share", Algorithm::ProportionalShare),
-    ("usage_share", Algorithm::UsageShare),
-    ("max_rate", Algorithm::MaxRate),
-    ("static", Algorithm::Static),
-    ("none", Algorithm::None),
-];
-
 /// Choices of a person. Rates are requests per second.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
@@ -105,18 +95,16 @@ impl Settings {
 
     /// Takes the algorithm of that name; false if there is none.
     pub(crate) fn set_algorithm(&mut self, name: &str) -> bool {
-        let found = ALGORITHMS.iter().find(|(known, _)| *known == name);
+        let mut names = Algorithm::NAMES.into_iter();
+        let found = names.find(|(known, _)| *known == name);
         if let Some((_, algorithm)) = found {
-            self.algorithm = *algorithm;
+            self.algorithm = algorithm;
         }
         found.is_some()
     }
 
     pub(crate) fn algorithm_name(&self) -> &'static str {
-        let found = ALGORITHMS
-            .iter()
-            .find(|(_, known)| *known == self.algorithm);
-        found.map_or("", |(name, _)| name)
+        self.algorithm.name()
     }
 
     pub(crate) fn set_headroom(&mut self, part: f64) {

@@ -175,8 +175,8 @@ fn holder(
     Ok(token.name.clone())
 }
 
-/// Checks whether other nodes may call over gRPC from `remote`: the gRPC listener must keep strangers
-/// out as the listener of the admin API does.
+/// Checks whether other nodes may call over gRPC from `remote`: the gRPC listener must keep out
+/// callers without a certificate as the listener of the admin API does.
 fn peers_may_call(config: &Config, remote: Option<SocketAddr>) -> Result<(), RestError> {
     let asks = |files: &Option<ServerFiles>| {
         let files = files.as_ref();

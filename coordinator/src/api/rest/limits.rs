@@ -16,7 +16,6 @@ use super::extract::{PageQuery, Path, Query};
 use super::openapi::{BadRequest, Read};
 use super::problem::RestError;
 use super::stored::page;
-use crate::catalog::check::algorithm_name;
 use crate::catalog::limits::{MatchedLimits, UnitLimits};
 use crate::catalog::{GroupMembership, LimitSource, OwnLimits, ResolvedScope};
 use crate::leases::view::{Amount, ms};
@@ -261,7 +260,7 @@ impl From<&Limit> for LimitView {
                 SafeCapacity::Fixed(capacity) => Some(SafeView::Amount(capacity.as_f64())),
                 SafeCapacity::Dynamic => Some(SafeView::Dynamic(DynamicWord::Dynamic)),
             },
-            algorithm: algorithm_name(limit.algorithm).to_owned(),
+            algorithm: limit.algorithm.name().to_owned(),
             lease_ms: ms(limit.lease),
             refresh_ms: ms(limit.refresh),
             min_refresh_ms: ms(limit.min_refresh),

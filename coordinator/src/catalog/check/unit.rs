@@ -12,25 +12,9 @@ use crate::catalog::limits::UnitLimits;
 use crate::catalog::quantity::{QuantityError, QuantityUnit, parse};
 use crate::catalog::spec::{LocatedScalar, LocatedValue, UnitFields, Units};
 
-/// Words for algorithms.
-const ALGORITHMS: [(&str, Algorithm); 6] = [
-    ("fair_share", Algorithm::FairShare),
-    ("proportional_share", Algorithm::ProportionalShare),
-    ("usage_share", Algorithm::UsageShare),
-    ("max_rate", Algorithm::MaxRate),
-    ("static", Algorithm::Static),
-    ("none", Algorithm::None),
-];
-
-/// Returns the word for `algorithm`.
-pub(crate) fn algorithm_name(algorithm: Algorithm) -> &'static str {
-    let known = ALGORITHMS.iter().find(|(_, known)| *known == algorithm);
-    known.map_or("", |(name, _)| name)
-}
-
 /// Returns the algorithm that `text` names.
 pub(crate) fn algorithm_named(text: &str) -> Option<Algorithm> {
-    one_of(text, &ALGORITHMS).ok()
+    one_of(text, &Algorithm::NAMES).ok()
 }
 
 /// Checks the limits of `units`; `None` if they have errors, which are noted.
@@ -111,7 +95,7 @@ fn values(
     check.set(reserve, fields.reserve, &field("reserve"), part);
     let name = field("algorithm");
     check.set(&mut limit.algorithm, fields.algorithm, &name, |text| {
-        one_of(text, &ALGORITHMS)
+        one_of(text, &Algorithm::NAMES)
     });
     for (band, capacity) in guaranteed(check, &field("guaranteed"), counted, fields.guaranteed) {
         limit.guaranteed = limit.guaranteed.with(band, capacity);
@@ -132,7 +116,7 @@ fn divides_rates(
     {
         let rule = format!(
             "{} divides rates, not requests in flight; use fair_share or proportional_share",
-            algorithm_name(limit.algorithm)
+            limit.algorithm.name()
         );
         check.refuse_value(text, join(path, "algorithm"), rule);
     }
