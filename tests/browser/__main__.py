@@ -10,7 +10,6 @@ SCREENSHOTS. NAME selects tests. The last line has the form of cargo's `test res
 import os
 import sys
 import tempfile
-import traceback
 
 sys.dont_write_bytecode = True
 
@@ -25,7 +24,7 @@ def main(tollgate, selenium, grpcio, proto, screenshots, name=""):
         stubs = doorman_stubs(os.path.abspath(proto), folder)
         with Fleet(tollgate, stubs, folder) as fleet:
             fleet.lease_all()
-            results = [passes(test, browser, fleet) for test in tests(name)]
+            results = [browser.passes(test, fleet) for test in tests(name)]
     passed = sum(results)
     failed = len(results) - passed
     word = "FAILED" if failed else "ok"
@@ -48,20 +47,6 @@ def tests(name):
     if not found:
         sys.exit(f"no test has {name!r} in its name")
     return found
-
-
-def passes(test, browser, fleet):
-    browser.begin()
-    try:
-        test(browser, fleet)
-        browser.complaints(expected=getattr(test, "expected", ()))
-    except Exception:
-        traceback.print_exc(file=sys.stdout)
-        browser.photograph(f"failed-{test.__name__}")
-        print(f"test {test.__name__} ... FAILED")
-        return False
-    print(f"test {test.__name__} ... ok")
-    return True
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sys
 import time
+import traceback
 
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
@@ -10,7 +12,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
 # Time within which a page has to show what a test waits for; far more than it takes.
-PATIENCE_S = 20
+WAIT_MAX_S = 20
 
 NARROW = (390, 844)
 MEDIUM = (800, 600)
@@ -29,7 +31,7 @@ class Browser:
             options.add_argument(f"--{flag}")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-        self.driver.set_page_load_timeout(PATIENCE_S)
+        self.driver.set_page_load_timeout(WAIT_MAX_S)
         self.screenshots = screenshots
         os.makedirs(screenshots, exist_ok=True)
 
@@ -80,7 +82,7 @@ class Browser:
 
     def until(self, holds, what):
         """Waits until `holds` returns something true, and returns it."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_MAX_S
         while time.monotonic() < deadline:
             try:
                 if found := holds():
@@ -124,3 +126,17 @@ class Browser:
         entries = [entry["message"] for entry in self.driver.get_log("browser")]
         entries = [entry for entry in entries if not any(text in entry for text in expected)]
         assert not entries, f"the console has: {entries}"
+
+    def passes(self, test, *args):
+        """Runs a test and prints its result; returns whether it passed."""
+        self.begin()
+        try:
+            test(self, *args)
+            self.complaints(expected=getattr(test, "expected", ()))
+        except Exception:
+            traceback.print_exc(file=sys.stdout)
+            self.photograph(f"failed-{test.__name__}")
+            print(f"test {test.__name__} ... FAILED")
+            return False
+        print(f"test {test.__name__} ... ok")
+        return True

@@ -8,7 +8,6 @@ photographed, for people, into the folder SCREENSHOTS. The last line has the for
 
 import pathlib
 import sys
-import traceback
 
 sys.dont_write_bytecode = True
 
@@ -141,27 +140,13 @@ TESTS = [
 ]
 
 
-def passes(test, browser, address):
-    browser.begin()
-    try:
-        test(browser, address)
-        browser.complaints()
-    except Exception:
-        traceback.print_exc(file=sys.stdout)
-        browser.photograph(f"failed-{test.__name__}")
-        print(f"test {test.__name__} ... FAILED")
-        return False
-    print(f"test {test.__name__} ... ok")
-    return True
-
-
 def main(selenium, page, screenshots):
     sys.path.insert(0, selenium)
     from browser import Browser
 
     address = pathlib.Path(page).resolve().as_uri()
     with Browser(screenshots) as browser:
-        results = [passes(test, browser, address) for test in TESTS]
+        results = [browser.passes(test, address) for test in TESTS]
     failed = results.count(False)
     word = "FAILED" if failed else "ok"
     print(f"test result: {word}. {results.count(True)} passed; {failed} failed; 0 ignored")

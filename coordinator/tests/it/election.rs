@@ -113,9 +113,9 @@ async fn three_shards_on_three_nodes_are_one_each_also_after_one_died_and_came_b
     }
     let died = c.kill().await;
     wait::until("the others to lead everything", LIMIT, async || {
-        let led = a.terms.holding().len() + b.terms.holding().len();
+        let led = a.terms.led().len() + b.terms.led().len();
         // Counted later: a shard that it holds now, it also held when the survivors were counted.
-        let of_the_dead = died.holding().len();
+        let of_the_dead = died.led().len();
         assert!(led + of_the_dead <= 3, "a shard with two masters");
         ensure!(led == 3, "they lead {led}");
         assert_eq!(of_the_dead, 0);
@@ -188,7 +188,7 @@ fn a_master_that_was_stopped_past_its_term_knows_when_it_wakes() {
         drop(done);
         again
     });
-    assert_eq!(next.terms.holding().len(), 0, "it has handed over");
+    assert_eq!(next.terms.led().len(), 0, "it has handed over");
     assert!(again.epoch() > term.epoch());
     assert!(!term.holds(), "a term that was lost never holds again");
 }
@@ -232,7 +232,7 @@ async fn one_of_three_members_that_hangs_costs_nobody_its_office() {
     .await
     .unwrap();
     etcd.thaw(0).unwrap();
-    assert_eq!(second.terms.holding().len(), 0);
+    assert_eq!(second.terms.led().len(), 0);
     assert_eq!(term_of(&elector).await.0.epoch(), term.epoch());
 }
 
@@ -323,7 +323,7 @@ async fn a_node_that_does_not_fit_is_told_so() {
     let want = "cluster.shards: is 3, but the cluster at \"/tollgate/cluster\" in etcd has 2; all \
                 nodes must have the same";
     assert_eq!(error.to_string(), want);
-    assert_eq!(first.terms.holding().len(), 2);
+    assert_eq!(first.terms.led().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -335,7 +335,7 @@ async fn of_two_nodes_with_one_name_the_second_waits() {
     let second = Elector::start(&config, None);
     // Nothing says that it waits; it has had the time to do otherwise.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(second.terms.holding().len(), 0);
+    assert_eq!(second.terms.led().len(), 0);
     assert!(term.holds());
     first.stop().await;
     assert!(term_of(&second).await.0.epoch() > term.epoch());

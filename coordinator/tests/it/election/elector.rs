@@ -57,7 +57,7 @@ impl Elector {
     /// Waits until it is master of `count` shards.
     pub(crate) async fn leads(&self, count: usize) {
         wait::until("an elector to lead", LIMIT, async || {
-            let leads = self.terms.holding().len();
+            let leads = self.terms.led().len();
             ensure!(leads == count, "it leads {leads} shards, not {count}");
             Ok(())
         })
@@ -90,7 +90,7 @@ impl Elector {
 
 impl Terms {
     /// The shards that are led now, with their terms.
-    pub(crate) fn holding(&self) -> Vec<(ShardId, Term)> {
+    pub(crate) fn led(&self) -> Vec<(ShardId, Term)> {
         let terms = self.0.lock().unwrap();
         let terms = terms
             .iter()
