@@ -29,12 +29,14 @@ mod metrics;
 mod rank;
 mod scan;
 mod selection;
+mod unit_sums;
 
 pub(super) use self::rank::FirstResources;
 use self::scan::StatsScan;
 pub use self::scan::{ResourceVisitor, visit_resources};
 pub(super) use self::selection::SortFigures;
 pub use self::selection::{GroupScopes, ResourceSelection, ResourceSort, SortOrder};
+pub(super) use self::unit_sums::UnitSums;
 
 /// The most scopes with figures of their own.
 pub const NAMED_MAX: usize = 200;
@@ -46,7 +48,7 @@ pub struct NamedScopes(Arc<BTreeSet<Arc<str>>>);
 /// Result of a scan.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseStats {
-    /// Sums over all resources of a unit.
+    /// Sums over all resources of a unit, in which a group's capacity counts once.
     pub units: BTreeMap<Unit, ResourceStats>,
     /// The resources of named scopes.
     pub named: BTreeMap<ResourceId, ResourceStats>,

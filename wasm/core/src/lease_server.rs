@@ -197,6 +197,12 @@ impl LeaseServer {
         self.pools.get(id)
     }
 
+    /// The pool that the resource `id` is a member of, if it has clients and is in one.
+    pub fn pool_of(&self, id: &ResourceId) -> Option<(&ResourceId, &Pool)> {
+        let (pool, _) = self.resources.get(id)?.pool.as_ref()?;
+        Some((pool, self.pools.get(pool)?))
+    }
+
     /// End of the drain of `client`, if it is drained.
     pub fn drained_until(&self, now: Instant, client: &ClientId) -> Option<Instant> {
         self.drains.until(now, client)

@@ -13,7 +13,7 @@ use tollgate_core::units::{Capacity, Instant};
 use super::sample::{NodeSample, ResourceSample, Tracked};
 use super::{CLIENTS_MAX, RESOURCES_MAX};
 use crate::leases::stats::{
-    FirstResources, ResourceSelection, ResourceStats, ResourceVisitor, SortFigures,
+    FirstResources, ResourceSelection, ResourceStats, ResourceVisitor, SortFigures, UnitSums,
 };
 use crate::leases::view::units;
 
@@ -23,6 +23,7 @@ pub(super) struct HistoryScan {
     tracked: Arc<Tracked>,
     shard: ShardId,
     sample: NodeSample,
+    units: UnitSums,
     order: ResourceSelection,
     busiest: FirstResources,
 }
@@ -36,6 +37,7 @@ impl HistoryScan {
             tracked,
             shard: ShardId::default(),
             sample: NodeSample::default(),
+            units: UnitSums::default(),
             order: ResourceSelection::busiest(),
             busiest: FirstResources::new(RESOURCES_MAX),
         }
@@ -47,6 +49,7 @@ impl HistoryScan {
                 resource.is_busy = true;
             }
         }
+        self.sample.units = self.units.end();
         self.sample
     }
 
@@ -77,7 +80,7 @@ impl ResourceVisitor for HistoryScan {
         let at_most = node.binding_limit(id).map(|binding| binding.at_most);
         let at_most = at_most.unwrap_or(Capacity::UNLIMITED);
         let sums = ResourceStats::of(resource, now, at_most);
-        self.sample.units.entry(id.unit).or_default().add(&sums);
+        self.units.add(node, id, resource, &sums);
         let figures = SortFigures::of(resource, at_most, sums.waiting);
         let is_busy = self.is_busy(id, &figures);
         let tracked = self.tracked.get(id);

@@ -10,7 +10,7 @@ use tollgate_core::units::{Capacity, Instant};
 
 use super::rank::FirstResources;
 use super::selection::{ResourceSelection, SortFigures};
-use super::{LeaseStats, NamedScopes, ResourceStats};
+use super::{LeaseStats, NamedScopes, ResourceStats, UnitSums};
 use crate::leases::driver::{DriverError, DriverHandle};
 
 /// Resources and clients per step: well under a millisecond. A resource is never split.
@@ -31,6 +31,7 @@ pub trait ResourceVisitor: Send + 'static {
 #[derive(Debug)]
 pub(super) struct StatsScan {
     stats: LeaseStats,
+    units: UnitSums,
     shard: ShardId,
     named: NamedScopes,
     selection: ResourceSelection,
@@ -46,6 +47,7 @@ impl StatsScan {
     pub(super) fn new(named: NamedScopes, selection: ResourceSelection, first_max: usize) -> Self {
         Self {
             stats: LeaseStats::default(),
+            units: UnitSums::default(),
             shard: ShardId::default(),
             named,
             selection,
@@ -61,6 +63,7 @@ impl StatsScan {
             (id, figures)
         });
         LeaseStats {
+            units: self.units.end(),
             first: first.collect(),
             ..self.stats
         }
@@ -77,13 +80,8 @@ impl ResourceVisitor for StatsScan {
         let at_most = node.binding_limit(id).map(|binding| binding.at_most);
         let at_most = at_most.unwrap_or(Capacity::UNLIMITED);
         let figures = ResourceStats::of(resource, now, at_most);
-        let LeaseStats {
-            units,
-            named,
-            other,
-            ..
-        } = &mut self.stats;
-        units.entry(id.unit).or_default().add(&figures);
+        self.units.add(node, id, resource, &figures);
+        let LeaseStats { named, other, .. } = &mut self.stats;
         if self.named.0.contains(&id.scope) {
             named.insert(id.clone(), figures);
         } else {

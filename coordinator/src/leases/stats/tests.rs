@@ -1,5 +1,7 @@
+use std::num::NonZeroU32;
+
 use tollgate_core::lease::{ClientId, ClientRun, Epoch, LeaseRequest};
-use tollgate_core::lease_server::{Bounds, Start, Terms};
+use tollgate_core::lease_server::{Bounds, PoolTerms, Start, Terms};
 use tollgate_core::limit::Limit;
 use tollgate_core::units::Capacity;
 
@@ -15,20 +17,27 @@ const BOUNDS: Bounds = Bounds {
 /// A lease table in which each of `clients` clients of each scope wants its row's part of a
 /// capacity.
 fn lease_table(rows: &[(&str, Capacity, u64)], clients: usize) -> LeaseServer {
-    let now = Instant::ZERO;
-    let mut node = LeaseServer::new(now, Epoch(1), BOUNDS, Start::Fresh);
+    let mut node = LeaseServer::new(Instant::ZERO, Epoch(1), BOUNDS, Start::Fresh);
     for (scope, capacity, wants) in rows {
-        let id = ResourceId::new(scope, Unit::Requests).unwrap();
-        let limit = Limit::new(*capacity);
         for client in 0..clients {
-            let client = ClientRun::only(ClientId::new(&format!("envoy-{client}")).unwrap());
-            let ask = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(*wants));
-            let terms = Terms::of(&limit);
-            node.handle_refresh(now, &client, &id, &ask, &terms)
-                .unwrap();
+            want(
+                &mut node,
+                client,
+                (scope, *wants),
+                &Terms::of(&Limit::new(*capacity)),
+            );
         }
     }
     node
+}
+
+/// Lets `client` want so much of a scope with these terms.
+fn want(node: &mut LeaseServer, client: usize, (scope, wants): (&str, u64), terms: &Terms<'_>) {
+    let id = ResourceId::new(scope, Unit::Requests).unwrap();
+    let client = ClientRun::only(ClientId::new(&format!("envoy-{client}")).unwrap());
+    let ask = LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(wants));
+    let answer = node.handle_refresh(Instant::ZERO, &client, &id, &ask, terms);
+    answer.unwrap();
 }
 
 /// The result of a scan in steps of `step`, and the number of steps.
@@ -181,6 +190,39 @@ fn what_is_unlimited_is_in_no_sum_of_capacities() {
     let sums = stats.units[&Unit::Requests];
     assert_eq!((sums.capacity, sums.wants, sums.unlimited), (10.0, 10.0, 1));
     assert!(sums.has <= 10.0, "{}", sums.has);
+}
+
+#[test]
+fn the_capacity_of_a_group_counts_once() {
+    // Own capacities of the members of a group of 100, which want 200 each, and what all may have.
+    let rows = [
+        (vec![Capacity::UNLIMITED, Capacity::UNLIMITED], 100.0),
+        (vec![whole(10), Capacity::UNLIMITED], 100.0),
+        (vec![whole(10), whole(20)], 30.0),
+        (vec![whole(80), whole(90)], 100.0),
+    ];
+    for (members, capacity) in rows {
+        let mut node = lease_table(&[("tenant/alone", whole(1000), 300)], 1);
+        let gold = ResourceId::new("group/gold", Unit::Requests).unwrap();
+        let group = Limit::new(whole(100));
+        for (at, own) in members.iter().enumerate() {
+            let terms = Terms {
+                limit: &Limit::new(*own),
+                pool: Some(PoolTerms {
+                    pool: &gold,
+                    limit: &group,
+                    weight: NonZeroU32::MIN,
+                }),
+            };
+            want(&mut node, 0, (&format!("tenant/{at}"), 200), &terms);
+        }
+        let (stats, _) = visit_in_steps(&node, &[], 1, 1);
+        let sums = stats.units[&Unit::Requests];
+        assert_eq!(sums.capacity, 1000.0 + capacity, "{members:?}");
+        let alone = node.resource(&ResourceId::new("tenant/alone", Unit::Requests).unwrap());
+        let lent = node.pool(&gold).unwrap().sum_has() + alone.unwrap().sum_has();
+        assert_eq!(sums.has, units(lent), "{members:?}");
+    }
 }
 
 #[test]
