@@ -12,6 +12,10 @@ const REFRESH_FLOOR: Duration = Duration::from_millis(10);
 /// Length of a lease of safe capacity, in refresh intervals.
 const SAFE_REFRESHES: u32 = 4;
 
+/// The shortest minimum interval while the parent's first answer is awaited: that takes about as
+/// long as a call, and clients that have nothing need not wait for longer.
+const AWAITING_REFRESH: Duration = Duration::from_millis(100);
+
 /// The times that count for a lease: the shorter ones of a limit and its pool's, and of what is
 /// borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -49,14 +53,18 @@ impl LeaseTimes {
             LendableSource::Lease { until, .. } => self.lease.min(until.saturating_since(now)),
             // Not longer than it takes to find the parent again.
             LendableSource::Safe(_) => self.lease.min(halved.saturating_mul(SAFE_REFRESHES)),
-            LendableSource::Own | LendableSource::Nothing => self.lease,
+            LendableSource::Own | LendableSource::Awaited | LendableSource::Nothing => self.lease,
         };
         let half = lease.checked_div(2).unwrap_or(lease);
         let refresh = halved.min(half).max(REFRESH_FLOOR);
+        let min_refresh = match lendable.source {
+            LendableSource::Awaited => self.min_refresh.min(AWAITING_REFRESH),
+            _ => self.min_refresh,
+        };
         Self {
             lease,
             refresh,
-            min_refresh: self.min_refresh.min(refresh),
+            min_refresh: min_refresh.min(refresh),
         }
     }
 }

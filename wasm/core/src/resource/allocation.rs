@@ -169,8 +169,10 @@ impl Allocation {
 
     /// Whether it is not known yet how much can be lent.
     fn is_pending(&self) -> bool {
-        self.lendable
-            .is_some_and(|lendable| lendable.source == LendableSource::Nothing)
+        self.lendable.is_some_and(|lendable| {
+            let source = lendable.source;
+            matches!(source, LendableSource::Awaited | LendableSource::Nothing)
+        })
     }
 
     fn replace_totals(&mut self, before: EntryTotals, after: EntryTotals) {

@@ -31,7 +31,9 @@ pub(crate) enum LendableSource {
     Safe(Capacity),
     /// The parent is away, and had no limit when it was there.
     Own,
-    /// The parent has not answered yet, or is away and no safe capacity is known.
+    /// The parent's first answer is awaited, and will come soon or not at all.
+    Awaited,
+    /// The parent has not answered for long, or is away and no safe capacity is known.
     Nothing,
 }
 
@@ -41,7 +43,7 @@ impl LendableCapacity {
     /// The state of a resource before the parent's first answer.
     pub(super) fn pending(level: u32) -> Self {
         Self {
-            source: LendableSource::Nothing,
+            source: LendableSource::Awaited,
             whole: Capacity::UNLIMITED,
             safe: None,
             level,
@@ -70,7 +72,7 @@ impl LendableCapacity {
                 Capacity::from_micros(all).min(self.whole)
             }
             LendableSource::Own => Capacity::UNLIMITED,
-            LendableSource::Nothing => Capacity::ZERO,
+            LendableSource::Awaited | LendableSource::Nothing => Capacity::ZERO,
         }
     }
 }

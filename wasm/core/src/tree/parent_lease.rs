@@ -9,6 +9,9 @@ use crate::limit::{Limit, SafeCapacity};
 use crate::pool::ResourceTotals;
 use crate::units::{Capacity, Instant};
 
+/// Time for which the first answer of a parent, or that of its own, is awaited at most.
+const FIRST_ANSWER_WAIT: Duration = Duration::from_secs(1);
+
 /// Lease of a parent, with the state of the resource that it is lent on for.
 #[derive(Debug)]
 pub(super) struct ParentLease {
@@ -27,6 +30,8 @@ pub(super) struct ParentLease {
     pub(super) idle: bool,
     /// It has some again, and the parent has not answered since.
     returning: bool,
+    /// End of the time for which the parent's first answer is awaited.
+    awaited_until: Instant,
 }
 
 /// State of a parent's lease, for people to read.
@@ -66,6 +71,7 @@ impl ParentLease {
             queued_at: now,
             idle: false,
             returning: false,
+            awaited_until: now.saturating_add(FIRST_ANSWER_WAIT),
         }
     }
 
@@ -94,8 +100,12 @@ impl ParentLease {
         }
         // As long as no call has failed the parent is there, and its answer is not known yet.
         let asked = self.has_answer() && !self.idle && !self.returning;
+        let nothing = match self.client.failures == 0 && now < self.awaited_until {
+            true => LendableSource::Awaited,
+            false => LendableSource::Nothing,
+        };
         if !asked && self.client.failures == 0 {
-            return LendableSource::Nothing;
+            return nothing;
         }
         if self.unlimited && !limit.capacity.is_unlimited() {
             return LendableSource::Own;
@@ -105,7 +115,7 @@ impl ParentLease {
             (None, SafeCapacity::Dynamic) if !limit.capacity.is_unlimited() => {
                 LendableSource::Safe(limit.capacity)
             }
-            (None, SafeCapacity::Dynamic | SafeCapacity::Client) => LendableSource::Nothing,
+            (None, SafeCapacity::Dynamic | SafeCapacity::Client) => nothing,
         }
     }
 
@@ -124,6 +134,7 @@ impl ParentLease {
         if self.idle {
             self.idle = false;
             self.returning = true;
+            self.awaited_until = now.saturating_add(FIRST_ANSWER_WAIT);
             self.client.due = Some(now);
             return true;
         }

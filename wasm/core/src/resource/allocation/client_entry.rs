@@ -15,6 +15,9 @@ pub(in crate::resource) struct ClientEntry {
     pub(in crate::resource) sequence: u64,
     pub(super) granted: CountedLease,
     pub(super) granted_at: Instant,
+    /// Whether it was not known then how much can be lent: so the next answer may differ, however
+    /// early the client asks.
+    pub(super) granted_pending: bool,
     /// Max-rate of the last round, if that is the algorithm.
     pub(in crate::resource) max_rate: Option<Capacity>,
     /// Lease that the client was told to keep instead, in learning mode: more than counts.

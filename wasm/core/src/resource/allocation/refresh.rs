@@ -37,6 +37,7 @@ impl Allocation {
             sequence: request.sequence,
             granted,
             granted_at: now,
+            granted_pending: false,
             max_rate: None,
             told: None,
             fingerprint: NO_FINGERPRINT,
@@ -75,7 +76,7 @@ impl Allocation {
         // longer than the time to learn, and nothing says that it is borrowed.
         let min_refresh = self.times(now).min_refresh;
         let early = now < entry.granted_at.saturating_add(min_refresh);
-        let learned = now >= self.learning_until && !self.is_pending();
+        let learned = now >= self.learning_until && !self.is_pending() && !entry.granted_pending;
         if twice || (early && learned) {
             // With the wants of this request and the lease of the answer before.
             entry.note_throttled(now);
@@ -107,6 +108,7 @@ impl Allocation {
         entry.told = grant.told;
         entry.granted = grant.counted;
         entry.granted_at = now;
+        entry.granted_pending = self.is_pending();
         entry.fingerprint = grant.fingerprint;
         entry.prior = used.beyond(entry.granted);
         entry.note_throttled(now);

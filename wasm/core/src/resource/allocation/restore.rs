@@ -62,6 +62,7 @@ impl Allocation {
             sequence: snapshot.sequence,
             granted,
             granted_at: now.saturating_sub(snapshot.granted_ago),
+            granted_pending: false,
             max_rate: snapshot.max_rate,
             told: None,
             fingerprint: snapshot.fingerprint.max(NO_FINGERPRINT),
