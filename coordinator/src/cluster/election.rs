@@ -11,6 +11,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use serde::{Deserialize, Serialize};
@@ -85,6 +86,9 @@ pub enum ElectionEvent {
         /// Snapshot of the term directly before, if its master handed one over; remaining times in
         /// it count from now. Without it the new master learns.
         snapshot: Option<Bytes>,
+        /// Time for which the shard had no master before, if this node knows: the new master learns
+        /// for as much less.
+        vacant_for: Option<Duration>,
     },
     /// This node is to stop answering for a shard, and to return a snapshot for the next master;
     /// `None` if there is none.

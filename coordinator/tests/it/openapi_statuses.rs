@@ -216,6 +216,7 @@ async fn ended() -> SocketAddr {
         shard: ShardId(0),
         term: Term::for_ever(Epoch(1)),
         snapshot: None,
+        vacant_for: None,
     };
     election.send(elected).await.unwrap();
     shards.wait_for(1).await;

@@ -12,8 +12,10 @@ use core::num::{NonZeroU16, NonZeroU64};
 use crate::hash::{fnv1a, mixed};
 
 mod election;
+mod vacancy;
 
 pub use election::{Candidate, Election, ElectionStep};
+pub use vacancy::Vacancies;
 
 /// The most shards of a cluster. Each costs every node a place in its tables and a forwarded call
 /// to most clients; more than there are nodes gain nothing.

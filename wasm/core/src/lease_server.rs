@@ -6,6 +6,7 @@
 
 use alloc::collections::BTreeMap;
 use core::ops::Bound;
+use core::time::Duration;
 
 mod binding;
 mod drain;
@@ -27,6 +28,10 @@ use crate::resource::Resource;
 use crate::tree::ParentLeases;
 use crate::units::Instant;
 
+/// Part of a time without a master that does not count as learning, as of an etcd lease that does
+/// not count for its term.
+const CLOCK_MARGIN_PART: u32 = 10;
+
 /// State of a coordinator that is master.
 #[derive(Debug)]
 pub struct LeaseServer {
@@ -34,6 +39,8 @@ pub struct LeaseServer {
     bounds: Bounds,
     start: Start,
     started_at: Instant,
+    /// Time from which learning counts: its start, or earlier if there was no master before it.
+    learns_from: Instant,
     resources: BTreeMap<ResourceId, ResourceSlot>,
     /// For each resource with clients one instant, not after its next expiry.
     timeouts: Deadlines<ResourceId>,
@@ -66,6 +73,12 @@ pub struct Bounds {
 pub enum Start {
     /// Nothing: it learns the clients' leases before it lends.
     Learning,
+    /// Nothing but that no other master has lent anything since then, which its node has observed by
+    /// the clock that the server is told: it learns for as much less.
+    Vacant {
+        /// That time.
+        since: Instant,
+    },
     /// There are none: the fleet is new.
     Fresh,
 }
@@ -75,11 +88,16 @@ pub enum Start {
 impl LeaseServer {
     /// A master of term `epoch` with an empty lease table.
     pub fn new(now: Instant, epoch: Epoch, bounds: Bounds, start: Start) -> Self {
+        let vacant_for = match start {
+            Start::Vacant { since } => now.saturating_since(since),
+            Start::Learning | Start::Fresh => Duration::ZERO,
+        };
         Self {
             epoch,
             bounds,
             start,
             started_at: now,
+            learns_from: now.saturating_sub(counted(vacant_for)),
             resources: BTreeMap::new(),
             timeouts: Deadlines::default(),
             pools: BTreeMap::new(),
@@ -233,6 +251,13 @@ impl LeaseServer {
 }
 
 // === free functions ===
+
+/// The part of the time without a master that counts as learning. The rest is for clocks of unequal
+/// speed: a client's may be slower than the one by which that time was observed.
+fn counted(vacant_for: Duration) -> Duration {
+    let margin = vacant_for.checked_div(CLOCK_MARGIN_PART);
+    vacant_for.saturating_sub(margin.unwrap_or(vacant_for))
+}
 
 /// Counts the clients of `slot`, which had `known`, into `leases`.
 fn recount(leases: &mut usize, known: usize, slot: &ResourceSlot) {

@@ -17,7 +17,6 @@
 //! the member a `PoolView`, both through a `PoolLink`.
 
 use core::num::NonZeroU32;
-use core::time::Duration;
 
 use crate::hash::fnv1a;
 use crate::lease::ResourceId;
@@ -65,7 +64,6 @@ pub(crate) struct PoolView {
     pub(crate) capacity: Capacity,
     burst: Tokens,
     pub(crate) times: LeaseTimes,
-    pub(crate) learning: Duration,
     /// Capacity without the reserve.
     pub(crate) divided: Capacity,
     /// Equals [`Pool::sum_has`].
@@ -161,7 +159,6 @@ impl Pool {
             capacity: self.limit.capacity,
             burst: self.limit.burst,
             times: LeaseTimes::of(&self.limit),
-            learning: self.limit.learning,
             divided: self.divided(),
             sum_has: self.sum_has,
             allotted: self.allotted(membership),

@@ -56,6 +56,8 @@ pub(crate) struct Shard {
     id: Option<ShardId>,
     pub(crate) epoch: Epoch,
     pub(crate) server: Option<LeaseServer>,
+    /// Time since which it has had no master, if its nodes have followed the election since.
+    pub(crate) vacant_since: Option<Instant>,
     /// Time for which work is planned next.
     pub(crate) planned: Option<Instant>,
 }
@@ -76,6 +78,7 @@ impl Coordinator {
             id: (!alone).then_some(id),
             epoch: Epoch(0),
             server: None,
+            vacant_since: None,
             planned: None,
         };
         let id = ClientId::new(&format!("{}/0", spec.name));
@@ -97,6 +100,28 @@ impl Coordinator {
             coordinator.elect(now, shard, start, None);
         }
         coordinator
+    }
+
+    /// Ends the master of each shard, and all that it knows. Its nodes know since when there is none
+    /// if they have `followed` the election.
+    pub(crate) fn crash(&mut self, now: Instant, followed: bool) {
+        for shard in &mut self.shards {
+            if shard.server.take().is_some() {
+                shard.vacant_since = followed.then_some(now);
+            }
+        }
+    }
+
+    /// Returns the knowledge with which a shard's next master starts. Nodes that have stood still
+    /// since the last one ended do not know that there was none.
+    pub(crate) fn start_of(&self, shard: usize) -> Start {
+        let since = self.shards[shard].vacant_since;
+        match since.filter(|since| self.stopped_until <= *since) {
+            Some(since) => Start::Vacant {
+                since: self.clock.at(since),
+            },
+            None => Start::Learning,
+        }
     }
 
     /// Gives a shard a master of a new term, with the leases of the one before if it left them.
@@ -121,6 +146,7 @@ impl Coordinator {
             server.borrow_from_parent(local, local.as_nanos(), CALL_TIMEOUT);
         }
         shard.server = Some(server);
+        shard.vacant_since = None;
         shard.planned = None;
     }
 

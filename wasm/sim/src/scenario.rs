@@ -18,7 +18,8 @@ pub use self::demand::{
     Arrivals, DemandSpec, OnOff, Program, Ramp, ScopeSpread, Spike, Trace, Walk,
 };
 pub use self::event::{
-    Crash, Cut, DemandChange, Deploy, Direction, EventSpec, Kill, Mishaps, Selection, Stop,
+    Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, Mishaps, Selection,
+    Stop,
 };
 pub use self::fleet::{CoordinatorSpec, EnvoyGroup, FirstTerm, NoLease};
 pub use self::network::NetworkSpec;

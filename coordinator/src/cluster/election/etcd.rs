@@ -13,7 +13,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tollgate_core::cluster::ShardId;
+use tollgate_core::cluster::{ShardId, Vacancies};
 
 use super::{Election, ElectionError, ElectionMetrics, ElectionPublisher, Peer};
 use crate::cluster::config::{ClusterConfig, EtcdConfig};
@@ -93,15 +93,18 @@ impl Election for EtcdElection {
             self.metrics.set_master(shard, false);
         }
         let mut wait = RETRY.0;
+        let mut vacancies = Vacancies::default();
         loop {
             let session = tokio::select! {
-                session = Session::join(&self, link.clone(), keys.clone()) => session,
+                session = Session::join(&self, link.clone(), keys.clone(), vacancies.clone()) => session,
                 _ = stop.changed() => return Ok(()),
             };
             match session {
                 Ok(session) => {
                     wait = RETRY.0;
-                    if let SessionEnd::Stopped = session.run(&publisher, &mut stop).await {
+                    let end;
+                    (end, vacancies) = session.run(&publisher, &mut stop).await;
+                    if end == SessionEnd::Stopped {
                         return Ok(());
                     }
                 }

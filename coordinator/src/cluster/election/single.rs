@@ -101,6 +101,7 @@ impl Election for SingleNode {
                 shard,
                 term: Term::for_ever(self.epoch),
                 snapshot: None,
+                vacant_for: None,
             };
             // A supervisor that is gone means that the node stops.
             let _ = publisher.events.send(elected).await;
@@ -169,6 +170,7 @@ mod tests {
                 shard: of,
                 term,
                 snapshot: None,
+                vacant_for: None,
             }) = outcome.events.recv().await
             else {
                 panic!("not elected");

@@ -86,10 +86,14 @@ impl TermDeadline {
         self.0.fetch_max(nanos(time), Ordering::AcqRel);
     }
 
+    /// Its time since the machine's boot.
+    pub fn time(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Acquire))
+    }
+
     /// Remaining time; zero once it has passed.
     pub fn left(&self) -> Duration {
-        let deadline = Duration::from_nanos(self.0.load(Ordering::Acquire));
-        deadline.saturating_sub(boot_time())
+        self.time().saturating_sub(boot_time())
     }
 
     fn is_ahead(&self) -> bool {

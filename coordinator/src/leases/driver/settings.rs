@@ -2,9 +2,11 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tollgate_core::lease_server::{Bounds, Start};
+use tollgate_core::units::Instant;
 
 use super::LeaseCount;
 use crate::catalog::Catalog;
@@ -28,6 +30,29 @@ pub struct DriverSettings {
     pub clock: Clock,
     /// Metrics.
     pub metrics: LeaseMetrics,
+}
+
+// === impl DriverSettings ===
+
+impl DriverSettings {
+    /// The same for a shard that had no master for the time `vacant_for`, as far as is known. That
+    /// says nothing if the configuration has changed since, at `configured_at`: leases may have been
+    /// longer before.
+    pub(crate) fn after_vacancy(
+        &self,
+        vacant_for: Option<Duration>,
+        configured_at: Instant,
+    ) -> Self {
+        let since = vacant_for.map(|time| self.clock.now().saturating_sub(time));
+        let start = match (self.start, since) {
+            (Start::Learning, Some(since)) if configured_at <= since => Start::Vacant { since },
+            (start, _) => start,
+        };
+        Self {
+            start,
+            ..self.clone()
+        }
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ impl Node {
             shard: ShardId(0),
             term: Term::for_ever(Epoch(epoch)),
             snapshot: None,
+            vacant_for: None,
         };
         self.elections.send(elected).await.unwrap();
         self.shards.wait_for(1).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use tokio::sync::{mpsc, watch};
@@ -24,6 +25,8 @@ pub struct ShardSupervisor {
     masterships: watch::Sender<Arc<BTreeMap<ShardId, Mastership>>>,
     drains: NodeDrains,
     drivers: JoinSet<()>,
+    /// Time of the last change of the configuration.
+    configured_at: Instant,
 }
 
 // === impl ShardSupervisor ===
@@ -34,6 +37,7 @@ impl ShardSupervisor {
         let (sender, masterships) = watch::channel(Arc::default());
         let drains = NodeDrains::new(settings.clock);
         let supervisor = Self {
+            configured_at: settings.clock.now(),
             settings,
             parent,
             masterships: sender,
@@ -49,8 +53,12 @@ impl ShardSupervisor {
 
     /// Follows the election until its events end.
     pub async fn run(mut self, mut events: mpsc::Receiver<ElectionEvent>) {
+        let mut catalog = self.settings.catalog.clone();
         loop {
             tokio::select! {
+                biased;
+                // A configuration whose source has ended stays as it is.
+                Ok(()) = catalog.changed() => self.configured_at = self.settings.clock.now(),
                 event = events.recv() => match event {
                     Some(event) => self.handle(event),
                     None => break,
@@ -69,7 +77,8 @@ impl ShardSupervisor {
                 shard,
                 term,
                 snapshot,
-            } => self.take(shard, term, snapshot),
+                vacant_for,
+            } => self.take(shard, term, snapshot, vacant_for),
             ElectionEvent::StepDown { shard, reply } => {
                 let left = self.leave(shard);
                 // Without a next master, calls in flight may still be answered.
@@ -85,12 +94,19 @@ impl ShardSupervisor {
         }
     }
 
-    fn take(&mut self, shard: ShardId, term: Term, snapshot: Option<Bytes>) {
+    fn take(
+        &mut self,
+        shard: ShardId,
+        term: Term,
+        snapshot: Option<Bytes>,
+        vacant_for: Option<Duration>,
+    ) {
         let origin = Origin {
             shard: self.settings.shards.map(|_| shard),
             epoch: term.epoch(),
         };
-        let (driver, handle) = Driver::new(&self.settings, origin);
+        let settings = self.settings.after_vacancy(vacant_for, self.configured_at);
+        let (driver, handle) = Driver::new(&settings, origin);
         let mut driver = driver.draining(self.drains.all());
         if let Some(snapshot) = snapshot {
             driver = driver.with_snapshot(snapshot.into());

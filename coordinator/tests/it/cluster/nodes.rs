@@ -240,6 +240,7 @@ impl Node {
             shard,
             term,
             snapshot,
+            vacant_for: None,
         };
         self.updates
             .send(ScriptedUpdate::Event(elected))

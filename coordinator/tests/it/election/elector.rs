@@ -31,7 +31,10 @@ pub(crate) struct Elector {
 #[derive(Clone, Default)]
 pub(crate) struct Terms(Arc<Mutex<LatestTerms>>);
 
-type LatestTerms = BTreeMap<ShardId, (Term, Option<Bytes>)>;
+type LatestTerms = BTreeMap<ShardId, LatestTerm>;
+
+/// A term, the snapshot that came with it, and for how long there was no master before it.
+type LatestTerm = (Term, Option<Bytes>, Option<Duration>);
 
 // === impl Elector ===
 
@@ -94,13 +97,20 @@ impl Terms {
         let terms = self.0.lock().unwrap();
         let terms = terms
             .iter()
-            .map(|(shard, (term, _))| (*shard, term.clone()));
+            .map(|(shard, (term, ..))| (*shard, term.clone()));
         terms.filter(|(_, term)| term.holds()).collect()
     }
 
     /// The term of `shard`, whether it holds or not.
     pub(crate) fn of(&self, shard: ShardId) -> Option<(Term, Option<Bytes>)> {
-        self.0.lock().unwrap().get(&shard).cloned()
+        let terms = self.0.lock().unwrap();
+        let (term, snapshot, _) = terms.get(&shard)?;
+        Some((term.clone(), snapshot.clone()))
+    }
+
+    /// The time for which `shard` had no master before its term, if the node knows.
+    pub(crate) fn vacant_for(&self, shard: ShardId) -> Option<Duration> {
+        self.0.lock().unwrap().get(&shard)?.2
     }
 
     async fn follow(self, mut events: mpsc::Receiver<ElectionEvent>, snapshot: Option<Bytes>) {
@@ -111,9 +121,11 @@ impl Terms {
                     shard,
                     term,
                     snapshot,
+                    vacant_for,
                 } => {
                     assert!(term.holds(), "elected for a term that has ended");
-                    if let Some((before, _)) = terms.insert(shard, (term.clone(), snapshot)) {
+                    let latest = (term.clone(), snapshot, vacant_for);
+                    if let Some((before, ..)) = terms.insert(shard, latest) {
                         assert!(!before.holds(), "elected twice");
                         assert!(before.epoch() < term.epoch(), "epochs grow");
                     }
@@ -123,7 +135,7 @@ impl Terms {
                     let _ = reply.send(snapshot.clone());
                 }
                 ElectionEvent::Lost { shard } => {
-                    let (term, _) = &terms[&shard];
+                    let (term, ..) = &terms[&shard];
                     assert!(!term.holds(), "lost, and yet it holds");
                 }
             }

@@ -112,6 +112,7 @@ impl LeaseServer {
         let most = known.saturating_add(free);
         let clients_max = self.bounds.max_clients_per_resource.min(most);
         slot.set_lendable(now, call.id, call.terms.limit, self.parent_leases.as_ref());
+        slot.resource.allocation.collect_from = self.started_at;
         slot.resource.allocation.collect_until = learning_until;
         slot.follow(&mut self.pools, call.id, call.terms, learning_until);
         slot.resource.allocation.set_limit(call.terms.limit);
@@ -141,6 +142,7 @@ impl LeaseServer {
             false => learned_at,
         };
         let mut resource = Resource::new(call.id.unit, terms.limit.clone(), learning_until);
+        resource.allocation.collect_from = self.started_at;
         resource.allocation.collect_until = learned_at;
         let mut slot = ResourceSlot::new(resource, now);
         slot.set_lendable(now, call.id, terms.limit, self.parent_leases.as_ref());
@@ -166,7 +168,10 @@ impl LeaseServer {
     /// can be in use.
     fn learning_until(&self, terms: &Terms<'_>) -> Instant {
         match self.start {
-            Start::Learning => self.started_at.saturating_add(time_to_learn(terms)),
+            Start::Learning | Start::Vacant { .. } => {
+                let learned_at = self.learns_from.saturating_add(time_to_learn(terms));
+                learned_at.max(self.started_at)
+            }
             Start::Fresh => self.started_at,
         }
     }

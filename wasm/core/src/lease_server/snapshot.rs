@@ -204,7 +204,7 @@ impl LeaseServer {
     /// it.
     pub(super) fn snapshot(&self, now: Instant) -> Snapshot {
         let learning_for = match self.start {
-            Start::Learning => Some(now.saturating_since(self.started_at)),
+            Start::Learning | Start::Vacant { .. } => Some(now.saturating_since(self.learns_from)),
             Start::Fresh => None,
         };
         let pools = self.pools.iter();
@@ -243,6 +243,7 @@ impl LeaseServer {
         };
         let mut node = Self::new(now, epoch, bounds, start);
         node.started_at = now.saturating_sub(snapshot.learning_for.unwrap_or_default());
+        node.learns_from = node.started_at;
         node.taken_over_at = Some(now);
         let pools = snapshot.pools.iter().map(|pool| (&pool.id, pool));
         let pools: BTreeMap<_, _> = pools.collect();

@@ -1,3 +1,4 @@
+mod learning;
 mod pools;
 
 use alloc::string::ToString as _;

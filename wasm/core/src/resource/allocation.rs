@@ -27,6 +27,8 @@ pub(crate) struct Allocation {
     unit: Unit,
     pub(super) limit: Limit,
     pub(crate) learning_until: Instant,
+    /// Start of the coordinator, from which it can have heard claims.
+    pub(crate) collect_from: Instant,
     /// The time at which nothing of an earlier run is in use any more. Before that a claim may be
     /// kept without being counted, because nothing is lent meanwhile: after it the capacity of a
     /// claim that does not count would be lent.
@@ -53,9 +55,10 @@ impl Allocation {
     pub(super) fn new(unit: Unit, limit: Limit, learning_until: Instant) -> Self {
         Self {
             unit,
-            limit,
             learning_until,
+            collect_from: learning_until.saturating_sub(limit.learning),
             collect_until: learning_until,
+            limit,
             crowded_until: Instant::ZERO,
             shares: PriorityBands::new(Quantum::of(unit)),
             sum_has: 0,

@@ -188,6 +188,8 @@ fn a_request_before_the_minimum_interval_gets_its_current_lease_back() {
 #[test]
 fn learning_confirms_claims_up_to_the_capacity_and_lends_nothing() {
     let mut fleet = Fleet::new(at(8000));
+    // Claims have been collected for a quarter of the time.
+    fleet.now = at(2000);
     assert_eq!(gets(&fleet.refresh("a", 700, 900)), 700);
     assert_eq!(fleet.refresh("b", 0, 500).lease, None, "no claim, no lease");
     assert_eq!(

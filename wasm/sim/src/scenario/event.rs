@@ -13,7 +13,7 @@ pub struct EventSpec {
     /// A coordinator loses its master with all that it knows.
     pub crash: Option<Crash>,
     /// A coordinator's master hands its leases over to the next one.
-    pub hand_over: Option<Crash>,
+    pub hand_over: Option<HandOver>,
     /// Processes stand still, and go on.
     pub stop: Option<Stop>,
     /// Envoys end, and others start in their place.
@@ -32,6 +32,21 @@ pub struct EventSpec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crash {
+    /// The coordinator.
+    pub coordinator: String,
+    /// Time until the next master.
+    #[serde(rename = "for", default)]
+    pub lasts: Span,
+    /// Whether other nodes follow the election meanwhile, so that the next master knows since when
+    /// there was none.
+    #[serde(default)]
+    pub followed: bool,
+}
+
+/// Hand-over from a master to the next.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOver {
     /// The coordinator.
     pub coordinator: String,
     /// Time until the next master.
@@ -155,6 +170,8 @@ pub struct Mishaps {
     pub lost_for: Span,
     /// Weight of a coordinator that gets another master at once.
     pub elect: u32,
+    /// Whether other nodes follow the election while a master is lost.
+    pub followed: bool,
 }
 
 // === impl Mishaps ===

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::lease_server::{Snapshot, Start};
+use tollgate_core::lease_server::Snapshot;
 
 use super::event::Event;
 use super::{Process, Simulation};
@@ -14,7 +14,12 @@ use crate::topology::{ActiveCut, Node};
 #[derive(Debug)]
 pub(super) enum Action {
     /// A coordinator loses all its masters, and has others in so much time.
-    Crash { coordinator: usize, lasts: Duration },
+    Crash {
+        coordinator: usize,
+        lasts: Duration,
+        /// Whether its nodes know that there is none meanwhile.
+        followed: bool,
+    },
     /// The masters of a coordinator hand over to others, which begin in so much time.
     HandOver { coordinator: usize, gap: Duration },
     /// A coordinator has masters again, with the leases that were left.
@@ -65,7 +70,11 @@ impl Simulation {
     /// Does what was planned for now.
     pub(super) fn act(&mut self, action: Action) {
         match action {
-            Action::Crash { coordinator, lasts } => self.crash(coordinator, lasts),
+            Action::Crash {
+                coordinator,
+                lasts,
+                followed,
+            } => self.crash(coordinator, lasts, followed),
             Action::HandOver { coordinator, gap } => {
                 let name = self.coordinator_name(coordinator);
                 self.mark(format!("{name} hands over"));
@@ -126,15 +135,13 @@ impl Simulation {
         }
     }
 
-    fn crash(&mut self, coordinator: usize, lasts: Duration) {
+    fn crash(&mut self, coordinator: usize, lasts: Duration, followed: bool) {
         let name = self.coordinator_name(coordinator);
         self.mark(format!("{name} loses its master"));
+        let now = self.now();
         let place = &mut self.coordinators[coordinator];
-        let left = place.shards.iter_mut().map(|shard| {
-            shard.server = None;
-            None
-        });
-        let left = left.collect();
+        place.crash(now, followed);
+        let left = place.shards.iter().map(|_| None).collect();
         self.plan_action(lasts, Action::Elect { coordinator, left });
     }
 
@@ -145,7 +152,7 @@ impl Simulation {
         for (shard, left) in left.iter().enumerate() {
             // Another election may have been faster.
             if place.shards[shard].server.is_none() {
-                place.elect(now, shard, Start::Learning, left.as_ref());
+                place.elect(now, shard, place.start_of(shard), left.as_ref());
                 elected = true;
             }
         }
@@ -266,7 +273,8 @@ impl Simulation {
             .collect();
         if !led.is_empty() {
             let coordinator = self.luck.pick(&led);
-            self.crash(coordinator, if is_loss { lasts } else { Duration::ZERO });
+            let lasts = if is_loss { lasts } else { Duration::ZERO };
+            self.crash(coordinator, lasts, mishaps.followed);
         }
     }
 

@@ -29,6 +29,7 @@ impl Simulation {
             return Some(Action::Crash {
                 coordinator: self.named(&crash.coordinator)?,
                 lasts: crash.lasts.0,
+                followed: crash.followed,
             });
         }
         if let Some(hand_over) = &event.hand_over {

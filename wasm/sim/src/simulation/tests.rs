@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::FixedLimits;
 use crate::scenario::{
     Amount, Arrivals, CoordinatorSpec, Crash, Cut, DemandChange, DemandSpec, Deploy, EnvoyGroup,
-    EventSpec, Kill, Mishaps, Program, Selection, Share, Span, Stop,
+    EventSpec, HandOver, Kill, Mishaps, Program, Selection, Share, Span, Stop,
 };
 
 /// Returns a scenario of so many Envoys that want `each` of one scope.
@@ -57,6 +57,7 @@ fn crash(seconds: u64) -> Option<Crash> {
     Some(Crash {
         coordinator: "coordinator".to_owned(),
         lasts: Span::from_secs(seconds),
+        followed: false,
     })
 }
 
@@ -121,7 +122,10 @@ fn the_same_seed_takes_the_same_course() {
 fn leases_that_are_handed_over_are_not_lost_and_those_of_a_crash_are_learned() {
     let mut handed = fleet(4, 100.0);
     handed.events = vec![EventSpec {
-        hand_over: crash(1),
+        hand_over: Some(HandOver {
+            coordinator: "coordinator".to_owned(),
+            lasts: Span::from_secs(1),
+        }),
         ..at(10)
     }];
     let mut crashed = fleet(4, 100.0);

@@ -10,13 +10,14 @@ use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tollgate_core::cluster::{ElectionStep, ShardId};
+use tollgate_core::cluster::{ElectionStep, ShardId, Vacancies};
 use tollgate_core::lease::Epoch;
+use tollgate_core::units::Instant;
 
 use super::keys::ElectionKeys;
 use super::settings::ClusterSettings;
 use super::tasks::{KeepAliveTimes, keep_alive, watch_others};
-use super::transfer::SnapshotTransfer;
+use super::transfer::{SnapshotTransfer, TakenTerm};
 use super::view::ClusterView;
 use super::{CALL_LIMIT, EtcdElection, StepError};
 use crate::clock::boot_time;
@@ -43,9 +44,11 @@ pub(super) struct Session {
     lease: i64,
     pulse: KeepAliveTimes,
     deadline: TermDeadline,
-    led: BTreeMap<ShardId, Term>,
+    led: BTreeMap<ShardId, LedTerm>,
     /// Candidacies that this node has ended, though etcd may not know yet.
     spent: BTreeMap<ShardId, Epoch>,
+    /// Shards without a master, by the clock of terms.
+    vacancies: Vacancies,
     work: JoinSet<(ShardId, StepOutcome)>,
     /// Shards with a step in progress.
     busy: BTreeSet<ShardId>,
@@ -64,10 +67,18 @@ pub(super) enum SessionEnd {
 #[derive(Debug)]
 enum StepOutcome {
     Stood,
-    Elected(Epoch, Option<Bytes>),
+    Elected(Epoch, TakenTerm),
     /// Whether the next master gets a snapshot.
     HandedOver(bool),
     Failed(StepError),
+}
+
+/// Term of a shard of which this node is master.
+#[derive(Debug)]
+struct LedTerm {
+    term: Term,
+    /// Revision at which it began, as an epoch.
+    began: Epoch,
 }
 
 /// A term during its hand-over; ends with it, however far that gets.
@@ -89,6 +100,7 @@ impl Session {
         node: &EtcdElection,
         link: Arc<EtcdLink>,
         keys: ElectionKeys,
+        vacancies: Vacancies,
     ) -> Result<Self, StepError> {
         let settings = ClusterSettings::reach(&link, &keys, node.shards).await?;
         let lease = node.config.lease;
@@ -111,6 +123,7 @@ impl Session {
             deadline: TermDeadline::at(pulse.end(sent)),
             led: BTreeMap::new(),
             spent: BTreeMap::new(),
+            vacancies,
             work: JoinSet::new(),
             busy: BTreeSet::new(),
         };
@@ -123,12 +136,13 @@ impl Session {
         }
     }
 
-    /// Takes part until the lease is gone or `stop` changes.
+    /// Takes part until the lease is gone or `stop` changes. Returns why it ended, with what it knows
+    /// of shards without a master.
     pub(super) async fn run(
         mut self,
         publisher: &ElectionPublisher,
         stop: &mut watch::Receiver<()>,
-    ) -> SessionEnd {
+    ) -> (SessionEnd, Vacancies) {
         let node = &self.peer.node;
         tracing::info!(%node, lease = format!("{:x}", self.lease), "election: takes part");
         let changed = Arc::new(Notify::new());
@@ -164,7 +178,7 @@ impl Session {
         alive.abort();
         self.lose_all(publisher).await;
         self.revoke().await;
-        ended
+        (ended, self.vacancies)
     }
 
     /// Registers the node, unless another has its name.
@@ -198,8 +212,12 @@ impl Session {
             return false;
         }
         say(publisher, seen.masters());
-        let led = self.led.iter().map(|(shard, term)| (*shard, term.epoch()));
+        let led = self.led.iter();
+        let led = led.map(|(shard, led)| (*shard, led.term.epoch()));
         let led: Vec<_> = led.collect();
+        let now = since_boot(boot_time());
+        let mine = (&*self.peer.node, &*led);
+        seen.note_vacancies(now, mine, &self.spent, &mut self.vacancies);
         for step in seen.steps(&self.peer.node, &led) {
             self.begin(publisher, step).await;
         }
@@ -226,8 +244,8 @@ impl Session {
             }
             ElectionStep::Lead(_, epoch) if self.spent.get(&shard) != Some(&epoch) => {
                 self.spawn(shard, async move {
-                    let snapshot = transfer.take(&link, epoch).await?;
-                    Ok(StepOutcome::Elected(epoch, snapshot))
+                    let taken = transfer.take(&link, epoch).await?;
+                    Ok(StepOutcome::Elected(epoch, taken))
                 });
             }
             ElectionStep::Withdraw(_, epoch) | ElectionStep::Lead(_, epoch) => {
@@ -243,7 +261,7 @@ impl Session {
 
     /// Takes the snapshot of `shard` from its driver and leaves it for the next master.
     async fn hand_over(&mut self, publisher: &ElectionPublisher, shard: ShardId) {
-        let Some(term) = self.led.remove(&shard) else {
+        let Some(LedTerm { term, .. }) = self.led.remove(&shard) else {
             return;
         };
         self.spent.insert(shard, term.epoch());
@@ -283,18 +301,8 @@ impl Session {
         let id = shard.0;
         match done {
             StepOutcome::Stood => {}
-            StepOutcome::Elected(epoch, snapshot) => {
-                let bytes = snapshot.as_ref().map(Bytes::len);
-                tracing::info!(shard = id, epoch = epoch.0, snapshot_bytes = ?bytes, "election: became master");
-                let term = Term::new(epoch, self.deadline.clone());
-                self.led.insert(shard, term.clone());
-                self.metrics.elections.inc();
-                self.metrics.set_master(shard, true);
-                let elected = ElectionEvent::Elected {
-                    shard,
-                    term,
-                    snapshot,
-                };
+            StepOutcome::Elected(epoch, taken) => {
+                let elected = self.lead(shard, epoch, taken);
                 let _ = publisher.events.send(elected).await;
             }
             StepOutcome::HandedOver(has_snapshot) => {
@@ -311,6 +319,34 @@ impl Session {
             }
         }
         true
+    }
+
+    /// Begins the term of `epoch`, and returns the event for it.
+    fn lead(&mut self, shard: ShardId, epoch: Epoch, taken: TakenTerm) -> ElectionEvent {
+        let TakenTerm {
+            snapshot,
+            last,
+            began,
+        } = taken;
+        let vacant_since = self.vacancies.take(shard, last, began);
+        let now = since_boot(boot_time());
+        let vacant_for = vacant_since.map(|since| now.saturating_since(since));
+        let (id, bytes) = (shard.0, snapshot.as_ref().map(Bytes::len));
+        tracing::info!(shard = id, epoch = epoch.0, snapshot_bytes = ?bytes, ?vacant_for, "election: became master");
+        let term = Term::new(epoch, self.deadline.clone());
+        let led = LedTerm {
+            term: term.clone(),
+            began,
+        };
+        self.led.insert(shard, led);
+        self.metrics.elections.inc();
+        self.metrics.set_master(shard, true);
+        ElectionEvent::Elected {
+            shard,
+            term,
+            snapshot,
+            vacant_for,
+        }
     }
 
     /// Hands all shards over, and gives this node's place to its peers at once.
@@ -346,10 +382,12 @@ impl Session {
     }
 
     async fn lose(&mut self, publisher: &ElectionPublisher, shard: ShardId) {
-        let Some(term) = self.led.remove(&shard) else {
+        let Some(LedTerm { term, began }) = self.led.remove(&shard) else {
             return;
         };
         term.end();
+        let granted_until = since_boot(self.deadline.time().min(boot_time()));
+        self.vacancies.handle_end(granted_until, shard, began);
         self.metrics.set_master(shard, false);
         let epoch = term.epoch().0;
         tracing::warn!(shard = shard.0, epoch, "election: no longer master");
@@ -390,6 +428,11 @@ impl Session {
 }
 
 // === free functions ===
+
+/// The time since the machine's boot as the core's.
+fn since_boot(time: Duration) -> Instant {
+    Instant::ZERO.saturating_add(time)
+}
 
 /// Publishes `masters` if they have changed.
 fn say(publisher: &ElectionPublisher, masters: Masters) {

@@ -7,7 +7,8 @@
 
 use axum::body::Bytes;
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse,
+    Compare, CompareOp, DeleteOptions, KeyValue, PutOptions, ResponseHeader, Txn, TxnOp,
+    TxnOpResponse,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -35,6 +36,17 @@ pub(super) struct SnapshotTransfer {
     pub(super) shard: ShardId,
     /// The node's etcd lease.
     pub(super) lease: i64,
+}
+
+/// A term that has begun, and what the one before left.
+#[derive(Debug)]
+pub(super) struct TakenTerm {
+    /// The snapshot of the term before, if its master handed one over.
+    pub(super) snapshot: Option<Bytes>,
+    /// Revision at which the term before began, as an epoch.
+    pub(super) last: Epoch,
+    /// Revision at which this one began.
+    pub(super) began: Epoch,
 }
 
 /// Head of a snapshot that was handed over.
@@ -76,12 +88,8 @@ impl SnapshotTransfer {
         self.still(link, epoch, [delete]).await.map(drop)
     }
 
-    /// Becomes master, and returns the previous term's snapshot, if there is one.
-    pub(super) async fn take(
-        &self,
-        link: &EtcdLink,
-        epoch: Epoch,
-    ) -> Result<Option<Bytes>, StepError> {
+    /// Becomes master, and returns what the term before left.
+    pub(super) async fn take(&self, link: &EtcdLink, epoch: Epoch) -> Result<TakenTerm, StepError> {
         let left = self.left(link).await?;
         let snapshot = match &left.head {
             Some(head) => self.read(link, head).await?,
@@ -94,10 +102,16 @@ impl SnapshotTransfer {
             TxnOp::put(term, epoch.0.to_string(), None),
             TxnOp::delete(self.keys.snapshot(self.shard), Some(all)),
         ]);
-        match link.txn(CALL_LIMIT, txn).await?.succeeded() {
-            true => Ok(snapshot),
-            false => Err(StepError::NotCandidate(self.shard)),
+        let taken = link.txn(CALL_LIMIT, txn).await?;
+        if !taken.succeeded() {
+            return Err(StepError::NotCandidate(self.shard));
         }
+        let began = taken.header().map_or(0, ResponseHeader::revision);
+        Ok(TakenTerm {
+            snapshot,
+            last: self.settings.epoch(left.revision),
+            began: self.settings.epoch(began),
+        })
     }
 
     /// Ends the mastership, and leaves `snapshot` for the next master.

@@ -1,11 +1,13 @@
 //! The cluster as one node sees it, at one revision of etcd.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use etcd_client::{GetOptions, KeyValue};
-use tollgate_core::cluster::{Candidate, Election, ElectionStep, ShardId};
+use etcd_client::{GetOptions, KeyValue, ResponseHeader};
+use tollgate_core::cluster::{Candidate, Election, ElectionStep, ShardId, Vacancies};
 use tollgate_core::lease::Epoch;
+use tollgate_core::units::Instant;
 
 use super::keys::{ElectionKey, ElectionKeys};
 use super::settings::ClusterSettings;
@@ -21,6 +23,8 @@ const KEYS_MAX: i64 = 4096;
 #[derive(Debug)]
 pub(super) struct ClusterView {
     shards: NonZeroU16,
+    /// The revision, as an epoch.
+    revision: Epoch,
     members: Vec<Arc<Peer>>,
     candidates: Vec<CandidateEntry>,
 }
@@ -52,8 +56,10 @@ impl ClusterView {
         if found.more() {
             return Err(StepError::TooMany(found.count()));
         }
+        let revision = found.header().map_or(0, ResponseHeader::revision);
         let mut seen = Self {
             shards,
+            revision: settings.epoch(revision),
             members: Vec::new(),
             candidates: Vec::new(),
         };
@@ -80,6 +86,26 @@ impl ClusterView {
             led,
         };
         election.steps()
+    }
+
+    /// Tells `vacancies` which shards are without a master, as `node` was told at `now`, which is
+    /// master of `led` and was under the candidacies `spent`.
+    pub(super) fn note_vacancies(
+        &self,
+        now: Instant,
+        (node, led): (&str, &[(ShardId, Epoch)]),
+        spent: &BTreeMap<ShardId, Epoch>,
+        vacancies: &mut Vacancies,
+    ) {
+        let candidates = self.candidates();
+        let election = Election {
+            shards: self.shards,
+            node,
+            members: &[],
+            candidates: &candidates,
+            led,
+        };
+        vacancies.handle_view(now, self.revision, &election, spent);
     }
 
     /// The masters of all shards.

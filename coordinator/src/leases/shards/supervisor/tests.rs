@@ -104,9 +104,9 @@ async fn a_new_term_ends_the_one_before_it_on_the_same_node() {
     let (mut supervisor, shards) = ShardSupervisor::new(settings, None);
     let shard = ShardId::default();
     let [first, second] = [7, 8].map(|epoch| Term::for_ever(Epoch(epoch)));
-    supervisor.take(shard, first.clone(), None);
+    supervisor.take(shard, first.clone(), None, None);
     let before = shards.get(shard).unwrap();
-    supervisor.take(shard, second.clone(), None);
+    supervisor.take(shard, second.clone(), None, None);
     assert!(!first.holds() && second.holds());
     let over = Err(MastershipError::Over(shard));
     assert_eq!(before.refresh(asks()).await.map(drop), over);

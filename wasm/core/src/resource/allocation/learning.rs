@@ -140,11 +140,9 @@ impl Allocation {
     /// learned, because it has moved here, collects none: capacity that does not count is lent to
     /// others of its pool.
     pub(super) fn collecting(&self, now: Instant) -> Option<Instant> {
-        let own = self.limit.learning;
-        let learning = self.pool.map_or(own, |pool| own.max(pool.learning));
+        let learning = self.collect_until.saturating_since(self.collect_from);
         let part = learning.checked_div(COLLECTING_PART).unwrap_or_default();
-        let rest = learning.saturating_sub(part);
-        let until = self.collect_until.saturating_sub(rest);
+        let until = self.collect_from.saturating_add(part);
         let confirmed = until.saturating_add(slack(&self.times(now)));
         (now < until).then(|| confirmed.min(self.collect_until))
     }

@@ -28,8 +28,10 @@ impl Check<'_> {
                 format!("{:?} is after the end, {end:?}", event.at.0)
             },
         );
-        for crash in event.crash.iter().chain(&event.hand_over) {
-            self.coordinator(field, &crash.coordinator);
+        let crashed = event.crash.iter().map(|crash| &crash.coordinator);
+        let left = event.hand_over.iter().map(|left| &left.coordinator);
+        for name in crashed.chain(left) {
+            self.coordinator(field, name);
         }
         self.envoy_event(field, event);
         if let Some(limits) = event.limits {
