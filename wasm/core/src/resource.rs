@@ -27,7 +27,8 @@ mod allocation;
 mod snapshot;
 mod throttled;
 
-pub(crate) use self::allocation::Allocation;
+pub use self::allocation::ReturnedCapacity;
+pub(crate) use self::allocation::{Allocation, receipt_key};
 use self::allocation::{ClientEntry, TieBreak};
 pub use self::snapshot::{ClientSnapshot, LeaseSnapshot};
 pub use self::throttled::ThrottledSince;

@@ -15,6 +15,8 @@ pub(super) struct Grant {
     pub(super) counted: CountedLease,
     /// The lease that the client is told, if it differs: the one that it says it has.
     pub(super) told: Option<CountedLease>,
+    /// The part that is lent of what others have given back, in learning mode.
+    pub(super) of_returned: Capacity,
     /// The time until which it is remembered that claims do not fit.
     pub(super) crowded_until: Option<Instant>,
     pub(super) fingerprint: u64,
@@ -27,7 +29,7 @@ pub(super) struct FreeCapacity {
     /// For a client to keep its lease, and for one that has none.
     pub(super) keep: Capacity,
     /// For a client to get more: without the reserve.
-    grow: Capacity,
+    pub(super) grow: Capacity,
 }
 
 // === impl Grant ===
@@ -38,6 +40,7 @@ impl Grant {
         Self {
             counted,
             told: None,
+            of_returned: Capacity::ZERO,
             crowded_until: None,
             fingerprint,
             refresh_interval,
