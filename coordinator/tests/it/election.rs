@@ -101,6 +101,8 @@ async fn a_master_hands_its_books_over_when_the_preferred_node_comes_and_when_it
     let (third_term, from_second) = term_of(&first).await;
     assert_eq!(from_second, Some(small));
     assert!(third_term.epoch() > second_term.epoch());
+    let observed = first.terms.vacant_for(SHARD);
+    assert!(observed.is_some(), "it saw that there was none before");
 }
 
 #[tokio::test(flavor = "multi_thread")]
