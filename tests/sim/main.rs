@@ -49,7 +49,7 @@ const HEADS_MAX: usize = 30;
 const REGRESSIONS: [(u64, &str); 0] = [];
 
 /// The same for other units.
-const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 2] = [
+const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 5] = [
     (
         45,
         "a request went before those that awaited the first lease of the scope whose limit they share",
@@ -58,13 +58,31 @@ const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 2] = [
         85,
         "a request went before those that awaited the first lease of the scope whose limit they share",
     ),
+    (
+        753,
+        "law 7 expected the safe capacity last sent of a process that had given the scope's slot to another",
+    ),
+    (
+        984,
+        "permits of a lost worker were expected back before anything missed them",
+    ),
+    (
+        1379,
+        "law 6 expected requests that a first lease let go together to be paid one by one",
+    ),
 ];
 
 /// The same for trees.
-const REGRESSIONS_OF_TREES: [(u64, &str); 1] = [(
-    68,
-    "a request queued before those that awaited the first lease of a scope they had been led to",
-)];
+const REGRESSIONS_OF_TREES: [(u64, &str); 2] = [
+    (
+        68,
+        "a request queued before those that awaited the first lease of a scope they had been led to",
+    ),
+    (
+        623,
+        "law 7 expected a share of the safe capacity at once for wants that had just grown",
+    ),
+];
 
 /// Seeds in which a planted defect has to be found.
 const SEEDS_OF_DEFECTS: Range<u64> = 0..200;

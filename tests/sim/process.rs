@@ -30,6 +30,11 @@ const BATCH: Duration = Duration::from_millis(10);
 /// Time for which permits of a lost worker may be counted: until they are missed after three
 /// seconds, and the sync leader, which may be lost as well, looks at the scope.
 const MISSED_AFTER: Duration = Duration::from_secs(5);
+/// The same for a scope without requests, which miss nothing: until it is asked for again, after the
+/// longest back-off where no coordinator answers.
+const UNMISSED_AFTER: Duration = Duration::from_secs(8);
+/// Time after the first request that misses permits in which the sync leader looks at the scope.
+const LOOKED_AT_AFTER: Duration = Duration::from_secs(2);
 
 /// Defect that is planted between a process and its surroundings, to test the tester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +67,8 @@ pub(crate) struct Process {
     pub(crate) broken: Option<String>,
     /// Tokens that were owed and need not be paid, since the last look of a law.
     pub(crate) forgiven: f64,
+    /// Bytes of requests that went on together with others beyond one body each time, since then.
+    pub(crate) together: u64,
     /// Whether a debt was cut to what may be owed, since then.
     pub(crate) debt_cut: bool,
     work: Work,
@@ -104,6 +111,7 @@ impl Process {
             safe_sent: None,
             broken: None,
             forgiven: 0.0,
+            together: 0,
             debt_cut: false,
             work: setup.work,
             workers: Workers::new(clock, setup, Random::new(random.bits())),
@@ -200,7 +208,7 @@ impl Process {
 
     /// Begins to count anew what it admits between two events.
     pub(crate) fn forget_admitted(&mut self) {
-        (self.admitted, self.forgiven) = (0, 0.0);
+        (self.admitted, self.forgiven, self.together) = (0, 0.0, 0);
         (self.debt_cut, self.touched) = (false, false);
     }
 
@@ -231,6 +239,7 @@ impl Process {
         self.admitted += admitted;
         self.admitted_total += admitted;
         self.forgiven += std::mem::take(&mut seen.forgiven);
+        self.together += std::mem::take(&mut seen.together);
         self.debt_cut |= std::mem::take(&mut seen.debt_cut);
         self.safe_sent = seen.safe_sent;
         self.broken.clone_from(&seen.broken);
@@ -330,9 +339,14 @@ impl Process {
 
     /// Returns whether permits of a worker that has trapped may be missing.
     pub(crate) fn misses_permits(&self, now: Instant) -> bool {
-        let missed = |at: Instant| self.clock(now) <= at.saturating_add(MISSED_AFTER);
-        let trapped_at = self.workers.seen.borrow().trapped_at;
-        self.unit().is_concurrency() && trapped_at.is_some_and(missed)
+        let seen = self.workers.seen.borrow();
+        let Some(at) = seen.trapped_at.filter(|_| self.unit().is_concurrency()) else {
+            return false;
+        };
+        let unmissed = at.saturating_add(UNMISSED_AFTER);
+        let looked_at = seen.missed_at.map(|at| at.saturating_add(LOOKED_AT_AFTER));
+        let looked_at = looked_at.map_or(unmissed, |looked_at| looked_at.min(unmissed));
+        self.clock(now) <= looked_at.max(at.saturating_add(MISSED_AFTER))
     }
 
     pub(crate) fn workers(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! A process admits at most `burst + rate * t` in any window `t`, and a token cache per worker; of
-//! bytes, which are paid when they have passed, one body per worker more.
+//! bytes, which are paid when they have passed, one body per worker more. Requests that were held for
+//! the first lease go on together, before any of their bodies has passed: of these, all bodies.
 //!
 //! Checked with a leaky level: it rises by one with every token spent and falls at the rate in
 //! force. The level is at most the burst exactly if no window admits more than the law says. The
@@ -27,6 +28,8 @@ struct Level {
     burst: f64,
     /// The largest token cache so far.
     cache: f64,
+    /// Bytes of requests that went on together, beyond one body, until they are paid.
+    together: f64,
 }
 
 impl<W: Fleet> Law<W> for Law6 {
@@ -63,6 +66,7 @@ impl Law6 {
             rate,
             burst,
             cache: 1.0,
+            together: 0.0,
         });
         // A change of the rate may have come at any time since the last event.
         let fastest = level.rate.max(rate);
@@ -81,12 +85,16 @@ impl Law6 {
         level.rate = rate;
         level.burst = level.burst.max(burst);
         level.cache = level.cache.max(rate * 0.005);
+        level.together = match level.level > level.burst {
+            true => level.together + p.together as f64,
+            false => 0.0,
+        };
         // Tokens drawn for bytes, the debt allowed before it is paid, and the body in debt.
         let each = match usual > 1.0 {
             true => 2.0 * level.cache + p.work().largest() as f64,
             false => level.cache,
         };
-        let most = level.burst + p.workers() as f64 * each;
+        let most = level.burst + p.workers() as f64 * each + level.together;
         if level.level > most + 1e-3 {
             let id = p.id.as_str();
             return Err(format!(

@@ -167,6 +167,7 @@ impl Worker {
     }
 
     fn request(&mut self, process: &Workers) {
+        process.note_request();
         self.streams += 1;
         let stream = self.streams;
         let key = match members(&process.setup) {
@@ -238,6 +239,7 @@ impl Worker {
     }
 
     fn carry_out(&mut self, process: &Rc<Workers>) {
+        let mut bodies = 0;
         while let Some(effect) = self.engine.poll_effect() {
             match effect {
                 Effect::Resume { stream, report, .. } => {
@@ -245,7 +247,7 @@ impl Worker {
                     self.tally.went += u64::from(ended.is_some());
                     self.ensure_turn(process, stream, ended);
                     if uses_limit(process, Some(&report)) {
-                        self.pass(process, stream);
+                        bodies += self.pass(process, stream);
                     }
                 }
                 Effect::Deny { stream, .. } => {
@@ -255,6 +257,8 @@ impl Worker {
                 Effect::CountBytes { .. } | Effect::Publish => {}
             }
         }
+        let more = bodies.saturating_sub(process.setup.work.largest());
+        process.seen.borrow_mut().together += more;
     }
 
     /// Ends the wait of a stream.
@@ -278,8 +282,8 @@ impl Worker {
         });
     }
 
-    /// Lets a request go on.
-    fn pass(&mut self, process: &Workers, stream: u32) {
+    /// Lets a request go on. Returns the bytes that pass with it.
+    fn pass(&mut self, process: &Workers, stream: u32) -> u64 {
         match process.setup.work {
             Work::Requests | Work::Waiting { .. } => process.seen.borrow_mut().admitted += 1,
             Work::InFlight { takes } => {
@@ -291,14 +295,15 @@ impl Worker {
                 }
             }
             Work::Bytes { unit, usual } if self.engine.remembers(stream) => {
-                self.pass_body(process, stream, unit, usual);
+                return self.pass_body(process, stream, unit, usual);
             }
             Work::Bytes { .. } => {}
         }
+        0
     }
 
-    /// Lets a body pass, which is counted then.
-    fn pass_body(&mut self, process: &Workers, stream: u32, unit: Unit, usual: u64) {
+    /// Lets a body pass, which is counted then. Returns its size.
+    fn pass_body(&mut self, process: &Workers, stream: u32, unit: Unit, usual: u64) -> u64 {
         let count = |more| process.seen.borrow_mut().admitted += more;
         let mut size = usual;
         if process.is_bulky() {
@@ -316,6 +321,7 @@ impl Worker {
             costs: Vec::new(),
         };
         self.engine.end_stream(stream, &end);
+        size
     }
 
     /// Makes ticks come as often as the engine needs them.

@@ -33,6 +33,8 @@ pub(super) use observations::{HandedAnswer, Observations};
 const DEPTH_MAX: u32 = 3;
 /// Share of reads that return an old record, in percent, with [`Defect::StaleRead`].
 const STALE_READS: u64 = 10;
+/// Time after which a worker of which nothing is heard counts as lost.
+const LOST_AFTER: Duration = Duration::from_secs(3);
 
 /// Workers of one process.
 pub(super) struct Workers {
@@ -216,6 +218,16 @@ impl Workers {
         }
     }
 
+    /// Records that a worker is about to decide on a request.
+    pub(super) fn note_request(&self) {
+        let mut seen = self.seen.borrow_mut();
+        let lost = seen.trapped_at.map(|at| at.saturating_add(LOST_AFTER));
+        if lost.is_some_and(|lost| self.now() >= lost) {
+            let now = self.now();
+            seen.missed_at.get_or_insert(now);
+        }
+    }
+
     /// Records the answer for the unit under test that `worker` is being handed.
     pub(super) fn hand(&self, worker: usize, answer: Option<HandedAnswer>) {
         let mut handed = self.handed.borrow_mut();
@@ -282,6 +294,12 @@ impl Workers {
         let written = shared.set(key, value, cas);
         match written {
             Written::Stored if self.is_own(value) => {
+                let is_new = !self.is_own(shared.before(key));
+                let mut slots = shared.values().filter(|value| self.is_own(value));
+                if is_new && slots.nth(1).is_none() {
+                    // Another scope had the slot: all that the process knew is forgotten.
+                    self.seen.borrow_mut().safe_sent = None;
+                }
                 self.see_write(worker, shared.before(key), value);
             }
             Written::Stored => {}
@@ -438,6 +456,7 @@ impl Workers {
             ..tally
         };
         seen.trapped_at = Some(self.now());
+        seen.missed_at = None;
     }
 
     fn is_own(&self, value: &[u8]) -> bool {

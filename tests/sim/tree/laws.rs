@@ -20,7 +20,7 @@ pub(crate) fn all() -> Vec<Box<dyn Law<World>>> {
         Box::new(law5_no_longer_than_borrowed::Law5),
         Box::new(Law6::default()),
         Box::new(Law7::default()),
-        Box::new(law7_a_parent_that_is_away::Law7),
+        Box::new(law7_a_parent_that_is_away::Law7::default()),
         Box::new(NothingLeaks),
         Box::new(CanBeUsed::default()),
     ]

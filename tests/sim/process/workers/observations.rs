@@ -30,6 +30,11 @@ pub(in crate::process) struct Observations {
     pub(in crate::process) applied: u64,
     pub(in crate::process) tally: Tally,
     pub(in crate::process) trapped_at: Option<Instant>,
+    /// Time of the first request that can miss the permits of the worker that was lost last.
+    pub(in crate::process) missed_at: Option<Instant>,
+    /// Bytes of requests that went on together with others beyond one body each time, since the last
+    /// look of a law.
+    pub(in crate::process) together: u64,
 }
 
 // === impl Workers ===

@@ -3,9 +3,11 @@
 //! snapshot over claims its leases of safe capacity, which have not aged during the transfer, until
 //! they end.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::client::LeaseState;
+use tollgate_core::units::Instant;
 
 use crate::laws::{Fleet as _, Law};
 use crate::tree::World;
@@ -15,7 +17,11 @@ use crate::tree::scenario::Fault;
 /// Time after which every client must have noticed: the longest back-off, and refreshes.
 const NOTICED: Duration = Duration::from_secs(10);
 
-pub(crate) struct Law7;
+#[derive(Default)]
+pub(crate) struct Law7 {
+    /// Time since which a process has had less than its safe capacity, by incarnation.
+    short: BTreeMap<u64, Instant>,
+}
 
 impl Law<World> for Law7 {
     fn name(&self) -> &'static str {
@@ -41,12 +47,43 @@ impl Law<World> for Law7 {
                 return Err(format!("{id} lends {sum} millionths for {safe} each"));
             }
             if long >= lease + NOTICED {
-                alive(world, i, place, resource.subclients())?;
+                self.alive(world, i, place, resource.subclients())?;
             }
         }
         Ok(())
     }
 }
+
+// === impl Law7 ===
+
+impl Law7 {
+    /// Checks that every client has its safe capacity, if it wants it. Wants that have just grown are
+    /// told within a lease, and within another one the other clients have given back.
+    fn alive(&mut self, world: &World, i: usize, place: &Place, count: u64) -> Result<(), String> {
+        let now = world.now();
+        let own = place.spec.limit.capacity;
+        let each = place.said_whole.min(own).divided_by(count.max(1));
+        let safe = place.safe().unwrap_or_default().min(each);
+        for (p, _) in world.processes_at(i) {
+            let cut = p.deaf_until.max(p.mute_until).saturating_add(NOTICED);
+            let known = p.state(now) == LeaseState::Leased && now >= cut;
+            let due = p.wants(now).min(safe.as_f64());
+            let has = p.has(now).as_f64();
+            if !known || has >= due * 0.9 - 2.0 * p.work().usual() as f64 {
+                self.short.remove(&p.incarnation);
+                continue;
+            }
+            let since = *self.short.entry(p.incarnation).or_insert(now);
+            if now.saturating_since(since) >= place.spec.limit.lease * 2 {
+                let (id, place) = (p.id.as_str(), place.id.as_str());
+                return Err(format!("{id} has {has} of {place} alone, not {due}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+// === free functions ===
 
 /// Returns whether a coordinator below the one at `parent` may claim leases of a snapshot.
 fn claimed_anew(world: &World, parent: usize) -> bool {
@@ -60,23 +97,4 @@ fn claimed_anew(world: &World, parent: usize) -> bool {
             }
             _ => false,
         })
-}
-
-/// Checks that every client has its safe capacity, if it wants it.
-fn alive(world: &World, i: usize, place: &Place, count: u64) -> Result<(), String> {
-    let now = world.now();
-    let own = place.spec.limit.capacity;
-    let each = place.said_whole.min(own).divided_by(count.max(1));
-    let safe = place.safe().unwrap_or_default().min(each);
-    for (p, _) in world.processes_at(i) {
-        let cut = p.deaf_until.max(p.mute_until).saturating_add(NOTICED);
-        let known = p.state(now) == LeaseState::Leased && now >= cut;
-        let due = p.wants(now).min(safe.as_f64());
-        let has = p.has(now).as_f64();
-        if known && has < due * 0.9 - 2.0 * p.work().usual() as f64 {
-            let (id, place) = (p.id.as_str(), place.id.as_str());
-            return Err(format!("{id} has {has} of {place} alone, not {due}"));
-        }
-    }
-    Ok(())
 }
