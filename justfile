@@ -80,9 +80,18 @@ test-wasm-bindgen:
 # Run all tests in wasm VMs: test-wasip1 and test-wasm-bindgen
 test-wasm: test-wasip1 test-wasm-bindgen
 
-# Simulate fleets on a virtual clock: 1000 seeds, 400 with other units, 200 by usage, 300 trees, 100 by usage; with SEED only that one of each; TOLLGATE_SEEDS=10000 sets their number
-sim SEED="":
-    TOLLGATE_SEED={{ quote(SEED) }} cargo test {{ native }} --test sim -- {{ if SEED == "" { "" } else { "the_laws_hold --nocapture" } }}
+# Simulate fleets on a virtual clock: 1000 seeds, 400 with other units, 200 by usage, 300 trees, 100 by usage. SEED: that one of each; --seeds N, or 10..20: so many of each
+[positional-arguments]
+sim *ARGS:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    case "${1:-}" in
+        "") set -- ;;
+        --seeds) export TOLLGATE_SEEDS=${2:?how many seeds, or which, as 10..20}; set -- ;;
+        -*) echo "sim: unknown option $1: SEED or --seeds N" >&2; exit 2 ;;
+        *) export TOLLGATE_SEED=$1; set -- the_laws_hold --nocapture ;;
+    esac
+    cargo test {{ native }} --test sim -- "$@"
 
 # Make the playground, one HTML file that a browser opens without a server: target/playground/index.html
 playground: _setup-targets _setup-wasm-bindgen
