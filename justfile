@@ -278,8 +278,10 @@ mutants CRATE="both" PART="0/14": _setup-mutants
     core | engine) packages="-p tollgate-{{ CRATE }}" ;;
     *) echo "mutants: CRATE is core, engine or both, not {{ CRATE }}" >&2; exit 2 ;;
     esac
+    # Dependencies are compiled once for all mutants and runs, in a folder of their own.
+    export CARGO_TARGET_DIR={{ target }}/mutants/build
     # Lists of the mutants that were caught, missed, or could not be compiled: target/mutants/mutants.out.
-    cargo mutants $packages --shard {{ quote(PART) }} --sharding round-robin --minimum-test-timeout 120 -o {{ target }}/mutants
+    cargo mutants $packages --no-shuffle --shard {{ quote(PART) }} --sharding round-robin --minimum-test-timeout 60 -o {{ target }}/mutants
 
 # Run real Envoys and a cluster for HOURS under changing tenants and faults; report memory and latency in target/soak
 [positional-arguments]
