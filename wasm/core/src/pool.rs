@@ -239,3 +239,6 @@ impl PoolLink<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

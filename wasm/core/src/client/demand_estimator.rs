@@ -156,15 +156,15 @@ fn per_second(attempts: u64, elapsed: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// Counts `per_window[i]` attempts in the i-th tenth of a second and returns what is wanted at
-    /// the end of each, in whole attempts per second.
-    fn wants(per_window: &[u64]) -> std::vec::Vec<u64> {
+    /// Counts `per_window[i]` lumps of `grain` attempts in the i-th tenth of a second and returns what
+    /// is wanted at the end of each, in whole lumps per second.
+    fn wants(per_window: &[u64], grain: u64) -> std::vec::Vec<u64> {
         let mut now = Instant::ZERO;
         let mut demand = DemandEstimator::new(now);
-        let window = |attempts: &u64| {
+        let window = |lumps: &u64| {
             now = now.saturating_add(WINDOW);
-            demand.count(now, *attempts, 1);
-            demand.wants().as_micros() / MICRO
+            demand.count(now, *lumps * grain, grain);
+            demand.wants().as_micros() / MICRO / grain
         };
         per_window.iter().map(window).collect()
     }
@@ -201,7 +201,9 @@ mod tests {
             ),
         ];
         for (name, attempts, want) in rows {
-            assert_eq!(wants(attempts), want, "{name}");
+            for grain in [1, 4096] {
+                assert_eq!(wants(attempts, grain), want, "{name}, {grain} at a time");
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::vec::Vec;
 use crate::client::LeaseMessage;
 use crate::lease::{
     Answer, Band, Claim, ClientId, ClientRun, Demand, Epoch, EpochError, LeaseRequest, LeaseTerms,
-    Origin, Priority, ResourceId, Unit,
+    NO_FINGERPRINT, Origin, Priority, ResourceId, Unit,
 };
 use crate::lease_server::{Bounds, LeaseServer, LimitOwner, Start, Terms};
 use crate::limit::{Algorithm, Limit, Part, SafeCapacity};
@@ -143,6 +143,7 @@ fn a_newcomer_waits_for_the_parent_and_gets_what_is_borrowed() {
     // Two hundred milliseconds of the ten seconds are over.
     let lease = second.lease.unwrap();
     assert_eq!(lease.duration, Duration::from_millis(9800));
+    assert_eq!(lease.fingerprint, NO_FINGERPRINT, "of no fixed capacity");
     // It wants more than it gets, and who does asks again soon; the regular interval is halved.
     leaf.pass(200);
     let third = leaf.refresh("a", (60, 60));
@@ -225,6 +226,21 @@ fn without_the_parent_the_safe_capacity_is_lent() {
         });
         assert_eq!(a_gets.safe, each, "{parents:?} {own:?}");
     }
+}
+
+/// The parent would take it for a lease that it has to count.
+#[test]
+fn the_safe_capacity_is_not_said_to_be_borrowed() {
+    let mut leaf = Leaf::new();
+    leaf.limit.safe = SafeCapacity::Fixed(Capacity::from_whole(30));
+    leaf.refresh("a", (0, 100));
+    leaf.lend(Capacity::from_whole(60), |_| ());
+    leaf.pass(10_001);
+    assert_eq!(gets(leaf.refresh("a", (0, 100))), whole(30));
+    leaf.pass(300);
+    leaf.refresh("a", (30, 100));
+    let request = leaf.ask();
+    assert_eq!((request.has, request.remaining), (Capacity::ZERO, None));
 }
 
 #[test]

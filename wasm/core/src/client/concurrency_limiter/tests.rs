@@ -108,6 +108,7 @@ fn the_first_request_asks_at_once_and_is_held_for_the_answer() {
     );
     assert!(p.answer(request.sequence, Capacity::from_whole(2)));
     assert_eq!(p.limiter.state(p.now), LeaseState::Leased);
+    assert_eq!(p.limiter.capacity(), Some(Capacity::from_whole(1000)));
     assert_eq!(p.draw(1, 0), PermitResult::Held { held: 1, spare: 0 });
 }
 

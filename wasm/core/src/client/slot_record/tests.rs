@@ -177,11 +177,16 @@ fn hostile_numbers_do_no_harm() {
 }
 
 #[test]
-fn shares_out_of_order_are_refused() {
-    let [_, mut full] = scope_states();
-    let concurrency = full.concurrency.as_mut().unwrap();
-    concurrency.shares.reverse();
-    assert_eq!(ScopeState::decode(&encoded(&full)), None);
+fn shares_out_of_order_or_twice_of_one_worker_are_refused() {
+    let changes: [fn(&mut [WorkerShare]); 2] = [
+        |shares| shares.reverse(),
+        |shares| shares[1].worker = shares[0].worker,
+    ];
+    for change in changes {
+        let [_, mut full] = scope_states();
+        change(&mut full.concurrency.as_mut().unwrap().shares);
+        assert_eq!(ScopeState::decode(&encoded(&full)), None);
+    }
 }
 
 proptest! {

@@ -225,3 +225,23 @@ fn nobody_active_leaves_the_spare_alone() {
     assert!(fair.is_empty());
     assert_eq!((fair.sum_wants(), fair.sum_weights()), (0, 0));
 }
+
+#[test]
+fn a_quantum_rounds_numbers_and_leaves_what_is_unlimited() {
+    // Quantum and millionths; what can be given of them, and the least that is no less.
+    let rows = [
+        (Quantum::Micro, 1_500_000, 1_500_000, 1_500_000),
+        (Quantum::Whole, 1_500_000, 1_000_000, 2_000_000),
+        (Quantum::Whole, 2_000_000, 2_000_000, 2_000_000),
+        (Quantum::Whole, 0, 0, 0),
+    ];
+    for (quantum, micros, floor, ceil) in rows {
+        let capacity = Capacity::from_micros(micros);
+        assert_eq!(quantum.floor(capacity).as_micros(), floor, "{quantum:?}");
+        assert_eq!(quantum.ceil(capacity).as_micros(), ceil, "{quantum:?}");
+    }
+    for quantum in [Quantum::Micro, Quantum::Whole] {
+        assert!(quantum.floor(Capacity::UNLIMITED).is_unlimited());
+        assert!(quantum.ceil(Capacity::UNLIMITED).is_unlimited());
+    }
+}

@@ -82,6 +82,9 @@ fn balancer_vectors() {
 fn balancer_vectors_of_changed_limits_and_members() {
     check(&[
         (200, &[of(50, 0.7), of(50, 0.99)], Some(&[10_000, 10_000])),
+        // One that is missing is the rounding of an earlier round, two are a change.
+        (100, &[of(60, 0.7), of(39, 0.7)], None),
+        (100, &[of(60, 0.7), of(38, 0.7)], Some(&[5000, 5000])),
         // A member of an earlier version does not report: it keeps what it has.
         (
             200,

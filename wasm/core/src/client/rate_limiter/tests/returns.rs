@@ -1,4 +1,4 @@
-//! Those who come back after a pause.
+//! Clients that pause, and what they find when they come back.
 
 use super::*;
 
@@ -52,5 +52,43 @@ fn where_nothing_passes_without_a_lease_the_first_one_comes_with_its_burst() {
         let request = p.after(1000).ask();
         p.answer(request.sequence, 1, &answer(gets));
         assert_eq!(p.passes(1000), 0, "{gets}");
+    }
+}
+
+#[test]
+fn pauses_between_the_requests_of_a_leased_client_are_part_of_its_demand() {
+    let mut p = Process::leased(100);
+    for _ in 0..5 {
+        p.after(2000).attempt(1);
+        let request = p.ask();
+        assert!(request.demand.wants() <= Capacity::from_whole(1));
+        p.answer(request.sequence, 1, &answer(100));
+    }
+}
+
+#[test]
+fn a_limiter_that_waits_for_its_first_lease_is_reusable_only_when_it_is_abandoned() {
+    let mut p = Process::new();
+    p.attempt(1);
+    for (ms, want) in [(59_999, false), (1, true)] {
+        p.after(ms);
+        assert_eq!(p.limiter.is_reusable(p.now), want);
+    }
+}
+
+#[test]
+fn a_bucket_that_lost_tokens_while_it_was_full_has_the_whole_burst_of_its_first_lease() {
+    // Time after one token was taken until the burst falls from 100 to 10; tokens that pass once
+    // the first lease has raised it to 100 again.
+    for (ms, want) in [(0, 9), (1000, 100)] {
+        let mut p = Process::new();
+        p.policy.first_lease_wait = Duration::ZERO;
+        p.policy.safe = Capacity::from_whole(100);
+        p.limiter = RateLimiter::new(p.now, &p.policy);
+        assert_eq!(p.attempt(1), DrawResult::Tokens(Tokens::ONE));
+        p.after(ms).policy.safe = Capacity::from_whole(10);
+        let request = p.ask();
+        p.answer(request.sequence, 1, &answer(500));
+        assert_eq!(p.passes(1000), want, "after {ms} ms");
     }
 }
