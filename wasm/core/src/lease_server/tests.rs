@@ -6,8 +6,8 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::*;
-use crate::lease::{Answer, LeaseRequest, LeaseTerms, Run, Unit};
-use crate::limit::{Limit, Part};
+use crate::lease::{Answer, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Run, Unit};
+use crate::limit::{Algorithm, Limit, Part};
 use crate::resource::RefreshError;
 use crate::units::{Capacity, Tokens};
 
@@ -273,6 +273,16 @@ fn claims_under_the_limits_of_today_are_prolonged() {
             assert_eq!(a.lease.unwrap().duration, Duration::from_secs(10));
         }
     }
+}
+
+/// Where each client has the capacity for itself, no claim takes anything from others.
+#[test]
+fn claims_under_a_limit_for_each_client_alone_are_prolonged() {
+    let mut limit = Limit::new(Capacity::from_whole(300));
+    limit.algorithm = Algorithm::Static;
+    let mut world = World::restarted(secs(8), &limit);
+    let a = world.ask(secs(9), "a", lease(200, NO_FINGERPRINT), secs(10));
+    assert_eq!(a.lease.unwrap().duration, Duration::from_millis(3500));
 }
 
 #[test]

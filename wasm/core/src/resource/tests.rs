@@ -157,6 +157,21 @@ fn a_lost_answer_keeps_the_larger_lease_in_the_books_until_it_expires() {
     );
 }
 
+/// Its end is not that of the larger lease of before, which the client has given back.
+#[test]
+fn a_lease_that_is_kept_for_a_lowered_capacity_ends_when_it_would_have_ended() {
+    let mut fleet = Fleet::new(LEARNED);
+    fleet.limit.headroom = crate::limit::Part::NONE;
+    fleet.refresh("a", 0, 600);
+    fleet.refresh("b", 0, 400);
+    fleet.now = fleet.now.saturating_add(Duration::from_secs(5));
+    assert_eq!(gets(&fleet.refresh("a", 600, 400)), 400);
+    fleet.limit.capacity = Capacity::from_whole(500);
+    let lease = fleet.refresh("a", 400, 400).lease.unwrap();
+    assert_eq!(lease.capacity, Capacity::from_whole(250));
+    assert_eq!(lease.duration, Duration::from_millis(9900));
+}
+
 #[test]
 fn an_older_request_is_stale_and_the_same_one_is_answered_alike() {
     let mut fleet = Fleet::new(LEARNED);
