@@ -294,6 +294,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_slot_of_another_version_or_without_a_possible_scope_is_empty() {
+        let encoded = encode_slot("a", &scope_state());
+        let (long, too_long) = ("x".repeat(ID_LEN_MAX), "x".repeat(ID_LEN_MAX + 1));
+        for (version, scope, is_slot) in [
+            (SLOT_VERSION, "a", true),
+            (SLOT_VERSION, &long, true),
+            (SLOT_VERSION, &too_long, false),
+            (SLOT_VERSION, "", false),
+            (SLOT_VERSION + 1, "a", false),
+            (0, "a", false),
+        ] {
+            let len = (scope.len() as u16).to_le_bytes();
+            let bytes = [&[version], &len[..], scope.as_bytes(), &encoded[4..]].concat();
+            assert_eq!(
+                decode_slot(&bytes).is_some(),
+                is_slot,
+                "{version} {scope:?}"
+            );
+        }
+    }
+
     /// A record that decodes can be used at any time without a panic.
     fn exercise(bytes: &[u8]) {
         let Some((_, mut scope_state)) = decode_slot(bytes) else {

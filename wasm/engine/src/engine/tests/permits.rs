@@ -191,6 +191,66 @@ fn permits_of_a_lost_worker_are_not_counted_any_more_even_if_none_misses_them() 
     assert_eq!(in_flight(&first), 1);
 }
 
+/// Its heartbeat says that it lives, when it has not reported its permits for long.
+#[test]
+fn permits_of_a_slow_worker_that_lives_stay_its_own() {
+    let process = FakeProcess::new();
+    let mut first = Worker::new(&process, 1, &one_rule());
+    let mut second = Worker::new(&process, 2, &one_rule());
+    first.meet("acme", FOUR);
+    assert_eq!(first.admitted("acme", 1), 1);
+    assert_eq!(second.admitted("acme", 2), 2);
+    for tick in 0..500 {
+        first.pass(TICK, FOUR);
+        if tick % 50 == 0 {
+            second.tick(Duration::ZERO);
+        }
+        assert_eq!(in_flight(&first), 3, "tick {tick}");
+    }
+}
+
+#[test]
+fn a_flood_of_requests_without_permits_makes_no_work_for_the_sync_leader() {
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.meet("acme", FOUR);
+    assert_eq!(worker.admitted("acme", 4), 4);
+    for _ in 0..50 {
+        worker.pass(TICK, FOUR);
+        assert!(matches!(worker.of("acme"), Decision::Deny(_)));
+    }
+    worker.process.advance(Duration::from_millis(10));
+    assert!(matches!(worker.of("acme"), Decision::Deny(_)));
+    assert!(worker.engine.process.table.take_dirty().is_empty());
+    // Nor is a heartbeat written before the next tick, however late that is.
+    let heartbeats = worker.process.get("tollgate.c.workers");
+    assert!(heartbeats.is_some());
+    worker.process.advance(Duration::from_millis(1500));
+    assert!(matches!(worker.of("acme"), Decision::Deny(_)));
+    assert_eq!(worker.process.get("tollgate.c.workers"), heartbeats);
+}
+
+#[test]
+fn requests_that_wait_for_a_permit_are_not_wanted_again_at_each_look() {
+    let config = rules([shaped(rule("tenant"))]);
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
+    worker.meet("acme", FOUR);
+    assert_eq!(worker.admitted("acme", 4), 4);
+    for _ in 0..3 {
+        assert_eq!(worker.of("acme"), Decision::Hold);
+    }
+    let mut wants = Vec::new();
+    for _ in 0..45 {
+        worker.tick(TICK);
+        while let Some((token, call)) = worker.process.take_call() {
+            wants.extend(call.wants_of(Unit::Concurrency));
+            worker.handle_answer(token, call.lend_by(FOUR));
+        }
+    }
+    // The first of those that wait may count as the one that is looked at, too.
+    let last = wants.last().copied().unwrap_or_default();
+    assert!((7.0..=8.0).contains(&last), "{wants:?}");
+}
+
 #[test]
 fn an_end_that_the_shared_table_does_not_hear_of_is_told_on_a_tick() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());

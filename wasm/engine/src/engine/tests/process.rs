@@ -363,6 +363,19 @@ fn what_the_shared_table_does_not_take_is_kept_for_the_next_round() {
     assert_eq!((settled.attempts, settled.cache.left()), (0, Tokens::ZERO));
 }
 
+/// Fills slots with scopes that are in use.
+fn fill(worker: &Worker, slots: impl Iterator<Item = u32>) {
+    let (now, policy) = (worker.host().now(), Policy::default());
+    for slot in slots {
+        let mut busy = tollgate_core::client::ScopeState::new(now, &policy);
+        busy.requests.count(now, 1);
+        busy.requests.draw(now, &policy, Tokens::ONE, 1);
+        let record = codec::encode_slot(&format!("other/{slot}"), &busy);
+        let key = format!("tollgate.c.slot.{slot}");
+        worker.process.set(&key, &record, 0);
+    }
+}
+
 #[test]
 fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_overflow() {
     let process = FakeProcess::new();
@@ -381,14 +394,7 @@ fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_over
         assert_eq!(first.admitted(&format!("t{n}"), 3), 3);
     }
     // Others take all slots over while the first worker has attempts to tell of.
-    let (now, policy) = (first.host().now(), Policy::default());
-    for slot in 0..200 {
-        let mut busy = tollgate_core::client::ScopeState::new(now, &policy);
-        busy.requests.count(now, 1);
-        busy.requests.draw(now, &policy, Tokens::ONE, 1);
-        let record = codec::encode_slot(&format!("other/{slot}"), &busy);
-        process.set(&format!("tollgate.c.slot.{slot}"), &record, 0);
-    }
+    fill(&first, 0..200);
     assert_eq!(first.engine.scope(RuleId(0), b"~overflow"), None);
     let reads = process.reads.get();
     for _ in 0..12 {
@@ -398,6 +404,26 @@ fn settling_scopes_without_a_slot_searches_within_bounds_and_counts_for_the_over
     assert!(reads < 2000, "{reads}");
     assert_eq!(first.known("~overflow").attempts, 120);
     assert_eq!(first.stats().overflow.get(), 0, "no request has fallen yet");
+}
+
+#[test]
+fn a_scope_that_has_a_slot_keeps_its_lease_while_others_search_in_vain() {
+    let process = FakeProcess::new();
+    let config = EngineConfig {
+        max_scopes: 200,
+        ..one_rule()
+    };
+    let mut worker = Worker::new(&process, 1, &config);
+    worker.lease("acme", 100.0);
+    let taken = worker.known("acme").slot.unwrap();
+    fill(&worker, (0..200).filter(|slot| *slot != taken));
+    for n in 0..40 {
+        worker.of(&format!("t{n}"));
+    }
+    let fallen = worker.stats().overflow.get();
+    assert_eq!(fallen, 40);
+    assert_eq!(worker.of("acme"), Decision::Admit);
+    assert_eq!(worker.stats().overflow.get(), fallen);
 }
 
 #[test]

@@ -96,6 +96,8 @@ fn who_would_wait_too_long_is_refused_at_once_and_told_how_long() {
     assert_eq!(worker.stats().wait_too_long.get(), 4);
     assert_eq!(worker.refused("tenant").requests.get(), 4);
     assert_eq!(worker.engine.queues.len(), 98);
+    let dear = denial(worker.at("acme", 5));
+    assert_eq!(dear.need, Tokens::from_whole(5));
     let gone = worker.run(980).len();
     assert_eq!(gone, 100, "nobody was let down");
 }
