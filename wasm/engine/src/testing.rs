@@ -30,6 +30,8 @@ pub(crate) struct FakeProcess {
     pub(crate) calls_fail: Cell<bool>,
     /// The names of clusters that there are not.
     pub(crate) missing_clusters: RefCell<BTreeSet<String>>,
+    /// Looks for a cluster so far.
+    pub(crate) looks: Cell<u64>,
     /// Run before the next write to shared data, as another worker would.
     pub(crate) intruder: RefCell<Option<Intruder>>,
     /// Writes to shared data so far.
@@ -171,6 +173,7 @@ impl Host for FakeHost {
     }
 
     fn lacks_cluster(&self, name: &str, _: &Release, _: Duration) -> bool {
+        self.process.looks.set(self.process.looks.get() + 1);
         self.process.missing_clusters.borrow().contains(name)
     }
 }
