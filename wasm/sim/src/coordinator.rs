@@ -38,7 +38,7 @@ pub(crate) struct Coordinator {
     id: ClientId,
     pub(crate) parent: Option<usize>,
     /// Number of coordinators above.
-    level: u32,
+    pub(crate) level: u32,
     pub(crate) shards: Vec<Shard>,
     clock: Clock,
     /// Time until which it stands still.

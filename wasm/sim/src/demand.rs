@@ -21,6 +21,8 @@ pub(crate) struct DemandShape {
     pub(crate) arrivals: Arrivals,
     pub(crate) takes: Duration,
     pub(crate) bytes: [u64; 2],
+    /// Tokens that a request takes.
+    pub(crate) cost: u32,
 }
 
 /// Requests of one entry at one Envoy, in the world's time since the start.
@@ -77,9 +79,9 @@ impl RequestStream {
         }
     }
 
-    /// Returns the requests per second now.
-    pub(crate) fn rate(&self) -> f64 {
-        self.rate
+    /// Returns the tokens per second that its requests take now.
+    pub(crate) fn token_rate(&self) -> f64 {
+        self.rate * f64::from(self.shape.cost)
     }
 
     /// Returns the time of the next request, or of the next change of the rate.

@@ -15,6 +15,7 @@ pub mod event_queue;
 pub mod figures;
 pub mod limits;
 pub mod network;
+pub mod observer;
 mod process;
 pub mod random;
 mod recorder;

@@ -9,6 +9,7 @@ use tollgate_core::units::{Capacity, Instant};
 mod actions;
 mod calls;
 mod event;
+pub mod levels;
 pub mod live;
 mod plan;
 mod sampling;
@@ -16,11 +17,13 @@ mod setup;
 
 use self::actions::Action;
 use self::event::Event;
+use self::levels::Traffic;
 use crate::coordinator::Coordinator;
 use crate::demand::RequestStream;
 use crate::event_queue::EventQueue;
 use crate::figures::Figures;
 use crate::limits::{LimitSource, LimitTable};
+use crate::observer::{Observer, ObserverSlot};
 use crate::process::{Outcomes, Process, ProcessKind, Tally};
 use crate::random::Random;
 use crate::recorder::Recorder;
@@ -46,6 +49,8 @@ pub struct Simulation {
     coordinators: Vec<Coordinator>,
     topology: Topology,
     tally: Tally,
+    traffic: Traffic,
+    observer: ObserverSlot,
     windows: Windows,
     /// Number of changes of the demand that end by themselves.
     demand_changes: u64,
@@ -127,6 +132,11 @@ impl Simulation {
             self.plan_action(Duration::ZERO, action);
         }
         Ok(())
+    }
+
+    /// Lets `observer` hear of all that happens from now on.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observer = ObserverSlot(Some(observer));
     }
 
     /// Returns the virtual time since the start.
@@ -224,13 +234,19 @@ impl Simulation {
 
     fn wake(&mut self, index: usize, incarnation: u32) {
         let at = (self.now(), self.elapsed());
+        let mut outcomes = Outcomes {
+            tally: &mut self.tally,
+            observer: &mut self.observer,
+            at: at.1,
+            envoy: index as u32,
+        };
         let envoy = &mut self.envoys[index];
         let Some(process) = &mut envoy.process else {
             return;
         };
         if envoy.incarnation == incarnation {
             if process.stopped_until <= at.0 {
-                process.wake(at, &self.scopes, &mut Outcomes(&mut self.tally));
+                process.wake(at, &self.scopes, &mut outcomes);
             }
             self.attend(index);
         }

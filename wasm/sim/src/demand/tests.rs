@@ -10,6 +10,7 @@ fn stream(program: Program, arrivals: Arrivals) -> RequestStream {
         arrivals,
         takes: Duration::ZERO,
         bytes: [0; 2],
+        cost: 1,
     };
     let course = Course::new(Rc::new(program), 1.0);
     RequestStream::new(Duration::ZERO, Rc::new(shape), course, Random::new(1))
@@ -99,9 +100,9 @@ fn a_walk_goes_on_from_where_an_event_has_put_it() {
         every: Span::from_secs(10),
     };
     let mut stream = stream(Program::Walk(walk), Arrivals::Even);
-    assert!((stream.rate() - 100.0).abs() < 1e-9);
+    assert!((stream.token_rate() - 100.0).abs() < 1e-9);
     while stream.take(SECOND * 25).is_some() {}
-    let before = stream.rate();
+    let before = stream.token_rate();
     assert!(
         (80.0..122.0).contains(&before) && before != 100.0,
         "{before}"
@@ -111,9 +112,9 @@ fn a_walk_goes_on_from_where_an_event_has_put_it() {
         ..Overlay::NONE
     };
     stream.change(SECOND * 25, |course| course.apply(add));
-    assert!((stream.rate() - before - 50.0).abs() < 1e-9);
+    assert!((stream.token_rate() - before - 50.0).abs() < 1e-9);
     while stream.take(SECOND * 35).is_some() {}
-    let after = stream.rate();
+    let after = stream.token_rate();
     assert!((after / (before + 50.0) - 1.0).abs() <= 0.1, "{after}");
 }
 
@@ -152,11 +153,11 @@ fn changes_for_a_while_are_taken_back_one_by_one() {
             stream.change(SECOND, |course| course.lay(0, first));
             stream.change(SECOND, |course| course.lay(1, second));
             let text = format!("{first:?} and {second:?}, {ends} ends");
-            assert_eq!(stream.rate(), both, "{text}");
+            assert_eq!(stream.token_rate(), both, "{text}");
             stream.change(SECOND * 2, |course| course.lift(ends));
-            assert_eq!(stream.rate(), want, "{text}");
+            assert_eq!(stream.token_rate(), want, "{text}");
             stream.change(SECOND * 3, |course| course.lift(1 - ends));
-            assert_eq!(stream.rate(), 10.0, "{text}");
+            assert_eq!(stream.token_rate(), 10.0, "{text}");
         }
     }
 }
@@ -167,13 +168,13 @@ fn changes_for_good_stay_when_others_end() {
     stream.change(SECOND, |course| course.apply(add(2.0)));
     stream.change(SECOND, |course| course.lay(0, times(0.0)));
     stream.change(SECOND, |course| course.apply(add(3.0)));
-    assert_eq!(stream.rate(), 3.0);
+    assert_eq!(stream.token_rate(), 3.0);
     stream.change(SECOND * 2, |course| course.lift(0));
-    assert_eq!(stream.rate(), 15.0);
+    assert_eq!(stream.token_rate(), 15.0);
     stream.change(SECOND * 2, |course| course.apply(times(2.0)));
-    assert_eq!(stream.rate(), 30.0);
+    assert_eq!(stream.token_rate(), 30.0);
     stream.change(SECOND * 2, |course| course.apply(set(4.0)));
-    assert_eq!(stream.rate(), 4.0);
+    assert_eq!(stream.token_rate(), 4.0);
 }
 
 #[test]
@@ -186,7 +187,7 @@ fn no_change_makes_a_rate_infinite() {
     for _ in 0..40 {
         stream.change(SECOND, |course| course.apply(more));
     }
-    assert_eq!(stream.rate(), Amount::MAX.0);
+    assert_eq!(stream.token_rate(), Amount::MAX.0);
 }
 
 #[test]

@@ -1,14 +1,26 @@
 //! Outcomes of requests, counted over the whole fleet.
 
-/// Requests that went on and that were refused, of each scope, since the last sample.
+use std::time::Duration;
+
+use crate::observer::{ObserverSlot, RequestEvent, RequestOutcome};
+
+/// Requests that went on and that were refused, of each scope, since the last sample. One that takes
+/// several tokens counts as so many.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     scopes: Vec<[u64; 2]>,
 }
 
-/// Place where processes count the outcomes of their requests.
+/// Place where a process counts the outcomes of its requests.
 #[derive(Debug)]
-pub(crate) struct Outcomes<'a>(pub(crate) &'a mut Tally);
+pub(crate) struct Outcomes<'a> {
+    pub(crate) tally: &'a mut Tally,
+    pub(crate) observer: &'a mut ObserverSlot,
+    /// Time since the start.
+    pub(crate) at: Duration,
+    /// Place of the process.
+    pub(crate) envoy: u32,
+}
 
 // === impl Tally ===
 
@@ -42,11 +54,29 @@ impl Tally {
 // === impl Outcomes ===
 
 impl Outcomes<'_> {
-    pub(crate) fn admit(&mut self, scope: u32) {
-        self.0.scopes[scope as usize][0] += 1;
-    }
-
-    pub(crate) fn refuse(&mut self, scope: u32) {
-        self.0.scopes[scope as usize][1] += 1;
+    /// Counts what became of a worker's request for `cost` tokens of `scope`.
+    pub(crate) fn count(
+        &mut self,
+        worker: u32,
+        (scope, cost): (u32, u32),
+        outcome: RequestOutcome,
+        waited: Option<Duration>,
+    ) {
+        let counts = &mut self.tally.scopes[scope as usize];
+        match outcome {
+            RequestOutcome::Admitted => counts[0] += u64::from(cost),
+            RequestOutcome::Refused => counts[1] += u64::from(cost),
+            RequestOutcome::Waits => {}
+        }
+        let (at, envoy) = (self.at, self.envoy);
+        self.observer.request(|| RequestEvent {
+            at,
+            envoy,
+            worker,
+            scope,
+            cost,
+            outcome,
+            waited,
+        });
     }
 }

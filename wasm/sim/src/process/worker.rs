@@ -13,6 +13,7 @@ use tollgate_engine::{
 use super::Outcomes;
 use super::host::WorkerHost;
 use crate::demand::DemandShape;
+use crate::observer::RequestOutcome;
 use crate::scopes::ScopeTable;
 
 /// The shortest interval of ticks: a host's timers are not finer.
@@ -21,6 +22,7 @@ const TICK_LEAST: Duration = Duration::from_millis(1);
 /// Worker of a process. All times are by the process's clock.
 #[derive(Debug)]
 pub(super) struct Worker {
+    number: u32,
     engine: Engine<WorkerHost>,
     root: RootSettings,
     rules: Vec<RuleId>,
@@ -40,6 +42,9 @@ pub(super) struct Worker {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenStream {
     scope: u32,
+    cost: u32,
+    /// Time since when it waits.
+    waits_since: Option<Instant>,
     takes: Duration,
     bytes: [u64; 2],
 }
@@ -54,9 +59,11 @@ impl Worker {
         identity: Identity,
         config: &EngineConfig,
     ) -> Self {
+        let number = host.worker;
         let mut engine = Engine::new(host, identity, config.clone());
         let root = engine.configure(config);
         Self {
+            number,
             engine,
             root: root.settings,
             rules: root.rules,
@@ -114,13 +121,15 @@ impl Worker {
         let stream = self.last_stream;
         let open = OpenStream {
             scope,
+            cost: shape.cost,
+            waits_since: None,
             takes: shape.takes,
             bytes: shape.bytes,
         };
         let named = scopes.get(scope);
         let (rule, key) = (self.rules[named.rule], named.key());
         let engine = &mut self.engine;
-        let mut request = engine.begin(self.root, stream, Tokens::ONE);
+        let mut request = engine.begin(self.root, stream, Tokens::from_whole(shape.cost.into()));
         let mut decision = None;
         if !engine.add(&mut request, rule, key.as_bytes()) {
             decision = engine.add_new(&mut request, rule, key).err();
@@ -129,9 +138,15 @@ impl Worker {
         match decision {
             Decision::Admit => self.admit(now, stream, open, outcomes),
             Decision::Hold | Decision::Queue(_) => {
-                self.waiting.insert(stream, open);
+                let waits_since = Some(now);
+                let waiter = OpenStream {
+                    waits_since,
+                    ..open
+                };
+                self.waiting.insert(stream, waiter);
+                self.count(now, open, RequestOutcome::Waits, outcomes);
             }
-            Decision::Deny(_) => self.refuse(scope, outcomes),
+            Decision::Deny(_) => self.refuse(now, open, outcomes),
         }
         if self.engine.is_hurried() {
             self.adjust_period(now);
@@ -161,7 +176,7 @@ impl Worker {
                 }
                 Effect::Deny { stream, .. } => {
                     if let Some(open) = self.waiting.remove(&stream) {
-                        self.refuse(open.scope, outcomes);
+                        self.refuse(now, open, outcomes);
                     }
                 }
                 Effect::CountBytes { .. } | Effect::Publish => {}
@@ -169,14 +184,14 @@ impl Worker {
         }
     }
 
-    fn refuse(&mut self, scope: u32, outcomes: &mut Outcomes<'_>) {
+    fn refuse(&mut self, now: Instant, open: OpenStream, outcomes: &mut Outcomes<'_>) {
         self.requests[1] += 1;
-        outcomes.refuse(scope);
+        self.count(now, open, RequestOutcome::Refused, outcomes);
     }
 
     fn admit(&mut self, now: Instant, stream: u32, open: OpenStream, outcomes: &mut Outcomes<'_>) {
         self.requests[0] += 1;
-        outcomes.admit(open.scope);
+        self.count(now, open, RequestOutcome::Admitted, outcomes);
         if !self.engine.remembers(stream) {
             return;
         }
@@ -190,6 +205,17 @@ impl Worker {
                 self.ends.push(Reverse((at, stream)));
             }
         }
+    }
+
+    fn count(
+        &self,
+        now: Instant,
+        open: OpenStream,
+        outcome: RequestOutcome,
+        outcomes: &mut Outcomes<'_>,
+    ) {
+        let waited = open.waits_since.map(|since| now.saturating_since(since));
+        outcomes.count(self.number, (open.scope, open.cost), outcome, waited);
     }
 
     fn end(&mut self, stream: u32) {

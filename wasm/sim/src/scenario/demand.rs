@@ -29,6 +29,9 @@ pub struct DemandSpec {
     pub takes: Span,
     /// Bytes of each request's body, and of its response's.
     pub bytes: [u64; 2],
+    /// Tokens that each request takes, one if it does not say. It counts as so many requests in all
+    /// figures.
+    pub cost: Option<u32>,
 }
 
 /// Many scopes, `<prefix>0` to `<prefix><count - 1>`.

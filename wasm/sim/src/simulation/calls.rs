@@ -56,6 +56,7 @@ impl Simulation {
     /// Sends a message; it may be lost.
     pub(super) fn send(&mut self, message: Message) {
         let now = self.now();
+        self.note_traffic(&message);
         let ends = (message.from, message.to);
         let delays = self.topology.deliveries(now, ends, &mut self.network);
         self.recorder.count_message(delays.is_empty());
@@ -105,7 +106,7 @@ impl Simulation {
     }
 
     fn answer(&mut self, caller: Caller, answer: Result<Refreshed, String>) {
-        let now = self.now();
+        let (now, at) = (self.now(), self.elapsed());
         match caller {
             Caller::Envoy {
                 envoy: index,
@@ -126,7 +127,12 @@ impl Simulation {
                     let waited = now.saturating_since(asked);
                     self.recorder.note_first_lease(waited);
                 }
-                let mut outcomes = Outcomes(&mut self.tally);
+                let mut outcomes = Outcomes {
+                    tally: &mut self.tally,
+                    observer: &mut self.observer,
+                    at,
+                    envoy: index as u32,
+                };
                 process.answer(now, (worker, token), answer, &mut outcomes);
                 self.attend(index);
             }

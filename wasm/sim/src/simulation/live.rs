@@ -111,7 +111,7 @@ impl Simulation {
         };
         let [admitted, refused] = process.requests();
         let mut status = EnvoyStatus {
-            wants: process.streams.iter().map(RequestStream::rate).sum(),
+            wants: process.streams.iter().map(RequestStream::token_rate).sum(),
             admitted,
             refused,
             ..EnvoyStatus::default()

@@ -239,7 +239,7 @@ impl Simulation {
 impl FleetSum {
     /// Adds the requests of a stream, and returns those for the first scope.
     fn add_wants(&mut self, stream: &RequestStream) -> f64 {
-        let (rate, mut first) = (stream.rate(), 0.0);
+        let (rate, mut first) = (stream.token_rate(), 0.0);
         for (number, weight) in stream.shape.weights() {
             self.scopes[number as usize].wants += rate * weight;
             if number == 0 {

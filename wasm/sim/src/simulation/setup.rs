@@ -5,12 +5,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::event::Event;
+use super::levels::Traffic;
 use super::plan::select;
 use super::{Envoy, Simulation};
 use crate::coordinator::Coordinator;
 use crate::demand::{Course, DemandShape, RequestStream, Zipf};
 use crate::event_queue::EventQueue;
 use crate::limits::{LimitSource, LimitTable};
+use crate::observer::ObserverSlot;
 use crate::process::{ProcessKind, Tally};
 use crate::random::Random;
 use crate::recorder::Recorder;
@@ -76,6 +78,8 @@ impl Simulation {
             windows,
             demand_changes: 0,
             tally,
+            traffic: Traffic::default(),
+            observer: ObserverSlot::default(),
             queue,
             scenario,
         };
@@ -138,6 +142,7 @@ fn shape(scopes: &mut ScopeTable, demand: &DemandSpec) -> DemandShape {
         arrivals: demand.arrivals,
         takes: demand.takes.0,
         bytes: demand.bytes,
+        cost: demand.cost.unwrap_or(1),
     }
 }
 

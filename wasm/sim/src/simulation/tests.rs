@@ -1,7 +1,10 @@
+use std::cell::Cell;
+
 use tollgate_core::limit::{Algorithm, Limit};
 
 use super::*;
 use crate::limits::FixedLimits;
+use crate::observer::{RequestEvent, RequestOutcome, SentMessage};
 use crate::scenario::{
     Amount, Arrivals, CoordinatorSpec, Crash, Cut, DemandChange, DemandSpec, Deploy, EnvoyGroup,
     EventSpec, HandOver, Kill, Mishaps, Program, Selection, Share, Span, Stop,
@@ -85,6 +88,69 @@ fn a_fleet_shares_what_it_wants_too_much_of() {
     assert_eq!(last.clients.len(), 5);
     let fair = |client: &crate::sample::ClientSample| (client.has - 100.0).abs() < 0.1;
     assert!(last.clients.iter().all(fair), "{last:?}");
+}
+
+#[test]
+fn a_request_of_five_tokens_counts_as_five() {
+    let mut scenario = fleet(5, 22.0);
+    scenario.demand[0].cost = Some(5);
+    let run = run(scenario, &[500]);
+    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    let last = run.samples().last().unwrap();
+    assert!((last.wants - 550.0).abs() < 1e-6, "{last:?}");
+    let fair = |client: &crate::sample::ClientSample| (client.has - 100.0).abs() < 1.0;
+    assert!(last.clients.iter().all(fair), "{last:?}");
+    let admitted: f64 = run.samples().iter().skip(15).map(|s| s.admitted).sum();
+    let mean = admitted / 15.0;
+    assert!((490.0..=507.0).contains(&mean), "{mean}");
+}
+
+/// Counts the decisions and messages that it hears of.
+#[derive(Clone, Default)]
+struct Counter(Rc<Cell<[u64; 4]>>);
+
+impl Counter {
+    fn count(&self, place: usize) {
+        let mut counts = self.0.get();
+        counts[place] += 1;
+        self.0.set(counts);
+    }
+}
+
+impl Observer for Counter {
+    fn request(&mut self, event: &RequestEvent) {
+        self.count(match event.outcome {
+            RequestOutcome::Admitted => 0,
+            RequestOutcome::Refused => 1,
+            RequestOutcome::Waits => 2,
+        });
+    }
+
+    fn message(&mut self, _: &SentMessage<'_>) {
+        self.count(3);
+    }
+}
+
+#[test]
+fn an_observer_hears_of_each_request_and_message() {
+    let mut scenario = fleet(5, 110.0);
+    scenario.envoys[0].max_wait = Span::from_millis(500);
+    let limit = Limit::new(Capacity::from_whole(500));
+    let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
+    let mut run = Simulation::new(scenario, vec![Box::new(limits)]).unwrap();
+    let counter = Counter::default();
+    run.observe(Box::new(counter.clone()));
+    while run.step() {}
+    let [admitted, refused, waited, messages] = counter.0.get();
+    let figures = run.figures();
+    assert_eq!([admitted, refused], [figures.admitted, figures.refused]);
+    assert!(waited > refused && refused > 0, "{waited}, {refused}");
+    assert_eq!(messages, figures.messages);
+    let levels = run.levels();
+    assert_eq!(levels.len(), 1);
+    assert_eq!(levels[0].messages, figures.messages);
+    assert_eq!(levels[0].refreshes, figures.refreshes);
+    assert_eq!((levels[0].resources, levels[0].leases), (1, 5));
 }
 
 #[test]
