@@ -264,6 +264,16 @@ bench-coordinator *ARGS: _setup-protoc _setup-etcd
     cargo build {{ native }} --release --bin tollgate --bin bench-coordinator
     {{ target }}/release/bench-coordinator "$@"
 
+# Measure the fairness of waiting in simulation: gap between tenants, delay of a divided capacity; ARGS: gap or delay, and seeds
+[positional-arguments]
+bench-fairness *ARGS:
+    cargo bench --locked -p tollgate-sim --bench fairness -- "$@"
+
+# Model a large fleet from measured unit costs, and compare a simulated one: WHICH is units, model or check (minutes, gigabytes) of a SCENARIO
+[positional-arguments]
+bench-scale WHICH="model" *SCENARIO:
+    cargo bench --locked -p tollgate-sim --bench scale -- "$@"
+
 # Attack a coordinator on loopback (slow readers, held connections), and measure good clients; NAMES select attacks
 [positional-arguments]
 attack *ARGS: build
