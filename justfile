@@ -105,6 +105,12 @@ simulate NAME *ARGS: _setup-protoc
     cargo build {{ native }} --release --bin tollgate
     name=$1; shift; {{ target }}/release/tollgate simulate "tests/scenarios/$name.yaml" "$@"
 
+# Play all scenarios but zipf, or those named, with each of five algorithms in a release build: the table of docs/benchmarks.md
+[positional-arguments]
+compare-algorithms *NAMES: _setup-protoc _setup-jq
+    cargo build {{ native }} --release --bin tollgate
+    tests/compare-algorithms.sh {{ target }}/release/tollgate "$@"
+
 # Test real Envoys with real coordinators; NAME selects tests. Inconclusive tests are repeated
 e2e NAME="": build
     tests/conclusive.sh cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ NAME }}

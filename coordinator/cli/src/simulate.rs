@@ -1,17 +1,22 @@
 //! `tollgate simulate`: a fleet on a virtual clock, to plan capacity with.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use anyhow::anyhow;
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
+use tollgate_core::limit::Algorithm;
 use tollgate_sim::figures::Figures;
+use tollgate_sim::limits::LimitSource;
 use tollgate_sim::sample::{Mark, Violation};
 use tollgate_sim::simulation::Simulation;
 
 use crate::failure::Failure;
 use crate::print;
 
+mod comparison;
 mod figures;
 mod file;
 mod limits;
@@ -19,6 +24,7 @@ mod progress;
 mod report;
 mod trace;
 
+use self::comparison::{COMPARED, ComparedRun, Comparison};
 use self::file::ScenarioFile;
 use self::progress::Progress;
 
@@ -29,7 +35,9 @@ Examples:
   tollgate simulate fleet.yaml --report out
       Writes out/report.html, which works offline, and the samples as CSV and JSON beside it.
   tollgate simulate fleet.yaml --seed 7 --json | jq .figures.of_attainable
-      Another course of the same scenario, for programs.";
+      Another course of the same scenario, for programs.
+  tollgate simulate fleet.yaml --compare
+      How five algorithms divide the same capacity, in one table.";
 
 /// Play a scenario with real engines and lease servers on a virtual clock, and print its figures.
 ///
@@ -46,7 +54,16 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
+    /// Algorithm in place of that of every limit.
+    #[arg(long, value_name = "NAME", value_parser = algorithms())]
+    algorithm: Option<Algorithm>,
+
+    /// Play the scenario with each algorithm in place of that of every limit, and print one table.
+    #[arg(long, conflicts_with = "algorithm")]
+    compare: bool,
+
     /// Write a report into this folder: report.html, report.json, samples.csv, scopes.csv, clients.csv.
+    /// With --compare comparison.html and comparison.json, and a folder of these for each algorithm.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
 }
@@ -56,6 +73,8 @@ pub(crate) struct Simulate {
 struct RunSummary<'a> {
     name: &'a str,
     seed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<&'static str>,
     figures: &'a Figures,
     marks: &'a [Mark],
     violations: &'a [Violation],
@@ -65,29 +84,29 @@ struct RunSummary<'a> {
 
 impl Simulate {
     pub(crate) fn run(self, json: bool) -> Result<(), Failure> {
-        let ScenarioFile {
-            mut scenario,
-            limits,
-        } = ScenarioFile::read(&self.scenario)?;
+        let mut file = ScenarioFile::read(&self.scenario)?;
         if let Some(seed) = self.seed {
-            scenario.seed = seed;
+            file.scenario.seed = seed;
         }
-        let simulation = Simulation::new(scenario, limits);
-        let mut simulation = simulation.map_err(|errors| {
-            let file = self.scenario.display();
-            let lines = errors.iter().map(|error| format!("\n{file}: {error}"));
-            let lines: String = lines.collect();
-            Failure::Usage(anyhow!("{} errors in {file}{lines}", errors.len()))
-        })?;
-        play(&mut simulation);
+        match self.compare {
+            true => self.compare(&file, json),
+            false => self.play(&file, json),
+        }
+    }
+
+    /// Plays the scenario once.
+    fn play(&self, file: &ScenarioFile, json: bool) -> Result<(), Failure> {
+        let simulation = self.played(file, self.algorithm)?;
         let figures = simulation.figures();
+        let algorithm = self.algorithm.map(Algorithm::name);
         if let Some(folder) = &self.report {
-            report::write(folder, &simulation, &figures)?;
+            report::write(folder, &simulation, &figures, algorithm)?;
         }
         if json {
             print::json(&RunSummary {
                 name: &simulation.scenario().name,
                 seed: simulation.scenario().seed,
+                algorithm,
                 figures: &figures,
                 marks: simulation.marks(),
                 violations: simulation.violations(),
@@ -97,26 +116,96 @@ impl Simulate {
             let rows = rows.map(|(name, value)| vec![name.to_owned(), value]);
             print::table("FIGURE|VALUE", rows.collect())?;
         }
-        match simulation.violations() {
-            [] => Ok(()),
-            [first, ..] => Err(Failure::Runtime(anyhow!(
-                "{} laws broken, the first after {} s: {}",
-                figures.violations,
-                first.at,
-                first.text
-            ))),
+        lawful(simulation.violations())
+    }
+
+    /// Plays the scenario with each algorithm.
+    fn compare(&self, file: &ScenarioFile, json: bool) -> Result<(), Failure> {
+        let mut comparison = Comparison {
+            name: file.scenario.name.clone(),
+            description: file.scenario.description.clone(),
+            seed: file.scenario.seed,
+            duration: file.scenario.duration.0.as_secs_f64(),
+            runs: Vec::new(),
+        };
+        for algorithm in COMPARED {
+            let name = algorithm.name();
+            print::note(name);
+            let simulation = self.played(file, Some(algorithm))?;
+            let figures = simulation.figures();
+            let mut run = ComparedRun {
+                algorithm: name,
+                figures,
+                violations: simulation.violations().to_vec(),
+                chart: String::new(),
+            };
+            if let Some(folder) = &self.report {
+                report::write(&folder.join(name), &simulation, &run.figures, Some(name))?;
+                run.chart = report::fleet_chart(&simulation, name);
+            }
+            comparison.runs.push(run);
         }
+        if let Some(folder) = &self.report {
+            report::write_comparison(folder, &comparison)?;
+        }
+        comparison.print(json)?;
+        let violations = comparison.runs.iter().flat_map(|run| &run.violations);
+        lawful(&violations.cloned().collect::<Vec<_>>())
+    }
+
+    /// Returns the finished run of a file, with `algorithm` in place of that of its limits.
+    fn played(
+        &self,
+        file: &ScenarioFile,
+        algorithm: Option<Algorithm>,
+    ) -> Result<Simulation, Failure> {
+        let limits = file.limits.iter().map(Rc::clone);
+        let limits = limits.map(|limits| Box::new(limits) as Box<dyn LimitSource>);
+        let scenario = file.scenario.clone();
+        let simulation = Simulation::with_algorithm(scenario, limits.collect(), algorithm);
+        let mut simulation = simulation.map_err(|errors| {
+            let file = self.scenario.display();
+            let lines = errors.iter().map(|error| format!("\n{file}: {error}"));
+            let lines: String = lines.collect();
+            Failure::Usage(anyhow!("{} errors in {file}{lines}", errors.len()))
+        })?;
+        run_to_end(&mut simulation);
+        Ok(simulation)
     }
 }
 
 // === free functions ===
 
+/// Returns the parser of an algorithm's name.
+fn algorithms() -> impl TypedValueParser<Value = Algorithm> {
+    let names = Algorithm::NAMES.map(|(name, _)| name);
+    PossibleValuesParser::new(names).map(|name| {
+        let known = Algorithm::NAMES
+            .into_iter()
+            .find(|(known, _)| *known == name);
+        known.map_or_else(Algorithm::default, |(_, algorithm)| algorithm)
+    })
+}
+
 /// Plays the simulation to its end, and shows how far it is.
-fn play(simulation: &mut Simulation) {
+fn run_to_end(simulation: &mut Simulation) {
     let duration = simulation.scenario().duration.0;
     let mut progress = Progress::new(duration);
     while let Some(next) = progress.next_stop() {
         simulation.run_until(next);
         progress.show(simulation.elapsed(), simulation.events());
+    }
+}
+
+/// Fails if any law was broken.
+fn lawful(violations: &[Violation]) -> Result<(), Failure> {
+    match violations {
+        [] => Ok(()),
+        [first, ..] => Err(Failure::Runtime(anyhow!(
+            "{} laws broken, the first after {} s: {}",
+            violations.len(),
+            first.at,
+            first.text
+        ))),
     }
 }

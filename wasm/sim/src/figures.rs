@@ -24,6 +24,19 @@ pub struct Figures {
     /// Most requests that went on in ten seconds, or in a sample if that is longer, as a part of what the
     /// capacity of their scope is in that time. A burst counts, too.
     pub most_admitted: f64,
+    /// Divisions that [`Self::fairness`] and [`Self::time_to_fair`] are of: capacities that more was
+    /// wanted of than there was, in each sample.
+    pub contended: u64,
+    /// Mean of Jain's index over what clients have as a part of their max-min shares; none if nothing
+    /// was contended.
+    pub fairness: Option<f64>,
+    /// Mean seconds from a sample in which 5 % of a contended capacity or more is not where max-min
+    /// would have it, to the next sample in which that is over.
+    pub time_to_fair: Option<f64>,
+    /// The longest such time, which may go on at the end.
+    pub longest_time_to_fair: Option<f64>,
+    /// Capacities that are divided so at the end.
+    pub unfair_at_end: usize,
     /// Leases that ended before there was another one.
     pub leases_lost: u64,
     /// Requests to coordinators for leases.

@@ -12,6 +12,7 @@
 mod coordinator;
 mod demand;
 pub mod event_queue;
+mod fairness;
 pub mod figures;
 pub mod limits;
 pub mod network;

@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::lease_server::{PoolTerms, Terms};
-use tollgate_core::limit::Limit;
+use tollgate_core::limit::{Algorithm, Limit};
 use tollgate_core::units::Capacity;
 
 /// Source of limits, such as the configuration of a coordinator.
@@ -59,8 +59,18 @@ pub struct FixedLimits(Vec<(String, Limit)>);
 /// Limits in force, each looked up once.
 pub(crate) struct LimitTable {
     sources: Vec<Box<dyn LimitSource>>,
+    /// Algorithm in place of that of each limit.
+    algorithm: Option<Algorithm>,
     current: usize,
     known: HashMap<Arc<str>, Rc<ScopeLimits>, FixedState>,
+}
+
+/// Capacity of a scope for the whole fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FleetCapacity {
+    pub(crate) capacity: Capacity,
+    /// Whether its leases may never sum to more: law 1.
+    pub(crate) is_promised: bool,
 }
 
 // === impl ScopeLimits ===
@@ -98,6 +108,15 @@ impl ScopeLimits {
         })
     }
 
+    /// Has `algorithm` divide all rates. One that goes by usage divides no concurrency.
+    fn divide_by(&mut self, algorithm: Algorithm) {
+        for UnitLimit { unit, limit, .. } in &mut self.units {
+            if !(unit.is_concurrency() && algorithm.goes_by_usage()) {
+                limit.algorithm = algorithm;
+            }
+        }
+    }
+
     /// Returns the capacity of `unit` for the fleet, with no more than its pool's. A capacity that
     /// each client has for itself is none of the fleet's.
     pub(crate) fn capacity(&self, unit: Unit) -> Capacity {
@@ -106,6 +125,14 @@ impl ScopeLimits {
             let pool = terms.pool.map(|pool| shared_capacity(pool.limit));
             shared_capacity(terms.limit).min(pool.unwrap_or(Capacity::UNLIMITED))
         })
+    }
+}
+
+// === impl LimitSource ===
+
+impl<T: LimitSource + ?Sized> LimitSource for Rc<T> {
+    fn limits_of(&self, scope: &Arc<str>) -> ScopeLimits {
+        (**self).limits_of(scope)
     }
 }
 
@@ -130,10 +157,12 @@ impl LimitSource for FixedLimits {
 // === impl LimitTable ===
 
 impl LimitTable {
-    /// Returns the table of `sources`, the first of which is in force.
-    pub(crate) fn new(sources: Vec<Box<dyn LimitSource>>) -> Self {
+    /// Returns the table of `sources`, the first of which is in force, with `algorithm` in place of
+    /// that of each limit.
+    pub(crate) fn new(sources: Vec<Box<dyn LimitSource>>, algorithm: Option<Algorithm>) -> Self {
         Self {
             sources,
+            algorithm,
             current: 0,
             known: HashMap::with_hasher(FixedState::with_seed(0)),
         }
@@ -155,13 +184,33 @@ impl LimitTable {
         if let Some(known) = self.known.get(scope) {
             return known.clone();
         }
-        let limits = match self.sources.get(self.current) {
+        let mut limits = match self.sources.get(self.current) {
             Some(source) => source.limits_of(scope),
             None => ScopeLimits::own(scope, []),
         };
+        if let Some(algorithm) = self.algorithm {
+            limits.divide_by(algorithm);
+        }
         let limits = Rc::new(limits);
         self.known.insert(scope.clone(), limits.clone());
         limits
+    }
+
+    /// Returns the requests of `scope` that figures measure the fleet by. With another algorithm in
+    /// place of the configured one each capacity is the fleet's, also where that algorithm gives it
+    /// to each client: the excess is what a comparison shows.
+    pub(crate) fn capacity(&mut self, scope: &Arc<str>) -> FleetCapacity {
+        let limits = self.of(scope);
+        let promised = limits.capacity(Unit::Requests);
+        let terms = limits.terms(Unit::Requests);
+        let whole = terms.map_or(Capacity::UNLIMITED, |terms| terms.limit.capacity);
+        FleetCapacity {
+            capacity: match self.algorithm {
+                Some(_) => promised.min(whole),
+                None => promised,
+            },
+            is_promised: !promised.is_unlimited(),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
+use crate::fairness::{Fairness, FairnessLog};
 use crate::figures::Figures;
 use crate::sample::{Mark, Sample, Violation};
 use crate::scenario::Scenario;
@@ -29,6 +30,7 @@ pub(crate) struct Recorder {
     watched: usize,
     watched_envoys: usize,
     sums: Sums,
+    fairness: FairnessLog,
     /// Messages until the last sample.
     messages_before: u64,
     figures: Figures,
@@ -56,6 +58,7 @@ impl Recorder {
             watched: scopes.min(SCOPES_WATCHED),
             watched_envoys: scenario.envoy_count().min(ENVOYS_WATCHED),
             sums: Sums::default(),
+            fairness: FairnessLog::default(),
             messages_before: 0,
             figures: Figures::default(),
             digest: DefaultHasher::new(),
@@ -88,15 +91,21 @@ impl Recorder {
         self.digest.finish()
     }
 
-    pub(crate) fn figures(&self, scopes: usize, digest: u64) -> Figures {
+    pub(crate) fn figures(&self, elapsed: Duration, scopes: usize, digest: u64) -> Figures {
         let Sums {
             capacity,
             attainable,
             handed_out,
         } = self.sums;
+        let fairness = self.fairness.figures(elapsed);
         Figures {
             of_capacity: part(handed_out, capacity),
             of_attainable: part(handed_out, attainable),
+            contended: fairness.contended,
+            fairness: fairness.index,
+            time_to_fair: fairness.mean,
+            longest_time_to_fair: fairness.longest,
+            unfair_at_end: fairness.unfair,
             scopes,
             violations: self.violations.len(),
             digest: format!("{digest:016x}"),
@@ -146,6 +155,16 @@ impl Recorder {
     /// Notes the requests of a scope that went on in a window, as a part of its capacity.
     pub(crate) fn note_admitted(&mut self, part: f64) {
         self.figures.most_admitted = self.figures.most_admitted.max(part);
+    }
+
+    /// Notes the fairness with which a capacity is divided; none while there is enough for all.
+    pub(crate) fn note_fairness(
+        &mut self,
+        elapsed: Duration,
+        number: usize,
+        fairness: Option<Fairness>,
+    ) {
+        self.fairness.note(elapsed, number, fairness);
     }
 
     pub(crate) fn count_lost_leases(&mut self, count: u64) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tollgate_core::limit::Algorithm;
 use tollgate_core::units::{Capacity, Instant};
 
 mod actions;
@@ -84,10 +85,23 @@ impl Simulation {
         scenario: Scenario,
         limits: Vec<Box<dyn LimitSource>>,
     ) -> Result<Self, Vec<ScenarioError>> {
+        Self::with_algorithm(scenario, limits, None)
+    }
+
+    /// Like [`Simulation::new`], with `algorithm` in place of that of each limit. Figures then take
+    /// each capacity as the fleet's, whatever the algorithm makes of it.
+    ///
+    /// # Errors
+    /// All rules that the scenario breaks.
+    pub fn with_algorithm(
+        scenario: Scenario,
+        limits: Vec<Box<dyn LimitSource>>,
+        algorithm: Option<Algorithm>,
+    ) -> Result<Self, Vec<ScenarioError>> {
         let scenario = scenario.completed();
         let errors = scenario.check(limits.len());
         match errors.is_empty() {
-            true => Ok(Self::checked(scenario, limits)),
+            true => Ok(Self::checked(scenario, LimitTable::new(limits, algorithm))),
             false => Err(errors),
         }
     }
@@ -188,7 +202,8 @@ impl Simulation {
 
     /// Returns the figures so far.
     pub fn figures(&self) -> Figures {
-        self.recorder.figures(self.scopes.len(), self.digest())
+        self.recorder
+            .figures(self.elapsed(), self.scopes.len(), self.digest())
     }
 
     /// Returns a number that is equal for two runs of one scenario with one seed.

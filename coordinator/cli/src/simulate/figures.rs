@@ -2,6 +2,9 @@
 
 use tollgate_sim::figures::Figures;
 
+use super::comparison::longest_unfair;
+use crate::print::or_dash;
+
 // === free functions ===
 
 /// Returns the figures with their names, as people read them.
@@ -16,6 +19,11 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         over_capacity,
         worst,
         most_admitted,
+        contended,
+        fairness,
+        time_to_fair,
+        longest_time_to_fair: _,
+        unfair_at_end,
         leases_lost,
         refreshes,
         messages,
@@ -26,30 +34,35 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         violations,
         digest,
     } = figures;
-    let seconds =
-        |time: &Option<f64>| time.map_or_else(|| "never".to_owned(), |time| format!("{time:.3} s"));
-    let percent = |part: &f64| format!("{:.2} %", part * 100.0);
+    let reached = |time: &Option<f64>| time.map_or_else(|| "never".to_owned(), seconds);
     vec![
-        ("time to the first lease", seconds(first_lease)),
+        ("time to the first lease", reached(first_lease)),
         (
             "longest wait of an Envoy for one",
-            seconds(longest_first_lease),
+            reached(longest_first_lease),
         ),
-        ("time until 95 % was handed out", seconds(settled)),
+        ("time until 95 % was handed out", reached(settled)),
         (
             "handed out, of min(capacity, wants)",
-            percent(of_attainable),
+            percent(*of_attainable),
         ),
-        ("handed out, of the capacity", percent(of_capacity)),
+        ("handed out, of the capacity", percent(*of_capacity)),
         (
             "samples over capacity",
             format!("{over_capacity} of {samples}"),
         ),
-        ("fullest scope, of its capacity", percent(worst)),
+        ("fullest scope, of its capacity", percent(*worst)),
         (
             "most admitted in 10 s, of a capacity",
-            percent(most_admitted),
+            percent(*most_admitted),
         ),
+        (
+            "fairness, 1 is max-min",
+            or_dash(fairness.map(|index| format!("{index:.3} of {contended} divisions"))),
+        ),
+        ("mean time to fair", or_dash(time_to_fair.map(seconds))),
+        ("longest time to fair", longest_unfair(figures)),
+        ("unfair at the end", unfair_at_end.to_string()),
         ("leases lost", leases_lost.to_string()),
         ("requests admitted", admitted.to_string()),
         ("requests refused", refused.to_string()),
@@ -60,4 +73,12 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         ("laws broken", violations.to_string()),
         ("course (equal for equal seeds)", digest.clone()),
     ]
+}
+
+pub(super) fn seconds(time: f64) -> String {
+    format!("{time:.3} s")
+}
+
+pub(super) fn percent(part: f64) -> String {
+    format!("{:.2} %", part * 100.0)
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value};
@@ -16,7 +17,7 @@ use crate::failure::Failure;
 pub(super) struct ScenarioFile {
     pub(super) scenario: Scenario,
     /// Those in force from the start, then those of events.
-    pub(super) limits: Vec<Box<dyn LimitSource>>,
+    pub(super) limits: Vec<Rc<dyn LimitSource>>,
 }
 
 // === impl ScenarioFile ===

@@ -1,6 +1,7 @@
 //! Limits of a coordinator's configuration, for a simulation.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::anyhow;
@@ -52,7 +53,7 @@ impl LimitSource for CatalogLimits {
 pub(super) fn take(
     map: &mut Map<String, Value>,
     folder: &Path,
-) -> Result<Option<Box<dyn LimitSource>>, Failure> {
+) -> Result<Option<Rc<dyn LimitSource>>, Failure> {
     let file = map.remove(FILE);
     let own = SECTIONS.into_iter();
     let own = own.filter_map(|name| Some((name.to_owned(), map.remove(name)?)));
@@ -87,7 +88,7 @@ pub(super) fn take(
         return Err(Failure::Usage(anyhow!("{FILE}: {rule}")));
     }
     let catalog = Catalog::new(config.catalog.clone());
-    Ok(Some(Box::new(CatalogLimits(catalog))))
+    Ok(Some(Rc::new(CatalogLimits(catalog))))
 }
 
 /// Returns the errors without their places, which are none of the scenario's file.

@@ -9,6 +9,7 @@ use tollgate_sim::figures::Figures;
 use tollgate_sim::sample::{Mark, Sample, Violation};
 use tollgate_sim::simulation::Simulation;
 
+use super::comparison::Comparison;
 use crate::failure::Failure;
 
 mod chart;
@@ -21,6 +22,9 @@ struct RunRecord<'a> {
     name: &'a str,
     description: &'a str,
     seed: u64,
+    /// Algorithm in place of that of the limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<&'static str>,
     /// Seconds.
     duration: f64,
     figures: &'a Figures,
@@ -36,12 +40,17 @@ struct RunRecord<'a> {
 // === impl RunRecord ===
 
 impl<'a> RunRecord<'a> {
-    fn of(simulation: &'a Simulation, figures: &'a Figures) -> Self {
+    fn of(
+        simulation: &'a Simulation,
+        figures: &'a Figures,
+        algorithm: Option<&'static str>,
+    ) -> Self {
         let scenario = simulation.scenario();
         Self {
             name: &scenario.name,
             description: &scenario.description,
             seed: scenario.seed,
+            algorithm,
             duration: scenario.duration.0.as_secs_f64(),
             figures,
             marks: simulation.marks(),
@@ -60,8 +69,9 @@ pub(super) fn write(
     folder: &Path,
     simulation: &Simulation,
     figures: &Figures,
+    algorithm: Option<&'static str>,
 ) -> Result<(), Failure> {
-    let record = RunRecord::of(simulation, figures);
+    let record = RunRecord::of(simulation, figures, algorithm);
     let json = serde_json::to_string(&record).map_err(Failure::runtime)?;
     let files = [
         ("report.html", page::render(&record)),
@@ -70,6 +80,27 @@ pub(super) fn write(
         ("scopes.csv", csv::scopes(&record)),
         ("clients.csv", csv::clients(&record)),
     ];
+    save(folder, &files)
+}
+
+/// Writes the comparison of algorithms into `folder`.
+pub(super) fn write_comparison(folder: &Path, comparison: &Comparison) -> Result<(), Failure> {
+    let json = serde_json::to_string(comparison).map_err(Failure::runtime)?;
+    let files = [
+        ("comparison.html", page::render_comparison(comparison)),
+        ("comparison.json", json),
+    ];
+    save(folder, &files)
+}
+
+/// Returns the chart of the whole fleet of a run.
+pub(super) fn fleet_chart(simulation: &Simulation, algorithm: &'static str) -> String {
+    let figures = Figures::default();
+    let record = RunRecord::of(simulation, &figures, Some(algorithm));
+    page::fleet_chart(&record, algorithm)
+}
+
+fn save(folder: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
     let made = fs::create_dir_all(folder).with_context(|| folder.display().to_string());
     made.map_err(Failure::Usage)?;
     for (name, text) in files {

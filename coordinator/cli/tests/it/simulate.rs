@@ -98,6 +98,59 @@ fn a_report_works_offline() {
 }
 
 #[test]
+fn algorithms_are_compared_in_one_table() {
+    let folder = tempdir().unwrap();
+    let text = folder.path().to_str().unwrap();
+    let path = scenario("doorman-6");
+    let (code, out, err) = run(&["simulate", &path, "--compare", "--report", text]);
+    assert_eq!(code, 0, "{err}");
+    let names = [
+        "static",
+        "proportional_share",
+        "fair_share",
+        "usage_share",
+        "max_rate",
+    ];
+    let rows: Vec<&str> = out.lines().skip(1).collect();
+    for (row, name) in rows.iter().zip(names) {
+        assert!(row.starts_with(name), "{out}");
+    }
+    assert_eq!(rows.len(), names.len(), "{out}");
+    let page = fs::read_to_string(folder.path().join("comparison.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), names.len());
+    assert!(!page.contains("{{"), "{page}");
+    let json = fs::read_to_string(folder.path().join("comparison.json")).unwrap();
+    let comparison: Value = serde_json::from_str(&json).unwrap();
+    let figure = |run: usize, field: &str| {
+        let figure = comparison["runs"][run]["figures"][field].as_f64();
+        figure.unwrap_or_else(|| panic!("{field}: {comparison}"))
+    };
+    // Each Envoy has the whole capacity: two of them have 500 of it alone.
+    assert!(figure(0, "worst") > 2.0 && figure(0, "over_capacity") > 40.0);
+    for run in 1..names.len() {
+        assert_eq!(figure(run, "over_capacity"), 0.0, "{}", names[run]);
+    }
+    assert!(figure(2, "fairness") > 0.99, "{json}");
+    assert!(figure(2, "fairness") > figure(1, "fairness"), "{json}");
+    assert!(folder.path().join("max_rate/report.html").is_file());
+}
+
+#[test]
+fn an_algorithm_takes_the_place_of_that_of_the_limits() {
+    let path = scenario("doorman-1");
+    let (code, out, err) = run(&["simulate", &path, "--algorithm", "max_rate", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let summary: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(summary["algorithm"], "max_rate");
+    assert_ne!(
+        summary["figures"]["digest"],
+        figures("doorman-1", "0")["digest"]
+    );
+    let (code, _, err) = run(&["simulate", &path, "--algorithm", "fair"]);
+    assert!(code == 2 && err.contains("fair_share"), "{err}");
+}
+
+#[test]
 fn a_limits_file_is_that_of_a_coordinator() {
     let limits =
         file("listen: {grpc: '0.0.0.0:7710'}\nlimits: [{match: '*', requests: {rate: 50}}]");

@@ -6,10 +6,13 @@ use tollgate_core::client::{LeaseState, ScopeState};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Capacity, Instant, MICRO};
 
+mod divisions;
+
 use super::Simulation;
 use super::event::Event;
 use crate::coordinator::Coordinator;
 use crate::demand::RequestStream;
+use crate::limits::FleetCapacity;
 use crate::sample::{ClientSample, Sample, ScopeSample};
 
 /// State of one scope while a sample is taken, in millionths where it is whole.
@@ -59,6 +62,7 @@ impl Simulation {
         sample.admitted = requests[0] as f64 / seconds;
         sample.refused = requests[1] as f64 / seconds;
         let worst = self.look_at_scopes(&mut sample, &fleet, seconds);
+        self.note_fairness(&fleet);
         sample.clients = fleet.clients;
         self.recorder.count_requests(requests);
         if self.recorder.measures(elapsed) {
@@ -75,7 +79,8 @@ impl Simulation {
         let (scopes, watched) = (self.scopes.clone(), self.recorder.watched());
         let mut worst: f64 = 0.0;
         for (number, (scope, sum)) in scopes.iter().zip(&fleet.scopes).enumerate() {
-            let capacity = self.limits.of(&scope.id).capacity(Unit::Requests);
+            let shared = self.limits.capacity(&scope.id);
+            let capacity = shared.capacity;
             let has = sum.has as f64 / MICRO as f64;
             sample.wants += sum.wants;
             sample.leases += sum.leases;
@@ -85,7 +90,7 @@ impl Simulation {
                 sample.capacity += capacity.as_f64();
                 sample.attainable += attainable;
                 sample.handed_out += has.min(attainable);
-                worst = worst.max(self.fullness(number, &scope.id, sum.counted, capacity));
+                worst = worst.max(self.fullness(number, &scope.id, sum.counted, shared));
                 self.note_admitted(number, capacity);
             }
             if number < watched {
@@ -104,9 +109,9 @@ impl Simulation {
 
     /// Returns the part of its capacity that the leases of a scope sum to. One that was lowered
     /// counts for as long as leases of before may last.
-    fn fullness(&mut self, number: usize, id: &str, has: u64, capacity: Capacity) -> f64 {
-        let most = self.most_allowed(number, capacity);
-        if has > most.as_micros() {
+    fn fullness(&mut self, number: usize, id: &str, has: u64, shared: FleetCapacity) -> f64 {
+        let most = self.most_allowed(number, shared.capacity);
+        if shared.is_promised && has > most.as_micros() {
             let has = Capacity::from_micros(has);
             let numbers = format!("sum to {has}, its capacity is {most}");
             let elapsed = self.elapsed();
@@ -146,16 +151,17 @@ impl Simulation {
             let terms = limits.terms(Unit::Requests);
             terms.map_or(Duration::ZERO, |terms| terms.limit.lease)
         };
-        let before: Vec<_> = scopes
-            .iter()
-            .map(|scope| self.limits.of(&scope.id))
-            .collect();
+        let before = scopes.iter().map(|scope| {
+            let limits = self.limits.of(&scope.id);
+            (lasts(&limits), self.limits.capacity(&scope.id).capacity)
+        });
+        let before: Vec<_> = before.collect();
         self.limits.switch(limits);
         let now = self.now();
         for (number, (scope, before)) in scopes.iter().zip(before).enumerate() {
-            let capacity = before.capacity(Unit::Requests);
-            if self.limits.of(&scope.id).capacity(Unit::Requests) < capacity {
-                let until = now.saturating_add(lasts(&before));
+            let (lasts, capacity) = before;
+            if self.limits.capacity(&scope.id).capacity < capacity {
+                let until = now.saturating_add(lasts);
                 let most = self.most_allowed(number, capacity);
                 self.lowered.insert(number, (most, until));
             }

@@ -11,7 +11,7 @@ use super::{Envoy, Simulation};
 use crate::coordinator::Coordinator;
 use crate::demand::{Course, DemandShape, RequestStream, Zipf};
 use crate::event_queue::EventQueue;
-use crate::limits::{LimitSource, LimitTable};
+use crate::limits::LimitTable;
 use crate::observer::ObserverSlot;
 use crate::process::{ProcessKind, Tally};
 use crate::random::Random;
@@ -49,7 +49,7 @@ impl Regions {
 
 impl Simulation {
     /// Returns the simulation of a scenario that breaks no rule.
-    pub(super) fn checked(scenario: Scenario, limits: Vec<Box<dyn LimitSource>>) -> Self {
+    pub(super) fn checked(scenario: Scenario, limits: LimitTable) -> Self {
         let queue = EventQueue::new();
         let mut random = Random::new(scenario.seed);
         let mut births = random.fork();
@@ -70,7 +70,7 @@ impl Simulation {
             kinds: kinds.collect(),
             recorder: Recorder::new(&scenario, scopes.len()),
             scopes: Rc::new(scopes),
-            limits: LimitTable::new(limits),
+            limits,
             envoys: envoys(&scenario),
             topology: topology(&scenario, &mut regions),
             coordinators,

@@ -10,6 +10,8 @@ use crate::scenario::{
     EventSpec, HandOver, Kill, Mishaps, Program, Selection, Share, Span, Stop,
 };
 
+mod algorithms;
+
 /// Returns a scenario of so many Envoys that want `each` of one scope.
 fn fleet(count: u32, each: f64) -> Scenario {
     Scenario {

@@ -6,10 +6,15 @@ use tollgate_sim::sample::{ClientSample, Sample, ScopeSample};
 
 use super::RunRecord;
 use super::chart::{Chart, Line, Look, escaped, time};
+use crate::simulate::comparison::{Comparison, HEADER};
 use crate::simulate::figures;
 
 /// The page, with `{{names}}` in place of what a run fills in.
 const PAGE: &str = include_str!("page.html");
+/// The page of a comparison, alike.
+const COMPARISON: &str = include_str!("comparison.html");
+/// Style of both.
+const STYLE: &str = include_str!("style.css");
 
 /// Heights of charts.
 const LARGE: f64 = 300.0;
@@ -22,30 +27,75 @@ const VIOLATIONS_MAX: usize = 50;
 
 /// Returns the page of a run.
 pub(super) fn render(record: &RunRecord<'_>) -> String {
-    let name = match record.name {
-        "" => "Simulation",
-        name => name,
+    let algorithm = record.algorithm;
+    let algorithm = algorithm.map(|name| format!("All limits are divided by {name}."));
+    let mut parts = parts_of_run(record.name, record.seed, record.duration);
+    parts.extend([
+        ("description", escaped(record.description)),
+        ("algorithm", algorithm.unwrap_or_default()),
+        ("figures", table_of_figures(record)),
+        ("laws", laws(record)),
+        ("marks", marks(record)),
+        ("charts", charts(record)),
+    ]);
+    fill(PAGE, &parts)
+}
+
+/// Returns the page of a comparison.
+pub(super) fn render_comparison(comparison: &Comparison) -> String {
+    let Comparison {
+        name,
+        description,
+        seed,
+        duration,
+        runs,
+    } = comparison;
+    let mut parts = parts_of_run(name, *seed, *duration);
+    parts.extend([
+        ("description", escaped(description)),
+        ("table", table_of_runs(comparison)),
+        (
+            "charts",
+            runs.iter().map(|run| run.chart.as_str()).collect(),
+        ),
+    ]);
+    fill(COMPARISON, &parts)
+}
+
+/// Returns the chart of the whole fleet.
+pub(super) fn fleet_chart(record: &RunRecord<'_>, title: &str) -> String {
+    let times: Vec<f64> = record.samples.iter().map(|sample| sample.at).collect();
+    let chart = Chart {
+        title,
+        height: SMALL,
+        times: &times,
+        duration: record.duration,
+        lines: fleet(record),
+        marks: record.marks,
     };
-    let parts = [
-        ("{{name}}", escaped(name)),
-        ("{{description}}", escaped(record.description)),
-        ("{{seed}}", record.seed.to_string()),
-        ("{{duration}}", time(record.duration)),
-        ("{{version}}", env!("CARGO_PKG_VERSION").to_owned()),
-        ("{{figures}}", table_of_figures(record)),
-        ("{{laws}}", laws(record)),
-        ("{{marks}}", marks(record)),
-        ("{{charts}}", charts(record)),
-    ];
-    let mut page = String::with_capacity(PAGE.len());
-    let mut rest = PAGE;
+    chart.render()
+}
+
+fn parts_of_run(name: &str, seed: u64, duration: f64) -> Vec<(&'static str, String)> {
+    let name = if name.is_empty() { "Simulation" } else { name };
+    vec![
+        ("name", escaped(name)),
+        ("seed", seed.to_string()),
+        ("duration", time(duration)),
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("style", STYLE.to_owned()),
+    ]
+}
+
+/// Returns `template` with `parts` in place of their names.
+fn fill(template: &str, parts: &[(&str, String)]) -> String {
+    let mut page = String::with_capacity(template.len());
+    let mut rest = template;
     // Names are looked for in the template alone, never in what a run fills in.
     while let Some((before, after)) = rest.split_once("{{") {
         page.push_str(before);
         let (name, after) = after.split_once("}}").unwrap_or((after, ""));
-        let filled = parts
-            .iter()
-            .find(|(part, _)| part[2..part.len() - 2] == *name);
+        let filled = parts.iter().find(|(part, _)| *part == name);
         page.push_str(filled.map_or("", |(_, text)| text));
         rest = after;
     }
@@ -62,6 +112,22 @@ fn table_of_figures(record: &RunRecord<'_>) -> String {
         )
     });
     rows.collect()
+}
+
+fn table_of_runs(comparison: &Comparison) -> String {
+    let row = |tag: &str, cells: &[String]| {
+        let cells = cells
+            .iter()
+            .map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell)));
+        format!("<tr>{}</tr>", cells.collect::<String>())
+    };
+    let header: Vec<String> = HEADER
+        .to_lowercase()
+        .split('|')
+        .map(str::to_owned)
+        .collect();
+    let rows = comparison.rows().into_iter().map(|cells| row("td", &cells));
+    row("th", &header) + &rows.collect::<String>()
 }
 
 fn laws(record: &RunRecord<'_>) -> String {
