@@ -15,6 +15,8 @@ pub(crate) struct Claim {
     pub(crate) wants: f64,
     pub(crate) has: f64,
     pub(crate) weight: f64,
+    /// Number of the client or member.
+    pub(crate) number: usize,
 }
 
 /// Fairness of one division at one time.
@@ -60,6 +62,20 @@ pub(crate) struct FairnessFigures {
     pub(crate) longest: Option<f64>,
     /// Divisions that are still unfair.
     pub(crate) unfair: usize,
+}
+
+// === impl Claim ===
+
+impl Claim {
+    /// Returns the claim of a client that wants and has nothing.
+    pub(crate) fn of(number: usize) -> Self {
+        Self {
+            wants: 0.0,
+            has: 0.0,
+            weight: 1.0,
+            number,
+        }
+    }
 }
 
 // === impl Fairness ===
@@ -180,7 +196,7 @@ mod tests {
         let claims = of.iter().map(|(wants, has)| Claim {
             wants: *wants,
             has: *has,
-            weight: 1.0,
+            ..Claim::of(0)
         });
         claims.collect()
     }

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod capacities;
 mod coordinator;
 mod demand;
 pub mod event_queue;

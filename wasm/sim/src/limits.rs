@@ -65,7 +65,7 @@ pub(crate) struct LimitTable {
     known: HashMap<Arc<str>, Rc<ScopeLimits>, FixedState>,
 }
 
-/// Capacity of a scope for the whole fleet.
+/// Capacity for the whole fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FleetCapacity {
     pub(crate) capacity: Capacity,
@@ -110,21 +110,24 @@ impl ScopeLimits {
 
     /// Has `algorithm` divide all rates. One that goes by usage divides no concurrency.
     fn divide_by(&mut self, algorithm: Algorithm) {
-        for UnitLimit { unit, limit, .. } in &mut self.units {
-            if !(unit.is_concurrency() && algorithm.goes_by_usage()) {
-                limit.algorithm = algorithm;
+        for UnitLimit { unit, limit, pool } in &mut self.units {
+            if unit.is_concurrency() && algorithm.goes_by_usage() {
+                continue;
+            }
+            limit.algorithm = algorithm;
+            if let Some(pool) = pool {
+                pool.limit.algorithm = algorithm;
             }
         }
     }
+}
 
-    /// Returns the capacity of `unit` for the fleet, with no more than its pool's. A capacity that
-    /// each client has for itself is none of the fleet's.
-    pub(crate) fn capacity(&self, unit: Unit) -> Capacity {
-        let terms = self.terms(unit);
-        terms.map_or(Capacity::UNLIMITED, |terms| {
-            let pool = terms.pool.map(|pool| shared_capacity(pool.limit));
-            shared_capacity(terms.limit).min(pool.unwrap_or(Capacity::UNLIMITED))
-        })
+// === impl FleetCapacity ===
+
+impl FleetCapacity {
+    /// Returns the requests per second; none if there is no bound.
+    pub(crate) fn requests(&self) -> Option<f64> {
+        (!self.capacity.is_unlimited()).then(|| self.capacity.as_f64())
     }
 }
 
@@ -196,20 +199,34 @@ impl LimitTable {
         limits
     }
 
-    /// Returns the requests of `scope` that figures measure the fleet by. With another algorithm in
-    /// place of the configured one each capacity is the fleet's, also where that algorithm gives it
-    /// to each client: the excess is what a comparison shows.
-    pub(crate) fn capacity(&mut self, scope: &Arc<str>) -> FleetCapacity {
-        let limits = self.of(scope);
-        let promised = limits.capacity(Unit::Requests);
-        let terms = limits.terms(Unit::Requests);
-        let whole = terms.map_or(Capacity::UNLIMITED, |terms| terms.limit.capacity);
+    /// Returns the capacity of `limit` that figures measure the fleet by: a capacity that each client
+    /// has for itself is none of the fleet's. With another algorithm in place of the configured one each
+    /// is, because the excess is what a comparison shows.
+    pub(crate) fn capacity(&self, limit: &Limit) -> FleetCapacity {
+        let shares = limit.algorithm.shares();
         FleetCapacity {
-            capacity: match self.algorithm {
-                Some(_) => promised.min(whole),
-                None => promised,
+            capacity: match shares || self.algorithm.is_some() {
+                true => limit.capacity,
+                false => Capacity::UNLIMITED,
             },
-            is_promised: !promised.is_unlimited(),
+            is_promised: shares && !limit.capacity.is_unlimited(),
+        }
+    }
+
+    /// Calls `look` with the limits of all `scopes` under each of the sources.
+    pub(crate) fn look_at_all(&mut self, scopes: &[Arc<str>], mut look: impl FnMut(&ScopeLimits)) {
+        for scope in scopes {
+            look(&self.of(scope));
+        }
+        for (_, source) in self
+            .sources
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| *i != self.current)
+        {
+            for scope in scopes {
+                look(&source.limits_of(scope));
+            }
         }
     }
 }
@@ -220,15 +237,5 @@ impl std::fmt::Debug for LimitTable {
         table
             .field("current", &self.current)
             .finish_non_exhaustive()
-    }
-}
-
-// === free functions ===
-
-/// Returns the most that leases of `limit` may sum to.
-fn shared_capacity(limit: &Limit) -> Capacity {
-    match limit.algorithm.shares() {
-        true => limit.capacity,
-        false => Capacity::UNLIMITED,
     }
 }

@@ -9,8 +9,6 @@ use crate::figures::Figures;
 use crate::sample::{Mark, Sample, Violation};
 use crate::scenario::Scenario;
 
-/// The most scopes whose samples are kept.
-const SCOPES_WATCHED: usize = 12;
 /// The most Envoys whose samples are kept.
 const ENVOYS_WATCHED: usize = 60;
 /// The most broken laws and remarks that are kept.
@@ -27,7 +25,8 @@ pub(crate) struct Recorder {
     /// Leases whose law was seen broken.
     broken: BTreeSet<String>,
     measure_from: Duration,
-    watched: usize,
+    /// Numbers of the scopes and pools that are sampled each.
+    watched: Vec<usize>,
     watched_envoys: usize,
     sums: Sums,
     fairness: FairnessLog,
@@ -48,14 +47,14 @@ struct Sums {
 // === impl Recorder ===
 
 impl Recorder {
-    pub(crate) fn new(scenario: &Scenario, scopes: usize) -> Self {
+    pub(crate) fn new(scenario: &Scenario, watched: Vec<usize>) -> Self {
         Self {
             samples: Vec::new(),
             marks: Vec::new(),
             violations: Vec::new(),
             broken: BTreeSet::new(),
             measure_from: scenario.measure_from.0,
-            watched: scopes.min(SCOPES_WATCHED),
+            watched,
             watched_envoys: scenario.envoy_count().min(ENVOYS_WATCHED),
             sums: Sums::default(),
             fairness: FairnessLog::default(),
@@ -77,9 +76,9 @@ impl Recorder {
         &self.violations
     }
 
-    /// Returns how many of the first scopes are sampled each.
-    pub(crate) fn watched(&self) -> usize {
-        self.watched
+    /// Returns the numbers of the scopes and pools that are sampled each.
+    pub(crate) fn watched(&self) -> &[usize] {
+        &self.watched
     }
 
     /// Returns how many of the first Envoys are sampled each.

@@ -9,11 +9,11 @@ pub struct Sample {
     pub at: f64,
     /// Requests that come, over all scopes.
     pub wants: f64,
-    /// Capacity of the scopes that are asked for.
+    /// Capacity of the scopes that are asked for; of scopes in a group that of the group.
     pub capacity: f64,
-    /// Sum over scopes of the smaller of capacity and wants: there is no more to hand out.
+    /// Sum over these of the smaller of capacity and wants: there is no more to hand out.
     pub attainable: f64,
-    /// Sum over scopes of the leases' capacity, as far as it is attainable.
+    /// Sum over these of the leases' capacity, as far as it is attainable.
     pub handed_out: f64,
     /// Sum of the leases' capacity.
     pub has: f64,
@@ -31,13 +31,13 @@ pub struct Sample {
     pub waiting: u64,
     /// Messages since the last sample.
     pub messages: u64,
-    /// The first scopes of the demand.
+    /// The first scopes of the demand, and the first groups that they share.
     pub scopes: Vec<ScopeSample>,
     /// The first Envoys' part of the first scope.
     pub clients: Vec<ClientSample>,
 }
 
-/// State of one scope. Rates are requests per second.
+/// State of one scope, or of a group: of all its members together. Rates are requests per second.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct ScopeSample {
     /// Requests that come.

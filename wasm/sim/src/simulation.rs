@@ -18,7 +18,11 @@ mod setup;
 
 use self::actions::Action;
 use self::event::Event;
+<<<<<<< HEAD
 use self::levels::Traffic;
+=======
+use crate::capacities::CapacityTree;
+>>>>>>> 06d2697 (Measure groups in simulations, and check law 1 for their sums)
 use crate::coordinator::Coordinator;
 use crate::demand::RequestStream;
 use crate::event_queue::EventQueue;
@@ -45,6 +49,8 @@ pub struct Simulation {
     births: Random,
     scopes: Rc<ScopeTable>,
     limits: LimitTable,
+    /// Capacities under the limits in force.
+    capacities: CapacityTree,
     kinds: Vec<ProcessKind>,
     envoys: Vec<Envoy>,
     coordinators: Vec<Coordinator>,
@@ -55,7 +61,7 @@ pub struct Simulation {
     windows: Windows,
     /// Number of changes of the demand that end by themselves.
     demand_changes: u64,
-    /// Capacities that were lowered, by the number of the scope, and how long leases of them may last.
+    /// Capacities that were lowered, by the number of the scope or pool, and how long leases of them may last.
     lowered: BTreeMap<usize, (Capacity, Instant)>,
     recorder: Recorder,
 }
@@ -178,10 +184,10 @@ impl Simulation {
         self.recorder.samples()
     }
 
-    /// Returns the scopes that [`Sample::scopes`] are of.
+    /// Returns the scopes and pools that [`Sample::scopes`] are of.
     pub fn watched_scopes(&self) -> Vec<&str> {
-        let watched = self.scopes.iter().take(self.recorder.watched());
-        watched.map(|scope| &*scope.id).collect()
+        let watched = self.recorder.watched().iter();
+        watched.map(|number| self.scopes.id(*number)).collect()
     }
 
     /// Returns the Envoys that [`Sample::clients`] are of.
@@ -203,7 +209,7 @@ impl Simulation {
     /// Returns the figures so far.
     pub fn figures(&self) -> Figures {
         self.recorder
-            .figures(self.elapsed(), self.scopes.len(), self.digest())
+            .figures(self.elapsed(), self.scopes.asked(), self.digest())
     }
 
     /// Returns a number that is equal for two runs of one scenario with one seed.

@@ -8,6 +8,7 @@ use super::event::Event;
 use super::levels::Traffic;
 use super::plan::select;
 use super::{Envoy, Simulation};
+use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
 use crate::demand::{Course, DemandShape, RequestStream, Zipf};
 use crate::event_queue::EventQueue;
@@ -49,7 +50,7 @@ impl Regions {
 
 impl Simulation {
     /// Returns the simulation of a scenario that breaks no rule.
-    pub(super) fn checked(scenario: Scenario, limits: LimitTable) -> Self {
+    pub(super) fn checked(scenario: Scenario, mut limits: LimitTable) -> Self {
         let queue = EventQueue::new();
         let mut random = Random::new(scenario.seed);
         let mut births = random.fork();
@@ -60,17 +61,20 @@ impl Simulation {
         let coordinators = coordinators(&queue, &scenario, &mut births);
         let kinds = scenario.envoys.iter();
         let kinds = kinds.map(|group| ProcessKind::new(group, scopes.rules()));
-        let tally = Tally::new(scopes.len());
-        let windows = Windows::new(scopes.len(), scenario.sample.0);
+        let kinds = kinds.collect();
+        scopes.add_shared(&mut limits);
+        let tally = Tally::new(scopes.asked());
+        let windows = Windows::new(scopes.node_count(), scenario.sample.0);
         let mut regions = Regions::of_all(&scenario);
         let mut simulation = Self {
             network: random.fork(),
             luck: random.fork(),
             births,
-            kinds: kinds.collect(),
-            recorder: Recorder::new(&scenario, scopes.len()),
-            scopes: Rc::new(scopes),
+            kinds,
+            recorder: Recorder::new(&scenario, scopes.watched()),
+            capacities: CapacityTree::new(&scopes, &mut limits),
             limits,
+            scopes: Rc::new(scopes),
             envoys: envoys(&scenario),
             topology: topology(&scenario, &mut regions),
             coordinators,

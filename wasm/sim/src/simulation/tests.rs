@@ -11,6 +11,7 @@ use crate::scenario::{
 };
 
 mod algorithms;
+mod groups;
 
 /// Returns a scenario of so many Envoys that want `each` of one scope.
 fn fleet(count: u32, each: f64) -> Scenario {

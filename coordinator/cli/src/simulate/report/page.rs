@@ -132,7 +132,7 @@ fn table_of_runs(comparison: &Comparison) -> String {
 
 fn laws(record: &RunRecord<'_>) -> String {
     if record.violations.is_empty() {
-        return "<p class=\"good\">Held in every sample: no scope's leases sum to more than its \
+        return "<p class=\"good\">Held in every sample: no scope's or group's leases sum to more than its \
                 capacity, neither as Envoys use them nor in the coordinators' lease tables. Safe \
                 capacity that a coordinator lends while its parent is away comes on top.</p>"
             .to_owned();

@@ -1,16 +1,16 @@
-//! Divisions of contended capacities between Envoys, and their fairness.
+//! Divisions of contended capacities between Envoys and between members of pools, and their fairness.
 
 use tollgate_core::units::MICRO;
 
-use super::FleetSum;
-use crate::fairness::{Claim, Fairness};
+use crate::capacities::CapacitySum;
+use crate::fairness::{Claim, Fairness, max_min};
 use crate::simulation::Simulation;
 
 /// Division of a capacity that more is wanted of than there is.
 #[derive(Debug)]
 struct Division {
-    /// Number of the scope.
-    scope: usize,
+    /// Number of what is divided.
+    number: usize,
     capacity: f64,
     claims: Vec<Claim>,
 }
@@ -18,22 +18,23 @@ struct Division {
 // === impl Simulation ===
 
 impl Simulation {
-    /// Notes how fairly each contended capacity is divided between the Envoys that want it.
-    pub(super) fn note_fairness(&mut self, fleet: &FleetSum) {
+    /// Notes how fairly each contended capacity is divided between those that want it: a pool's
+    /// between its members, and a scope's between Envoys.
+    pub(super) fn note_fairness(&mut self, sums: &[CapacitySum]) {
         let elapsed = self.elapsed();
         if !self.recorder.measures(elapsed) {
             return;
         }
-        let scopes = self.scopes.clone();
-        let mut places = vec![None; scopes.len()];
+        let pools = self.pool_divisions(sums);
+        let mut capacities = self.capacities_of_scopes(&pools);
         let mut divisions = Vec::new();
-        for (number, (scope, sum)) in scopes.iter().zip(&fleet.scopes).enumerate() {
-            let capacity = self.limits.capacity(&scope.id).capacity;
-            if !capacity.is_unlimited() && sum.wants > capacity.as_f64() {
+        let mut places = vec![None; capacities.len()];
+        for (number, capacity) in capacities.drain(..).enumerate() {
+            if let Some(capacity) = capacity.filter(|capacity| sums[number].wants > *capacity) {
                 places[number] = Some(divisions.len());
                 divisions.push(Division {
-                    scope: number,
-                    capacity: capacity.as_f64(),
+                    number,
+                    capacity,
                     claims: Vec::new(),
                 });
             } else {
@@ -41,11 +42,53 @@ impl Simulation {
             }
         }
         self.collect_claims(&places, &mut divisions);
-        for division in divisions {
+        for division in pools.iter().chain(&divisions) {
             let fairness = Fairness::of(division.capacity, &division.claims);
             self.recorder
-                .note_fairness(elapsed, division.scope, fairness);
+                .note_fairness(elapsed, division.number, fairness);
         }
+    }
+
+    /// Returns the divisions of pools between the members that want something.
+    fn pool_divisions(&self, sums: &[CapacitySum]) -> Vec<Division> {
+        let nodes = self.capacities.nodes();
+        let first = self.scopes.len();
+        let pools = nodes.iter().enumerate().skip(first);
+        let pools = pools.map(|(number, node)| Division {
+            number,
+            capacity: node.capacity.requests().unwrap_or(f64::INFINITY),
+            claims: Vec::new(),
+        });
+        let mut pools: Vec<Division> = pools.collect();
+        for (number, node) in nodes.iter().enumerate().take(first) {
+            let sum = &sums[number];
+            if let Some(pool) = self.capacities.pool_of(number).filter(|_| sum.wants > 0.0) {
+                pools[pool - first].claims.push(Claim {
+                    wants: sum.attainable,
+                    has: sum.has as f64 / MICRO as f64,
+                    weight: node.weight,
+                    number,
+                });
+            }
+        }
+        pools
+    }
+
+    /// Returns how much of each scope there is to divide between Envoys: of a member of a pool its
+    /// max-min share there, at most. None if there is no bound.
+    fn capacities_of_scopes(&self, pools: &[Division]) -> Vec<Option<f64>> {
+        let scopes = self.capacities.nodes().iter().take(self.scopes.len());
+        let mut capacities: Vec<_> = scopes.map(|node| node.capacity.requests()).collect();
+        for Division {
+            capacity, claims, ..
+        } in pools
+        {
+            for (claim, share) in claims.iter().zip(max_min(*capacity, claims)) {
+                let own = capacities[claim.number].unwrap_or(f64::INFINITY);
+                capacities[claim.number] = Some(own.min(share)).filter(|_| capacity.is_finite());
+            }
+        }
+        capacities
     }
 
     /// Adds the claims of all Envoys to `divisions`, whose places are known by the numbers of scopes.
@@ -53,28 +96,25 @@ impl Simulation {
         if divisions.is_empty() {
             return;
         }
-        let place = |number: u32| places[number as usize];
+        let nodes = self.capacities.nodes();
         let now = self.now();
-        for process in self
-            .envoys
-            .iter()
-            .filter_map(|envoy| envoy.process.as_ref())
-        {
-            let nothing = Claim {
-                wants: 0.0,
-                has: 0.0,
-                weight: 1.0,
-            };
-            let mut claims = vec![nothing; divisions.len()];
+        let envoys = self.envoys.iter().enumerate();
+        let processes = envoys.filter_map(|(index, envoy)| Some((index, envoy.process.as_ref()?)));
+        for (index, process) in processes {
+            let mut claims = vec![Claim::of(index); divisions.len()];
             for stream in &process.streams {
                 for (number, weight) in stream.shape.weights() {
-                    if let Some(place) = place(number) {
+                    let number = number as usize;
+                    let shared = nodes[number].parent;
+                    let of = [Some(number), shared].into_iter().flatten();
+                    for place in of.filter_map(|number| *places.get(number)?) {
                         claims[place].wants += stream.rate() * weight;
                     }
                 }
             }
             process.scopes(now, |local, id, state| {
-                if let Some(place) = self.scopes.find(id).and_then(place) {
+                let number = self.scopes.find(id);
+                if let Some(place) = number.and_then(|number| places[number as usize]) {
                     let has = state.requests.has(local).as_micros();
                     claims[place].has = has as f64 / MICRO as f64;
                 }
