@@ -31,7 +31,8 @@ Exit codes:
   2  wrong usage, configuration or input
   3  not found
   4  refused: no good token, or one whose role does not allow it
-  5  conflict: changed meanwhile, still in use, or defined in the configuration file";
+  5  conflict: changed meanwhile, still in use, or defined in the configuration file
+  6  incomplete: done and printed, but a file of a report could not be written";
 
 /// Leases the capacity of services to the Envoys in front of them.
 #[derive(Debug, Parser)]
@@ -184,7 +185,7 @@ mod tests {
         let codes: Vec<_> = codes
             .map(|line| line.trim().split_once("  ").unwrap())
             .collect();
-        assert_eq!(codes.len(), 6);
+        assert_eq!(codes.len(), 7);
         for (code, meaning) in codes {
             let meaning = meaning.split(':').next().unwrap();
             let meaning = meaning.split(',').next().unwrap();

@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     Refused(anyhow::Error),
     /// The change contradicts the stored state.
     Conflict(anyhow::Error),
+    /// The work is done and shown, but a file with it could not be written.
+    Incomplete(anyhow::Error),
 }
 
 // === impl Failure ===
@@ -47,6 +49,7 @@ impl Failure {
             Self::Missing(error) => (error, 3),
             Self::Refused(error) => (error, 4),
             Self::Conflict(error) => (error, 5),
+            Self::Incomplete(error) => (error, 6),
         }
     }
 }

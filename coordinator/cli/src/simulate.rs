@@ -17,16 +17,21 @@ use crate::failure::Failure;
 use crate::print;
 
 mod comparison;
+mod document;
 mod figures;
 mod file;
 mod limits;
 mod progress;
 mod report;
+mod shape;
 mod trace;
 
 use self::comparison::{COMPARED, ComparedRun, Comparison};
 use self::file::ScenarioFile;
 use self::progress::Progress;
+
+/// The most scopes without a limit that are named.
+const UNLIMITED_NAMED: usize = 3;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,7 +48,7 @@ Examples:
 ///
 /// A scenario names Envoys, coordinators, their network, the demand and the events; its limits are
 /// those of a coordinator's configuration. The same seed takes the same course. Asks no coordinator.
-/// Exit code 1 if a law was broken.
+/// Exit code 1 if a law was broken, 6 if the report could not be written.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Simulate {
@@ -99,9 +104,6 @@ impl Simulate {
         let simulation = self.played(file, self.algorithm)?;
         let figures = simulation.figures();
         let algorithm = self.algorithm.map(Algorithm::name);
-        if let Some(folder) = &self.report {
-            report::write(folder, &simulation, &figures, algorithm)?;
-        }
         if json {
             print::json(&RunSummary {
                 name: &simulation.scenario().name,
@@ -116,7 +118,11 @@ impl Simulate {
             let rows = rows.map(|(name, value)| vec![name.to_owned(), value]);
             print::table("FIGURE|VALUE", rows.collect())?;
         }
-        lawful(simulation.violations())
+        let written = match &self.report {
+            Some(folder) => report::write(folder, &simulation, &figures, algorithm),
+            None => Ok(()),
+        };
+        end(simulation.violations(), written)
     }
 
     /// Plays the scenario with each algorithm.
@@ -128,6 +134,7 @@ impl Simulate {
             duration: file.scenario.duration.0.as_secs_f64(),
             runs: Vec::new(),
         };
+        let mut written = Ok(());
         for algorithm in COMPARED {
             let name = algorithm.name();
             print::note(name);
@@ -140,17 +147,23 @@ impl Simulate {
                 chart: String::new(),
             };
             if let Some(folder) = &self.report {
-                report::write(&folder.join(name), &simulation, &run.figures, Some(name))?;
+                let folder = folder.join(name);
+                written = written.and(report::write(
+                    &folder,
+                    &simulation,
+                    &run.figures,
+                    Some(name),
+                ));
                 run.chart = report::fleet_chart(&simulation, name);
             }
             comparison.runs.push(run);
         }
-        if let Some(folder) = &self.report {
-            report::write_comparison(folder, &comparison)?;
-        }
         comparison.print(json)?;
+        if let Some(folder) = &self.report {
+            written = written.and(report::write_comparison(folder, &comparison));
+        }
         let violations = comparison.runs.iter().flat_map(|run| &run.violations);
-        lawful(&violations.cloned().collect::<Vec<_>>())
+        end(&violations.cloned().collect::<Vec<_>>(), written)
     }
 
     /// Returns the finished run of a file, with `algorithm` in place of that of its limits.
@@ -163,12 +176,16 @@ impl Simulate {
         let limits = limits.map(|limits| Box::new(limits) as Box<dyn LimitSource>);
         let scenario = file.scenario.clone();
         let simulation = Simulation::with_algorithm(scenario, limits.collect(), algorithm);
+        // The file was checked when it was read.
         let mut simulation = simulation.map_err(|errors| {
-            let file = self.scenario.display();
-            let lines = errors.iter().map(|error| format!("\n{file}: {error}"));
-            let lines: String = lines.collect();
-            Failure::Usage(anyhow!("{} errors in {file}{lines}", errors.len()))
+            let errors = errors.iter().map(ToString::to_string);
+            let errors = errors.collect::<Vec<_>>().join("\n");
+            Failure::Usage(anyhow!("{}: {errors}", self.scenario.display()))
         })?;
+        // Once, of the first run of a comparison.
+        if !self.compare || algorithm == Some(COMPARED[0]) {
+            warn_of_unlimited(&mut simulation);
+        }
         run_to_end(&mut simulation);
         Ok(simulation)
     }
@@ -197,15 +214,34 @@ fn run_to_end(simulation: &mut Simulation) {
     }
 }
 
-/// Fails if any law was broken.
-fn lawful(violations: &[Violation]) -> Result<(), Failure> {
-    match violations {
-        [] => Ok(()),
-        [first, ..] => Err(Failure::Runtime(anyhow!(
-            "{} laws broken, the first after {} s: {}",
-            violations.len(),
-            first.at,
-            first.text
-        ))),
+/// Warns of scopes whose requests all go on.
+fn warn_of_unlimited(simulation: &mut Simulation) {
+    let scopes = simulation.unlimited_scopes();
+    let named = scopes.iter().take(UNLIMITED_NAMED).copied();
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match scopes.len().saturating_sub(UNLIMITED_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    if !scopes.is_empty() {
+        print::note(&format!(
+            "warning: no limit matches the requests of {named}{more}: all of them go on"
+        ));
     }
+}
+
+/// Fails if any law was broken, or else if the report was not written.
+fn end(violations: &[Violation], written: Result<(), Failure>) -> Result<(), Failure> {
+    let [first, ..] = violations else {
+        return written;
+    };
+    if let Err(failure) = written {
+        print::note(&format!("{:#}", failure.into_parts().0));
+    }
+    Err(Failure::Runtime(anyhow!(
+        "{} laws broken, the first after {} s: {}",
+        violations.len(),
+        first.at,
+        first.text
+    )))
 }

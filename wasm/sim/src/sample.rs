@@ -42,8 +42,8 @@ pub struct Sample {
 pub struct ScopeSample {
     /// Requests that come.
     pub wants: f64,
-    /// Sum of the leases.
-    pub has: f64,
+    /// Sum of the leases; none if they have no bound.
+    pub has: Option<f64>,
     /// Its capacity; none if it has no limit, or one of each Envoy alone.
     pub capacity: Option<f64>,
     /// Requests that went on since the last sample.
@@ -57,8 +57,8 @@ pub struct ScopeSample {
 pub struct ClientSample {
     /// Requests that come.
     pub wants: f64,
-    /// Its lease.
-    pub has: f64,
+    /// Its lease; none if it has no bound.
+    pub has: Option<f64>,
 }
 
 /// Remark on what happened.

@@ -7,6 +7,7 @@
 use serde::Deserialize;
 
 mod check;
+mod cost;
 mod demand;
 mod event;
 mod fleet;
@@ -73,6 +74,15 @@ impl Scenario {
             self.coordinators.push(CoordinatorSpec::default());
         }
         self
+    }
+
+    /// Returns the number of Envoys among which `selection` chooses.
+    pub(crate) fn selectable(&self, selection: &Selection) -> usize {
+        let group = selection.group.as_ref();
+        let groups = self.envoys.iter();
+        let groups = groups.filter(|envoys| group.is_none_or(|name| envoys.name == *name));
+        let counts = groups.map(|group| group.count as usize);
+        counts.fold(0, usize::saturating_add)
     }
 
     /// Returns the number of Envoys.

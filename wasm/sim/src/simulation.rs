@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tollgate_core::lease::Unit;
 use tollgate_core::limit::Algorithm;
 use tollgate_core::units::{Capacity, Instant};
 
@@ -188,6 +189,17 @@ impl Simulation {
     pub fn watched_scopes(&self) -> Vec<&str> {
         let watched = self.recorder.watched().iter();
         watched.map(|number| self.scopes.id(*number)).collect()
+    }
+
+    /// Returns the scopes that are asked for and have no limit on their requests now.
+    pub fn unlimited_scopes(&mut self) -> Vec<&str> {
+        let (scopes, limits) = (&self.scopes, &mut self.limits);
+        let asked = scopes.iter().take(scopes.asked());
+        let unlimited = asked.filter(|scope| {
+            let limits = limits.of(&scope.id);
+            !limits.limited.contains(&Unit::Requests)
+        });
+        unlimited.map(|scope| &*scope.id).collect()
     }
 
     /// Returns the Envoys that [`Sample::clients`] are of.

@@ -6,12 +6,15 @@ use std::rc::Rc;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value};
-use tollgate_coordinator::config::unknown_field;
 use tollgate_sim::limits::LimitSource;
-use tollgate_sim::scenario::Scenario;
+use tollgate_sim::scenario::{Scenario, ScenarioError};
 
-use super::{limits, trace};
+use super::document::{Document, DocumentError};
+use super::{limits, shape, trace};
 use crate::failure::Failure;
+
+/// The most requests and ticks of a run. A run handles about a hundred thousand a second.
+const EVENTS_MAX: f64 = 1e10;
 
 /// A scenario and its limits.
 pub(super) struct ScenarioFile {
@@ -23,61 +26,83 @@ pub(super) struct ScenarioFile {
 // === impl ScenarioFile ===
 
 impl ScenarioFile {
-    /// Reads a file. Paths in it begin at its folder.
+    /// Reads a file, and checks it. Paths in it begin at its folder.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string());
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
-        Self::parse(&text.map_err(Failure::Usage)?, folder).map_err(|failure| match failure {
-            Failure::Usage(error) => Failure::Usage(error.context(path.display().to_string())),
-            other => other,
+        Self::parse(&text.map_err(Failure::Usage)?, folder).map_err(|errors| {
+            let file = path.display().to_string();
+            let lines = errors.iter().map(|error| error.of_file(&file));
+            let lines = lines.collect::<Vec<_>>().join("\n");
+            Failure::Usage(match errors.len() {
+                1 => anyhow!("{lines}"),
+                count => anyhow!("{count} errors in {file}\n{lines}"),
+            })
         })
     }
 
-    fn parse(text: &str, folder: &Path) -> Result<Self, Failure> {
-        let value: Value = serde_saphyr::from_str(text).map_err(Failure::usage)?;
-        let Value::Object(mut map) = value else {
-            return Err(Failure::Usage(anyhow!("the file is not a mapping")));
+    fn parse(text: &str, folder: &Path) -> Result<Self, Vec<DocumentError>> {
+        let document = Document::read(text).map_err(|error| vec![error])?;
+        let located = |errors: Vec<ScenarioError>| {
+            let errors = errors.iter().map(|error| document.located(error));
+            errors.collect::<Vec<_>>()
         };
-        let first = limits::take(&mut map, folder)?;
-        let first = first.ok_or_else(|| {
-            Failure::Usage(anyhow!("limits: is missing; or say `{}`", limits::FILE))
-        })?;
-        let mut limits = vec![first];
-        for event in events(&mut map) {
-            if let Some(more) = limits::take(event, folder)? {
-                event.insert("limits".to_owned(), limits.len().into());
-                limits.push(more);
-            }
-        }
+        let Value::Object(mut map) = document.value() else {
+            return Err(vec![DocumentError::nowhere("the file is not a mapping")]);
+        };
+        let limits = limits(&mut map, folder).map_err(located)?;
         let scenario = serde_path_to_error::deserialize(Value::Object(map));
-        let mut scenario: Scenario = scenario.map_err(|error| wrong(&error))?;
-        trace::read_all(&mut scenario.demand, folder)?;
-        Ok(Self { scenario, limits })
+        let scenario = scenario.map_err(|error| vec![shape::broken_rule(&document, &error)]);
+        let mut scenario: Scenario = scenario.map_err(located)?;
+        trace::read_all(&mut scenario.demand, folder).map_err(located)?;
+        let mut errors = scenario.check(limits.len());
+        if errors.is_empty() {
+            errors.extend(too_long(&scenario));
+        }
+        match errors.is_empty() {
+            true => Ok(Self { scenario, limits }),
+            false => Err(located(errors)),
+        }
     }
 }
 
 // === free functions ===
 
-/// Returns the events of a file, as far as they are mappings.
-fn events(map: &mut Map<String, Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
-    let events = map.get_mut("events").and_then(Value::as_array_mut);
-    let events = events.into_iter().flatten();
-    events.filter_map(Value::as_object_mut)
+/// Returns the error of a scenario that would be played for days.
+fn too_long(scenario: &Scenario) -> Option<ScenarioError> {
+    let events = scenario.expected_events();
+    (events > EVENTS_MAX).then(|| ScenarioError {
+        field: "duration".to_owned(),
+        rule: format!(
+            "makes about {events:.0e} requests and ticks of workers, more than {EVENTS_MAX:.0e}, which \
+             take a day; a shorter time, fewer Envoys or a lower demand make it less"
+        ),
+    })
 }
 
-/// Returns the failure of a value that does not fit.
-fn wrong(error: &serde_path_to_error::Error<serde_json::Error>) -> Failure {
-    let field = error.path().to_string();
-    let said = error.inner().to_string();
-    let mut names = said.split('`').skip(1).step_by(2);
-    let rule = match (said.starts_with("unknown field"), names.next()) {
-        (true, Some(unknown)) => unknown_field(unknown, &names.collect::<Vec<_>>()),
-        _ => said.clone(),
-    };
-    match field.as_str() {
-        "." => Failure::Usage(anyhow!("{rule}")),
-        field => Failure::Usage(anyhow!("{field}: {rule}")),
+/// Takes the limits out of a file's sections: those in force from the start, then those of events.
+fn limits(
+    map: &mut Map<String, Value>,
+    folder: &Path,
+) -> Result<Vec<Rc<dyn LimitSource>>, Vec<ScenarioError>> {
+    let first = limits::take(map, folder, "")?;
+    let first = first.ok_or_else(|| {
+        let rule = format!("is missing; or say `{}`", limits::FILE);
+        let field = "limits".to_owned();
+        vec![ScenarioError { field, rule }]
+    })?;
+    let mut limits = vec![first];
+    let events = map.get_mut("events").and_then(Value::as_array_mut);
+    for (i, event) in events.into_iter().flatten().enumerate() {
+        let Value::Object(event) = event else {
+            continue;
+        };
+        if let Some(more) = limits::take(event, folder, &format!("events[{i}]."))? {
+            event.insert("limits".to_owned(), limits.len().into());
+            limits.push(more);
+        }
     }
+    Ok(limits)
 }
 
 #[cfg(test)]
@@ -95,7 +120,7 @@ demand: [{scope: tenant/acme, each: 10}]
     fn error(text: &str) -> String {
         match ScenarioFile::parse(text, Path::new("")) {
             Ok(_) => panic!("{text} is good"),
-            Err(failure) => format!("{:#}", failure.into_parts().0),
+            Err(errors) => errors[0].of_file("f.yaml"),
         }
     }
 
@@ -125,21 +150,77 @@ demand: [{scope: tenant/acme, each: 10}]
         assert_eq!(errors, []);
     }
 
+    /// Asserts the error of [`GOOD`] with another text in place of one, for each row.
+    #[track_caller]
+    fn assert_errors(rows: &[(&str, &str, &str)]) {
+        for (from, to, want) in rows {
+            let error = error(&GOOD.replace(from, to));
+            assert!(error.contains(want), "{to}: {error}");
+        }
+    }
+
     #[test]
     fn an_error_names_field_value_and_rule() {
         let rows = [
             (
                 "duration: 10s",
                 "duration: ten",
-                "duration: \"ten\" is no length of time",
+                "f.yaml:2:11: duration: \"ten\" is no length of time",
             ),
+            ("duration: 10s", "duration: [10", "f.yaml:"),
             (
                 "rate: 100",
                 "rate: -5",
-                "limits[0].requests.rate: -5 is negative",
+                "f.yaml:3:47: limits[0].requests.rate: -5 is negative",
             ),
             ("count: 2", "cuont: 2", "did you mean `count`?"),
-            ("count: 2", "count: 1e12", "envoys[0].count: invalid"),
+            (
+                "count: 2",
+                "count: 70.5",
+                "f.yaml:4:18: envoys[0].count: `70.5` is not a whole number from 0 to 4294967295",
+            ),
+            ("{count: 2}", "7", "envoys[0]: `7` is not a mapping"),
+            ("[{count: 2}]", "7", "envoys: `7` is not a list"),
+            (
+                "count: 2",
+                "no_lease: unsafe",
+                "envoys[0].no_lease: `unsafe` is none of safe, optimistic, pessimistic",
+            ),
+            ("limits:", "groups: {}\nlimit:", "limits: is missing"),
+        ];
+        assert_errors(&rows);
+        let error = error("duration: 10s");
+        assert!(error.contains("limits_file"), "{error}");
+    }
+
+    #[test]
+    fn an_error_of_an_event_a_file_or_a_size_names_its_place() {
+        let rows = [
+            (
+                "demand:",
+                "events: [{at: 1s, kill: {envoys: {count: 3}}}]\ndemand:",
+                "f.yaml:5:42: events[0].kill.envoys.count: 3 is more than the 2 Envoys",
+            ),
+            (
+                "demand:",
+                "events: [{at: 1s, cut: {region: asai}}]\ndemand:",
+                "f.yaml:5:33: events[0].cut.region: \"asai\" is no region",
+            ),
+            (
+                "demand:",
+                "events: [{at: 1s, limits: [{match: a, requests: {rate: x}}]}]\ndemand:",
+                "f.yaml:5:56: events[0].limits[0].requests.rate: ",
+            ),
+            (
+                "each: 10",
+                "each: 1000M",
+                "f.yaml:2:11: duration: makes about 2e10 requests and ticks of workers, more than 1e10",
+            ),
+            (
+                "each: 10",
+                "each: {trace: nowhere.csv}",
+                "f.yaml:5:45: demand[0].each.trace: nowhere.csv: ",
+            ),
             (
                 "each: 10",
                 "each: -1",
@@ -153,15 +234,9 @@ demand: [{scope: tenant/acme, each: 10}]
             (
                 "each: 10",
                 "each: {ramp: {from: 1, to: 2}}",
-                "missing field `over`",
+                "demand[0].each.ramp.over: is missing",
             ),
-            ("limits:", "groups: {}\nlimit:", "limits: is missing"),
         ];
-        for (from, to, want) in rows {
-            let error = error(&GOOD.replace(from, to));
-            assert!(error.contains(want), "{to}: {error}");
-        }
-        let error = error("duration: 10s");
-        assert!(error.contains("limits_file"), "{error}");
+        assert_errors(&rows);
     }
 }

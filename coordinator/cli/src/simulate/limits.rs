@@ -4,14 +4,13 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use anyhow::anyhow;
 use serde_json::{Map, Value};
 use tollgate_coordinator::catalog::Catalog;
+use tollgate_coordinator::catalog::check::ConfigErrors;
 use tollgate_coordinator::config::{Config, Flags};
 use tollgate_core::lease::Unit;
 use tollgate_sim::limits::{LimitSource, PoolOfUnit, ScopeLimits, UnitLimit};
-
-use crate::failure::Failure;
+use tollgate_sim::scenario::ScenarioError;
 
 /// Sections of a configuration that a scenario may have itself.
 const SECTIONS: [&str; 3] = ["limits", "groups", "attach"];
@@ -48,54 +47,58 @@ impl LimitSource for CatalogLimits {
 
 // === free functions ===
 
-/// Takes the limits out of a mapping: its own sections, or a file beside the scenario in `folder`.
-/// None if it has neither.
+/// Takes the limits out of a mapping at a `path`: its own sections, or a file beside the scenario in
+/// `folder`. None if it has neither.
 pub(super) fn take(
     map: &mut Map<String, Value>,
     folder: &Path,
-) -> Result<Option<Rc<dyn LimitSource>>, Failure> {
+    path: &str,
+) -> Result<Option<Rc<dyn LimitSource>>, Vec<ScenarioError>> {
     let file = map.remove(FILE);
     let own = SECTIONS.into_iter();
     let own = own.filter_map(|name| Some((name.to_owned(), map.remove(name)?)));
     let own: Map<String, Value> = own.collect();
+    let wrong = |rule: String| {
+        let field = format!("{path}{FILE}");
+        vec![ScenarioError { field, rule }]
+    };
     let config = match (file, own.is_empty()) {
         (None, true) => return Ok(None),
         (None, false) => {
             let text = Value::Object(own).to_string();
-            let errors = |errors| Failure::Usage(anyhow!("{}", without_places(&errors)));
-            Config::parse(&text).map_err(errors)?
+            Config::parse(&text).map_err(|errors| below(path, &errors))?
         }
-        (Some(Value::String(path)), true) => {
+        (Some(Value::String(file)), true) => {
             let flags = Flags {
                 insecure_admin: true,
                 insecure_grpc: true,
                 ..Flags::default()
             };
-            let config = Config::load(&folder.join(path), flags);
-            config.map_err(|error| Failure::Usage(error.into()))?
+            let config = Config::load(&folder.join(file), flags);
+            config.map_err(|error| wrong(error.to_string()))?
         }
         (Some(Value::String(_)), false) => {
             let rule = "the limits are in that file, so limits, groups and attach cannot be here";
-            return Err(Failure::Usage(anyhow!("{FILE}: {rule}")));
+            return Err(wrong(rule.to_owned()));
         }
         (Some(other), _) => {
             let rule = format!("`{other}` is not the path of a coordinator's configuration");
-            return Err(Failure::Usage(anyhow!("{FILE}: {rule}")));
+            return Err(wrong(rule));
         }
     };
     if config.shares() {
         let rule = "its limits are in etcd: `tollgate config get` writes them into a file";
-        return Err(Failure::Usage(anyhow!("{FILE}: {rule}")));
+        return Err(wrong(rule.to_owned()));
     }
     let catalog = Catalog::new(config.catalog.clone());
     Ok(Some(Rc::new(CatalogLimits(catalog))))
 }
 
-/// Returns the errors without their places, which are none of the scenario's file.
-fn without_places(errors: &tollgate_coordinator::catalog::check::ConfigErrors) -> String {
-    let texts = errors.0.iter().map(|error| match error.field.is_empty() {
-        true => error.rule.clone(),
-        false => format!("{}: {}", error.field, error.rule),
+/// Returns the errors of sections at a `path`, whose places in the scenario's file are others.
+fn below(path: &str, errors: &ConfigErrors) -> Vec<ScenarioError> {
+    let errors = errors.0.iter().map(|error| ScenarioError {
+        field: format!("{path}{}", error.field),
+        rule: error.rule.clone(),
     });
-    texts.collect::<Vec<_>>().join("\n")
+    errors.collect()
 }

@@ -60,6 +60,13 @@ impl<'a> RunRecord<'a> {
             samples: simulation.samples(),
         }
     }
+
+    /// Returns whether the scope of a number never had a capacity, nor leases with a bound.
+    fn is_unlimited(&self, scope: usize) -> bool {
+        let samples = self.samples.iter();
+        let mut samples = samples.filter_map(|sample| sample.scopes.get(scope));
+        samples.all(|scope| scope.capacity.is_none() && scope.has.is_none_or(|has| has == 0.0))
+    }
 }
 
 // === free functions ===
@@ -101,12 +108,13 @@ pub(super) fn fleet_chart(simulation: &Simulation, algorithm: &'static str) -> S
 }
 
 fn save(folder: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
-    let made = fs::create_dir_all(folder).with_context(|| folder.display().to_string());
-    made.map_err(Failure::Usage)?;
+    let not_written = |path: &Path| format!("the report is not written: {}", path.display());
+    let made = fs::create_dir_all(folder).with_context(|| not_written(folder));
+    made.map_err(Failure::Incomplete)?;
     for (name, text) in files {
         let path = folder.join(name);
-        let written = fs::write(&path, text).with_context(|| path.display().to_string());
-        written.map_err(Failure::Runtime)?;
+        let written = fs::write(&path, text).with_context(|| not_written(&path));
+        written.map_err(Failure::Incomplete)?;
     }
     Ok(())
 }

@@ -4,31 +4,37 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use tollgate_sim::scenario::{Amount, DemandSpec, Program, Span, Trace};
-
-use crate::failure::Failure;
+use tollgate_sim::scenario::{Amount, DemandSpec, Program, ScenarioError, Span, Trace};
 
 // === free functions ===
 
 /// Reads the traces that a demand names, from files beside the scenario in `folder`.
-pub(super) fn read_all(demand: &mut [DemandSpec], folder: &Path) -> Result<(), Failure> {
-    for spec in demand {
-        let programs = spec.each.iter_mut().chain(&mut spec.total);
-        for program in programs {
-            if let Program::Trace(trace) = program {
-                read(trace, folder)?;
+pub(super) fn read_all(demand: &mut [DemandSpec], folder: &Path) -> Result<(), Vec<ScenarioError>> {
+    let mut errors = Vec::new();
+    for (i, spec) in demand.iter_mut().enumerate() {
+        let programs = [("each", &mut spec.each), ("total", &mut spec.total)];
+        for (name, program) in programs {
+            if let Some(Program::Trace(trace)) = program
+                && let Err(error) = read(trace, folder)
+            {
+                errors.push(ScenarioError {
+                    field: format!("demand[{i}].{name}.trace"),
+                    rule: format!("{error:#}"),
+                });
             }
         }
     }
-    Ok(())
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(errors),
+    }
 }
 
-fn read(trace: &mut Trace, folder: &Path) -> Result<(), Failure> {
+fn read(trace: &mut Trace, folder: &Path) -> anyhow::Result<()> {
     let path = folder.join(&trace.file);
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string());
-    let points = parse(&text.map_err(Failure::Usage)?);
-    let named = |error: anyhow::Error| Failure::Usage(error.context(path.display().to_string()));
-    trace.points = points.map_err(named)?;
+    let named = || path.display().to_string();
+    let text = fs::read_to_string(&path).with_context(named)?;
+    trace.points = parse(&text).with_context(named)?;
     Ok(())
 }
 

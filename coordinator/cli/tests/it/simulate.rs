@@ -151,6 +151,65 @@ fn an_algorithm_takes_the_place_of_that_of_the_limits() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_costs_no_figures() {
+    let taken = file("no folder");
+    let folder = taken.path().join("report");
+    let path = scenario("doorman-1");
+    let (code, out, err) = run(&["simulate", &path, "--report", folder.to_str().unwrap()]);
+    assert_eq!(code, 6, "{err}");
+    assert!(out.contains("handed out, of the capacity"), "{out}");
+    let want = format!("the report is not written: {}", folder.display());
+    assert!(err.contains(&want), "{err}");
+}
+
+#[test]
+fn a_scope_without_a_limit_is_shown_and_warned_of() {
+    let text = "duration: 5s\nlimits: [{match: tenant/a, requests: {rate: 50}}]\n\
+                envoys: [{count: 3}]\n\
+                demand: [{scope: tenant/a, each: 9}, {scope: tenant/b, each: 9}]";
+    let (scenario, folder) = (file(text), tempdir().unwrap());
+    let (path, report) = (scenario.path(), folder.path());
+    let arguments = [
+        "simulate",
+        path.to_str().unwrap(),
+        "--report",
+        report.to_str().unwrap(),
+    ];
+    let (code, _, err) = run(&arguments);
+    assert_eq!(code, 0, "{err}");
+    let want = "warning: no limit matches the requests of tenant/b: all of them go on";
+    assert!(err.contains(want), "{err}");
+    let csv = fs::read_to_string(report.join("scopes.csv")).unwrap();
+    let last = csv.lines().last().unwrap();
+    assert!(
+        last.starts_with("5,tenant/b,27.000,unlimited,unlimited,"),
+        "{last}"
+    );
+    let page = fs::read_to_string(report.join("report.html")).unwrap();
+    assert!(page.contains("tenant/b, unlimited") && !page.contains("NaN"));
+}
+
+#[test]
+fn groups_of_a_file_count_once() {
+    for between in ["members", "clients"] {
+        let text = format!(
+            "duration: 20s\nmeasure_from: 5s\nenvoys: [{{count: 3}}]\n\
+             limits: []\ngroups: {{gold: {{requests: {{rate: 300}}, fair_between: {between}}}}}\n\
+             attach: {{tenants: {{a: gold, b: gold}}}}\n\
+             demand: [{{scope: tenant/a, each: 200}}, {{scope: tenant/b, each: 50}}]"
+        );
+        let scenario = file(&text);
+        let (code, out, err) = run(&["simulate", scenario.path().to_str().unwrap(), "--json"]);
+        assert_eq!(code, 0, "{between}: {err}");
+        let summary: Value = serde_json::from_str(&out).unwrap();
+        let figure = |name: &str| summary["figures"][name].as_f64().unwrap();
+        assert!(figure("of_capacity") > 0.97, "{between}: {out}");
+        assert!(figure("fairness") > 0.98, "{between}: {out}");
+        assert_eq!(figure("over_capacity"), 0.0, "{between}: {out}");
+    }
+}
+
+#[test]
 fn a_limits_file_is_that_of_a_coordinator() {
     let limits =
         file("listen: {grpc: '0.0.0.0:7710'}\nlimits: [{match: '*', requests: {rate: 50}}]");
@@ -174,7 +233,7 @@ fn a_limits_file_is_that_of_a_coordinator() {
 #[test]
 fn errors_name_the_file_the_field_and_the_rule() {
     let rows = [
-        ("duration: 0s", "duration: must be longer than zero"),
+        ("duration: 0s", ":4:11: duration: must be longer than zero"),
         ("demand: []", "demand: is empty"),
         ("coordinators: [{nmae: a}]", "did you mean `name`?"),
         (

@@ -17,6 +17,8 @@ use super::{
 const ENVOYS_MAX: usize = 1_000_000;
 /// The most scopes of all demand.
 const SCOPES_MAX: u64 = 1_000_000;
+/// The shortest time between two steps of a walk, of demand that goes on and off, or of mishaps.
+const STEP_MIN: Span = Span::from_millis(1);
 /// The most samples of a run.
 const SAMPLES_MAX: u128 = 1_000_000;
 
@@ -57,7 +59,7 @@ impl Scenario {
             check.event(&format!("events[{i}]"), event);
         }
         if let Some(mishaps) = &self.mishaps {
-            check.positive("mishaps.every", mishaps.every);
+            check.step("mishaps.every", mishaps.every);
             let [.., all] = mishaps.weights();
             check.ensure(all > 0, "mishaps", || {
                 "spike, lose_master and elect are all 0: nothing can happen".to_owned()
@@ -86,6 +88,12 @@ impl Check<'_> {
     fn positive(&mut self, field: &str, span: Span) {
         self.ensure(!span.0.is_zero(), field, || {
             "must be longer than zero".to_owned()
+        });
+    }
+
+    fn step(&mut self, field: &str, span: Span) {
+        self.ensure(span >= STEP_MIN, field, || {
+            format!("{:?} is shorter than {:?}", span.0, STEP_MIN.0)
         });
     }
 
@@ -157,10 +165,7 @@ impl Check<'_> {
         self.ensure((1..=64).contains(&workers), &join(field, "workers"), || {
             format!("{workers} is not between 1 and 64")
         });
-        let tick = group.tick;
-        self.ensure(tick >= Span::from_millis(1), &join(field, "tick"), || {
-            format!("{:?} is shorter than 1ms", tick.0)
-        });
+        self.step(&join(field, "tick"), group.tick);
         self.positive(&join(field, "call_timeout"), group.call_timeout);
         self.ensure(group.max_scopes > 0, &join(field, "max_scopes"), || {
             "must be at least 1".to_owned()
@@ -184,6 +189,7 @@ impl Check<'_> {
     }
 
     fn selection(&mut self, field: &str, selection: &Selection) {
+        self.selected_count(&join(field, "count"), selection);
         let Some(name) = &selection.group else { return };
         let groups = &self.scenario.envoys;
         let known = groups.iter().any(|group| group.name == *name);
@@ -191,6 +197,16 @@ impl Check<'_> {
             let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
             format!("{name:?} is none of {}", names.join(", "))
         });
+    }
+
+    fn selected_count(&mut self, field: &str, selection: &Selection) {
+        let Some(count) = selection.count else { return };
+        let all = self.scenario.selectable(selection);
+        // A group that there is not is an error by itself.
+        self.ensure(count as usize <= all || all == 0, field, || {
+            format!("{count} is more than the {all} Envoys that there are to choose from")
+        });
+        self.ensure(count > 0, field, || "0 chooses no Envoy".to_owned());
     }
 
     fn demand(&mut self) {
@@ -252,10 +268,10 @@ impl Check<'_> {
             Program::Constant(_) | Program::Spike(_) => {}
             Program::Ramp(ramp) => self.positive(&join(field, "ramp.over"), ramp.over),
             Program::OnOff(on_off) => {
-                self.positive(&join(field, "on_off.on"), on_off.on);
-                self.positive(&join(field, "on_off.off"), on_off.off);
+                self.step(&join(field, "on_off.on"), on_off.on);
+                self.step(&join(field, "on_off.off"), on_off.off);
             }
-            Program::Walk(walk) => self.positive(&join(field, "walk.every"), walk.every),
+            Program::Walk(walk) => self.step(&join(field, "walk.every"), walk.every),
             Program::Trace(trace) => {
                 let times = trace.points.iter().map(|(at, _)| *at);
                 self.ensure(times.is_sorted(), &join(field, "trace"), || {

@@ -1,7 +1,7 @@
 //! Samples of the whole fleet.
 
 use tollgate_core::client::{LeaseState, ScopeState};
-use tollgate_core::units::{Instant, MICRO};
+use tollgate_core::units::{Capacity, Instant, MICRO};
 
 mod divisions;
 mod laws;
@@ -87,7 +87,7 @@ impl Simulation {
             let (sum, node) = (&sums[*number], &self.capacities.nodes()[*number]);
             ScopeSample {
                 wants: sum.wants,
-                has: micros(sum.has),
+                has: bounded(sum.has),
                 capacity: node.capacity.requests(),
                 admitted: sum.requests[0] as f64 / seconds,
                 refused: sum.requests[1] as f64 / seconds,
@@ -103,12 +103,15 @@ impl Simulation {
             sums: vec![CapacitySum::default(); scopes.node_count()],
             ..FleetSum::default()
         };
-        for number in 0..scopes.asked() {
-            fleet.sums[number].requests = self.tally.of(number);
+        for (number, sum) in fleet.sums.iter_mut().enumerate().take(scopes.asked()) {
+            sum.requests = self.tally.of(number);
         }
         let (envoys, coordinators) = (&mut self.envoys, &self.coordinators);
         for (index, envoy) in envoys.iter_mut().enumerate() {
-            let mut client = ClientSample::default();
+            let mut client = ClientSample {
+                has: Some(0.0),
+                ..ClientSample::default()
+            };
             if let Some(process) = &mut envoy.process {
                 fleet.envoys += 1;
                 fleet.waiting += process.waiting() as u64;
@@ -124,7 +127,7 @@ impl Simulation {
                     let safe = lends_safe(coordinators, envoy.coordinator, id);
                     let has = fleet.add_lease(number, local, state, safe);
                     if number == 0 {
-                        client.has = micros(has);
+                        client.has = bounded(has);
                     }
                 });
                 fleet.without_lease += without;
@@ -176,6 +179,11 @@ fn lends_safe(coordinators: &[Coordinator], index: usize, scope: &str) -> bool {
     let above = |index: &usize| coordinators[*index].parent;
     let mut chain = std::iter::successors(Some(index), above);
     chain.any(|index| coordinators[index].lends_safe(scope))
+}
+
+/// Returns requests per second, of millionths; none if they have no bound.
+fn bounded(capacity: u64) -> Option<f64> {
+    (capacity < Capacity::MAX.as_micros()).then(|| micros(capacity))
 }
 
 /// Returns requests per second, of millionths.

@@ -89,7 +89,7 @@ fn a_fleet_shares_what_it_wants_too_much_of() {
     assert!((495.0..=502.0).contains(&mean), "{mean}");
     let last = run.samples().last().unwrap();
     assert_eq!(last.clients.len(), 5);
-    let fair = |client: &crate::sample::ClientSample| (client.has - 100.0).abs() < 0.1;
+    let fair = |client: &crate::sample::ClientSample| (client.has.unwrap() - 100.0).abs() < 0.1;
     assert!(last.clients.iter().all(fair), "{last:?}");
 }
 
@@ -164,11 +164,28 @@ fn a_capacity_of_each_envoy_is_no_bound_on_all() {
         let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
         let mut run = Simulation::new(fleet(4, 55.0), vec![Box::new(limits)]).unwrap();
         while run.step() {}
-        let has = run.samples().last().unwrap().scopes[0].has;
+        let has = run.samples().last().unwrap().scopes[0].has.unwrap();
         assert!((has / want - 1.0).abs() < 0.1, "{algorithm:?}: {has}");
         assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
         assert_eq!(run.figures().over_capacity, 0, "{algorithm:?}");
     }
+}
+
+#[test]
+fn a_scope_without_a_limit_has_no_sum_of_leases() {
+    let mut scenario = fleet(3, 10.0);
+    scenario.demand.push(DemandSpec {
+        scope: Some("route/free".to_owned()),
+        each: Some(Program::Constant(Amount(10.0))),
+        ..DemandSpec::default()
+    });
+    let mut run = run(scenario, &[100]);
+    assert_eq!(run.unlimited_scopes(), ["route/free"]);
+    let last = run.samples().last().unwrap();
+    let [limited, free] = [last.scopes[0], last.scopes[1]];
+    assert!(limited.has.is_some() && limited.capacity == Some(100.0));
+    assert_eq!((free.has, free.capacity), (None, None));
+    assert!(free.admitted > 20.0 && last.has <= 100.0, "{last:?}");
 }
 
 #[test]
@@ -358,7 +375,7 @@ fn a_cut_off_coordinator_lends_safe_capacity_beside_the_capacity() {
         .unwrap()
         .clients
         .iter()
-        .map(|c| c.has)
+        .map(|c| c.has.unwrap())
         .collect();
     assert_eq!(has[2..], [5.0, 5.0], "{has:?}");
     assert!(has[0] + has[1] > 198.0, "{has:?}");

@@ -22,7 +22,7 @@ pub(super) struct Line<'a> {
     pub(super) name: &'a str,
     /// Its class in the page's style, or a colour.
     pub(super) look: Look,
-    /// Values at the chart's times.
+    /// Values at the chart's times; those that are no numbers are left out.
     pub(super) values: Vec<f64>,
 }
 
@@ -144,6 +144,7 @@ impl Chart<'_> {
     fn draw_line(&self, svg: &mut String, line: &Line<'_>, top: f64) {
         let every = line.values.len().div_ceil(POINTS_MAX).max(1);
         let points = self.times.iter().zip(&line.values).step_by(every);
+        let points = points.filter(|(_, value)| value.is_finite());
         let points = points.map(|(at, value)| {
             let (x, y) = (self.x(*at), self.y(*value, top));
             format!("{x:.1},{y:.1}")

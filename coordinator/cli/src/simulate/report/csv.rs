@@ -38,15 +38,14 @@ pub(super) fn scopes(record: &RunRecord<'_>) -> String {
     let mut text = "seconds,scope,wants,capacity,has,admitted,refused\n".to_owned();
     for sample in record.samples {
         for (name, s) in record.scopes.iter().zip(&sample.scopes) {
-            let capacity = s.capacity.map(|capacity| format!("{capacity:.3}"));
             let _ = writeln!(
                 text,
-                "{},{},{:.3},{},{:.3},{:.3},{:.3}",
+                "{},{},{:.3},{},{},{:.3},{:.3}",
                 sample.at,
                 quoted(name),
                 s.wants,
-                capacity.unwrap_or_default(),
-                s.has,
+                or_unlimited(s.capacity),
+                or_unlimited(s.has),
                 s.admitted,
                 s.refused
             );
@@ -61,10 +60,16 @@ pub(super) fn clients(record: &RunRecord<'_>) -> String {
     for sample in record.samples {
         for (name, s) in record.envoys.iter().zip(&sample.clients) {
             let name = quoted(name);
-            let _ = writeln!(text, "{},{name},{:.3},{:.3}", sample.at, s.wants, s.has);
+            let has = or_unlimited(s.has);
+            let _ = writeln!(text, "{},{name},{:.3},{has}", sample.at, s.wants);
         }
     }
     text
+}
+
+/// Returns a rate, or the word for none.
+fn or_unlimited(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{rate:.3}"))
 }
 
 /// Returns `text` as one field.

@@ -160,6 +160,12 @@ fn marks(record: &RunRecord<'_>) -> String {
 }
 
 fn charts(record: &RunRecord<'_>) -> String {
+    let named = record.scopes.iter().enumerate();
+    let named = named.map(|(number, name)| match record.is_unlimited(number) {
+        true => format!("{name}, unlimited"),
+        false => (*name).to_owned(),
+    });
+    let named: Vec<String> = named.collect();
     let times: Vec<f64> = record.samples.iter().map(|sample| sample.at).collect();
     let chart = |title, height, lines| Chart {
         title,
@@ -171,15 +177,15 @@ fn charts(record: &RunRecord<'_>) -> String {
     };
     let mut html = chart("Whole fleet, requests per second", LARGE, fleet(record)).render();
     // One scope is the whole.
-    let several = record.scopes.iter().enumerate();
-    for (number, name) in several.filter(|_| record.scopes.len() > 1) {
+    let several = named.iter().enumerate();
+    for (number, name) in several.filter(|_| named.len() > 1) {
         html += &chart(name, SMALL, scope(record, number)).render();
     }
     let title = match record.scopes.first() {
         Some(scope) => format!("{scope}, leases of each Envoy"),
         None => String::new(),
     };
-    html += &chart(&title, LARGE, clients(record, |client| client.has)).render();
+    html += &chart(&title, LARGE, clients(record, |client| drawn(client.has))).render();
     let title = title.replace("leases of", "demand at");
     html + &chart(&title, LARGE, clients(record, |client| client.wants)).render()
 }
@@ -208,13 +214,17 @@ fn scope<'a>(record: &RunRecord<'_>, number: usize) -> Vec<Line<'a>> {
             values: samples.collect(),
         }
     };
-    let capacity = |scope: &ScopeSample| scope.capacity.unwrap_or(0.0);
     vec![
-        line("capacity", "capacity", capacity),
+        line("capacity", "capacity", |scope| drawn(scope.capacity)),
         line("wants", "wants", |scope| scope.wants),
         line("admitted", "admitted", |scope| scope.admitted),
-        line("has", "has", |scope| scope.has),
+        line("has", "has", |scope| drawn(scope.has)),
     ]
+}
+
+/// Returns a rate as it is drawn: without a bound not at all.
+fn drawn(rate: Option<f64>) -> f64 {
+    rate.unwrap_or(f64::NAN)
 }
 
 fn clients<'a>(record: &RunRecord<'a>, value: fn(&ClientSample) -> f64) -> Vec<Line<'a>> {

@@ -1,6 +1,9 @@
 //! Rules that events keep.
 
+use std::collections::BTreeSet;
+
 use super::{Check, EventSpec, join};
+use crate::scenario::{Cut, Deploy};
 
 // === impl Check ===
 
@@ -28,12 +31,8 @@ impl Check<'_> {
                 format!("{:?} is after the end, {end:?}", event.at.0)
             },
         );
-        let crashed = event.crash.iter().map(|crash| &crash.coordinator);
-        let left = event.hand_over.iter().map(|left| &left.coordinator);
-        for name in crashed.chain(left) {
-            self.coordinator(field, name);
-        }
-        self.envoy_event(field, event);
+        self.named(field, event);
+        self.change(field, event);
         if let Some(limits) = event.limits {
             self.ensure(limits < self.limits, &join(field, "limits"), || {
                 format!("there are no limits of number {limits}")
@@ -41,25 +40,72 @@ impl Check<'_> {
         }
     }
 
-    fn envoy_event(&mut self, field: &str, event: &EventSpec) {
+    /// Checks that the coordinators and Envoys that an event names are there.
+    fn named(&mut self, field: &str, event: &EventSpec) {
+        let named = [
+            (
+                "crash.coordinator",
+                event.crash.as_ref().map(|crash| &crash.coordinator),
+            ),
+            (
+                "hand_over.coordinator",
+                event.hand_over.as_ref().map(|left| &left.coordinator),
+            ),
+            (
+                "stop.coordinator",
+                event
+                    .stop
+                    .as_ref()
+                    .and_then(|stop| stop.coordinator.as_ref()),
+            ),
+            (
+                "cut.coordinator",
+                event.cut.as_ref().and_then(|cut| cut.coordinator.as_ref()),
+            ),
+        ];
+        for (name, coordinator) in named {
+            if let Some(coordinator) = coordinator {
+                self.coordinator(&join(field, name), coordinator);
+            }
+        }
+        let selections = [
+            (
+                "stop.envoys",
+                event.stop.as_ref().and_then(|stop| stop.envoys.as_ref()),
+            ),
+            ("kill.envoys", event.kill.as_ref().map(|kill| &kill.envoys)),
+            (
+                "deploy.envoys",
+                event.deploy.as_ref().map(|deploy| &deploy.envoys),
+            ),
+            (
+                "cut.envoys",
+                event.cut.as_ref().and_then(|cut| cut.envoys.as_ref()),
+            ),
+            (
+                "demand.envoys",
+                event.demand.as_ref().map(|demand| &demand.envoys),
+            ),
+        ];
+        for (name, selection) in selections {
+            if let Some(selection) = selection {
+                self.selection(&join(field, name), selection);
+            }
+        }
+    }
+
+    fn change(&mut self, field: &str, event: &EventSpec) {
         if let Some(stop) = &event.stop {
-            let both = (&stop.coordinator, &stop.envoys);
-            self.ensure(!matches!(both, (Some(_), Some(_))), field, || {
+            let both = stop.coordinator.is_some() && stop.envoys.is_some();
+            self.ensure(!both, &join(field, "stop"), || {
                 "stops a coordinator or Envoys, not both".to_owned()
             });
         }
-        let stopped = event
-            .stop
-            .as_ref()
-            .and_then(|stop| stop.coordinator.as_ref());
-        let cut = event.cut.as_ref().and_then(|cut| cut.coordinator.as_ref());
-        for name in stopped.into_iter().chain(cut) {
-            self.coordinator(field, name);
-        }
         if let Some(deploy) = &event.deploy {
-            self.ensure(deploy.batch > 0, &join(field, "deploy.batch"), || {
-                "must be at least 1".to_owned()
-            });
+            self.deploy(&join(field, "deploy.batch"), deploy);
+        }
+        if let Some(cut) = &event.cut {
+            self.cut(&join(field, "cut"), cut);
         }
         if let Some(demand) = &event.demand {
             let changes = [&demand.set, &demand.add, &demand.times];
@@ -68,15 +114,42 @@ impl Check<'_> {
                 "needs one of set, add, times".to_owned()
             });
         }
-        let selections = [
-            event.stop.as_ref().and_then(|stop| stop.envoys.as_ref()),
-            event.kill.as_ref().map(|kill| &kill.envoys),
-            event.deploy.as_ref().map(|deploy| &deploy.envoys),
-            event.cut.as_ref().and_then(|cut| cut.envoys.as_ref()),
-            event.demand.as_ref().map(|demand| &demand.envoys),
-        ];
-        for selection in selections.into_iter().flatten() {
-            self.selection(field, selection);
-        }
+    }
+
+    fn deploy(&mut self, field: &str, deploy: &Deploy) {
+        let Deploy { batch, envoys, .. } = deploy;
+        self.ensure(*batch > 0, field, || "must be at least 1".to_owned());
+        let all = self.scenario.selectable(envoys);
+        let all = envoys.count.map_or(all, |count| all.min(count as usize));
+        self.ensure(*batch as usize <= all || all == 0, field, || {
+            format!("{batch} is more than the {all} Envoys that are replaced")
+        });
+    }
+
+    fn cut(&mut self, field: &str, cut: &Cut) {
+        let Cut {
+            region,
+            coordinator,
+            envoys,
+            ..
+        } = cut;
+        let any = region.is_some() || coordinator.is_some() || envoys.is_some();
+        self.ensure(any, field, || {
+            "needs a region, a coordinator or envoys to cut off".to_owned()
+        });
+        let Some(region) = region else { return };
+        let of_envoys = self.scenario.envoys.iter().map(|group| &group.region);
+        let of_coordinators = self.scenario.coordinators.iter();
+        let of_coordinators = of_coordinators.map(|coordinator| &coordinator.region);
+        let known: BTreeSet<&String> = of_envoys.chain(of_coordinators).collect();
+        let is_known = known.contains(region);
+        let known: Vec<_> = known.into_iter().filter(|name| !name.is_empty()).collect();
+        let known = known.into_iter().map(String::as_str).collect::<Vec<_>>();
+        self.ensure(is_known, &join(field, "region"), || {
+            match known.is_empty() {
+                true => format!("{region:?} is no region; Envoys and coordinators name none"),
+                false => format!("{region:?} is none of {}", known.join(", ")),
+            }
+        });
     }
 }

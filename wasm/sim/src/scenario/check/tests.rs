@@ -1,5 +1,7 @@
 use super::*;
-use crate::scenario::{Amount, ScopeSpread};
+use crate::scenario::{
+    Amount, Cut, DemandChange, Deploy, Kill, Mishaps, OnOff, ScopeSpread, Share, Walk,
+};
 
 /// Returns a scenario of so many Envoys, each of which is asked for so many scopes.
 fn scenario(envoys: u32, scopes: u32, sample: Span) -> Scenario {
@@ -79,4 +81,149 @@ fn only_envoys_that_are_asked_count() {
     scenario.demand[0].envoys.group = Some("envoy".to_owned());
     scenario.envoys[0].count = 999_999;
     assert_eq!(scenario.check(0), []);
+}
+
+/// Returns the errors of a scenario with an event, and with two Envoys near in eu and two far in asia.
+fn errors_of(event: EventSpec) -> Vec<ScenarioError> {
+    let mut scenario = scenario(2, 1, Span::from_secs(1));
+    scenario.envoys[0].name = "near".to_owned();
+    scenario.envoys[0].region = "eu".to_owned();
+    scenario.envoys.push(EnvoyGroup {
+        name: "far".to_owned(),
+        region: "asia".to_owned(),
+        count: 2,
+        ..EnvoyGroup::default()
+    });
+    scenario.events = vec![event];
+    scenario.check(0)
+}
+
+#[test]
+fn what_events_name_has_to_be_there() {
+    let some = |count: u32, group: &str| Selection {
+        group: (!group.is_empty()).then(|| group.to_owned()),
+        count: Some(count),
+    };
+    let kill = |envoys| EventSpec {
+        kill: Some(Kill {
+            envoys,
+            ..Kill::default()
+        }),
+        ..EventSpec::default()
+    };
+    let cut = |region: &str| EventSpec {
+        cut: Some(Cut {
+            region: (!region.is_empty()).then(|| region.to_owned()),
+            ..Cut::default()
+        }),
+        ..EventSpec::default()
+    };
+    let deploy = |batch, envoys| EventSpec {
+        deploy: Some(Deploy {
+            batch,
+            envoys,
+            every: Span::default(),
+            lasts: Span::default(),
+        }),
+        ..EventSpec::default()
+    };
+    let all = Selection::default;
+    let rows = [
+        (kill(some(4, "")), None),
+        (
+            kill(some(5, "")),
+            Some(("kill.envoys.count", "5 is more than the 4")),
+        ),
+        (
+            kill(some(3, "far")),
+            Some(("kill.envoys.count", "3 is more than the 2")),
+        ),
+        (
+            kill(some(0, "")),
+            Some(("kill.envoys.count", "chooses no Envoy")),
+        ),
+        (
+            kill(some(1, "fra")),
+            Some(("kill.envoys.group", "\"fra\" is none of near, far")),
+        ),
+        (cut("asia"), None),
+        (
+            cut("asai"),
+            Some(("cut.region", "\"asai\" is none of asia, eu")),
+        ),
+        (
+            cut(""),
+            Some(("cut", "needs a region, a coordinator or envoys")),
+        ),
+        (deploy(4, all()), None),
+        (
+            deploy(5, all()),
+            Some(("deploy.batch", "5 is more than the 4 Envoys")),
+        ),
+        (
+            deploy(2, some(1, "far")),
+            Some(("deploy.batch", "2 is more than the 1 Envoys")),
+        ),
+    ];
+    for (event, want) in rows {
+        let errors = errors_of(event);
+        match want {
+            None => assert_eq!(errors, []),
+            Some((field, rule)) => {
+                assert_eq!(errors[0].field, format!("events[0].{field}"), "{errors:?}");
+                assert!(errors[0].rule.contains(rule), "{errors:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_are_not_shorter_than_a_millisecond() {
+    let short = Span(std::time::Duration::from_nanos(1));
+    let mut of = scenario(1, 1, Span::from_secs(1));
+    of.demand[0].each = Some(Program::Walk(Walk {
+        from: Amount(1.0),
+        by: Share(0.1),
+        every: short,
+    }));
+    of.demand.push(of.demand[0].clone());
+    of.demand[1].each = Some(Program::OnOff(OnOff {
+        rate: Amount(1.0),
+        on: short,
+        off: short,
+        at: short,
+    }));
+    of.envoys[0].tick = short;
+    of.mishaps = Some(Mishaps {
+        every: short,
+        spike: 1,
+        ..Mishaps::default()
+    });
+    let errors = of.check(0);
+    let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
+    let want = [
+        "envoys[0].tick",
+        "demand[0].each.walk.every",
+        "demand[1].each.on_off.on",
+        "demand[1].each.on_off.off",
+        "mishaps.every",
+    ];
+    assert_eq!(fields, want);
+    assert_eq!(errors[0].rule, "1ns is shorter than 1ms");
+}
+
+#[test]
+fn a_scenario_says_what_it_costs() {
+    let mut of = scenario(100, 1, Span::from_secs(1));
+    // 100 Envoys with one request and 50 ticks a second, for ten seconds.
+    assert_eq!(of.expected_events(), 51_000.0);
+    of.events = vec![EventSpec {
+        at: Span::from_secs(5),
+        demand: Some(DemandChange {
+            set: Some(Amount(1000.0)),
+            ..DemandChange::default()
+        }),
+        ..EventSpec::default()
+    }];
+    assert_eq!(of.expected_events(), 551_000.0);
 }

@@ -26,10 +26,10 @@ impl Simulation {
             return;
         }
         let pools = self.pool_divisions(sums);
-        let mut capacities = self.capacities_of_scopes(&pools);
+        let capacities = self.capacities_of_scopes(&pools);
         let mut divisions = Vec::new();
         let mut places = vec![None; capacities.len()];
-        for (number, capacity) in capacities.drain(..).enumerate() {
+        for (number, capacity) in capacities.into_iter().enumerate() {
             if let Some(capacity) = capacity.filter(|capacity| sums[number].wants > *capacity) {
                 places[number] = Some(divisions.len());
                 divisions.push(Division {

@@ -8,7 +8,11 @@ fn figures(algorithm: Algorithm) -> Figures {
     let mut scenario = fleet(0, 0.0);
     let shape = scenario.demand.remove(0);
     scenario.envoys.clear();
-    for (name, count, each) in [("small", 2, 10.0), ("middle", 2, 50.0), ("large", 1, 1000.0)] {
+    for (name, count, each) in [
+        ("small", 2, 10.0),
+        ("middle", 2, 50.0),
+        ("large", 1, 1000.0),
+    ] {
         scenario.envoys.push(EnvoyGroup {
             name: name.to_owned(),
             count,
