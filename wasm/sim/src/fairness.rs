@@ -152,7 +152,7 @@ impl FairnessLog {
             contended: self.contended,
             index: (self.index_count > 0).then(|| self.index_sum / self.index_count as f64),
             mean: any.then_some(mean),
-            longest: any.then(|| stretches.longest.as_secs_f64()),
+            longest: any.then_some(stretches.longest.as_secs_f64()),
             unfair,
         }
     }

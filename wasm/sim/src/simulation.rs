@@ -19,11 +19,8 @@ mod setup;
 
 use self::actions::Action;
 use self::event::Event;
-<<<<<<< HEAD
 use self::levels::Traffic;
-=======
 use crate::capacities::CapacityTree;
->>>>>>> 06d2697 (Measure groups in simulations, and check law 1 for their sums)
 use crate::coordinator::Coordinator;
 use crate::demand::RequestStream;
 use crate::event_queue::EventQueue;

@@ -13,8 +13,8 @@ use super::comparison::Comparison;
 use crate::failure::Failure;
 
 mod chart;
-mod csv;
 mod page;
+mod tables;
 
 /// Everything that a run recorded.
 #[derive(Debug, Serialize)]
@@ -83,9 +83,9 @@ pub(super) fn write(
     let files = [
         ("report.html", page::render(&record)),
         ("report.json", json),
-        ("samples.csv", csv::samples(&record)),
-        ("scopes.csv", csv::scopes(&record)),
-        ("clients.csv", csv::clients(&record)),
+        ("samples.csv", tables::samples(&record)?),
+        ("scopes.csv", tables::scopes(&record)?),
+        ("clients.csv", tables::clients(&record)?),
     ];
     save(folder, &files)
 }

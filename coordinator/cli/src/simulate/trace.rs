@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
+use csv::{Position, ReaderBuilder, StringRecord, Trim};
 use tollgate_sim::scenario::{Amount, DemandSpec, Program, ScenarioError, Span, Trace};
 
 // === free functions ===
@@ -38,30 +39,40 @@ fn read(trace: &mut Trace, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the points of `text`. A first line without numbers is a header.
+/// Returns the points of `text`. A first line without a number is a header.
 fn parse(text: &str) -> anyhow::Result<Vec<(Span, Amount)>> {
+    let mut reader = ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .comment(Some(b'#'))
+        .trim(Trim::All)
+        .from_reader(text.as_bytes());
     let mut points = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        let is_header = number == 0 && !line.starts_with(|first: char| first.is_ascii_digit());
-        if line.is_empty() || line.starts_with('#') || is_header {
+    for (number, record) in reader.records().enumerate() {
+        let record = record?;
+        let first = record.get(0).unwrap_or_default();
+        let is_header = number == 0 && !first.starts_with(|first: char| first.is_ascii_digit());
+        if is_header {
             continue;
         }
-        let point = point(line).with_context(|| format!("line {}: {line:?}", number + 1))?;
+        let line = record.position().map_or(0, Position::line);
+        let point = point(&record).with_context(|| format!("line {line}"))?;
         points.push(point);
     }
     Ok(points)
 }
 
-fn point(line: &str) -> anyhow::Result<(Span, Amount)> {
-    let parts = line.split_once(',');
-    let (at, rate) = parts.ok_or_else(|| anyhow!("is not `<seconds>,<requests per second>`"))?;
-    let at = at.trim();
+fn point(record: &StringRecord) -> anyhow::Result<(Span, Amount)> {
+    let fields: Vec<&str> = record.iter().collect();
+    let [at, rate] = fields[..] else {
+        let line = fields.join(",");
+        return Err(anyhow!("{line:?} is not `<seconds>,<requests per second>`"));
+    };
     let at = match at.parse::<f64>() {
         Ok(_) => format!("{at}s").parse::<Span>()?,
         Err(_) => at.parse::<Span>()?,
     };
-    Ok((at, rate.trim().parse::<Amount>()?))
+    Ok((at, rate.parse::<Amount>()?))
 }
 
 #[cfg(test)]
@@ -75,9 +86,14 @@ mod tests {
         let want = [(0, 10.0), (1500, 2000.0), (60_000, 0.0)];
         let want = want.map(|(at, rate)| (Span::from_millis(at), Amount(rate)));
         assert_eq!(points, want);
-        for (wrong, why) in [("5", "not `<sec"), ("1,-2", "-2"), ("y,1", "\"y\"")] {
+        for (wrong, why) in [
+            ("5", "not `<sec"),
+            ("1,2,3", "not `<sec"),
+            ("1,-2", "-2"),
+            ("y,1", "\"y\""),
+        ] {
             let error = format!("{:#}", parse(&format!("0,1\n{wrong}")).unwrap_err());
-            assert!(error.contains(why) && error.contains("line"), "{error}");
+            assert!(error.contains(why) && error.contains("line 2: "), "{error}");
         }
     }
 }

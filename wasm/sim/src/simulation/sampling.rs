@@ -81,7 +81,7 @@ impl Simulation {
             .iter()
             .filter_map(|envoy| envoy.process.as_ref());
         let streams = streams.flat_map(|process| &process.streams);
-        sample.wants = streams.map(RequestStream::rate).sum();
+        sample.wants = streams.map(RequestStream::token_rate).sum();
         let watched = self.recorder.watched().iter();
         let scopes = watched.map(|number| {
             let (sum, node) = (&sums[*number], &self.capacities.nodes()[*number]);

@@ -20,6 +20,9 @@ const STYLE: &str = include_str!("style.css");
 const LARGE: f64 = 300.0;
 const SMALL: f64 = 200.0;
 
+/// Lines of the fleet and of a scope, which are classes of the page's style, too.
+const RATES: [&str; 4] = ["capacity", "wants", "admitted", "has"];
+
 /// The most broken laws that are listed.
 const VIOLATIONS_MAX: usize = 50;
 
@@ -62,20 +65,6 @@ pub(super) fn render_comparison(comparison: &Comparison) -> String {
     fill(COMPARISON, &parts)
 }
 
-/// Returns the chart of the whole fleet.
-pub(super) fn fleet_chart(record: &RunRecord<'_>, title: &str) -> String {
-    let times: Vec<f64> = record.samples.iter().map(|sample| sample.at).collect();
-    let chart = Chart {
-        title,
-        height: SMALL,
-        times: &times,
-        duration: record.duration,
-        lines: fleet(record),
-        marks: record.marks,
-    };
-    chart.render()
-}
-
 fn parts_of_run(name: &str, seed: u64, duration: f64) -> Vec<(&'static str, String)> {
     let name = if name.is_empty() { "Simulation" } else { name };
     vec![
@@ -104,30 +93,23 @@ fn fill(template: &str, parts: &[(&str, String)]) -> String {
 
 fn table_of_figures(record: &RunRecord<'_>) -> String {
     let rows = figures::rows(record.figures).into_iter();
-    let rows = rows.map(|(name, value)| {
-        format!(
-            "<tr><th>{}</th><td>{}</td></tr>",
-            escaped(name),
-            escaped(&value)
-        )
-    });
+    let rows =
+        rows.map(|(name, value)| format!("<tr>{}{}</tr>", cell("th", name), cell("td", &value)));
     rows.collect()
 }
 
 fn table_of_runs(comparison: &Comparison) -> String {
-    let row = |tag: &str, cells: &[String]| {
-        let cells = cells
-            .iter()
-            .map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell)));
+    let header = HEADER.to_lowercase();
+    let header: String = header.split('|').map(|name| cell("th", name)).collect();
+    let rows = comparison.rows().into_iter().map(|row| {
+        let cells = row.iter().map(|text| cell("td", text));
         format!("<tr>{}</tr>", cells.collect::<String>())
-    };
-    let header: Vec<String> = HEADER
-        .to_lowercase()
-        .split('|')
-        .map(str::to_owned)
-        .collect();
-    let rows = comparison.rows().into_iter().map(|cells| row("td", &cells));
-    row("th", &header) + &rows.collect::<String>()
+    });
+    format!("<tr>{header}</tr>{}", rows.collect::<String>())
+}
+
+fn cell(tag: &str, text: &str) -> String {
+    format!("<{tag}>{}</{tag}>", escaped(text))
 }
 
 fn laws(record: &RunRecord<'_>) -> String {
@@ -160,14 +142,58 @@ fn marks(record: &RunRecord<'_>) -> String {
 }
 
 fn charts(record: &RunRecord<'_>) -> String {
-    let named = record.scopes.iter().enumerate();
-    let named = named.map(|(number, name)| match record.is_unlimited(number) {
-        true => format!("{name}, unlimited"),
-        false => (*name).to_owned(),
+    let mut html = fleet_chart(record, "Whole fleet, requests per second");
+    // One scope is the whole.
+    let several = record.scopes.iter().enumerate();
+    for (number, name) in several.filter(|_| record.scopes.len() > 1) {
+        let title = match record.is_unlimited(number) {
+            true => format!("{name}, unlimited"),
+            false => (*name).to_owned(),
+        };
+        let rates = rates(record, |sample| {
+            let scope = sample.scopes.get(number).copied().unwrap_or_default();
+            let ScopeSample {
+                wants, admitted, ..
+            } = scope;
+            [drawn(scope.capacity), wants, admitted, drawn(scope.has)]
+        });
+        html += &chart(record, &title, SMALL, rates);
+    }
+    let scope = record.scopes.first().copied().unwrap_or_default();
+    let leases = clients(record, |client| drawn(client.has));
+    let wants = clients(record, |client| client.wants);
+    html += &chart(
+        record,
+        &format!("{scope}, leases of each Envoy"),
+        LARGE,
+        leases,
+    );
+    html + &chart(
+        record,
+        &format!("{scope}, demand at each Envoy"),
+        LARGE,
+        wants,
+    )
+}
+
+/// Returns the chart of the whole fleet.
+pub(super) fn fleet_chart(record: &RunRecord<'_>, title: &str) -> String {
+    let rates = rates(record, |sample| {
+        let Sample {
+            capacity,
+            wants,
+            admitted,
+            has,
+            ..
+        } = *sample;
+        [capacity, wants, admitted, has]
     });
-    let named: Vec<String> = named.collect();
+    chart(record, title, LARGE, rates)
+}
+
+fn chart(record: &RunRecord<'_>, title: &str, height: f64, lines: Vec<Line<'_>>) -> String {
     let times: Vec<f64> = record.samples.iter().map(|sample| sample.at).collect();
-    let chart = |title, height, lines| Chart {
+    let chart = Chart {
         title,
         height,
         times: &times,
@@ -175,68 +201,43 @@ fn charts(record: &RunRecord<'_>) -> String {
         lines,
         marks: record.marks,
     };
-    let mut html = chart("Whole fleet, requests per second", LARGE, fleet(record)).render();
-    // One scope is the whole.
-    let several = named.iter().enumerate();
-    for (number, name) in several.filter(|_| named.len() > 1) {
-        html += &chart(name, SMALL, scope(record, number)).render();
-    }
-    let title = match record.scopes.first() {
-        Some(scope) => format!("{scope}, leases of each Envoy"),
-        None => String::new(),
-    };
-    html += &chart(&title, LARGE, clients(record, |client| drawn(client.has))).render();
-    let title = title.replace("leases of", "demand at");
-    html + &chart(&title, LARGE, clients(record, |client| client.wants)).render()
+    chart.render()
 }
 
-fn fleet<'a>(record: &RunRecord<'_>) -> Vec<Line<'a>> {
-    let line = |name, class, value: fn(&Sample) -> f64| Line {
+/// Returns the lines of [`RATES`], whose values `of` takes out of a sample.
+fn rates<'a>(record: &RunRecord<'_>, of: impl Fn(&Sample) -> [f64; 4]) -> Vec<Line<'a>> {
+    let named = RATES.iter().enumerate();
+    let lines =
+        named.map(|(i, name)| line(record, name, Look::Class(name), |sample| of(sample)[i]));
+    lines.collect()
+}
+
+/// Returns a line for each Envoy.
+fn clients<'a>(record: &RunRecord<'a>, value: fn(&ClientSample) -> f64) -> Vec<Line<'a>> {
+    let named = record.envoys.iter().enumerate();
+    let lines = named.map(|(number, name)| {
+        // The golden angle keeps neighbours apart.
+        let look = Look::Hue(number * 137 % 360);
+        let value = |sample: &Sample| sample.clients.get(number).map_or(0.0, value);
+        line(record, name, look, value)
+    });
+    lines.collect()
+}
+
+fn line<'a>(
+    record: &RunRecord<'_>,
+    name: &'a str,
+    look: Look,
+    value: impl Fn(&Sample) -> f64,
+) -> Line<'a> {
+    Line {
         name,
-        look: Look::Class(class),
+        look,
         values: record.samples.iter().map(value).collect(),
-    };
-    vec![
-        line("capacity", "capacity", |sample| sample.capacity),
-        line("wants", "wants", |sample| sample.wants),
-        line("admitted", "admitted", |sample| sample.admitted),
-        line("has", "has", |sample| sample.has),
-    ]
-}
-
-fn scope<'a>(record: &RunRecord<'_>, number: usize) -> Vec<Line<'a>> {
-    let line = |name, class, value: fn(&ScopeSample) -> f64| {
-        let samples = record.samples.iter();
-        let samples = samples.map(|sample| sample.scopes.get(number).map_or(0.0, value));
-        Line {
-            name,
-            look: Look::Class(class),
-            values: samples.collect(),
-        }
-    };
-    vec![
-        line("capacity", "capacity", |scope| drawn(scope.capacity)),
-        line("wants", "wants", |scope| scope.wants),
-        line("admitted", "admitted", |scope| scope.admitted),
-        line("has", "has", |scope| drawn(scope.has)),
-    ]
+    }
 }
 
 /// Returns a rate as it is drawn: without a bound not at all.
 fn drawn(rate: Option<f64>) -> f64 {
     rate.unwrap_or(f64::NAN)
-}
-
-fn clients<'a>(record: &RunRecord<'a>, value: fn(&ClientSample) -> f64) -> Vec<Line<'a>> {
-    let lines = record.envoys.iter().enumerate().map(|(number, name)| {
-        let samples = record.samples.iter();
-        let samples = samples.map(|sample| sample.clients.get(number).map_or(0.0, value));
-        Line {
-            name,
-            // The golden angle keeps neighbours apart.
-            look: Look::Hue(number * 137 % 360),
-            values: samples.collect(),
-        }
-    });
-    lines.collect()
 }

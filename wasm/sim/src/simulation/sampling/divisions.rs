@@ -108,7 +108,7 @@ impl Simulation {
                     let shared = nodes[number].parent;
                     let of = [Some(number), shared].into_iter().flatten();
                     for place in of.filter_map(|number| *places.get(number)?) {
-                        claims[place].wants += stream.rate() * weight;
+                        claims[place].wants += stream.token_rate() * weight;
                     }
                 }
             }
