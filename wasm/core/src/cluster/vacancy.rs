@@ -88,7 +88,7 @@ mod tests {
         Instant::from_nanos(seconds * 1_000_000_000)
     }
 
-    /// What the node `me` knows after it has seen these candidates at a second and a revision each.
+    /// Returns the knowledge of the node `me` after these views: second, revision, candidates.
     fn seen(views: &[(u64, u64, &[(&str, u64)])], led: &[(ShardId, Epoch)]) -> Vacancies {
         let mut vacancies = Vacancies::default();
         let spent = [(SHARD, Epoch(90))].into();
