@@ -194,7 +194,12 @@ impl ParentLeases {
                 released
             }
         };
-        parent_lease.queued_at = parent_lease.due();
+        // What was put off comes after the horizon, or this round would find it again and again.
+        let next = parent_lease.due();
+        parent_lease.queued_at = match put_off {
+            true => next.max(horizon.saturating_add(Duration::from_nanos(1))),
+            false => next,
+        };
         self.due.insert(parent_lease.queued_at, id.clone());
         message
     }
