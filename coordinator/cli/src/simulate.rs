@@ -148,19 +148,16 @@ impl Simulate {
             };
             if let Some(folder) = &self.report {
                 let folder = folder.join(name);
-                written = written.and(report::write(
-                    &folder,
-                    &simulation,
-                    &run.figures,
-                    Some(name),
-                ));
+                let report = report::write(&folder, &simulation, &run.figures, Some(name));
+                written = written.and(report);
                 run.chart = report::fleet_chart(&simulation, name);
             }
             comparison.runs.push(run);
         }
         comparison.print(json)?;
         if let Some(folder) = &self.report {
-            written = written.and(report::write_comparison(folder, &comparison));
+            let report = report::write_comparison(folder, &comparison);
+            written = written.and(report);
         }
         let violations = comparison.runs.iter().flat_map(|run| &run.violations);
         end(&violations.cloned().collect::<Vec<_>>(), written)

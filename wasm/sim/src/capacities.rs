@@ -85,7 +85,8 @@ impl CapacityTree {
             let canonical = (of_scope.canonical != scope.id).then_some(&of_scope.canonical);
             let canonical = canonical.and_then(|id| scopes.find(id));
             shares_another.push(canonical.is_some());
-            node.parent = node.parent.or_else(|| canonical.map(|number| number as usize));
+            let canonical = canonical.map(|number| number as usize);
+            node.parent = node.parent.or(canonical);
             nodes.push(node);
         }
         nodes.extend(pools);

@@ -12,8 +12,8 @@ use tollgate_sim::scenario::ScenarioError;
 #[derive(Debug)]
 enum Tree {
     Scalar(Value),
-    List(Vec<LocatedValue<Tree>>),
-    Mapping(Vec<(String, LocatedValue<Tree>)>),
+    List(Vec<LocatedValue<Self>>),
+    Mapping(Vec<(String, LocatedValue<Self>)>),
 }
 
 /// Document.

@@ -127,8 +127,8 @@ fn algorithms_are_compared_in_one_table() {
     };
     // Each Envoy has the whole capacity: two of them have 500 of it alone.
     assert!(figure(0, "worst") > 2.0 && figure(0, "over_capacity") > 40.0);
-    for run in 1..names.len() {
-        assert_eq!(figure(run, "over_capacity"), 0.0, "{}", names[run]);
+    for (run, name) in names.iter().enumerate().skip(1) {
+        assert_eq!(figure(run, "over_capacity"), 0.0, "{name}");
     }
     assert!(figure(2, "fairness") > 0.99, "{json}");
     assert!(figure(2, "fairness") > figure(1, "fairness"), "{json}");

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Origin;
+use tollgate_core::units::Instant;
 
 use super::{Mastership, Shards};
 use crate::cluster::election::{ElectionEvent, Term};

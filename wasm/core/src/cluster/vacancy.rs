@@ -84,12 +84,15 @@ mod tests {
 
     const SHARD: ShardId = ShardId(0);
 
+    /// Second, revision and candidates.
+    type View<'a> = (u64, u64, &'a [(&'a str, u64)]);
+
     fn at(seconds: u64) -> Instant {
         Instant::from_nanos(seconds * 1_000_000_000)
     }
 
-    /// Returns the knowledge of the node `me` after these views: second, revision, candidates.
-    fn seen(views: &[(u64, u64, &[(&str, u64)])], led: &[(ShardId, Epoch)]) -> Vacancies {
+    /// Returns the knowledge of the node `me` after these views.
+    fn seen(views: &[View<'_>], led: &[(ShardId, Epoch)]) -> Vacancies {
         let mut vacancies = Vacancies::default();
         let spent = [(SHARD, Epoch(90))].into();
         for (second, revision, candidates) in views {

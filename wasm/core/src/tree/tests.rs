@@ -116,6 +116,22 @@ fn gets(answer: Answer) -> Option<Capacity> {
 }
 
 #[test]
+fn a_request_that_times_out_soon_does_not_hold_up_what_is_due() {
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 100));
+    leaf.ask();
+    // Its time is up in ten milliseconds, within the round that asks for the next resource.
+    leaf.pass(990);
+    leaf.id = ResourceId::new("tenant/bee", Unit::Requests).unwrap();
+    leaf.refresh("a", (0, 100));
+    leaf.ask();
+    assert_eq!(leaf.message(), []);
+    leaf.pass(31);
+    leaf.id = ResourceId::new("tenant/acme", Unit::Requests).unwrap();
+    leaf.ask();
+}
+
+#[test]
 fn a_newcomer_waits_for_the_parent_and_gets_what_is_borrowed() {
     let mut leaf = Leaf::new();
     let first = leaf.refresh("a", (0, 100));

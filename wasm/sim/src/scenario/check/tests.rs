@@ -98,12 +98,33 @@ fn errors_of(event: EventSpec) -> Vec<ScenarioError> {
     scenario.check(0)
 }
 
-#[test]
-fn what_events_name_has_to_be_there() {
-    let some = |count: u32, group: &str| Selection {
+/// Returns a choice of so many Envoys, of a group if one is named.
+fn some(count: u32, group: &str) -> Selection {
+    Selection {
         group: (!group.is_empty()).then(|| group.to_owned()),
         count: Some(count),
-    };
+    }
+}
+
+/// Asserts the first error of a scenario with each event, by its field and rule.
+#[track_caller]
+fn assert_errors(
+    rows: impl IntoIterator<Item = (EventSpec, Option<(&'static str, &'static str)>)>,
+) {
+    for (event, want) in rows {
+        let errors = errors_of(event);
+        match want {
+            None => assert_eq!(errors, []),
+            Some((field, rule)) => {
+                assert_eq!(errors[0].field, format!("events[0].{field}"), "{errors:?}");
+                assert!(errors[0].rule.contains(rule), "{errors:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn envoys_that_events_choose_have_to_be_there() {
     let kill = |envoys| EventSpec {
         kill: Some(Kill {
             envoys,
@@ -111,23 +132,6 @@ fn what_events_name_has_to_be_there() {
         }),
         ..EventSpec::default()
     };
-    let cut = |region: &str| EventSpec {
-        cut: Some(Cut {
-            region: (!region.is_empty()).then(|| region.to_owned()),
-            ..Cut::default()
-        }),
-        ..EventSpec::default()
-    };
-    let deploy = |batch, envoys| EventSpec {
-        deploy: Some(Deploy {
-            batch,
-            envoys,
-            every: Span::default(),
-            lasts: Span::default(),
-        }),
-        ..EventSpec::default()
-    };
-    let all = Selection::default;
     let rows = [
         (kill(some(4, "")), None),
         (
@@ -146,6 +150,30 @@ fn what_events_name_has_to_be_there() {
             kill(some(1, "fra")),
             Some(("kill.envoys.group", "\"fra\" is none of near, far")),
         ),
+    ];
+    assert_errors(rows);
+}
+
+#[test]
+fn regions_and_batches_of_events_have_to_fit() {
+    let cut = |region: &str| EventSpec {
+        cut: Some(Cut {
+            region: (!region.is_empty()).then(|| region.to_owned()),
+            ..Cut::default()
+        }),
+        ..EventSpec::default()
+    };
+    let deploy = |batch, envoys| EventSpec {
+        deploy: Some(Deploy {
+            batch,
+            envoys,
+            every: Span::default(),
+            lasts: Span::default(),
+        }),
+        ..EventSpec::default()
+    };
+    let all = Selection::default;
+    let rows = [
         (cut("asia"), None),
         (
             cut("asai"),
@@ -165,16 +193,7 @@ fn what_events_name_has_to_be_there() {
             Some(("deploy.batch", "2 is more than the 1 Envoys")),
         ),
     ];
-    for (event, want) in rows {
-        let errors = errors_of(event);
-        match want {
-            None => assert_eq!(errors, []),
-            Some((field, rule)) => {
-                assert_eq!(errors[0].field, format!("events[0].{field}"), "{errors:?}");
-                assert!(errors[0].rule.contains(rule), "{errors:?}");
-            }
-        }
-    }
+    assert_errors(rows);
 }
 
 #[test]
