@@ -422,6 +422,10 @@ mod tests {
         ];
         let good = Limit::new(Capacity::from_whole(100));
         assert_eq!(good.validate(), Ok(()));
+        let mut longest = good.clone();
+        (longest.lease, longest.learning) = (LEASE_MAX, LEASE_MAX);
+        longest.min_refresh = longest.refresh;
+        assert_eq!(longest.validate(), Ok(()));
         assert_eq!(good.lease, secs(10));
         for (change, want) in rows {
             let mut limit = good.clone();

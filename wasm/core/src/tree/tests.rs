@@ -307,6 +307,7 @@ fn a_lowered_lease_is_said_until_the_clients_have_given_it_back() {
         (request.has, request.claim),
         (Capacity::from_whole(40), Claim::Lease)
     );
+    assert_eq!(request.fingerprint, 7, "as the parent said");
 }
 
 impl Leaf {

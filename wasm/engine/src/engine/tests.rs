@@ -69,6 +69,7 @@ fn the_lease_is_enforced_and_the_pause_is_true() {
     assert!(burst <= 100, "{burst}");
     let denial = denial(worker.of("acme"));
     assert_eq!(denial.limit, 100_000_000, "millionths");
+    assert!(!denial.without_lease);
     let pause = denial
         .retry_at
         .unwrap()

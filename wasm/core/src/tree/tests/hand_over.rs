@@ -17,6 +17,7 @@ fn a_master_that_takes_over_says_what_is_lent() {
         (Capacity::from_whole(60), Claim::Several)
     );
     assert_eq!(request.remaining, Some(Duration::from_millis(9800)));
+    assert_eq!(request.fingerprint, NO_FINGERPRINT);
     // Until the parent answers, who has something keeps it as long as it had it anyway.
     leaf.pass(200);
     let answer = leaf.refresh("a", (60, 100));

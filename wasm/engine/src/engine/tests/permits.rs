@@ -30,7 +30,9 @@ fn a_pause_is_as_long_as_the_cost_needs() {
     worker.lease("acme", 100.0);
     worker.admitted("acme", 300);
     let cheap = denial(worker.at("acme", 1)).retry_at.unwrap();
-    let dear = denial(worker.at("acme", 50)).retry_at.unwrap();
+    let dear = denial(worker.at("acme", 50));
+    assert_eq!(dear.need, Tokens::from_whole(50));
+    let dear = dear.retry_at.unwrap();
     let more = dear.saturating_since(cheap);
     assert_eq!(more, Duration::from_millis(490));
     worker.process.now.set(dear.as_nanos());
@@ -46,6 +48,7 @@ fn no_more_are_in_flight_than_are_leased_and_each_end_lets_one_in() {
     assert_eq!(begun.len(), 4);
     let refused = denial(worker.of("acme"));
     assert_eq!((refused.unit, refused.retry_at), (Unit::Concurrency, None));
+    assert_eq!((refused.limit, refused.without_lease), (4_000_000, false));
     for _ in 0..20 {
         let ended = begun.remove(0);
         worker.end(ended);
