@@ -194,7 +194,7 @@ impl ParentLeases {
                 released
             }
         };
-        // What was put off comes after the horizon, or this round would find it again and again.
+        // One that was put off comes after the horizon, or this round would find it again and again.
         let next = parent_lease.due();
         parent_lease.queued_at = match put_off {
             true => next.max(horizon.saturating_add(Duration::from_nanos(1))),

@@ -63,7 +63,7 @@ impl Restart {
         }
     }
 
-    /// What a client is answered that has `claim` for half a minute and wants so much.
+    /// Lease for a client that has `claim` for half a minute and wants so much.
     fn ask(&mut self, now: u64, claim: Claim, wants: u64) -> LeaseTerms {
         let answer =
             self.world

@@ -27,7 +27,7 @@ const RECEIPT_BITS: u64 = 3 << 62;
 pub struct ReturnedCapacity {
     /// Fingerprint of the limits under which it is free.
     pub under: u64,
-    /// How much it is.
+    /// Its amount.
     pub capacity: Capacity,
 }
 
