@@ -80,7 +80,7 @@ test-wasm-bindgen:
 # Run all tests in wasm VMs: test-wasip1 and test-wasm-bindgen
 test-wasm: test-wasip1 test-wasm-bindgen
 
-# Simulate fleets on a virtual clock: 1000 seeds, 400 with other units, 200 by usage, 300 trees, 100 by usage. SEED: that one of each; --seeds N, or 10..20: so many of each
+# Simulate fleets on a virtual clock: 1000 seeds, 400 with other units, 200 by usage, 300 trees, 100 by usage. SEED: that one of each; --seeds N, or 10..20: so many of each; --soak HOURS: one fleet for so long, whose tables must not grow
 [positional-arguments]
 sim *ARGS:
     #!/usr/bin/env bash
@@ -88,7 +88,8 @@ sim *ARGS:
     case "${1:-}" in
         "") set -- ;;
         --seeds) export TOLLGATE_SEEDS=${2:?how many seeds, or which, as 10..20}; set -- ;;
-        -*) echo "sim: unknown option $1: SEED or --seeds N" >&2; exit 2 ;;
+        --soak) export TOLLGATE_SOAK_HOURS=${2:?how many hours}; set -- stay_flat --nocapture ;;
+        -*) echo "sim: unknown option $1: SEED, --seeds N or --soak HOURS" >&2; exit 2 ;;
         *) export TOLLGATE_SEED=$1; set -- the_laws_hold --nocapture ;;
     esac
     cargo test {{ native }} --test sim -- "$@"

@@ -40,7 +40,8 @@ sim() {
 sim "" ""
 sim "the_laws_hold --nocapture" TOLLGATE_SEED=641 641
 sim "" TOLLGATE_SEEDS=10..20 --seeds 10..20
-for wrong in --seed --seeds; do
+sim "stay_flat --nocapture" TOLLGATE_SOAK_HOURS=24 --soak 24
+for wrong in --seed "--seeds" "--soak"; do
     PATH="$work/bin:$PATH" "$just" --quiet sim "$wrong" 2>/dev/null && fail "\`just sim $wrong\` is taken for something"
 done
 

@@ -15,6 +15,7 @@ mod network;
 mod process;
 mod reached;
 mod scenario;
+mod soak;
 mod sources;
 mod tree;
 mod world;

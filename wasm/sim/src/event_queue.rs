@@ -62,6 +62,16 @@ impl<E: Event> EventQueue<E> {
         self.handled
     }
 
+    /// Returns the number of planned events.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Returns whether no event is planned.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Plans `event` in so much time.
     pub fn push(&mut self, after: Duration, event: E) {
         self.push_at(self.now.saturating_add(after), event);

@@ -25,5 +25,6 @@ pub mod sample;
 pub mod scenario;
 mod scopes;
 pub mod simulation;
+pub mod sizes;
 mod topology;
 mod windows;

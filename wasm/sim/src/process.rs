@@ -23,6 +23,7 @@ use crate::demand::RequestStream;
 use crate::random::Random;
 use crate::scenario::{EnvoyGroup, NoLease};
 use crate::scopes::ScopeTable;
+use crate::sizes::{TableSizes, debug_len};
 
 /// Time by which requests may be decided late: those of so long are decided on together.
 const BATCH: Duration = Duration::from_millis(1);
@@ -229,6 +230,18 @@ impl Process {
     /// Returns the number of requests that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.workers.iter().map(Worker::waiting).sum()
+    }
+
+    /// Adds the sizes of its tables to `sizes`.
+    pub(crate) fn add_sizes(&self, now: Instant, sizes: &mut TableSizes) {
+        let memory = self.surroundings.memory.borrow();
+        sizes.records += memory.len() as u64;
+        sizes.dirty += memory.dirty() as u64;
+        sizes.waiting += self.waiting() as u64;
+        sizes.process_chars += debug_len(&self.workers);
+        self.scopes(now, |local, _, state| {
+            sizes.slots += u64::from(!state.is_reusable(local));
+        });
     }
 
     fn set_clock(&self, now: Instant) -> Instant {

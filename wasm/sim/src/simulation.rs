@@ -33,6 +33,7 @@ use crate::recorder::Recorder;
 use crate::sample::{Mark, Sample, Violation};
 use crate::scenario::{EventSpec, Scenario, ScenarioError, Span};
 use crate::scopes::ScopeTable;
+use crate::sizes::{TableSizes, debug_len};
 use crate::topology::Topology;
 use crate::windows::Windows;
 
@@ -219,6 +220,29 @@ impl Simulation {
     pub fn figures(&self) -> Figures {
         self.recorder
             .figures(self.elapsed(), self.scopes.asked(), self.digest())
+    }
+
+    /// Returns the sizes of all tables now.
+    pub fn table_sizes(&self) -> TableSizes {
+        let mut sizes = TableSizes {
+            planned: self.queue.len() as u64,
+            ..TableSizes::default()
+        };
+        let processes = self
+            .envoys
+            .iter()
+            .filter_map(|envoy| envoy.process.as_ref());
+        for process in processes {
+            sizes.processes += 1;
+            process.add_sizes(self.now(), &mut sizes);
+        }
+        for server in self.coordinators.iter().flat_map(|place| place.servers()) {
+            sizes.resources += server.resource_count() as u64;
+            sizes.leases += server.lease_count() as u64;
+            sizes.pools += server.pools().count() as u64;
+            sizes.master_chars += debug_len(server);
+        }
+        sizes
     }
 
     /// Returns a number that is equal for two runs of one scenario with one seed.

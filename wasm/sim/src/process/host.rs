@@ -21,7 +21,6 @@ pub(super) struct Surroundings {
 }
 
 /// Host of one worker.
-#[derive(Debug)]
 pub(super) struct WorkerHost {
     pub(super) process: Rc<Surroundings>,
     pub(super) worker: u32,
@@ -55,6 +54,14 @@ impl Surroundings {
 }
 
 // === impl WorkerHost ===
+
+impl std::fmt::Debug for WorkerHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The surroundings belong to all workers.
+        let mut host = f.debug_struct("WorkerHost");
+        host.field("worker", &self.worker).finish_non_exhaustive()
+    }
+}
 
 impl Host for WorkerHost {
     fn now(&self) -> Instant {

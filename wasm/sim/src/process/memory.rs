@@ -3,11 +3,13 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use tollgate_core::client::ScopeState;
-use tollgate_engine::codec::decode_slot;
+use tollgate_engine::codec::{DirtyQueue, decode_slot};
 use tollgate_engine::{Cas, Written};
 
 /// Middle of the keys under which slots are.
 const SLOT: &str = ".slot.";
+/// End of the keys under which dirty queues are.
+const DIRTY: &str = ".dirty";
 
 /// Records of one process: compare-and-swap, no deletion, version 0 overwrites, and where there is no
 /// record any version writes one.
@@ -57,6 +59,19 @@ impl SharedMemory {
                 Written::Stored
             }
         }
+    }
+
+    /// Returns the number of records.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Returns the number of slots in dirty queues.
+    pub(super) fn dirty(&self) -> usize {
+        let records = self.records.iter();
+        let queues = records.filter(|(key, _)| key.ends_with(DIRTY));
+        let slots = queues.map(|(_, record)| DirtyQueue::decode(&record.value).slots.len());
+        slots.sum()
     }
 
     /// Calls `look` with all slots, in an order that means nothing.
