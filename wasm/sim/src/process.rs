@@ -162,6 +162,9 @@ impl Process {
             return;
         }
         self.planned = None;
+        if now < self.stopped_until {
+            return;
+        }
         let local = self.set_clock(now);
         for i in 0..self.streams.len() {
             while let Some(scope) = self.streams[i].take(elapsed) {

@@ -299,9 +299,7 @@ impl Simulation {
             return;
         };
         if envoy.incarnation == incarnation {
-            if process.stopped_until <= at.0 {
-                process.wake(at, &self.scopes, &mut outcomes);
-            }
+            process.wake(at, &self.scopes, &mut outcomes);
             self.attend(index);
         }
     }

@@ -409,6 +409,21 @@ fn what_stands_still_answers_later() {
 }
 
 #[test]
+fn envoys_that_stand_still_go_on() {
+    let mut scenario = fleet(3, 100.0);
+    scenario.events = vec![EventSpec {
+        stop: Some(Stop {
+            envoys: Some(Selection::default()),
+            lasts: Span::from_secs(1),
+            ..Stop::default()
+        }),
+        ..at(10)
+    }];
+    let run = run(scenario, &[200]);
+    assert!(run.figures().of_capacity > 0.9, "{:?}", run.figures());
+}
+
+#[test]
 fn an_onlooker_can_make_things_happen() {
     let limit = Limit::new(Capacity::from_whole(200));
     let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
