@@ -274,12 +274,12 @@ bench-coordinator *ARGS: _setup-protoc _setup-etcd
 # Measure the fairness of waiting in simulation: gap between tenants, delay of a divided capacity; ARGS: gap or delay, and seeds
 [positional-arguments]
 bench-fairness *ARGS:
-    cargo bench --locked -p tollgate-sim --bench fairness -- "$@"
+    cargo bench --locked -p tollgate-tests --bench fairness -- "$@"
 
 # Model a large fleet from measured unit costs, and compare a simulated one: WHICH is units, model or check (minutes, gigabytes) of a SCENARIO
 [positional-arguments]
 bench-scale WHICH="model" *SCENARIO:
-    cargo bench --locked -p tollgate-sim --bench scale -- "$@"
+    cargo bench --locked -p tollgate-tests --bench scale -- "$@"
 
 # Attack a coordinator on loopback (slow readers, held connections), and measure good clients; NAMES select attacks
 [positional-arguments]

@@ -205,7 +205,8 @@ fn a_cluster_that_envoy_lacks_is_an_error_with_the_first_call_and_a_gauge_until_
     for _ in 0..5000 {
         workers[0].tick(TICK);
     }
-    assert_eq!(process.looks.get() - looks, 100, "in a hundred seconds");
+    let looks = process.looks.get() - looks;
+    assert!((99..=101).contains(&looks), "{looks} in a hundred seconds");
     process.missing_clusters.borrow_mut().clear();
     for _ in 0..100 {
         workers[0].tick(TICK);

@@ -16,10 +16,7 @@ mod units;
 use self::check::Outcome;
 use self::units::Units;
 
-const SCENARIO: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../tests/scenarios/scale.yaml"
-);
+const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/scale.yaml");
 
 fn main() {
     // Cargo adds `--bench`.
