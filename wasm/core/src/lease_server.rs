@@ -24,7 +24,7 @@ pub use self::terms::{PoolTerms, Terms};
 use crate::deadlines::Deadlines;
 use crate::lease::{ClientId, ClientRun, Epoch, ResourceId};
 use crate::pool::Pool;
-use crate::resource::{Resource, receipt_key};
+use crate::resource::Resource;
 use crate::tree::ParentLeases;
 use crate::units::Instant;
 
@@ -41,8 +41,6 @@ pub struct LeaseServer {
     started_at: Instant,
     /// Time from which learning counts: its start, or earlier if there was no master before it.
     learns_from: Instant,
-    /// Number that makes receipts of grant fingerprints while it learns; 0 if it gives none.
-    receipt_key: u64,
     resources: BTreeMap<ResourceId, ResourceSlot>,
     /// For each resource with clients one instant, not after its next expiry.
     timeouts: Deadlines<ResourceId>,
@@ -99,10 +97,6 @@ impl LeaseServer {
             bounds,
             start,
             started_at: now,
-            receipt_key: match start {
-                Start::Learning | Start::Vacant { .. } => receipt_key(epoch),
-                Start::Fresh => 0,
-            },
             learns_from: now.saturating_sub(counted(vacant_for)),
             resources: BTreeMap::new(),
             timeouts: Deadlines::default(),

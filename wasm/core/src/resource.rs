@@ -27,8 +27,7 @@ mod allocation;
 mod snapshot;
 mod throttled;
 
-pub use self::allocation::ReturnedCapacity;
-pub(crate) use self::allocation::{Allocation, receipt_key};
+pub(crate) use self::allocation::Allocation;
 use self::allocation::{ClientEntry, TieBreak};
 pub use self::snapshot::{ClientSnapshot, LeaseSnapshot};
 pub use self::throttled::ThrottledSince;

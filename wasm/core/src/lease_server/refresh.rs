@@ -112,7 +112,6 @@ impl LeaseServer {
         let most = known.saturating_add(free);
         let clients_max = self.bounds.max_clients_per_resource.min(most);
         slot.set_lendable(now, call.id, call.terms.limit, self.parent_leases.as_ref());
-        slot.resource.allocation.receipt_key = self.receipt_key;
         slot.resource.allocation.collect_from = self.started_at;
         slot.resource.allocation.collect_until = learning_until;
         slot.follow(&mut self.pools, call.id, call.terms, learning_until);
@@ -143,7 +142,6 @@ impl LeaseServer {
             false => learned_at,
         };
         let mut resource = Resource::new(call.id.unit, terms.limit.clone(), learning_until);
-        resource.allocation.receipt_key = self.receipt_key;
         resource.allocation.collect_from = self.started_at;
         resource.allocation.collect_until = learned_at;
         let mut slot = ResourceSlot::new(resource, now);

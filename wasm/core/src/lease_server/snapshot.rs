@@ -24,7 +24,7 @@ use super::{Bounds, DRAINS_MAX, LeaseServer, ResourceSlot, Start};
 use crate::lease::{ClientId, Epoch, ResourceId};
 use crate::limit::Limit;
 use crate::pool::Pool;
-use crate::resource::{ClientSnapshot, Resource, ReturnedCapacity};
+use crate::resource::{ClientSnapshot, Resource};
 use crate::units::Instant;
 
 /// State of a lease server, in durations that remain or have passed when it is written.
@@ -35,8 +35,6 @@ pub struct Snapshot {
     /// Time since learning began, for resources that have no clients yet; none if all leases have
     /// been known from the start.
     pub learning_for: Option<Duration>,
-    /// Number that makes receipts of grant fingerprints while learning; 0 if none are given.
-    pub receipt_key: u64,
     /// The pools that have members.
     pub pools: Vec<PoolSnapshot>,
     /// The resources that have clients.
@@ -70,8 +68,6 @@ pub struct ResourceSnapshot {
     pub learning: Duration,
     /// Time for which it still confirms no more than shares while it learns.
     pub crowded: Duration,
-    /// Capacity that was given back while learning and has not been lent since.
-    pub returned: ReturnedCapacity,
     /// Time until the next round of max-rates, if these are the algorithm.
     pub balance: Duration,
     /// Its clients.
@@ -223,7 +219,6 @@ impl LeaseServer {
         Snapshot {
             epoch: self.epoch,
             learning_for,
-            receipt_key: self.receipt_key,
             pools: pools.collect(),
             resources: resources.map(|(id, slot)| slot.snapshot(now, id)).collect(),
             drains: drains.collect(),
@@ -249,7 +244,6 @@ impl LeaseServer {
         let mut node = Self::new(now, epoch, bounds, start);
         node.started_at = now.saturating_sub(snapshot.learning_for.unwrap_or_default());
         node.learns_from = node.started_at;
-        node.receipt_key = snapshot.receipt_key;
         node.taken_over_at = Some(now);
         let pools = snapshot.pools.iter().map(|pool| (&pool.id, pool));
         let pools: BTreeMap<_, _> = pools.collect();
@@ -309,7 +303,6 @@ impl ResourceSlot {
             pool: pool.map(|(pool, membership)| (pool.clone(), membership.weight)),
             learning: self.resource.learning_until().saturating_since(now),
             crowded: self.resource.allocation.crowded_until.saturating_since(now),
-            returned: self.resource.allocation.returned,
             balance: self.resource.allocation.balance_at.saturating_since(now),
             clients: self.resource.client_snapshots(now),
         }

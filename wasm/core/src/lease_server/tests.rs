@@ -184,25 +184,14 @@ impl World {
         Self { node, limit }
     }
 
-    /// Answer to `client`, which has `lease` until `expiry`, and wants all.
+    /// Answer to `client`, which has `lease` until `expiry`, and wants as much.
     fn ask(&mut self, now: Instant, client: &str, lease: LeaseTerms, expiry: Instant) -> Answer {
-        self.ask_for(now, client, (lease, expiry), 1000)
-    }
-
-    /// The same, if the client wants so much.
-    fn ask_for(
-        &mut self,
-        now: Instant,
-        client: &str,
-        (lease, expiry): (LeaseTerms, Instant),
-        wants: u64,
-    ) -> Answer {
         let client = ClientRun::only(ClientId::new(client).unwrap());
         let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
         let request = LeaseRequest {
             remaining: Some(expiry.saturating_since(now)),
             fingerprint: lease.fingerprint,
-            ..LeaseRequest::new(now.as_nanos(), lease.capacity, Capacity::from_whole(wants))
+            ..LeaseRequest::new(now.as_nanos(), lease.capacity, Capacity::from_whole(1000))
         };
         let terms = Terms::of(&self.limit);
         let answer = self

@@ -8,13 +8,10 @@ mod grant;
 mod learning;
 mod refresh;
 mod restore;
-mod returned;
 
 use self::client_entry::CountedLease;
 use self::client_entry::EntryTotals;
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
-pub use self::returned::ReturnedCapacity;
-pub(crate) use self::returned::receipt_key;
 use super::RefreshError;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
 use crate::lease_times::LeaseTimes;
@@ -39,10 +36,6 @@ pub(crate) struct Allocation {
     /// The end of the time in which claims do not fit, while learning: until then no more than
     /// shares is confirmed.
     pub(crate) crowded_until: Instant,
-    /// Capacity that was given back of earlier leases, while learning.
-    pub(crate) returned: ReturnedCapacity,
-    /// Number that makes receipts of fingerprints; 0 if none are given.
-    pub(crate) receipt_key: u64,
     pub(super) shares: PriorityBands<TieBreak>,
     /// Σ [`ClientEntry::has`] over all entries, in micro-units.
     pub(super) sum_has: u128,
@@ -67,8 +60,6 @@ impl Allocation {
             collect_until: learning_until,
             limit,
             crowded_until: Instant::ZERO,
-            returned: ReturnedCapacity::default(),
-            receipt_key: 0,
             shares: PriorityBands::new(Quantum::of(unit)),
             sum_has: 0,
             sum_usage: 0,

@@ -70,7 +70,6 @@ impl Resource {
         resource.allocation.crowded_until = now.saturating_add(snapshot.crowded);
         resource.allocation.balance_at = now.saturating_add(snapshot.balance);
         // The first refresh tells until when the coordinator as a whole learns.
-        resource.allocation.returned = snapshot.returned;
         resource.allocation.collect_from = now;
         resource.allocation.collect_until = now;
         for snapshot in &snapshot.clients {

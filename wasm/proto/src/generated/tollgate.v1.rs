@@ -824,9 +824,6 @@ pub struct Snapshot {
     /// one goes without a snapshot and learns.
     #[prost(uint32, tag = "8")]
     pub form: u32,
-    /// The number that makes receipts of fingerprints while the master learns; 0 if it gives none.
-    #[prost(fixed64, tag = "9")]
-    pub receipt_key: u64,
 }
 /// A limit, as it was last known to the master.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -976,12 +973,6 @@ pub struct ResourceSnapshot {
     /// Time until the next round, if the algorithm has rounds.
     #[prost(uint64, tag = "9")]
     pub balance_ms: u64,
-    /// Capacity that was given back while it learns, and has not been lent since.
-    #[prost(uint64, tag = "10")]
-    pub returned: u64,
-    /// Fingerprint of the limits under which that is free.
-    #[prost(fixed64, tag = "11")]
-    pub returned_under: u64,
 }
 /// State of one run of a client of a resource. Without an incarnation and a term it is one
 /// whose protocol does not tell its runs apart, such as Doorman's.

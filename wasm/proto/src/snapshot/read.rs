@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate_core::lease::{Band, ClientId, ClientRun, Demand, Epoch, Priority, ResourceId};
 use tollgate_core::lease_server::{PoolSnapshot, ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
-use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot, ReturnedCapacity};
+use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot};
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::FORM;
@@ -40,7 +40,6 @@ impl TryFrom<v1::Snapshot> for Snapshot {
         Ok(Self {
             epoch: Epoch(message.epoch),
             learning_for: message.learning_for_ms.map(Duration::from_millis),
-            receipt_key: message.receipt_key,
             resources: each("resources", &message.resources, |r| lists.resource(r))?,
             drains: each("drains", &message.drains, |drain| lists.drain(drain))?,
             pools,
@@ -72,10 +71,6 @@ impl Lists {
             pool: pool.transpose()?,
             learning: Duration::from_millis(message.learning_ms),
             crowded: Duration::from_millis(message.crowded_ms),
-            returned: ReturnedCapacity {
-                under: message.returned_under,
-                capacity: capacity("returned", message.returned)?,
-            },
             balance: Duration::from_millis(message.balance_ms),
             clients: each("clients", &message.clients, |client_snapshot| {
                 self.client_snapshot(client_snapshot)

@@ -9,7 +9,7 @@ use tollgate_core::lease::{
 };
 use tollgate_core::lease_server::{Bounds, LeaseServer, PoolSnapshot, ResourceSnapshot, Terms};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
-use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot, ReturnedCapacity};
+use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot};
 use tollgate_core::units::{Capacity, Instant};
 
 use super::*;
@@ -139,35 +139,29 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
         names.prop_flat_map(|names| names.into_iter().map(client_snapshot).collect::<Vec<_>>());
     let unit = prop::sample::select(&Unit::ALL[..]);
     let member = option::of(1_u32..);
-    let returned = (any::<u64>(), capacity())
-        .prop_map(|(under, capacity)| ReturnedCapacity { under, capacity });
-    let resource = (limit(), member, (ms(1 << 40), returned), clients);
+    let resource = (limit(), member, ms(1 << 40), clients);
     let whole = (any::<u64>(), option::of(ms(1 << 40)), unit);
     (whole, limit(), vec(resource, 0..3), vec(ms(1 << 40), 0..3)).prop_map(
         |((epoch, learning_for, unit), pool, resources, drains)| {
             let gold = id("group/gold", unit);
-            let resource = |(i, (limit, weight, (learning, returned), clients)): (
-                usize,
-                (_, Option<u32>, _, _),
-            )| {
-                let weight = weight.and_then(NonZeroU32::new);
-                ResourceSnapshot {
-                    id: id(&format!("tenant/{i}"), unit),
-                    limit,
-                    pool: weight.map(|weight| (gold.clone(), weight)),
-                    learning,
-                    crowded: learning,
-                    returned,
-                    balance: learning,
-                    clients,
-                }
-            };
+            let resource =
+                |(i, (limit, weight, learning, clients)): (usize, (_, Option<u32>, _, _))| {
+                    let weight = weight.and_then(NonZeroU32::new);
+                    ResourceSnapshot {
+                        id: id(&format!("tenant/{i}"), unit),
+                        limit,
+                        pool: weight.map(|weight| (gold.clone(), weight)),
+                        learning,
+                        crowded: learning,
+                        balance: learning,
+                        clients,
+                    }
+                };
             let drain =
                 |(i, time): (usize, Duration)| (ClientId::new(&format!("x/{i}")).unwrap(), time);
             Snapshot {
                 epoch: Epoch(epoch),
                 learning_for,
-                receipt_key: !epoch,
                 pools: vec![PoolSnapshot {
                     id: gold.clone(),
                     limit: pool,
@@ -442,7 +436,6 @@ fn what_occurs_often_is_there_once() {
         pool: None,
         learning: Duration::ZERO,
         crowded: Duration::ZERO,
-        returned: ReturnedCapacity::default(),
         balance: Duration::ZERO,
         clients: vec![
             client_snapshot("node-1/0123456789abcdef"),

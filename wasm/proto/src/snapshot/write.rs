@@ -39,7 +39,6 @@ impl From<&Snapshot> for v1::Snapshot {
                 epoch: snapshot.epoch.0,
                 form: FORM,
                 learning_for_ms: snapshot.learning_for.map(past_ms),
-                receipt_key: snapshot.receipt_key,
                 ..Self::default()
             },
         };
@@ -100,8 +99,6 @@ impl<'a> Lists<'a> {
             learning_ms: left_ms(snapshot.learning),
             crowded_ms: left_ms(snapshot.crowded),
             balance_ms: left_ms(snapshot.balance),
-            returned: snapshot.returned.capacity.as_micros(),
-            returned_under: snapshot.returned.under,
             clients: snapshot
                 .clients
                 .iter()

@@ -31,9 +31,6 @@ use self::client::{Client, Random};
 /// How long a client waits for an answer before it asks again.
 const CALL_TIMEOUT_MS: u64 = 250;
 
-/// More epochs than there are hand-overs between two restarts.
-const EPOCHS: u64 = 1 << 20;
-
 /// The longest lease of any limit, and the lease of the first one.
 pub(super) const LEASE_MS_MAX: u64 = 2000;
 
@@ -341,8 +338,7 @@ impl Fleet {
             self.clients[i].wants = Capacity::from_micros(500 * self.scale);
         }
         if self.random.percent(self.faults.restart) {
-            // The same with and without hand-overs before, because receipts depend on it.
-            let epoch = Epoch((self.node.epoch().0 / EPOCHS + 1) * EPOCHS);
+            let epoch = Epoch(self.node.epoch().0 + 1);
             self.node = LeaseServer::new(self.clock(), epoch, BOUNDS, Start::Learning);
             self.granted.clear();
         }

@@ -77,14 +77,12 @@ fn snapshot() -> Snapshot {
         pool: None,
         learning: Duration::ZERO,
         crowded: Duration::ZERO,
-        returned: ReturnedCapacity::default(),
         balance: Duration::ZERO,
         clients: names.iter().map(|name| snapshot(name)).collect(),
     };
     Snapshot {
         epoch: Epoch(4),
         learning_for: None,
-        receipt_key: 0,
         pools: vec![],
         resources: vec![
             resource("tenant/a", &["x", "y"]),

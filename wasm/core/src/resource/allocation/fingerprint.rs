@@ -27,18 +27,6 @@ impl Allocation {
         }
     }
 
-    /// Whether `fingerprint` says that all leases of it together are within the limits of today.
-    pub(super) fn is_within_limits(&self, fingerprint: u64) -> bool {
-        match self.pool {
-            _ if self.lendable.is_some() => false,
-            None => {
-                self.limit.algorithm.shares()
-                    && (CERTAIN..=self.fingerprint()).contains(&fingerprint)
-            }
-            Some(_) => fingerprint == self.fingerprint(),
-        }
-    }
-
     /// Whether all leases of `fingerprint` together are within the limits of today.
     pub(super) fn certifies(&self, fingerprint: u64) -> bool {
         match self.pool {
@@ -46,7 +34,8 @@ impl Allocation {
             _ if fingerprint == 0 => true,
             // Nothing bounds the sum.
             None if !self.limit.algorithm.shares() => true,
-            _ => self.is_within_limits(fingerprint),
+            None => (CERTAIN..=self.fingerprint()).contains(&fingerprint),
+            Some(_) => fingerprint == self.fingerprint(),
         }
     }
 }

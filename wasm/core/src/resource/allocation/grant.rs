@@ -15,8 +15,6 @@ pub(super) struct Grant {
     pub(super) counted: CountedLease,
     /// The lease that the client is told, if it differs: the one that it says it has.
     pub(super) told: Option<CountedLease>,
-    /// The part that is lent of what others have given back, in learning mode.
-    pub(super) of_returned: Capacity,
     /// The time until which it is remembered that claims do not fit.
     pub(super) crowded_until: Option<Instant>,
     pub(super) fingerprint: u64,
@@ -29,7 +27,7 @@ pub(super) struct FreeCapacity {
     /// For a client to keep its lease, and for one that has none.
     pub(super) keep: Capacity,
     /// For a client to get more: without the reserve.
-    pub(super) grow: Capacity,
+    grow: Capacity,
 }
 
 // === impl Grant ===
@@ -40,7 +38,6 @@ impl Grant {
         Self {
             counted,
             told: None,
-            of_returned: Capacity::ZERO,
             crowded_until: None,
             fingerprint,
             refresh_interval,

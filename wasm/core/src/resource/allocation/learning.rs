@@ -31,8 +31,8 @@ const SLACK_REFRESHES: u32 = 2;
 // === impl Allocation ===
 
 impl Allocation {
-    /// Confirms in learning mode: the client's lease, as far as it still wants it, and more as far
-    /// as others have given back. The rest may be lent to others who have not said so yet.
+    /// Confirms in learning mode: the client's lease, as far as it still wants it. The rest may be
+    /// lent to others who have not said so yet.
     ///
     /// A claim that was lent under other limits than today's may be part of more than there is, and
     /// is not prolonged: so the excess ends when it would have ended without a restart. The others
@@ -53,13 +53,7 @@ impl Allocation {
             true => self.entitled_by_wants(entry),
             false => Capacity::UNLIMITED,
         };
-        let confirmed = said.capacity.min(fair).min(room);
-        let more = match crowded || self.is_crowded(now) {
-            true => Capacity::ZERO,
-            false => self.returned_for(now, entry, confirmed, request),
-        };
-        let gets = confirmed.saturating_add(more);
-        let certified = self.without_receipt(request.fingerprint);
+        let gets = said.capacity.min(fair).min(room);
         let collecting = self.collecting(now);
         // A claim of several leases may be more than is in use, and could be lent on: it is never
         // told more than counts here.
@@ -70,7 +64,7 @@ impl Allocation {
             if !exact {
                 expiry = expiry.max(said.expiry);
             }
-            if more == Capacity::ZERO && !self.certifies(certified) {
+            if !self.certifies(request.fingerprint) {
                 expiry = expiry.min(said.expiry).min(used.expiry);
             }
         }
@@ -83,17 +77,10 @@ impl Allocation {
         let lasts = kept.expiry > now.saturating_add(times.min_refresh);
         let keeps = kept.capacity > gets || kept.expiry > expiry;
         let settled = suffices(gets, said.capacity) && suffices(gets, used.capacity);
-        let gives_back = exact && kept.capacity <= gets && gets < used.capacity;
-        let fingerprint = match more {
-            Capacity::ZERO if gives_back => self.receipt(now, certified).unwrap_or(certified),
-            Capacity::ZERO => certified,
-            _ => self.fingerprint(),
-        };
-        let fingerprint = fingerprint.max(NO_FINGERPRINT);
+        let fingerprint = request.fingerprint.max(NO_FINGERPRINT);
         let refresh_interval = self.learning_interval(now, &times, settled);
         Grant {
             told: (exact && keeps && lasts && kept.capacity > Capacity::ZERO).then_some(kept),
-            of_returned: more,
             crowded_until: crowded.then(|| now.saturating_add(slack(&times))),
             ..Grant::of(counted, fingerprint, refresh_interval)
         }

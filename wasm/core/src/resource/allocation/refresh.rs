@@ -2,7 +2,7 @@
 
 use super::{
     Algorithm, Allocation, Answer, Capacity, ClientEntry, CountedLease, EntryTotals, Epoch,
-    Instant, LeaseRequest, Limit, NO_FINGERPRINT, RefreshError, ReturnedCapacity, TieBreak,
+    Instant, LeaseRequest, Limit, NO_FINGERPRINT, RefreshError, TieBreak,
 };
 use crate::pool::PoolLink;
 
@@ -64,14 +64,12 @@ impl Allocation {
         entry.check_is_later(term, request.sequence)?;
         // A transport sent it twice: the first answer may be in use already, so `has` of the request
         // is no longer news.
-        let mut returned = Capacity::ZERO;
         let twice = (term, request.sequence) == (entry.term, entry.sequence);
         if !twice {
             entry.term = term;
-            returned = self.acknowledge(tie_break, entry, request);
+            self.acknowledge(tie_break, entry, request);
         }
         self.report(pool);
-        self.take_back(request, returned);
         // While learning, the counted lease may rest on a request that was sent to the master before
         // and arrived late; others may have the capacity that it claimed. Only the client's present
         // word may be confirmed, however early it asks. Of what is lent on, such a lease may last
@@ -106,9 +104,7 @@ impl Allocation {
         if let Some(until) = grant.crowded_until {
             self.crowded_until = until;
             pool.set_crowded_until(until);
-            self.returned = ReturnedCapacity::default();
         }
-        self.lend_returned(grant.of_returned);
         entry.told = grant.told;
         entry.granted = grant.counted;
         entry.granted_at = now;
@@ -138,14 +134,13 @@ impl Allocation {
     }
 
     /// Takes the news of a request: what the client wants, and that it uses no more than it has.
-    /// The last grant stays reserved until a new one replaces it. Returns how much less it may be
-    /// using than before.
+    /// The last grant stays reserved until a new one replaces it.
     fn acknowledge(
         &mut self,
         tie_break: TieBreak,
         entry: &mut ClientEntry,
         request: &LeaseRequest,
-    ) -> Capacity {
+    ) {
         entry.sequence = request.sequence;
         let before = entry.totals();
         let each = each(&self.limit);
@@ -154,7 +149,6 @@ impl Allocation {
         let used = entry.used_by(request);
         entry.prior = used.beyond(entry.granted);
         self.replace_totals(before, entry.totals());
-        before.has.saturating_sub(entry.has())
     }
 }
 

@@ -91,7 +91,6 @@ impl Fleet {
             pool: None,
             learning: Duration::ZERO,
             crowded: Duration::ZERO,
-            returned: ReturnedCapacity::default(),
             balance: Duration::ZERO,
             clients: self.resource.client_snapshots(self.now),
         }
