@@ -30,13 +30,15 @@ impl Resolver {
         }
     }
 
-    /// Switches to the newest catalog.
-    pub fn update(&mut self) {
+    /// Switches to the newest catalog. Returns whether there was a newer one.
+    pub fn update(&mut self) -> bool {
         // An error means that the writer has ended.
-        if self.newest.has_changed().unwrap_or(false) {
+        let changed = self.newest.has_changed().unwrap_or(false);
+        if changed {
             self.catalog = self.newest.borrow_and_update().clone();
             self.known.clear();
         }
+        changed
     }
 
     /// Resolves `scope`. A cached scope costs one look-up in a hash map; another one look-ups in

@@ -152,11 +152,18 @@ impl Driver {
     }
 
     fn refresh(&mut self, now: Instant, refresh: &Refresh) -> Vec<ScopeAnswer> {
-        self.resolver.update();
+        self.follow_catalog();
         let scopes = refresh.scopes.iter();
         scopes
             .map(|asks| self.refresh_scope(now, &refresh.client, asks))
             .collect()
+    }
+
+    /// Switches to the newest catalog.
+    fn follow_catalog(&mut self) {
+        if self.resolver.update() {
+            self.server.forget_vacancy();
+        }
     }
 
     fn refresh_scope(

@@ -86,6 +86,12 @@ pub enum Start {
 // === impl LeaseServer ===
 
 impl LeaseServer {
+    /// Counts learning from its own start again: leases may have been longer under the configuration
+    /// before.
+    pub fn forget_vacancy(&mut self) {
+        self.learns_from = self.learns_from.max(self.started_at);
+    }
+
     /// A master of term `epoch` with an empty lease table.
     pub fn new(now: Instant, epoch: Epoch, bounds: Bounds, start: Start) -> Self {
         let vacant_for = match start {

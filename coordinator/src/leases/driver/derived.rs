@@ -46,7 +46,7 @@ pub type DerivedAnswers = Vec<Result<DerivedAnswer, LeaseError>>;
 impl Driver {
     /// Answers `call`, each request in order.
     pub(super) fn refresh_derived(&mut self, now: Instant, call: DerivedCall) -> DerivedAnswers {
-        self.resolver.update();
+        self.follow_catalog();
         let DerivedCall { client, requests } = call;
         requests
             .into_iter()

@@ -31,3 +31,14 @@ fn a_time_without_a_master_counts_as_learning_but_for_a_tenth() {
         );
     }
 }
+
+#[test]
+fn a_changed_configuration_ends_what_is_known_of_a_time_without_a_master() {
+    let since = secs(90);
+    let mut node = LeaseServer::new(secs(100), Epoch(1), BOUNDS, Start::Vacant { since });
+    node.forget_vacancy();
+    refresh(&mut node, secs(100), "tenant/a").unwrap();
+    let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
+    let until = node.resource(&resource).unwrap().learning_until();
+    assert_eq!(until, secs(110));
+}
