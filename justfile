@@ -127,7 +127,7 @@ test-api SECONDS="30":
         echo "test result: ok. 0 passed; 0 failed; 1 ignored"
     fi
 
-# Fuzz TARGET (configuration, request, records, answers) of the filter with libFuzzer, for SECONDS
+# Fuzz TARGET (configuration, request, records, answers, nudges) of the filter with libFuzzer, for SECONDS
 fuzz TARGET SECONDS="60":
     #!/usr/bin/env bash
     set -euo pipefail
@@ -265,7 +265,7 @@ bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build
     cargo build {{ native }} --release --bin tollgate --bin bench-proxy
     {{ target }}/release/bench-proxy "$@"
 
-# Measure refreshes per second of a coordinator on one core: 10 to 100 000 clients, and bulk calls; --cluster: three with three shards
+# Measure refreshes per second of a coordinator on one core: 10 to 100 000 clients, and bulk calls; --cluster: three with three shards; --decisions: Envoy's rate limit service
 [positional-arguments]
 bench-coordinator *ARGS: _setup-protoc _setup-etcd
     cargo build {{ native }} --release --bin tollgate --bin bench-coordinator

@@ -29,6 +29,7 @@ mod resolve;
 mod resolver;
 pub mod spec;
 pub mod store;
+pub mod template;
 mod write;
 
 pub use file::FileCatalog;

@@ -36,6 +36,8 @@ mod listen;
 mod parent;
 mod raw;
 pub mod reload;
+mod rlqs;
+mod rls;
 mod shared;
 #[cfg(feature = "etcd")]
 pub mod shared_config;
@@ -53,6 +55,8 @@ pub use explain::{HoldingLimits, LimitOrigin, ScopeExplanation};
 pub use fields::unknown_field;
 pub use listen::Listen;
 pub use parent::{ParentConfig, address as parent_address};
+pub use rlqs::{RlqsDomain, RlqsDomains};
+pub use rls::{RlsDomain, RlsDomains, RlsRule, kinds as rls_kinds};
 pub use store::StoreConfig;
 pub use tls::Tls;
 
@@ -89,6 +93,10 @@ pub struct Config {
     pub store: StoreConfig,
     /// Scopes of the resources of Doorman's clients.
     pub doorman: DoormanScopes,
+    /// Domains of the rate limit quota service.
+    pub rlqs: RlqsDomains,
+    /// Scopes of the descriptors of Envoy's rate limit service.
+    pub rls: Arc<RlsDomains>,
     /// Bounds of the lease tables.
     pub bounds: Bounds,
     /// Bounds of connections.
@@ -191,6 +199,8 @@ impl Config {
             parent,
             store,
             doorman: shared.doorman,
+            rlqs: shared.rlqs,
+            rls: Arc::new(shared.rls),
             bounds,
             connections,
             catalog: Arc::new(shared.catalog),
@@ -217,7 +227,8 @@ impl Config {
         )
     }
 
-    /// Whether it shares limits, groups, attachments and Doorman's scopes with other nodes.
+    /// Whether it shares limits, groups, attachments and the scopes of other protocols with other
+    /// nodes.
     pub fn shares(&self) -> bool {
         let cluster = self.cluster.as_ref();
         cluster.is_some_and(|cluster| cluster.shared_config)
@@ -234,6 +245,8 @@ impl Config {
         let shared = check.end(shared)?;
         Ok(Self {
             doorman: shared.doorman,
+            rlqs: shared.rlqs,
+            rls: Arc::new(shared.rls),
             catalog: Arc::new(shared.catalog),
             shared: Some(text.into()),
             ..self.clone()

@@ -5,6 +5,7 @@ pub mod drains;
 pub mod driver;
 pub mod history;
 pub mod metrics;
+pub mod nudges;
 pub mod parent;
 pub mod router;
 pub mod shards;

@@ -7,19 +7,14 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::Start;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::HealthService;
 
-use crate::api::doorman;
-use crate::api::grpc::{Service, StrictDecoding};
+use crate::api::grpc::StrictDecoding;
 use crate::api::health::Health;
 use crate::api::rest;
-use crate::catalog::metrics::CatalogMetrics;
-#[cfg(feature = "etcd")]
-use crate::catalog::store::EtcdStore;
-use crate::catalog::store::{MemoryStore, RedbStore, Store, StoreError};
+use crate::catalog::store::Store;
 use crate::clock::Clock;
 #[cfg(feature = "etcd")]
 use crate::cluster::election::EtcdElection;
@@ -33,8 +28,9 @@ use crate::config::writer::{self, CatalogWriter};
 use crate::config::{Config, Listen};
 use crate::leases::driver::{DriverSettings, LeaseCount};
 use crate::leases::history::History;
+use crate::leases::nudges::{Nudges, follow_masters};
 use crate::leases::parent::{AncestorPath, Parent};
-use crate::leases::router::Router;
+use crate::leases::router::{Forwarder, Router};
 use crate::leases::shards::{ShardSupervisor, Shards};
 use crate::net::channels::Channels;
 use crate::net::tls::{CertificateOwner, ClientFiles, Credentials, Newest};
@@ -43,12 +39,14 @@ mod error;
 mod listeners;
 mod metrics;
 mod services;
+mod stored;
 
 pub use self::error::ServerError;
 use self::listeners::Acceptors;
 pub use self::listeners::Listeners;
 use self::metrics::Metrics;
 use self::services::{Services, follow, serve_grpc, serve_http, until};
+use self::stored::{begin, open_store};
 
 /// Time that a connection to another node may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -91,6 +89,7 @@ pub struct Server {
     shards: Shards,
     reloads: (mpsc::Sender<()>, mpsc::Receiver<()>),
     ancestors: AncestorPath,
+    nudges: Nudges,
     parent: Option<Parent>,
 }
 
@@ -227,6 +226,7 @@ impl Server {
         };
         let (writer, catalog) =
             CatalogWriter::new(store, config, clock, metrics.catalog.clone()).await?;
+        let nudges = Nudges::new(metrics.nudges.clone());
         let settings = DriverSettings {
             bounds,
             leases: LeaseCount::default(),
@@ -235,6 +235,7 @@ impl Server {
             start,
             clock,
             metrics: metrics.leases.clone(),
+            nudges: nudges.clone(),
         };
         let (supervisor, shards) = ShardSupervisor::new(settings, parent.clone());
         let (publisher, outcome) = ElectionPublisher::new(shard_count(place.as_ref()));
@@ -254,20 +255,24 @@ impl Server {
             shards,
             reloads: mpsc::channel(1),
             ancestors,
+            nudges,
             parent,
         })
     }
 
     /// Returns the router from every API to the lease tables, here or at the master of a shard.
     fn router(&self) -> Router {
+        let peers = Channels::new(CONNECT_TIMEOUT, self.credentials.clone());
         Router {
             me: self.place.as_ref().map(|place| place.peer.clone()),
             shards: self.shards.clone(),
             masters: self.outcome.masters.clone(),
             catalog: self.catalog.watch(),
             count: shard_count(self.place.as_ref()),
-            peers: Channels::new(CONNECT_TIMEOUT, self.credentials.clone()),
+            forwarder: Forwarder::new(peers.clone()),
+            peers,
             ancestors: self.ancestors.clone(),
+            nudges: self.nudges.clone(),
             metrics: self.metrics.leases.clone(),
         }
     }
@@ -304,11 +309,10 @@ impl Server {
             self.shards.wait_for(1).await;
         }
         let (close, closing) = watch::channel(());
-        let health_service = spawn_health(&mut parts, &router, closing);
-        let leases = Service::new(router.clone(), self.clock, self.metrics.leases.clone());
+        let health = spawn_health(&mut parts, &router, closing);
+        spawn_nudges(&mut parts, &router, &stopped);
         let peers = |me| rest::Peers::new(me, router.masters.clone(), router.peers.clone());
-        let api = self.metrics.api.clone();
-        let doorman = doorman::Service::new(router.clone(), self.clock, api, newest.clone());
+        let mut services = Services::new(&router, self.clock, &self.metrics, &newest, health);
         let app = rest::App::new(rest::Parts {
             history: spawn_history(&mut parts, &self.shards, self.clock, &stopped),
             shards: self.shards,
@@ -321,12 +325,7 @@ impl Server {
             writer: self.catalog.clone(),
             config: newest.clone(),
         });
-        let services = Services {
-            health: StrictDecoding(health_service),
-            lease: StrictDecoding(leases),
-            doorman: StrictDecoding(doorman),
-            peer: (!alone).then(|| StrictDecoding(rest::PeerApi::new(app.clone()))),
-        };
+        services.peer = (!alone).then(|| StrictDecoding(rest::PeerApi::new(app.clone())));
         let mut served = JoinSet::new();
         served.spawn(serve_grpc(self.acceptors.grpc, services, stopped.clone()));
         let admin = rest::router(app);
@@ -417,6 +416,21 @@ fn spawn_history(
     history
 }
 
+/// Watches the other masters of a cluster for the clients that watch here, until the shutdown.
+fn spawn_nudges(parts: &mut Parts, router: &Router, stopped: &watch::Receiver<()>) {
+    let Some(me) = router.me.clone() else { return };
+    let (nudges, masters) = (router.nudges.clone(), router.masters.clone());
+    let following = follow_masters(nudges, me, masters, router.peers.clone());
+    let stopped = stopped.clone();
+    parts.spawn(async move {
+        tokio::select! {
+            () = following => {}
+            () = until(stopped) => {}
+        }
+        Ok("nudges")
+    });
+}
+
 /// Keeps what the health service says up to date until `closing`.
 fn spawn_health(
     parts: &mut Parts,
@@ -463,37 +477,4 @@ pub async fn serve(
 ) -> Result<(), ServerError> {
     let server = Server::new(listeners, config, epoch, start).await?;
     server.run(shutdown).await
-}
-
-/// The store that `config` names.
-fn open_store(config: &Config, metrics: &CatalogMetrics) -> Result<Box<dyn Store>, StoreError> {
-    #[cfg(feature = "etcd")]
-    if let Some(cluster) = &config.cluster {
-        return Ok(Box::new(EtcdStore::new(&cluster.etcd, metrics.clone())));
-    }
-    let store = match config.store_path() {
-        None => return Ok(Box::new(MemoryStore::default())),
-        Some((path, true)) => RedbStore::create(path)?,
-        Some((path, false)) => RedbStore::open_or_later(path)?,
-    };
-    Ok(Box::new(store.with_metrics(metrics.clone())))
-}
-
-/// The epoch of this run, which `store` keeps from now on.
-async fn begin(store: &mut dyn Store, wanted: RunEpoch) -> Result<Epoch, ServerError> {
-    let stored = store.epoch().await?;
-    let epoch = wanted.after(stored)?;
-    store.keep_epoch(epoch).await?;
-    if let (RunEpoch::AtLeast(clock), Some(stored)) = (wanted, stored)
-        && clock < epoch
-    {
-        let (clock, stored) = (clock.0, stored.0);
-        tracing::warn!(
-            clock,
-            stored,
-            "epoch: the wall clock is behind the last run"
-        );
-    }
-    tracing::info!(epoch = epoch.0, "epoch: chosen for this run");
-    Ok(epoch)
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use tollgate_core::client::{Mode, Policy};
 use tollgate_core::cluster::SHARDS_MAX;
 
+pub(crate) use tollgate_engine::Formats;
 use tollgate_engine::codec::SLOTS_MAX;
 use tollgate_engine::{EngineConfig, HostFailure, RULES_MAX, RuleConfig};
 
@@ -50,15 +51,6 @@ pub(crate) struct Config {
     pub(crate) admitted_headers: Formats,
 }
 
-/// The drafts of draft-ietf-httpapi-ratelimit-headers whose fields are told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Formats {
-    /// `RateLimit` and `RateLimit-Policy`, the current ones.
-    pub(crate) ietf: bool,
-    /// `X-RateLimit-*`, as Envoy's own limiters know them.
-    pub(crate) draft03: bool,
-}
-
 /// Defaults of all rules.
 #[derive(Debug)]
 struct Defaults {
@@ -79,16 +71,6 @@ pub(crate) enum ConfigError {
         value: String,
         rule: String,
     },
-}
-
-// === impl Formats ===
-
-impl Formats {
-    /// Returns whether anything is told at all.
-    #[inline]
-    pub(crate) fn is_any(self) -> bool {
-        self.ietf || self.draft03
-    }
 }
 
 // === impl Config ===

@@ -1,11 +1,14 @@
 //! Envoy as an engine sees it: shared data, the clock, and calls to Envoy's clusters of coordinators.
 
+use core::cell::Cell;
 use core::time::Duration;
 
 use prost::Message;
+use tollgate_core::lease::{ClientRun, ResourceId};
 use tollgate_core::message::{Refreshed, Release};
 use tollgate_core::units::Instant;
 use tollgate_engine::{Call, Cas, HostError, Level, Written};
+use tollgate_proto::nudge::{Nudged, Watch};
 use tollgate_proto::{FieldError, v1};
 
 use crate::grpc_service::{self, Address};
@@ -20,6 +23,12 @@ pub(crate) struct EngineHost<H> {
     host: H,
     /// The coordinators' address with the name that the engine has for it, if they have no cluster.
     address: Option<(String, Address)>,
+    /// The root context whose tick is running, or ran last.
+    root: Cell<u32>,
+    /// True if a stream may be opened in it.
+    may_watch: Cell<bool>,
+    /// The root context of the stream that was opened last.
+    watch_root: Cell<u32>,
 }
 
 // === impl EngineHost ===
@@ -28,13 +37,40 @@ impl<H> EngineHost<H> {
     /// Returns the host of an engine whose coordinators are at `address`, if that is known.
     pub(crate) fn new(host: H, address: Option<&Address>) -> Self {
         let address = address.map(|address| (address.name(), address.clone()));
-        Self { host, address }
+        Self {
+            host,
+            address,
+            root: Cell::new(0),
+            may_watch: Cell::new(true),
+            watch_root: Cell::new(0),
+        }
+    }
+
+    /// Sets the root context at hand, and whether a stream may be opened in it.
+    pub(crate) fn set_root(&self, context: u32, may_watch: bool) {
+        self.root.set(context);
+        self.may_watch.set(may_watch);
+    }
+
+    /// Returns the root context of the stream that was opened last.
+    pub(crate) fn watch_root(&self) -> u32 {
+        self.watch_root.get()
     }
 
     /// Returns the address called `name`.
     fn address(&self, name: &str) -> Option<&Address> {
         let (known, address) = self.address.as_ref()?;
         (known == name).then_some(address)
+    }
+}
+
+impl<H: Host> EngineHost<H> {
+    /// Returns the service that Envoy calls for `cluster`.
+    fn service(&self, cluster: &str) -> String {
+        match self.address(cluster) {
+            Some(address) => address.service(self.host.now()),
+            None => grpc_service::of_cluster(cluster),
+        }
     }
 }
 
@@ -68,11 +104,8 @@ impl<H: Host> tollgate_engine::Host for EngineHost<H> {
                 ("Release", v1::ReleaseRequest::from(release).encode_to_vec())
             }
         };
-        let service = match self.address(cluster) {
-            Some(address) => address.service(self.host.now()),
-            None => grpc_service::of_cluster(cluster),
-        };
-        self.host.call(&service, method, &message, timeout)
+        self.host
+            .call(&self.service(cluster), method, &message, timeout)
     }
 
     /// Envoy is only asked for names that it cannot take for anything else.
@@ -82,6 +115,30 @@ impl<H: Host> tollgate_engine::Host for EngineHost<H> {
         }
         let message = v1::ReleaseRequest::from(nothing).encode_to_vec();
         self.host.lacks_cluster(name, &message, timeout)
+    }
+
+    fn watch(&self, cluster: &str, client: &ClientRun) -> Result<Option<u32>, HostError> {
+        if !self.may_watch.get() {
+            return Ok(None);
+        }
+        let watch = v1::WatchRequest::from(&Watch::Client(client.clone()));
+        let message = watch.encode_to_vec();
+        let service = self.service(cluster);
+        let token = self.host.open_stream(&service, "Watch", &message)?;
+        self.watch_root.set(self.root.get());
+        Ok(Some(token))
+    }
+
+    /// A root context that has gone has taken its stream along.
+    fn unwatch(&self, token: u32) {
+        let (owner, root) = (self.watch_root.get(), self.root.get());
+        if owner == root {
+            self.host.cancel_stream(token);
+        } else if self.host.select(owner).is_ok() {
+            self.host.cancel_stream(token);
+            // What follows in this callback is the root's at hand again, which lives.
+            let _ = self.host.select(root);
+        }
     }
 }
 
@@ -128,6 +185,16 @@ pub(crate) fn refreshed(answer: &[u8]) -> Result<Refreshed, String> {
     message
         .try_into()
         .map_err(|error: FieldError| error.to_string())
+}
+
+/// The resources that a message of a stream names.
+pub(crate) fn nudged(message: &[u8]) -> Result<Vec<ResourceId>, String> {
+    let message = v1::WatchResponse::decode(message).map_err(|error| error.to_string())?;
+    let nudged = Nudged::try_from(message).map_err(|error| error.to_string())?;
+    match nudged.client {
+        None => Ok(nudged.resources),
+        Some(client) => Err(format!("it is for the client {:?}", client.as_str())),
+    }
 }
 
 /// A gRPC status in words. Its message is not told: the SDK would trap on one that is not UTF-8. From

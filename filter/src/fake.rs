@@ -23,6 +23,8 @@ pub(crate) struct Process {
     pub(crate) logs: RefCell<Vec<(Level, String)>>,
     /// Calls without an answer so far, by token.
     pub(crate) calls: RefCell<BTreeMap<u32, Call>>,
+    /// Streams that are open, by token, with their root contexts.
+    pub(crate) streams: RefCell<BTreeMap<u32, (u32, Call)>>,
     next_token: Cell<u32>,
     /// The names of clusters that Envoy does not have.
     pub(crate) missing_clusters: RefCell<BTreeSet<String>>,
@@ -181,6 +183,36 @@ impl Fake {
         *self.headers.borrow_mut() = pairs.collect();
     }
 
+    /// Begins a call or a stream, and returns its token.
+    fn begin(
+        &self,
+        name: &'static str,
+        cluster: &str,
+        method: &str,
+        message: &[u8],
+    ) -> Result<(u32, Call), HostError> {
+        // A cluster's name is behind two tags with a length each.
+        let to = match cluster.chars().next() {
+            Some('\x0a') => &cluster[4..],
+            Some('\x12') => "address",
+            _ => panic!("{cluster:?} is not a serialized GrpcService"),
+        };
+        if self.lacks_cluster(to, message, Duration::ZERO) {
+            return Err(HostError {
+                call: name,
+                status: 10,
+            });
+        }
+        let token = self.process.next_token.get() + 1;
+        self.process.next_token.set(token);
+        let call = Call {
+            to: to.to_owned(),
+            method: method.to_owned(),
+            message: message.to_vec(),
+        };
+        Ok((token, call))
+    }
+
     fn replied(&self, status: u32, headers: Vec<(&str, &str)>) {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let headers = headers.into_iter().map(owned).collect();
@@ -263,27 +295,22 @@ impl Host for Fake {
         message: &[u8],
         _: Duration,
     ) -> Result<u32, HostError> {
-        // A cluster's name is behind two tags with a length each.
-        let to = match cluster.chars().next() {
-            Some('\x0a') => &cluster[4..],
-            Some('\x12') => "address",
-            _ => panic!("{cluster:?} is not a serialized GrpcService"),
-        };
-        if self.lacks_cluster(to, message, Duration::ZERO) {
-            return Err(HostError {
-                call: "grpc_call",
-                status: 10,
-            });
-        }
-        let token = self.process.next_token.get() + 1;
-        self.process.next_token.set(token);
-        let call = Call {
-            to: to.to_owned(),
-            method: method.to_owned(),
-            message: message.to_vec(),
-        };
+        let (token, call) = self.begin("grpc_call", cluster, method, message)?;
         self.process.calls.borrow_mut().insert(token, call);
         Ok(token)
+    }
+
+    fn open_stream(&self, cluster: &str, method: &str, message: &[u8]) -> Result<u32, HostError> {
+        let (token, call) = self.begin("grpc_stream", cluster, method, message)?;
+        let stream = (self.selected.get(), call);
+        self.process.streams.borrow_mut().insert(token, stream);
+        Ok(token)
+    }
+
+    fn cancel_stream(&self, token: u32) {
+        let mut streams = self.process.streams.borrow_mut();
+        let (root, _) = streams.remove(&token).expect("an open stream");
+        assert_eq!(root, self.selected.get(), "it belongs to another root");
     }
 
     fn lacks_cluster(&self, name: &str, _: &[u8], _: Duration) -> bool {

@@ -54,6 +54,9 @@ const PROPERTIES: [&str; 8] = [
 /// The small records of a process, by their place in the input; all others are slots.
 const RECORDS: [&str; 4] = ["process", "leader", "workers", "dirty"];
 
+/// Tenants of requests, by their place in the input.
+const TENANTS: [&str; 3] = ["acme", "beta", "gamma"];
+
 /// A worker of a fake process.
 struct Proxy {
     process: Rc<Process>,
@@ -204,9 +207,10 @@ pub fn records(bytes: &[u8]) {
             None => format!("tollgate.c.slot.{}", place - RECORDS.len()),
         };
         process.set(&key, input.part(), 0);
-        let tenant = ["acme", "beta", "gamma"][usize::from(input.byte() % 3)];
+        let tenant = TENANTS[usize::from(input.byte() % 3)];
         proxy.worker.host.set_headers(&[("x-tenant", tenant)]);
         proxy.passed(3);
+        proxy.worker.host.select(0).unwrap();
         proxy.tick(&mut input);
         while let Some((token, call)) = process.take_call() {
             match call.method.as_str() {
@@ -238,9 +242,10 @@ pub fn answers(bytes: &[u8]) {
     let mut proxy = Proxy::new(&process, &config);
     let mut input = Input::new(bytes);
     while !input.is_empty() {
-        let tenant = ["acme", "beta", "gamma"][usize::from(input.byte() % 3)];
+        let tenant = TENANTS[usize::from(input.byte() % 3)];
         proxy.worker.host.set_headers(&[("x-tenant", tenant)]);
         proxy.passed(5);
+        proxy.worker.host.select(0).unwrap();
         proxy.tick(&mut input);
         while let Some((token, call)) = process.take_call() {
             match (call.method.as_str(), input.byte() % 4) {
@@ -255,6 +260,75 @@ pub fn answers(bytes: &[u8]) {
         if input.byte().is_multiple_of(4) {
             proxy.worker.forget(proxy.stream);
         }
+    }
+}
+
+/// Messages on the stream of nudges: any bytes, or any scopes; and root contexts that come and go.
+pub fn nudges(bytes: &[u8]) {
+    let config = br#"{"coordinator": "c", "max_scopes": 4,
+        "scopes": [{"name": "tenant", "key": {"header": "x-tenant"}}]}"#;
+    let (config, _) = Config::parse(config).unwrap();
+    let process = Process::new();
+    let mut proxy = Proxy::new(&process, &config);
+    let mut input = Input::new(bytes);
+    while !input.is_empty() {
+        let tenant = TENANTS[usize::from(input.byte() % 3)];
+        proxy.worker.host.set_headers(&[("x-tenant", tenant)]);
+        proxy.passed(2);
+        let root = u32::from(input.byte() % 3);
+        proxy.worker.host.select(root).unwrap();
+        match input.byte() % 8 {
+            0 => proxy.worker.remove_root(root),
+            1 => proxy.worker.add_root(root),
+            _ => {}
+        }
+        proxy.worker.enter_root(root);
+        proxy.tick(&mut input);
+        let streams: Vec<u32> = process.streams.borrow().keys().copied().collect();
+        assert!(streams.len() <= 1, "{streams:?}");
+        for token in streams.into_iter().chain([0]) {
+            match input.byte() % 4 {
+                0 => proxy.worker.handle_nudge(token, input.part()),
+                1 | 2 => {
+                    let message = nudge(&mut input).encode_to_vec();
+                    proxy.worker.handle_nudge(token, &message);
+                }
+                _ => {
+                    process.streams.borrow_mut().remove(&token);
+                    proxy.worker.handle_watch_end(token, input.byte().into());
+                }
+            }
+        }
+        while let Some((token, call)) = process.take_call() {
+            match call.method.as_str() {
+                "Refresh" if input.byte().is_multiple_of(2) => {
+                    proxy.worker.handle_answer(token, &call.lend(10.0));
+                }
+                _ => proxy.worker.handle_failure(token, 14),
+            }
+        }
+    }
+}
+
+/// A message that names scopes, some of which are in use.
+fn nudge(input: &mut Input<'_>) -> v1::WatchResponse {
+    let mut resources = Vec::new();
+    for _ in 0..input.byte() % 8 {
+        let scope = match usize::from(input.byte() % 5) {
+            place @ 0..3 => format!("tenant/{}", TENANTS[place]),
+            3 => "tenant/~overflow".to_owned(),
+            _ => String::from_utf8_lossy(input.part()).into_owned(),
+        };
+        let unit = i32::from(input.byte() % 6);
+        resources.push(v1::NudgedResource { scope, unit });
+    }
+    let client_id = match input.byte() {
+        0 => "another".to_owned(),
+        _ => String::new(),
+    };
+    v1::WatchResponse {
+        client_id,
+        resources,
     }
 }
 

@@ -13,7 +13,7 @@ use tollgate_core::units::Instant;
 pub(crate) use tollgate_engine::{Cas, HostError, Level, Written};
 
 #[cfg(target_os = "wasi")]
-pub(crate) use envoy::{Envoy, configuration, grpc_answer};
+pub(crate) use envoy::{Envoy, configuration, grpc_message};
 
 /// A number in Envoy's statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,11 @@ pub(crate) trait Host {
     /// Returns whether there is no cluster called `name`. If there is one, `message`, a `Release`,
     /// goes there.
     fn lacks_cluster(&self, name: &str, message: &[u8], timeout: Duration) -> bool;
+    /// Opens a stream of `LeaseService` with the only message from this side; it belongs to the root
+    /// context at hand, to which messages and the end come with the token.
+    fn open_stream(&self, cluster: &str, method: &str, message: &[u8]) -> Result<u32, HostError>;
+    /// Cancels a stream of the root context at hand; nothing more comes of it.
+    fn cancel_stream(&self, token: u32);
     fn set_tick_period(&self, period: Duration) -> Result<(), HostError>;
     fn define(&self, kind: Kind, name: &str) -> Result<Metric, HostError>;
     fn increment(&self, metric: Metric, by: i64) -> Result<(), HostError>;
@@ -221,6 +226,36 @@ mod envoy {
             made == Err(Status::ParseFailure)
         }
 
+        /// `cluster` as in [`Host::call`], for the same reason. The stream is known when it has been
+        /// opened, so sending and closing succeed.
+        ///
+        /// This side is closed by a call of its own and not together with the message: otherwise Envoy
+        /// keeps a stream that the other side has closed, and resets it, freed, with the root context.
+        fn open_stream(
+            &self,
+            cluster: &str,
+            method: &str,
+            message: &[u8],
+        ) -> Result<u32, HostError> {
+            let token = hostcalls::open_grpc_stream(cluster, SERVICE, method, vec![])
+                .map_err(failed("grpc_stream"))?;
+            let sent = hostcalls::send_grpc_stream_message(token, Some(message), false)
+                .map_err(failed("grpc_send"));
+            let closed = hostcalls::close_grpc_stream(token).map_err(failed("grpc_close"));
+            match sent.and(closed) {
+                Ok(()) => Ok(token),
+                Err(error) => {
+                    self.cancel_stream(token);
+                    Err(error)
+                }
+            }
+        }
+
+        /// Found or not; one that is not there has ended already.
+        fn cancel_stream(&self, token: u32) {
+            let _ = hostcalls::cancel_grpc_stream(token);
+        }
+
         /// Always accepted.
         fn set_tick_period(&self, period: Duration) -> Result<(), HostError> {
             hostcalls::set_tick_period(period).map_err(failed("set_tick_period"))
@@ -293,8 +328,8 @@ mod envoy {
             .map_err(failed("get_buffer"))
     }
 
-    /// The answer to the gRPC call whose callback is running.
-    pub(crate) fn grpc_answer(size: usize) -> Result<Vec<u8>, HostError> {
+    /// The message of the gRPC call or stream whose callback is running.
+    pub(crate) fn grpc_message(size: usize) -> Result<Vec<u8>, HostError> {
         use proxy_wasm::types::BufferType::GrpcReceiveBuffer;
         hostcalls::get_buffer(GrpcReceiveBuffer, 0, size)
             .map(Option::unwrap_or_default)

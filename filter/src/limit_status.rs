@@ -5,10 +5,9 @@
 //! Envoy's own `response_headers_to_add` puts them into the response.
 
 use tollgate_core::lease::Unit;
-use tollgate_engine::LimitStatus;
+use tollgate_engine::{LimitStatus, policy, seconds};
 
 use crate::config::Formats;
-use crate::refusal::{policy, seconds};
 
 /// Values for a response, by name.
 pub(crate) type Notes = Vec<(&'static str, String)>;

@@ -141,7 +141,7 @@ impl Published {
 
 // === free functions ===
 
-fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 14] {
+fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 17] {
     [
         ("allowed", stats.allowed),
         ("pending", stats.pending),
@@ -151,6 +151,9 @@ fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 
         ("wait_full", stats.wait_full),
         ("refreshes", stats.refreshes),
         ("refresh_errors", stats.refresh_errors),
+        ("nudges", stats.nudges),
+        ("nudge_errors", stats.nudge_errors),
+        ("watches", stats.watches),
         ("lower_epochs", stats.lower_epochs),
         ("epoch_jumps", stats.epoch_jumps),
         ("overflow", stats.overflow),
@@ -160,11 +163,12 @@ fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 
     ]
 }
 
-fn levels(process: &ProcessStats) -> [(&'static str, u64); 6] {
+fn levels(process: &ProcessStats) -> [(&'static str, u64); 7] {
     [
         ("safe_mode", process.safe_mode),
         ("missing_clusters", process.missing_clusters),
         ("slots_used", process.slots_used),
+        ("watch_streams", process.watch_streams),
         ("waiting", process.waiting),
         ("in_flight", process.in_flight),
         ("vm_memory_bytes", process.vm_memory_bytes),

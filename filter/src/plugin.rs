@@ -14,7 +14,7 @@ use proxy_wasm::types::{Action, ContextType};
 use tollgate_engine::{Decision, Identity, Refusal};
 
 use crate::config::{Config, ConfigError};
-use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_answer};
+use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_message};
 use crate::refusal::is_grpc;
 use crate::route::Routes;
 use crate::worker::{BoundRoot, BoundRule, Worker};
@@ -84,6 +84,15 @@ impl Root {
         }
     }
 
+    /// Leaves the worker, which may have a stream of this root.
+    fn leave(&mut self) {
+        if let Some(plugin) = self.plugin.take()
+            && let Ok(mut worker) = plugin.worker.try_borrow_mut()
+        {
+            worker.remove_root(self.context);
+        }
+    }
+
     fn load(&self) -> Result<Plugin, Rejected> {
         let host = Envoy;
         let (mut config, unknown) = Config::parse(&configuration()?)?;
@@ -115,18 +124,44 @@ impl Context for Root {
         let Ok(mut worker) = plugin.worker.try_borrow_mut() else {
             return;
         };
-        match (status, grpc_answer(size)) {
+        match (status, grpc_message(size)) {
             (0, Ok(answer)) => worker.handle_answer(token, &answer),
             (status, _) => worker.handle_failure(token, status),
         }
         self.adjust_period(plugin, &worker);
+    }
+
+    fn on_grpc_stream_message(&mut self, token: u32, size: usize) {
+        let Some(plugin) = &self.plugin else { return };
+        let Ok(mut worker) = plugin.worker.try_borrow_mut() else {
+            return;
+        };
+        match grpc_message(size) {
+            Ok(message) => worker.handle_nudge(token, &message),
+            Err(error) => worker.complain(&error),
+        }
+        self.adjust_period(plugin, &worker);
+    }
+
+    fn on_grpc_stream_close(&mut self, token: u32, status: u32) {
+        if let Some(plugin) = &self.plugin
+            && let Ok(mut worker) = plugin.worker.try_borrow_mut()
+        {
+            worker.handle_watch_end(token, status);
+        }
     }
 }
 
 impl RootContext for Root {
     fn on_configure(&mut self, _: usize) -> bool {
         match self.load() {
-            Ok(plugin) => self.plugin = Some(Rc::new(plugin)),
+            Ok(plugin) => {
+                self.leave();
+                if let Ok(mut worker) = plugin.worker.try_borrow_mut() {
+                    worker.add_root(self.context);
+                }
+                self.plugin = Some(Rc::new(plugin));
+            }
             Err(error) => {
                 reject(&error);
                 return false;
@@ -138,6 +173,7 @@ impl RootContext for Root {
     fn on_tick(&mut self) {
         let Some(plugin) = &self.plugin else { return };
         if let Ok(mut worker) = plugin.worker.try_borrow_mut() {
+            worker.enter_root(self.context);
             worker.handle_tick();
             self.adjust_period(plugin, &worker);
         }
@@ -156,6 +192,12 @@ impl RootContext for Root {
 
     fn get_type(&self) -> Option<ContextType> {
         Some(ContextType::HttpContext)
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

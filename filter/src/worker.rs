@@ -2,12 +2,12 @@
 
 use core::fmt::Display;
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
     Decision, Effect, Engine, Identity, Refusal, Report, Request, RootSettings, RuleId, StreamEnd,
-    Waited,
+    Waited, reason,
 };
 
 use crate::condition::Condition;
@@ -19,7 +19,9 @@ use crate::key::{self, Found, Key};
 use crate::limit_status::notes;
 use crate::max_wait::max_wait;
 use crate::metrics::Metrics;
-use crate::refusal::{self, Refuser, is_grpc};
+use crate::refusal::{Speaker, is_grpc};
+
+mod watch;
 
 /// Minimum time between two logged refusals without effect.
 const SHADOW_LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -35,6 +37,8 @@ pub(crate) struct Worker<H> {
     shadow_logged: Option<Instant>,
     /// True if the coordinators are called at an address instead of a cluster.
     has_address: bool,
+    /// Root contexts whose configurations are this worker's.
+    roots: BTreeSet<u32>,
 }
 
 /// Stream whose request waits.
@@ -92,6 +96,7 @@ impl<H: Host + Clone> Worker<H> {
             waiting: BTreeMap::new(),
             shadow_logged: None,
             has_address: config.address.is_some(),
+            roots: BTreeSet::new(),
         }
     }
 
@@ -250,7 +255,7 @@ impl<H: Host + Clone> Worker<H> {
 
     /// Counts a failure of the host, and logs it now and then.
     #[cold]
-    fn complain(&mut self, error: &dyn Display) {
+    pub(crate) fn complain(&mut self, error: &dyn Display) {
         self.engine.complain(error);
     }
 
@@ -409,7 +414,7 @@ impl<H: Host + Clone> Worker<H> {
     /// Answers the request at hand, in gRPC if it is `grpc`.
     pub(crate) fn answer(&self, refusal: Refusal, grpc: bool) -> Result<(), HostError> {
         let now = self.host.now();
-        refusal::send(&self.host, now, refusal, self.refuser(refusal), grpc)
+        self.speaker(refusal).send(&self.host, now, refusal, grpc)
     }
 
     /// Leaves what there is to tell of the stream at hand, which goes on, to its log and its response.
@@ -428,7 +433,7 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     fn tell_shadowed(&mut self, refusal: Refusal) {
-        let reason = refusal::reason(refusal, self.refuser(refusal).rule);
+        let reason = reason(refusal, self.speaker(refusal).rule);
         self.host.note("tollgate.shadow", &reason);
         let now = self.host.now();
         let fresh = |last| now.saturating_since(last) >= SHADOW_LOG_INTERVAL;
@@ -440,10 +445,10 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     /// The rule that refuses, for what the client is told.
-    pub(crate) fn refuser(&self, refusal: Refusal) -> Refuser<'_> {
+    pub(crate) fn speaker(&self, refusal: Refusal) -> Speaker<'_> {
         let text = refusal.rule().and_then(|rule| self.rules.get(&rule));
         let told_by = refusal.told_by().and_then(|rule| self.rules.get(&rule));
-        Refuser {
+        Speaker {
             rule: refusal.rule().map_or("", |rule| self.name(rule)),
             wanted: text.map_or("", |text| &text.wanted),
             terms: told_by.map_or(Terms::PLAIN, |text| &text.terms),

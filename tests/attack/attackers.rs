@@ -7,7 +7,7 @@ use anyhow::Result;
 use hyper::body::Bytes;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use prost::Message as _;
+use prost::Message;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -28,6 +28,9 @@ const HANDSHAKES: u32 = 2000;
 
 /// Connections whose answers are not read, and concurrent calls on each: as many as hyper would serve.
 const UNREAD: (u32, u32) = (60, 200);
+
+/// Connections with streams for nudges, and streams on each: more than there may be.
+const WATCHES: (u32, u32) = (300, 64);
 
 /// The length of each of the thousand ids in a large call: four less than is allowed.
 const ID_LEN: usize = 252;
@@ -69,12 +72,14 @@ pub(crate) enum Attack {
     Unread,
     /// gRPC requests without an end.
     HalfSent,
+    /// Streams for nudges, of as many clients.
+    Watches,
 }
 
 // === impl Attack ===
 
 impl Attack {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::None,
         Self::Silent,
         Self::Header,
@@ -86,6 +91,7 @@ impl Attack {
         Self::Handshake,
         Self::Unread,
         Self::HalfSent,
+        Self::Watches,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -101,6 +107,7 @@ impl Attack {
             Self::Handshake => "half-open TLS",
             Self::Unread => "unread answers",
             Self::HalfSent => "half-sent calls",
+            Self::Watches => "streams",
         }
     }
 
@@ -119,6 +126,7 @@ impl Attack {
             Self::Handshake => (HANDSHAKES, targets.http),
             Self::IdleGrpc | Self::SilentGrpc => (GRPC_CONNECTIONS, targets.grpc),
             Self::Unread | Self::HalfSent => (UNREAD.0, targets.grpc),
+            Self::Watches => (WATCHES.0, targets.grpc),
         };
         let message = Bytes::from(big_call());
         for number in 0..count {
@@ -162,6 +170,7 @@ impl Attack {
             Self::IdleGrpc => stream.write_all(HTTP2_HELLO).await?,
             Self::Unread => return calls(stream, message, true).await,
             Self::HalfSent => return calls(stream, message, false).await,
+            Self::Watches => return watches(stream).await,
         }
         until_closed(&mut stream).await
     }
@@ -195,11 +204,54 @@ fn big_call() -> Vec<u8> {
     let digits = ID_LEN - "tenant/".len();
     let ids = (0..1000).map(|i| format!("tenant/{i:0>digits$}"));
     let request: v1::RefreshRequest = refresh_request("attacker/a", ids);
-    let length = u32::try_from(request.encoded_len()).unwrap_or_default();
+    framed(&request)
+}
+
+/// A gRPC message with its prefix.
+fn framed(message: &impl Message) -> Vec<u8> {
+    let length = u32::try_from(message.encoded_len()).unwrap_or_default();
     let mut bytes = vec![0];
     bytes.extend(length.to_be_bytes());
-    bytes.extend(request.encode_to_vec());
+    bytes.extend(message.encode_to_vec());
     bytes
+}
+
+/// Opens as many streams for nudges as one connection may have, each for another client, and holds
+/// them.
+async fn watches(stream: TcpStream) -> Result<()> {
+    let port = stream.local_addr()?.port();
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    let mut streams = JoinSet::new();
+    for number in 0..WATCHES.1 {
+        let mut sender = sender.clone();
+        let watch = v1::WatchRequest {
+            client_id: format!("attacker-{port}/{number}"),
+            incarnation: 1,
+            term: 0,
+        };
+        let body = SentBody::new(Bytes::from(framed(&watch)), true);
+        let request = grpc("Watch", body)?;
+        streams.spawn(async move {
+            if sender.ready().await.is_ok()
+                && let Ok(answer) = sender.send_request(request).await
+            {
+                let _held = answer;
+                std::future::pending::<()>().await;
+            }
+        });
+    }
+    connection.await?;
+    Ok(())
+}
+
+/// A call of a method of the lease service.
+fn grpc(method: &str, body: SentBody) -> Result<hyper::Request<SentBody>> {
+    let request = hyper::Request::post(format!(
+        "http://localhost/tollgate.v1.LeaseService/{method}"
+    ))
+    .header("content-type", "application/grpc")
+    .header("te", "trailers");
+    Ok(request.body(body)?)
 }
 
 /// Makes as many calls as one connection may have, and reads no answers. With `ends` false the requests
@@ -214,11 +266,7 @@ async fn calls(stream: TcpStream, message: &Bytes, ends: bool) -> Result<()> {
         let (mut sender, message) = (sender.clone(), message.clone());
         streams.spawn(async move {
             loop {
-                let request =
-                    hyper::Request::post("http://localhost/tollgate.v1.LeaseService/Refresh")
-                        .header("content-type", "application/grpc")
-                        .header("te", "trailers")
-                        .body(SentBody::new(message.clone(), ends));
+                let request = grpc("Refresh", SentBody::new(message.clone(), ends));
                 let Ok(request) = request else { return };
                 if sender.ready().await.is_err() {
                     return;

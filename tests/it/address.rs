@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use rcgen::SanType;
 use serde_json::{Value, json};
+use tollgate_client::{Certificate, Client, ClientTlsConfig, Identity, Rule, Settings};
 use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{by_tenant, tollgate_in};
@@ -77,6 +78,10 @@ async fn addresses(test: &TestContext) -> Result<()> {
     for name in ["late", "uncertified"] {
         assert!(!has_lease(&mutual, name).await?, "{name}");
     }
+    let client = certified_client(&mutual, &files, &authority)?;
+    drop(client.acquire("tenant/service", 1).await?);
+    let leases = mutual.leases("tenant/service").await?;
+    assert!(leases.is_some_and(|leases| leases.sum_has() > 0.0));
     let changed = load.elapsed();
     files.certificate("late", &authority)?;
     plain.process.kill()?;
@@ -113,6 +118,21 @@ impl Connection {
         let to = envoy.listener(self.name).context("a listener")?;
         Ok(Flow::new(to, self.name, 2.0 * RATE))
     }
+}
+
+/// A client without Envoy that shows a certificate.
+fn certified_client(
+    coordinator: &Coordinator,
+    files: &Files,
+    authority: &Authority,
+) -> Result<Client> {
+    let [cert, key] = files.certificate("service", authority)?;
+    let tls = ClientTlsConfig::new()
+        .domain_name(SERVER)
+        .ca_certificate(Certificate::from_pem(authority.pem()))
+        .identity(Identity::from_pem(fs::read(cert)?, fs::read(key)?));
+    let settings = Settings::new(format!("https://{}", coordinator.grpc()));
+    Ok(Client::start(&settings.tls(tls).rule(Rule::new("tenant")))?)
 }
 
 /// Coordinators in plain text, with TLS, and with mutual TLS.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{Epoch, Origin};
-use tollgate_core::lease_server::{Bounds, LeaseServer, Start};
+use tollgate_core::lease_server::{Bounds, LeaseServer, Nudge, Start};
 use tollgate_core::units::Instant;
 use tollgate_proto::snapshot;
 
@@ -142,6 +142,18 @@ impl Coordinators {
             let origin = origin(&past.node);
             Reached::Master(&mut past.node, origin)
         }
+    }
+
+    /// Takes the nudges of all masters.
+    pub(crate) fn take_nudges(&mut self) -> Vec<Nudge> {
+        let mut nudges = Vec::new();
+        for shard in &mut self.shards {
+            let past = shard.past.as_mut().map(|past| &mut past.node);
+            for node in shard.master.iter_mut().chain(past) {
+                nudges.extend(std::iter::from_fn(|| node.poll_nudge()));
+            }
+        }
+        nudges
     }
 
     /// Ends the master of `shard`. Returns whether there was one.

@@ -1,5 +1,6 @@
 //! DESIGN's laws, one file each, checked after every event of every run.
 
+mod lasting;
 pub(crate) mod law1_never_more_than_the_capacity;
 mod law2_gets_at_most_wants;
 mod law3_nothing_left_over;
@@ -54,7 +55,7 @@ pub(crate) fn hold<W>(
 pub(crate) fn all() -> Vec<Box<dyn Law>> {
     vec![
         Box::new(law1_never_more_than_the_capacity::Law1),
-        Box::new(law2_gets_at_most_wants::Law2),
+        Box::new(law2_gets_at_most_wants::Law2::default()),
         Box::new(law3_nothing_left_over::Law3::default()),
         Box::new(law4_max_min_fair::Law4::default()),
         Box::new(law6_the_proxy_enforces::Law6::default()),

@@ -18,6 +18,7 @@ mod scenario;
 mod soak;
 mod sources;
 mod tree;
+mod watches;
 mod world;
 
 use std::ops::Range;
@@ -47,10 +48,19 @@ const HEADS_MAX: usize = 30;
 /// Seeds that once found a bug, with its description; each stays. The lists start anew with the
 /// processes that run the engine: a seed means another course of events since then. Earlier bugs
 /// are tested in the core, and by the thousand seeds.
-const REGRESSIONS: [(u64, &str); 0] = [];
+const REGRESSIONS: [(u64, &str); 2] = [
+    (
+        4209,
+        "law 3 expected what a demand of five in a second sways by to be divided at once",
+    ),
+    (
+        6024,
+        "law 3 expected what a demand of five in a second sways by to be divided at once",
+    ),
+];
 
 /// The same for other units.
-const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 5] = [
+const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 11] = [
     (
         45,
         "a request went before those that awaited the first lease of the scope whose limit they share",
@@ -71,10 +81,34 @@ const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 5] = [
         1379,
         "law 6 expected requests that a first lease let go together to be paid one by one",
     ),
+    (
+        514,
+        "law 6 overlooked that a debt from before the first lease was cut",
+    ),
+    (
+        1228,
+        "law 3 expected what a process had just given back to be divided already",
+    ),
+    (
+        1315,
+        "law 2 expected a process that has just come back to have got its headroom already",
+    ),
+    (
+        1346,
+        "law 2 expected a peak of requests in flight to be given back at once",
+    ),
+    (
+        5950,
+        "law 2 expected bytes to be measured as well as requests",
+    ),
+    (
+        6706,
+        "law 2 expected bytes to be measured as well as requests",
+    ),
 ];
 
 /// The same for trees.
-const REGRESSIONS_OF_TREES: [(u64, &str); 2] = [
+const REGRESSIONS_OF_TREES: [(u64, &str); 9] = [
     (
         68,
         "a request queued before those that awaited the first lease of a scope they had been led to",
@@ -82,6 +116,31 @@ const REGRESSIONS_OF_TREES: [(u64, &str); 2] = [
     (
         623,
         "law 7 expected a share of the safe capacity at once for wants that had just grown",
+    ),
+    (
+        377,
+        "a lease that had ended on the way of a snapshot was told again",
+    ),
+    (
+        559,
+        "law 6 overlooked that a debt from before the first lease was cut",
+    ),
+    (
+        1722,
+        "law 1 expected the root to believe that a coordinator that learned had no more than it knew",
+    ),
+    (
+        2138,
+        "without the parent a high priority took the safe capacity of a low one",
+    ),
+    (2739, "law 7 took what a late request was told for lent"),
+    (
+        2802,
+        "law 6 overlooked that a debt was cut when the rate fell",
+    ),
+    (
+        3270,
+        "without the parent a late request revived a lease, and more than safe capacity was lent",
     ),
 ];
 
@@ -218,31 +277,29 @@ fn a_master_that_outlives_its_term_is_caught() {
     assert!(broken.contains("law 1"), "seed {seed}: {broken}");
 }
 
-/// Returns the first seed that finds a defect, and the broken law.
-fn found(defect: Defect) -> (u64, String) {
+/// Checks that a seed finds a defect because it breaks `law`. Other seeds may find it by another
+/// law: a write that is lost may be that of tokens or of a lease.
+fn assert_found(defect: Defect, law: &str) {
     let find = |seed| Some((seed, World::with_defect(seed, defect).run().err()?));
-    let found = SEEDS_OF_DEFECTS.into_iter().find_map(find);
-    let (seed, broken) = found.unwrap_or_else(|| panic!("no seed finds {defect:?}"));
+    let mut found = SEEDS_OF_DEFECTS.filter_map(find);
+    let by_law = found.find(|(_, broken)| broken.contains(law));
+    let (seed, broken) = by_law.unwrap_or_else(|| panic!("no seed finds {defect:?} by {law}"));
     eprintln!("{defect:?} is found by seed {seed}: {broken}");
-    (seed, broken)
 }
 
 #[test]
 fn tokens_that_two_workers_draw_are_found() {
-    let (seed, broken) = found(Defect::StaleRead);
-    assert!(broken.contains("law 6"), "seed {seed}: {broken}");
+    assert_found(Defect::StaleRead, "law 6");
 }
 
 #[test]
 fn a_lost_compare_and_swap_is_found() {
-    let (seed, broken) = found(Defect::LostCompare);
-    assert!(broken.contains("law 6"), "seed {seed}: {broken}");
+    assert_found(Defect::LostCompare, "law 6");
 }
 
 #[test]
 fn a_lease_used_past_its_expiry_is_found() {
-    let (seed, broken) = found(Defect::LateExpiry);
-    assert!(broken.contains("law 1"), "seed {seed}: {broken}");
+    assert_found(Defect::LateExpiry, "law 1");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_core::client::{ConcurrencyLimiter, LeaseState, Policy, RateLimiter, ScopeState};
-use tollgate_core::lease::{ClientId, ClientRun, Run, Unit};
+use tollgate_core::lease::{ClientId, ClientRun, ResourceId, Run, Unit};
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Capacity, Instant, MICRO};
 use tollgate_engine::Call;
@@ -17,6 +17,7 @@ pub(crate) use self::work::{Tally, Work};
 use self::worker::TICK_LEAST;
 pub(crate) use self::workers::Setup;
 use self::workers::Workers;
+use crate::watches::Stream;
 
 mod host;
 mod shared_data;
@@ -230,6 +231,38 @@ impl Process {
         self.workers.set_now(self.clock(now));
         self.workers.answer(call, answer);
         self.look()
+    }
+
+    /// Returns the streams for nudges that its workers have opened.
+    pub(crate) fn take_streams(&self) -> Vec<u32> {
+        self.workers.take_streams()
+    }
+
+    /// Returns whether `stream` is one of this process that a worker wants to hear of.
+    pub(crate) fn watches(&self, stream: &Stream) -> bool {
+        self.incarnation == stream.incarnation && self.workers.watches(stream.token)
+    }
+
+    /// Hands a worker a nudge that has come on its stream. Returns whether there is one.
+    pub(crate) fn nudge(&mut self, now: Instant, stream: Stream, resource: &ResourceId) -> bool {
+        if !self.watches(&stream) || self.deaf_until > now {
+            return false;
+        }
+        self.workers.set_now(self.clock(now));
+        self.workers.nudge(stream.token, resource);
+        self.look();
+        true
+    }
+
+    /// Tells a worker that its stream has ended. Returns whether there is one.
+    pub(crate) fn end_watch(&mut self, now: Instant, stream: Stream) -> bool {
+        if !self.watches(&stream) {
+            return false;
+        }
+        self.workers.set_now(self.clock(now));
+        self.workers.end_watch(stream.token);
+        self.look();
+        true
     }
 
     /// Collects the workers' observations. Returns whether an answer was applied.

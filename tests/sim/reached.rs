@@ -19,6 +19,9 @@ pub(crate) struct Reached {
     pub(crate) traps: u64,
     /// Requests of a dead process that came when another had its id.
     pub(crate) of_dead_runs: u64,
+    /// Nudges that came to processes, and streams for them that ended.
+    pub(crate) nudged: u64,
+    pub(crate) watches_ended: u64,
 }
 
 // === impl Reached ===
@@ -44,6 +47,8 @@ impl Reached {
             not_master,
             waited,
             of_dead_runs,
+            nudged,
+            watches_ended,
             ..
         } = *self;
         [
@@ -61,6 +66,8 @@ impl Reached {
             not_master,
             waited,
             of_dead_runs,
+            nudged,
+            watches_ended,
         ]
         .iter()
         .all(|count| *count > 0)
@@ -84,5 +91,7 @@ impl std::ops::AddAssign for Reached {
         self.waited += other.waited;
         self.traps += other.traps;
         self.of_dead_runs += other.of_dead_runs;
+        self.nudged += other.nudged;
+        self.watches_ended += other.watches_ended;
     }
 }

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _};
 use std::time::Duration;
 
 use tollgate_core::client::Policy;
-use tollgate_core::lease::Epoch;
+use tollgate_core::lease::{Epoch, ResourceId};
 use tollgate_core::message::{Refresh, Refreshed, Release};
 use tollgate_core::pool::Pool;
 use tollgate_core::resource::Resource;
@@ -18,8 +18,10 @@ use crate::process::{CallId, Defect, Process, Setup};
 use crate::reached::Reached;
 use crate::scenario::{FAULTS_END, Fault, Scenario};
 use crate::sources::Sources;
+use crate::watches::{Stream, Watches};
 
 mod calls;
+mod nudges;
 
 /// World of one run.
 pub(crate) struct World {
@@ -28,6 +30,8 @@ pub(crate) struct World {
     luck: Random,
     /// Generator that decides which requests come late and once more.
     strays: Random,
+    /// Streams for nudges, if coordinators have them.
+    watches: Option<Watches>,
     scenario: Scenario,
     event_queue: EventQueue<Event>,
     sources: Sources,
@@ -71,6 +75,13 @@ enum Event {
     Answer {
         to: Caller,
         answer: Result<Refreshed, String>,
+    },
+    Watch(Stream),
+    /// A stream ends with an error.
+    WatchEnd(Stream),
+    Nudge {
+        to: Stream,
+        resource: ResourceId,
     },
 }
 
@@ -138,6 +149,7 @@ impl World {
             random,
             luck: Random::new(seed),
             strays: Random::new(seed.rotate_left(8)),
+            watches: nudges(seed).then(|| Watches::new(seed)),
             sources: Sources::new(&scenario),
             coordinators: Coordinators::new(event_queue.now(), scenario.shards, terms),
             event_queue,
@@ -268,7 +280,11 @@ impl World {
                 self.release(process, &release);
             }
             Event::Answer { to, answer } => self.answer(to, answer),
+            Event::Watch(stream) => self.watch(stream),
+            Event::WatchEnd(stream) => self.end_watch(stream),
+            Event::Nudge { to, resource } => self.nudge(to, &resource),
         }
+        self.carry_nudges();
     }
 
     fn start_process(&mut self, process: usize, demand: u64) -> Process {
@@ -298,6 +314,7 @@ impl World {
             interleaving: *interleaving,
             defect: self.defect,
             incarnation,
+            nudged: self.watches.is_some(),
         };
         let now = self.event_queue.now();
         Process::new(now, &mut self.random, name, setup, demand)
@@ -315,6 +332,7 @@ impl World {
         let now = self.event_queue.now();
         match fault {
             Fault::CoordinatorCrash(down) => {
+                self.end_watches(100);
                 for shard in 0..self.coordinators.count() {
                     if self.coordinators.crash(shard) {
                         self.reached.coordinator_crashes += 1;
@@ -332,6 +350,8 @@ impl World {
                 let snapshot = self.coordinators.hand_over(now, shard);
                 if snapshot.is_some() {
                     self.reached.hand_overs += 1;
+                    // The node that steps down may end, or go on for its streams.
+                    self.end_watches(50);
                     self.event_queue
                         .push(gap, Event::Elected { shard, snapshot });
                 }
@@ -392,4 +412,12 @@ impl Fleet for World {
     fn left(&self) -> Duration {
         self.scenario.duration().saturating_sub(self.elapsed())
     }
+}
+
+// === free functions ===
+
+/// Returns whether coordinators name the resources that clients should ask for, in the worlds of
+/// `seed`.
+pub(crate) fn nudges(seed: u64) -> bool {
+    seed % 4 == 2
 }

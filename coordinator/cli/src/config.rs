@@ -20,7 +20,8 @@ Examples:
   tollgate config get --config tollgate.yaml > limits.yaml
       The configuration in force.";
 
-/// Read or replace the configuration that the nodes of a cluster share: limits, groups, attach and doorman.
+/// Read or replace the configuration that the nodes of a cluster share: limits, groups, attach, doorman, rls
+/// and rlqs.
 ///
 /// For clusters with `shared_config: true`. Speaks to etcd, as a node's configuration says, so it
 /// needs no coordinator.
@@ -40,7 +41,7 @@ pub(crate) struct Shared {
 enum Action {
     /// Replace it, unless it has errors.
     Put {
-        /// YAML with the sections limits, groups, attach and doorman.
+        /// YAML with the sections limits, groups, attach, doorman, rls and rlqs.
         file: PathBuf,
     },
     /// Print it.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tollgate_proto::nudge::Watch;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::{FieldError, v1};
 use tonic::{Code, Request, Response, Status};
@@ -14,12 +15,16 @@ use crate::leases::driver::DriverError;
 use crate::leases::metrics::{LeaseMetrics, RefreshFault};
 use crate::leases::router::{CallContext, RouteError, Router};
 use crate::leases::shards::MastershipError;
+use crate::net::connections::ConnectionEnd;
 use crate::observe::trace;
 use crate::wire::{CALL_LEN_MAX, LeaseService, LeaseServiceServer};
 
 mod decoding;
+mod forward;
+mod watch;
 
 pub use decoding::StrictDecoding;
+pub use forward::ForwardApi;
 
 /// Time after which a client without a master should try again: about as soon as there can be a new
 /// master.
@@ -117,6 +122,31 @@ impl LeaseService for Service {
         let way = CallContext::read(request.metadata())?;
         let answer = self.release_leases(request.into_inner(), way).await?;
         Ok(Response::new(answer))
+    }
+
+    type WatchStream = watch::WatchStream;
+
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let connection = request.extensions().get::<ConnectionEnd>().cloned();
+        let watch = Watch::try_from(request.into_inner()).map_err(CallError::from)?;
+        match &watch {
+            Watch::Client(client) => trace::record_call(client.id.as_str(), 0),
+            Watch::Rest if self.router.me.is_none() => {
+                let rule =
+                    "client_id: is empty, which it may be only between the nodes of a cluster";
+                return Err(Status::invalid_argument(rule));
+            }
+            Watch::Rest => {}
+        }
+        let watch = self.router.nudges.open(watch);
+        let watch = watch.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+        if let Some(connection) = &connection {
+            connection.stream_begins();
+        }
+        Ok(Response::new(watch::stream(watch, connection)))
     }
 }
 

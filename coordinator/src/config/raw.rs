@@ -15,6 +15,8 @@ use super::groups::RawGroups;
 use super::limits::RawLimit;
 use super::listen::RawListen;
 use super::parent::RawParent;
+use super::rlqs::RawRlqs;
+use super::rls::RawRls;
 use super::shared::RawShared;
 use super::store::RawStore;
 use super::tls::RawTls;
@@ -36,6 +38,8 @@ pub(super) struct RawConfig {
     pub(super) groups: Option<LocatedValue<RawGroups>>,
     pub(super) attach: Option<RawAttach>,
     pub(super) doorman: Option<RawDoorman>,
+    pub(super) rls: Option<RawRls>,
+    pub(super) rlqs: Option<RawRlqs>,
 }
 
 // === impl RawConfig ===
@@ -48,6 +52,8 @@ impl RawConfig {
             groups: self.groups.take(),
             attach: self.attach.take(),
             doorman: self.doorman.take(),
+            rls: self.rls.take(),
+            rlqs: self.rlqs.take(),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Sections that the nodes of a cluster may share instead of having them in a file of each: limits,
-//! groups, attachments, and the scopes of Doorman's resources.
+//! groups, attachments, and the scopes of Doorman's resources, of descriptors and of RLQS' buckets.
 
 use serde::Deserialize;
 use serde_saphyr::Location;
@@ -8,6 +8,8 @@ use super::attach::{self, RawAttach};
 use super::doorman::{DoormanScopes, RawDoorman, doorman};
 use super::groups::{RawGroups, groups};
 use super::limits::{RawLimit, limits};
+use super::rlqs::{RawRlqs, RlqsDomains, rlqs};
+use super::rls::{RawRls, RlsDomains, rls};
 use crate::catalog::check::Check;
 use crate::catalog::spec::LocatedValue;
 use crate::catalog::{CatalogBounds, FileCatalog, MemberKind};
@@ -20,6 +22,8 @@ pub(super) struct RawShared {
     pub(super) groups: Option<LocatedValue<RawGroups>>,
     pub(super) attach: Option<RawAttach>,
     pub(super) doorman: Option<RawDoorman>,
+    pub(super) rls: Option<RawRls>,
+    pub(super) rlqs: Option<RawRlqs>,
 }
 
 /// Values of these sections.
@@ -27,6 +31,8 @@ pub(super) struct RawShared {
 pub(super) struct Shared {
     pub(super) catalog: FileCatalog,
     pub(super) doorman: DoormanScopes,
+    pub(super) rls: RlsDomains,
+    pub(super) rlqs: RlqsDomains,
 }
 
 // === impl RawShared ===
@@ -35,6 +41,8 @@ impl RawShared {
     /// Checks the sections, with the node's own bounds; `None` if they have errors, which are noted.
     pub(super) fn check(&self, check: &mut Check, bounds: CatalogBounds) -> Option<Shared> {
         let doorman = doorman(check, self.doorman.as_ref());
+        let rls = rls(check, self.rls.as_ref());
+        let rlqs = rlqs(check, self.rlqs.as_ref());
         let groups = groups(check, self.groups.as_ref());
         let limits = limits(check, self.limits.as_ref(), &groups);
         let mut attached = |kind| {
@@ -52,7 +60,12 @@ impl RawShared {
             namespaces,
             bounds,
         };
-        Some(Shared { catalog, doorman })
+        Some(Shared {
+            catalog,
+            doorman,
+            rls,
+            rlqs,
+        })
     }
 
     /// Refuses every section that is there, because it is in etcd.
@@ -63,6 +76,8 @@ impl RawShared {
             ("groups", self.groups.as_ref().map(|raw| raw.at)),
             ("attach", at(self.attach.is_some())),
             ("doorman", at(self.doorman.is_some())),
+            ("rls", at(self.rls.is_some())),
+            ("rlqs", at(self.rlqs.is_some())),
         ];
         for (section, at) in sections {
             if let Some(at) = at {
@@ -83,7 +98,11 @@ impl Shared {
             bounds,
             ..FileCatalog::default()
         };
-        let doorman = DoormanScopes::default();
-        Self { catalog, doorman }
+        Self {
+            catalog,
+            doorman: DoormanScopes::default(),
+            rls: RlsDomains::default(),
+            rlqs: RlqsDomains::default(),
+        }
     }
 }

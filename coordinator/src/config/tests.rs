@@ -9,6 +9,7 @@ use super::*;
 mod groups;
 mod limits;
 mod listen;
+mod rls;
 mod shape;
 
 /// Returns all errors of `text`, or "good".

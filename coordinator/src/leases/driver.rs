@@ -17,6 +17,7 @@ use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 use crate::catalog::{ResolvedScope, Resolver};
 use crate::clock::Clock;
 use crate::leases::metrics::LeaseMetrics;
+use crate::leases::nudges::Nudges;
 
 mod derived;
 mod error;
@@ -49,6 +50,7 @@ pub struct Driver {
     unlimited: Limit,
     clock: Clock,
     metrics: LeaseMetrics,
+    nudges: Nudges,
     /// `Some` below a parent.
     parent: Option<ParentState>,
     events: mpsc::Receiver<DriverEvent>,
@@ -77,6 +79,7 @@ impl Driver {
             unlimited: Limit::new(Capacity::UNLIMITED),
             clock,
             metrics: settings.metrics.clone(),
+            nudges: settings.nudges.clone(),
             parent: None,
             events,
             inherited: None,
@@ -128,12 +131,20 @@ impl Driver {
             }
             self.count_leases();
             self.tell_parent(now);
+            self.send_nudges();
         }
     }
 
     fn count_leases(&mut self) {
         let elsewhere = self.tally.count(self.server.lease_count());
         self.server.set_leases_elsewhere(elsewhere);
+    }
+
+    /// Nudges the clients whose share has changed.
+    fn send_nudges(&mut self) {
+        while let Some(nudge) = self.server.poll_nudge() {
+            self.nudges.nudge(&nudge.client, &nudge.resource);
+        }
     }
 
     fn drain_all(&mut self) {

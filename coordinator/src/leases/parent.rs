@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{ClientId, ClientRun, IdError, Run};
+use tollgate_proto::nudge::Watch;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;
@@ -23,6 +24,7 @@ use tonic::{Request, Status};
 use crate::clock::unix_time;
 use crate::config::ParentConfig;
 use crate::leases::driver::{Driver, DriverHandle, ParentReply, WeakDriverHandle};
+use crate::leases::nudges::NudgeSource;
 use crate::net::channels::{ChannelError, Channels, cause};
 use crate::net::tls::{Credentials, Newest};
 use crate::wire::LeaseServiceClient;
@@ -49,6 +51,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Parent {
     addresses: Arc<[String]>,
     channels: Channels,
+    /// Connections for watches, one for each driver: on the others they could take up all streams.
+    watch_channels: Channels,
     timeout: Duration,
     ancestors: AncestorPath,
     metrics: ParentMetrics,
@@ -111,13 +115,14 @@ impl Parent {
     ) -> Result<Self, ParentError> {
         // The name and any shard must form a client id.
         client(ancestors.name(), u16::MAX)?;
-        let channels = Channels::new(CONNECT_TIMEOUT, credentials);
+        let channels = Channels::new(CONNECT_TIMEOUT, credentials.clone());
         for address in &config.addresses {
             channels.channel(address)?;
         }
         Ok(Self {
             addresses: config.addresses.as_slice().into(),
             channels,
+            watch_channels: Channels::new(CONNECT_TIMEOUT, credentials),
             timeout: config.timeout,
             ancestors,
             metrics,
@@ -162,13 +167,32 @@ impl Parent {
         };
         Ok((driver.below(sequence, self.timeout), link))
     }
+
+    /// Tells `driver` what the parent names to its `client`, until the driver ends. Each new attempt
+    /// is at the next address: any node of the parent knows of all nudges.
+    async fn carry_nudges(self, client: ClientRun, driver: WeakDriverHandle) {
+        let watch = Watch::Client(client);
+        let mut source = NudgeSource::new(&watch, self.watch_channels, self.addresses);
+        while driver.nudged(source.next().await.resources).await.is_some() {}
+    }
 }
 
 // === impl ParentLink ===
 
 impl ParentLink {
-    /// Carries requests to the parent until the driver ends.
+    /// Carries requests and nudges until the driver ends.
     pub async fn run(mut self) {
+        let nudges = self
+            .parent
+            .clone()
+            .carry_nudges(self.client.clone(), self.driver.clone());
+        tokio::select! {
+            () = self.carry_requests() => {}
+            () = nudges => {}
+        }
+    }
+
+    async fn carry_requests(&mut self) {
         while let Some(batch) = self.driver.batch().await {
             if !batch.releases.is_empty() {
                 let release = Release {

@@ -27,6 +27,7 @@ use self::split::{CallPart, JoinedAnswers, PartResults, split};
 use crate::catalog::Catalog;
 use crate::cluster::election::{Master, Masters, Peer};
 use crate::leases::metrics::{AnsweredBy, LeaseMetrics};
+use crate::leases::nudges::Nudges;
 use crate::leases::parent::AncestorPath;
 use crate::leases::shards::{Mastership, Shards};
 use crate::net::channels::Channels;
@@ -34,12 +35,15 @@ use crate::wire::LeaseServiceClient;
 
 mod context;
 mod error;
+mod forwarder;
 mod remote;
 mod split;
 
 pub use self::context::ForwardingHeader;
 pub use self::error::RouteError;
 use self::error::{checked, lost, unanswered};
+pub use self::forwarder::Forwarder;
+pub(crate) use self::forwarder::REFRESHES_MAX;
 
 /// This node's knowledge of the cluster; clones share it.
 #[derive(Clone, Debug)]
@@ -56,8 +60,12 @@ pub struct Router {
     pub count: NonZeroU16,
     /// Connections to peers.
     pub peers: Channels,
+    /// Refreshes that go to peers.
+    pub forwarder: Forwarder,
     /// Coordinators above this node.
     pub ancestors: AncestorPath,
+    /// Watches that are open here.
+    pub nudges: Nudges,
     /// Metrics.
     pub metrics: LeaseMetrics,
 }
@@ -103,9 +111,7 @@ impl Router {
     ) -> Result<Vec<ScopeAnswer>, RouteError> {
         let count = refresh.scopes.len();
         if let Some(forwarded) = context.forwarded {
-            let answers = self.own(forwarded)?.refresh(refresh).await?;
-            self.metrics.count_answered(AnsweredBy::Local, count);
-            return Ok(answers);
+            return self.refresh_own(refresh, forwarded).await;
         }
         if self.count == NonZeroU16::MIN {
             let shard = ShardId::default();
@@ -124,6 +130,21 @@ impl Router {
             }
         });
         self.join(&asked, answers.await)
+    }
+
+    /// Answers a client whose call another node has passed on.
+    ///
+    /// # Errors
+    /// If this node is not the master that it is meant for.
+    pub(crate) async fn refresh_own(
+        &self,
+        refresh: Refresh,
+        forwarded: ForwardingHeader,
+    ) -> Result<Vec<ScopeAnswer>, RouteError> {
+        let count = refresh.scopes.len();
+        let answers = self.own(forwarded)?.refresh(refresh).await?;
+        self.metrics.count_answered(AnsweredBy::Local, count);
+        Ok(answers)
     }
 
     /// Joins the answers of the shards to a call for `asked`.
@@ -259,14 +280,8 @@ impl Router {
             return Ok(answers);
         }
         let remote = self.remote(shard, context.timeout)?;
-        let mut request = remote.request(v1::RefreshRequest::from(&refresh));
-        if context.from_child {
-            self.ancestors.name_child(request.metadata_mut());
-        }
-        let mut client = LeaseServiceClient::new(remote.channel());
-        let response = remote.respond(client.refresh(request)).await?;
-        self.ancestors.read_master_path(response.metadata());
-        let refreshed = Refreshed::try_from(response.into_inner());
+        let response = self.forward(&remote, &refresh, context).await?;
+        let refreshed = Refreshed::try_from(response);
         let refreshed = refreshed.map_err(|error| remote.refused(&error))?;
         self.metrics.count_answered(AnsweredBy::Peer, count);
         let mut answers = refreshed.scopes.into_iter();
@@ -278,6 +293,43 @@ impl Router {
             checked(shard, asks, answer)
         });
         Ok(checked.collect())
+    }
+
+    /// Has the master of a shard on another node answer.
+    async fn forward(
+        &self,
+        remote: &RemoteMaster,
+        refresh: &Refresh,
+        context: CallContext,
+    ) -> Result<v1::RefreshResponse, RouteError> {
+        if context.from_child {
+            return self.forward_alone(remote, refresh, true).await;
+        }
+        let url = remote.master.peer.grpc_url();
+        let forwarded = remote.forwarded(refresh.into());
+        let answer = self.forwarder.forward(&url, forwarded, context.timeout);
+        match remote.in_time(answer).await? {
+            Some(answer) => remote.checked(answer),
+            None => self.forward_alone(remote, refresh, false).await,
+        }
+    }
+
+    /// Makes a call for one refresh: to a node that knows no other, or for a child, which needs the
+    /// names of those above it.
+    async fn forward_alone(
+        &self,
+        remote: &RemoteMaster,
+        refresh: &Refresh,
+        from_child: bool,
+    ) -> Result<v1::RefreshResponse, RouteError> {
+        let mut request = remote.request(v1::RefreshRequest::from(refresh));
+        if from_child {
+            self.ancestors.name_child(request.metadata_mut());
+        }
+        let mut client = LeaseServiceClient::new(remote.channel());
+        let response = remote.respond(client.refresh(request)).await?;
+        self.ancestors.read_master_path(response.metadata());
+        Ok(response.into_inner())
     }
 
     async fn release_shard(

@@ -87,6 +87,12 @@ impl Channels {
         Ok(channel)
     }
 
+    /// Credentials of the connections, kept up to date. What lasts as long as a connection is to end
+    /// when they change.
+    pub(crate) fn credentials(&self) -> Option<Newest<Credentials>> {
+        self.credentials.clone()
+    }
+
     fn connect(
         &self,
         url: &str,

@@ -30,6 +30,7 @@ mod activity;
 mod body;
 mod bounds;
 mod call;
+mod end;
 mod memory;
 mod metrics;
 mod serve;
@@ -39,6 +40,7 @@ mod tls;
 
 pub use bounds::ConnectionBounds;
 pub(crate) use bounds::{CALL_BYTES_MIN, IDLE_TIMEOUT_MIN};
+pub use end::ConnectionEnd;
 pub use memory::CallMemory;
 pub use metrics::ConnectionMetrics;
 pub use table::{ConnectionTable, ListenerLimits};

@@ -13,13 +13,17 @@ use tracing::{Instrument as _, Span};
 pub const TARGET: &str = "tollgate::trace";
 
 /// The methods that spans are named after.
-const GRPC_METHODS: [&str; 6] = [
+const GRPC_METHODS: [&str; 10] = [
     "tollgate.v1.LeaseService/Refresh",
+    "tollgate.v1.ForwardService/Forward",
     "tollgate.v1.LeaseService/Release",
+    "tollgate.v1.LeaseService/Watch",
     "doorman.Capacity/Discovery",
     "doorman.Capacity/GetCapacity",
     "doorman.Capacity/GetServerCapacity",
     "doorman.Capacity/ReleaseCapacity",
+    "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+    "envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas",
 ];
 
 /// The methods of HTTP that spans are named after.

@@ -3,10 +3,13 @@
 use prometheus_client::registry::Registry;
 
 use crate::api::metrics::ApiMetrics;
+use crate::api::rlqs::RlqsMetrics;
+use crate::api::rls::RlsMetrics;
 use crate::catalog::metrics::CatalogMetrics;
 #[cfg(feature = "etcd")]
 use crate::cluster::election::ElectionMetrics;
 use crate::leases::metrics::LeaseMetrics;
+use crate::leases::nudges::NudgeMetrics;
 use crate::net::connections::ConnectionMetrics;
 use crate::net::tls::TlsMetrics;
 use crate::observe::metrics::{Exporter, registry};
@@ -15,7 +18,10 @@ use crate::observe::metrics::{Exporter, registry};
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) api: ApiMetrics,
+    pub(super) rlqs: RlqsMetrics,
+    pub(super) rls: RlsMetrics,
     pub(super) leases: LeaseMetrics,
+    pub(super) nudges: NudgeMetrics,
     pub(super) catalog: CatalogMetrics,
     pub(super) connections: ConnectionMetrics,
     pub(super) tls: TlsMetrics,
@@ -42,7 +48,10 @@ impl Metrics {
     fn of(mut registry: Registry) -> Self {
         Self {
             api: ApiMetrics::register(&mut registry),
+            rlqs: RlqsMetrics::register(&mut registry),
+            rls: RlsMetrics::register(&mut registry),
             leases: LeaseMetrics::register(&mut registry),
+            nudges: NudgeMetrics::register(&mut registry),
             catalog: CatalogMetrics::register(&mut registry),
             connections: ConnectionMetrics::register(&mut registry),
             tls: TlsMetrics::register(&mut registry),

@@ -1,5 +1,6 @@
 //! Services on the listeners, until the shutdown.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -14,14 +15,22 @@ use tonic_health::server::HealthService;
 use tracing::Instrument as _;
 
 use super::ServerError;
+use super::metrics::Metrics;
 use crate::api::doorman;
-use crate::api::grpc::{Service, StrictDecoding};
+use crate::api::grpc::{ForwardApi, Service, StrictDecoding};
 use crate::api::rest::PeerApi;
+use crate::api::rlqs;
+use crate::api::rls;
+use crate::clock::Clock;
+use crate::config::Config;
 use crate::config::reload::Reload;
+use crate::leases::router::Router;
 use crate::net::connections::Acceptor;
 use crate::observe::trace;
-use crate::wire::CapacityServer;
-use crate::wire::{LeaseServiceServer, PeerServiceServer};
+use crate::wire::{
+    CapacityServer, ForwardServiceServer, LeaseServiceServer, PeerServiceServer,
+    RateLimitQuotaServiceServer, RateLimitServiceServer,
+};
 
 /// Time that a call may take before it fails.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,10 +38,43 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Services of the gRPC listener.
 pub(super) struct Services {
     pub(super) lease: StrictDecoding<LeaseServiceServer<Service>>,
+    /// For the other nodes of a cluster, as is `peer`.
+    pub(super) forward: Option<StrictDecoding<ForwardServiceServer<ForwardApi>>>,
     pub(super) health: StrictDecoding<HealthServer<HealthService>>,
     pub(super) doorman: StrictDecoding<CapacityServer<doorman::Service>>,
-    /// For the other nodes of a cluster.
+    pub(super) rls: StrictDecoding<RateLimitServiceServer<rls::Service>>,
+    pub(super) rlqs: StrictDecoding<RateLimitQuotaServiceServer<rlqs::Service>>,
     pub(super) peer: Option<StrictDecoding<PeerServiceServer<PeerApi>>>,
+}
+
+// === impl Services ===
+
+impl Services {
+    /// All services but the reads of other nodes, which answer as the admin API does.
+    pub(super) fn new(
+        router: &Router,
+        clock: Clock,
+        metrics: &Metrics,
+        config: &watch::Receiver<Arc<Config>>,
+        health: HealthServer<HealthService>,
+    ) -> Self {
+        let (leases, api) = (metrics.leases.clone(), metrics.api.clone());
+        let forward = ForwardApi::new(router.clone(), clock, leases.clone());
+        let [doorman_config, rls_config, rlqs_config] = [(); 3].map(|()| config.clone());
+        let doorman = doorman::Service::new(router.clone(), clock, api, doorman_config);
+        let rls = rls::Service::new(router.clone(), clock, metrics.rls.clone(), rls_config);
+        let rlqs = metrics.rlqs.clone();
+        let rlqs = rlqs::Service::new(router.clone(), clock, rlqs, rlqs_config);
+        Self {
+            lease: StrictDecoding(Service::new(router.clone(), clock, leases)),
+            forward: router.me.is_some().then(|| StrictDecoding(forward)),
+            health: StrictDecoding(health),
+            doorman: StrictDecoding(doorman),
+            rls: StrictDecoding(rls),
+            rlqs: StrictDecoding(rlqs),
+            peer: None,
+        }
+    }
 }
 
 // === free functions ===
@@ -45,7 +87,12 @@ pub(super) async fn serve_grpc(
 ) -> Result<&'static str, ServerError> {
     let mut routes = Routes::new(services.lease)
         .add_service(services.health)
-        .add_service(services.doorman);
+        .add_service(services.doorman)
+        .add_service(services.rls)
+        .add_service(services.rlqs);
+    if let Some(forward) = services.forward {
+        routes = routes.add_service(forward);
+    }
     if let Some(peer) = services.peer {
         routes = routes.add_service(peer);
     }

@@ -4,10 +4,14 @@
 mod doorman;
 mod elected;
 mod faults;
+mod forward;
 mod health;
 mod nodes;
+mod nudges;
 mod peers;
 mod reads;
+mod rlqs;
+mod rls;
 mod status;
 mod tls;
 mod tree;

@@ -18,6 +18,7 @@ use tollgate_coordinator::config::writer::CatalogWriter;
 use tollgate_coordinator::leases::driver::{DriverSettings, LeaseCount};
 use tollgate_coordinator::leases::history::History;
 use tollgate_coordinator::leases::metrics::LeaseMetrics;
+use tollgate_coordinator::leases::nudges::Nudges;
 use tollgate_coordinator::leases::shards::ShardSupervisor;
 use tollgate_coordinator::observe::metrics::{Exporter, registry};
 use tollgate_core::cluster::ShardId;
@@ -208,6 +209,7 @@ async fn ended() -> SocketAddr {
         start: Start::Fresh,
         clock,
         metrics: metrics.clone(),
+        nudges: Nudges::default(),
     };
     let (supervisor, mut shards) = ShardSupervisor::new(settings, None);
     let (election, events) = mpsc::channel(1);

@@ -1,6 +1,7 @@
 //! Coordinators below coordinators.
 
 mod epochs;
+mod nudges;
 mod secured;
 mod slow;
 

@@ -117,6 +117,11 @@ fn any_request_has_a_printable_key_of_bounded_length_or_none() {
 }
 
 #[test]
+fn any_nudge_is_borne_and_there_is_one_stream_at_most() {
+    feed(nudges, &[include_bytes!("../../fuzz/corpus/nudges/named")]);
+}
+
+#[test]
 fn any_record_in_shared_data_is_borne() {
     let slot = part(4, &codec::encode_slot("tenant/acme", &scope_state()));
     let gauge = part(5, SLOT_V1);

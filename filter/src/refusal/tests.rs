@@ -1,75 +1,32 @@
 use super::*;
 use crate::config::Body;
 use crate::fake::{Fake, Process};
-use tollgate_core::units::{Rate, Tokens};
-use tollgate_engine::RuleId;
+use core::time::Duration;
+use tollgate_core::lease::Unit;
+use tollgate_core::units::{MICRO, Rate, Tokens};
+use tollgate_engine::{Denial, Formats, RuleId};
 
-fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
-    let found = reply.headers.iter().find(|(other, _)| *other == name);
-    found.map(|(_, value)| value.as_str())
-}
-
-const REFUSER: Refuser<'_> = Refuser {
+const SPEAKER: Speaker<'_> = Speaker {
     rule: "tenant",
     wanted: "x-tenant header",
     terms: &Terms::DEFAULT,
 };
 
-fn refused(pause: Option<u64>, limit: u64, without_lease: bool) -> Reply {
-    let (refusal, now) = refusal(pause, limit, without_lease);
-    reply(refusal, now, REFUSER)
-}
-
-fn refusal(pause: Option<u64>, limit: u64, without_lease: bool) -> (Refusal, Instant) {
+fn refusal(pause: Option<u64>) -> (Refusal, Instant) {
     let now = Instant::from_nanos(1_000_000_000);
     let denial = Denial {
         until: now,
         retry_at: pause.map(|nanos| now.saturating_add(Duration::from_nanos(nanos))),
-        limit,
-        without_lease,
+        limit: 5 * MICRO,
+        without_lease: false,
         unit: Unit::Requests,
         need: Tokens::ONE,
         rate: Rate::ZERO,
         expected_rate: None,
         never: false,
     };
-    (
-        Refusal::Denied {
-            rule: RuleId(0),
-            by: RuleId(0),
-            denial,
-        },
-        now,
-    )
-}
-
-#[test]
-fn times_are_rounded_up() {
-    let rows = [
-        (0, "1", "0"),
-        (1, "1", "1"),
-        (1_000_000, "1", "1"),
-        (1_000_001, "1", "2"),
-        (1_000_000_000, "1", "1000"),
-        (1_000_000_001, "2", "1001"),
-    ];
-    for (pause, seconds, millis) in rows {
-        let reply = refused(Some(pause), 5 * MICRO, false);
-        assert_eq!(header(&reply, "retry-after"), Some(seconds), "{pause}");
-        assert_eq!(header(&reply, "tollgate-pause-ms"), Some(millis), "{pause}");
-        let limit = format!("\"tenant\";r=0;t={seconds}");
-        assert_eq!(header(&reply, "ratelimit"), Some(limit.as_str()));
-    }
-}
-
-#[test]
-fn an_unknown_time_is_not_told() {
-    let reply = refused(None, 0, true);
-    assert_eq!(header(&reply, "retry-after"), None);
-    assert_eq!(header(&reply, "tollgate-pause-ms"), None);
-    assert_eq!(header(&reply, "ratelimit"), Some("\"tenant\";r=0"));
-    assert_eq!(header(&reply, "ratelimit-policy"), None);
-    assert_eq!(header(&reply, "tollgate-reason"), Some("tenant/requests"));
+    let (rule, by) = (RuleId(0), RuleId(0));
+    (Refusal::Denied { rule, by, denial }, now)
 }
 
 #[test]
@@ -93,87 +50,6 @@ fn only_what_the_host_takes_for_grpc_is_answered_in_grpc() {
 }
 
 #[test]
-fn the_policy_is_in_whole_numbers_and_names_its_unit() {
-    let rows = [
-        (Unit::Requests, 0, None),
-        (Unit::Requests, u64::MAX, None),
-        (Unit::Requests, 1000 * MICRO, Some("q=1000;w=1")),
-        (Unit::Requests, MICRO, Some("q=1;w=1")),
-        (Unit::Requests, MICRO / 2, Some("q=1;w=2")),
-        (Unit::Requests, MICRO / 3, Some("q=1;w=4")),
-        (Unit::Requests, 2_500_000, Some("q=2;w=1")),
-        (
-            Unit::RequestBytes,
-            7 * MICRO,
-            Some("q=7;qu=\"content-bytes\";w=1"),
-        ),
-        (
-            Unit::Concurrency,
-            64 * MICRO,
-            Some("q=64;qu=\"concurrent-requests\""),
-        ),
-    ];
-    for (unit, limit, want) in rows {
-        let (refusal, now) = refusal(None, limit, false);
-        let Refusal::Denied { denial, rule, by } = refusal else {
-            panic!("{refusal:?}")
-        };
-        let denial = Denial { unit, ..denial };
-        let reply = reply(Refusal::Denied { rule, by, denial }, now, REFUSER);
-        let want = want.map(|want| format!("\"tenant\";{want}"));
-        assert_eq!(header(&reply, "ratelimit-policy"), want.as_deref());
-        let reason = format!("tenant/{}", unit.name());
-        assert_eq!(header(&reply, "tollgate-reason"), Some(reason.as_str()));
-    }
-}
-
-#[test]
-fn what_can_never_pass_says_so_and_names_no_time() {
-    let (refusal, now) = refusal(None, MICRO, false);
-    let Refusal::Denied { denial, rule, by } = refusal else {
-        panic!("{refusal:?}")
-    };
-    let denial = Denial {
-        expected_rate: None,
-        never: true,
-        ..denial
-    };
-    let reply = reply(Refusal::Denied { rule, by, denial }, now, REFUSER);
-    assert_eq!(header(&reply, "tollgate-reason"), Some("tenant/cost"));
-    assert_eq!(header(&reply, "retry-after"), None);
-    assert_eq!(header(&reply, "tollgate-pause-ms"), None);
-    assert!(reply.message.contains("costs more"), "{}", reply.message);
-}
-
-#[test]
-fn bodies_are_json_and_name_the_problem() {
-    let rows = [
-        (refused(Some(1), MICRO, false), "#quota-exceeded", 429),
-        (
-            refused(None, MICRO, true),
-            "#temporary-reduced-capacity",
-            429,
-        ),
-        (
-            reply(Refusal::Missing { rule: RuleId(0) }, Instant::ZERO, REFUSER),
-            "about:blank",
-            400,
-        ),
-        (
-            reply(Refusal::HostFailure, Instant::ZERO, REFUSER),
-            "#temporary-reduced-capacity",
-            429,
-        ),
-    ];
-    for (reply, kind, status) in rows {
-        let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
-        assert!(body["type"].as_str().unwrap().ends_with(kind), "{body}");
-        assert_eq!(body["status"], status);
-        assert_eq!(reply.status, status);
-    }
-}
-
-#[test]
 fn the_operator_chooses_status_headers_body_and_drafts() {
     let terms = Terms {
         formats: Formats {
@@ -187,13 +63,13 @@ fn the_operator_chooses_status_headers_body_and_drafts() {
             text: "<p>later</p>".to_owned(),
         }),
     };
-    let refuser = Refuser {
+    let speaker = Speaker {
         terms: &terms,
-        ..REFUSER
+        ..SPEAKER
     };
     let host = Fake::new(&Process::new());
-    let (refusal, now) = refusal(Some(1_500_000_000), 5 * MICRO, false);
-    send(&host, now, refusal, refuser, false).unwrap();
+    let (refusal, now) = refusal(Some(1_500_000_000));
+    speaker.send(&host, now, refusal, false).unwrap();
     let (_, status, headers) = host.replies.borrow_mut().pop().unwrap();
     assert_eq!(status, 503);
     let rows = [
@@ -210,7 +86,7 @@ fn the_operator_chooses_status_headers_body_and_drafts() {
         assert_eq!(headers.get(name).map(String::as_str), want, "{name}");
     }
     let problem: serde_json::Value =
-        serde_json::from_str(&reply(refusal, now, refuser).body).unwrap();
+        serde_json::from_str(&Reply::new(refusal, now, speaker.refuser()).body).unwrap();
     assert_eq!(problem["status"], 503);
 }
 
@@ -221,17 +97,17 @@ fn a_request_at_fault_is_not_told_the_operators_words() {
         headers: vec![("x-region".to_owned(), "eu".to_owned())],
         ..Terms::DEFAULT
     };
-    let refuser = Refuser {
+    let speaker = Speaker {
         terms: &terms,
         wanted: "\"odd\" header",
-        ..REFUSER
+        ..SPEAKER
     };
     let host = Fake::new(&Process::new());
     let refusal = Refusal::Missing { rule: RuleId(0) };
-    send(&host, Instant::ZERO, refusal, refuser, false).unwrap();
+    speaker.send(&host, Instant::ZERO, refusal, false).unwrap();
     let (_, status, headers) = host.replies.borrow_mut().pop().unwrap();
     assert_eq!((status, headers.get("x-region")), (400, None));
-    let body = reply(refusal, Instant::ZERO, refuser).body;
+    let body = Reply::new(refusal, Instant::ZERO, speaker.refuser()).body;
     let problem: serde_json::Value = serde_json::from_str(&body).unwrap();
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.ends_with("no usable \"odd\" header"), "{detail}");
@@ -241,9 +117,9 @@ fn a_request_at_fault_is_not_told_the_operators_words() {
 fn grpc_is_told_by_details_and_the_access_log_by_notes() {
     let host = Fake::new(&Process::new());
     for (pause, pushback) in [(Some(1_000_001), Some("2")), (None, None)] {
-        let (refusal, now) = refusal(pause, MICRO, false);
+        let (refusal, now) = refusal(pause);
         host.notes.borrow_mut().clear();
-        send(&host, now, refusal, REFUSER, true).unwrap();
+        SPEAKER.send(&host, now, refusal, true).unwrap();
         let (_, status, headers) = host.replies.borrow_mut().pop().unwrap();
         assert_eq!(status, 8);
         assert!(headers.contains_key("grpc-status-details-bin"));

@@ -13,6 +13,9 @@ use tollgate_proto::{number, v1};
 use super::*;
 use crate::fake::{Fake, Process};
 
+mod metrics;
+mod nudges;
+
 const TICK: Duration = Duration::from_millis(20);
 
 fn config(json: &str) -> Config {
@@ -447,31 +450,8 @@ fn a_groups_refusal_looks_as_the_rule_that_leads_there_says() {
         by: RuleId(0),
         denial,
     };
-    let refuser = proxy.worker.refuser(refusal);
-    assert_eq!((refuser.rule, refuser.terms.status), ("group", 503));
-}
-
-#[test]
-fn levels_of_the_process_are_published() {
-    let mut proxy = Proxy::new(&one_rule(""));
-    proxy.host().memory_bytes.set(3 << 20);
-    let process = Rc::clone(proxy.process());
-    process.missing_clusters.borrow_mut().insert("c".to_owned());
-    for _ in 0..100 {
-        proxy.of("acme");
-        proxy.tick(TICK);
-    }
-    let names = ["safe_mode", "missing_clusters", "slots_used", "waiting"];
-    assert_eq!(names.map(|name| proxy.metric(name)), [1, 1, 1, 0]);
-    assert_eq!(proxy.metric("vm_memory_bytes"), 3 << 20);
-    assert!(proxy.metric("refresh_errors") > 0);
-    process.missing_clusters.borrow_mut().clear();
-    for _ in 0..100 {
-        proxy.of("acme");
-        proxy.tick(TICK);
-        proxy.answer(100.0);
-    }
-    assert_eq!(names.map(|name| proxy.metric(name)), [0, 0, 1, 0]);
+    let speaker = proxy.worker.speaker(refusal);
+    assert_eq!((speaker.rule, speaker.terms.status), ("group", 503));
 }
 
 #[test]

@@ -11,13 +11,14 @@ use super::walk::Walk;
 pub(crate) type Claim = fn(&Walk) -> Result<()>;
 
 /// Every example with its claim.
-pub(crate) const CLAIMS: [(&str, Claim); 7] = [
+pub(crate) const CLAIMS: [(&str, Claim); 8] = [
     ("ai-tokens", tokens_of_answers_are_charged),
     ("bytes", bodies_are_charged),
     ("concurrency", no_more_are_in_flight),
     ("grpc", calls_are_refused_in_grpcs_form),
     ("groups", members_share),
     ("jwt", the_verified_claim_is_limited),
+    ("ratelimit", the_service_refuses),
     ("tls", leases_come_over_tls),
 ];
 
@@ -126,6 +127,15 @@ fn the_verified_claim_is_limited(walk: &Walk) -> Result<()> {
     for part in ["}x", "%{http_code}\\n' 127"] {
         ensure!(walk.output(part)?.trim() == "401", "{part}");
     }
+    Ok(())
+}
+
+fn the_service_refuses(walk: &Walk) -> Result<()> {
+    let codes = walk.output("?[1-8]")?;
+    // One more may come in meanwhile.
+    let admitted = count(codes, "200");
+    ensure!((5..=6).contains(&admitted), "{codes}");
+    ensure!(walk.output("echo bolt")?.starts_with("200"));
     Ok(())
 }
 

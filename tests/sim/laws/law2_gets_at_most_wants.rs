@@ -3,14 +3,19 @@
 //! Checked when everything has settled: a client gets its earlier wants until it has reported its
 //! present ones.
 
-use tollgate_core::lease::Unit;
-use tollgate_core::resource::Resource;
+use tollgate_core::lease::{Run, Unit};
+use tollgate_core::resource::{ClientRecord, Resource};
 use tollgate_core::units::Capacity;
 
+use super::lasting::{Lasting, is_to_note};
 use super::{Fleet as _, Law};
 use crate::world::World;
 
-pub(crate) struct Law2;
+#[derive(Default)]
+pub(crate) struct Law2 {
+    /// Clients that have more than they may.
+    greedy: Lasting,
+}
 
 impl Law for Law2 {
     fn name(&self) -> &'static str {
@@ -29,32 +34,60 @@ impl Law for Law2 {
                 return Err(format!("{client:?} has more than there is"));
             }
         }
+        if is_to_note(world) {
+            let greedy = greedy(world).into_iter();
+            let greedy = greedy.map(|(client, _)| incarnation(&client));
+            self.greedy.note(now, &greedy.collect::<Vec<_>>());
+        }
         Ok(())
     }
 
     fn finish(&mut self, world: &World) -> Result<(), String> {
-        let members = world.sources().members.iter().enumerate();
-        let resources = members.map(|(i, member)| (member.own.id.unit, world.resource(i)));
-        let mut resources = resources.filter_map(|(unit, resource)| Some((unit, resource?)));
-        resources.try_for_each(|(unit, resource)| check_settled(unit, resource))
+        let mut greedy = greedy(world).into_iter();
+        match greedy.find(|(client, _)| self.greedy.is_wrong(world, incarnation(client))) {
+            Some((client, most)) => Err(format!("{client:?} has more than {most}")),
+            None => Ok(()),
+        }
     }
 }
 
-fn check_settled(unit: Unit, resource: &Resource) -> Result<(), String> {
+/// Returns the clients that have more than they want and the headroom, with the most that they may
+/// have.
+fn greedy(world: &World) -> Vec<(ClientRecord<'_>, f64)> {
+    let members = world.sources().members.iter().enumerate();
+    let resources = members.map(|(i, member)| (member.own.id.unit, world.resource(i)));
+    let resources = resources.filter_map(|(unit, resource)| Some((unit, resource?)));
+    let usual = world.scenario().work.usual();
+    let greedy = resources.flat_map(|(unit, resource)| greedy_of((unit, usual), resource));
+    greedy.collect()
+}
+
+/// Looks at a resource whose requests each usually count for so many tokens of the unit.
+fn greedy_of((unit, usual): (Unit, u64), resource: &Resource) -> Vec<(ClientRecord<'_>, f64)> {
     let wanted = Capacity::from_micros(u64::try_from(resource.sum_wants()).unwrap_or(u64::MAX));
     let spare = resource.capacity().saturating_sub(wanted);
     let headroom = resource.limit().headroom.of(spare);
-    // Two in a hundred for what demand measurements differ between two refreshes; what is in flight
-    // is measured by its peaks, and differs more.
+    // Two in a hundred and one request for what demand measurements differ between two refreshes;
+    // what is in flight is measured by its peaks, and differs more.
     let (part, more) = match unit.is_concurrency() {
         true => (1.1, 3.0),
-        false => (1.02, 1.0),
+        false => (1.02, usual as f64),
     };
-    for client in resource.clients() {
-        let most = client.wants.saturating_add(headroom).as_f64() * part + more;
-        if client.has.as_f64() > most {
-            return Err(format!("{client:?} has more than {most}"));
-        }
+    let most =
+        |client: &ClientRecord<'_>| client.wants.saturating_add(headroom).as_f64() * part + more;
+    let clients = resource.clients().map(|client| {
+        let most = most(&client);
+        (client, most)
+    });
+    clients
+        .filter(|(client, most)| client.has.as_f64() > *most)
+        .collect()
+}
+
+/// Returns the number of the process that `client` is.
+fn incarnation(client: &ClientRecord<'_>) -> u64 {
+    match client.run {
+        Run::Incarnation(incarnation) => incarnation.get(),
+        _ => 0,
     }
-    Ok(())
 }

@@ -2,23 +2,18 @@
 //! the pool's, each without its reserve. Algorithms that go by usage promise it only where all that
 //! is wanted fits.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use tollgate_core::units::Instant;
-
+use super::lasting::{Lasting, is_to_note};
 use super::{Fleet as _, Law};
 use crate::process::Process;
 use crate::world::World;
 
-/// Time for which a process may want capacity that other processes leave unused. Concurrency is
-/// measured by its peaks, and a brief demand is over before the coordinator hears of it.
-pub(super) const BRIEFLY: Duration = Duration::from_secs(3);
+/// Demand per second up to which its measure sways by as much as one.
+const SLOW: u64 = 10;
 
 #[derive(Default)]
 pub(crate) struct Law3 {
-    /// Time since which a process has wanted more, by incarnation.
-    wanting: BTreeMap<u64, Instant>,
+    /// Processes that want more.
+    wanting: Lasting,
 }
 
 impl Law for Law3 {
@@ -27,32 +22,25 @@ impl Law for Law3 {
     }
 
     fn check(&mut self, world: &World) -> Result<(), String> {
-        if world.left() <= 2 * BRIEFLY && world.sources().is_concurrency() {
-            let now = world.now();
-            let wanting = unsatisfied(world);
-            self.wanting
-                .retain(|known, _| wanting.iter().any(|p| p.incarnation == *known));
-            for p in wanting {
-                self.wanting.entry(p.incarnation).or_insert(now);
-            }
+        if is_to_note(world) {
+            let wanting = unsatisfied(world).into_iter().map(|p| p.incarnation);
+            self.wanting.note(world.now(), &wanting.collect::<Vec<_>>());
         }
         Ok(())
     }
 
     fn finish(&mut self, world: &World) -> Result<(), String> {
         let now = world.now();
-        let long = |p: &&Process| {
-            let since = self.wanting.get(&p.incarnation);
-            let briefly = |since: &Instant| now.saturating_since(*since) < BRIEFLY;
-            !world.sources().is_concurrency() || since.is_some_and(|since| !briefly(since))
-        };
-        match unsatisfied(world).into_iter().find(long) {
-            Some(p) => Err(format!(
-                "{} wants {} and has {}, but not all is used",
-                p.id.as_str(),
-                p.wants(now),
-                p.has(now)
-            )),
+        let is_wrong = |p: &&Process| self.wanting.is_wrong(world, p.incarnation);
+        match unsatisfied(world).into_iter().find(is_wrong) {
+            Some(p) => {
+                let all = world.processes().iter();
+                let all: Vec<_> = all.map(|p| (p.wants(now), p.has(now).as_f64())).collect();
+                let (id, wants, has) = (p.id.as_str(), p.wants(now), p.has(now));
+                Err(format!(
+                    "{id} wants {wants} and has {has}, but not all is used: {all:?}"
+                ))
+            }
             None => Ok(()),
         }
     }
@@ -72,6 +60,7 @@ fn unsatisfied(world: &World) -> Vec<&Process> {
     let pooled: f64 = attached.map(|(i, _)| used(i)).sum();
     // Less than one permit for each of five cannot be lent.
     let whole = if sources.is_concurrency() { 5.0 } else { 0.1 };
+    let whole = whole + world.processes().iter().map(sway).sum::<f64>();
     let spent = |used: f64, capacity: f64| used >= capacity * 0.99 - whole;
     let pool_spent = sources
         .pool
@@ -96,4 +85,13 @@ fn unsatisfied(world: &World) -> Vec<&Process> {
         unsatisfied.extend(world.processes_of(i).filter(more));
     }
     unsatisfied
+}
+
+/// Returns by how much the wants of a process may differ from one refresh to the next: a demand of a
+/// few in a second is measured coarsely, and what it has left the others get only then.
+fn sway(p: &Process) -> f64 {
+    match p.demand {
+        1..=SLOW => p.work().usual() as f64,
+        _ => 0.0,
+    }
 }

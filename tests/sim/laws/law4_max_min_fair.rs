@@ -6,13 +6,12 @@
 //! again until satisfied. Slow and obvious, and nothing like the tree in the core. Other
 //! algorithms are not max-min, and left to the core's own tests.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::limit::Algorithm;
 use tollgate_core::units::Instant;
 
-use super::law3_nothing_left_over::BRIEFLY;
+use super::lasting::{Lasting, is_to_note};
 use super::{Fleet as _, Law};
 use crate::process::{Process, Work};
 use crate::world::World;
@@ -22,9 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 pub(crate) struct Law4 {
-    /// Time since which a process has had less than its share, by incarnation. Brief wants in
-    /// flight are tolerated as for law 3.
-    short: BTreeMap<u64, Instant>,
+    /// Processes that have less than their shares.
+    short: Lasting,
     looked_at: Instant,
 }
 
@@ -36,30 +34,21 @@ impl Law for Law4 {
     fn check(&mut self, world: &World) -> Result<(), String> {
         let now = world.now();
         let due = now.saturating_since(self.looked_at) >= LOOK_EVERY;
-        if due && world.left() <= 2 * BRIEFLY && world.sources().is_concurrency() {
+        if due && is_to_note(world) {
             self.looked_at = now;
-            let short = short(world);
-            self.short
-                .retain(|known, _| short.iter().any(|(p, _)| p.incarnation == *known));
-            for (p, _) in short {
-                self.short.entry(p.incarnation).or_insert(now);
-            }
+            let short = short(world).into_iter().map(|(p, _)| p.incarnation);
+            self.short.note(now, &short.collect::<Vec<_>>());
         }
         Ok(())
     }
 
     fn finish(&mut self, world: &World) -> Result<(), String> {
-        let now = world.now();
-        let long = |p: &Process| {
-            let since = self.short.get(&p.incarnation);
-            let long = |since: &Instant| now.saturating_since(*since) >= BRIEFLY;
-            !world.sources().is_concurrency() || since.is_some_and(long)
-        };
-        match short(world).into_iter().find(|(p, _)| long(p)) {
+        let is_wrong = |p: &Process| self.short.is_wrong(world, p.incarnation);
+        match short(world).into_iter().find(|(p, _)| is_wrong(p)) {
             Some((p, share)) => Err(format!(
                 "{} has {}, its share is {share}",
                 p.id.as_str(),
-                p.has(now)
+                p.has(world.now())
             )),
             None => Ok(()),
         }

@@ -4,6 +4,7 @@ use std::panic::resume_unwind;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use tollgate_core::lease::ClientRun;
 use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
 use tollgate_engine::{Call, Cas, Host, HostError, Level, Written};
@@ -84,5 +85,13 @@ impl Host for WorkerHost {
 
     fn lacks_cluster(&self, _: &str, _: &Release, _: Duration) -> bool {
         false
+    }
+
+    fn watch(&self, _: &str, _: &ClientRun) -> Result<Option<u32>, HostError> {
+        Ok(self.process().watch(self.worker))
+    }
+
+    fn unwatch(&self, token: u32) {
+        self.process().unwatch(token);
     }
 }

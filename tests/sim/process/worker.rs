@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_core::lease::Unit;
+use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, MICRO, Tokens};
 use tollgate_engine::{
@@ -16,6 +16,7 @@ use tollgate_sim::random::Random;
 use super::host::{CallId, WorkerHost};
 use super::work::{Tally, Work};
 use super::workers::{HandedAnswer, Setup, Task, Workers};
+use crate::watches::UNAVAILABLE;
 
 /// The rule of all scopes.
 pub(super) const RULE: &str = "tenant";
@@ -116,6 +117,8 @@ impl Worker {
                 }
             }
             Task::Answer(id, answer) => self.answer(process, index, id, answer),
+            Task::Nudge(_, token, resource) => self.nudge(process, token, resource),
+            Task::EndWatch(_, token) => self.engine.handle_watch_end(token, UNAVAILABLE),
         }
     }
 
@@ -234,6 +237,14 @@ impl Worker {
         process.hand(index, answered);
         self.engine.handle_answer(id.token, answer);
         process.hand(index, None);
+        self.carry_out(process);
+        self.adjust_period(process);
+    }
+
+    /// Hands over that a coordinator has named a resource on the stream of `token`, which may be that
+    /// of an earlier worker.
+    fn nudge(&mut self, process: &Rc<Workers>, token: u32, resource: ResourceId) {
+        self.engine.handle_nudge(token, Ok(vec![resource]));
         self.carry_out(process);
         self.adjust_period(process);
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::client::{LeaseState, Policy, ScopeState};
+use tollgate_core::lease::ResourceId;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::Instant;
 use tollgate_engine::codec::decode_slot;
@@ -26,8 +27,10 @@ use super::work::{Tally, Work};
 use super::worker::{Worker, members};
 
 mod observations;
+mod streams;
 
 pub(super) use observations::{HandedAnswer, Observations};
+use streams::Streams;
 
 /// The most callbacks that run within each other.
 const DEPTH_MAX: u32 = 3;
@@ -50,6 +53,7 @@ pub(super) struct Workers {
     handed: RefCell<BTreeMap<usize, HandedAnswer>>,
     calls: RefCell<Vec<OutgoingCall>>,
     tokens: Cell<u32>,
+    streams: RefCell<Streams>,
     bulky: Cell<bool>,
     pub(super) seen: RefCell<Observations>,
 }
@@ -67,6 +71,8 @@ pub(crate) struct Setup {
     pub(crate) defect: Option<Defect>,
     /// Counts the processes that were started.
     pub(crate) incarnation: u64,
+    /// Whether coordinators can name resources to the process.
+    pub(crate) nudged: bool,
 }
 
 /// Callback that is due in a worker.
@@ -76,6 +82,10 @@ pub(super) enum Task {
     Tick(usize),
     End(usize, u32),
     Answer(CallId, Result<Refreshed, String>),
+    /// A coordinator has named a resource on a worker's stream.
+    Nudge(usize, u32, ResourceId),
+    /// A worker's stream has ended.
+    EndWatch(usize, u32),
 }
 
 /// End of a worker after so many more accesses to shared data.
@@ -90,7 +100,11 @@ struct Doom {
 impl Task {
     fn worker(&self) -> usize {
         match self {
-            Self::Request(worker) | Self::Tick(worker) | Self::End(worker, _) => *worker,
+            Self::Request(worker)
+            | Self::Tick(worker)
+            | Self::End(worker, _)
+            | Self::Nudge(worker, ..)
+            | Self::EndWatch(worker, _) => *worker,
             Self::Answer(id, _) => id.worker,
         }
     }
@@ -119,6 +133,7 @@ impl Workers {
                 handed: RefCell::default(),
                 calls: RefCell::default(),
                 tokens: Cell::new(0),
+                streams: RefCell::default(),
                 bulky: Cell::new(true),
                 seen: RefCell::default(),
             }
@@ -309,8 +324,7 @@ impl Workers {
     }
 
     pub(super) fn call(&self, worker: usize, call: &Call, timeout: Duration) -> u32 {
-        let token = self.tokens.get() + 1;
-        self.tokens.set(token);
+        let token = self.take_token();
         // The worker at hand is busy: its number is filled in when its callback has returned.
         let id = CallId {
             worker,
@@ -393,6 +407,12 @@ impl Workers {
         workers.map(|worker| worker.borrow().permits_held()).sum()
     }
 
+    fn take_token(&self) -> u32 {
+        let token = self.tokens.get() + 1;
+        self.tokens.set(token);
+        token
+    }
+
     fn any(&self) -> usize {
         self.roll(self.workers.len() as u64) as usize
     }
@@ -444,6 +464,7 @@ impl Workers {
             }
         }
         self.hand(index, None);
+        self.close_streams_of(index);
         let fresh = Worker::new(self.now(), host, &self.setup, &mut self.random.borrow_mut());
         let lost = std::mem::replace(worker, fresh);
         let tally = lost.tally();

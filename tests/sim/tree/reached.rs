@@ -15,6 +15,10 @@ pub(crate) struct Reached {
     pub(crate) lowered: u64,
     pub(crate) three_levels: u64,
     pub(crate) bands: u64,
+    /// Nudges that came to processes and to coordinators, and streams of processes that ended.
+    pub(crate) nudged: u64,
+    pub(crate) nudged_places: u64,
+    pub(crate) watches_ended: u64,
 }
 
 // === impl Reached ===
@@ -25,7 +29,7 @@ impl Reached {
         self.counts().iter().all(|count| *count > 0)
     }
 
-    fn counts(&self) -> [u64; 10] {
+    fn counts(&self) -> [u64; 13] {
         let Self {
             answers,
             borrowed,
@@ -37,6 +41,9 @@ impl Reached {
             lowered,
             three_levels,
             bands,
+            nudged,
+            nudged_places,
+            watches_ended,
         } = *self;
         [
             answers,
@@ -49,6 +56,9 @@ impl Reached {
             lowered,
             three_levels,
             bands,
+            nudged,
+            nudged_places,
+            watches_ended,
         ]
     }
 }
@@ -65,5 +75,8 @@ impl std::ops::AddAssign for Reached {
         self.lowered += other.lowered;
         self.three_levels += other.three_levels;
         self.bands += other.bands;
+        self.nudged += other.nudged;
+        self.nudged_places += other.nudged_places;
+        self.watches_ended += other.watches_ended;
     }
 }

@@ -19,8 +19,11 @@ use super::reached::Reached;
 use super::scenario::{FAULTS_END, Fault, Scenario};
 use crate::laws::{Fleet, Law};
 use crate::process::{CallId, Process, Setup};
+use crate::watches::{Stream, Watches};
+use crate::world::nudges;
 
 mod calls;
+mod nudges;
 
 /// Interval at which coordinators do the work that is due.
 const TICK: Duration = Duration::from_millis(10);
@@ -30,6 +33,8 @@ pub(crate) struct World {
     random: Random,
     /// Generator that decides which requests come late and once more.
     strays: Random,
+    /// Streams for nudges at each coordinator, if they have them.
+    watches: Vec<Watches>,
     scenario: Scenario,
     resource: ResourceId,
     event_queue: EventQueue<Event>,
@@ -99,6 +104,12 @@ enum Event {
         /// Sequence number of a coordinator's request.
         sequence: u64,
     },
+    Watch(Stream),
+    /// A stream ends with an error.
+    WatchEnd(Stream),
+    Nudge(Stream),
+    /// The parent of a coordinator names the resource to it.
+    NudgePlace(usize),
 }
 
 impl event_queue::Event for Event {
@@ -144,8 +155,11 @@ impl World {
                 scenario.held_up(),
             )
         });
+        let places: Vec<Place> = places.collect();
+        let watched = places.iter().zip(0..).filter(|_| nudges(seed));
         let mut world = Self {
-            places: places.collect(),
+            watches: watched.map(|(_, i)| Watches::new(seed + i)).collect(),
+            places,
             random,
             strays: Random::new(seed.rotate_left(8)),
             resource: ResourceId::new("tenant/acme", scenario.work.unit()).expect("a valid id"),
@@ -351,7 +365,12 @@ impl World {
                 safe,
             } => self.answer(who, sent_at, answer, safe),
             Event::Failure { who, sequence } => self.fail(who, sequence),
+            Event::Watch(stream) => self.watch(stream),
+            Event::WatchEnd(stream) => self.end_watch(stream),
+            Event::Nudge(to) => self.nudge(to),
+            Event::NudgePlace(place) => self.nudge_place(place),
         }
+        self.carry_nudges();
     }
 
     fn start_process(&mut self, process: usize) -> Process {
@@ -373,6 +392,7 @@ impl World {
             interleaving: self.scenario.interleaving,
             defect: None,
             incarnation: self.started,
+            nudged: !self.watches.is_empty(),
         };
         Process::new(
             self.event_queue.now(),
@@ -408,6 +428,7 @@ impl World {
             Fault::Crash { place, down } => {
                 if self.places[place].node.take().is_some() {
                     self.reached.crashes += 1;
+                    self.end_watches(place, 100);
                     self.event_queue.push(
                         down,
                         Event::Up {
@@ -421,6 +442,7 @@ impl World {
                 let snapshot = self.places[place].hand_over(now);
                 if snapshot.is_some() {
                     self.reached.hand_overs += 1;
+                    self.end_watches(place, 50);
                     self.event_queue.push(gap, Event::Up { place, snapshot });
                 }
             }

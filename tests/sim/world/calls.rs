@@ -6,6 +6,7 @@ use tollgate_core::lease::Epoch;
 use tollgate_core::message::{Refresh, Refreshed, Release};
 use tollgate_core::units::Capacity;
 use tollgate_engine::Call;
+use tollgate_sim::network::Quality;
 
 use super::{Caller, Event, World};
 use crate::answers::{Answering, answer_of, asked_of};
@@ -13,6 +14,7 @@ use crate::coordinators::Reached;
 use crate::network::healed;
 use crate::process::OutgoingCall;
 use crate::scenario::stray;
+use crate::watches::Stream;
 
 // === impl World ===
 
@@ -30,6 +32,13 @@ impl World {
         }
         for call in self.processes[process].take_calls() {
             self.call(process, incarnation, call);
+        }
+        for token in self.processes[process].take_streams() {
+            self.open_watch(Stream {
+                process,
+                incarnation,
+                token,
+            });
         }
     }
 
@@ -72,13 +81,18 @@ impl World {
         self.carry(event);
     }
 
-    fn carry(&mut self, event: Event) {
+    /// Returns the present quality of the network.
+    pub(super) fn network(&self) -> Quality {
         let network = self.scenario.network;
-        let network = if self.healed() {
+        if self.healed() {
             healed(network)
         } else {
             network
-        };
+        }
+    }
+
+    fn carry(&mut self, event: Event) {
+        let network = self.network();
         let deliveries = network.deliveries(&mut self.random);
         self.reached.lost += u64::from(deliveries.is_empty());
         for delay in deliveries {

@@ -24,7 +24,7 @@ pub use self::demand_estimator::DemandEstimator;
 pub use self::fair_order::{FairOrder, Waiter};
 pub use self::leader_lock::{LeaderLock, LeaderRole};
 pub use self::policy::{Mode, Policy};
-pub use self::process_lease::LeaseState;
+pub use self::process_lease::{LeaseState, NudgeEffect};
 pub use self::rate_limiter::{BucketLevel, DrawResult, RateLimiter};
 pub use self::safe_mode::{CallHistory, SafeMode, SafeModeReport};
 pub use self::scope_state::ScopeState;

@@ -128,6 +128,11 @@ impl LeaseClient {
         sooner
     }
 
+    /// Makes the next request due at `now`, unless it is already, without regard to intervals.
+    pub fn make_due(&mut self, now: Instant) {
+        self.due = Some(self.due.map_or(now, |due| due.min(now)));
+    }
+
     /// Makes the request of `sequence`, which must be sent. Without an answer after `call_timeout` it
     /// counts as lost.
     pub fn request(

@@ -10,6 +10,7 @@ use core::time::Duration;
 
 mod binding;
 mod drain;
+mod nudges;
 mod parent;
 mod refresh;
 mod slot;
@@ -18,6 +19,8 @@ mod terms;
 
 pub use self::binding::{BindingLimit, LimitOwner};
 pub use self::drain::{DRAINS_MAX, DrainError, Drains};
+pub use self::nudges::Nudge;
+use self::nudges::NudgeQueue;
 use self::slot::{Pools, ResourceSlot};
 pub use self::snapshot::{PoolSnapshot, ResourceSnapshot, Snapshot, SnapshotError};
 pub use self::terms::{PoolTerms, Terms};
@@ -55,6 +58,8 @@ pub struct LeaseServer {
     leases: usize,
     /// Leases that other shards of the process count against [`Bounds::max_leases`].
     leases_elsewhere: usize,
+    /// Clients that should ask again.
+    nudges: NudgeQueue,
 }
 
 /// Bounds on the size of a lease server.
@@ -112,6 +117,7 @@ impl LeaseServer {
             taken_over_at: None,
             leases: 0,
             leases_elsewhere: 0,
+            nudges: NudgeQueue::default(),
         }
     }
 
@@ -144,6 +150,11 @@ impl LeaseServer {
             slot.report(&mut self.pools);
             recount(&mut self.leases, known, slot);
             requeue(&mut self.timeouts, resource, slot);
+            if slot.is_stirred(&self.pools) {
+                // There is no time here to look at other clients by.
+                self.timeouts
+                    .advance(&mut slot.queued_at, Instant::ZERO, resource);
+            }
         }
         self.collect(resource);
     }
@@ -174,7 +185,8 @@ impl LeaseServer {
             recount(&mut self.leases, known, slot);
             if let Some(next) = slot.resource.poll_timeout() {
                 slot.queued_at = next;
-                self.timeouts.insert(next, id);
+                self.timeouts.insert(next, id.clone());
+                self.look_for_nudges(now, &id);
             } else if let Some(mut slot) = self.resources.remove(&id) {
                 slot.leave(&mut self.pools);
             }

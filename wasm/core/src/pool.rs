@@ -16,12 +16,18 @@
 //! Resources do not reach into pools. The lease server tells a pool the totals of a member and shows
 //! the member a `PoolView`, both through a `PoolLink`.
 
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::num::NonZeroU32;
+use core::time::Duration;
 
 use crate::hash::fnv1a;
+use crate::lack::Lack;
 use crate::lease::ResourceId;
 use crate::lease_times::LeaseTimes;
 use crate::limit::{Limit, SafeCapacity, burst_part};
+use crate::round::Round;
 use crate::share::{FairShare, Handle, Quantum};
 use crate::units::{Capacity, Instant, Tokens};
 
@@ -38,11 +44,18 @@ pub struct Pool {
     /// The end of the time in which claims do not fit, while a member learns: until then members
     /// confirm no more than shares.
     pub(crate) crowded_until: Instant,
+    /// Capacity that a client of some member waits for.
+    lack: Lack,
+    /// Scopes of the members.
+    scopes: BTreeMap<Arc<str>, ()>,
+    /// Members whose clients are looked at because of what happened to another one.
+    round: Round<Arc<str>>,
 }
 
 /// A resource's place in a pool, with the totals that the pool counts for it.
 #[derive(Debug)]
 pub(crate) struct PoolMembership {
+    scope: Arc<str>,
     handle: Handle<TieBreak>,
     /// How much the member counts beside the others, from when the pool is next told of it.
     pub(crate) weight: NonZeroU32,
@@ -76,6 +89,8 @@ pub(crate) struct PoolView {
     pub(crate) safe: Option<Capacity>,
     /// The time until which no more than shares is confirmed in learning mode.
     pub(crate) crowded_until: Instant,
+    /// Capacity that a client of some member waits for.
+    pub(crate) lack: Lack,
     pub(crate) fingerprint: u64,
 }
 
@@ -85,6 +100,9 @@ pub(crate) struct PoolLink<'a>(pub(crate) Option<(&'a mut Pool, &'a mut PoolMemb
 
 /// Order of members that want the same: the hash of the id.
 type TieBreak = u64;
+
+/// The least part of a pool whose change is worth looking at its members' clients.
+const NOISE_PART: u64 = 10;
 
 // === impl Pool ===
 
@@ -97,6 +115,9 @@ impl Pool {
             sum_has: 0,
             subclients: 0,
             crowded_until: Instant::ZERO,
+            lack: Lack::default(),
+            scopes: BTreeMap::new(),
+            round: Round::default(),
         }
     }
 
@@ -123,12 +144,15 @@ impl Pool {
     pub(crate) fn set_limit(&mut self, limit: &Limit) {
         if self.limit != *limit {
             self.limit = limit.clone();
+            self.stir();
         }
     }
 
     pub(crate) fn join(&mut self, member: &ResourceId, weight: NonZeroU32) -> PoolMembership {
+        self.scopes.insert(member.scope.clone(), ());
         let tie_break = fnv1a(member.scope.as_bytes());
         PoolMembership {
+            scope: member.scope.clone(),
             handle: self.members.insert(tie_break, Capacity::ZERO, weight),
             weight,
             has: 0,
@@ -139,14 +163,48 @@ impl Pool {
     pub(crate) fn leave(&mut self, mut membership: PoolMembership) {
         self.update(&mut membership, ResourceTotals::default());
         self.members.remove(membership.handle);
+        self.scopes.remove(&membership.scope);
+    }
+
+    /// Has the clients of all members looked at, for something has happened after which their leases
+    /// may have to change.
+    fn stir(&mut self) {
+        self.round.start(self.scopes.len());
+    }
+
+    /// Whether clients of members are still to be looked at.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.round.is_under_way()
+    }
+
+    /// Returns the next members whose clients are to be looked at, at most `most`.
+    pub(crate) fn stirred_members(&mut self, most: usize) -> Vec<Arc<str>> {
+        let mut scopes = Vec::new();
+        let visit = |scope: &Arc<str>, (): &mut ()| scopes.push(scope.clone());
+        self.round.visit(&mut self.scopes, most, visit);
+        scopes
+    }
+
+    /// Whether freed capacity, by which the sum of leases has fallen from `had`, would change leases
+    /// by more than noise: as within a resource.
+    fn frees(&self, had: u128) -> bool {
+        let freed = had.saturating_sub(self.sum_has);
+        let noise = self.divided().divided_by(NOISE_PART).as_micros();
+        freed > 0
+            && freed.saturating_mul(self.subclients.into()) > noise.into()
+            && self.sum_wants() > self.sum_has
     }
 
     /// Counts the new totals of a member. O(log n) if its wants have changed.
     pub(crate) fn update(&mut self, membership: &mut PoolMembership, totals: ResourceTotals) {
         self.members
             .update(&mut membership.handle, totals.wants, membership.weight);
+        let had = self.sum_has;
         let rest = self.sum_has.saturating_sub(membership.has);
         self.sum_has = rest.saturating_add(totals.has);
+        if self.frees(had) {
+            self.stir();
+        }
         let rest = self.subclients.saturating_sub(membership.subclients);
         self.subclients = rest.saturating_add(totals.subclients);
         membership.has = totals.has;
@@ -165,6 +223,7 @@ impl Pool {
             spare: self.spare(membership),
             safe: self.safe(),
             crowded_until: self.crowded_until,
+            lack: self.lack,
             fingerprint: self.fingerprint(),
         }
     }
@@ -230,6 +289,14 @@ impl PoolLink<'_> {
         let (pool, membership) = self.0.as_mut()?;
         pool.update(membership, totals());
         Some(pool.view(membership))
+    }
+
+    /// Tells the pool that a client of the resource has to wait for so much, for the time `lasts`.
+    pub(crate) fn note_lack(&mut self, now: Instant, lacks: Capacity, lasts: Duration) {
+        if let Some((pool, _)) = &mut self.0 {
+            pool.lack.note(now, lacks, lasts);
+            pool.stir();
+        }
     }
 
     /// Tells the pool that claims do not fit until then.

@@ -24,6 +24,7 @@ use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
 
 mod allocation;
+mod nudges;
 mod snapshot;
 mod throttled;
 
@@ -36,6 +37,7 @@ use crate::hash::fnv1a;
 use crate::lease::{Answer, ClientId, ClientRun, Epoch, LeaseRequest, Run, Unit};
 use crate::limit::Limit;
 use crate::pool::PoolLink;
+use crate::round::Round;
 use crate::units::{Capacity, Instant};
 
 /// Resource with its clients and sums; see the module.
@@ -48,6 +50,12 @@ pub struct Resource {
     clients: BTreeMap<ClientKey, ClientEntry>,
     /// For each entry one instant, not after the next one at which its lease falls.
     expiries: Deadlines<ClientKey>,
+    /// Clients that are looked at because of what another one did.
+    round: Round<ClientKey>,
+    /// Time at which clients are to be looked at again that were answered too lately to be named.
+    look_at: Option<Instant>,
+    /// Whether the client that asked last should ask again at once.
+    repeats: bool,
 }
 
 /// Lease of one client, for reading.
@@ -139,6 +147,9 @@ impl Resource {
             allocation: Allocation::new(unit, limit, learning_until),
             clients: BTreeMap::new(),
             expiries: Deadlines::default(),
+            round: Round::default(),
+            look_at: None,
+            repeats: false,
         }
     }
 
@@ -157,7 +168,9 @@ impl Resource {
     ) -> Result<Answer, RefreshError> {
         self.expire(now);
         self.allocation.balance(now, &mut self.clients, pool);
+        let had = self.allocation.sum_has;
         let answer = self.answer(now, client, request, clients_max, pool);
+        self.stir_if_freed(had);
         pool.update(|| self.allocation.pool_totals());
         answer
     }
@@ -175,6 +188,7 @@ impl Resource {
         let known = self.clients.len();
         if let Some(entry) = self.clients.get_mut(&key) {
             let answer = self.allocation.refresh(now, by, entry, request, pool)?;
+            self.repeats = self.allocation.names_again(now, entry);
             let next = entry.next_expiry();
             self.expiries.advance(&mut entry.queued_at, next, &key);
             return Ok(answer);
@@ -198,13 +212,16 @@ impl Resource {
             .is_some_and(|entry| (entry.term, entry.sequence) <= last)
             && let Some(entry) = self.clients.remove(&key)
         {
+            let had = self.allocation.sum_has;
             self.expiries.remove(entry.queued_at, key);
             self.allocation.forget(entry);
+            self.stir_if_freed(had);
         }
     }
 
     /// Takes back leases that have expired.
     pub(crate) fn expire(&mut self, now: Instant) {
+        let had = self.allocation.sum_has;
         while let Some(key) = self.expiries.pop_due(now) {
             let Some(entry) = self.clients.get_mut(&key) else {
                 continue;
@@ -217,11 +234,15 @@ impl Resource {
                 self.allocation.forget(entry);
             }
         }
+        self.stir_if_freed(had);
+        self.stir_if_due(now);
     }
 
-    /// Time at which a lease next expires.
+    /// Time at which a lease next expires, or clients are to be looked at again; none without
+    /// clients.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.expiries.earliest()
+        let expiry = self.expiries.earliest()?;
+        Some(self.look_at.map_or(expiry, |at| at.min(expiry)))
     }
 
     /// The limit that the last refresh came with.

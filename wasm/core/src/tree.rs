@@ -221,6 +221,14 @@ impl ParentLeases {
         counts
     }
 
+    /// Makes the request for the resource `id` due, because the parent has named it.
+    pub(crate) fn handle_nudge(&mut self, now: Instant, id: &ResourceId) {
+        if let Some(parent_lease) = self.parent_leases.get_mut(id) {
+            parent_lease.handle_nudge(now);
+            requeue(&mut self.due, id, parent_lease);
+        }
+    }
+
     /// Notes that the request of `sequence` failed.
     pub(crate) fn handle_failure(&mut self, now: Instant, id: &ResourceId, sequence: u64) {
         if let Some(parent_lease) = self.parent_leases.get_mut(id) {

@@ -15,6 +15,7 @@ use crate::process::Process;
 use crate::rules::{OVERFLOW, scope_id};
 use crate::shared_table::TableError;
 
+mod adjust;
 mod bytes;
 mod decide;
 mod draw;

@@ -27,8 +27,10 @@ use crate::rules::RuleId;
 use crate::stats::{ProcessStats, RuleStats, Stats};
 use crate::wait_queues::WaitQueues;
 
+mod adjust;
 #[cfg(any(test, feature = "testing"))]
 mod inspect;
+mod nudges;
 mod pending;
 mod queues;
 mod tick;

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use tollgate_core::lease::ClientRun;
 use tollgate_core::message::{Refresh, Release};
 use tollgate_core::units::Instant;
 
@@ -78,4 +79,19 @@ pub trait Host {
     /// Returns whether there is no cluster called `name`; false where the host cannot tell. If there
     /// is one, `nothing`, a release of no resources, goes there.
     fn lacks_cluster(&self, name: &str, nothing: &Release, timeout: Duration) -> bool;
+    /// Opens the stream on which a coordinator of `cluster` names resources of `client`, and returns a
+    /// token. What comes on it goes to [`Engine::handle_nudge`](crate::Engine::handle_nudge), and its end
+    /// to [`Engine::handle_watch_end`](crate::Engine::handle_watch_end). `None` where that cannot be done
+    /// now: the engine asks again on its next tick.
+    ///
+    /// # Errors
+    /// If the host fails.
+    fn watch(&self, cluster: &str, client: &ClientRun) -> Result<Option<u32>, HostError> {
+        let _ = (cluster, client);
+        Ok(None)
+    }
+    /// Closes the stream of `token`, of which nothing more is wanted.
+    fn unwatch(&self, token: u32) {
+        let _ = token;
+    }
 }

@@ -1,5 +1,5 @@
 //! Synchronization of a process's leases with the coordinators: when each slot is due, calls and their
-//! answers, and conditions that the operator is told of.
+//! answers, nudges, and conditions that the operator is told of.
 //!
 //! One worker of the process, the sync leader, asks for the slots that are due. Every worker asks for
 //! the scopes that it sees first.
@@ -20,14 +20,18 @@ mod call_budget;
 mod calls;
 mod conditions;
 mod failure;
+mod nudges;
 mod schedule;
 mod upstreams;
+mod watch;
 
 use call_budget::CallBudget;
 use calls::{Calls, Reason, ScopeRequest};
 use conditions::Conditions;
+use nudges::Nudges;
 use schedule::Schedule;
 use upstreams::{Upstream, Upstreams};
+use watch::Watch;
 
 /// Slots that are looked at in one round after the leader lock was taken.
 const SCAN_PER_ROUND: u32 = 500;
@@ -42,6 +46,8 @@ pub(crate) struct LeaseSync {
     conditions: Conditions,
     /// Deadlines of all slots; only while this worker leads.
     schedule: Option<Schedule>,
+    watch: Watch,
+    nudges: Nudges,
     /// Warning about the configuration, which the sync leader gives.
     warning: Option<String>,
     epoch_warnings: answers::EpochWarnings,
@@ -67,6 +73,8 @@ impl LeaseSync {
             calls: Calls::default(),
             conditions: Conditions::default(),
             schedule: None,
+            watch: Watch::default(),
+            nudges: Nudges::default(),
             warning: None,
             epoch_warnings: answers::EpochWarnings::default(),
             ended: EndedCalls::default(),
@@ -129,6 +137,7 @@ impl LeaseSync {
         }
         if !leads {
             self.schedule = None;
+            self.nudges.clear();
             self.conditions = Conditions::default();
             return process.table.hand_dirty_over(&process.host);
         }
@@ -141,7 +150,9 @@ impl LeaseSync {
                 .map(|dirty| schedule.take(dirty, now)),
         )?;
         schedule.scan(&process.host, process.table.slots()?, now)?;
-        self.ask_for_due(process, now)?;
+        process.table.read_heartbeats(&process.host, now)?;
+        self.ask_named_before(process, now);
+        self.ask(process, now, Reason::Due, |schedule| schedule.pop(now));
         or_later(self.tell_conditions(process, now))
     }
 
@@ -154,6 +165,7 @@ impl LeaseSync {
             safe_mode: schedule.without_lease(),
             missing_clusters: self.conditions.missing_count(),
             slots_used: schedule.used(),
+            watch_streams: self.watch.open_count(),
             waiting: levels().map(|levels| u64::from(levels.waiting)).sum(),
             in_flight: levels().map(|levels| u64::from(levels.in_flight)).sum(),
             vm_memory_bytes: levels().fold(own, |most, levels| most.max(levels.memory)),
@@ -178,19 +190,22 @@ impl LeaseSync {
         }
     }
 
-    fn ask_for_due<H: Host>(
+    /// Asks for slots that are due, of which `next` gives one after the other, as far as the budget
+    /// goes.
+    fn ask<H: Host>(
         &mut self,
         process: &mut Process<H>,
         now: Instant,
-    ) -> Result<(), TableError> {
-        process.table.read_heartbeats(&process.host, now)?;
+        reason: Reason,
+        mut next: impl FnMut(&mut Schedule) -> Option<u32>,
+    ) {
         let living: Vec<u64> = process.table.living().collect();
         let mut requests = Vec::new();
         let mut releases = Vec::new();
-        let mut budget = self.calls.budget(Reason::Due, &self.upstreams);
+        let mut budget = self.calls.budget(reason, &self.upstreams);
         for _ in 0..REQUESTS_PER_ROUND {
             let schedule = self.schedule.as_mut().filter(|_| !budget.is_spent());
-            let Some(slot) = schedule.and_then(|schedule| schedule.pop(now)) else {
+            let Some(slot) = schedule.and_then(&mut next) else {
                 break;
             };
             match self.ask_slot(process, now, slot, (&living, &budget)) {
@@ -203,7 +218,7 @@ impl LeaseSync {
                     requests.extend(request);
                 }
                 Err(TableError::Gone) => self.note_vacant(slot),
-                // A slot that was popped must be looked at again.
+                // A slot that was taken out must be looked at again.
                 Err(error) => {
                     if let Some(schedule) = &mut self.schedule {
                         schedule.set_due(slot, Some(now));
@@ -213,9 +228,8 @@ impl LeaseSync {
                 }
             }
         }
-        self.refresh(process, now, Reason::Due, requests);
+        self.refresh(process, now, reason, requests);
         self.release(process, &releases);
-        Ok(())
     }
 
     /// Returns the messages of a slot, if the budget allows, with their upstream and the slot's state.

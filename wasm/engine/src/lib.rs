@@ -29,8 +29,10 @@ mod host;
 mod lease_sync;
 mod process;
 mod refusal;
+mod reply;
 mod roots;
 mod rules;
+mod shared_memory;
 mod shared_table;
 mod stats;
 #[cfg(test)]
@@ -45,8 +47,10 @@ pub use engine::Engine;
 #[cfg(any(test, feature = "testing"))]
 pub use engine::ScopeView;
 pub use host::{ABSENT, Call, Cas, Host, HostError, Level, Written};
-pub use refusal::{Denial, LimitStatus, Refusal};
+pub use refusal::{Denial, LimitStatus, Refusal, ScopeLevel};
+pub use reply::{Formats, Refuser, Reply, policy, reason, seconds};
 pub use roots::{Root, RootSettings};
 pub use rules::{OVERFLOW, RuleId};
+pub use shared_memory::SharedMemory;
 pub use shared_table::codec;
 pub use stats::{Counter, ProcessStats, Refusals, RuleStats, Stats};

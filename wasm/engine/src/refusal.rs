@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Instant, Rate, Tokens};
+use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
 
 use crate::rules::RuleId;
 
@@ -61,6 +61,23 @@ pub struct LimitStatus {
     pub limit: u64,
     /// Tokens that the process could spend at once.
     pub left: Tokens,
+    /// Time until the bucket is full if no request draws, if it ever is.
+    pub full_in: Option<Duration>,
+}
+
+/// State of a scope's limit of requests at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScopeLevel {
+    /// Capacity of the whole resource, as the coordinator last said; `None` if it has not yet.
+    pub capacity: Option<Capacity>,
+    /// Rate at which the process earns tokens.
+    pub rate: Rate,
+    /// Whether the rate is that of a lease, not a fallback.
+    pub is_leased: bool,
+    /// Tokens that the process could spend at once.
+    pub left: Tokens,
+    /// Time until it could spend one; `None` if only a change of the lease can help.
+    pub next_in: Option<Duration>,
     /// Time until the bucket is full if no request draws, if it ever is.
     pub full_in: Option<Duration>,
 }

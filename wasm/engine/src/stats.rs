@@ -26,6 +26,12 @@ pub struct Stats {
     pub refreshes: Counter,
     /// Calls to the coordinators that failed, for all scopes or for some.
     pub refresh_errors: Counter,
+    /// Resources that coordinators have named, known or not.
+    pub nudges: Counter,
+    /// Messages of coordinators that name resources and could not be read.
+    pub nudge_errors: Counter,
+    /// Streams that were opened to be told of changed shares.
+    pub watches: Counter,
     /// Answers that were not applied because a later master had answered before.
     pub lower_epochs: Counter,
     /// Answers that were not applied because no real master has their epoch.
@@ -47,6 +53,8 @@ pub struct ProcessStats {
     pub missing_clusters: u64,
     /// Slots in use.
     pub slots_used: u64,
+    /// Streams that are open to be told of changed shares: one at most.
+    pub watch_streams: u64,
     /// Requests that wait, in all workers together.
     pub waiting: u64,
     /// Streams that count somewhere until they end, in all workers together.

@@ -6,6 +6,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use tollgate_core::lease::ClientRun;
 use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
 
@@ -30,6 +31,10 @@ pub(crate) struct FakeProcess {
     pub(crate) calls_fail: Cell<bool>,
     /// The names of clusters that there are not.
     pub(crate) missing_clusters: RefCell<BTreeSet<String>>,
+    /// Streams that are open, by token, with the cluster and the client.
+    pub(crate) watches: RefCell<BTreeMap<u32, (String, ClientRun)>>,
+    /// True if a stream cannot be opened now.
+    pub(crate) has_no_streams: Cell<bool>,
     /// Looks for a cluster so far.
     pub(crate) looks: Cell<u64>,
     /// Run before the next write to shared data, as another worker would.
@@ -87,6 +92,11 @@ impl FakeProcess {
     pub(crate) fn get(&self, key: &str) -> Option<Vec<u8>> {
         let records = self.records.borrow();
         records.get(key).map(|(value, _)| value.clone())
+    }
+
+    fn take_token(&self) -> u32 {
+        self.next_token.set(self.next_token.get() + 1);
+        self.next_token.get()
     }
 
     /// Returns the keys of all records.
@@ -165,8 +175,7 @@ impl Host for FakeHost {
             let call = "call";
             return Err(HostError { call, status: 10 });
         }
-        let token = process.next_token.get() + 1;
-        process.next_token.set(token);
+        let token = process.take_token();
         let call = (cluster.to_owned(), call.clone());
         process.calls.borrow_mut().insert(token, call);
         Ok(token)
@@ -175,5 +184,25 @@ impl Host for FakeHost {
     fn lacks_cluster(&self, name: &str, _: &Release, _: Duration) -> bool {
         self.process.looks.set(self.process.looks.get() + 1);
         self.process.missing_clusters.borrow().contains(name)
+    }
+
+    fn watch(&self, cluster: &str, client: &ClientRun) -> Result<Option<u32>, HostError> {
+        let process = &self.process;
+        if process.calls_fail.get() {
+            let call = "watch";
+            return Err(HostError { call, status: 10 });
+        }
+        if process.has_no_streams.get() {
+            return Ok(None);
+        }
+        let token = process.take_token();
+        let stream = (cluster.to_owned(), client.clone());
+        process.watches.borrow_mut().insert(token, stream);
+        Ok(Some(token))
+    }
+
+    fn unwatch(&self, token: u32) {
+        let known = self.process.watches.borrow_mut().remove(&token);
+        assert!(known.is_some(), "stream {token} was closed twice");
     }
 }

@@ -1,7 +1,7 @@
 //! `tollgate.v1` on the wire, and the checks on it.
 //!
-//! [`v1`] has the messages as they come; [`request`], [`response`] and [`snapshot`] turn them into
-//! core's types and back. Nothing that a peer sends is trusted: every number and id is checked
+//! [`v1`] has the messages as they come; [`request`], [`response`], [`nudge`] and [`snapshot`] turn
+//! them into core's types and back. Nothing that a peer sends is trusted: every number and id is checked
 //! once, here, and a [`FieldError`] names the field at fault. Both ends use this crate, so that
 //! what one sends is by construction what the other accepts.
 
@@ -17,7 +17,9 @@
     )
 )]
 
+pub mod envoy;
 pub mod field;
+pub mod nudge;
 pub mod number;
 pub mod request;
 pub mod response;

@@ -206,7 +206,7 @@ pub(crate) fn client_id(id: &str) -> Result<ClientId, FieldError> {
 }
 
 /// The run of a client that says an incarnation and a term, of which one is 0.
-fn client_run(id: &str, run: (u64, u64)) -> Result<ClientRun, FieldError> {
+pub(crate) fn client_run(id: &str, run: (u64, u64)) -> Result<ClientRun, FieldError> {
     let id = client_id(id)?;
     match to_run(run)? {
         Run::Only => Err(FieldError::new("incarnation", Rule::NoIncarnation)),

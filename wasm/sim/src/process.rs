@@ -220,8 +220,8 @@ impl Process {
     /// Calls `look` with all scopes that it knows, and the time by its clock.
     pub(crate) fn scopes(&self, now: Instant, mut look: impl FnMut(Instant, &str, &ScopeState)) {
         let local = self.clock.at(now);
-        let memory = self.surroundings.memory.borrow();
-        memory.slots(|scope, state| look(local, scope, state));
+        let shared = self.surroundings.memory.borrow();
+        memory::slots(&shared, |scope, state| look(local, scope, state));
     }
 
     /// Returns the numbers of requests that went on and that were refused.
@@ -237,9 +237,9 @@ impl Process {
 
     /// Adds the sizes of its tables to `sizes`.
     pub(crate) fn add_sizes(&self, now: Instant, sizes: &mut TableSizes) {
-        let memory = self.surroundings.memory.borrow();
-        sizes.records += memory.len() as u64;
-        sizes.dirty += memory.dirty() as u64;
+        let shared = self.surroundings.memory.borrow();
+        sizes.records += shared.records().count() as u64;
+        sizes.dirty += memory::dirty(&shared) as u64;
         sizes.waiting += self.waiting() as u64;
         sizes.process_chars += debug_len(&self.workers);
         self.scopes(now, |local, _, state| {

@@ -323,6 +323,8 @@ fn what_is_shared_is_in_etcd_and_not_in_the_file_of_a_node() {
         ("groups: {}", "2:9: groups: "),
         ("attach: {}", "attach: "),
         ("doorman: {}", "doorman: "),
+        ("rls: {}", "rls: "),
+        ("rlqs: {}", "rlqs: "),
     ];
     for (section, place) in rows {
         let said = node(section).unwrap_err().to_string();
@@ -331,9 +333,11 @@ fn what_is_shared_is_in_etcd_and_not_in_the_file_of_a_node() {
     }
     let node = node("bounds: {max_groups: 7}").unwrap();
     let text = "limits: [{match: a, requests: {rate: 5}}]\ngroups: {g: {}}\n\
-                attach: {tenants: {t: g}}\ndoorman: {scopes: {x: a}}";
+                attach: {tenants: {t: g}}\ndoorman: {scopes: {x: a}}\n\
+                rlqs: {domains: {edge: {scope: 'tenant/{tenant}'}}}";
     let shared = node.with_shared(text.as_bytes()).unwrap();
     assert_eq!(shared.catalog.limits.count(), 1);
+    assert_eq!(shared.rlqs.len(), 1);
     assert_eq!(shared.catalog.bounds.max_groups, 7);
     assert_eq!(
         (shared.catalog.groups.len(), shared.catalog.tenants.len()),
@@ -353,7 +357,8 @@ fn what_is_shared_is_in_etcd_and_not_in_the_file_of_a_node() {
         ("", "limits: is missing"),
         (
             "listen: {}",
-            "1:1: listen: unknown field, expected one of limits, groups, attach, doorman",
+            "1:1: listen: unknown field, expected one of limits, groups, attach, doorman, \
+             rls, rlqs",
         ),
         (
             "limits: [{match: a, requests: {rate: -1}}]",

@@ -49,6 +49,16 @@ fn groups_attachments_and_doorman_scopes_are_checked() {
             r#"doorman: {scopes: {"a\nb": ""}}"#,
             r"2:28: doorman.scopes.a\nb: is empty",
         ),
+        (
+            "rlqs: {domains: {edge: {}, '': {scope: tenant}}}",
+            "2:24: rlqs.domains.edge.scope: is missing\n2:32: rlqs.domains.: is empty, and the domain of a \
+             report never is\n2:40: rlqs.domains..scope: must begin with a word of 1 to 40 of \
+             a-z, 0-9, `_` and `-`, and a `/`, as in `tenant/{tenant}`",
+        ),
+        (
+            "rlqs: {domains: {edge: {scope: 'tenant/{tenant}', abandon_after: 5s}}}",
+            "2:66: rlqs.domains.edge.abandon_after: 5s is shorter than 10s",
+        ),
     ];
     for (text, want) in rows {
         assert_eq!(errors(&format!("limits: []\n{text}\n")), want, "{text}");

@@ -15,7 +15,7 @@ fn the_shape_of_the_file_is_checked() {
         (
             "limit: []",
             "1:1: limit: unknown field, did you mean `limits`? Expected one of listen, tls, admin, \
-             cluster, parent, store, bounds, connections, limits, groups, attach, doorman",
+             cluster, parent, store, bounds, connections, limits, groups, attach, doorman, rls, rlqs",
         ),
         (
             "limits:\n- match: a\n  match: b",

@@ -83,6 +83,17 @@ impl WeakDriverHandle {
         self.call(|reply| DriverEvent::tell(reply, hear)).await
     }
 
+    /// Tells the driver that its share of `resources` has changed at the parent; `None` when the
+    /// driver has ended.
+    pub async fn nudged(&self, resources: Vec<ResourceId>) -> Option<()> {
+        let ask = move |driver: &mut Driver, now| {
+            for resource in &resources {
+                driver.server.handle_parent_nudge(now, resource);
+            }
+        };
+        self.call(|reply| DriverEvent::tell(reply, ask)).await
+    }
+
     async fn call<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> DriverEvent) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.0.upgrade()?.send(event(reply)).await.ok()?;

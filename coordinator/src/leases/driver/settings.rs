@@ -12,6 +12,7 @@ use super::LeaseCount;
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::leases::metrics::LeaseMetrics;
+use crate::leases::nudges::Nudges;
 
 /// Settings that all drivers of a node share.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct DriverSettings {
     pub clock: Clock,
     /// Metrics.
     pub metrics: LeaseMetrics,
+    /// Watches of the clients to nudge.
+    pub nudges: Nudges,
 }
 
 // === impl DriverSettings ===
@@ -69,6 +72,7 @@ impl DriverSettings {
             start: Start::Fresh,
             clock: Clock::start(),
             metrics: LeaseMetrics::default(),
+            nudges: Nudges::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::cluster::ShardId;
+use tollgate_proto::v1;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
@@ -36,6 +37,15 @@ impl RemoteMaster {
         request
     }
 
+    /// Wraps a refresh that the master answers itself or not at all.
+    pub(super) fn forwarded(&self, refresh: v1::RefreshRequest) -> v1::ForwardedRefresh {
+        v1::ForwardedRefresh {
+            shard: self.shard.0.into(),
+            epoch: self.master.epoch.0,
+            refresh: Some(refresh),
+        }
+    }
+
     /// Awaits the answer to a call made with [`RemoteMaster::request`].
     ///
     /// # Errors
@@ -52,17 +62,30 @@ impl RemoteMaster {
         &self,
         call: impl Future<Output = Result<Response<R>, Status>>,
     ) -> Result<Response<R>, RouteError> {
-        let error = match tokio::time::timeout(self.timeout, call).await {
-            Ok(Ok(response)) => return Ok(response),
-            Ok(Err(status)) => self.refused(&cause(&status)),
-            Err(_) => RouteError::Late {
-                shard: self.shard,
-                node: self.master.peer.node.clone(),
-                waited: self.timeout,
-            },
+        self.checked(self.in_time(call).await?)
+    }
+
+    /// Awaits `answer` for as long as the master has time.
+    ///
+    /// # Errors
+    /// If it is late.
+    pub(super) async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = T>,
+    ) -> Result<T, RouteError> {
+        let answer = tokio::time::timeout(self.timeout, answer).await;
+        let late = |_| RouteError::Late {
+            shard: self.shard,
+            node: self.master.peer.node.clone(),
+            waited: self.timeout,
         };
-        tracing::warn!(%error, "router: forwarded call failed");
-        Err(error)
+        answer.map_err(late).inspect_err(log)
+    }
+
+    /// Returns the answer, or the error of a master that refuses.
+    pub(super) fn checked<T>(&self, answer: Result<T, Status>) -> Result<T, RouteError> {
+        let refused = |status: Status| self.refused(&cause(&status));
+        answer.map_err(refused).inspect_err(log)
     }
 
     /// The error of a master that refuses with `cause`.
@@ -73,4 +96,10 @@ impl RemoteMaster {
             cause: cause.to_string(),
         }
     }
+}
+
+// === free functions ===
+
+fn log(error: &RouteError) {
+    tracing::warn!(%error, "router: forwarded call failed");
 }

@@ -42,14 +42,17 @@ fn router(settings: DriverSettings, count: NonZeroU16) -> Router {
     let (catalog, metrics) = (settings.catalog.clone(), settings.metrics.clone());
     let (_, shards) = ShardSupervisor::new(settings, None);
     let (_, masters) = watch::channel(Arc::new(Masters::none(count)));
+    let peers = Channels::new(Duration::from_secs(1), None);
     Router {
         me: None,
         shards,
         masters,
         catalog,
         count,
-        peers: Channels::new(Duration::from_secs(1), None),
+        forwarder: Forwarder::new(peers.clone()),
+        peers,
         ancestors: AncestorPath::new("a"),
+        nudges: Nudges::default(),
         metrics,
     }
 }

@@ -22,6 +22,7 @@ use super::activity::Activity;
 use super::body::{RequestBody, ResponseBody};
 use super::bounds::IDLE_TIMEOUT_MIN;
 use super::call::{Call, CallRefusal};
+use super::end::ConnectionEnd;
 use super::table::{ConnectionEntry, ConnectionTable};
 use crate::net::tls::Listener;
 
@@ -68,7 +69,9 @@ impl ConnectionService {
             Err(refusal) => return Ok(self.refuse(listener, refusal)),
         };
         let mut request = request.map(|body| RequestBody::new(body, Arc::clone(&call)));
+        let end = ConnectionEnd::new(&self.activity);
         request.extensions_mut().insert(self.addresses);
+        request.extensions_mut().insert(end);
         // A router is always ready.
         let Ok(response) = self.router.call(request).await;
         call.answered();

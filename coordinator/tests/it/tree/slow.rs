@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::time::timeout;
+use tokio_stream::Empty;
 use tokio_stream::wrappers::TcpListenerStream;
 use tollgate_coordinator::wire::{LeaseService, LeaseServiceClient, LeaseServiceServer};
 use tollgate_core::lease_server::Start;
@@ -32,6 +33,15 @@ impl LeaseService for Keeping {
         _: Request<v1::ReleaseRequest>,
     ) -> Result<Response<v1::ReleaseResponse>, Status> {
         std::future::pending().await
+    }
+
+    type WatchStream = Empty<Result<v1::WatchResponse, Status>>;
+
+    async fn watch(
+        &self,
+        _: Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented("names no resources"))
     }
 }
 

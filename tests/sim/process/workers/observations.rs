@@ -1,6 +1,6 @@
 //! Outside observations of a process's workers, most of them of their writes.
 
-use tollgate_core::client::{LeaseState, ScopeState};
+use tollgate_core::client::ScopeState;
 use tollgate_core::lease::{Origin, Unit, UnitAnswer};
 use tollgate_core::units::{Capacity, Instant};
 
@@ -84,21 +84,16 @@ impl Workers {
             return;
         }
         let (now, policy) = (self.now(), &self.setup.policy);
-        let known = before.state(now) != LeaseState::Pending;
-        // At another rate the same debt would be too large, and at none it cannot be seen.
-        if !known || debt_max(before, now, policy) != debt_max(after, now, policy) {
-            return;
-        }
         let had = balance(before, now, policy);
         let (left, most) = (balance(after, now, policy), debt_max(after, now, policy));
-        if left >= had.min(0.0) - 1.0 {
-            return;
-        }
         // One token for the rounding of the bucket's answers.
-        self.ensure(left >= -most - 1.0, || {
-            format!("{} of at most {most} owed", -left)
-        });
-        if left <= -most + 1.0 {
+        let grows = left < had.min(0.0) - 1.0;
+        // At another rate the same debt would be too large, and at none it cannot be seen.
+        let is_bounded = !grows || left >= -most - 1.0 || most != debt_max(before, now, policy);
+        self.ensure(is_bounded, || format!("{} of at most {most} owed", -left));
+        // Also a debt from a higher rate is cut to what may be owed at the present one.
+        let was_larger = had < -most - 1.0 && left > had + 1.0;
+        if was_larger || grows && left <= -most + 1.0 {
             let mut seen = self.seen.borrow_mut();
             seen.debt_cut = true;
             seen.tally.forgiven += 1;

@@ -27,8 +27,7 @@ impl Law<World> for Law1 {
             capacity.saturating_add(safe(world)),
             "in use",
         )?;
-        // The use that clients reported is counted until they report another, or their lease ends.
-        let capacity = world.capacity_max(hearsay(world) + world.scenario().limit.lease);
+        let capacity = world.capacity_max(hearsay(world) + counted_longer(world));
         if let Some(root) = &world.places()[0].node
             && let Some(resource) = root.resource(world.resource())
         {
@@ -94,6 +93,22 @@ fn safe(world: &World) -> Capacity {
 fn borrowed(place: &Place) -> Capacity {
     let lent = place.borrowed.iter().filter(|borrowed| !borrowed.safe);
     lent.map(|lent| lent.capacity).max().unwrap_or_default()
+}
+
+/// Returns the time beyond a lease for which the root counts more than a lowered capacity. The use
+/// that clients reported is counted until they report another, or their lease ends. A coordinator
+/// that has started without a snapshot reports, as long as it learns, that more may be in use than
+/// it knows; it has started before the lease of its predecessor ended.
+fn counted_longer(world: &World) -> Duration {
+    let (now, scenario) = (world.now(), world.scenario());
+    let lease = scenario.limit.lease;
+    let learned = |place: &Place| now >= place.learning_until.saturating_add(lease * 2);
+    if world.places().iter().skip(1).all(learned) {
+        return lease;
+    }
+    let faults = scenario.faults.iter();
+    let crashes = faults.filter(|(_, f)| matches!(f, Fault::Crash { place, .. } if *place > 0));
+    lease * (1 + 2 * crashes.count() as u32)
 }
 
 /// Returns the time beyond a lease for which use above a lowered capacity may last. At each level,

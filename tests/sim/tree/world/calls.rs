@@ -8,6 +8,7 @@ use tollgate_core::lease_server::Terms;
 use tollgate_core::message::{Refresh, Refreshed, Release, ScopeRefresh};
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_engine::Call;
+use tollgate_sim::network::Quality;
 
 use super::{Event, FAULTS_END, Lent, Who, World};
 use crate::answers::{Answering, answer_of, asked_of};
@@ -15,6 +16,7 @@ use crate::network::healed;
 use crate::process::OutgoingCall;
 use crate::scenario::stray;
 use crate::tree::place::Borrowed;
+use crate::watches::Stream;
 
 /// Answer to a coordinator's request.
 struct Answered {
@@ -45,6 +47,13 @@ impl World {
                 Call::Release(release) => self.send(who, Event::Release { to, release }),
                 Call::Refresh(refresh) => self.ask(who, refresh, (timeout, 0)),
             }
+        }
+        for token in self.processes[process].take_streams() {
+            self.open_watch(Stream {
+                process,
+                incarnation,
+                token,
+            });
         }
     }
 
@@ -110,13 +119,17 @@ impl World {
         self.carry(event);
     }
 
-    fn carry(&mut self, event: Event) {
+    /// Returns the present quality of the network.
+    pub(super) fn network(&self) -> Quality {
         let network = self.scenario.network;
-        let network = match self.elapsed() > FAULTS_END {
+        match self.elapsed() > FAULTS_END {
             true => healed(network),
             false => network,
-        };
-        for delay in network.deliveries(&mut self.random) {
+        }
+    }
+
+    fn carry(&mut self, event: Event) {
+        for delay in self.network().deliveries(&mut self.random) {
             self.event_queue.push(delay, event.clone());
         }
     }
@@ -151,7 +164,8 @@ impl World {
         let safe = match answer_of(&answer, id).copied() {
             Some(answer) => {
                 self.reached.answers += 1;
-                self.is_safe(who, (to, &refresh.client), loan, &answer)
+                let client = (to, &refresh.client, sent_at);
+                self.is_safe(who, client, loan, &answer)
             }
             None => false,
         };
@@ -171,11 +185,13 @@ impl World {
         });
     }
 
-    /// Returns whether the lease of `client` at `to`, which is lent `loan`, is safe capacity.
+    /// Returns whether the lease of `client` at `to`, which is lent `loan`, is safe capacity, and
+    /// records it; but not if the request was kept on its way: then the client has made another one
+    /// since, or has given up.
     fn is_safe(
         &mut self,
         who: Who,
-        (to, client): (usize, &ClientRun),
+        (to, client, sent_at): (usize, &ClientRun, Instant),
         loan: Option<Capacity>,
         answer: &Answer,
     ) -> bool {
@@ -213,7 +229,10 @@ impl World {
             until,
             safe,
         };
-        self.lent.insert((to, entry(client)), lent);
+        let under_way = self.event_queue.now().saturating_since(sent_at);
+        if under_way <= self.scenario.network.delay_max {
+            self.lent.insert((to, entry(client)), lent);
+        }
         safe
     }
 

@@ -7,6 +7,7 @@
 
 mod channel;
 mod cluster;
+mod decisions;
 mod fleet;
 mod load;
 mod table;
@@ -63,6 +64,9 @@ struct Options {
     /// Compares three coordinators with three shards with one, instead of the rows for one coordinator.
     #[arg(long)]
     cluster: bool,
+    /// Measures decisions of Envoy's rate limit service, instead of refreshes.
+    #[arg(long, conflicts_with = "cluster")]
+    decisions: bool,
 }
 
 fn main() -> Result<()> {
@@ -70,6 +74,9 @@ fn main() -> Result<()> {
     let runtime = cores::load_runtime()?;
     if options.cluster {
         return cluster::run(&runtime, &options);
+    }
+    if options.decisions {
+        return decisions::run(&runtime, &options);
     }
     let mut rows = Vec::new();
     for fleet in options.fleets() {

@@ -62,11 +62,7 @@ impl Row {
 
     /// Quantile `part` of the latencies, in milliseconds.
     fn latency_ms(&self, part: f64) -> f64 {
-        let last = self.latencies_us.len().saturating_sub(1);
-        let place = (part * last as f64).round() as usize;
-        self.latencies_us
-            .get(place)
-            .map_or(f64::NAN, |us| f64::from(*us) / 1e3)
+        quantile_ms(&self.latencies_us, part)
     }
 
     fn json(&self) -> Value {
@@ -87,6 +83,15 @@ impl Row {
 }
 
 // === free functions ===
+
+/// Quantile `part` of sorted latencies in microseconds, in milliseconds.
+pub(crate) fn quantile_ms(latencies_us: &[u32], part: f64) -> f64 {
+    let last = latencies_us.len().saturating_sub(1);
+    let place = (part * last as f64).round() as usize;
+    latencies_us
+        .get(place)
+        .map_or(f64::NAN, |us| f64::from(*us) / 1e3)
+}
 
 /// Prints the table, then the same as one line of JSON. CPU is compared with the first row's, if both
 /// have as many scopes per call.

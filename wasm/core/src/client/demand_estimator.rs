@@ -38,7 +38,7 @@ pub struct DemandEstimator {
     pub(super) average: u64,
     /// Start of the low windows, if the last one was low.
     pub(super) low_since: Option<Instant>,
-    /// The highest rate of those windows.
+    /// The highest rate of those windows but the first.
     pub(super) low_max: u64,
     /// Whether a window was ever closed; before that the average means nothing.
     pub(super) measured: bool,
@@ -108,11 +108,14 @@ impl DemandEstimator {
     fn lower(&mut self, now: Instant, sample: u64) {
         let since = *self.low_since.get_or_insert(self.opened_at);
         let first = since == self.opened_at;
+        let is_long = now.saturating_since(since) >= LOW_FOR;
         self.low_max = match first {
+            // Demand falls within a window: the first one has attempts of before.
+            true if !is_long => 0,
             true => sample,
             false => self.low_max.max(sample),
         };
-        if now.saturating_since(since) >= LOW_FOR {
+        if is_long {
             self.jump(self.low_max);
         }
     }

@@ -63,6 +63,17 @@ pub enum LeaseState {
     NoLease,
 }
 
+/// Effect of a nudge on the lease that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NudgeEffect {
+    /// None: there is no such limiter, or nothing is wanted of it.
+    Ignored,
+    /// None yet: the answer to a request is awaited, and may be older than the nudge.
+    Awaited,
+    /// The next request is due.
+    Due,
+}
+
 // === impl ProcessLease ===
 
 impl ProcessLease {
@@ -106,6 +117,20 @@ impl ProcessLease {
         // The sequence is the time of the last request, unless two fell into one nanosecond.
         let asked_at = Instant::from_nanos(self.client.sequence);
         self.client.hurry(asked_at, at)
+    }
+
+    /// Makes the next request due at `now`, whatever interval the last answer named and however lately
+    /// it came: the share has changed.
+    pub(super) fn nudge(&mut self, now: Instant) -> NudgeEffect {
+        if self.phase == Phase::Idle {
+            return NudgeEffect::Ignored;
+        }
+        // A request that is lost already does not keep the next one waiting.
+        if self.client.is_waiting() && !self.client.is_due(now, Duration::ZERO) {
+            return NudgeEffect::Awaited;
+        }
+        self.client.make_due(now);
+        NudgeEffect::Due
     }
 
     /// Asks for `wants`, or releases the lease if that is nothing. The message must be sent.

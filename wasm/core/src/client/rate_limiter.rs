@@ -67,6 +67,8 @@ pub enum DrawResult {
 pub struct BucketLevel {
     /// Tokens that can be drawn.
     pub left: Tokens,
+    /// Time after which one token can be drawn; none if only a change of the lease can help.
+    pub next_in: Option<Duration>,
     /// Time after which the bucket is full without further draws; none if it never will be.
     pub full_in: Option<Duration>,
 }
@@ -367,6 +369,7 @@ impl RateLimiter {
         let left = u64::try_from(self.bucket.balance(now)).unwrap_or(0);
         BucketLevel {
             left: Tokens::from_micros(left),
+            next_in: self.bucket.time_until(now, Tokens::ONE),
             full_in: self.bucket.time_until(now, self.bucket.burst()),
         }
     }

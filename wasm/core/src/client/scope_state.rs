@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use super::concurrency_limiter::ConcurrencyLimiter;
 use super::policy::Policy;
-use super::process_lease::{LeaseState, ProcessLease};
+use super::process_lease::{LeaseState, NudgeEffect, ProcessLease};
 use super::rate_limiter::RateLimiter;
 use crate::cluster::ShardId;
 use crate::lease::{EpochError, ID_LEN_MAX, Origin, Unit, UnitAnswer};
@@ -130,6 +130,15 @@ impl ScopeState {
             }
         }
         messages
+    }
+
+    /// Makes the request for `unit` due at `now`, since a coordinator says that its share has changed.
+    pub fn nudge(&mut self, now: Instant, unit: Unit) -> NudgeEffect {
+        if let Some(rate) = self.rate_mut(unit) {
+            return rate.lease.nudge(now);
+        }
+        let concurrency = self.concurrency_mut(unit);
+        concurrency.map_or(NudgeEffect::Ignored, |limiter| limiter.lease.nudge(now))
     }
 
     /// Checks whether an answer from `origin` for one unit may be applied; [`ScopeState::handle_answer`]

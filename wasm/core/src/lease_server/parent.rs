@@ -19,7 +19,8 @@ impl LeaseServer {
     pub fn borrow_from_parent(&mut self, now: Instant, sequence: u64, call_timeout: Duration) {
         let mut parent_leases =
             ParentLeases::new(sequence, call_timeout, self.bounds.max_resources);
-        for (id, slot) in &self.resources {
+        for (id, slot) in &mut self.resources {
+            slot.resource.decide_anew();
             let totals = slot.totals(&self.pools);
             let expiries = slot.resource.clients().map(|client| client.expiry);
             parent_leases.note(now, id, expiries.max().unwrap_or(now), &totals);
@@ -79,7 +80,28 @@ impl LeaseServer {
             return Ok(false);
         };
         parent_leases.level = level.max(1);
-        parent_leases.handle_answer(now, id, sequence, origin, answer)
+        let counts = parent_leases.handle_answer(now, id, sequence, origin, answer);
+        if counts == Ok(true) {
+            self.follow_parent(now, id);
+        }
+        counts
+    }
+
+    /// Asks the parent for the resource `id` at once, because the parent has named it; as soon as the
+    /// answer that is awaited has come, if one is.
+    pub fn handle_parent_nudge(&mut self, now: Instant, id: &ResourceId) {
+        if let Some(parent_leases) = &mut self.parent_leases {
+            parent_leases.handle_nudge(now, id);
+        }
+    }
+
+    /// Looks at the clients of the resource `id` after an answer of the parent.
+    fn follow_parent(&mut self, now: Instant, id: &ResourceId) {
+        if let Some(slot) = self.resources.get_mut(id) {
+            let limit = slot.resource.limit().clone();
+            slot.set_lendable(now, id, &limit, self.parent_leases.as_ref());
+            self.look_for_nudges(now, id);
+        }
     }
 
     /// Notes that the request of `sequence` for the resource `id` failed.

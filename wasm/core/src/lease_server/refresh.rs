@@ -121,6 +121,14 @@ impl LeaseServer {
             resource.handle_refresh(now, call.client, call.request, clients_max, &mut pool);
         recount(&mut self.leases, known, slot);
         requeue(&mut self.timeouts, call.id, slot);
+        let repeats = slot.resource.take_repeats();
+        let stirred = slot.is_stirred(&self.pools);
+        if repeats {
+            self.nudge_again(&call.client.id, call.id);
+        }
+        if stirred {
+            self.look_for_nudges(now, call.id);
+        }
         Some(answer)
     }
 
@@ -152,7 +160,10 @@ impl LeaseServer {
         let answer =
             resource.handle_refresh(now, call.client, call.request, clients_max, &mut pool);
         match resource.poll_timeout() {
-            Some(queued_at) => self.insert(call.id, slot, queued_at),
+            Some(queued_at) => {
+                self.insert(call.id, slot, queued_at);
+                self.look_for_nudges(now, call.id);
+            }
             None => slot.leave(&mut self.pools),
         }
         answer

@@ -40,6 +40,12 @@ impl ResourceSlot {
         self.pool.as_ref().map(|(id, _)| id)
     }
 
+    /// Whether clients of the resource, or of others in its pool, are to be looked at.
+    pub(super) fn is_stirred(&self, pools: &Pools) -> bool {
+        let pool = self.pool().and_then(|id| pools.get(id));
+        self.resource.is_stirred() || pool.is_some_and(Pool::is_stirred)
+    }
+
     /// Returns the sums that a parent is told.
     pub(super) fn totals(&self, pools: &Pools) -> ResourceTotals {
         self.resource.allocation.totals(self.pool_capacity(pools))
@@ -81,8 +87,8 @@ impl ResourceSlot {
         limit: &Limit,
         parent_leases: Option<&ParentLeases>,
     ) {
-        self.resource.allocation.lendable =
-            parent_leases.map(|leases| leases.lendable(now, id, limit));
+        let lendable = parent_leases.map(|leases| leases.lendable(now, id, limit));
+        self.resource.allocation.set_lendable(lendable);
     }
 
     /// Makes the resource, called `id`, a member of the pool that `terms` name, and of no other. In

@@ -1,4 +1,5 @@
 mod learning;
+mod nudges;
 mod pools;
 
 use alloc::string::ToString as _;

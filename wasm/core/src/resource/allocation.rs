@@ -6,6 +6,7 @@ mod client_entry;
 mod fingerprint;
 mod grant;
 mod learning;
+mod nudge;
 mod refresh;
 mod restore;
 
@@ -13,6 +14,7 @@ use self::client_entry::CountedLease;
 use self::client_entry::EntryTotals;
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
 use super::RefreshError;
+use crate::lack::Lack;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
 use crate::lease_times::LeaseTimes;
 use crate::limit::{Algorithm, Limit, SafeCapacity};
@@ -47,6 +49,10 @@ pub(crate) struct Allocation {
     pool: Option<PoolView>,
     /// The part of the limit that can be lent, if that is borrowed.
     pub(crate) lendable: Option<LendableCapacity>,
+    /// Capacity that a client waits for.
+    lack: Lack,
+    /// Whether something has happened after which other clients' leases may have to change.
+    pub(crate) stirred: bool,
 }
 
 // === impl Allocation ===
@@ -66,6 +72,8 @@ impl Allocation {
             balance_at: Instant::ZERO,
             pool: None,
             lendable: None,
+            lack: Lack::default(),
+            stirred: false,
         }
     }
 
@@ -73,7 +81,15 @@ impl Allocation {
     pub(crate) fn set_limit(&mut self, limit: &Limit) {
         if self.limit != *limit {
             self.limit = limit.clone();
+            self.stirred = true;
         }
+    }
+
+    /// Takes the part of the limit that can be lent, if that is borrowed.
+    pub(crate) fn set_lendable(&mut self, lendable: Option<LendableCapacity>) {
+        let before = self.lendable();
+        self.lendable = lendable;
+        self.stirred |= self.lendable() != before;
     }
 
     /// Returns the sums that the resource's pool counts: its clients want no more of the pool than

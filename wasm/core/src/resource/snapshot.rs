@@ -63,6 +63,15 @@ impl Resource {
         Some(entry.snapshot(now, client.clone()))
     }
 
+    /// Has the next request of each client decided, however early it comes, because what could be lent
+    /// when the client was answered says nothing of what can be lent now. Nor is a lease told again
+    /// that has not aged on the way of a snapshot.
+    pub(crate) fn decide_anew(&mut self) {
+        for entry in self.clients.values_mut() {
+            entry.decide_anew();
+        }
+    }
+
     /// Restores a resource from its clients; an error names a client that is there twice.
     pub(crate) fn restore(now: Instant, snapshot: &ResourceSnapshot) -> Result<Self, ClientId> {
         let learning_until = now.saturating_add(snapshot.learning);

@@ -222,6 +222,16 @@ impl<K: Copy + Ord> PriorityBands<K> {
         Demand::try_from_bands(&bands).unwrap_or(Demand::of(Capacity::ZERO))
     }
 
+    /// Minimums by which each client, and each for which it speaks, is sure of `each`. Where there is
+    /// one band, it is sure without any.
+    pub(crate) fn guarantee_each(&self, each: Capacity) -> Guarantees {
+        let bands = self.bands.iter().filter(|_| self.bands.len() > 1);
+        bands.fold(Guarantees::default(), |guarantees, band| {
+            let sum = each.as_micros().saturating_mul(band.fair.sum_weights());
+            guarantees.with(band.priority, Capacity::from_micros(sum))
+        })
+    }
+
     /// Part of `capacity` that is for the band `priority`.
     fn band_share(
         &self,

@@ -32,6 +32,8 @@ pub(super) struct ParentLease {
     returning: bool,
     /// End of the time for which the parent's first answer is awaited.
     awaited_until: Instant,
+    /// Whether the parent has named the resource while its answer was awaited.
+    nudged: bool,
 }
 
 /// State of a parent's lease, for people to read.
@@ -72,6 +74,7 @@ impl ParentLease {
             idle: false,
             returning: false,
             awaited_until: now.saturating_add(FIRST_ANSWER_WAIT),
+            nudged: false,
         }
     }
 
@@ -232,6 +235,9 @@ impl ParentLease {
             return Ok(false);
         }
         self.returning = false;
+        if core::mem::take(&mut self.nudged) {
+            self.client.due = Some(now);
+        }
         if let Some(terms) = answer.lease {
             self.unlimited = terms.capacity.is_unlimited();
         }
@@ -241,8 +247,19 @@ impl ParentLease {
         Ok(true)
     }
 
+    /// Makes the next request due, unless an answer is awaited: then that which comes after it.
+    pub(super) fn handle_nudge(&mut self, now: Instant) {
+        match self.client.is_waiting() {
+            true => self.nudged = true,
+            // One that is idle has nothing to ask for, and one that fails waits.
+            false if self.idle || self.client.failures > 0 => {}
+            false => self.client.due = Some(now),
+        }
+    }
+
     /// Notes that the request of `sequence` failed; the next one waits longer.
     pub(super) fn handle_failure(&mut self, now: Instant, sequence: u64) {
+        self.nudged = false;
         self.client.handle_failure(now, sequence, sequence);
     }
 

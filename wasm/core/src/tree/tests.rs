@@ -14,6 +14,7 @@ use crate::units::{Capacity, Instant, Tokens};
 
 mod first_answer;
 mod hand_over;
+mod safe_capacity;
 
 const BOUNDS: Bounds = Bounds {
     max_resources: 3,
@@ -201,62 +202,6 @@ fn what_is_lent_ends_with_what_is_borrowed() {
     assert_eq!(answer.refresh_interval, Duration::from_millis(50));
     leaf.pass(100);
     assert_eq!(gets(leaf.refresh("a", (0, 60))), None);
-}
-
-#[test]
-fn without_the_parent_the_safe_capacity_is_lent() {
-    let fixed = |units| SafeCapacity::Fixed(Capacity::from_whole(units));
-    // Safe capacity of the parent, of the limit, and the capacities of two clients that want 100
-    // and 5.
-    let rows = [
-        (None, SafeCapacity::Client, None, None),
-        (whole(20), SafeCapacity::Client, whole(35), whole(5)),
-        (whole(20), fixed(30), whole(35), whole(5)),
-        (None, fixed(30), whole(55), whole(5)),
-        (whole(600), SafeCapacity::Client, whole(100), whole(5)),
-    ];
-    // The same by each algorithm: this is no capacity that they divide.
-    let algorithms = [
-        Algorithm::FairShare,
-        Algorithm::UsageShare,
-        Algorithm::MaxRate,
-    ];
-    let rows = algorithms.map(|algorithm| rows.map(|row| (algorithm, row)));
-    for (algorithm, (parents, own, a, b)) in rows.into_iter().flatten() {
-        let mut leaf = Leaf::new();
-        leaf.limit.algorithm = algorithm;
-        leaf.limit.safe = own;
-        leaf.refresh("a", (0, 100));
-        leaf.lend(Capacity::from_whole(60), |answer| answer.safe = parents);
-        leaf.pass(10_001);
-        leaf.refresh("b", (0, 5));
-        leaf.refresh("a", (0, 100));
-        leaf.pass(300);
-        let (b_gets, a_gets) = (leaf.refresh("b", (0, 5)), leaf.refresh("a", (0, 100)));
-        let got = (gets(a_gets), gets(b_gets));
-        assert_eq!(got, (a, b), "{algorithm:?} {parents:?} {own:?}");
-        // Clients are told the same that the leaf lends by.
-        let each = parents.or(match own {
-            SafeCapacity::Fixed(safe) => Some(safe),
-            _ => None,
-        });
-        assert_eq!(a_gets.safe, each, "{parents:?} {own:?}");
-    }
-}
-
-/// The parent would take it for a lease that it has to count.
-#[test]
-fn the_safe_capacity_is_not_said_to_be_borrowed() {
-    let mut leaf = Leaf::new();
-    leaf.limit.safe = SafeCapacity::Fixed(Capacity::from_whole(30));
-    leaf.refresh("a", (0, 100));
-    leaf.lend(Capacity::from_whole(60), |_| ());
-    leaf.pass(10_001);
-    assert_eq!(gets(leaf.refresh("a", (0, 100))), whole(30));
-    leaf.pass(300);
-    leaf.refresh("a", (30, 100));
-    let request = leaf.ask();
-    assert_eq!((request.has, request.remaining), (Capacity::ZERO, None));
 }
 
 #[test]

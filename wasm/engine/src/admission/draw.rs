@@ -46,6 +46,7 @@ pub(super) struct Reading {
     pub(super) expected_rate: Option<Rate>,
     state: LeaseState,
     level: BucketLevel,
+    wants: Capacity,
 }
 
 // === impl Reading ===
@@ -67,6 +68,7 @@ impl Reading {
             expected_rate: limiter.expected_rate(now),
             state: limiter.state(now),
             level: limiter.level(now),
+            wants: limiter.wants(),
         }
     }
 
@@ -197,7 +199,7 @@ impl Admission {
         let reading = changed.result;
         let entry = entry(&mut self.tables, target).ok_or(TableError::Gone)?;
         entry.attempts = 0;
-        entry.seen = now;
+        entry.counted(now, reading.wants);
         entry.expiry = reading.expiry;
         if draw.reports || entry.limit_status.is_some() {
             entry.limit_status = Some(Box::new(reading.limit_status()));

@@ -31,7 +31,7 @@ impl Admission {
     }
 
     /// Charges the cost of a stream that has ended beyond what it has `paid`.
-    pub(super) fn charge_final_cost<H: Host>(
+    pub(crate) fn charge_final_cost<H: Host>(
         &mut self,
         process: &mut Process<H>,
         target: Target,

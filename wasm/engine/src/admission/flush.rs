@@ -1,7 +1,7 @@
 //! Reports of a worker to the shared table: attempts since the last draw, so that the demand is known
 //! even of scopes that live on a token cache or are refused, and unspent tokens.
 
-use tollgate_core::units::{Instant, Tokens};
+use tollgate_core::units::{Capacity, Instant, Tokens};
 
 use super::{Admission, Target, entry};
 use crate::host::Host;
@@ -77,10 +77,16 @@ impl Admission {
             false => Tokens::ZERO,
         };
         let units = known.meters.as_ref().map(|meters| meters.unreported(me));
-        known.queued = known.is_unsettled();
         if attempts == 0 && unspent == Tokens::ZERO && units.is_none() {
-            return Ok(());
+            // The estimator sees the end of demand only if it is told of no attempts.
+            let left = known.quiet_reports.checked_sub(1);
+            known.quiet_reports = left.unwrap_or(0);
+            known.queued = known.is_unsettled() || known.quiet_reports > 0;
+            if left.is_none() {
+                return Ok(());
+            }
         }
+        known.queued = known.is_unsettled() || known.quiet_reports > 0;
         let reported = match self.may_search(target) {
             true => self.change_scope(process, target, now, |scope_state, policy| {
                 scope_state.requests.count(now, u64::from(attempts));
@@ -91,7 +97,8 @@ impl Admission {
                     units.settle(scope_state, now, policy);
                 }
                 let limiter = scope_state.concurrency.as_ref();
-                limiter.is_some_and(|limiter| limiter.has_silent(now, me))
+                let has_silent = limiter.is_some_and(|limiter| limiter.has_silent(now, me));
+                (has_silent, scope_state.requests.wants())
             }),
             false => Err(TableError::Full),
         };
@@ -102,17 +109,18 @@ impl Admission {
         };
         match reported {
             Ok(changed) => {
-                if changed.result {
+                let (has_silent, wants) = changed.result;
+                if has_silent {
                     // The sync leader, which knows the workers that live, takes back the permits of
                     // those that do not.
                     process.table.note_dirty(changed.slot);
                 }
-                self.settled(target, now, &part);
+                self.settled(target, now, &part, wants);
             }
             // The slot was taken over, which none is whose bucket is not full: there is nothing to
             // give tokens back to. The attempts are those of the overflow.
             Err(TableError::Full) => {
-                self.settled(target, now, &part);
+                self.settled(target, now, &part, Capacity::ZERO);
                 self.settle_without_slot(process, target, now, attempts);
             }
             // All stays as it is, for the next round.
@@ -122,19 +130,19 @@ impl Admission {
     }
 
     /// Forgets the part of an entry that has been reported.
-    fn settled(&mut self, target: Target, now: Instant, part: &Part) {
+    fn settled(&mut self, target: Target, now: Instant, part: &Part, wants: Capacity) {
         let Some(entry) = entry(&mut self.tables, target) else {
             return;
         };
         if part.attempts > 0 {
-            entry.seen = now;
+            entry.counted(now, wants);
         }
         entry.attempts = entry.attempts.saturating_sub(part.attempts);
         entry.cache.take(part.unspent);
         if let Some(meters) = entry.meters.as_mut().filter(|_| part.has_units) {
             meters.settled();
         }
-        entry.queued = part.attempts > 0 || entry.is_unsettled();
+        entry.queued = part.attempts > 0 || entry.is_unsettled() || entry.quiet_reports > 0;
     }
 
     /// Counts attempts of a scope that has no slot as its rule's overflow, for which they were made as

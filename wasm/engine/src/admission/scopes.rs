@@ -9,13 +9,18 @@ use foldhash::fast::SeedableRandomState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
 use tollgate_core::token_cache::TokenCache;
-use tollgate_core::units::{Instant, Tokens};
+use tollgate_core::units::{Capacity, Instant, Tokens};
 
 use super::meters::Meters;
 use crate::refusal::{Denial, LimitStatus};
 
 /// Entries that are looked at for eviction when a new one needs room.
 const EVICTION_SCAN: usize = 16;
+
+/// Wants of a scope from which the end of its attempts is reported. Others share what it has then.
+const QUIET_FROM: Capacity = Capacity::from_whole(20);
+/// Reports of no attempts after they have ended: for so long that the demand is seen to have ended.
+const QUIET_REPORTS: u8 = 4;
 
 /// A scope as one worker sees it.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ pub(crate) struct Entry {
     pub(crate) pending_until: Option<Instant>,
     /// The last time that attempts were counted.
     pub(crate) seen: Instant,
+    /// Reports of no attempts that are still to be made when attempts end.
+    pub(crate) quiet_reports: u8,
     /// State of the bucket at the last draw, if admitted requests are told.
     pub(crate) limit_status: Option<Box<LimitStatus>>,
     /// Further units and a canonical scope, which only some scopes have.
@@ -75,6 +82,7 @@ impl Entry {
             denial: None,
             pending_until: None,
             seen: now,
+            quiet_reports: 0,
             limit_status: None,
             meters: None,
             streams: 0,
@@ -100,6 +108,15 @@ impl Entry {
         self.attempts > 0
             || self.cache.left() > Tokens::ZERO
             || meters.is_some_and(|meters| meters.is_unsettled())
+    }
+
+    /// Notes that attempts were counted for a scope that wants `wants` in all.
+    pub(crate) fn counted(&mut self, now: Instant, wants: Capacity) {
+        self.seen = now;
+        self.quiet_reports = match wants >= QUIET_FROM {
+            true => QUIET_REPORTS,
+            false => 0,
+        };
     }
 }
 

@@ -18,6 +18,7 @@ use crate::rules::RuleId;
 use crate::shared_table::codec::{self, DirtyQueue};
 use crate::testing::FakeProcess;
 
+mod adjust;
 mod calls;
 mod clocks;
 mod conditions;
@@ -26,6 +27,7 @@ mod epochs;
 mod final_cost;
 mod limit_status;
 mod modes;
+mod nudges;
 mod order;
 mod pending;
 mod permits;

@@ -38,6 +38,7 @@ impl<H: Host> Engine<H> {
             let effects = streams.map(|stream| Effect::CountBytes { stream });
             self.effects.extend(effects);
         }
+        self.sync.keep_watch(&mut self.process, now);
         self.release(now);
     }
 

@@ -41,8 +41,14 @@ impl LeaseSync {
             return;
         };
         match answer {
-            Ok(refreshed) => self.apply(process, now, &requests, refreshed),
-            Err(error) => self.call_failed(process, now, &requests, &error),
+            Ok(refreshed) => {
+                self.apply(process, now, &requests, refreshed);
+                self.ask_named_meanwhile(process, now, &requests);
+            }
+            Err(error) => {
+                self.forget_named_meanwhile(&requests);
+                self.call_failed(process, now, &requests, &error);
+            }
         }
     }
 

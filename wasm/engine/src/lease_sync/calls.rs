@@ -30,6 +30,8 @@ pub(super) enum Reason {
     First,
     /// The slots are due.
     Due,
+    /// A coordinator has named the slots. They can be many at once, and others must not wait for them.
+    Nudged,
 }
 
 /// Request for the leases of one scope.

@@ -138,6 +138,23 @@ impl SlotTable {
         Err(TableError::Contention("claim"))
     }
 
+    /// The slot of `scope`, of those of its own and those for what others share, if it has one.
+    pub(crate) fn find<H: Host>(&self, host: &H, scope: &str) -> Result<Option<u32>, HostError> {
+        for window in [self.window(scope), self.overflow_window(scope)] {
+            for slot in window.slots() {
+                let (bytes, cas) = read(host, &self.key(slot))?;
+                if codec::split_slot(&bytes).is_some_and(|(owner, _)| owner == scope) {
+                    return Ok(Some(slot));
+                }
+                if cas == ABSENT {
+                    // As in a probe: nothing of this scope can come after.
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Lets `change` decide with the scope state of `scope` in `slot` and writes what came of it.
     ///
     /// `change` runs again on a fresh scope state when another worker was faster, so it must not have

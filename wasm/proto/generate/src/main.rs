@@ -12,11 +12,14 @@ use clap::Parser;
 use tempfile::TempDir;
 
 /// The schemas, below `wasm/proto/proto`.
-const SCHEMAS: [&str; 4] = [
+const SCHEMAS: [&str; 7] = [
     "tollgate/v1/lease.proto",
+    "tollgate/v1/forward.proto",
     "tollgate/v1/peer.proto",
     "tollgate/v1/snapshot.proto",
     "doorman/doorman.proto",
+    "envoy/service/ratelimit/v3/rls.proto",
+    "envoy/service/rate_limit_quota/v3/rlqs.proto",
 ];
 
 /// The message types, which every crate shares.
@@ -24,6 +27,9 @@ const MESSAGES: &str = "wasm/proto/src/generated";
 
 /// The gRPC clients and servers, which only the coordinator needs.
 const SERVICES: &str = "coordinator/src/generated";
+
+/// The gRPC client of the lease service, for services without Envoy.
+const CLIENT: &str = "coordinator/client/src/generated";
 
 /// Writes the Rust code of the .proto files into the checkout.
 #[derive(Debug, Parser)]
@@ -43,6 +49,7 @@ fn main() -> Result<()> {
     for (target, generate) in [
         (MESSAGES, messages as fn(&Path, &Path) -> Result<()>),
         (SERVICES, services),
+        (CLIENT, client),
     ] {
         let fresh = TempDir::new()?;
         generate(&schemas, fresh.path()).with_context(|| format!("cannot generate {target}"))?;
@@ -54,18 +61,33 @@ fn main() -> Result<()> {
 /// Generates the messages of all schemas into the folder `out`.
 fn messages(schemas: &Path, out: &Path) -> Result<()> {
     let files = protox::compile(SCHEMAS, [schemas])?;
-    prost_build::Config::new().out_dir(out).compile_fds(files)?;
+    prost_build::Config::new()
+        .out_dir(out)
+        // The order of a bucket's name means nothing, and a name is looked up by.
+        .btree_map([".envoy.service.rate_limit_quota"])
+        .compile_fds(files)?;
     Ok(())
 }
 
 /// Generates the services of all schemas into the folder `out`; their messages are those of
 /// `tollgate-proto`.
 fn services(schemas: &Path, out: &Path) -> Result<()> {
-    let files = protox::compile(SCHEMAS, [schemas])?;
+    stubs(&SCHEMAS, true, schemas, out)
+}
+
+/// Generates the client of the lease service into the folder `out`.
+fn client(schemas: &Path, out: &Path) -> Result<()> {
+    stubs(&["tollgate/v1/lease.proto"], false, schemas, out)
+}
+
+fn stubs(of: &[&str], servers: bool, schemas: &Path, out: &Path) -> Result<()> {
+    let files = protox::compile(of, [schemas])?;
     tonic_prost_build::configure()
+        .build_server(servers)
         .out_dir(out)
         .extern_path(".tollgate.v1", "::tollgate_proto::v1")
         .extern_path(".doorman", "::tollgate_proto::doorman")
+        .extern_path(".envoy", "::tollgate_proto::envoy")
         .compile_fds(files)?;
     Ok(())
 }

@@ -214,6 +214,40 @@ pub struct ReleaseResponse {
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
 }
+/// Watcher of its own resources; or a node of the cluster, which watches for its clients.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchRequest {
+    /// The Envoy process, as in RefreshRequest. Empty between the nodes of a cluster: the stream then
+    /// names the resources of all clients whose calls that node forwards.
+    #[prost(string, tag = "1")]
+    pub client_id: ::prost::alloc::string::String,
+    /// Run of the client, as in RefreshRequest.
+    #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
+    /// As in RefreshRequest.
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+}
+/// Resources to ask for now.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchResponse {
+    /// The client that should ask; empty if it is the one that watches.
+    #[prost(string, tag = "1")]
+    pub client_id: ::prost::alloc::string::String,
+    /// At least one, at most 1000. A client ignores those of which it has no lease.
+    #[prost(message, repeated, tag = "2")]
+    pub resources: ::prost::alloc::vec::Vec<NudgedResource>,
+}
+/// Resource of which the share of a client has changed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NudgedResource {
+    /// Scope of the limit, as in ScopeRequest.
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+    /// Unit that is counted.
+    #[prost(enumeration = "Unit", tag = "2")]
+    pub unit: i32,
+}
 /// Quantity that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -290,6 +324,46 @@ impl Claim {
             _ => None,
         }
     }
+}
+/// Refreshes of any clients.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ForwardRequest {
+    /// 1 to 64, with at most 1000 scopes together, or one with as many as a refresh may have.
+    #[prost(message, repeated, tag = "1")]
+    pub refreshes: ::prost::alloc::vec::Vec<ForwardedRefresh>,
+}
+/// A refresh, and the master that it is meant for.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ForwardedRefresh {
+    /// The shard.
+    #[prost(uint32, tag = "1")]
+    pub shard: u32,
+    /// The term of its master; a later one will do.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The refresh, whose scopes are all of the shard.
+    #[prost(message, optional, tag = "3")]
+    pub refresh: ::core::option::Option<RefreshRequest>,
+}
+/// Answers to forwarded refreshes.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ForwardResponse {
+    /// One for each refresh, in order.
+    #[prost(message, repeated, tag = "1")]
+    pub answers: ::prost::alloc::vec::Vec<ForwardedAnswer>,
+}
+/// Answer to a forwarded refresh, or its error.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ForwardedAnswer {
+    /// The answer, unless there is an error.
+    #[prost(message, optional, tag = "1")]
+    pub response: ::core::option::Option<RefreshResponse>,
+    /// A google.rpc.Code; 0 for an answer.
+    #[prost(uint32, tag = "2")]
+    pub code: u32,
+    /// The error, for a person to read.
+    #[prost(string, tag = "3")]
+    pub error: ::prost::alloc::string::String,
 }
 /// Request for the status of a node.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
-use tollgate_engine::{Call, Cas, Host, HostError, Level, Written};
-
-use super::memory::SharedMemory;
+use tollgate_engine::{Call, Cas, Host, HostError, Level, SharedMemory, Written};
 
 /// Surroundings that all workers of a process share.
 #[derive(Debug)]

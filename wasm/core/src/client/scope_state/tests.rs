@@ -284,3 +284,55 @@ fn a_request_dearer_than_a_full_bucket_never_passes_and_costs_nothing() {
     let dear = limiter.draw_at_once(at(0), &policy, burst, 1);
     assert_eq!(dear, DrawResult::Tokens(burst));
 }
+
+#[test]
+fn a_nudge_asks_whatever_the_interval_but_neither_idle_nor_twice() {
+    let policy = Policy::default();
+    let mut scope_state = ScopeState::new(at(0), &policy);
+    assert_eq!(
+        scope_state.nudge(at(0), Unit::Requests),
+        NudgeEffect::Ignored,
+        "nothing is wanted"
+    );
+    use_all(&mut scope_state, at(0));
+    let (unit, sequence) = asked(&mut scope_state, at(0))[0];
+    assert_eq!(scope_state.nudge(at(1), unit), NudgeEffect::Awaited);
+    assert_eq!(asked(&mut scope_state, at(1)), []);
+    let answer = UnitAnswer {
+        unit,
+        sequence,
+        answer: lent(100),
+    };
+    assert!(scope_state.handle_answer(at(2), &policy, Origin::alone(Epoch(1)), &answer));
+    assert_eq!(scope_state.due(), Some(at(1002)));
+    // One millisecond after the answer, long before the minimum interval.
+    assert_eq!(scope_state.nudge(at(3), unit), NudgeEffect::Due);
+    assert_eq!(units(&asked(&mut scope_state, at(3))), [Unit::Requests]);
+    for other in [Unit::RequestBytes, Unit::Concurrency] {
+        assert_eq!(scope_state.nudge(at(3), other), NudgeEffect::Ignored);
+    }
+    // An answer that is overdue is not waited for.
+    let lost = at(3).saturating_add(policy.call_timeout);
+    assert_eq!(scope_state.nudge(lost, unit), NudgeEffect::Due);
+}
+
+#[test]
+fn a_nudge_reaches_requests_in_flight() {
+    let policy = Policy::default();
+    let mut scope_state = ScopeState::new(at(0), &policy);
+    scope_state.set_terms(at(0), &policy, &[Unit::Concurrency], None);
+    use_all(&mut scope_state, at(0));
+    for (unit, sequence) in asked(&mut scope_state, at(0)) {
+        let answer = UnitAnswer {
+            unit,
+            sequence,
+            answer: lent(100),
+        };
+        assert!(scope_state.handle_answer(at(2), &policy, Origin::alone(Epoch(1)), &answer));
+    }
+    assert_eq!(
+        scope_state.nudge(at(5), Unit::Concurrency),
+        NudgeEffect::Due
+    );
+    assert_eq!(scope_state.due(), Some(at(5)));
+}

@@ -267,7 +267,8 @@ impl Fleet {
     }
 
     /// Law 2: nobody gets more than it wants and what headroom there is; but who asks too early or
-    /// twice gets what it got before, if it still has it.
+    /// twice gets what it got before, if it still has it. One that asks too early may get more, for
+    /// which it has waited.
     fn check_answer(
         &mut self,
         id: &ClientRun,
@@ -285,7 +286,7 @@ impl Fleet {
         let before = self.granted.get(id).copied().filter(|_| known);
         if let Some((granted, granted_ms, sequence)) = before
             && (request.sequence == sequence
-                || (self.now_ms < granted_ms + min_refresh_ms && !learning))
+                || (self.now_ms < granted_ms + min_refresh_ms && !learning && gets <= granted))
         {
             assert!(
                 gets <= granted,

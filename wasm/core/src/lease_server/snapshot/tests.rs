@@ -116,6 +116,9 @@ fn what_a_pools_silent_members_have_counts_at_once() {
         &terms,
     );
     assert_eq!(gets(answer.unwrap()), Some(Capacity::ZERO));
+    // One that holds more than its share is named when its minimum interval is over.
+    assert_eq!(node.poll_timeout(), Some(at(100)));
+    node.handle_timeout(at(100));
     // The leases count from when the snapshot was read.
     assert_eq!(node.poll_timeout(), Some(at(50 + 9000)));
     let pool = node.pool(&gold).unwrap();

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::grant::suffices;
 use super::{
     Algorithm, Allocation, Answer, Capacity, ClientEntry, Instant, LeaseTerms, SafeCapacity, Tokens,
 };
@@ -47,11 +48,22 @@ impl Allocation {
         }
     }
 
-    /// Returns the lease of the latest answer again, with the time that is left of it.
+    /// Returns the lease of the latest answer again, with the time that is left of it. One that has
+    /// its share, and has confirmed it, need not come back before its time.
     pub(super) fn repeat(&self, now: Instant, entry: &ClientEntry) -> Answer {
-        let next = entry.granted_at.saturating_add(self.times(now).min_refresh);
+        let times = self.times(now);
+        let interval = match self.is_settled(entry) {
+            true => times.refresh,
+            false => times.min_refresh,
+        };
+        let next = entry.granted_at.saturating_add(interval);
         let refresh_interval = next.saturating_since(now).max(Duration::from_millis(1));
         self.answer(now, entry, refresh_interval)
+    }
+
+    fn is_settled(&self, entry: &ClientEntry) -> bool {
+        let granted = entry.granted.capacity;
+        suffices(granted, self.entitled(entry)) && suffices(granted, entry.has())
     }
 
     /// Length of a lease of nothing while others have not given back yet. Should no answer come when

@@ -29,6 +29,8 @@ pub(in crate::resource) struct ClientEntry {
     pub(super) prior: Option<CountedLease>,
     /// Time since when it has got less than it wants; for reading, no decision depends on it.
     pub(in crate::resource) throttled_since: Option<ThrottledSince>,
+    /// Time at which the client was last named to ask again; no answer depends on it.
+    pub(in crate::resource) nudged_at: Option<Instant>,
     /// Its instant in the queue of expiries.
     pub(in crate::resource) queued_at: Instant,
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{Allocation, ClientEntry, CountedLease};
 use crate::lease::{Claim, LeaseRequest, NO_FINGERPRINT};
 use crate::lease_times::LeaseTimes;
-use crate::limit::Limit;
+use crate::limit::{Guarantees, Limit};
 use crate::units::{Capacity, Instant};
 
 /// Lease that a client gets, and the interval after which it should ask again.
@@ -19,6 +19,19 @@ pub(super) struct Grant {
     pub(super) crowded_until: Option<Instant>,
     pub(super) fingerprint: u64,
     pub(super) refresh_interval: Duration,
+    /// Capacity that the client is entitled to and has to wait for.
+    pub(super) lacks: Capacity,
+}
+
+/// Capacity that a client would get if it asked now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    /// Its share.
+    pub(super) entitled: Capacity,
+    /// The same with its headroom.
+    pub(super) wanted: Capacity,
+    /// The part of that which others have given back.
+    pub(super) gets: Capacity,
 }
 
 /// Capacity that other clients leave.
@@ -27,7 +40,7 @@ pub(super) struct FreeCapacity {
     /// For a client to keep its lease, and for one that has none.
     pub(super) keep: Capacity,
     /// For a client to get more: without the reserve.
-    grow: Capacity,
+    pub(super) grow: Capacity,
 }
 
 // === impl Grant ===
@@ -41,6 +54,7 @@ impl Grant {
             crowded_until: None,
             fingerprint,
             refresh_interval,
+            lacks: Capacity::ZERO,
         }
     }
 }
@@ -84,15 +98,7 @@ impl Allocation {
         times: &LeaseTimes,
     ) -> Grant {
         let expiry = now.saturating_add(times.lease);
-        let free = self.free(entry.has());
-        let entitled = self.entitled(entry);
-        let wanted = entitled.saturating_add(self.headroom(entry));
-        // A client that has nothing is let into the reserve; the others keep their part of the share.
-        let sure = match entry.has() {
-            Capacity::ZERO => entitled,
-            _ => entitled.min(used.capacity),
-        };
-        let gets = wanted.min(free.grow).max(sure.min(free.keep));
+        let Reach { entitled, gets, .. } = self.reach(entry, used.capacity);
         let most = CountedLease::new(entitled, expiry);
         let kept = self.lent_so_far(now, entry.granted, used, request, most);
         if kept.capacity > gets && kept.expiry > now.saturating_add(times.refresh) {
@@ -100,13 +106,37 @@ impl Allocation {
             // its share for that: it keeps its part of it, but only until that expires anyway.
             return Grant::of(kept, NO_FINGERPRINT, times.min_refresh);
         }
-        let settled = suffices(gets, entitled) && suffices(gets, used.capacity);
+        let lacks = !suffices(gets, entitled);
+        let settled = !lacks && suffices(gets, used.capacity);
         let counted = CountedLease::new(gets, expiry);
         let refresh_interval = match settled {
             true => times.refresh,
             false => times.min_refresh,
         };
-        Grant::of(counted, self.fingerprint(), refresh_interval)
+        Grant {
+            lacks: match lacks {
+                true => entitled.saturating_sub(gets),
+                false => Capacity::ZERO,
+            },
+            ..Grant::of(counted, self.fingerprint(), refresh_interval)
+        }
+    }
+
+    /// Capacity that the client would get now, if it uses so much.
+    pub(super) fn reach(&self, entry: &ClientEntry, used: Capacity) -> Reach {
+        let free = self.free(entry.has());
+        let entitled = self.entitled(entry);
+        let wanted = entitled.saturating_add(self.headroom(entry));
+        // A client that has nothing is let into the reserve; the others keep their part of the share.
+        let sure = match entry.has() {
+            Capacity::ZERO => entitled,
+            _ => entitled.min(used),
+        };
+        Reach {
+            entitled,
+            wanted,
+            gets: wanted.min(free.grow).max(sure.min(free.keep)),
+        }
     }
 
     /// Part of `most` that the client has by leases of which the end is known. Of several it is
@@ -180,7 +210,7 @@ impl Allocation {
     ///
     /// Capacity that a coordinator has by the word of its own clients may have been said long ago,
     /// and be in use no more. It is counted; but it is not lent again to one that would lend it to
-    /// others.
+    /// others, except for its part of the safe capacity.
     fn keep(
         &self,
         now: Instant,
@@ -199,10 +229,14 @@ impl Allocation {
         } else {
             longest
         };
-        let nothing = CountedLease::new(Capacity::ZERO, expiry);
+        let safe = match self.lends_safe() {
+            true => capacity.min(self.entitled(entry)),
+            false => Capacity::ZERO,
+        };
+        let safe = CountedLease::new(safe, expiry);
         let counted = CountedLease::new(capacity, expiry);
         Grant {
-            told: (request.claim == Claim::AtLeast && !self.lends_safe()).then_some(nothing),
+            told: (request.claim == Claim::AtLeast).then_some(safe),
             ..Grant::of(counted, NO_FINGERPRINT, times.min_refresh)
         }
     }
@@ -222,8 +256,22 @@ impl Allocation {
             guaranteed,
             ..
         } = &self.limit;
-        self.shares
-            .share(&entry.handles, self.allotted(), *algorithm, guaranteed)
+        let share = |guaranteed| {
+            let handles = &entry.handles;
+            self.shares
+                .share(handles, self.allotted(), *algorithm, guaranteed)
+        };
+        match self.lends_safe() {
+            // It is there for each client, not for those of a high priority before the others.
+            true => share(&self.guaranteed_safe()),
+            false => share(guaranteed),
+        }
+    }
+
+    /// Minimums of the bands while safe capacity is lent.
+    fn guaranteed_safe(&self) -> Guarantees {
+        let each = self.lendable().divided_by(self.shares.subclients());
+        self.shares.guarantee_each(each)
     }
 
     /// Capacity that the clients may divide, here and in the pool.

@@ -6,6 +6,9 @@ use super::{
 };
 use crate::pool::PoolLink;
 
+/// Minimum intervals for which it is remembered that a client has to wait: it asks each time.
+const LACK_ASKS: u32 = 2;
+
 // === impl Allocation ===
 
 impl Allocation {
@@ -43,6 +46,7 @@ impl Allocation {
             fingerprint: NO_FINGERPRINT,
             prior: None,
             throttled_since: None,
+            nudged_at: None,
             queued_at: granted.expiry,
         };
         self.replace_totals(EntryTotals::default(), entry.totals());
@@ -65,6 +69,7 @@ impl Allocation {
         // A transport sent it twice: the first answer may be in use already, so `has` of the request
         // is no longer news.
         let twice = (term, request.sequence) == (entry.term, entry.sequence);
+        let wanted = entry.wants();
         if !twice {
             entry.term = term;
             self.acknowledge(tie_break, entry, request);
@@ -76,8 +81,10 @@ impl Allocation {
         // longer than the time to learn, and nothing says that it is borrowed.
         let min_refresh = self.times(now).min_refresh;
         let early = now < entry.granted_at.saturating_add(min_refresh);
+        // Others have given back what it waits for. That it wants still more may not hurry it.
+        let grows = self.would_grow(entry, wanted);
         let learned = now >= self.learning_until && !self.is_pending() && !entry.granted_pending;
-        if twice || (early && learned) {
+        if twice || (early && learned && !grows) {
             // With the wants of this request and the lease of the answer before.
             entry.note_throttled(now);
             return Ok(self.repeat(now, entry));
@@ -86,7 +93,7 @@ impl Allocation {
     }
 
     /// Tells the pool the sums with this request, by which it divides, and looks at it.
-    pub(super) fn report(&mut self, pool: &mut PoolLink<'_>) {
+    pub(in crate::resource) fn report(&mut self, pool: &mut PoolLink<'_>) {
         self.pool = pool.view_after(|| self.pool_totals());
     }
 
@@ -105,6 +112,9 @@ impl Allocation {
             self.crowded_until = until;
             pool.set_crowded_until(until);
         }
+        if grant.lacks > Capacity::ZERO {
+            self.note_lack(now, grant.lacks, pool);
+        }
         entry.told = grant.told;
         entry.granted = grant.counted;
         entry.granted_at = now;
@@ -114,6 +124,14 @@ impl Allocation {
         entry.note_throttled(now);
         self.replace_totals(before, entry.totals());
         self.answer(now, entry, grant.refresh_interval)
+    }
+
+    /// Notes that a client has to wait for so much, until it has asked twice again.
+    fn note_lack(&mut self, now: Instant, lacks: Capacity, pool: &mut PoolLink<'_>) {
+        let lasts = self.times(now).min_refresh.saturating_mul(LACK_ASKS);
+        self.lack.note(now, lacks, lasts);
+        self.stirred = true;
+        pool.note_lack(now, lacks, lasts);
     }
 
     /// Drops the leases of `entry` that have expired.

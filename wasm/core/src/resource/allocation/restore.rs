@@ -25,6 +25,11 @@ impl ClientEntry {
             throttled_for: self.throttled_since.map(|since| since.elapsed(now)),
         }
     }
+
+    /// Has the next request decided, however early it comes.
+    pub(in crate::resource) fn decide_anew(&mut self) {
+        self.granted_pending = true;
+    }
 }
 
 // === impl CountedLease ===
@@ -70,6 +75,7 @@ impl Allocation {
             throttled_since: snapshot
                 .throttled_for
                 .map(|time| ThrottledSince::ago(now, time)),
+            nudged_at: None,
             queued_at: granted.expiry,
         };
         entry.queued_at = entry.next_expiry();

@@ -286,7 +286,7 @@ fn after_a_failure_of_shared_data_attempts_are_counted_and_token_caches_go_back(
         worker.tick(TICK);
     }
     worker.host().shared_data_fails.set(false);
-    for _ in 0..30 {
+    for _ in 0..80 {
         worker.tick(TICK);
     }
     let scope = worker.known("acme");
@@ -471,4 +471,27 @@ fn a_note_of_a_slot_that_there_is_not_costs_no_memory() {
         Some(DirtyQueue::default().encode())
     );
     worker.lease("acme", 100.0);
+}
+
+/// Attempts that end are told of before the refresh: others may have what the process had.
+#[test]
+fn demand_that_ends_is_told_before_the_refresh() {
+    let process = FakeProcess::new();
+    let mut worker = Worker::new(&process, 1, &one_rule());
+    worker.lease("acme", 1000.0);
+    // Until just after a refresh; the next one is a second later.
+    let mut refreshes = 0;
+    while refreshes < 3 {
+        worker.admitted("acme", 10);
+        worker.tick(TICK);
+        if let Some((token, call)) = process.take_call() {
+            worker.handle_answer(token, call.lend(1000.0));
+            refreshes += 1;
+        }
+    }
+    let told = (1..=40).find(|_| {
+        worker.tick(TICK);
+        process.take_call().is_some()
+    });
+    assert!(told.is_some_and(|ticks| ticks >= 20), "{told:?}: a pause");
 }

@@ -42,7 +42,7 @@ fn switched_off_elsewhere_nobody_is_let_go() {
     for _ in 0..90 {
         worker.tick(MS);
     }
-    assert_eq!(worker.resumed, []);
+    assert!(worker.resumed.is_empty());
     worker.tick(11 * MS);
     assert_eq!(worker.resumed.len(), 1);
 }
@@ -56,7 +56,7 @@ fn where_a_filter_with_the_same_rules_is_switched_off_later_requests_are_limited
     for _ in 0..90 {
         worker.tick(MS);
     }
-    assert_eq!(worker.resumed, []);
+    assert!(worker.resumed.is_empty());
 }
 
 #[test]

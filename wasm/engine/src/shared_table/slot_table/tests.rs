@@ -254,3 +254,20 @@ fn a_host_that_fails_is_reported() {
     };
     assert_eq!(setup.locate("tenant/a"), Err(TableError::Host(error)));
 }
+
+#[test]
+fn a_scope_is_found_where_it_is_and_no_other_is() {
+    let setup = setup(100);
+    let find = |scope: &str| setup.table.find(&setup.host, scope).unwrap();
+    assert_eq!(find("tenant/1"), None);
+    for n in 0..90 {
+        let name = format!("tenant/{n}");
+        let slot = setup.locate_and_wake(&name).ok();
+        assert_eq!(find(&name), slot);
+    }
+    assert_eq!(find("tenant/unseen"), None);
+    let (now, overflow) = (setup.host.now(), "tenant/~overflow");
+    let window = setup.table.overflow_window(overflow);
+    let shared = setup.table.locate(&setup.host, now, &setup.policy, &window);
+    assert_eq!(find(overflow), shared.ok());
+}

@@ -1,0 +1,110 @@
+//! API for proxies with Envoy's rate limit quota service (RLQS), on the same port and the same lease
+//! tables.
+//!
+//! A proxy reports on a stream how many requests each of its buckets had, and is assigned token
+//! buckets for them. Each stream has a task with a state (`stream`) that decides. The
+//! task carries: reports from the proxy, requests for leases to the router, and assignments to the
+//! proxy. A bucket stands for a scope by the template of its domain; the stream is a client of the
+//! leases of these scopes like any other.
+//!
+//! Served are Envoy's filter `rate_limit_quota` and gRPC's xDS servers (gRFC A77). They differ in
+//! when they report, and in what they forget; see `bucket` and `assignment`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tollgate_proto::envoy::service::rate_limit_quota::v3 as wire;
+use tonic::{Request, Response, Status, Streaming};
+
+pub use self::metrics::RlqsMetrics;
+use self::metrics::StreamEnd;
+use self::sessions::Sessions;
+use self::task::{StreamPeer, StreamTask};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::leases::router::Router;
+use crate::net::connections::ConnectionEnd;
+use crate::wire::{RateLimitQuotaService, RateLimitQuotaServiceServer};
+
+mod assignment;
+mod bucket;
+mod messages;
+mod metrics;
+mod scope_lease;
+mod sessions;
+mod split;
+mod stream;
+mod task;
+
+/// The most open streams of a node.
+const STREAMS_MAX: usize = 1024;
+
+/// The largest message of reports, in bytes. A proxy names all its buckets in each.
+const REPORT_LEN_MAX: usize = 4 << 20;
+
+/// Rate limit quota service, which assigns parts of the cluster's leases.
+#[derive(Clone, Debug)]
+pub struct Service {
+    router: Router,
+    clock: Clock,
+    metrics: RlqsMetrics,
+    config: watch::Receiver<Arc<Config>>,
+    sessions: Sessions,
+    places: Arc<Semaphore>,
+}
+
+// === impl Service ===
+
+impl Service {
+    /// The service that gets its leases through `router`, under the newest `config`.
+    pub fn new(
+        router: Router,
+        clock: Clock,
+        metrics: RlqsMetrics,
+        config: watch::Receiver<Arc<Config>>,
+    ) -> RateLimitQuotaServiceServer<Self> {
+        let service = Self {
+            router,
+            clock,
+            metrics,
+            config,
+            sessions: Sessions::default(),
+            places: Arc::new(Semaphore::new(STREAMS_MAX)),
+        };
+        RateLimitQuotaServiceServer::new(service).max_decoding_message_size(REPORT_LEN_MAX)
+    }
+}
+
+#[tonic::async_trait]
+impl RateLimitQuotaService for Service {
+    type StreamRateLimitQuotasStream =
+        Pin<Box<dyn Stream<Item = Result<wire::RateLimitQuotaResponse, Status>> + Send>>;
+
+    async fn stream_rate_limit_quotas(
+        &self,
+        request: Request<Streaming<wire::RateLimitQuotaUsageReports>>,
+    ) -> Result<Response<Self::StreamRateLimitQuotasStream>, Status> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| {
+            self.metrics.count_end(StreamEnd::TooMany);
+            let text = format!("{STREAMS_MAX} streams are open, and there may be no more");
+            Status::resource_exhausted(text)
+        })?;
+        let peer = StreamPeer::read(&request)?;
+        let connection = request.extensions().get::<ConnectionEnd>().cloned();
+        if let Some(connection) = &connection {
+            connection.stream_begins();
+        }
+        // While the proxy does not read, nothing is decided for it that would be old by then.
+        let (sender, messages) = mpsc::channel(1);
+        let task = StreamTask::new(self.clone(), peer, connection, sender);
+        tokio::spawn(async move {
+            task.run(request.into_inner()).await;
+            drop(place);
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(messages))))
+    }
+}

@@ -1,0 +1,115 @@
+//! Bounds, errors, and any order of events.
+
+use super::*;
+
+#[test]
+fn what_cannot_be_a_scope_is_ignored_and_what_is_too_much_is_abandoned() {
+    let mut test = StreamContext::new();
+    let usage = |name: BucketName, requests| Usage {
+        name,
+        elapsed: Duration::ZERO,
+        requests,
+    };
+    let pair = |key: &str, value: &str| BucketName::from([(key.to_owned(), value.to_owned())]);
+    let many = (0..=KEYS_MAX).map(|key| (format!("{key}"), String::new()));
+    let long = "x".repeat(NAME_LEN_MAX - "tenant".len());
+    let rows = [
+        (BucketName::new(), vec![IgnoredBucket::Unmatched]),
+        (pair("user", "x"), vec![IgnoredBucket::Unmatched]),
+        (many.collect(), vec![IgnoredBucket::TooLong]),
+        (
+            pair("tenant", &format!("{long}x")),
+            vec![IgnoredBucket::TooLong],
+        ),
+        (pair("tenant", &long), vec![]),
+    ];
+    for (name, want) in rows {
+        let said = test.state.handle_report(test.now, vec![usage(name, 1)]);
+        assert_eq!(said, want);
+    }
+    let fill = (1..BUCKETS_MAX).map(|i| usage(name(&i.to_string()), 1));
+    assert_eq!(test.state.handle_report(test.now, fill.collect()), []);
+    assert_eq!(test.state.len(), BUCKETS_MAX);
+    let more = vec![usage(name("used"), 1), usage(name("unused"), 0)];
+    let said = test.state.handle_report(test.now, more);
+    assert_eq!(said, [IgnoredBucket::TooMany; 2]);
+    assert_eq!(test.act(), [("unused".to_owned(), ActionKind::Abandon)]);
+    // All are asked for, in calls of a bounded size, and answered in messages of one.
+    let batch = test.state.poll_batch(test.now).unwrap();
+    assert_eq!(batch.scopes.len(), SCOPES_MAX);
+    let mut asked: Vec<_> = test.ask();
+    asked.extend(
+        batch
+            .scopes
+            .iter()
+            .map(|scope| (scope.scope.clone(), scope.asks[0].1.sequence)),
+    );
+    let answers: Vec<_> = asked
+        .iter()
+        .map(|(scope, sequence)| scope_answer(scope, *sequence, granted(5)))
+        .collect();
+    test.state.handle_answers(test.now, &asked, &answers);
+    assert_eq!(test.state.poll_actions(test.now).len(), ACTIONS_MAX);
+}
+
+#[test]
+fn an_answer_without_a_scope_or_with_an_error_is_asked_for_again() {
+    let mut test = StreamContext::new();
+    test.report(&[("acme", 0, 1), ("beta", 0, 1)]);
+    let asked = test.ask();
+    let beta = ScopeAnswer {
+        outcome: Err(tollgate_proto::response::ScopeError {
+            code: 8,
+            message: "full".to_owned(),
+        }),
+        ..scope_answer(&asked[1].0, asked[1].1, NO_LEASE)
+    };
+    assert_eq!(test.state.handle_answers(test.now, &asked, &[beta]), 2);
+    assert_eq!(test.act(), []);
+    assert!(
+        test.asks_at()
+            .is_some_and(|after| after < Duration::from_secs(5))
+    );
+}
+
+#[test]
+fn no_order_of_events_leaves_a_timer_behind_or_assigns_more_than_is_leased() {
+    let mut test = StreamContext::new();
+    let mut random = 1_u64;
+    let mut next = |below: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % below
+    };
+    for step in 0..4000_u64 {
+        test.wait(next(700));
+        if step % 7 == 0 {
+            let tenant = format!("t{}", next(5));
+            test.report(&[(&tenant, next(6), next(50))]);
+        }
+        let share = next(90);
+        test.answer(|_| granted(share));
+        let now = test.now;
+        for (bucket, kind) in test.act() {
+            let ActionKind::Assign(assignment) = kind else {
+                continue;
+            };
+            let lease = &test.state.scopes[&*format!("tenant/{bucket}")];
+            let id = test.state.names[&name(&bucket)];
+            let part = lease.part(now, id).unwrap();
+            let ends = now.saturating_add(assignment.time_to_live + TRANSIT);
+            assert!(ends <= part.expiry, "step {step}");
+            let fill = match assignment.strategy {
+                Strategy::Tokens { fill, .. } => fill,
+                _ => 0,
+            };
+            assert!(
+                Capacity::from_whole(fill.into()) <= part.share,
+                "step {step}"
+            );
+        }
+        let due = test.state.poll_timeout();
+        assert!(test.state.len() == 0 || due.is_some(), "step {step}");
+    }
+}

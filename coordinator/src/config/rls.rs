@@ -1,0 +1,244 @@
+//! Section `rls`: the scopes that descriptors of Envoy's rate limit service stand for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::values::yes_or_no;
+use crate::catalog::check::{Check, not_empty};
+use crate::catalog::spec::{LocatedScalar, LocatedValue};
+use crate::catalog::template::Template;
+
+/// The most domains.
+const DOMAINS_MAX: usize = 100;
+/// The most rules of a domain.
+const RULES_MAX: usize = 100;
+/// The most kinds of scopes, which are their first segments, of all domains together: one client of
+/// the leases has no more.
+const KINDS_MAX: usize = 16;
+/// The most names that a rule replaces, and the most values that it asks for.
+const LIST_MAX: usize = 32;
+
+/// Domains by their names.
+pub type RlsDomains = BTreeMap<String, RlsDomain>;
+
+/// Domain: the rules that its descriptors are looked up in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RlsDomain {
+    /// Rules, of which the first that fits a descriptor holds.
+    pub rules: Vec<RlsRule>,
+    /// Whether responses carry `X-RateLimit-*` fields of draft 03.
+    pub response_headers: bool,
+    /// Whether the proxy gets the request and its result as metadata.
+    pub dynamic_metadata: bool,
+}
+
+/// Rule: the scope that descriptors with certain keys stand for, and how they are counted there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RlsRule {
+    /// Scope of the descriptors that have its keys.
+    pub scope: Template,
+    /// Values that a descriptor must have for the rule to fit.
+    pub values: BTreeMap<String, String>,
+    /// Name that answers tell.
+    pub name: Option<String>,
+    /// Names of rules that do not hold for a request to which this one applies.
+    pub replaces: Vec<String>,
+    /// Whether it only counts what it would refuse.
+    pub shadow: bool,
+    /// Whether a request is refused only if all such rules of it refuse.
+    pub quota_mode: bool,
+    /// Whether hits beyond the limit are charged all the same, as a debt.
+    pub debt: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRls {
+    domains: Option<LocatedValue<BTreeMap<String, LocatedValue<RawDomain>>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDomain {
+    scopes: Option<LocatedValue<Vec<LocatedValue<RawRule>>>>,
+    response_headers: Option<LocatedScalar>,
+    dynamic_metadata: Option<LocatedScalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRule {
+    scope: Option<LocatedScalar>,
+    values: Option<LocatedValue<BTreeMap<String, LocatedScalar>>>,
+    name: Option<LocatedScalar>,
+    replaces: Option<LocatedValue<Vec<LocatedScalar>>>,
+    shadow: Option<LocatedScalar>,
+    quota_mode: Option<LocatedScalar>,
+    debt: Option<LocatedScalar>,
+}
+
+// === impl RlsDomain ===
+
+impl RlsDomain {
+    /// Returns the first rule that fits a descriptor with these values, and the scope that the
+    /// descriptor stands for.
+    pub fn find<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> Option<(&RlsRule, String)> {
+        self.rules.iter().find_map(|rule| {
+            let mut values = rule.values.iter();
+            let fits = values.all(|(key, wanted)| value(key) == Some(wanted));
+            let scope = fits.then(|| rule.scope.scope(&value))?;
+            Some((rule, scope?))
+        })
+    }
+}
+
+// === free functions ===
+
+/// Returns the kinds of scopes of all domains.
+pub fn kinds(domains: &RlsDomains) -> BTreeSet<&str> {
+    let rules = domains.values().flat_map(|domain| &domain.rules);
+    rules.map(|rule| rule.scope.kind()).collect()
+}
+
+/// Checks the section.
+pub(super) fn rls(check: &mut Check, raw: Option<&RawRls>) -> RlsDomains {
+    let mut domains = BTreeMap::new();
+    let Some(raw) = raw.and_then(|raw| raw.domains.as_ref()) else {
+        return domains;
+    };
+    if !check.is_within(DOMAINS_MAX, raw.value.len(), raw.at, "rls.domains") {
+        return domains;
+    }
+    for (name, spec) in &raw.value {
+        let field = format!("rls.domains.{}", name.escape_debug());
+        if name.is_empty() {
+            check.refuse(
+                spec.at,
+                &*field,
+                "is empty, and a request's domain never is",
+            );
+        }
+        domains.insert(name.clone(), domain(check, &field, spec));
+    }
+    let kinds = kinds(&domains);
+    if kinds.len() > KINDS_MAX {
+        let rule = format!(
+            "have {} kinds of scopes, more than {KINDS_MAX}: {}",
+            kinds.len(),
+            kinds.into_iter().collect::<Vec<_>>().join(", "),
+        );
+        check.refuse(raw.at, "rls.domains", rule);
+    }
+    domains
+}
+
+fn domain(check: &mut Check, path: &str, raw: &LocatedValue<RawDomain>) -> RlsDomain {
+    let mut domain = RlsDomain::default();
+    let field = |name: &str| format!("{path}.{name}");
+    let (headers, metadata) = (&raw.value.response_headers, &raw.value.dynamic_metadata);
+    check.set(
+        &mut domain.response_headers,
+        headers,
+        &field("response_headers"),
+        yes_or_no,
+    );
+    check.set(
+        &mut domain.dynamic_metadata,
+        metadata,
+        &field("dynamic_metadata"),
+        yes_or_no,
+    );
+    let path = field("scopes");
+    let Some(rules) = &raw.value.scopes else {
+        check.missing(raw.at, path);
+        return domain;
+    };
+    if check.is_within(RULES_MAX, rules.value.len(), rules.at, &path) {
+        let rules = rules.value.iter().enumerate();
+        domain
+            .rules
+            .extend(rules.filter_map(|(i, raw)| rule(check, &format!("{path}[{i}]"), raw)));
+        check_replaced(check, &path, raw, &domain);
+    }
+    domain
+}
+
+fn rule(check: &mut Check, path: &str, raw: &LocatedValue<RawRule>) -> Option<RlsRule> {
+    let field = |name: &str| format!("{path}.{name}");
+    let (at, raw) = (raw.at, &raw.value);
+    let mut flag = |text, name| check.value(text, &field(name), yes_or_no).unwrap_or(false);
+    let shadow = flag(raw.shadow.as_ref(), "shadow");
+    let quota_mode = flag(raw.quota_mode.as_ref(), "quota_mode");
+    let debt = flag(raw.debt.as_ref(), "debt");
+    let name = check.value(&raw.name, &field("name"), not_empty);
+    let replaces = replaced(check, &field("replaces"), raw.replaces.as_ref());
+    let values = values(check, &field("values"), raw.values.as_ref());
+    let template = |text: &str| {
+        let template = Template::parse(text);
+        template.map_err(|rule| format!("{text:?} {rule}").into())
+    };
+    let scope = check.required(at, &raw.scope, &field("scope"), template)?;
+    Some(RlsRule {
+        scope,
+        values,
+        name,
+        replaces,
+        shadow,
+        quota_mode,
+        debt,
+    })
+}
+
+fn replaced(
+    check: &mut Check,
+    field: &str,
+    raw: Option<&LocatedValue<Vec<LocatedScalar>>>,
+) -> Vec<String> {
+    let Some(raw) = raw else { return Vec::new() };
+    match check.is_within(LIST_MAX, raw.value.len(), raw.at, field) {
+        true => raw
+            .value
+            .iter()
+            .map(|name| name.as_str().to_owned())
+            .collect(),
+        false => Vec::new(),
+    }
+}
+
+fn values(
+    check: &mut Check,
+    field: &str,
+    raw: Option<&LocatedValue<BTreeMap<String, LocatedScalar>>>,
+) -> BTreeMap<String, String> {
+    let Some(raw) = raw else {
+        return BTreeMap::new();
+    };
+    let pair = |(key, value): (&String, &LocatedScalar)| (key.clone(), value.as_str().to_owned());
+    match check.is_within(LIST_MAX, raw.value.len(), raw.at, field) {
+        true => raw.value.iter().map(pair).collect(),
+        false => BTreeMap::new(),
+    }
+}
+
+/// Notes names that are replaced and that no rule of the domain has.
+fn check_replaced(
+    check: &mut Check,
+    path: &str,
+    raw: &LocatedValue<RawDomain>,
+    domain: &RlsDomain,
+) {
+    let names: BTreeSet<&str> = domain
+        .rules
+        .iter()
+        .flat_map(|rule| rule.name.as_deref())
+        .collect();
+    let rules = raw.value.scopes.iter().flat_map(|rules| &rules.value);
+    for (i, rule) in rules.enumerate() {
+        let replaces = rule.value.replaces.iter().flat_map(|names| &names.value);
+        for name in replaces.filter(|name| !names.contains(name.as_str())) {
+            let rule = format!("{:?} is the name of no rule of this domain", name.as_str());
+            check.refuse_value(name, format!("{path}[{i}].replaces"), rule);
+        }
+    }
+}

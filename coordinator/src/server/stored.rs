@@ -1,0 +1,47 @@
+//! Opening of the store, and the epoch of a run in it.
+
+use tollgate_core::lease::Epoch;
+
+use super::ServerError;
+use crate::catalog::metrics::CatalogMetrics;
+#[cfg(feature = "etcd")]
+use crate::catalog::store::EtcdStore;
+use crate::catalog::store::{MemoryStore, RedbStore, Store, StoreError};
+use crate::cluster::election::RunEpoch;
+use crate::config::Config;
+
+/// The store that `config` names.
+pub(super) fn open_store(
+    config: &Config,
+    metrics: &CatalogMetrics,
+) -> Result<Box<dyn Store>, StoreError> {
+    #[cfg(feature = "etcd")]
+    if let Some(cluster) = &config.cluster {
+        return Ok(Box::new(EtcdStore::new(&cluster.etcd, metrics.clone())));
+    }
+    let store = match config.store_path() {
+        None => return Ok(Box::new(MemoryStore::default())),
+        Some((path, true)) => RedbStore::create(path)?,
+        Some((path, false)) => RedbStore::open_or_later(path)?,
+    };
+    Ok(Box::new(store.with_metrics(metrics.clone())))
+}
+
+/// The epoch of this run, which `store` keeps from now on.
+pub(super) async fn begin(store: &mut dyn Store, wanted: RunEpoch) -> Result<Epoch, ServerError> {
+    let stored = store.epoch().await?;
+    let epoch = wanted.after(stored)?;
+    store.keep_epoch(epoch).await?;
+    if let (RunEpoch::AtLeast(clock), Some(stored)) = (wanted, stored)
+        && clock < epoch
+    {
+        let (clock, stored) = (clock.0, stored.0);
+        tracing::warn!(
+            clock,
+            stored,
+            "epoch: the wall clock is behind the last run"
+        );
+    }
+    tracing::info!(epoch = epoch.0, "epoch: chosen for this run");
+    Ok(epoch)
+}
