@@ -154,9 +154,10 @@ async fn cut_and_idle(test: &TestContext) -> Result<()> {
     }
     let streams = coordinator.metric("tollgate_rlqs_streams").await?;
     ensure!(streams == 1.0, "{streams} streams");
-    wait::until("an idle bucket to be abandoned", s(30.0), async || {
+    // Twice if Envoy's report, which comes every five seconds, and the message cross.
+    wait::until("an idle bucket to be abandoned", s(40.0), async || {
         let abandoned = abandoned(&coordinator).await?;
-        ensure!(abandoned == 1.0, "{abandoned} are abandoned");
+        ensure!([1.0, 2.0].contains(&abandoned), "{abandoned} are abandoned");
         let leases = coordinator.leases("tenant/acme").await?;
         let held = leases.map_or(0.0, |leases| leases.sum_has());
         ensure!(held == 0.0, "leases of {held}");
