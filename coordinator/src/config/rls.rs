@@ -29,7 +29,7 @@ pub struct RlsDomain {
     pub rules: Vec<RlsRule>,
     /// Whether responses carry `X-RateLimit-*` fields of draft 03.
     pub response_headers: bool,
-    /// Whether the proxy gets the request and its result as metadata.
+    /// Whether the proxy gets the request's descriptors as metadata.
     pub dynamic_metadata: bool,
 }
 
@@ -221,7 +221,7 @@ fn values(
     }
 }
 
-/// Notes names that are replaced and that no rule of the domain has.
+/// Notes names that are replaced and that no rule of the domain has, and rules that replace themselves.
 fn check_replaced(
     check: &mut Check,
     path: &str,
@@ -235,10 +235,36 @@ fn check_replaced(
         .collect();
     let rules = raw.value.scopes.iter().flat_map(|rules| &rules.value);
     for (i, rule) in rules.enumerate() {
+        let own = rule.value.name.as_ref().map(LocatedScalar::as_str);
         let replaces = rule.value.replaces.iter().flat_map(|names| &names.value);
-        for name in replaces.filter(|name| !names.contains(name.as_str())) {
-            let rule = format!("{:?} is the name of no rule of this domain", name.as_str());
+        for name in replaces {
+            let rule = match name.as_str() {
+                name if !names.contains(name) => {
+                    format!("{name:?} is the name of no rule of this domain")
+                }
+                name if own.is_some_and(|own| leads_to(domain, name, own)) => {
+                    format!("{name:?} replaces this rule, so neither would hold")
+                }
+                _ => continue,
+            };
             check.refuse_value(name, format!("{path}[{i}].replaces"), rule);
         }
     }
+}
+
+/// Whether the rules called `from` are called `to`, or replace such a rule, or one that does, and so on.
+fn leads_to(domain: &RlsDomain, from: &str, to: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(name) = open.pop() {
+        if name == to {
+            return true;
+        }
+        if seen.insert(name) {
+            let rules = domain.rules.iter();
+            let named = rules.filter(|rule| rule.name.as_deref() == Some(name));
+            open.extend(named.flat_map(|rule| rule.replaces.iter().map(String::as_str)));
+        }
+    }
+    false
 }

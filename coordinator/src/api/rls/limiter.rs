@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
-use tollgate_client::{AcquireError, Client, ScopeLevel};
+use tollgate_client::{AcquireError, Charge, Client, ScopeLevel};
 use tollgate_core::units::Tokens;
 
 use super::answer::{Effect, Verdict, is_refused};
 use super::ask::{Ask, DescriptorAsk, Hits, OwnLimit};
 use super::current_limit::CurrentLimit;
-use super::own_limits::{OwnLimits, Share};
+use super::own_limits::{Division, OwnLimits, Share};
 use crate::clock::Clock;
 use crate::cluster::election::Masters;
 
@@ -22,6 +22,59 @@ pub(super) struct Limiter {
     /// All nodes, between which limits of descriptors are divided.
     masters: watch::Receiver<Arc<Masters>>,
     clock: Clock,
+}
+
+/// Tokens that a request has taken, which go back unless it keeps them.
+struct Taken<'a> {
+    limiter: &'a Limiter,
+    client: &'a Client,
+    /// Scopes, or limits that their descriptors bring along, with what was taken of each.
+    hits: Vec<(&'a str, Option<OwnLimit>, u64)>,
+}
+
+// === impl Taken ===
+
+impl<'a> Taken<'a> {
+    const fn new(limiter: &'a Limiter, client: &'a Client) -> Self {
+        Self {
+            limiter,
+            client,
+            hits: Vec::new(),
+        }
+    }
+
+    /// Notes that `hits` were taken of `scope`, or of a limit that its descriptor brings along.
+    fn add(&mut self, scope: &'a str, limit: Option<OwnLimit>, hits: u64) {
+        self.hits.push((scope, limit, hits));
+    }
+
+    fn give_back_last(&mut self) {
+        let Some((scope, limit, hits)) = self.hits.pop() else {
+            return;
+        };
+        match limit {
+            Some(limit) => {
+                let now = self.limiter.clock.now();
+                let mut limits = self.limiter.own_limits();
+                limits.give_back(now, (scope, limit), hits);
+            }
+            // The scope was good when they were taken.
+            None => drop(self.client.give_back(scope, hits)),
+        }
+    }
+
+    /// Keeps everything that was taken.
+    fn keep(mut self) {
+        self.hits.clear();
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        while !self.hits.is_empty() {
+            self.give_back_last();
+        }
+    }
 }
 
 // === impl Limiter ===
@@ -41,37 +94,39 @@ impl Limiter {
         }
     }
 
-    /// Decides on each descriptor of a request, in order. If the request is refused, what was taken for
-    /// it goes back: a request that one limit refuses is charged to none.
+    /// Decides on each descriptor of a request, in order. If the request is refused, or its caller leaves,
+    /// what was taken for it goes back: such a request is charged to none.
     pub(super) async fn decide(&self, ask: &Ask<'_>) -> Vec<Option<Verdict>> {
         let mut verdicts = Vec::with_capacity(ask.descriptors.len());
         let Some(client) = &self.client else {
             verdicts.resize(ask.descriptors.len(), None);
             return verdicts;
         };
+        bring_leases(client, ask);
+        let mut taken = Taken::new(self, client);
         for descriptor in &ask.descriptors {
             verdicts.push(match descriptor {
-                Some(descriptor) => self.decide_one(client, descriptor).await,
+                Some(descriptor) => self.decide_one(client, descriptor, &mut taken).await,
                 None => None,
             });
         }
         let decided = ask.descriptors.iter().zip(&verdicts);
         let effects: Vec<Effect> = decided
-            .clone()
             .map(|(ask, verdict)| Effect::new(ask.as_ref(), *verdict))
             .collect();
-        if is_refused(ask, &effects) {
-            for (descriptor, verdict) in decided {
-                if let (Some(descriptor), Some(verdict)) = (descriptor, verdict) {
-                    self.undo(client, descriptor, *verdict);
-                }
-            }
+        if !is_refused(ask, &effects) {
+            taken.keep();
         }
         verdicts
     }
 
     /// Decides on one descriptor; `None` if its scope is none, as while the configuration changes.
-    async fn decide_one(&self, client: &Client, ask: &DescriptorAsk<'_>) -> Option<Verdict> {
+    async fn decide_one<'a>(
+        &self,
+        client: &Client,
+        ask: &'a DescriptorAsk<'_>,
+        taken: &mut Taken<'a>,
+    ) -> Option<Verdict> {
         let scope = ask.scope.as_str();
         match ask.hits {
             Hits::GiveBack(hits) => {
@@ -96,52 +151,51 @@ impl Limiter {
                 client.charge(scope, hits).ok()?;
                 Some(self.with_own_limit(ask, &levels, hits, verdict))
             }
-            Hits::Take(hits) => self.take(client, ask, hits).await,
+            Hits::Take(hits) => self.take(client, ask, hits, taken).await,
         }
     }
 
-    async fn take(&self, client: &Client, ask: &DescriptorAsk<'_>, hits: u64) -> Option<Verdict> {
+    async fn take<'a>(
+        &self,
+        client: &Client,
+        ask: &'a DescriptorAsk<'_>,
+        hits: u64,
+        taken: &mut Taken<'a>,
+    ) -> Option<Verdict> {
         let scope = ask.scope.as_str();
-        let taken = client.acquire(scope, hits).await;
-        let levels = client.levels(scope).ok()?;
-        let verdict = match taken {
+        let acquired = client.acquire(scope, hits).await;
+        let is_over = match acquired {
             // A limit of requests in flight counts until an end that nobody tells of.
             Ok(permit) => {
                 drop(permit);
-                Verdict {
-                    is_over: false,
-                    ..verdict_of(&levels)?
-                }
+                None
             }
-            Err(AcquireError::Refused(refused)) => Verdict {
-                is_over: true,
-                reset: refused.retry_after(),
-                ..verdict_of(&levels)?
-            },
+            Err(AcquireError::Refused(refused)) => Some(refused.retry_after()),
             Err(_) => return None,
         };
-        if verdict.is_over {
-            return Some(verdict);
+        if is_over.is_none() {
+            taken.add(scope, None, hits);
         }
-        let verdict = self.with_own_limit(ask, &levels, hits, verdict);
-        if verdict.is_over {
-            client.give_back(scope, hits).ok()?;
+        let levels = client.levels(scope).ok()?;
+        let verdict = verdict_of(&levels)?;
+        if let Some(reset) = is_over {
+            return Some(Verdict {
+                is_over: true,
+                reset,
+                ..verdict
+            });
+        }
+        let scope_passes = Verdict {
+            is_over: false,
+            ..verdict
+        };
+        let verdict = self.with_own_limit(ask, &levels, hits, scope_passes);
+        match (verdict.is_over, ask.limit) {
+            (true, _) => taken.give_back_last(),
+            (false, Some(limit)) => taken.add(scope, Some(limit), hits),
+            (false, None) => {}
         }
         Some(verdict)
-    }
-
-    /// Gives back what a descriptor has taken.
-    fn undo(&self, client: &Client, ask: &DescriptorAsk<'_>, verdict: Verdict) {
-        let Hits::Take(hits) = ask.hits else { return };
-        if verdict.is_over || ask.rule.debt {
-            return;
-        }
-        // The scope was good when they were taken.
-        let _ = client.give_back(&ask.scope, hits);
-        if let Some(limit) = ask.limit {
-            let now = self.clock.now();
-            self.own_limits().give_back(now, (&ask.scope, limit), hits);
-        }
     }
 
     /// Returns the levels of a scope's limits, with a lease if one can be had.
@@ -169,11 +223,14 @@ impl Limiter {
         let Some(limit) = ask.limit else {
             return verdict;
         };
-        let nodes = self.masters.borrow().members.len();
-        let share = share(levels, nodes as u64);
+        let nodes = self.masters.borrow().members.len() as u64;
+        let division = Division {
+            nodes,
+            rate: share(levels, nodes),
+        };
         let limit: (&str, OwnLimit) = (&ask.scope, limit);
         let now = self.clock.now();
-        verdict.stricter(self.own_limits().take(now, limit, share, hits))
+        verdict.stricter(self.own_limits().take(now, limit, division, hits))
     }
 
     fn own_limits(&self) -> MutexGuard<'_, OwnLimits> {
@@ -184,6 +241,25 @@ impl Limiter {
 }
 
 // === free functions ===
+
+/// Makes the client ask for the leases that a request needs and that it does not have, so that it waits
+/// for all of them at the same time.
+fn bring_leases(client: &Client, ask: &Ask<'_>) {
+    if ask.descriptors.len() < 2 {
+        return;
+    }
+    for descriptor in ask.descriptors.iter().flatten() {
+        let scope = descriptor.scope.as_str();
+        let levels = client.levels(scope);
+        if levels.is_ok_and(|levels| levels.iter().any(|level| !level.is_leased)) {
+            let charge = Charge::of(scope).cost(1);
+            if client.try_admit(&charge).is_ok() {
+                // The scope was good when it was taken.
+                let _ = client.give_back(scope, 1);
+            }
+        }
+    }
+}
 
 /// Returns the part of a descriptor's own limit that is this node's: what it leases of the scope's
 /// capacity, or its part of all `nodes` where there is no limit to lease. All of it if it is alone.
@@ -234,57 +310,4 @@ fn verdict(level: &ScopeLevel) -> Verdict {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tollgate_core::units::{Capacity, Rate};
-
-    use super::*;
-
-    fn level(capacity: Option<Capacity>, left: u64) -> ScopeLevel {
-        ScopeLevel {
-            capacity,
-            rate: Rate::from_whole(25),
-            is_leased: capacity.is_some(),
-            left: Tokens::from_whole(left),
-            next_in: Some(Duration::from_millis(40)),
-            full_in: Some(Duration::from_secs(1)),
-        }
-    }
-
-    #[test]
-    fn the_strictest_of_a_scopes_limits_decides() {
-        let hundred = Some(Capacity::from_whole(100));
-        let unlimited = Some(Capacity::UNLIMITED);
-        let of = |levels: &[ScopeLevel]| {
-            let verdict = verdict_of(levels).unwrap();
-            let limit = verdict.limit.map(CurrentLimit::requests);
-            (verdict.is_over, limit, verdict.remaining)
-        };
-        assert_eq!(of(&[level(hundred, 7)]), (false, Some(100), 7));
-        assert_eq!(of(&[level(hundred, 0)]), (true, Some(100), 0));
-        assert_eq!(of(&[level(None, 7)]), (false, Some(25), 7), "a fallback");
-        assert_eq!(of(&[level(unlimited, 0)]), (false, None, u64::MAX));
-        let both = [level(unlimited, 0), level(hundred, 3)];
-        assert_eq!(of(&both), (false, Some(100), 3));
-        let both = [level(hundred, 9), level(hundred, 3)];
-        assert_eq!(of(&both), (false, Some(100), 3));
-        assert_eq!(verdict_of(&[]), None);
-    }
-
-    #[test]
-    fn a_share_is_the_smallest_part_that_is_leased() {
-        let [hundred, thousand] = [100, 1000].map(|n| level(Some(Capacity::from_whole(n)), 1));
-        let unlimited = level(Some(Capacity::UNLIMITED), 1);
-        let quarter = Share::of(25_000_000, 100_000_000);
-        assert_eq!(share(&[hundred], 3), quarter);
-        assert_eq!(share(&[hundred, unlimited], 3), quarter);
-        let fortieth = Share::of(25_000_000, 1_000_000_000);
-        assert_eq!(share(&[hundred, thousand], 3), fortieth);
-        let third = Share::of(1, 3);
-        assert_eq!(share(&[level(None, 1), unlimited], 3), third);
-        for nodes in [0, 1] {
-            assert_eq!(share(&[hundred], nodes), Share::WHOLE);
-        }
-    }
-}
+mod tests;

@@ -14,7 +14,7 @@ fn the_rules_of_a_domain_are_checked() {
     let rows = [
         ("{scope: 'tenant/{tenant}'}", "good"),
         (
-            "{scope: 'tenant/{t}', values: {generic_key: a}, name: x, replaces: [x], shadow: true, \
+            "{scope: 'tenant/{t}', values: {generic_key: a}, name: x, shadow: true, \
              quota_mode: true, debt: true}",
             "good",
         ),
@@ -44,6 +44,30 @@ fn the_rules_of_a_domain_are_checked() {
     for (rule, want) in rows {
         assert_eq!(rule_errors(rule), want, "{rule}");
     }
+}
+
+#[test]
+fn no_rule_replaces_itself() {
+    let names = |replaces: [&str; 3]| {
+        let rules = ["a", "b", "c"].into_iter().zip(replaces);
+        let rules = rules.map(|(name, replaces)| {
+            format!("{{scope: {name}/x, name: {name}, replaces: [{replaces}]}}")
+        });
+        let rules = rules.collect::<Vec<_>>().join(", ");
+        errors(&format!(
+            "limits: []\nrls: {{domains: {{edge: {{scopes: [{rules}]}}}}}}"
+        ))
+    };
+    let error = |place: &str, index: usize, name: &str| {
+        format!(
+            "{place}: rls.domains.edge.scopes[{index}].replaces: {name:?} replaces this rule, so neither would hold"
+        )
+    };
+    assert_eq!(names(["b, c", "c", ""]), "good");
+    assert_eq!(names(["a", "", ""]), error("2:66", 0, "a"));
+    let both = [error("2:66", 0, "b"), error("2:104", 1, "a")].join("\n");
+    assert_eq!(names(["b", "a", ""]), both);
+    assert_eq!(names(["b", "c", "a"]).lines().count(), 3);
 }
 
 #[test]
