@@ -15,7 +15,7 @@ thread_local! {
 }
 
 /// Now, in nanoseconds since the host's own zero.
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     let since = ZERO.with(|zero| read().saturating_duration_since(*zero));
     Instant::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

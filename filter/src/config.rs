@@ -38,7 +38,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Settings of the operator.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Config {
+pub struct Config {
     /// Settings of the engine, with the limits of each rule.
     pub(crate) engine: EngineConfig,
     /// Address of the coordinators, if they have no cluster.
@@ -60,15 +60,26 @@ struct Defaults {
 
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
+pub enum ConfigError {
+    /// It is not JSON.
     #[error("the configuration is not JSON: {0}")]
     Syntax(serde_json::Error),
+    /// A field is missing.
     #[error("{field} is required: {rule}")]
-    Required { field: String, rule: &'static str },
+    Required {
+        /// The field, with those that it is in.
+        field: String,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// A field has a value that breaks a rule.
     #[error("{field} is {value}: {rule}")]
     Wrong {
+        /// The field, with those that it is in.
         field: String,
+        /// Its value.
         value: String,
+        /// What it must be.
         rule: String,
     },
 }
@@ -80,7 +91,7 @@ impl Config {
     ///
     /// # Errors
     /// If it is not JSON or a value breaks a rule.
-    pub(crate) fn parse(json: &[u8]) -> Result<(Self, Vec<String>), ConfigError> {
+    pub fn parse(json: &[u8]) -> Result<(Self, Vec<String>), ConfigError> {
         let value: Value = serde_json::from_slice(json).map_err(ConfigError::Syntax)?;
         let mut unknown = Vec::new();
         let mut root = Fields::new("the configuration", "", &value)?;
@@ -132,7 +143,7 @@ impl Config {
     ///
     /// # Errors
     /// If Envoy takes one for none, or has no expressions.
-    pub(crate) fn compile<H: Host>(&mut self, host: &H) -> Result<(), ConfigError> {
+    pub fn compile<H: Host>(&mut self, host: &H) -> Result<(), ConfigError> {
         for (index, rule) in self.rules.iter_mut().enumerate() {
             let why = match rule.key.compile(host) {
                 Ok(true) => continue,
@@ -148,6 +159,46 @@ impl Config {
             });
         }
         Ok(())
+    }
+
+    /// Checks that `can_read` holds for the path of every property that the rules need.
+    ///
+    /// # Errors
+    /// If it does not hold for one.
+    pub fn check_properties(
+        &self,
+        can_read: impl Fn(&[String]) -> bool,
+    ) -> Result<(), ConfigError> {
+        for (index, rule) in self.rules.iter().enumerate() {
+            let of_key = rule.key.properties().into_iter().map(|path| ("key", path));
+            let of_cost = rule.final_cost.iter().map(|path| ("final_cost", path));
+            let mut unread = of_key.chain(of_cost).filter(|(_, path)| !can_read(path));
+            if let Some((field, path)) = unread.next() {
+                return Err(ConfigError::Wrong {
+                    field: format!("scopes[{index}].{field}"),
+                    value: path.join("."),
+                    rule: "must be a property that Envoy hands to dynamic modules; \
+                           docs/native.md lists them"
+                        .to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the name under which the engine knows the coordinators.
+    pub fn coordinator(&self) -> &str {
+        &self.engine.coordinator
+    }
+
+    /// Returns the fate of a request when the host fails.
+    pub fn host_failure(&self) -> HostFailure {
+        self.engine.host_failure
+    }
+
+    /// Returns the address of the coordinators, if they have no cluster.
+    pub fn address(&self) -> Option<&Address> {
+        self.address.as_ref()
     }
 }
 

@@ -11,8 +11,8 @@ use tollgate_engine::{Call, Cas, HostError, Level, Written};
 use tollgate_proto::nudge::{Nudged, Watch};
 use tollgate_proto::{FieldError, v1};
 
-use crate::grpc_service::{self, Address};
-use crate::host::Host;
+use crate::grpc_service::Address;
+use crate::host::{Destination, Host};
 
 /// gRPC's INTERNAL.
 const INTERNAL: u32 = 13;
@@ -57,19 +57,11 @@ impl<H> EngineHost<H> {
         self.watch_root.get()
     }
 
-    /// Returns the address called `name`.
-    fn address(&self, name: &str) -> Option<&Address> {
-        let (known, address) = self.address.as_ref()?;
-        (known == name).then_some(address)
-    }
-}
-
-impl<H: Host> EngineHost<H> {
-    /// Returns the service that Envoy calls for `cluster`.
-    fn service(&self, cluster: &str) -> String {
-        match self.address(cluster) {
-            Some(address) => address.service(self.host.now()),
-            None => grpc_service::of_cluster(cluster),
+    /// Returns the coordinators that the engine calls `name`.
+    fn destination<'a>(&'a self, name: &'a str) -> Destination<'a> {
+        match &self.address {
+            Some((known, address)) if known == name => Destination::Address(address),
+            _ => Destination::Cluster(name),
         }
     }
 }
@@ -105,12 +97,11 @@ impl<H: Host> tollgate_engine::Host for EngineHost<H> {
             }
         };
         self.host
-            .call(&self.service(cluster), method, &message, timeout)
+            .call(self.destination(cluster), method, &message, timeout)
     }
 
-    /// Envoy is only asked for names that it cannot take for anything else.
     fn lacks_cluster(&self, name: &str, nothing: &Release, timeout: Duration) -> bool {
-        if self.address(name).is_some() || may_be_message(name.as_bytes()) {
+        if let Destination::Address(_) = self.destination(name) {
             return false;
         }
         let message = v1::ReleaseRequest::from(nothing).encode_to_vec();
@@ -123,8 +114,8 @@ impl<H: Host> tollgate_engine::Host for EngineHost<H> {
         }
         let watch = v1::WatchRequest::from(&Watch::Client(client.clone()));
         let message = watch.encode_to_vec();
-        let service = self.service(cluster);
-        let token = self.host.open_stream(&service, "Watch", &message)?;
+        let to = self.destination(cluster);
+        let token = self.host.open_stream(to, "Watch", &message)?;
         self.watch_root.set(self.root.get());
         Ok(Some(token))
     }
@@ -143,41 +134,6 @@ impl<H: Host> tollgate_engine::Host for EngineHost<H> {
 }
 
 // === free functions ===
-
-/// Returns whether `bytes` may be a serialized protobuf message, known fields or not: true in doubt.
-fn may_be_message(mut bytes: &[u8]) -> bool {
-    let mut groups = Vec::new();
-    while !bytes.is_empty() {
-        let Some((tag, rest)) = varint(bytes) else {
-            return false;
-        };
-        let rest = match tag & 7 {
-            0 => varint(rest).map(|(_, rest)| rest),
-            1 => rest.get(8..),
-            2 => varint(rest).and_then(|(len, rest)| rest.get(usize::try_from(len).ok()?..)),
-            5 => rest.get(4..),
-            3 => {
-                groups.push(tag >> 3);
-                Some(rest)
-            }
-            4 if groups.pop() == Some(tag >> 3) => Some(rest),
-            _ => None,
-        };
-        let Some(rest) = rest else { return false };
-        bytes = rest;
-    }
-    groups.is_empty()
-}
-
-/// The number that `bytes` begin with, and what follows it.
-fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let len = bytes.iter().take(10).position(|byte| *byte < 0x80)?;
-    let (number, rest) = bytes.split_at_checked(len.saturating_add(1))?;
-    let number = number.iter().rev().fold(0_u64, |number, byte| {
-        number.wrapping_shl(7) | u64::from(byte & 0x7f)
-    });
-    Some((number, rest))
-}
 
 /// The answer to a refresh.
 pub(crate) fn refreshed(answer: &[u8]) -> Result<Refreshed, String> {
@@ -242,27 +198,5 @@ mod tests {
         assert_eq!(told(u32::MAX), "gRPC status 4294967295 (unknown)");
         let hint = "gRPC status 13 (INTERNAL): the address cannot be reached, or TLS fails; Envoy";
         assert!(grpc_failure(13, true).starts_with(hint));
-    }
-
-    #[test]
-    fn a_name_is_bare_only_if_it_is_no_message() {
-        let rows = [
-            ("tollgate", true),
-            ("coordinator", true),
-            ("tollgate-coordinators", true),
-            ("tollgate-shard-0", true),
-            ("outbound|7710||tollgate.infra.svc.cluster.local", true),
-            // Fields of fixed length with just so many bytes.
-            ("authority", false),
-            ("meshy", false),
-            // A length and so many bytes, a number, and a group that ends.
-            ("z\u{20}01234567890123456789012345678901", false),
-            ("hX", false),
-            ("cd", false),
-            ("cl", true),
-        ];
-        for (name, bare) in rows {
-            assert_eq!(may_be_message(name.as_bytes()), !bare, "{name}");
-        }
     }
 }

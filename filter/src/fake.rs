@@ -10,7 +10,8 @@ use prost::Message;
 use tollgate_core::units::Instant;
 use tollgate_proto::v1;
 
-use crate::host::{Cas, GrpcStatus, Host, HostError, Kind, Level, Metric, Written};
+use crate::grpc_service;
+use crate::host::{Cas, Destination, GrpcStatus, Host, HostError, Kind, Level, Metric, Written};
 
 /// State that the workers of a process share, and the fate of their streams.
 #[derive(Default)]
@@ -187,15 +188,13 @@ impl Fake {
     fn begin(
         &self,
         name: &'static str,
-        cluster: &str,
+        to: Destination<'_>,
         method: &str,
         message: &[u8],
     ) -> Result<(u32, Call), HostError> {
-        // A cluster's name is behind two tags with a length each.
-        let to = match cluster.chars().next() {
-            Some('\x0a') => &cluster[4..],
-            Some('\x12') => "address",
-            _ => panic!("{cluster:?} is not a serialized GrpcService"),
+        let to = match to {
+            Destination::Cluster(name) => name,
+            Destination::Address(_) => "address",
         };
         if self.lacks_cluster(to, message, Duration::ZERO) {
             return Err(HostError {
@@ -290,18 +289,23 @@ impl Host for Fake {
 
     fn call(
         &self,
-        cluster: &str,
-        method: &str,
+        to: Destination<'_>,
+        method: &'static str,
         message: &[u8],
         _: Duration,
     ) -> Result<u32, HostError> {
-        let (token, call) = self.begin("grpc_call", cluster, method, message)?;
+        let (token, call) = self.begin("grpc_call", to, method, message)?;
         self.process.calls.borrow_mut().insert(token, call);
         Ok(token)
     }
 
-    fn open_stream(&self, cluster: &str, method: &str, message: &[u8]) -> Result<u32, HostError> {
-        let (token, call) = self.begin("grpc_stream", cluster, method, message)?;
+    fn open_stream(
+        &self,
+        to: Destination<'_>,
+        method: &'static str,
+        message: &[u8],
+    ) -> Result<u32, HostError> {
+        let (token, call) = self.begin("grpc_stream", to, method, message)?;
         let stream = (self.selected.get(), call);
         self.process.streams.borrow_mut().insert(token, stream);
         Ok(token)
@@ -314,7 +318,8 @@ impl Host for Fake {
     }
 
     fn lacks_cluster(&self, name: &str, _: &[u8], _: Duration) -> bool {
-        self.process.missing_clusters.borrow().contains(name)
+        let known_to_lack = self.process.missing_clusters.borrow().contains(name);
+        known_to_lack && !grpc_service::may_be_message(name.as_bytes())
     }
 
     fn set_tick_period(&self, _: Duration) -> Result<(), HostError> {

@@ -13,6 +13,8 @@ use std::hash::DefaultHasher;
 
 use tollgate_core::units::Instant;
 
+use crate::host::Destination;
+
 /// The authority of calls to clusters whose names are no host's.
 const ANY_HOST: &str = "any";
 /// The first part of the names of Envoy's statistics of the connection.
@@ -29,33 +31,33 @@ const CHANNEL_SETTINGS: [(&str, u32); 6] = [
 ];
 
 /// Seconds until Envoy reads the files of TLS again.
-const REREAD_SECONDS: u64 = 3600;
+pub const REREAD_SECONDS: u64 = 3600;
 
 /// Address of coordinators.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+pub struct Address {
     /// `HOST:PORT`.
-    pub(crate) target: String,
+    pub target: String,
     /// TLS, if it is spoken.
-    pub(crate) tls: Option<Tls>,
+    pub tls: Option<Tls>,
 }
 
 /// TLS to an address; paths are those of Envoy's machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tls {
+pub struct Tls {
     /// The certificates of the issuers that are trusted; without them those of the system.
-    pub(crate) ca: Option<Pem>,
+    pub ca: Option<Pem>,
     /// The client's certificate, for mutual TLS.
-    pub(crate) files: Option<Files>,
+    pub files: Option<Files>,
     /// The name in the server's certificate, if that is not the address's host.
-    pub(crate) server_name: Option<String>,
+    pub server_name: Option<String>,
     /// Seconds after which the files are read again, if not [`REREAD_SECONDS`].
-    pub(crate) reread_seconds: Option<u64>,
+    pub reread_seconds: Option<u64>,
 }
 
 /// Certificates in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Pem {
+pub enum Pem {
     /// The path of a file.
     File(String),
     /// The certificates themselves, at most 7000 bytes.
@@ -64,11 +66,11 @@ pub(crate) enum Pem {
 
 /// Files of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Files {
+pub struct Files {
     /// The certificate with its issuers.
-    pub(crate) cert: String,
+    pub cert: String,
     /// Its key.
-    pub(crate) key: String,
+    pub key: String,
 }
 
 // === impl Address ===
@@ -80,7 +82,7 @@ impl Address {
     /// Returns the name under which the engine knows the coordinators at the address. Another way to
     /// connect is another name, because a plugin that cannot connect must not keep the leases of one
     /// that can.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let [plain, secure] = Self::SCHEMES;
         let target = &self.target;
         let Some(tls) = &self.tls else {
@@ -196,13 +198,62 @@ impl Pem {
 
 // === free functions ===
 
+/// Returns the message for a call to `destination` now.
+pub(crate) fn of(destination: Destination<'_>, now: Instant) -> String {
+    match destination {
+        Destination::Cluster(name) => of_cluster(name),
+        Destination::Address(address) => address.service(now),
+    }
+}
+
+/// Returns whether `bytes` may be a serialized protobuf message, known fields or not: true in doubt.
+pub(crate) fn may_be_message(mut bytes: &[u8]) -> bool {
+    let mut groups = Vec::new();
+    while !bytes.is_empty() {
+        let Some((tag, rest)) = varint(bytes) else {
+            return false;
+        };
+        let rest = match tag & 7 {
+            0 => varint(rest).map(|(_, rest)| rest),
+            1 => rest.get(8..),
+            2 => varint(rest).and_then(|(len, rest)| rest.get(usize::try_from(len).ok()?..)),
+            5 => rest.get(4..),
+            3 => {
+                groups.push(tag >> 3);
+                Some(rest)
+            }
+            4 if groups.pop() == Some(tag >> 3) => Some(rest),
+            _ => None,
+        };
+        let Some(rest) = rest else { return false };
+        bytes = rest;
+    }
+    groups.is_empty()
+}
+
+/// The number that `bytes` begin with, and what follows it.
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let len = bytes.iter().take(10).position(|byte| *byte < 0x80)?;
+    let (number, rest) = bytes.split_at_checked(len.saturating_add(1))?;
+    let number = number.iter().rev().fold(0_u64, |number, byte| {
+        number.wrapping_shl(7) | u64::from(byte & 0x7f)
+    });
+    Some((number, rest))
+}
+
 /// Returns the message for the cluster called `name`: `{envoy_grpc: {cluster_name, authority}}`.
 ///
 /// Without an authority Envoy sends the cluster's name in the field `:authority`, and servers refuse
 /// a request with one that no host can have, such as Istio's `outbound|7710||tollgate.infra`.
 pub(crate) fn of_cluster(name: &str) -> String {
-    let authority = if is_host(name) { "" } else { ANY_HOST };
+    let authority = authority(name);
+    let authority = if authority == name { "" } else { authority };
     message('\x0a', &(text('\x0a', name) + &text('\x12', authority)))
+}
+
+/// Returns the field `:authority` of calls to the cluster called `name`.
+pub fn authority(name: &str) -> &str {
+    if is_host(name) { name } else { ANY_HOST }
 }
 
 /// Returns whether `name` can be a host's, which every server accepts as an authority.

@@ -1,7 +1,7 @@
 //! Host of the filter: the only place that names the SDK's host calls.
 //!
-//! Everything else in this crate is generic over [`Host`], so that its logic runs natively against
-//! a fake one. The SDK panics on a status that it does not expect; each call here says which
+//! Everything else in this crate is generic over [`Host`], so that its logic runs natively: as
+//! Envoy's dynamic module, and in tests against a fake host. The SDK panics on a status that it does not expect; each call here says which
 //! statuses the host can give and why no other can occur, so that a panic, which would cost every
 //! stream of the worker its filter, stays out of reach. What can fail returns a [`HostError`];
 //! requests then follow `host_failure` of the configuration.
@@ -10,32 +10,51 @@ use core::time::Duration;
 
 use tollgate_core::units::Instant;
 
-pub(crate) use tollgate_engine::{Cas, HostError, Level, Written};
+pub use tollgate_engine::{Cas, HostError, Level, Written};
+
+use crate::grpc_service::Address;
 
 #[cfg(target_os = "wasi")]
 pub(crate) use envoy::{Envoy, configuration, grpc_message};
 
 /// A number in Envoy's statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Metric(pub(crate) u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Metric(pub u32);
 
 /// Behaviour of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A count that only grows.
     Counter,
+    /// A level that is set.
     Gauge,
+    /// A distribution of values.
     Histogram,
 }
 
+/// Coordinators that a call goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination<'a> {
+    /// A cluster of Envoy's, by its name.
+    Cluster(&'a str),
+    /// An address outside of Envoy's clusters.
+    Address(&'a Address),
+}
+
 /// Proxy that runs the filter.
-pub(crate) trait Host {
+pub trait Host {
     /// The monotonic clock, which all workers of the process share.
     fn now(&self) -> Instant;
+    /// Writes a line to Envoy's log.
     fn log(&self, level: Level, message: &str);
     /// The memory of this worker's VM, in bytes; it grows and never shrinks.
     fn memory_bytes(&self) -> u64;
     /// The first value of a header of the request at hand.
+    ///
+    /// # Errors
+    /// As all calls here: if the host fails.
     fn request_header(&self, name: &str) -> Result<Option<Vec<u8>>, HostError>;
+    /// A property that Envoy has of the stream at hand, or of itself, by its path.
     fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError>;
     /// Makes an expression in CEL ready for this context's streams; none if it is not one.
     fn compile(&self, expression: &str) -> Result<Option<u32>, HostError>;
@@ -44,13 +63,15 @@ pub(crate) trait Host {
     fn evaluate(&self, expression: u32) -> Result<Option<Vec<u8>>, HostError>;
     /// Leaves a value to the access log, as the filter state `wasm.<name>` of the stream at hand.
     fn note(&self, name: &str, value: &str);
+    /// Reads a record of all workers, and its version.
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError>;
+    /// Writes a record if it still has the version `cas`.
     fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError>;
     /// Starts a unary call of `LeaseService`; the answer comes to the root context with the token.
     fn call(
         &self,
-        cluster: &str,
-        method: &str,
+        to: Destination<'_>,
+        method: &'static str,
         message: &[u8],
         timeout: Duration,
     ) -> Result<u32, HostError>;
@@ -59,15 +80,25 @@ pub(crate) trait Host {
     fn lacks_cluster(&self, name: &str, message: &[u8], timeout: Duration) -> bool;
     /// Opens a stream of `LeaseService` with the only message from this side; it belongs to the root
     /// context at hand, to which messages and the end come with the token.
-    fn open_stream(&self, cluster: &str, method: &str, message: &[u8]) -> Result<u32, HostError>;
+    fn open_stream(
+        &self,
+        to: Destination<'_>,
+        method: &'static str,
+        message: &[u8],
+    ) -> Result<u32, HostError>;
     /// Cancels a stream of the root context at hand; nothing more comes of it.
     fn cancel_stream(&self, token: u32);
+    /// Makes ticks of the root context at hand come so often.
     fn set_tick_period(&self, period: Duration) -> Result<(), HostError>;
+    /// Makes a metric known, and returns its number.
     fn define(&self, kind: Kind, name: &str) -> Result<Metric, HostError>;
+    /// Adds to a counter.
     fn increment(&self, metric: Metric, by: i64) -> Result<(), HostError>;
+    /// Sets a gauge, or adds a value to a histogram.
     fn record(&self, metric: Metric, value: u64) -> Result<(), HostError>;
     /// Makes the stream `context` the one that the following calls speak of.
     fn select(&self, context: u32) -> Result<(), HostError>;
+    /// Lets the request at hand, which waited, go on.
     fn resume_request(&self) -> Result<(), HostError>;
     /// Answers the request at hand; at most once per stream, a second time would trap.
     fn reply(&self, status: u32, headers: Vec<(&str, &str)>, body: &[u8]) -> Result<(), HostError>;
@@ -82,8 +113,10 @@ pub(crate) trait Host {
 
 /// The gRPC statuses that the filter answers with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GrpcStatus {
+pub enum GrpcStatus {
+    /// The request is at fault.
     InvalidArgument,
+    /// The request is beyond a limit.
     ResourceExhausted,
 }
 
@@ -91,7 +124,7 @@ pub(crate) enum GrpcStatus {
 
 impl GrpcStatus {
     /// The number that gRPC has for it.
-    pub(crate) fn code(self) -> i32 {
+    pub fn code(self) -> i32 {
         match self {
             Self::InvalidArgument => 3,
             Self::ResourceExhausted => 8,
@@ -102,6 +135,7 @@ impl GrpcStatus {
 #[cfg(target_os = "wasi")]
 mod envoy {
     use super::*;
+    use crate::grpc_service;
     use proxy_wasm::hostcalls;
     use proxy_wasm::types::{GrpcStatusCode, LogLevel, MapType, MetricType, Status};
 
@@ -197,17 +231,18 @@ mod envoy {
             }
         }
 
-        /// `cluster` goes as a serialized GrpcService: Envoy tries to parse the string as one
+        /// The cluster goes as a serialized GrpcService: Envoy tries to parse the string as one
         /// before it takes it for a name. In this form an unknown cluster is an internal failure,
         /// which the SDK hands on, and never a bad argument, on which it panics.
         fn call(
             &self,
-            cluster: &str,
-            method: &str,
+            to: Destination<'_>,
+            method: &'static str,
             message: &[u8],
             timeout: Duration,
         ) -> Result<u32, HostError> {
-            hostcalls::dispatch_grpc_call(cluster, SERVICE, method, vec![], Some(message), timeout)
+            let to = grpc_service::of(to, self.now());
+            hostcalls::dispatch_grpc_call(&to, SERVICE, method, vec![], Some(message), timeout)
                 .map_err(failed("grpc_call"))
         }
 
@@ -215,6 +250,9 @@ mod envoy {
         /// internal failure: a serialized GrpcService gives the same status for both. Only for names
         /// that cannot be taken for a message, which could be a bad argument.
         fn lacks_cluster(&self, name: &str, message: &[u8], timeout: Duration) -> bool {
+            if grpc_service::may_be_message(name.as_bytes()) {
+                return false;
+            }
             let made = hostcalls::dispatch_grpc_call(
                 name,
                 SERVICE,
@@ -226,18 +264,19 @@ mod envoy {
             made == Err(Status::ParseFailure)
         }
 
-        /// `cluster` as in [`Host::call`], for the same reason. The stream is known when it has been
+        /// The cluster as in [`Host::call`], for the same reason. The stream is known when it has been
         /// opened, so sending and closing succeed.
         ///
         /// This side is closed by a call of its own and not together with the message: otherwise Envoy
         /// keeps a stream that the other side has closed, and resets it, freed, with the root context.
         fn open_stream(
             &self,
-            cluster: &str,
-            method: &str,
+            to: Destination<'_>,
+            method: &'static str,
             message: &[u8],
         ) -> Result<u32, HostError> {
-            let token = hostcalls::open_grpc_stream(cluster, SERVICE, method, vec![])
+            let to = grpc_service::of(to, self.now());
+            let token = hostcalls::open_grpc_stream(&to, SERVICE, method, vec![])
                 .map_err(failed("grpc_stream"))?;
             let sent = hostcalls::send_grpc_stream_message(token, Some(message), false)
                 .map_err(failed("grpc_send"));

@@ -139,6 +139,15 @@ impl Key {
         })
     }
 
+    /// Returns the paths of the properties that it needs.
+    pub(crate) fn properties(&self) -> Vec<&Vec<String>> {
+        match self {
+            Self::Property(path) => vec![path],
+            Self::Join { parts, .. } => parts.iter().flat_map(Self::properties).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Where it looks, in words that complete "the request has no usable".
     pub(crate) fn in_words(&self) -> String {
         match self {

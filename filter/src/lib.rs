@@ -3,7 +3,8 @@
 //! It translates: Envoy's callbacks into requests to `tollgate-engine`, and the engine's decisions and
 //! effects into what Envoy does. Every call of the host goes through `host`, and `worker` finds the
 //! keys of requests and carries effects out. Only `plugin` knows the SDK's contexts. Everything but that
-//! compiles natively, where its tests run against a fake host.
+//! compiles natively, for the same filter as a dynamic module of Envoy's, and for the tests against a
+//! fake host. What is public here is for that module.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -21,6 +22,7 @@
     allow(dead_code, reason = "Envoy's contexts use it")
 )]
 
+mod binding;
 mod clock;
 mod condition;
 mod config;
@@ -41,6 +43,14 @@ mod plugin;
 mod refusal;
 mod route;
 mod worker;
+
+pub use binding::Binding;
+pub use clock::now;
+pub use config::{Config, ConfigError};
+pub use grpc_service::{Address, Files, Pem, REREAD_SECONDS, Tls, authority};
+pub use host::{Cas, Destination, GrpcStatus, Host, HostError, Kind, Level, Metric, Written};
+pub use refusal::is_grpc;
+pub use worker::Worker;
 
 #[cfg(target_os = "wasi")]
 #[allow(missing_docs, reason = "the SDK's macro writes a public function")]

@@ -13,11 +13,11 @@ use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType};
 use tollgate_engine::{Decision, Identity, Refusal};
 
+use crate::binding::Binding;
 use crate::config::{Config, ConfigError};
 use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_message};
 use crate::refusal::is_grpc;
-use crate::route::Routes;
-use crate::worker::{BoundRoot, BoundRule, Worker};
+use crate::worker::Worker;
 
 type Shared = Rc<RefCell<Worker<Envoy>>>;
 
@@ -37,9 +37,7 @@ pub(crate) struct Root {
 #[derive(Debug)]
 struct Plugin {
     worker: Shared,
-    root: BoundRoot,
-    /// Exceptions of routes, if they may have any.
-    routes: Option<RefCell<Routes<BoundRule>>>,
+    binding: Binding,
     period: Cell<Duration>,
 }
 
@@ -98,21 +96,14 @@ impl Root {
         let (mut config, unknown) = Config::parse(&configuration()?)?;
         config.compile(&host)?;
         let worker = worker(&config)?;
-        let root = {
+        let binding = {
             let mut worker = worker.try_borrow_mut().map_err(|_| Rejected::Reentered)?;
-            if !unknown.is_empty() {
-                let unknown = unknown.join(", ");
-                worker.warn_once(format!("tollgate: ignored unknown fields: {unknown}"));
-            }
-            worker.configure(&config)?
+            Binding::new(&mut worker, &config, &unknown)?
         };
         host.set_tick_period(config.engine.tick)?;
-        let names = config.engine.rules.iter().map(|rule| rule.name.clone());
-        let named = names.zip(root.rules.iter().cloned()).collect();
         Ok(Plugin {
             worker,
-            root,
-            routes: config.per_route.then(|| RefCell::new(Routes::new(named))),
+            binding,
             period: Cell::new(config.engine.tick),
         })
     }
@@ -216,31 +207,6 @@ impl Plugin {
 // === impl Stream ===
 
 impl Stream {
-    #[inline]
-    fn admit(&self, worker: &mut Worker<Envoy>) -> Decision {
-        match &self.plugin.routes {
-            None => worker.admit(&self.plugin.root, self.context),
-            Some(routes) => self.admit_by_route(worker, routes),
-        }
-    }
-
-    fn admit_by_route(
-        &self,
-        worker: &mut Worker<Envoy>,
-        routes: &RefCell<Routes<BoundRule>>,
-    ) -> Decision {
-        // Contexts are never entered while another runs.
-        let root = &self.plugin.root;
-        let Ok(mut routes) = routes.try_borrow_mut() else {
-            return worker.admit(root, self.context);
-        };
-        match routes.at_hand(&Envoy) {
-            Ok(special) if special.disabled => Decision::Admit,
-            Ok(special) => worker.admit_at(root, &special.rules, self.context, special.cost),
-            Err(error) => worker.fail(root, &error),
-        }
-    }
-
     #[cold]
     fn refuse(&self, worker: &Worker<Envoy>, refusal: Refusal) -> Action {
         match worker.answer(refusal, is_grpc(&Envoy)) {
@@ -261,7 +227,7 @@ impl HttpContext for Stream {
         let Ok(mut worker) = plugin.worker.try_borrow_mut() else {
             return Action::Continue;
         };
-        let decision = self.admit(&mut worker);
+        let decision = plugin.binding.admit(&mut worker, self.context);
         self.known = worker.remembers(self.context);
         if worker.is_hurried() {
             plugin.adjust_period(&worker);

@@ -98,7 +98,7 @@ impl Speaker<'_> {
 /// answered with the 200 that carries a gRPC status, but without that status.
 ///
 /// When the host does not say, the answer is HTTP: a request that is refused must be refused.
-pub(crate) fn is_grpc<H: Host>(host: &H) -> bool {
+pub fn is_grpc<H: Host>(host: &H) -> bool {
     let kind = host.request_header("content-type").unwrap_or_default();
     let rest = kind
         .as_deref()

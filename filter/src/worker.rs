@@ -28,7 +28,7 @@ const SHADOW_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An engine and what Envoy has to do with it.
 #[derive(Debug)]
-pub(crate) struct Worker<H> {
+pub struct Worker<H> {
     pub(crate) host: H,
     pub(crate) engine: Engine<EngineHost<H>>,
     rules: BTreeMap<RuleId, RuleText>,
@@ -83,7 +83,7 @@ pub(crate) struct BoundRule {
 
 impl<H: Host + Clone> Worker<H> {
     /// A worker for `config` that has seen nothing yet.
-    pub(crate) fn new(host: H, identity: Identity, config: &Config) -> Self {
+    pub fn new(host: H, identity: Identity, config: &Config) -> Self {
         Self {
             engine: Engine::new(
                 EngineHost::new(host.clone(), config.address.as_ref()),
@@ -133,7 +133,7 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     /// Leaves a warning to one worker of the process.
-    pub(crate) fn warn_once(&mut self, warning: String) {
+    pub fn warn_once(&mut self, warning: String) {
         self.engine.warn_once(warning);
     }
 
@@ -255,49 +255,49 @@ impl<H: Host + Clone> Worker<H> {
 
     /// Counts a failure of the host, and logs it now and then.
     #[cold]
-    pub(crate) fn complain(&mut self, error: &dyn Display) {
+    pub fn complain(&mut self, error: &dyn Display) {
         self.engine.complain(error);
     }
 
     /// Returns whether the stream of a request that goes on is remembered, so that its end must be
     /// told.
     #[inline]
-    pub(crate) fn remembers(&self, stream: u32) -> bool {
+    pub fn remembers(&self, stream: u32) -> bool {
         self.engine.remembers(stream)
     }
 
     /// Returns whether ticks are needed more often than usual.
     #[inline]
-    pub(crate) fn is_hurried(&self) -> bool {
+    pub fn is_hurried(&self) -> bool {
         self.engine.is_hurried()
     }
 
     /// Returns how often the worker needs a tick now.
-    pub(crate) fn tick_period(&self) -> Duration {
+    pub fn tick_period(&self) -> Duration {
         self.engine.tick_period()
     }
 
     /// Does what is due.
-    pub(crate) fn handle_tick(&mut self) {
+    pub fn handle_tick(&mut self) {
         self.engine.handle_tick();
         self.carry_out();
     }
 
     /// Hands the answer to the call of `token` over.
-    pub(crate) fn handle_answer(&mut self, token: u32, answer: &[u8]) {
+    pub fn handle_answer(&mut self, token: u32, answer: &[u8]) {
         self.engine.handle_answer(token, refreshed(answer));
         self.carry_out();
     }
 
     /// Hands over that the call of `token` failed.
-    pub(crate) fn handle_failure(&mut self, token: u32, status: u32) {
+    pub fn handle_failure(&mut self, token: u32, status: u32) {
         self.engine
             .handle_answer(token, Err(grpc_failure(status, self.has_address)));
         self.carry_out();
     }
 
     /// Forgets a stream that has ended, which is the one at hand.
-    pub(crate) fn forget(&mut self, stream: u32) {
+    pub fn forget(&mut self, stream: u32) {
         self.waiting.remove(&stream);
         let needs = self.engine.stream_needs(stream);
         let mut end = StreamEnd::default();
@@ -412,7 +412,10 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     /// Answers the request at hand, in gRPC if it is `grpc`.
-    pub(crate) fn answer(&self, refusal: Refusal, grpc: bool) -> Result<(), HostError> {
+    ///
+    /// # Errors
+    /// If the host fails.
+    pub fn answer(&self, refusal: Refusal, grpc: bool) -> Result<(), HostError> {
         let now = self.host.now();
         self.speaker(refusal).send(&self.host, now, refusal, grpc)
     }

@@ -253,3 +253,25 @@ fn other_ways_to_connect_have_other_names() {
     tls.reread_seconds = Some(60);
     assert_eq!(with_tls(tls).name(), format!("{want}&reread_seconds=60"));
 }
+
+#[test]
+fn a_name_is_bare_only_if_it_is_no_message() {
+    let rows = [
+        ("tollgate", true),
+        ("coordinator", true),
+        ("tollgate-coordinators", true),
+        ("tollgate-shard-0", true),
+        ("outbound|7710||tollgate.infra.svc.cluster.local", true),
+        // Fields of fixed length with just so many bytes.
+        ("authority", false),
+        ("meshy", false),
+        // A length and so many bytes, a number, and a group that ends.
+        ("z\u{20}01234567890123456789012345678901", false),
+        ("hX", false),
+        ("cd", false),
+        ("cl", true),
+    ];
+    for (name, bare) in rows {
+        assert_eq!(may_be_message(name.as_bytes()), !bare, "{name}");
+    }
+}

@@ -36,13 +36,13 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     /// Hands over a message that has come on the stream of `token`.
-    pub(crate) fn handle_nudge(&mut self, token: u32, message: &[u8]) {
+    pub fn handle_nudge(&mut self, token: u32, message: &[u8]) {
         self.engine.handle_nudge(token, nudged(message));
         self.carry_out();
     }
 
     /// Hands over that the stream of `token` has ended.
-    pub(crate) fn handle_watch_end(&mut self, token: u32, status: u32) {
+    pub fn handle_watch_end(&mut self, token: u32, status: u32) {
         self.engine.handle_watch_end(token, status);
     }
 }
