@@ -11,6 +11,7 @@ export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := "wasm-bindgen-test-runner"
 
 target := env("CARGO_TARGET_DIR", justfile_directory() / "target")
 module := target / "tollgate_filter.wasm"
+library := target / "libtollgate.so"
 
 # Two sets of packages, always selected whole: cargo unifies features over the selected packages, so another
 # selection would compile most dependencies again. The baselines of the benchmark exist in wasm only.
@@ -20,6 +21,9 @@ wasip1 := "--locked -p tollgate-core -p tollgate-engine -p tollgate-proto -p tol
 # The tests with `test = false`, which `--all-targets` leaves out; cargo ignores their names beside it.
 apart := "--test sim --test it --test cluster --test compose --test attack"
 
+# Tests of the dynamic module in CI: one at least for each thing in which it is not the wasm filter.
+quick := "access_log address cel configuration final_cost keys memory nudges outage_logs::a_cluster_that per_route shape::waiting statistics wait_queues workers::four in_flight::ten_thousand"
+
 [private]
 default:
     @just --list --unsorted
@@ -28,10 +32,19 @@ default:
 setup: _setup-system _setup-jq _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-chromium _setup-selenium _setup-promtool _setup-faketime _setup-kubectl _setup-kubernetes-validate _setup-packaging
 
 # Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the rest
-build: _setup-protoc
-    cargo build {{ native }} --bins
+build: _setup-protoc && (_library "debug")
+    cargo build {{ native }} --bins --lib
     cargo build {{ wasip1 }} --profile filter
     {{ target }}/debug/tollgate-prune {{ target }}/wasm32-wasip1/filter/tollgate_filter.wasm {{ module }}
+
+# Puts the dynamic module where Envoy looks for it; an Envoy that has loaded the one before keeps that.
+_library PROFILE:
+    cp {{ target / PROFILE }}/libtollgate_native.so {{ library }}.new
+    mv {{ library }}.new {{ library }}
+
+# Build the filter as a dynamic module of Envoy's, optimised (target/libtollgate.so)
+native: && (_library "module")
+    cargo build --locked -p tollgate-native --profile module
 
 # Builds the tests of real processes, which `verify` runs while it compiles other things.
 _build-tests:
@@ -115,6 +128,10 @@ compare-algorithms *NAMES: _setup-protoc _setup-jq
 # Test real Envoys with real coordinators; NAME selects tests. Inconclusive tests are repeated
 e2e NAME="": build
     tests/conclusive.sh cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ NAME }}
+
+# Test real Envoys with the dynamic module instead of the wasm filter; NAME selects tests, `quick` those that CI runs
+e2e-native NAME="": build
+    TOLLGATE_BUILD=native tests/conclusive.sh cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ if NAME == "quick" { quick } else { NAME } }}
 
 # Test a real coordinator's admin API against its OpenAPI description, for SECONDS
 test-api SECONDS="30":

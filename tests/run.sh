@@ -80,6 +80,7 @@ computing_tests() {
 # Tests of real processes, which mostly wait.
 waiting_tests() {
     step suite "real Envoys" just e2e
+    step suite "dynamic module in real Envoys" just e2e-native quick
     step suite "faults" just test-cluster 2
     step suite "Kubernetes" just test-kubernetes
     step suite "docker-compose demos" just test-compose
@@ -113,7 +114,7 @@ step check "build" just build _build-tests && built=yes
 if [[ $parts == *" tests "* ]] && [ "$built" = yes ]; then
     waiting_tests
 elif [[ $parts == *" tests "* ]]; then
-    report 0 8 0 "FAILED   real Envoys, faults, admin API, Doorman client, pages, Kubernetes, packages, demos: not run because the build failed"
+    report 0 9 0 "FAILED   real Envoys, dynamic module, faults, admin API, Doorman client, pages, Kubernetes, packages, demos: not run because the build failed"
 fi
 printf '\n=== waiting for what runs beside\n'
 wait

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tollgate_tests::connection::get_once;
 use tollgate_tests::envoy::{Envoy, EnvoySpec};
-use tollgate_tests::filter::{COORDINATOR, TENANT_HEADER, UPSTREAM, tollgate};
+use tollgate_tests::filter::{Build, COORDINATOR, TENANT_HEADER, UPSTREAM, tollgate};
 
 use crate::test_context::{TestContext, run_test};
 
@@ -31,7 +31,12 @@ async fn per_route(test: &TestContext) -> Result<()> {
         test.upstream.address(),
         vec![tollgate(&plugin)?],
     );
-    spec.virtual_hosts = routes(Some(json!({"scopes": ["open"]})), json!({"cost": 2}));
+    let open = Some(json!({"scopes": ["open"]}));
+    spec.virtual_hosts = match Build::under_test()? {
+        Build::Wasm => routes(open, json!({"cost": 2}), None),
+        // Envoy tells dynamic modules the metadata of routes only.
+        Build::Native => routes(None, json!({"cost": 2}), open),
+    };
     let mut envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     let to = envoy.address();
     assert_eq!(
@@ -47,9 +52,9 @@ async fn per_route(test: &TestContext) -> Result<()> {
     assert_eq!(
         passing(to, "/", "a", 20).await?,
         20,
-        "the virtual host's rules"
+        "the rules of the virtual host, or of the last route"
     );
-    let changed = routes(None, json!({"cost": 1}));
+    let changed = routes(None, json!({"cost": 1}), None);
     ensure!(
         envoy.route(changed).await?,
         "the changed metadata is accepted"
@@ -68,8 +73,8 @@ async fn per_route(test: &TestContext) -> Result<()> {
     Ok(())
 }
 
-/// Virtual host with a free route, one with the metadata `dear`, and one for the rest.
-fn routes(virtual_host: Option<Value>, dear: Value) -> Value {
+/// Virtual host with a free route, one with the metadata `dear`, and one with `rest` for the rest.
+fn routes(virtual_host: Option<Value>, dear: Value, rest: Option<Value>) -> Value {
     let route = |prefix: &str, metadata: Option<Value>| {
         let mut route = json!({"match": {"prefix": prefix}, "route": {"cluster": UPSTREAM}});
         if let Some(metadata) = metadata {
@@ -80,7 +85,7 @@ fn routes(virtual_host: Option<Value>, dear: Value) -> Value {
     let mut host = json!({"name": "all", "domains": ["*"], "routes": [
         route("/free", Some(json!({"disabled": true}))),
         route("/dear", Some(dear)),
-        route("/", None),
+        route("/", rest),
     ]});
     if let Some(metadata) = virtual_host {
         host["metadata"] = json!({"filter_metadata": {"tollgate": metadata}});

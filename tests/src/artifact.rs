@@ -111,6 +111,14 @@ pub fn filter() -> Result<PathBuf> {
     existing(target_dir().join("tollgate_filter.wasm"), "the filter")
 }
 
+/// The filter as a dynamic module.
+///
+/// # Errors
+/// When it has not been built.
+pub fn native_filter() -> Result<PathBuf> {
+    existing(target_dir().join("libtollgate.so"), "the dynamic module")
+}
+
 /// A benchmark's baseline filter, by the name of its crate's library.
 ///
 /// # Errors

@@ -282,6 +282,8 @@ impl StartingEnvoy {
         )?;
         let mut command = Command::new(artifact::envoy()?);
         command
+            // Envoy does not tell dynamic modules the node's id.
+            .env("TOLLGATE_NODE", &spec.name)
             .arg("--config-path")
             .arg(&bootstrap_file)
             .arg("--admin-address-path")

@@ -1,8 +1,9 @@
 //! HTTP filters as Envoy configures them: Tollgate, the baselines and Envoy's own limiters.
 
+use std::env;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use crate::artifact;
@@ -13,6 +14,34 @@ pub const UPSTREAM: &str = "upstream";
 pub const COORDINATOR: &str = "tollgate";
 /// The request header that names the tenant.
 pub const TENANT_HEADER: &str = "x-tenant";
+
+/// The variable that chooses the build of the filter that tests load: `wasm` or `native`.
+const BUILD: &str = "TOLLGATE_BUILD";
+
+/// Build of the Tollgate filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// For a wasm VM.
+    Wasm,
+    /// As a dynamic module.
+    Native,
+}
+
+// === impl Build ===
+
+impl Build {
+    /// The build that this run is about, by default wasm.
+    ///
+    /// # Errors
+    /// When the variable says anything else.
+    pub fn under_test() -> Result<Self> {
+        match env::var(BUILD).as_deref() {
+            Err(_) | Ok("wasm") => Ok(Self::Wasm),
+            Ok("native") => Ok(Self::Native),
+            Ok(other) => bail!("{BUILD} is {other:?}: must be wasm or native"),
+        }
+    }
+}
 
 /// The Tollgate filter with `plugin` as its JSON configuration.
 ///
@@ -27,8 +56,38 @@ pub fn tollgate(plugin: &Value) -> Result<Value> {
 /// # Errors
 /// As [`tollgate`].
 pub fn tollgate_in(vm_id: &str, plugin: &Value) -> Result<Value> {
-    let file = artifact::filter()?;
-    Ok(wasm(vm_id, &file.to_string_lossy(), &plugin.to_string()))
+    match Build::under_test()? {
+        Build::Wasm => {
+            let file = artifact::filter()?;
+            Ok(wasm(vm_id, &file.to_string_lossy(), &plugin.to_string()))
+        }
+        Build::Native => tollgate_native(plugin),
+    }
+}
+
+/// The Tollgate filter as a dynamic module.
+///
+/// # Errors
+/// When the module has not been built.
+pub fn tollgate_native(plugin: &Value) -> Result<Value> {
+    Ok(json!({
+        "name": "envoy.filters.http.dynamic_modules.tollgate",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3\
+                      .DynamicModuleFilter",
+            "dynamic_module_config": {
+                "module": {"local": {"filename": artifact::native_filter()?}},
+                "do_not_close": true,
+                // The names of statistics are those of the wasm build then.
+                "metrics_namespace": "wasmcustom",
+            },
+            "filter_name": "tollgate",
+            "filter_config": {
+                "@type": "type.googleapis.com/google.protobuf.StringValue",
+                "value": plugin.to_string(),
+            },
+        },
+    }))
 }
 
 /// The Tollgate filter from another module than the one that users load.

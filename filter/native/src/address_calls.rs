@@ -1,0 +1,269 @@
+//! Calls to coordinators at an address, for which Envoy has no cluster: on a thread of this module.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::{Buf, BufMut};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
+use tollgate_filter::{Address, Level, Pem, REREAD_SECONDS, Tls, now};
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Request, Status};
+
+use crate::calls::{Call, SERVICE};
+use crate::envoy;
+use crate::process::lock;
+
+/// Time limit of connecting, and of the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// After how much silence the other side is asked whether it lives, and how long it has to say so.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(7), Duration::from_secs(2));
+/// Time that calls have to end with the last configuration.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
+
+static CARRIER: Mutex<Option<Carrier>> = Mutex::new(None);
+
+/// The thread, with its connections.
+struct Carrier {
+    runtime: Runtime,
+    /// By the names of addresses, with the number of the reading of their files.
+    channels: BTreeMap<String, (u64, Channel)>,
+    /// Streams, by their tokens.
+    watches: BTreeMap<u32, AbortHandle>,
+}
+
+// === impl Carrier ===
+
+impl Carrier {
+    fn start() -> Result<Self, std::io::Error> {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).thread_name("tollgate-grpc");
+        Ok(Self {
+            runtime: runtime.enable_all().build()?,
+            channels: BTreeMap::new(),
+            watches: BTreeMap::new(),
+        })
+    }
+
+    /// Returns a connection to `address`, with the certificates of its files as they are, or were not
+    /// long ago.
+    fn channel(&mut self, address: &Address) -> Result<Channel, Status> {
+        let reading = reading(address);
+        let name = address.name();
+        if let Some((of, channel)) = self.channels.get(&name)
+            && *of == reading
+        {
+            return Ok(channel.clone());
+        }
+        let endpoint = endpoint(address)?;
+        let _inside = self.runtime.enter();
+        let channel = endpoint.connect_lazy();
+        self.channels.insert(name, (reading, channel.clone()));
+        Ok(channel)
+    }
+}
+
+// === free functions ===
+
+/// Carries a call or, without a time limit, a stream.
+pub(crate) fn start(
+    call: Call,
+    address: &Address,
+    method: &'static str,
+    message: &[u8],
+    timeout: Option<Duration>,
+) {
+    let mut carrier = lock(&CARRIER);
+    let started = match carrier.take() {
+        Some(running) => Ok(running),
+        None => Carrier::start(),
+    };
+    let running = match started {
+        Ok(running) => carrier.insert(running),
+        Err(error) => {
+            // The engine counts the call as lost when its time is over.
+            let message = format!("tollgate: no thread for calls could be started: {error}");
+            return envoy::log(Level::Error, &message);
+        }
+    };
+    running.watches.retain(|_, watch| !watch.is_finished());
+    let channel = running.channel(address);
+    let message = message.to_vec();
+    let token = call.token();
+    match timeout {
+        Some(timeout) => {
+            running.runtime.spawn(async move {
+                let answer = ask(channel, method, message);
+                let answer = tokio::time::timeout(timeout, answer).await;
+                let late = |_| Err(Status::deadline_exceeded("no answer in time"));
+                match answer.unwrap_or_else(late) {
+                    Ok(answer) => call.answered(answer),
+                    Err(status) => call.end(failure(&status)),
+                }
+            });
+        }
+        None => {
+            let watch = running.runtime.spawn(async move {
+                let ended = follow(&call, channel, method, message).await;
+                call.end(ended.map_or_else(|status| failure(&status), |()| Code::Ok as u32));
+            });
+            running.watches.insert(token, watch.abort_handle());
+        }
+    }
+}
+
+/// Ends a stream; nobody waits for its end.
+pub(crate) fn cancel(token: u32) {
+    if let Some(carrier) = lock(&CARRIER).as_mut()
+        && let Some(watch) = carrier.watches.remove(&token)
+    {
+        watch.abort();
+    }
+}
+
+/// Ends the thread, and all calls with it.
+pub(crate) fn stop() {
+    // Calls that end meanwhile may need the lock.
+    let carrier = lock(&CARRIER).take();
+    if let Some(carrier) = carrier {
+        carrier.runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+    }
+}
+
+async fn ask(
+    channel: Result<Channel, Status>,
+    method: &str,
+    message: Vec<u8>,
+) -> Result<Vec<u8>, Status> {
+    let mut grpc = Grpc::new(channel?);
+    grpc.ready().await.map_err(unavailable)?;
+    let answer = grpc.unary(Request::new(message), path(method)?, RawCodec);
+    Ok(answer.await?.into_inner())
+}
+
+async fn follow(
+    call: &Call,
+    channel: Result<Channel, Status>,
+    method: &str,
+    message: Vec<u8>,
+) -> Result<(), Status> {
+    let mut grpc = Grpc::new(channel?);
+    grpc.ready().await.map_err(unavailable)?;
+    let stream = grpc.server_streaming(Request::new(message), path(method)?, RawCodec);
+    let mut stream = stream.await?.into_inner();
+    while let Some(message) = stream.message().await? {
+        call.nudge(&[message]);
+    }
+    Ok(())
+}
+
+fn path(method: &str) -> Result<PathAndQuery, Status> {
+    let path = format!("{SERVICE}{method}").parse();
+    path.map_err(|_| Status::internal("the path is none"))
+}
+
+fn unavailable(error: tonic::transport::Error) -> Status {
+    Status::unavailable(error.to_string())
+}
+
+/// A failed call's status. A stream that has ended without one has none that is OK.
+fn failure(status: &Status) -> u32 {
+    (status.code() as u32).max(1)
+}
+
+/// Returns how often the files of `address` have been read anew.
+fn reading(address: &Address) -> u64 {
+    let of_tls = address.tls.as_ref().and_then(|tls| tls.reread_seconds);
+    let seconds = Duration::from_nanos(now().as_nanos()).as_secs();
+    let interval = of_tls.unwrap_or(REREAD_SECONDS);
+    seconds.checked_div(interval).unwrap_or_default()
+}
+
+fn endpoint(address: &Address) -> Result<Endpoint, Status> {
+    let scheme = if address.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{}", address.target));
+    let endpoint = endpoint
+        .map_err(unavailable)?
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEPALIVE.0)
+        .keep_alive_timeout(KEEPALIVE.1)
+        .keep_alive_while_idle(true);
+    match &address.tls {
+        None => Ok(endpoint),
+        Some(tls) => endpoint.tls_config(with_files(tls)?).map_err(unavailable),
+    }
+}
+
+fn with_files(tls: &Tls) -> Result<ClientTlsConfig, Status> {
+    let mut config = ClientTlsConfig::new().timeout(CONNECT_TIMEOUT);
+    config = match &tls.ca {
+        None => config.with_native_roots(),
+        Some(Pem::Text(pem)) => config.ca_certificate(Certificate::from_pem(pem)),
+        Some(Pem::File(path)) => config.ca_certificate(Certificate::from_pem(read(path)?)),
+    };
+    if let Some(files) = &tls.files {
+        config = config.identity(Identity::from_pem(read(&files.cert)?, read(&files.key)?));
+    }
+    Ok(match &tls.server_name {
+        None => config,
+        Some(name) => config.domain_name(name),
+    })
+}
+
+fn read(path: &str) -> Result<Vec<u8>, Status> {
+    std::fs::read(Path::new(path)).map_err(|error| {
+        let message = format!("tollgate: {path} cannot be read: {error}");
+        envoy::log(Level::Warn, &message);
+        Status::unavailable(message)
+    })
+}
+
+/// Messages that are bytes already.
+#[derive(Clone, Copy, Debug, Default)]
+struct RawCodec;
+
+impl Codec for RawCodec {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for RawCodec {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for RawCodec {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        let mut item = vec![0; from.remaining()];
+        from.copy_to_slice(&mut item);
+        Ok(Some(item))
+    }
+}

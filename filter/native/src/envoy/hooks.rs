@@ -1,0 +1,365 @@
+//! Hooks that Envoy calls. Each turns pointers into references, and lets no panic out.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::*;
+use crate::calls::{self, StreamEvent};
+use crate::configuration::Configuration;
+use crate::stream::{Step, Stream};
+
+/// Statuses of the request's headers.
+const CONTINUE: u32 = 0;
+const STOP: u32 = 1;
+const STOP_ALL_AND_WATERMARK: u32 = 4;
+
+/// Runs a hook; after a panic, which is logged, it has the result `otherwise`.
+fn guard<R>(otherwise: R, hook: impl FnOnce() -> R) -> R {
+    // What a panic leaves half done is behind a lock that is poisoned then, or belongs to one stream.
+    catch_unwind(AssertUnwindSafe(hook)).unwrap_or_else(|_| {
+        log(
+            Level::Error,
+            "tollgate: a hook of the dynamic module panicked",
+        );
+        otherwise
+    })
+}
+
+/// Does what a stream wants done. No reference into the module is alive: Envoy may run other hooks of
+/// the stream meanwhile, and destroy it.
+///
+/// # Safety
+/// The stream is in one of its hooks.
+unsafe fn carry_out(stream: StreamPtr, step: Step) -> u32 {
+    match step {
+        Step::Continue => CONTINUE,
+        Step::Wait => STOP_ALL_AND_WATERMARK,
+        Step::Resume => {
+            // SAFETY: the stream is valid, and was stopped in its request's headers.
+            unsafe { continue_decoding(stream.raw()) };
+            CONTINUE
+        }
+        Step::Reply(reply) => {
+            let fields = reply.headers.iter();
+            let fields: Vec<_> = fields.map(|(key, value)| (&key[..], &value[..])).collect();
+            let mut headers = to_headers(&fields);
+            // SAFETY: the stream is valid, and Envoy copies everything.
+            unsafe {
+                send_response(
+                    stream.raw(),
+                    reply.status,
+                    headers.as_mut_ptr(),
+                    headers.len(),
+                    Buffer::of(&reply.body),
+                    Buffer::of("tollgate"),
+                );
+            }
+            STOP
+        }
+    }
+}
+
+/// The stream that Envoy has for `envoy`, with the module's own.
+///
+/// # Safety
+/// The pointers are those of a hook that is running.
+unsafe fn with_stream<R>(
+    envoy: *mut c_void,
+    own: *const c_void,
+    run: impl FnOnce(StreamPtr, &Stream) -> R,
+) -> Option<R> {
+    let envoy = StreamPtr(NonNull::new(envoy)?, PhantomData);
+    // SAFETY: `own` was made by `http_filter_new`, and is not destroyed in this call of `run`.
+    let stream = unsafe { own.cast::<Stream>().as_ref() }?;
+    Some(run(envoy, stream))
+}
+
+/// # Safety
+/// `own` is what `config_new` returned, and not destroyed.
+unsafe fn configuration<'a>(own: *const c_void) -> Option<&'a Configuration> {
+    // SAFETY: as this function demands.
+    unsafe { own.cast::<Configuration>().as_ref() }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
+    ABI_VERSION.as_ptr()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
+    envoy: *mut c_void,
+    _name: Buffer,
+    config: Buffer,
+) -> *const c_void {
+    guard(null(), || {
+        let envoy = NonNull::new(envoy).map(ConfigPtr);
+        // SAFETY: Envoy's bytes until the hook ends.
+        let json = unsafe { config.bytes() };
+        let new = envoy.and_then(|envoy| Configuration::load(envoy, json));
+        new.map_or(null(), |new| Arc::into_raw(new).cast())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(own: *const c_void) {
+    guard((), || {
+        if !own.is_null() {
+            // SAFETY: made by `config_new`, and destroyed once.
+            let configuration = unsafe { Arc::from_raw(own.cast::<Configuration>()) };
+            configuration.detach();
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
+    own: *const c_void,
+    _envoy: *mut c_void,
+) -> *const c_void {
+    guard(null(), || {
+        // SAFETY: Envoy destroys a configuration after its streams.
+        let configuration = unsafe { configuration(own) };
+        configuration.map_or(null(), |own| {
+            Box::into_raw(Box::new(Stream::new(own))).cast()
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(own: *const c_void) {
+    guard((), || {
+        if !own.is_null() {
+            // SAFETY: made by `http_filter_new`, and destroyed once.
+            drop(unsafe { Box::from_raw(own.cast::<Stream>().cast_mut()) });
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
+    envoy: *mut c_void,
+    own: *const c_void,
+    _end: bool,
+) -> u32 {
+    // SAFETY: these are the pointers of this hook.
+    let step = guard(None, || unsafe {
+        with_stream(envoy, own, |envoy, stream| {
+            (envoy, stream.handle_request(envoy))
+        })
+    });
+    let after_panic = || {
+        let envoy = StreamPtr(NonNull::new(envoy)?, PhantomData);
+        // SAFETY: as above; only what never changes is read.
+        let stream = unsafe { own.cast::<Stream>().as_ref() }?;
+        Some((envoy, stream.step_without_engine()))
+    };
+    match step.or_else(after_panic) {
+        // SAFETY: the hook is running.
+        Some((envoy, step)) => unsafe { carry_out(envoy, step) },
+        None => CONTINUE,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
+    envoy: *mut c_void,
+    own: *const c_void,
+    _event: u64,
+) {
+    // SAFETY: these are the pointers of this hook.
+    let step = guard(None, || unsafe {
+        with_stream(envoy, own, |envoy, stream| {
+            (envoy, stream.handle_wake(envoy))
+        })
+    });
+    if let Some((envoy, step)) = step {
+        // SAFETY: the hook is running.
+        unsafe { carry_out(envoy, step) };
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
+    envoy: *mut c_void,
+    own: *const c_void,
+    _end: bool,
+) -> u32 {
+    // SAFETY: these are the pointers of this hook.
+    guard((), || unsafe {
+        with_stream(envoy, own, |envoy, stream| stream.count_body(envoy, 0));
+    });
+    CONTINUE
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
+    envoy: *mut c_void,
+    own: *const c_void,
+    _end: bool,
+) -> u32 {
+    // SAFETY: these are the pointers of this hook.
+    guard((), || unsafe {
+        with_stream(envoy, own, |envoy, stream| stream.count_body(envoy, 1));
+    });
+    CONTINUE
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
+    envoy: *mut c_void,
+    own: *const c_void,
+) {
+    // SAFETY: these are the pointers of this hook.
+    guard((), || unsafe {
+        with_stream(envoy, own, |envoy, stream| stream.handle_end(envoy));
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
+    envoy: *mut c_void,
+    own: *const c_void,
+    _event: u64,
+) {
+    guard((), || {
+        // SAFETY: these are the pointers of this hook.
+        let configuration = unsafe { configuration(own) };
+        if let (Some(envoy), Some(configuration)) = (NonNull::new(envoy), configuration) {
+            calls::start(configuration, ConfigPtr(envoy));
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_headers(
+    _envoy: *mut c_void,
+    own: *const c_void,
+    id: u64,
+    headers: *const Header,
+    count: usize,
+    _end: bool,
+) {
+    // SAFETY: these are the pointers of this hook.
+    guard((), || unsafe {
+        hand_on(own, id, StreamEvent::Headers(&fields(headers, count)));
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_data(
+    _envoy: *mut c_void,
+    own: *const c_void,
+    id: u64,
+    data: *const Buffer,
+    count: usize,
+    _end: bool,
+) {
+    guard((), || {
+        for index in 0..count {
+            // SAFETY: Envoy hands over `count` buffers, which are valid until the hook ends.
+            unsafe { hand_on(own, id, StreamEvent::Data((*data.add(index)).bytes())) };
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_trailers(
+    _envoy: *mut c_void,
+    own: *const c_void,
+    id: u64,
+    trailers: *const Header,
+    count: usize,
+) {
+    // SAFETY: these are the pointers of this hook.
+    guard((), || unsafe {
+        hand_on(own, id, StreamEvent::Headers(&fields(trailers, count)));
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_complete(
+    _envoy: *mut c_void,
+    own: *const c_void,
+    id: u64,
+) {
+    // SAFETY: this is the pointer of this hook.
+    guard((), || unsafe { hand_on(own, id, StreamEvent::End) });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_reset(
+    _envoy: *mut c_void,
+    own: *const c_void,
+    id: u64,
+    _reason: u32,
+) {
+    // SAFETY: this is the pointer of this hook.
+    guard((), || unsafe { hand_on(own, id, StreamEvent::Reset) });
+}
+
+/// # Safety
+/// `own` is the configuration of a hook that is running.
+unsafe fn hand_on(own: *const c_void, id: u64, event: StreamEvent<'_>) {
+    // SAFETY: as this function demands.
+    if let Some(configuration) = unsafe { configuration(own) } {
+        calls::handle_event(configuration, id, event);
+    }
+}
+
+/// The names and values of header fields.
+///
+/// # Safety
+/// There are `count` of them, valid until the hook ends.
+unsafe fn fields<'a>(headers: *const Header, count: usize) -> Vec<(&'a [u8], &'a [u8])> {
+    let field = |index| {
+        // SAFETY: as this function demands.
+        let header = unsafe { *headers.add(index) };
+        // SAFETY: as this function demands.
+        unsafe { (header.key.bytes(), header.value.bytes()) }
+    };
+    (0..count).map(field).collect()
+}
+
+/// Hooks that Envoy demands and this filter has no use for.
+mod unused {
+    use super::*;
+
+    macro_rules! continues {
+        ($($name:ident($($arg:ty),*);)*) => {$(
+            #[unsafe(no_mangle)]
+            extern "C" fn $name($(_: $arg),*) -> u32 {
+                CONTINUE
+            }
+        )*};
+    }
+
+    macro_rules! ignored {
+        ($($name:ident($($arg:ty),*);)*) => {$(
+            #[unsafe(no_mangle)]
+            extern "C" fn $name($(_: $arg),*) {}
+        )*};
+    }
+
+    type Ptr = *const c_void;
+
+    continues! {
+        envoy_dynamic_module_on_http_filter_request_trailers(Ptr, Ptr);
+        envoy_dynamic_module_on_http_filter_response_headers(Ptr, Ptr, bool);
+        envoy_dynamic_module_on_http_filter_response_trailers(Ptr, Ptr);
+    }
+
+    ignored! {
+        envoy_dynamic_module_on_http_filter_http_callout_done(Ptr, Ptr, u64, u32, Ptr, usize, Ptr, usize);
+        envoy_dynamic_module_on_http_filter_http_stream_headers(Ptr, Ptr, u64, Ptr, usize, bool);
+        envoy_dynamic_module_on_http_filter_http_stream_data(Ptr, Ptr, u64, Ptr, usize, bool);
+        envoy_dynamic_module_on_http_filter_http_stream_trailers(Ptr, Ptr, u64, Ptr, usize);
+        envoy_dynamic_module_on_http_filter_http_stream_complete(Ptr, Ptr, u64);
+        envoy_dynamic_module_on_http_filter_http_stream_reset(Ptr, Ptr, u64, u32);
+        envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(Ptr, Ptr);
+        envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(Ptr, Ptr);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Decisions on a stream that are made on another thread than the stream's.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::envoy::StreamScheduler;
+
+/// Answer to a request instead of the upstream's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalReply {
+    pub(crate) status: u32,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// End of a request's wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It goes on.
+    Resume,
+    /// It is answered.
+    Reply(LocalReply),
+}
+
+/// Things to be done in a stream, on its own thread.
+#[derive(Debug, Default)]
+pub(crate) struct Letter {
+    /// Values for the access log, by name.
+    pub(crate) notes: Vec<(String, String)>,
+    pub(crate) verdict: Option<Verdict>,
+}
+
+/// Mailbox of a stream that the worker remembers.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    /// None once the stream has ended.
+    open: Mutex<Option<(StreamScheduler, Letter)>>,
+    /// Bytes of the bodies so far, of the request and of the response.
+    bytes: [AtomicU64; 2],
+    undelivered: Undelivered,
+}
+
+/// Number of verdicts of one worker that their streams have not seen yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Undelivered(Arc<AtomicUsize>);
+
+// === impl Mailbox ===
+
+impl Mailbox {
+    /// Returns a mailbox that wakes its stream through `scheduler`, with the counter of its worker.
+    pub(crate) fn new(scheduler: StreamScheduler, undelivered: Undelivered) -> Self {
+        Self {
+            open: Mutex::new(Some((scheduler, Letter::default()))),
+            bytes: Default::default(),
+            undelivered,
+        }
+    }
+
+    /// Leaves a value for the access log, which the stream sees with its verdict.
+    pub(crate) fn note(&self, name: &str, value: &str) {
+        if let Some((_, letter)) = self.lock().as_mut() {
+            letter.notes.push((name.to_owned(), value.to_owned()));
+        }
+    }
+
+    /// Ends the wait of the request, and wakes its stream. False if it has ended, or has a verdict
+    /// already.
+    pub(crate) fn decide(&self, verdict: Verdict) -> bool {
+        let mut open = self.lock();
+        match open.as_mut() {
+            Some((scheduler, letter)) if letter.verdict.is_none() => {
+                letter.verdict = Some(verdict);
+                self.undelivered.0.fetch_add(1, Ordering::Relaxed);
+                scheduler.commit();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes what is to be done, on the stream's own thread.
+    pub(crate) fn take(&self) -> Letter {
+        let mut open = self.lock();
+        let letter = open.as_mut().map(|(_, letter)| core::mem::take(letter));
+        let letter = letter.unwrap_or_default();
+        self.count_delivered(&letter);
+        letter
+    }
+
+    /// Closes the mailbox of a stream that has ended: nothing wakes it any more.
+    pub(crate) fn close(&self) {
+        if let Some((_, letter)) = self.lock().take() {
+            self.count_delivered(&letter);
+        }
+    }
+
+    fn count_delivered(&self, letter: &Letter) {
+        if letter.verdict.is_some() {
+            self.undelivered.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts bytes of a body; `of` is 0 for the request's, 1 for the response's.
+    pub(crate) fn count(&self, of: usize, bytes: u64) {
+        if let Some(count) = self.bytes.get(of) {
+            count.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the bytes of a body so far.
+    pub(crate) fn counted(&self, of: usize) -> u64 {
+        self.bytes
+            .get(of)
+            .map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(StreamScheduler, Letter)>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Undelivered ===
+
+impl Undelivered {
+    /// Returns whether there are none.
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}

@@ -1,0 +1,214 @@
+//! One HTTP stream in the module.
+
+use core::cell::{Cell, OnceCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tollgate_engine::{Decision, HostFailure};
+use tollgate_filter::{Level, is_grpc};
+
+use crate::at_hand::{self, AtHand, StreamAtHand};
+use crate::configuration::Configuration;
+use crate::envoy::{self, StreamPtr};
+use crate::host::NativeHost;
+use crate::mailbox::{LocalReply, Mailbox, Verdict};
+use crate::worker::Bound;
+
+thread_local! {
+    /// Number of the latest stream of this thread.
+    static LATEST: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A stream. Its thread is one of Envoy's workers.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// None if the thread has no engine.
+    bound: Option<Rc<Bound>>,
+    host_failure: HostFailure,
+    number: u32,
+    /// There if the worker remembers something of the stream.
+    mailbox: OnceCell<Arc<Mailbox>>,
+    is_known: Cell<bool>,
+}
+
+/// What Envoy is to do with a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing: it goes on, or goes on waiting.
+    Continue,
+    /// Its request waits.
+    Wait,
+    /// Its request, which waited, goes on.
+    Resume,
+    /// Its request is answered.
+    Reply(LocalReply),
+}
+
+// === impl Stream ===
+
+impl Stream {
+    /// Returns a stream of `configuration`.
+    #[inline]
+    pub(crate) fn new(configuration: &Configuration) -> Self {
+        Self {
+            bound: Bound::of(configuration),
+            host_failure: configuration.config.host_failure(),
+            number: LATEST.with(|latest| {
+                latest.set(latest.get().wrapping_add(1));
+                latest.get()
+            }),
+            mailbox: OnceCell::new(),
+            is_known: Cell::new(false),
+        }
+    }
+
+    /// Decides on the request.
+    #[inline]
+    pub(crate) fn handle_request(&self, envoy: StreamPtr) -> Step {
+        let Some(bound) = &self.bound else {
+            return self.step_without_engine();
+        };
+        let subject = self.at_hand(envoy);
+        let (step, subject) = at_hand::with(subject, || self.decide(bound, envoy));
+        match (step, subject) {
+            (Some(step), _) => step,
+            (None, AtHand::Stream(stream)) => stream.answer.map_or(Step::Continue, Step::Reply),
+            (None, _) => Step::Continue,
+        }
+    }
+
+    #[inline]
+    fn at_hand(&self, envoy: StreamPtr) -> AtHand {
+        AtHand::Stream(StreamAtHand {
+            envoy,
+            mailbox: self.mailbox.get().cloned(),
+            answer: None,
+        })
+    }
+
+    /// Returns the step, or none if the request has been answered.
+    #[inline]
+    fn decide(&self, bound: &Bound, envoy: StreamPtr) -> Option<Step> {
+        let Some(mut worker) = bound.worker.lock() else {
+            return Some(self.step_without_engine());
+        };
+        let decision = bound.binding.admit(&mut worker, self.number);
+        let waits = matches!(decision, Decision::Hold | Decision::Queue(_));
+        if waits || worker.remembers(self.number) {
+            self.become_known(bound, envoy);
+        }
+        if worker.is_hurried() {
+            bound.worker.hurry(worker.tick_period());
+        }
+        match decision {
+            Decision::Admit if bound.worker.undelivered.is_none() => Some(Step::Continue),
+            Decision::Admit => Some(self.go_on_later(bound, envoy)),
+            Decision::Hold | Decision::Queue(_) => Some(Step::Wait),
+            Decision::Deny(refusal) => {
+                let host = NativeHost::at_hand();
+                match worker.answer(refusal, is_grpc(&host)) {
+                    Ok(()) => None,
+                    Err(error) => {
+                        envoy::log(Level::Error, &format!("tollgate: {error}"));
+                        Some(Step::Continue)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes decisions of other threads reach the stream. Under the engine's lock, so before any of them.
+    #[cold]
+    fn become_known(&self, bound: &Bound, envoy: StreamPtr) {
+        self.is_known.set(true);
+        let Some(scheduler) = envoy.scheduler() else {
+            return;
+        };
+        let undelivered = bound.worker.undelivered.clone();
+        let mailbox = Arc::new(Mailbox::new(scheduler, undelivered));
+        bound.worker.add_mailbox(self.number, &mailbox);
+        let _ = self.mailbox.set(mailbox);
+    }
+
+    /// Lets the request go on after those whose wait is over, but whose streams have not run since: it
+    /// came after them.
+    #[cold]
+    fn go_on_later(&self, bound: &Bound, envoy: StreamPtr) -> Step {
+        if self.mailbox.get().is_none() {
+            self.become_known(bound, envoy);
+        }
+        let posted = self
+            .mailbox
+            .get()
+            .is_some_and(|own| own.decide(Verdict::Resume));
+        if posted { Step::Wait } else { Step::Continue }
+    }
+
+    /// Does what another thread has decided.
+    pub(crate) fn handle_wake(&self, envoy: StreamPtr) -> Step {
+        let Some(mailbox) = self.mailbox.get() else {
+            return Step::Continue;
+        };
+        let letter = mailbox.take();
+        for (name, value) in &letter.notes {
+            envoy.set_filter_state(name, value);
+        }
+        match letter.verdict {
+            None => Step::Continue,
+            Some(Verdict::Resume) => Step::Resume,
+            Some(Verdict::Reply(reply)) => Step::Reply(reply),
+        }
+    }
+
+    /// Counts the part of a body that Envoy has at hand, if somebody wants to know.
+    #[inline]
+    pub(crate) fn count_body(&self, envoy: StreamPtr, of: usize) {
+        if let Some(mailbox) = self.mailbox.get() {
+            mailbox.count(of, envoy.body_bytes(of));
+        }
+    }
+
+    /// Tells the engine that the stream has ended, if it remembers it.
+    #[inline]
+    pub(crate) fn handle_end(&self, envoy: StreamPtr) {
+        if self.is_known.replace(false) {
+            self.forget(self.at_hand(envoy));
+        }
+    }
+
+    #[cold]
+    fn forget(&self, subject: AtHand) {
+        let Some(bound) = &self.bound else { return };
+        if let Some(mailbox) = self.mailbox.get() {
+            mailbox.close();
+        }
+        at_hand::with(subject, || {
+            if let Some(mut worker) = bound.worker.lock() {
+                worker.forget(self.number);
+            }
+        });
+        bound.worker.remove_mailbox(self.number);
+    }
+
+    /// Returns what becomes of a request that no engine can decide on.
+    #[cold]
+    pub(crate) fn step_without_engine(&self) -> Step {
+        match self.host_failure {
+            HostFailure::Open => Step::Continue,
+            HostFailure::Closed => Step::Reply(LocalReply {
+                status: 503,
+                headers: Vec::new(),
+                body: Vec::new(),
+            }),
+        }
+    }
+}
+
+impl Drop for Stream {
+    /// A stream that Envoy destroys without having completed it.
+    fn drop(&mut self) {
+        if self.is_known.replace(false) {
+            self.forget(AtHand::Nothing);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The engine of one of Envoy's worker threads.
+
+use core::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tollgate_core::units::Instant;
+use tollgate_filter::{Binding, HostError, Level, Worker, now};
+
+use crate::at_hand::{self, AtHand};
+use crate::configuration::Configuration;
+use crate::envoy;
+use crate::host::NativeHost;
+use crate::mailbox::{Mailbox, Undelivered};
+use crate::process::{Process, lock};
+use crate::ticker;
+
+thread_local! {
+    static BOUND: RefCell<Vec<Rc<Bound>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An engine, which belongs to one worker thread of Envoy's.
+///
+/// Its lock is taken by that thread for each request, and by the threads for ticks and calls now and
+/// then, for some microseconds. Nothing of Envoy's that can run a hook of a stream is called under it.
+#[derive(Debug)]
+pub(crate) struct WorkerCell {
+    worker: Mutex<Worker<NativeHost>>,
+    /// Of the streams that the worker remembers, by their numbers.
+    mailboxes: Mutex<HashMap<u32, Arc<Mailbox>>>,
+    pub(crate) undelivered: Undelivered,
+    /// Time of the next tick, in nanoseconds of the filter's clock.
+    due: AtomicU64,
+    process: Weak<Process>,
+}
+
+/// A configuration as one worker thread uses it.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    configuration: Weak<Configuration>,
+    id: u64,
+    pub(crate) worker: Arc<WorkerCell>,
+    pub(crate) binding: Binding,
+}
+
+// === impl WorkerCell ===
+
+impl WorkerCell {
+    fn new(configuration: &Configuration) -> Arc<Self> {
+        let process = &configuration.process;
+        Arc::new_cyclic(|cell| {
+            let host = NativeHost::new(process, cell.clone());
+            let worker = Worker::new(host, process.identity(), &configuration.config);
+            Self {
+                worker: Mutex::new(worker),
+                mailboxes: Mutex::default(),
+                undelivered: Undelivered::default(),
+                due: AtomicU64::new(0),
+                process: Arc::downgrade(process),
+            }
+        })
+    }
+
+    /// Returns the engine; `None` if a panic has left it half changed.
+    #[inline]
+    pub(crate) fn lock(&self) -> Option<MutexGuard<'_, Worker<NativeHost>>> {
+        self.worker.lock().ok()
+    }
+
+    /// Returns whether a panic has left the engine half changed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.worker.is_poisoned()
+    }
+
+    /// Makes the engine take a configuration over that streams of its thread may have later.
+    pub(crate) fn take_over(&self, configuration: &Configuration) {
+        if let Some(mut worker) = self.lock() {
+            let bound = Binding::new(&mut worker, &configuration.config, &configuration.unknown);
+            if let Err(error) = bound {
+                worker.complain(&error);
+            }
+        }
+    }
+
+    /// Runs `run` with the engine outside of all streams, and lets it have its next tick in time.
+    pub(crate) fn run(&self, run: impl FnOnce(&mut Worker<NativeHost>)) {
+        let Some(mut worker) = self.lock() else {
+            return;
+        };
+        at_hand::with(AtHand::Nothing, || run(&mut worker));
+        let period = worker.tick_period();
+        drop(worker);
+        self.tick_within(period);
+    }
+
+    /// Ticks the engine if that is due, and returns when it is due again.
+    pub(crate) fn tick(&self, at: Instant) -> Instant {
+        if self.due.load(Ordering::Relaxed) <= at.as_nanos() {
+            // Requests that come meanwhile may need a tick sooner.
+            self.due.store(u64::MAX, Ordering::Relaxed);
+            self.run(Worker::handle_tick);
+        }
+        Instant::from_nanos(self.due.load(Ordering::Relaxed))
+    }
+
+    /// Makes the next tick come within `period`. Returns whether it comes sooner than before.
+    fn tick_within(&self, period: Duration) -> bool {
+        let due = now().saturating_add(period).as_nanos();
+        self.due.fetch_min(due, Ordering::Relaxed) > due
+    }
+
+    /// Makes the next tick come within `period`, also if the thread for ticks is asleep.
+    #[cold]
+    pub(crate) fn hurry(&self, period: Duration) {
+        if self.tick_within(period) {
+            ticker::wake();
+        }
+    }
+
+    /// Adds the mailbox of a stream that the worker remembers.
+    pub(crate) fn add_mailbox(&self, stream: u32, mailbox: &Arc<Mailbox>) {
+        lock(&self.mailboxes).insert(stream, Arc::clone(mailbox));
+    }
+
+    /// Returns the mailbox of a stream.
+    pub(crate) fn mailbox(&self, stream: u32) -> Option<Arc<Mailbox>> {
+        lock(&self.mailboxes).get(&stream).cloned()
+    }
+
+    /// Removes the mailbox of a stream that has ended.
+    pub(crate) fn remove_mailbox(&self, stream: u32) {
+        lock(&self.mailboxes).remove(&stream);
+    }
+
+    fn is_of(&self, process: &Arc<Process>) -> bool {
+        core::ptr::eq(self.process.as_ptr(), Arc::as_ptr(process))
+    }
+}
+
+// === impl Bound ===
+
+impl Bound {
+    /// Returns `configuration` as the thread at hand uses it; `None` if its engine cannot be had.
+    #[inline]
+    pub(crate) fn of(configuration: &Configuration) -> Option<Rc<Self>> {
+        let known = BOUND.with(|bound| {
+            let bound = bound.try_borrow().ok()?;
+            let known = bound.iter().find(|known| known.id == configuration.id)?;
+            (!known.worker.is_lost()).then(|| Rc::clone(known))
+        });
+        known.or_else(|| Self::bind(configuration))
+    }
+
+    #[cold]
+    fn bind(configuration: &Configuration) -> Option<Rc<Self>> {
+        let new = match Self::new(configuration) {
+            Ok(new) => Rc::new(new),
+            Err(error) => {
+                envoy::log(Level::Error, &format!("tollgate: {error}"));
+                return None;
+            }
+        };
+        BOUND.with(|bound| {
+            let mut bound = bound.try_borrow_mut().ok()?;
+            let in_use = |known: &Rc<Self>| known.configuration.strong_count() > 0;
+            bound.retain(|known| in_use(known) && !known.worker.is_lost());
+            bound.push(Rc::clone(&new));
+            Some(new)
+        })
+    }
+
+    fn new(configuration: &Configuration) -> Result<Self, HostError> {
+        let process = &configuration.process;
+        let lost = HostError {
+            call: "lock",
+            status: 0,
+        };
+        let own = BOUND.with(|bound| {
+            let bound = bound.try_borrow().ok()?;
+            let usable = |known: &&Rc<Self>| known.worker.is_of(process) && !known.worker.is_lost();
+            Some(Arc::clone(&bound.iter().find(usable)?.worker))
+        });
+        let worker = own.unwrap_or_else(|| {
+            let new = WorkerCell::new(configuration);
+            process.add_worker(&new);
+            new
+        });
+        let own = process.configuration(configuration.id);
+        let binding = {
+            let mut engine = worker.lock().ok_or(lost)?;
+            let binding = Binding::new(&mut engine, &configuration.config, &configuration.unknown)?;
+            // A configuration that is being replaced must not have the last word.
+            if let Some(latest) = process
+                .latest()
+                .filter(|latest| latest.id != configuration.id)
+            {
+                Binding::new(&mut engine, &latest.config, &[])?;
+            }
+            binding
+        };
+        Ok(Self {
+            configuration: own.as_ref().map(Arc::downgrade).unwrap_or_default(),
+            id: configuration.id,
+            worker,
+            binding,
+        })
+    }
+}
