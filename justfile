@@ -133,6 +133,11 @@ e2e NAME="": build
 e2e-native NAME="": build
     TOLLGATE_BUILD=native tests/conclusive.sh cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ if NAME == "quick" { quick } else { NAME } }}
 
+# Run the dynamic module's tests under valgrind: no invalid access, and no memory lost
+memcheck:
+    command -v valgrind >/dev/null || { echo "memcheck: no valgrind: install it (Debian's name)" >&2; exit 1; }
+    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind -q --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=9" cargo test --locked -p tollgate-native -- --test-threads=1
+
 # Test a real coordinator's admin API against its OpenAPI description, for SECONDS
 test-api SECONDS="30":
     #!/usr/bin/env bash
@@ -278,7 +283,7 @@ bench *ARGS:
 
 # Measure Envoy's CPU per request, with Tollgate and with other rate limiters, in one run
 [positional-arguments]
-bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build
+bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build native
     cargo build {{ native }} --release --bin tollgate --bin bench-proxy
     {{ target }}/release/bench-proxy "$@"
 

@@ -57,12 +57,18 @@ pub fn tollgate(plugin: &Value) -> Result<Value> {
 /// As [`tollgate`].
 pub fn tollgate_in(vm_id: &str, plugin: &Value) -> Result<Value> {
     match Build::under_test()? {
-        Build::Wasm => {
-            let file = artifact::filter()?;
-            Ok(wasm(vm_id, &file.to_string_lossy(), &plugin.to_string()))
-        }
+        Build::Wasm => tollgate_wasm(vm_id, plugin),
         Build::Native => tollgate_native(plugin),
     }
+}
+
+/// The Tollgate filter for a wasm VM.
+///
+/// # Errors
+/// When the filter has not been built.
+pub fn tollgate_wasm(vm_id: &str, plugin: &Value) -> Result<Value> {
+    let file = artifact::filter()?;
+    Ok(wasm(vm_id, &file.to_string_lossy(), &plugin.to_string()))
 }
 
 /// The Tollgate filter as a dynamic module.

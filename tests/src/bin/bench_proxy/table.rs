@@ -20,6 +20,8 @@ pub(crate) struct Table {
     base: &'static str,
     /// The filter that is the aim of another, by name.
     aim_of: fn(&str) -> &'static str,
+    /// Copies of a filter, by which what they add is divided.
+    copies: usize,
     rounds: Vec<Vec<(String, Sample)>>,
 }
 
@@ -51,10 +53,11 @@ impl Sample {
 impl Table {
     /// Creates an empty table. The cost that a filter adds to `base` is compared with the cost that its
     /// aim adds.
-    pub(crate) fn new(base: &'static str, aim_of: fn(&str) -> &'static str) -> Self {
+    pub(crate) fn new(base: &'static str, aim_of: fn(&str) -> &'static str, copies: usize) -> Self {
         Self {
             base,
             aim_of,
+            copies,
             rounds: Vec::new(),
         }
     }
@@ -101,8 +104,10 @@ impl Table {
         }
         writeln!(
             out,
-            "medians of {} rounds; the aim is the plain wasm filter that reads as many headers",
-            self.rounds.len()
+            "medians of {} rounds; added by each of {} copies; the aim is the plain wasm filter that reads as \
+             many headers, or local_ratelimit",
+            self.rounds.len(),
+            self.copies,
         )?;
         let all: Vec<Value> = rows
             .iter()
@@ -118,7 +123,8 @@ impl Table {
         writeln!(
             out,
             "{}",
-            json!({"bench": "proxy", "rounds": self.rounds.len(), "filters": all})
+            json!({"bench": "proxy", "rounds": self.rounds.len(), "copies": self.copies,
+                   "filters": all})
         )?;
         Ok(())
     }
@@ -150,7 +156,8 @@ impl Table {
             };
             let sample = of(name)?;
             cpu_us.push(sample.cpu_us());
-            added_us.push(sample.cpu_us() - of(self.base)?.cpu_us());
+            let added = sample.cpu_us() - of(self.base)?.cpu_us();
+            added_us.push(added / self.copies as f64);
             per_second.push(sample.per_second());
         }
         Ok(Row {
@@ -191,7 +198,7 @@ mod tests {
             took: Duration::from_secs(1),
             cpu: Duration::from_millis(micros),
         };
-        let mut table = Table::new("base", |_| "aim");
+        let mut table = Table::new("base", |_| "aim", 2);
         for noise in [0, 10, 30] {
             table.add_round(vec![
                 ("base".to_owned(), sample(20 + noise)),
@@ -199,7 +206,7 @@ mod tests {
             ]);
         }
         let rows = table.rows().unwrap();
-        assert!((rows[1].added_us - 2.0).abs() < 1e-9, "{rows:?}");
+        assert!((rows[1].added_us - 1.0).abs() < 1e-9, "{rows:?}");
         assert!((rows[1].cpu_us - 32.0).abs() < 1e-9, "{rows:?}");
     }
 }
