@@ -16,6 +16,8 @@ use crate::worker::WorkerCell;
 
 /// The path of the service, before a method's name.
 pub(crate) const SERVICE: &str = "/tollgate.v1.LeaseService/";
+/// The most orders that wait for the main thread, such as one that is stuck.
+const ORDERS_MAX: usize = 10_000;
 /// gRPC's CANCELLED and UNAVAILABLE.
 const CANCELLED: u32 = 1;
 const UNAVAILABLE: u32 = 14;
@@ -77,6 +79,11 @@ impl Calls {
     pub(crate) fn new_token(&mut self) -> u32 {
         self.last_token = self.last_token.wrapping_add(1).max(1);
         self.last_token
+    }
+
+    /// Returns whether no more orders may wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.ordered.len() >= ORDERS_MAX
     }
 
     /// Adds an order. Returns whether the main thread has to be woken for it.

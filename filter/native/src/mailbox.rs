@@ -1,7 +1,9 @@
 //! Decisions on a stream that are made on another thread than the stream's.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tollgate_engine::HostFailure;
 
 use crate::envoy::StreamScheduler;
 
@@ -38,11 +40,29 @@ pub(crate) struct Mailbox {
     /// Bytes of the bodies so far, of the request and of the response.
     bytes: [AtomicU64; 2],
     undelivered: Undelivered,
+    /// True if Envoy has stopped the stream for it.
+    waits: AtomicBool,
 }
 
 /// Number of verdicts of one worker that their streams have not seen yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Undelivered(Arc<AtomicUsize>);
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// Returns the fate of a request that no engine decides on.
+    pub(crate) fn without_engine(host_failure: HostFailure) -> Self {
+        match host_failure {
+            HostFailure::Open => Self::Resume,
+            HostFailure::Closed => Self::Reply(LocalReply {
+                status: 503,
+                headers: Vec::new(),
+                body: Vec::new(),
+            }),
+        }
+    }
+}
 
 // === impl Mailbox ===
 
@@ -53,7 +73,13 @@ impl Mailbox {
             open: Mutex::new(Some((scheduler, Letter::default()))),
             bytes: Default::default(),
             undelivered,
+            waits: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that the stream is being stopped.
+    pub(crate) fn begin_wait(&self) {
+        self.waits.store(true, Ordering::Relaxed);
     }
 
     /// Leaves a value for the access log, which the stream sees with its verdict.
@@ -63,12 +89,11 @@ impl Mailbox {
         }
     }
 
-    /// Ends the wait of the request, and wakes its stream. False if it has ended, or has a verdict
-    /// already.
+    /// Ends the wait of the request, and wakes its stream. False if it does not wait any more.
     pub(crate) fn decide(&self, verdict: Verdict) -> bool {
         let mut open = self.lock();
         match open.as_mut() {
-            Some((scheduler, letter)) if letter.verdict.is_none() => {
+            Some((scheduler, letter)) if self.waits.swap(false, Ordering::Relaxed) => {
                 letter.verdict = Some(verdict);
                 self.undelivered.0.fetch_add(1, Ordering::Relaxed);
                 scheduler.commit();

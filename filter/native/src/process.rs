@@ -91,11 +91,17 @@ impl Process {
         lock(&self.workers).push(Arc::clone(worker));
     }
 
-    /// Returns the workers, without those that a panic has left behind.
+    /// Returns the workers, without those that a panic has left behind: what waits there is decided
+    /// without them.
     pub(crate) fn workers(&self) -> Vec<Arc<WorkerCell>> {
         let mut workers = lock(&self.workers);
-        workers.retain(|worker| !worker.is_lost());
-        workers.clone()
+        let lost: Vec<_> = workers.extract_if(.., |worker| worker.is_lost()).collect();
+        let living = workers.clone();
+        drop(workers);
+        for worker in lost {
+            worker.give_up(self.latest().map(|latest| latest.config.host_failure()));
+        }
+        living
     }
 
     /// Adds a configuration that Envoy uses from now on.
@@ -133,7 +139,7 @@ impl Process {
     /// Orders something of the main thread, under a new token.
     ///
     /// # Errors
-    /// If Envoy uses no configuration.
+    /// If Envoy uses no configuration, or its main thread is stuck.
     pub(crate) fn order(&self, order: impl FnOnce(u32) -> Order) -> Result<u32, HostError> {
         let attached = lock(&self.attached);
         let latest = attached.last().ok_or(HostError {
@@ -141,6 +147,12 @@ impl Process {
             status: 0,
         })?;
         let mut calls = self.calls();
+        if calls.is_full() {
+            return Err(HostError {
+                call: "config_scheduler_commit",
+                status: 0,
+            });
+        }
         let token = calls.new_token();
         if calls.push(order(token)) {
             latest.scheduler.commit();

@@ -97,6 +97,17 @@ impl Stream {
         if waits || worker.remembers(self.number) {
             self.become_known(bound, envoy);
         }
+        if waits {
+            match self.mailbox.get() {
+                Some(mailbox) => mailbox.begin_wait(),
+                None => {
+                    // Nothing could wake it.
+                    self.is_known.set(false);
+                    worker.forget(self.number);
+                    return Some(self.step_without_engine());
+                }
+            }
+        }
         if worker.is_hurried() {
             bound.worker.hurry(worker.tick_period());
         }
@@ -137,10 +148,11 @@ impl Stream {
         if self.mailbox.get().is_none() {
             self.become_known(bound, envoy);
         }
-        let posted = self
-            .mailbox
-            .get()
-            .is_some_and(|own| own.decide(Verdict::Resume));
+        let post = |own: &Arc<Mailbox>| {
+            own.begin_wait();
+            own.decide(Verdict::Resume)
+        };
+        let posted = self.mailbox.get().is_some_and(post);
         if posted { Step::Wait } else { Step::Continue }
     }
 
@@ -193,13 +205,9 @@ impl Stream {
     /// Returns what becomes of a request that no engine can decide on.
     #[cold]
     pub(crate) fn step_without_engine(&self) -> Step {
-        match self.host_failure {
-            HostFailure::Open => Step::Continue,
-            HostFailure::Closed => Step::Reply(LocalReply {
-                status: 503,
-                headers: Vec::new(),
-                body: Vec::new(),
-            }),
+        match Verdict::without_engine(self.host_failure) {
+            Verdict::Resume => Step::Continue,
+            Verdict::Reply(reply) => Step::Reply(reply),
         }
     }
 }

@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tollgate_core::units::Instant;
+use tollgate_engine::HostFailure;
 use tollgate_filter::{Binding, HostError, Level, Worker, now};
 
 use crate::at_hand::{self, AtHand};
 use crate::configuration::Configuration;
 use crate::envoy;
 use crate::host::NativeHost;
-use crate::mailbox::{Mailbox, Undelivered};
+use crate::mailbox::{Mailbox, Undelivered, Verdict};
 use crate::process::{Process, lock};
 use crate::ticker;
 
@@ -73,6 +74,17 @@ impl WorkerCell {
     /// Returns whether a panic has left the engine half changed.
     pub(crate) fn is_lost(&self) -> bool {
         self.worker.is_poisoned()
+    }
+
+    /// Ends the waits that the engine will not end any more.
+    #[cold]
+    pub(crate) fn give_up(&self, host_failure: Option<HostFailure>) {
+        let waiting: Vec<_> = lock(&self.mailboxes).values().cloned().collect();
+        for mailbox in waiting {
+            mailbox.decide(Verdict::without_engine(
+                host_failure.unwrap_or(HostFailure::Open),
+            ));
+        }
     }
 
     /// Makes the engine take a configuration over that streams of its thread may have later.

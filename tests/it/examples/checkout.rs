@@ -38,6 +38,7 @@ impl Checkout {
             checkout.copy(path)?;
         }
         checkout.link("target/tollgate_filter.wasm", &artifact::filter()?)?;
+        checkout.link("target/libtollgate.so", &artifact::native_filter()?)?;
         checkout.link("target/demo/tollgate", &artifact::coordinator()?)?;
         // Envoys beside each other need this, or an id of their own.
         let envoy = artifact::envoy()?;

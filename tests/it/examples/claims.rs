@@ -11,10 +11,11 @@ use super::walk::Walk;
 pub(crate) type Claim = fn(&Walk) -> Result<()>;
 
 /// Every example with its claim.
-pub(crate) const CLAIMS: [(&str, Claim); 8] = [
+pub(crate) const CLAIMS: [(&str, Claim); 9] = [
     ("ai-tokens", tokens_of_answers_are_charged),
     ("bytes", bodies_are_charged),
     ("concurrency", no_more_are_in_flight),
+    ("dynamic-module", the_module_limits),
     ("grpc", calls_are_refused_in_grpcs_form),
     ("groups", members_share),
     ("jwt", the_verified_claim_is_limited),
@@ -76,6 +77,15 @@ fn no_more_are_in_flight(walk: &Walk) -> Result<()> {
     let admitted = count(codes, "200");
     ensure!((1..=2).contains(&admitted), "{codes}");
     ensure!(count(codes, "429") == 6 - admitted, "{codes}");
+    Ok(())
+}
+
+fn the_module_limits(walk: &Walk) -> Result<()> {
+    let output = walk.output("seq 20")?;
+    let admitted = count(output, "200");
+    // The burst, and what a busy machine takes to send twenty requests.
+    ensure!((5..=15).contains(&admitted), "{output}");
+    ensure!(count(output, "429") == 20 - admitted, "{output}");
     Ok(())
 }
 

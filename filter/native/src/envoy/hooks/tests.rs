@@ -287,8 +287,10 @@ fn after_a_panic_the_request_is_decided_by_host_failure_and_the_next_one_by_a_ne
         // The thread for ticks goes on without it.
         bound.worker.tick(Instant::from_nanos(u64::MAX));
     };
-    let more = r#""first_lease_wait_ms": 0, "host_failure": "closed","#;
+    let more = r#""first_lease_wait_ms": 10000, "host_failure": "closed","#;
     let configuration = Loaded::new("panics", "", more);
+    let waits = configuration.open("acme");
+    assert_eq!(waits.status, STOP_ALL_AND_WATERMARK);
     let envoy = fake().new_stream(&[("x-tenant", "acme")]);
     let own = unsafe { envoy_dynamic_module_on_http_filter_new(configuration.own, ptr(envoy)) };
     panic_in(&configuration);
@@ -297,8 +299,18 @@ fn after_a_panic_the_request_is_decided_by_host_failure_and_the_next_one_by_a_ne
     assert_eq!(status, STOP);
     assert_eq!(fake().replies[&envoy].0, 503);
     Opened { envoy, own, status }.end();
+    waits.wait_for_wake();
+    assert_eq!(
+        fake().replies[&waits.envoy].0,
+        503,
+        "it is not left to wait"
+    );
+    waits.end();
     let next = configuration.open("acme");
-    assert_eq!(next.status, CONTINUE);
+    assert_eq!(
+        next.status, STOP_ALL_AND_WATERMARK,
+        "a new engine waits for the lease"
+    );
     next.end();
     configuration.destroy();
 }
