@@ -48,7 +48,7 @@ const HEADS_MAX: usize = 30;
 /// Seeds that once found a bug, with its description; each stays. The lists start anew with the
 /// processes that run the engine: a seed means another course of events since then. Earlier bugs
 /// are tested in the core, and by the thousand seeds.
-const REGRESSIONS: [(u64, &str); 2] = [
+const REGRESSIONS: [(u64, &str); 3] = [
     (
         4209,
         "law 3 expected what a demand of five in a second sways by to be divided at once",
@@ -57,10 +57,14 @@ const REGRESSIONS: [(u64, &str); 2] = [
         6024,
         "law 3 expected what a demand of five in a second sways by to be divided at once",
     ),
+    (
+        9554,
+        "in optimistic mode every second of slow requests was refused that came at equal intervals",
+    ),
 ];
 
 /// The same for other units.
-const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 11] = [
+const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 12] = [
     (
         45,
         "a request went before those that awaited the first lease of the scope whose limit they share",
@@ -105,10 +109,14 @@ const REGRESSIONS_OF_OTHER_UNITS: [(u64, &str); 11] = [
         6706,
         "law 2 expected bytes to be measured as well as requests",
     ),
+    (
+        8763,
+        "law 6 bounded the debt of a returned process at the safe capacity, not at the rate that pays it",
+    ),
 ];
 
 /// The same for trees.
-const REGRESSIONS_OF_TREES: [(u64, &str); 9] = [
+const REGRESSIONS_OF_TREES: [(u64, &str); 10] = [
     (
         68,
         "a request queued before those that awaited the first lease of a scope they had been led to",
@@ -141,6 +149,10 @@ const REGRESSIONS_OF_TREES: [(u64, &str); 9] = [
     (
         3270,
         "without the parent a late request revived a lease, and more than safe capacity was lent",
+    ),
+    (
+        8902,
+        "a request went before one that had come to await a first lease since another was led there",
     ),
 ];
 

@@ -1,6 +1,6 @@
 //! View of a process's lease in its shared data, for the laws.
 
-use tollgate_core::client::{DrawResult, Policy, RateLimiter};
+use tollgate_core::client::{DrawResult, LeaseState, Policy, RateLimiter};
 use tollgate_core::units::{Instant, MICRO, Tokens};
 
 /// Returns the tokens in the bucket of `limiter`; negative while some are owed.
@@ -18,9 +18,14 @@ pub(super) fn balance(limiter: &RateLimiter, now: Instant, policy: &Policy) -> f
     }
 }
 
-/// Returns the largest debt allowed, in tokens.
+/// Returns the largest debt allowed, in tokens: what the bucket pays within the policy's time. The
+/// bucket of a process that has come back keeps the rate of its last lease until the first answer,
+/// although the process has no more than the safe capacity without it.
 pub(super) fn debt_max(limiter: &RateLimiter, now: Instant, policy: &Policy) -> f64 {
-    let (rate, _) = limiter.flow(now, policy);
+    let rate = match limiter.state(now) {
+        LeaseState::Idle | LeaseState::Pending => limiter.earns(),
+        LeaseState::Leased | LeaseState::NoLease => limiter.flow(now, policy).0,
+    };
     tokens(rate.tokens_in(policy.max_debt))
 }
 

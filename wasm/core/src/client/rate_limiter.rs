@@ -24,6 +24,9 @@ const UNLIMITED_CACHE: u64 = 1000;
 const BYTES_GRAIN: u64 = 4 * 1024;
 /// A record that was not used for this long is free, whatever it says.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+/// The least burst in optimistic mode. Wants may be measured a little low, and of requests at equal
+/// intervals a bucket that holds one would then refuse every second.
+const OPTIMISTIC_BURST: Tokens = Tokens::from_whole(2);
 /// Attempts at an idle limiter after a pause as long as this are measured from now on.
 const RETURN_AFTER: Duration = Duration::from_secs(1);
 
@@ -299,13 +302,19 @@ impl RateLimiter {
         }
         let safe = self.lease.client.safe;
         let safe = safe.unwrap_or_else(|| policy.safe_of(self.unit));
-        let rate = match policy.no_lease {
-            Mode::Safe => safe,
-            Mode::Optimistic => safe.max(self.demand.wants()),
-            Mode::Pessimistic => Capacity::ZERO,
-        }
-        .as_rate();
-        (rate, second_of(rate))
+        let (capacity, least) = match policy.no_lease {
+            Mode::Safe => (safe, Tokens::ONE),
+            Mode::Optimistic => (safe.max(self.demand.wants()), OPTIMISTIC_BURST),
+            Mode::Pessimistic => (Capacity::ZERO, Tokens::ONE),
+        };
+        let rate = capacity.as_rate();
+        (rate, second_of(rate, least))
+    }
+
+    /// Rate at which the bucket earns, and so pays what it owes. That of [`RateLimiter::flow`], but
+    /// while the first answer is awaited the one of the lease before.
+    pub fn earns(&self) -> Rate {
+        self.bucket.rate()
     }
 
     /// Rate that may pass soon, if it is more than now and a lease is about to grow: others have to
@@ -477,11 +486,11 @@ fn micros(tokens: Tokens) -> i64 {
     i64::try_from(tokens.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// One second of `rate`, at least one token; nothing if nothing passes.
-fn second_of(rate: Rate) -> Tokens {
+/// One second of `rate`, at least `least`; nothing if nothing passes.
+fn second_of(rate: Rate, least: Tokens) -> Tokens {
     match rate {
         Rate::ZERO => Tokens::ZERO,
-        rate => rate.tokens_in(Duration::from_secs(1)).max(Tokens::ONE),
+        rate => rate.tokens_in(Duration::from_secs(1)).max(least),
     }
 }
 

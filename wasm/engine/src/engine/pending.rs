@@ -66,6 +66,20 @@ impl<H: Host> Engine<H> {
         buckets().filter(is_ordered).collect()
     }
 
+    /// Adds the buckets whose first lease a held request has come to await: another request may have
+    /// been led to the canonical scope of its own.
+    fn extend_first_at(&self, now: Instant, pending: &mut PendingRequest) {
+        let rules = &self.process.rules;
+        let request = &pending.waiting.request;
+        let buckets = self.in_order(request);
+        let buckets = buckets.flat_map(|target| self.admission.buckets(rules, target));
+        for bucket in buckets.filter(|bucket| self.admission.awaits(*bucket, now)) {
+            if !pending.first_at.contains(&bucket) {
+                pending.first_at.push(bucket);
+            }
+        }
+    }
+
     /// Holds a request, unless its client would rather not wait.
     #[cold]
     pub(super) fn hold(&mut self, request: &mut Request, max_wait: Option<Duration>) -> Decision {
@@ -151,7 +165,7 @@ impl<H: Host> Engine<H> {
     fn release_pending(&mut self, now: Instant) -> usize {
         let mut released: usize = 0;
         for _ in 0..self.queues.pending.len() {
-            let Some(pending) = self.queues.pending.pop() else {
+            let Some(mut pending) = self.queues.pending.pop() else {
                 break;
             };
             let request = &pending.waiting.request;
@@ -160,6 +174,7 @@ impl<H: Host> Engine<H> {
             let must_wait = in_time && self.admission.must_wait(rules, request, now);
             // The others keep their order.
             if released >= RELEASES_MAX || must_wait {
+                self.extend_first_at(now, &mut pending);
                 self.queues.pending.put_back(pending);
                 continue;
             }

@@ -339,6 +339,32 @@ fn no_request_overtakes_those_that_are_held_for_the_first_lease_of_a_group() {
     assert_eq!(worker.resumed, (101..=142).collect::<Vec<_>>());
 }
 
+/// The second request awaits the group's lease as well once the first has been led there, and longer.
+#[test]
+fn no_request_overtakes_one_that_has_come_to_await_the_first_lease_of_a_group() {
+    let all = [
+        Terms {
+            canonical: Some("group/gold"),
+            ..terms("tenant/", &[])
+        },
+        terms("group/", &[(Unit::Requests, 1000.0)]),
+    ];
+    let config = rules([shaped(rule("tenant"))]);
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
+    assert_eq!(worker.of("acme"), Decision::Hold);
+    worker.process.advance(Duration::from_millis(1));
+    assert_eq!(worker.of("acme"), Decision::Hold);
+    worker.tick(Duration::ZERO);
+    worker.answer_by(&all);
+    // Nothing answers for the group, and the first request's wait ends before the second's.
+    worker.tick(Duration::from_millis(49));
+    assert_eq!(worker.resumed, [101]);
+    worker.process.advance(Duration::from_millis(1));
+    assert_eq!(worker.of("acme"), Decision::Hold);
+    worker.tick(Duration::ZERO);
+    assert_eq!(worker.resumed, [101, 102, 103]);
+}
+
 /// Requests that the rule shadows are held for the first answer as well, but not behind others.
 #[test]
 fn no_request_is_held_behind_another_for_a_rule_in_shadow_mode() {

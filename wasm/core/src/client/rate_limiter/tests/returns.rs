@@ -39,6 +39,27 @@ fn who_returns_after_a_pause_has_its_burst_again_once_it_is_leased() {
 }
 
 #[test]
+fn what_a_returned_client_owes_is_bounded_at_the_rate_that_its_bucket_earns() {
+    let mut p = returned_after(1000, 60);
+    assert!(matches!(p.attempt(1), DrawResult::Pending { .. }));
+    let owed = Tokens::from_whole(50_000);
+    p.limiter.pay(p.now, &p.policy, 1, owed);
+    assert_eq!(
+        p.limiter.earns(),
+        Rate::from_whole(1000),
+        "of its last lease"
+    );
+    assert_eq!(
+        p.limiter.bucket.balance(p.now),
+        -10_000_000_000,
+        "ten seconds of it"
+    );
+    // The answer does not come, and the safe capacity pays.
+    p.after(50).attempt(1);
+    assert_eq!(p.limiter.earns(), Rate::from_whole(20));
+}
+
+#[test]
 fn where_nothing_passes_without_a_lease_the_first_one_comes_with_its_burst() {
     let mut p = Process::new();
     p.policy.no_lease = Mode::Pessimistic;
@@ -91,4 +112,21 @@ fn a_bucket_that_lost_tokens_while_it_was_full_has_the_whole_burst_of_its_first_
         p.answer(request.sequence, 1, &answer(500));
         assert_eq!(p.passes(1000), want, "after {ms} ms");
     }
+}
+
+/// Wants are measured a little low, and with them the rate.
+#[test]
+fn requests_at_equal_intervals_pass_in_optimistic_mode_however_slow_they_are() {
+    let mut p = Process::new();
+    p.policy.no_lease = Mode::Optimistic;
+    p.policy.safe = Capacity::ZERO;
+    let mut passed = 0;
+    for second in 0..40 {
+        p.now = p.now.saturating_add(Duration::from_nanos(999_999_000));
+        p.count(1);
+        if second >= 20 {
+            passed += p.passes(1);
+        }
+    }
+    assert!(passed >= 19, "{passed}");
 }
