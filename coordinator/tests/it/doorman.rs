@@ -32,7 +32,7 @@ async fn coordinator() -> (Coordinator, Channel) {
 }
 
 /// A Doorman client as its library is one: says the lease that it was answered last.
-struct Client {
+pub(crate) struct Client {
     id: String,
     resource: &'static str,
     has: Option<wire::Lease>,
@@ -40,7 +40,7 @@ struct Client {
 }
 
 impl Client {
-    fn new(channel: &Channel, id: &str, resource: &'static str) -> Self {
+    pub(crate) fn new(channel: &Channel, id: &str, resource: &'static str) -> Self {
         Self {
             id: id.to_owned(),
             resource,
@@ -66,8 +66,13 @@ impl Client {
         Ok(response)
     }
 
-    async fn gets(&mut self, wants: f64) -> f64 {
+    pub(crate) async fn gets(&mut self, wants: f64) -> f64 {
         self.asks(wants).await.unwrap().gets.capacity
+    }
+
+    /// The capacity of the lease that it was answered last.
+    pub(crate) fn capacity(&self) -> f64 {
+        self.has.map_or(0.0, |lease| lease.capacity)
     }
 }
 
@@ -240,8 +245,7 @@ async fn envoys_and_doormans_clients_share_one_capacity() {
                 envoys.insert(name, (sequence, gets));
             }
         }
-        let doorman = clients.iter().filter_map(|client| client.has);
-        let by_doorman: f64 = doorman.map(|lease| lease.capacity).sum();
+        let by_doorman: f64 = clients.iter().map(Client::capacity).sum();
         let by_envoys: f64 = envoys.values().map(|(_, has)| has).sum();
         let sum = by_doorman + by_envoys;
         assert!(

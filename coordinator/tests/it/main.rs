@@ -9,6 +9,7 @@ mod doorman;
 mod doorman_bytes;
 mod election;
 mod etcd;
+mod four_apis;
 mod harness;
 mod held;
 mod history;

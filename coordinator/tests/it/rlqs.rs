@@ -79,7 +79,7 @@ impl Proxy {
         })
     }
 
-    async fn report(&self, domain: &str, usages: &[Usage<'_>]) {
+    pub(crate) async fn report(&self, domain: &str, usages: &[Usage<'_>]) {
         self.reports.send(report(domain, usages)).await.unwrap();
     }
 
