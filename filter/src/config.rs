@@ -69,7 +69,7 @@ pub enum ConfigError {
     Required {
         /// The field, with those that it is in.
         field: String,
-        /// What it must be.
+        /// The rule that its value must keep.
         rule: &'static str,
     },
     /// A field has a value that breaks a rule.
@@ -79,7 +79,7 @@ pub enum ConfigError {
         field: String,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The rule that its value must keep.
         rule: String,
     },
 }

@@ -127,7 +127,7 @@ impl<H: Host> tollgate_engine::Host for EngineHost<H> {
             self.host.cancel_stream(token);
         } else if self.host.select(owner).is_ok() {
             self.host.cancel_stream(token);
-            // What follows in this callback is the root's at hand again, which lives.
+            // The rest of this callback is the root's at hand again, which lives.
             let _ = self.host.select(root);
         }
     }

@@ -17,7 +17,7 @@ use crate::worker::WorkerCell;
 /// configurations come and go.
 static PROCESSES: Mutex<BTreeMap<String, Arc<Process>>> = Mutex::new(BTreeMap::new());
 
-/// What the workers share that ask the same coordinators.
+/// State that the workers share that ask the same coordinators.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) records: SharedRecords,

@@ -31,7 +31,7 @@ pub(crate) struct Stream {
     is_known: Cell<bool>,
 }
 
-/// What Envoy is to do with a stream.
+/// Next step that Envoy takes with a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing: it goes on, or goes on waiting.

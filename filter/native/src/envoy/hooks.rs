@@ -15,7 +15,7 @@ const STOP_ALL_AND_WATERMARK: u32 = 4;
 
 /// Runs a hook; after a panic, which is logged, it has the result `otherwise`.
 fn guard<R>(otherwise: R, hook: impl FnOnce() -> R) -> R {
-    // What a panic leaves half done is behind a lock that is poisoned then, or belongs to one stream.
+    // A panic leaves only things half done that are behind a lock, poisoned then, or of one stream.
     catch_unwind(AssertUnwindSafe(hook)).unwrap_or_else(|_| {
         log(
             Level::Error,
