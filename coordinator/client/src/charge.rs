@@ -1,4 +1,4 @@
-//! What a request is charged for.
+//! Scopes and cost that a request is charged for.
 
 use std::time::Duration;
 

@@ -104,7 +104,7 @@ impl Transport for Coordinators {
 
     async fn release(&self, release: Release) {
         if let Some(mut client) = self.client(self.at()) {
-            // What gets lost expires.
+            // A lease whose release gets lost expires.
             let _ = client.release(v1::ReleaseRequest::from(&release)).await;
         }
     }

@@ -116,7 +116,7 @@ impl<T: Transport> Driver<T> {
             }
             Call::Release(release) => {
                 self.releases.spawn(async move {
-                    // What gets lost expires.
+                    // A lease whose release gets lost expires.
                     let _ = timeout(time, transport.release(release)).await;
                 });
             }

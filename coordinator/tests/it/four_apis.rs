@@ -38,8 +38,8 @@ struct Fleet {
     reported: Instant,
 }
 
-/// The lease table's own account: sum, and lease by client.
-struct Books {
+/// Leases that the coordinator knows: sum, and lease by client.
+struct Lent {
     sum: f64,
     has: Vec<(String, f64)>,
 }
@@ -90,7 +90,7 @@ impl Fleet {
         }
     }
 
-    async fn books(&self) -> Books {
+    async fn lent(&self) -> Lent {
         let scope = self.coordinator.get("/v1/scopes/tenant/acme").await.json();
         let requests = &scope["units"]["requests"];
         let clients = requests["clients"].as_array().unwrap().iter();
@@ -98,25 +98,25 @@ impl Fleet {
             let id = client["client"].as_str().unwrap().to_owned();
             (id, client["has"].as_f64().unwrap())
         };
-        Books {
+        Lent {
             sum: requests["sum_has"].as_f64().unwrap(),
             has: clients.map(lease).collect(),
         }
     }
 
-    /// Checks that no more is lent than there is, by the books and by what clients were answered.
-    async fn check(&self, when: &str) -> Books {
+    /// Checks that no more is lent than there is, by the coordinator's account and by what clients were answered.
+    async fn check(&self, when: &str) -> Lent {
         let envoys: f64 = self.envoys.values().map(|(_, has)| has).sum();
         let doorman: f64 = self.doorman.iter().map(doorman::Client::capacity).sum();
-        let books = self.books().await;
-        assert!(books.sum <= CAPACITY + 1e-6, "{when}: {} lent", books.sum);
+        let lent = self.lent().await;
+        assert!(lent.sum <= CAPACITY + 1e-6, "{when}: {} lent", lent.sum);
         let known = envoys + doorman;
         assert!(
-            known <= books.sum + 1e-6,
+            known <= lent.sum + 1e-6,
             "{when}: {known} held, {} lent",
-            books.sum
+            lent.sum
         );
-        books
+        lent
     }
 }
 
@@ -149,8 +149,8 @@ async fn what_all_apis_lend_never_adds_up_to_more_than_the_capacity() {
         random ^= random >> 7;
         random ^= random << 17;
         fleet.step(random % 5, (random >> 32) as f64 % 90.0).await;
-        let books = fleet.check(&format!("round {round}")).await;
-        full += u64::from(books.sum > 0.95 * CAPACITY);
+        let lent = fleet.check(&format!("round {round}")).await;
+        full += u64::from(lent.sum > 0.95 * CAPACITY);
         sleep(Duration::from_millis(6)).await;
     }
     assert!(
@@ -161,22 +161,22 @@ async fn what_all_apis_lend_never_adds_up_to_more_than_the_capacity() {
     // All want more than their parts, so the parts are equal.
     let part = CAPACITY / CLIENTS as f64;
     let began = Instant::now();
-    let is_equal = |books: &Books| {
-        let equal = books
+    let is_equal = |lent: &Lent| {
+        let equal = lent
             .has
             .iter()
             .all(|(_, has)| (has - part).abs() < 0.02 * part);
-        books.has.len() == CLIENTS && equal
+        lent.has.len() == CLIENTS && equal
     };
     loop {
         for client in 0..5 {
             fleet.step(client, 10.0 * CAPACITY).await;
         }
-        let books = fleet.check("at the end").await;
-        if is_equal(&books) {
+        let lent = fleet.check("at the end").await;
+        if is_equal(&lent) {
             break;
         }
-        assert!(began.elapsed() < NEVER, "not equal: {:?}", books.has);
+        assert!(began.elapsed() < NEVER, "not equal: {:?}", lent.has);
         sleep(Duration::from_millis(100)).await;
     }
     let (before, since) = (passed.load(Ordering::Relaxed), Instant::now());

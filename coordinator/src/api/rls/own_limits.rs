@@ -3,7 +3,7 @@
 //! They are in no configuration, so nobody leases them. Each is a bucket of this node, whose burst is the
 //! limit divided by the number of nodes, and whose rate is that part of the limit that the node's lease
 //! is of its scope's capacity: so the sum of all nodes is never above the limit, however the leases move.
-//! What no node leases counts as used. There are two exceptions: a node may pass at least one request, and
+//! Tokens that no node leases count as used. There are two exceptions: a node may pass at least one request, and
 //! for as long as some nodes have a lease and others have lost theirs, those others earn their part as well.
 
 use std::collections::HashMap;

@@ -88,7 +88,7 @@ impl Mailbox {
                     return Ok(());
                 }
             }
-            // Whatever came since is remembered there: there is one who waits.
+            // Names that came since are remembered there: there is one who waits.
             self.filled.notified().await;
         }
     }

@@ -20,7 +20,7 @@ async fn watched(node: &Node, count: f64) {
     }
 }
 
-/// What `client` gets of the only scope of `scopes`, of which it wants all.
+/// Capacity that `client` gets of the only scope of `scopes`, of which it wants all.
 async fn gets(node: &Node, client: &str, scopes: &[String], sequence: u64) -> f64 {
     let call = asked_again(client, scopes, sequence, 100.0);
     let answers = node.try_refresh(call).await.unwrap();
