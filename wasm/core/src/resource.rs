@@ -22,6 +22,7 @@
 
 use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
+use core::time::Duration;
 
 mod allocation;
 mod nudges;
@@ -279,6 +280,11 @@ impl Resource {
     /// End of learning mode.
     pub fn learning_until(&self) -> Instant {
         self.allocation.learning_until
+    }
+
+    /// The shortest interval between two requests of a client.
+    pub(crate) fn min_refresh(&self, now: Instant) -> Duration {
+        self.allocation.times(now).min_refresh
     }
 
     /// Whether any lease was granted before `at` to a client that has not asked since.

@@ -110,20 +110,21 @@ impl ParentLeases {
     }
 
     /// Takes the totals of a resource; capacity that was lent of it before it was known here ends
-    /// at `lent_until`. Asks at once for one that is new here, and early if the wants have changed
-    /// much.
+    /// at `lent_until`. Asks at once for one that is new here, and before its time if the wants have
+    /// changed much: after `min_refresh`, and now and then at once.
     pub(crate) fn note(
         &mut self,
         now: Instant,
         id: &ResourceId,
         lent_until: Instant,
         totals: &ResourceTotals,
+        min_refresh: Duration,
     ) {
         if let Some(parent_lease) = self.parent_leases.get_mut(id) {
             if parent_lease.idle {
                 self.idle = self.idle.saturating_sub(1);
             }
-            if parent_lease.note(now, lent_until, totals) {
+            if parent_lease.note(now, lent_until, totals, min_refresh) {
                 requeue(&mut self.due, id, parent_lease);
             }
             return;

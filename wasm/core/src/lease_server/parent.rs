@@ -23,7 +23,9 @@ impl LeaseServer {
             slot.resource.decide_anew();
             let totals = slot.totals(&self.pools);
             let expiries = slot.resource.clients().map(|client| client.expiry);
-            parent_leases.note(now, id, expiries.max().unwrap_or(now), &totals);
+            let lent_until = expiries.max().unwrap_or(now);
+            let min_refresh = slot.resource.min_refresh(now);
+            parent_leases.note(now, id, lent_until, &totals, min_refresh);
         }
         self.parent_leases = Some(parent_leases);
     }
@@ -125,7 +127,8 @@ impl LeaseServer {
             } else {
                 Instant::ZERO
             };
-            parent_leases.note(now, id, lent_until, &totals);
+            let min_refresh = slot.resource.min_refresh(now);
+            parent_leases.note(now, id, lent_until, &totals, min_refresh);
         }
     }
 }

@@ -162,7 +162,7 @@ impl Allocation {
         self.pool.map_or(own, |pool| own.min(pool.times))
     }
 
-    fn times(&self, now: Instant) -> LeaseTimes {
+    pub(super) fn times(&self, now: Instant) -> LeaseTimes {
         let times = self.times_alone();
         self.lendable
             .map_or(times, |lendable| times.under(lendable, now))

@@ -12,6 +12,12 @@ use crate::units::{Capacity, Instant};
 /// Time for which the first answer of a parent, or that of its own, is awaited at most.
 const FIRST_ANSWER_WAIT: Duration = Duration::from_secs(1);
 
+/// Requests that changed wants may make before the minimum interval is over, in a row.
+const EARLY_MAX: u32 = 2;
+
+/// Minimum intervals after which there may be one more of them.
+const EARLY_EVERY: u32 = 10;
+
 /// Lease of a parent, with the state of the resource that it is lent on for.
 #[derive(Debug)]
 pub(super) struct ParentLease {
@@ -24,6 +30,8 @@ pub(super) struct ParentLease {
     /// Time of the last request.
     asked_at: Instant,
     reported: ReportedTotals,
+    /// Time from which as many early requests may follow each other as ever.
+    early_all_from: Instant,
     /// Its instant in the queue of requests.
     pub(super) queued_at: Instant,
     /// The resource has no clients.
@@ -70,6 +78,7 @@ impl ParentLease {
             unlimited: false,
             asked_at: Instant::ZERO,
             reported: ReportedTotals::default(),
+            early_all_from: Instant::ZERO,
             queued_at: now,
             idle: false,
             returning: false,
@@ -127,11 +136,16 @@ impl ParentLease {
     }
 
     /// Takes the present totals of the resource. True if that makes the next request earlier.
+    ///
+    /// Wants that change are told after `min_refresh`: those of many small clients never stand
+    /// still, and each level would pass every change on to the next. A few are told at once, or a
+    /// client that comes to a scope that others use would wait for each level in turn.
     pub(super) fn note(
         &mut self,
         now: Instant,
         lent_until: Instant,
         totals: &ResourceTotals,
+        min_refresh: Duration,
     ) -> bool {
         self.lent_until = self.lent_until.max(lent_until);
         if self.idle {
@@ -141,22 +155,43 @@ impl ParentLease {
             self.client.due = Some(now);
             return true;
         }
-        self.client.may_hurry()
-            && self.is_news(now, totals)
-            && self.client.hurry(self.asked_at, now)
+        if !self.client.may_hurry() {
+            return false;
+        }
+        if self.has_given_back(now, totals) {
+            return self.client.hurry(self.asked_at, now);
+        }
+        self.has_changed(totals) && self.hurry_within(now, min_refresh)
     }
 
-    /// Whether the parent should hear soon of these totals.
-    fn is_news(&self, now: Instant, totals: &ResourceTotals) -> bool {
+    /// Makes the next request due after `min_refresh`, or at once if there may be an early one.
+    fn hurry_within(&mut self, now: Instant, min_refresh: Duration) -> bool {
+        let regular = self.asked_at.saturating_add(min_refresh).max(now);
+        let interval = min_refresh.saturating_mul(EARLY_EVERY);
+        let most = interval.saturating_mul(EARLY_MAX.saturating_sub(1));
+        if self.early_all_from > now.saturating_add(most) {
+            return self.client.hurry(self.asked_at, regular);
+        }
+        let hurries = self.client.hurry(self.asked_at, now);
+        if hurries && self.due() < regular {
+            self.early_all_from = self.early_all_from.max(now).saturating_add(interval);
+        }
+        hurries
+    }
+
+    /// Whether these totals differ from those that the parent was told.
+    fn has_changed(&self, totals: &ResourceTotals) -> bool {
         let changed = |now: u64, then: u64| now.abs_diff(then) > then / 10;
         let wants = changed(totals.wants.as_micros(), self.reported.wants.as_micros());
-        let subclients = changed(totals.subclients, self.reported.subclients);
-        // The parent waits to hear that a lowered lease was given back.
+        wants || changed(totals.subclients, self.reported.subclients)
+    }
+
+    /// Whether a lowered lease was given back, which the parent waits to hear.
+    fn has_given_back(&self, now: Instant, totals: &ResourceTotals) -> bool {
         let lease = self.client.valid_lease(now);
-        let given_back = lease.is_some_and(|lease| {
+        lease.is_some_and(|lease| {
             self.reported.has > lease.capacity && totals.has <= lease.capacity.as_micros().into()
-        });
-        wants || subclients || given_back
+        })
     }
 
     /// Makes `request`, which must be sent.

@@ -12,6 +12,7 @@ use crate::lease_server::{Bounds, LeaseServer, LimitOwner, Start, Terms};
 use crate::limit::{Algorithm, Limit, Part, SafeCapacity};
 use crate::units::{Capacity, Instant, Tokens};
 
+mod early;
 mod first_answer;
 mod hand_over;
 mod safe_capacity;
