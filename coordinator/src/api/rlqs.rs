@@ -19,10 +19,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tollgate_proto::envoy::service::rate_limit_quota::v3 as wire;
 use tonic::{Request, Response, Status, Streaming};
 
+use self::memory::BucketMemory;
 pub use self::metrics::RlqsMetrics;
 use self::metrics::StreamEnd;
 use self::sessions::Sessions;
-use self::task::{StreamPeer, StreamTask};
+use self::task::{StreamPeer, StreamTask, first_report};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::leases::router::Router;
@@ -31,6 +32,7 @@ use crate::wire::{RateLimitQuotaService, RateLimitQuotaServiceServer};
 
 mod assignment;
 mod bucket;
+mod memory;
 mod messages;
 mod metrics;
 mod scope_lease;
@@ -53,6 +55,7 @@ pub struct Service {
     metrics: RlqsMetrics,
     config: watch::Receiver<Arc<Config>>,
     sessions: Sessions,
+    memory: BucketMemory,
     places: Arc<Semaphore>,
 }
 
@@ -72,6 +75,7 @@ impl Service {
             metrics,
             config,
             sessions: Sessions::default(),
+            memory: BucketMemory::default(),
             places: Arc::new(Semaphore::new(STREAMS_MAX)),
         };
         RateLimitQuotaServiceServer::new(service).max_decoding_message_size(REPORT_LEN_MAX)
@@ -87,14 +91,25 @@ impl RateLimitQuotaService for Service {
         &self,
         request: Request<Streaming<wire::RateLimitQuotaUsageReports>>,
     ) -> Result<Response<Self::StreamRateLimitQuotasStream>, Status> {
+        let peer = StreamPeer::read(&request)
+            .inspect_err(|_| self.metrics.count_end(StreamEnd::Invalid))?;
+        let connection = request.extensions().get::<ConnectionEnd>().cloned();
+        let mut reports = request.into_inner();
+        // A stream without a report takes no place: its client owes its first message like any
+        // other client of a call, and for as long.
+        let first = first_report(&mut reports, connection.as_ref()).await;
+        let first = first.map_err(|(reason, status)| {
+            if let Some(reason) = reason {
+                self.metrics.count_end(reason);
+            }
+            status
+        })?;
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| {
             self.metrics.count_end(StreamEnd::TooMany);
             let text = format!("{STREAMS_MAX} streams are open, and there may be no more");
             Status::resource_exhausted(text)
         })?;
-        let peer = StreamPeer::read(&request)?;
-        let connection = request.extensions().get::<ConnectionEnd>().cloned();
         if let Some(connection) = &connection {
             connection.stream_begins();
         }
@@ -102,7 +117,7 @@ impl RateLimitQuotaService for Service {
         let (sender, messages) = mpsc::channel(1);
         let task = StreamTask::new(self.clone(), peer, connection, sender);
         tokio::spawn(async move {
-            task.run(request.into_inner()).await;
+            task.run(first, reports).await;
             drop(place);
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(messages))))

@@ -31,6 +31,7 @@ mod body;
 mod bounds;
 mod call;
 mod end;
+mod framing;
 mod memory;
 mod metrics;
 mod serve;

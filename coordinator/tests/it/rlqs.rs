@@ -20,6 +20,7 @@ use wire::rate_limit_quota_usage_reports::BucketQuotaUsage;
 use crate::harness::Coordinator;
 
 mod dialects;
+mod pieces;
 mod sharing;
 mod streams;
 

@@ -8,6 +8,7 @@ use tollgate_core::client::DemandEstimator;
 use tollgate_core::units::{Capacity, Instant, MICRO};
 
 use super::assignment::SentAssignment;
+use super::memory::BucketCharge;
 
 /// Name of a bucket: its keys and values.
 pub(super) type BucketName = BTreeMap<String, String>;
@@ -50,13 +51,15 @@ pub(super) struct Bucket {
     pub(super) is_owed: bool,
     /// Its instant in the queue of timers.
     pub(super) queued_at: Option<Instant>,
+    /// Its memory.
+    _charge: BucketCharge,
 }
 
 // === impl Bucket ===
 
 impl Bucket {
-    /// The bucket that `usage`, the first one on this stream, is of.
-    pub(super) fn new(now: Instant, usage: Usage, scope: Arc<str>) -> Self {
+    /// The bucket that `usage`, the first one on this stream, is of. `charge` is for its memory.
+    pub(super) fn new(now: Instant, usage: Usage, scope: Arc<str>, charge: BucketCharge) -> Self {
         let elapsed = usage.elapsed.min(ELAPSED_MAX);
         let is_resumed = !elapsed.is_zero();
         let requests = match is_resumed {
@@ -78,6 +81,7 @@ impl Bucket {
             sent: None,
             is_owed: true,
             queued_at: None,
+            _charge: charge,
         }
     }
 
@@ -133,6 +137,7 @@ fn reset_gap(elapsed: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::rlqs::memory::BucketMemory;
 
     fn at(millis: u64) -> Instant {
         Instant::from_nanos(60_000_000_000).saturating_add(Duration::from_millis(millis))
@@ -146,13 +151,20 @@ mod tests {
         }
     }
 
+    impl Bucket {
+        fn of(now: Instant, usage: Usage) -> Self {
+            let charge = BucketMemory::default().charge(0).unwrap();
+            Self::new(now, usage, "a/b".into(), charge)
+        }
+    }
+
     fn wants(bucket: &Bucket) -> u64 {
         bucket.wants().as_micros() / MICRO
     }
 
     #[test]
     fn a_first_report_is_no_rate_and_later_ones_are_by_our_clock() {
-        let mut bucket = Bucket::new(at(0), usage(0, 1), "a/b".into());
+        let mut bucket = Bucket::of(at(0), usage(0, 1));
         assert!(!bucket.is_resumed);
         assert_eq!(wants(&bucket), 10);
         bucket.report(at(5000), &usage(5, 499));
@@ -162,7 +174,7 @@ mod tests {
         assert_eq!(wants(&bucket), 400);
         bucket.report(at(15_000), &usage(5, 0));
         assert_eq!(wants(&bucket), 1);
-        let many = Bucket::new(at(0), usage(0, u64::MAX), "a/b".into());
+        let many = Bucket::of(at(0), usage(0, u64::MAX));
         assert_eq!(wants(&many), 10);
     }
 
@@ -170,11 +182,11 @@ mod tests {
     fn a_bucket_that_was_reported_on_an_earlier_stream_has_a_rate_at_once() {
         // Also on a node that has just started.
         for now in [at(0), Instant::ZERO] {
-            let bucket = Bucket::new(now, usage(5, 500), "a/b".into());
+            let bucket = Bucket::of(now, usage(5, 500));
             assert!(bucket.is_resumed);
             assert_eq!(wants(&bucket), 100);
         }
-        let lie = Bucket::new(at(0), usage(u64::MAX, 600), "a/b".into());
+        let lie = Bucket::of(at(0), usage(u64::MAX, 600));
         assert_eq!(wants(&lie), 10);
     }
 
@@ -185,7 +197,7 @@ mod tests {
             strategy: Strategy::AllowAll,
             time_to_live: Duration::from_secs(9),
         };
-        let mut bucket = Bucket::new(at(0), usage(0, 1), "a/b".into());
+        let mut bucket = Bucket::of(at(0), usage(0, 1));
         bucket.report(at(10_000), &usage(10, 999));
         bucket.sent = Some(SentAssignment::new(assignment, at(16_000)));
         bucket.report(at(20_000), &usage(4, 400));
@@ -194,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_bucket_is_idle_since_its_last_request() {
-        let mut bucket = Bucket::new(at(0), usage(0, 1), "a/b".into());
+        let mut bucket = Bucket::of(at(0), usage(0, 1));
         let after = Duration::from_secs(60);
         bucket.report(at(5000), &usage(5, 0));
         assert_eq!(bucket.idle_at(after), at(60_000));

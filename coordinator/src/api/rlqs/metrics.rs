@@ -48,6 +48,8 @@ label_values! {
         TooLong = "too_long",
         /// The stream has the most buckets.
         TooMany = "too_many",
+        /// The buckets of all streams take the most memory.
+        NoMemory = "no_memory",
     }
 }
 
@@ -58,6 +60,8 @@ label_values! {
         Invalid = "invalid",
         /// There are as many streams as there may be.
         TooMany = "too_many",
+        /// There is no memory for a message of it.
+        NoMemory = "no_memory",
         /// The configuration of the domain has changed.
         Reconfigured = "reconfigured",
         /// The connection is to end.

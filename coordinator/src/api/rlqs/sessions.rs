@@ -7,9 +7,9 @@
 //!
 //! - A proxy that names itself, by the metadata [`NAME`] of its call, is the same client at every
 //!   node and after every restart.
-//! - Else the one stream that ended last from the same address and for the same domain is taken
-//!   over by a stream that reports buckets which its proxy had before. Of two that ended it is not
-//!   certain which, and a proxy that has just started reports none.
+//! - Else a stream that ended is taken over by the next one from the same address, for the same
+//!   domain and with the same buckets, if its proxy had such before. Of two that ended with the same
+//!   buckets it is not certain which, and a proxy that has just started had none before.
 //!
 //! A stream is a [run](Run::Term) of its client, ordered by the time at which it began.
 
@@ -38,15 +38,24 @@ pub(super) struct Sessions(Arc<Mutex<EndedSessions>>);
 struct EndedSessions {
     /// The term of the newest run.
     last: u64,
-    /// Clients of ended streams, each with the end of its assignments.
-    ended: BTreeMap<Origin, Vec<(ClientId, Instant)>>,
+    ended: BTreeMap<StreamOrigin, Vec<EndedStream>>,
     /// Equals their number.
     len: usize,
 }
 
+/// Stream that has ended while its proxy goes on with its assignments.
+#[derive(Debug)]
+struct EndedStream {
+    client: ClientId,
+    /// Fingerprint of its buckets.
+    had: u64,
+    /// End of its assignments.
+    until: Instant,
+}
+
 /// Where a stream comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Origin {
+pub(super) struct StreamOrigin {
     pub(super) address: IpAddr,
     pub(super) domain: String,
     /// Name that the proxy gives itself.
@@ -56,7 +65,7 @@ pub(super) struct Origin {
 /// Client of one stream.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
-    origin: Origin,
+    origin: StreamOrigin,
     pub(super) client: ClientRun,
     /// Whether this client has the leases of the proxy's stream before.
     pub(super) is_known: bool,
@@ -65,8 +74,8 @@ pub(super) struct Session {
 // === impl Sessions ===
 
 impl Sessions {
-    /// Begins the stream of `origin`, which is `wall` after 1970; `resumes` if its proxy had buckets
-    /// before.
+    /// Begins the stream of `origin`, which is `wall` after 1970. `had` is the fingerprint of its
+    /// buckets if its proxy had some of them before.
     ///
     /// # Errors
     /// If the name that the proxy gives itself cannot be used.
@@ -74,8 +83,8 @@ impl Sessions {
         &self,
         now: Instant,
         wall: Duration,
-        origin: Origin,
-        resumes: bool,
+        origin: StreamOrigin,
+        had: Option<u64>,
     ) -> Result<Session, IdError> {
         let mut sessions = self.lock();
         let millis = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
@@ -87,7 +96,7 @@ impl Sessions {
                 let id = format!("{PREFIX}/{name}/{}", origin.domain);
                 (ClientId::new(&id)?, true)
             }
-            None => match sessions.take(now, &origin, resumes) {
+            None => match sessions.take(now, &origin, had) {
                 Some(id) => (id, true),
                 None => {
                     let id = format!("{PREFIX}/{}/{last:x}", origin.address);
@@ -103,8 +112,9 @@ impl Sessions {
         })
     }
 
-    /// Ends the stream of `session`, whose assignments last until `until`.
-    pub(super) fn end(&self, session: Session, until: Option<Instant>) {
+    /// Ends the stream of `session`, whose assignments last until `until`. `had` is the fingerprint of
+    /// its buckets.
+    pub(super) fn end(&self, session: Session, had: u64, until: Option<Instant>) {
         let mut sessions = self.lock();
         let Some(until) = until.filter(|_| session.origin.name.is_none()) else {
             return;
@@ -112,7 +122,11 @@ impl Sessions {
         if sessions.len < ENDED_MAX {
             sessions.len += 1;
             let ended = sessions.ended.entry(session.origin).or_default();
-            ended.push((session.client.id, until));
+            ended.push(EndedStream {
+                client: session.client.id,
+                had,
+                until,
+            });
         }
     }
 
@@ -120,7 +134,7 @@ impl Sessions {
     pub(super) fn forget_over(&self, now: Instant) {
         let mut sessions = self.lock();
         sessions.ended.retain(|_, ended| {
-            ended.retain(|(_, until)| *until > now);
+            ended.retain(|stream| stream.until > now);
             !ended.is_empty()
         });
         sessions.len = sessions.ended.values().map(Vec::len).sum();
@@ -134,20 +148,22 @@ impl Sessions {
 // === impl EndedSessions ===
 
 impl EndedSessions {
-    /// Takes the client of the one stream of `origin` that has ended and whose assignments last.
-    fn take(&mut self, now: Instant, origin: &Origin, resumes: bool) -> Option<ClientId> {
+    /// Takes the client of the one stream of `origin` that has ended with the buckets `had` and whose
+    /// assignments last.
+    fn take(&mut self, now: Instant, origin: &StreamOrigin, had: Option<u64>) -> Option<ClientId> {
         let ended = self.ended.get_mut(origin)?;
         let before = ended.len();
-        ended.retain(|(_, until)| *until > now);
-        let taken = match ended.as_slice() {
-            [_] if resumes => ended.pop(),
+        ended.retain(|stream| stream.until > now);
+        let is_same = |stream: &EndedStream| Some(stream.had) == had;
+        let taken = match ended.iter().filter(|stream| is_same(stream)).count() {
+            1 => ended.extract_if(.., |stream| is_same(stream)).next(),
             _ => None,
         };
         self.len = self.len.saturating_sub(before.saturating_sub(ended.len()));
         if ended.is_empty() {
             self.ended.remove(origin);
         }
-        taken.map(|(id, _)| id)
+        taken.map(|stream| stream.client)
     }
 }
 
@@ -155,8 +171,11 @@ impl EndedSessions {
 mod tests {
     use super::*;
 
-    fn origin(address: u8, name: Option<&str>) -> Origin {
-        Origin {
+    /// Fingerprint of the buckets of most streams here.
+    const HAD: Option<u64> = Some(7);
+
+    fn origin(address: u8, name: Option<&str>) -> StreamOrigin {
+        StreamOrigin {
             address: IpAddr::from([10, 0, 0, address]),
             domain: "edge".to_owned(),
             name: name.map(str::to_owned),
@@ -167,31 +186,31 @@ mod tests {
         Instant::ZERO.saturating_add(Duration::from_secs(seconds))
     }
 
-    fn begin(sessions: &Sessions, now: u64, of: &Origin, resumes: bool) -> Session {
+    fn begin(sessions: &Sessions, now: u64, of: &StreamOrigin, had: Option<u64>) -> Session {
         let wall = Duration::from_secs(1_700_000_000);
-        sessions.begin(at(now), wall, of.clone(), resumes).unwrap()
+        sessions.begin(at(now), wall, of.clone(), had).unwrap()
     }
 
     #[test]
     fn a_cut_stream_is_taken_over_by_the_next_one_of_its_proxy() {
         let sessions = Sessions::default();
         let here = origin(1, None);
-        let first = begin(&sessions, 0, &here, false);
+        let first = begin(&sessions, 0, &here, None);
         assert!(!first.is_known);
-        sessions.end(first.clone(), Some(at(9)));
+        sessions.end(first.clone(), 7, Some(at(9)));
         // A proxy that has just started, or one elsewhere, is none that was cut.
-        let fresh = begin(&sessions, 3, &here, false);
+        let fresh = begin(&sessions, 3, &here, None);
         assert!(!fresh.is_known && fresh.client.id != first.client.id);
-        let elsewhere = begin(&sessions, 3, &origin(2, None), true);
+        let elsewhere = begin(&sessions, 3, &origin(2, None), HAD);
         assert!(!elsewhere.is_known);
-        let again = begin(&sessions, 5, &here, true);
+        let again = begin(&sessions, 5, &here, HAD);
         assert!(again.is_known);
         assert_eq!(again.client.id, first.client.id);
         assert!(again.client.run > first.client.run);
         // Only once, and not when its assignments are over.
-        assert!(!begin(&sessions, 5, &here, true).is_known);
-        sessions.end(again, Some(at(9)));
-        assert!(!begin(&sessions, 9, &here, true).is_known);
+        assert!(!begin(&sessions, 5, &here, HAD).is_known);
+        sessions.end(again, 7, Some(at(9)));
+        assert!(!begin(&sessions, 9, &here, HAD).is_known);
     }
 
     #[test]
@@ -199,24 +218,41 @@ mod tests {
         let sessions = Sessions::default();
         let here = origin(1, None);
         for _ in 0..2 {
-            let session = begin(&sessions, 0, &here, false);
-            sessions.end(session, Some(at(9)));
+            let session = begin(&sessions, 0, &here, None);
+            sessions.end(session, 7, Some(at(9)));
         }
-        assert!(!begin(&sessions, 1, &here, true).is_known);
+        assert!(!begin(&sessions, 1, &here, HAD).is_known);
+    }
+
+    /// Two proxies behind one address: the one that comes back is not given the other's leases.
+    #[test]
+    fn a_stream_with_other_buckets_is_not_taken_over() {
+        let sessions = Sessions::default();
+        let here = origin(1, None);
+        let [first, second] = [7, 8].map(|had| {
+            let session = begin(&sessions, 0, &here, None);
+            sessions.end(session.clone(), had, Some(at(9)));
+            session.client.id
+        });
+        assert!(!begin(&sessions, 1, &here, Some(9)).is_known);
+        assert_eq!(begin(&sessions, 1, &here, Some(8)).client.id, second);
+        assert_eq!(begin(&sessions, 1, &here, Some(7)).client.id, first);
+        assert!(sessions.lock().ended.is_empty());
+        assert_eq!(sessions.lock().len, 0);
     }
 
     #[test]
     fn a_proxy_with_a_name_is_always_the_same_client() {
         let sessions = Sessions::default();
-        let named = begin(&sessions, 0, &origin(1, Some("edge-1")), false);
+        let named = begin(&sessions, 0, &origin(1, Some("edge-1")), None);
         assert_eq!(named.client.id.as_str(), "rlqs/edge-1/edge");
-        sessions.end(named, Some(at(9)));
-        let elsewhere = begin(&Sessions::default(), 99, &origin(2, Some("edge-1")), false);
+        sessions.end(named, 7, Some(at(9)));
+        let elsewhere = begin(&Sessions::default(), 99, &origin(2, Some("edge-1")), None);
         assert!(elsewhere.is_known);
         assert_eq!(elsewhere.client.id.as_str(), "rlqs/edge-1/edge");
         let wall = Duration::ZERO;
         for (name, rule) in [("", IdError::Empty), ("a\nb", IdError::Control)] {
-            let refused = sessions.begin(at(0), wall, origin(1, Some(name)), false);
+            let refused = sessions.begin(at(0), wall, origin(1, Some(name)), None);
             assert_eq!(refused.err(), Some(rule));
         }
     }
@@ -224,12 +260,12 @@ mod tests {
     #[test]
     fn ended_streams_are_bounded_and_forgotten() {
         let sessions = Sessions::default();
-        let session = begin(&sessions, 0, &origin(1, None), false);
+        let session = begin(&sessions, 0, &origin(1, None), None);
         for _ in 0..ENDED_MAX + 5 {
-            sessions.end(session.clone(), Some(at(9)));
+            sessions.end(session.clone(), 7, Some(at(9)));
         }
         assert_eq!(sessions.lock().len, ENDED_MAX);
-        sessions.end(session.clone(), None);
+        sessions.end(session.clone(), 7, None);
         sessions.forget_over(at(8));
         assert_eq!(sessions.lock().len, ENDED_MAX);
         sessions.forget_over(at(9));

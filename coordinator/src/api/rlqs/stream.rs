@@ -11,6 +11,7 @@
 //!   word about earlier leases: it counts them until they expire.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,14 +19,15 @@ use tollgate_core::deadlines::Deadlines;
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::request::{SCOPES_MAX, ScopeRefresh};
-use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
 use super::assignment::{Assignment, SentAssignment};
 use super::bucket::{Bucket, BucketName, Usage};
+use super::memory::BucketMemory;
 use super::metrics::IgnoredBucket;
 use super::scope_lease::ScopeLease;
 use crate::config::RlqsDomain;
 
+mod answers;
 mod look;
 
 /// The most buckets of a stream.
@@ -35,7 +37,11 @@ pub(super) const BUCKETS_MAX: usize = 10_000;
 pub(super) const ACTIONS_MAX: usize = 1000;
 
 /// The longest name of a bucket, in bytes: all its keys and values.
-pub(super) const NAME_LEN_MAX: usize = 4096;
+pub(super) const NAME_LEN_MAX: usize = 512;
+
+/// The most unused buckets beyond the bounds that are remembered until their proxy is told to forget
+/// them; it names the others again.
+pub(super) const UNWANTED_MAX: usize = 100;
 
 /// The most keys of a bucket.
 pub(super) const KEYS_MAX: usize = 32;
@@ -44,8 +50,9 @@ pub(super) const KEYS_MAX: usize = 32;
 #[derive(Debug)]
 pub(super) struct StreamState {
     domain: RlqsDomain,
+    memory: BucketMemory,
     /// Whether the leases of the proxy's stream before this one are this client's.
-    is_known: bool,
+    pub(super) is_known: bool,
     sequence: u64,
     last_bucket: u64,
     names: BTreeMap<Arc<BucketName>, u64>,
@@ -89,12 +96,12 @@ pub(super) enum ActionKind {
 // === impl StreamState ===
 
 impl StreamState {
-    /// A stream without buckets. `is_known` tells whether its client has the leases of the proxy's
-    /// stream before.
-    pub(super) fn new(domain: RlqsDomain, is_known: bool) -> Self {
+    /// A stream of a new client without buckets, which take of `memory`.
+    pub(super) fn new(domain: RlqsDomain, memory: BucketMemory) -> Self {
         Self {
             domain,
-            is_known,
+            memory,
+            is_known: false,
             sequence: 0,
             last_bucket: 0,
             names: BTreeMap::new(),
@@ -112,6 +119,20 @@ impl StreamState {
     /// Number of buckets.
     pub(super) fn len(&self) -> usize {
         self.buckets.len()
+    }
+
+    /// Whether its proxy had one of the buckets before this stream.
+    pub(super) fn resumes(&self) -> bool {
+        self.buckets.values().any(|bucket| bucket.is_resumed)
+    }
+
+    /// Number that stands for the names of the buckets: the same for the same ones in this process.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for name in self.names.keys() {
+            name.hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// Takes a report, and returns why buckets of it were ignored.
@@ -157,29 +178,6 @@ impl StreamState {
                 self.queue_scope(resource.scope.clone());
             }
         }
-    }
-
-    /// Takes the answers to the requests for `asked`, each a scope and its sequence. A scope without
-    /// an answer, or with an error, is asked for again; returns their number.
-    pub(super) fn handle_answers(
-        &mut self,
-        now: Instant,
-        asked: &[(Arc<str>, u64)],
-        answers: &[ScopeAnswer],
-    ) -> usize {
-        let by_scope: BTreeMap<&str, &ScopeAnswer> = answers
-            .iter()
-            .map(|answer| (&*answer.scope, answer))
-            .collect();
-        let mut failed = 0;
-        for (scope, sequence) in asked {
-            let answer = by_scope.get(&**scope).copied();
-            if !self.handle_answer(now, scope, *sequence, answer) {
-                failed += 1;
-            }
-            self.queue_scope(scope.clone());
-        }
-        failed
     }
 
     /// Returns what is to be told to the coordinator now; none if nothing is.
@@ -248,7 +246,8 @@ impl StreamState {
     fn add(&mut self, now: Instant, usage: Usage) -> Result<u64, IgnoredBucket> {
         let name = &usage.name;
         let len = name.iter().map(|(key, value)| key.len() + value.len());
-        if name.len() > KEYS_MAX || len.sum::<usize>() > NAME_LEN_MAX {
+        let len: usize = len.sum();
+        if name.len() > KEYS_MAX || len > NAME_LEN_MAX {
             return Err(IgnoredBucket::TooLong);
         }
         let value = |key: &str| name.get(key).map(String::as_str);
@@ -256,17 +255,23 @@ impl StreamState {
         // A proxy cannot be answered about a bucket without keys.
         let scope = scope.filter(|_| !name.is_empty());
         let scope: Arc<str> = scope.ok_or(IgnoredBucket::Unmatched)?.into();
-        if self.buckets.len() >= BUCKETS_MAX {
-            // Else the proxy would keep it, and name it in each report. One in use would come back
-            // with the next request.
-            if usage.requests == 0 && self.unwanted.len() < BUCKETS_MAX {
-                self.unwanted.push_back(usage.name);
+        let charge = match self.memory.charge(len) {
+            Some(charge) if self.buckets.len() < BUCKETS_MAX => charge,
+            charge => {
+                // Else the proxy would keep it, and name it in each report. One in use would come
+                // back with the next request.
+                if usage.requests == 0 && self.unwanted.len() < UNWANTED_MAX {
+                    self.unwanted.push_back(usage.name);
+                }
+                return Err(match charge {
+                    Some(_) => IgnoredBucket::TooMany,
+                    None => IgnoredBucket::NoMemory,
+                });
             }
-            return Err(IgnoredBucket::TooMany);
-        }
+        };
         self.last_bucket += 1;
         let id = self.last_bucket;
-        let bucket = Bucket::new(now, usage, scope.clone());
+        let bucket = Bucket::new(now, usage, scope.clone(), charge);
         self.names.insert(Arc::clone(&bucket.name), id);
         self.buckets.insert(id, bucket);
         self.join(now, scope.clone(), id);
@@ -311,56 +316,6 @@ impl StreamState {
             bucket: bucket.name,
             kind: ActionKind::Abandon,
         })
-    }
-
-    /// Applies the answer for one scope. False if there is none of use.
-    fn handle_answer(
-        &mut self,
-        now: Instant,
-        scope: &Arc<str>,
-        sequence: u64,
-        answer: Option<&ScopeAnswer>,
-    ) -> bool {
-        let Some(lease) = self.scopes.get_mut(scope) else {
-            return true;
-        };
-        let units = answer.and_then(|answer| Some((answer, answer.outcome.as_ref().ok()?)));
-        let unit = units.and_then(|(answer, units)| Some((answer, of_requests(units, sequence)?)));
-        let Some((answer, unit)) = unit else {
-            lease.handle_failure(now, sequence, self.last_bucket);
-            return false;
-        };
-        if lease.handle_answer(now, sequence, answer.origin, &unit.answer) {
-            self.dirty.insert(scope.clone());
-            let canonical = (answer.canonical != *scope).then(|| answer.canonical.clone());
-            self.link(now, scope, canonical);
-        }
-        true
-    }
-
-    /// Notes the scope whose capacity the buckets of `scope` use as well.
-    fn link(&mut self, now: Instant, scope: &Arc<str>, canonical: Option<Arc<str>>) {
-        let Some(lease) = self.scopes.get_mut(scope) else {
-            return;
-        };
-        if lease.canonical == canonical {
-            return;
-        }
-        let before = std::mem::replace(&mut lease.canonical, canonical.clone());
-        // Other buckets may lead here as their canonical scope; theirs is not this one's.
-        let own = |id: &&u64| {
-            let bucket = self.buckets.get(id);
-            bucket.is_some_and(|bucket| bucket.scope == *scope)
-        };
-        let buckets: Vec<u64> = lease.buckets.iter().filter(own).copied().collect();
-        for bucket in buckets {
-            if let Some(before) = &before {
-                self.leave(now, before, bucket);
-            }
-            if let Some(canonical) = &canonical {
-                self.join(now, canonical.clone(), bucket);
-            }
-        }
     }
 
     /// Adds to `batch` what is to be told of `scope`, which is due.
@@ -481,13 +436,6 @@ impl StreamState {
 
 /// Time of an earlier lease if there is no lease to tell it by.
 const RESUMED: Duration = Duration::from_secs(10);
-
-// === free functions ===
-
-fn of_requests(units: &[UnitAnswer], sequence: u64) -> Option<&UnitAnswer> {
-    let mut units = units.iter();
-    units.find(|unit| unit.unit == Unit::Requests && unit.sequence == sequence)
-}
 
 #[cfg(test)]
 mod tests;

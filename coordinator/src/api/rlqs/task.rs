@@ -15,7 +15,7 @@ use tollgate_proto::response::ScopeAnswer;
 use tonic::{Code, Request, Status, Streaming};
 
 use super::metrics::StreamEnd;
-use super::sessions::{NAME, Origin, Session};
+use super::sessions::{NAME, Session, StreamOrigin};
 use super::stream::{LeaseBatch, StreamState};
 use super::{Service, messages};
 use crate::clock::unix_time;
@@ -114,13 +114,13 @@ impl StreamTask {
         }
     }
 
-    /// Serves the stream until either side ends it.
-    pub(super) async fn run(self, reports: Reports) {
+    /// Serves the stream whose first report is `first` until either side ends it.
+    pub(super) async fn run(self, first: wire::RateLimitQuotaUsageReports, reports: Reports) {
         let metrics = self.service.metrics.clone();
         metrics.streams.inc();
         let ended = tokio::select! {
-            ended = serve(self.service, self.peer, reports, &self.messages) => ended,
-            () = closing(self.connection) => Err(stopping()),
+            ended = serve(self.service, self.peer, first, reports, &self.messages) => ended,
+            () = closing(self.connection.as_ref()) => Err(stopping()),
             () = self.messages.closed() => Ok(()),
         };
         metrics.streams.dec();
@@ -140,7 +140,7 @@ impl OpenStream {
     fn open(
         service: Service,
         peer: StreamPeer,
-        first: &wire::RateLimitQuotaUsageReports,
+        first: wire::RateLimitQuotaUsageReports,
     ) -> Result<Self, Status> {
         let name = first.domain.clone();
         if name.is_empty() {
@@ -156,19 +156,23 @@ impl OpenStream {
         })?;
         let now = service.clock.now();
         service.sessions.forget_over(now);
-        let origin = Origin {
+        let mut state = StreamState::new(domain.clone(), service.memory.clone());
+        service.metrics.reports.inc();
+        let ignored = state.handle_report(now, messages::usages(first)?);
+        service.metrics.count_ignored(&ignored);
+        let origin = StreamOrigin {
             address: peer.address,
             domain: name.clone(),
             name: peer.name,
         };
-        let mut usages = first.bucket_quota_usages.iter();
-        let resumes = usages.any(|usage| usage.time_elapsed.is_some_and(|time| time.seconds > 0));
+        let had = state.resumes().then(|| state.fingerprint());
         let session = service
             .sessions
-            .begin(now, unix_time(), origin, resumes)
+            .begin(now, unix_time(), origin, had)
             .map_err(|rule| Status::invalid_argument(format!("{NAME}: {rule}")))?;
+        state.is_known = session.is_known;
         Ok(Self {
-            state: StreamState::new(domain.clone(), session.is_known),
+            state,
             service,
             name,
             domain,
@@ -338,28 +342,50 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.service.metrics.buckets.dec_by(self.counted);
-        let until = self.state.assigned_until();
-        self.service.sessions.end(self.session.clone(), until);
+        let (had, until) = (self.state.fingerprint(), self.state.assigned_until());
+        self.service.sessions.end(self.session.clone(), had, until);
     }
 }
 
 // === free functions ===
 
+/// Returns the first of `reports`.
+///
+/// # Errors
+/// If there is none, with the reason unless the proxy has left.
+pub(super) async fn first_report(
+    reports: &mut Reports,
+    connection: Option<&ConnectionEnd>,
+) -> Result<wire::RateLimitQuotaUsageReports, (Option<StreamEnd>, Status)> {
+    let first = tokio::select! {
+        first = reports.message() => first,
+        () = closing(connection) => {
+            let (reason, status) = stopping();
+            return Err((Some(reason), status));
+        }
+    };
+    let ended = match first {
+        Ok(Some(first)) => return Ok(first),
+        Ok(None) => Ok(()),
+        Err(status) => unreadable(&status),
+    };
+    Err(match ended {
+        Err((reason, status)) => (Some(reason), status),
+        Ok(()) => (None, Status::cancelled("the proxy left without a report")),
+    })
+}
+
 /// Serves a stream from its first report on.
 async fn serve(
     service: Service,
     peer: StreamPeer,
-    mut reports: Reports,
+    first: wire::RateLimitQuotaUsageReports,
+    reports: Reports,
     messages: &Messages,
 ) -> Result<(), (StreamEnd, Status)> {
-    let first = match reports.message().await {
-        Ok(Some(first)) => first,
-        Ok(None) => return Ok(()),
-        Err(status) => return unreadable(&status),
-    };
-    let opened = OpenStream::open(service, peer, &first);
+    let opened = OpenStream::open(service, peer, first);
     let mut stream = opened.map_err(|status| (StreamEnd::Invalid, status))?;
-    stream.report(first)?;
+    stream.count();
     stream.run(reports, messages).await
 }
 
@@ -383,6 +409,8 @@ fn unreadable(status: &Status) -> Result<(), (StreamEnd, Status)> {
             let status = Status::invalid_argument(status.message());
             Err((StreamEnd::Invalid, status))
         }
+        // Of a message for which there is no memory.
+        Code::ResourceExhausted => Err((StreamEnd::NoMemory, status.clone())),
         // The proxy has gone, and goes on with its assignments.
         _ => Ok(()),
     }
@@ -398,7 +426,7 @@ fn stopping() -> (StreamEnd, Status) {
     (StreamEnd::Closing, Status::unavailable(text))
 }
 
-async fn closing(connection: Option<ConnectionEnd>) {
+async fn closing(connection: Option<&ConnectionEnd>) {
     match connection {
         Some(connection) => connection.closing().await,
         None => std::future::pending().await,

@@ -10,12 +10,16 @@ use hyper::body::{Body, Buf, Bytes, Frame, Incoming, SizeHint};
 use tonic::Status;
 
 use super::call::{AnswerCharge, Call};
+use super::framing::MessageFraming;
+use crate::net::tls::Listener;
 
 /// The body of a request.
 #[derive(Debug)]
 pub(super) struct RequestBody {
     body: Incoming,
     call: Arc<Call>,
+    /// The messages of a gRPC call.
+    framing: Option<MessageFraming>,
 }
 
 /// The body of an answer.
@@ -36,12 +40,29 @@ pub(super) struct UnsentBytes {
 // === impl RequestBody ===
 
 impl RequestBody {
-    /// Counts what comes in `body` for `call`.
-    pub(super) fn new(body: Incoming, call: Arc<Call>) -> Self {
+    /// Counts what comes in `body` for `call`, which `listener` has accepted.
+    pub(super) fn new(body: Incoming, call: Arc<Call>, listener: Listener) -> Self {
         if body.is_end_stream() {
             call.received();
         }
-        Self { body, call }
+        let framing = (listener == Listener::Grpc).then(MessageFraming::default);
+        Self {
+            body,
+            call,
+            framing,
+        }
+    }
+
+    /// Counts the bytes of `frame`.
+    ///
+    /// # Errors
+    /// If they are too many: a status, which gRPC passes on with its code.
+    fn count(&mut self, frame: &Frame<Bytes>) -> Result<(), Status> {
+        let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
+        let framing = self.framing.as_mut();
+        let progress = framing.map(|framing| framing.read(bytes));
+        let counted = self.call.receive(bytes.len(), progress.unwrap_or_default());
+        counted.map_err(|refusal| Status::resource_exhausted(refusal.to_string()))
     }
 }
 
@@ -61,11 +82,7 @@ impl Body for RequestBody {
             }
             Some(Err(error)) => Some(Err(error.into())),
             Some(Ok(frame)) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len);
-                // As a status, which gRPC passes on with its code.
-                let counted = self.call.receive(bytes);
-                let counted =
-                    counted.map_err(|refusal| Status::resource_exhausted(refusal.to_string()));
+                let counted = self.count(&frame);
                 if self.body.is_end_stream() {
                     self.call.received();
                 }
@@ -80,6 +97,12 @@ impl Body for RequestBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        self.call.body_dropped();
     }
 }
 

@@ -1,11 +1,12 @@
 //! One call: its bytes, and the side that waits for the other.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::activity::Activity;
+use super::framing::MessageProgress;
 use super::memory::CallMemory;
 use super::metrics::DropReason;
 use super::table::ConnectionTable;
@@ -43,6 +44,7 @@ pub(super) enum CallRefusal {
 pub(super) struct Call {
     activity: Arc<Activity>,
     memory: CallMemory,
+    request_timeout: Duration,
     response_timeout: Duration,
     /// A probe is answered also when there is no memory for other calls, as long as it is small.
     probe: bool,
@@ -53,6 +55,7 @@ pub(super) struct Call {
 #[derive(Debug)]
 struct RequestState {
     bytes: usize,
+    progress: MessageProgress,
     step: CallStep,
 }
 
@@ -62,6 +65,9 @@ enum CallStep {
     Receiving(u64),
     /// The answer is being made.
     Working,
+    /// The answer has begun before the end of the request, as that of a stream does. The client owes
+    /// the rest of a message that it has begun, under this number.
+    Streaming(Option<u64>),
     /// The answer is made.
     Answered,
 }
@@ -109,27 +115,41 @@ impl Call {
         Ok(Arc::new(Self {
             activity: Arc::clone(activity),
             memory: memory.clone(),
+            request_timeout: times.request_timeout,
             response_timeout: times.response_timeout,
             probe,
             request: Mutex::new(RequestState {
                 bytes,
+                progress: MessageProgress::default(),
                 step: CallStep::Receiving(owed),
             }),
         }))
     }
 
-    /// Counts `bytes` of the request's body.
+    /// Counts `bytes` of the request's body, with which it has made `progress`.
     ///
     /// # Errors
     /// If they are too many.
-    pub(super) fn receive(&self, bytes: usize) -> Result<(), CallRefusal> {
-        let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn receive(
+        &self,
+        bytes: usize,
+        progress: MessageProgress,
+    ) -> Result<(), CallRefusal> {
+        let mut request = self.request();
         if request.step == CallStep::Answered {
             return Ok(());
         }
         request.bytes += bytes;
         let held = self.activity.take(bytes);
         let within = self.memory.take(bytes, held);
+        let before = std::mem::replace(&mut request.progress, progress);
+        if let CallStep::Streaming(owed) = request.step {
+            let is_next = before.complete != progress.complete;
+            if let Some(owed) = owed.filter(|_| is_next) {
+                self.activity.paid(owed);
+            }
+            self.stream(&mut request, owed.filter(|_| !is_next));
+        }
         let max = self.memory.max_of_connection();
         match () {
             () if self.probe && request.bytes > PROBE_LEN_MAX => Err(CallRefusal::Probe),
@@ -142,26 +162,80 @@ impl Call {
 
     /// The request is complete: from now on its client waits for us.
     pub(super) fn received(&self) {
-        let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
-        if let CallStep::Receiving(owed) = request.step {
-            self.activity.paid(owed);
-            self.activity.begin_work(Instant::now());
-            request.step = CallStep::Working;
+        let mut request = self.request();
+        match request.step {
+            CallStep::Receiving(owed) => {
+                self.activity.paid(owed);
+                self.activity.begin_work(Instant::now());
+                request.step = CallStep::Working;
+            }
+            CallStep::Streaming(_) => self.end_request(&mut request),
+            CallStep::Working | CallStep::Answered => {}
         }
     }
 
-    /// The answer is made: the request takes no memory any more.
+    /// The answer is made, or has begun. The request takes no memory any more, but for a message that
+    /// is not complete.
     pub(super) fn answered(&self) {
-        let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut request = self.request();
         match request.step {
-            CallStep::Receiving(owed) => self.activity.paid(owed),
+            CallStep::Receiving(owed) => {
+                self.activity.paid(owed);
+                self.stream(&mut request, None);
+            }
+            CallStep::Working | CallStep::Streaming(_) | CallStep::Answered => {
+                self.end_request(&mut request);
+            }
+        }
+    }
+
+    /// The rest of the request is read by nobody.
+    pub(super) fn body_dropped(&self) {
+        let mut request = self.request();
+        request.progress.begun = 0;
+        if let CallStep::Streaming(_) = request.step {
+            self.end_request(&mut request);
+        }
+    }
+
+    /// Goes on with a request that is a stream. The message that has begun, if there is one, takes
+    /// memory and has a deadline, which is `owed` if it began before.
+    fn stream(&self, request: &mut RequestState, owed: Option<u64>) {
+        let begun = request.progress.begun;
+        let owed = match begun {
+            0 => None,
+            _ => owed.or_else(|| Some(self.owe())),
+        };
+        request.step = CallStep::Streaming(owed);
+        self.give_back(request, begun);
+    }
+
+    fn owe(&self) -> u64 {
+        let (reason, time) = (DropReason::Request, self.request_timeout);
+        self.activity.owe(reason, time, Instant::now())
+    }
+
+    /// Ends the request: its client owes nothing more of it, and it takes no memory.
+    fn end_request(&self, request: &mut RequestState) {
+        match request.step {
+            CallStep::Receiving(owed) | CallStep::Streaming(Some(owed)) => self.activity.paid(owed),
             CallStep::Working => self.activity.end_work(Instant::now()),
-            CallStep::Answered => {}
+            CallStep::Streaming(None) | CallStep::Answered => {}
         }
         request.step = CallStep::Answered;
-        let bytes = std::mem::take(&mut request.bytes);
+        self.give_back(request, 0);
+    }
+
+    /// Gives back the memory of `request` but for `left` bytes.
+    fn give_back(&self, request: &mut RequestState, left: usize) {
+        let bytes = request.bytes.saturating_sub(left);
+        request.bytes -= bytes;
         self.activity.give_back(bytes);
         self.memory.give_back(bytes);
+    }
+
+    fn request(&self) -> MutexGuard<'_, RequestState> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts `bytes` of the answer until they are sent, for which they have a deadline.
@@ -183,7 +257,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.answered();
+        self.end_request(&mut self.request());
         self.activity.end_call();
     }
 }

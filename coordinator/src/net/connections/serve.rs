@@ -68,7 +68,7 @@ impl ConnectionService {
             Ok(call) => call,
             Err(refusal) => return Ok(self.refuse(listener, refusal)),
         };
-        let mut request = request.map(|body| RequestBody::new(body, Arc::clone(&call)));
+        let mut request = request.map(|body| RequestBody::new(body, Arc::clone(&call), listener));
         let end = ConnectionEnd::new(&self.activity);
         request.extensions_mut().insert(self.addresses);
         request.extensions_mut().insert(end);

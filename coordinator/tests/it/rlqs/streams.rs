@@ -1,5 +1,7 @@
 //! Streams: their first reports, their ends, and what is taken for a stream of the same proxy.
 
+use tonic::metadata::MetadataValue;
+
 use super::*;
 
 const LIMITS: &str = "- {match: tenant/blocked, requests: {rate: 0}}
@@ -54,6 +56,39 @@ async fn a_domain_must_be_known_and_stay_the_same() {
     let metrics = coordinator.get("/metrics").await.body;
     let invalid = "tollgate_rlqs_ended_streams_total{reason=\"invalid\"} 3";
     assert!(metrics.contains(invalid), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_name_that_is_no_text_is_refused_and_counted() {
+    let coordinator = coordinator(LIMITS).await;
+    let mut request = Request::new(tokio_stream::once(report("edge", &[])));
+    let name = MetadataValue::try_from(&[0xe9][..]).unwrap();
+    request.metadata_mut().insert("tollgate-client", name);
+    let mut stub = RateLimitQuotaServiceClient::new(connect(&coordinator));
+    let refused = stub.stream_rate_limit_quotas(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let metrics = coordinator.get("/metrics").await.body;
+    let invalid = "tollgate_rlqs_ended_streams_total{reason=\"invalid\"} 1";
+    assert!(metrics.contains(invalid), "{metrics}");
+}
+
+/// Of two proxies behind one address, the one that comes back is given its own lease and not the
+/// other's.
+#[tokio::test]
+async fn a_stream_with_other_buckets_takes_over_nothing() {
+    let coordinator = coordinator(LIMITS).await;
+    let mut cut = Proxy::start(&coordinator, "edge", &[("acme", 5, 5000)]).await;
+    cut.until_rate("acme", |rate| rate == 100.0).await;
+    drop(cut);
+    let both = [("acme", 5, 5000), ("beta", 5, 5000)];
+    let mut other = Proxy::start(&coordinator, "edge", &both).await;
+    // It keeps what it has of the tenant whose lease is another's.
+    for (tenant, rate) in other.rates().await {
+        assert!(tenant == "beta" || rate == 0.0, "{tenant}: {rate}");
+    }
+    let mut again = Proxy::start(&coordinator, "edge", &[("acme", 5, 5000)]).await;
+    // The other one wants half of it.
+    assert!(again.rate("acme").await >= 40.0);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use tollgate_core::lease::{Answer, Claim, Epoch, LeaseRequest, LeaseTerms, Origin};
 use tollgate_core::units::{MICRO, Tokens};
+use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
 use super::*;
 use crate::api::rlqs::assignment::{Strategy, TRANSIT};
@@ -56,8 +57,10 @@ impl StreamContext {
             scope: Template::parse("tenant/{tenant}").unwrap(),
             abandon_after: Duration::from_secs(60),
         };
+        let mut state = StreamState::new(domain, BucketMemory::default());
+        state.is_known = is_known;
         Self {
-            state: StreamState::new(domain, is_known),
+            state,
             now: Instant::from_nanos(60_000_000_000),
             asked: BTreeMap::new(),
             released: Vec::new(),

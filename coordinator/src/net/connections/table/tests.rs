@@ -1,5 +1,6 @@
 use super::*;
 use crate::net::connections::call::Call;
+use crate::net::connections::framing::MessageProgress;
 
 /// A table for so many connections.
 fn table(max: usize) -> Arc<ConnectionTable> {
@@ -169,15 +170,18 @@ fn a_probe_is_let_past_the_bounds_of_memory_only_while_it_is_small() {
     assert!(memory.take(100, 1));
     assert!(begin(&entry, false).is_err());
     let probe = begin(&entry, true).unwrap();
-    probe.receive(4095).unwrap();
-    let refusal = probe.receive(1).unwrap_err().to_string();
+    probe.receive(4095, MessageProgress::default()).unwrap();
+    let refusal = probe
+        .receive(1, MessageProgress::default())
+        .unwrap_err()
+        .to_string();
     assert!(refusal.contains("health check"), "{refusal}");
     drop(probe);
     // Neither many of them nor one with a large header.
     let probe = begin(&entry, true).unwrap();
-    probe.receive(4000).unwrap();
+    probe.receive(4000, MessageProgress::default()).unwrap();
     let second = begin(&entry, true).unwrap();
-    assert!(second.receive(1000).is_err());
+    assert!(second.receive(1000, MessageProgress::default()).is_err());
     drop((probe, second));
     let call = Call::begin(&table, &entry.activity, 5000, true);
     assert!(call.is_err());

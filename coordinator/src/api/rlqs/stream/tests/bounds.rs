@@ -34,6 +34,10 @@ fn what_cannot_be_a_scope_is_ignored_and_what_is_too_much_is_abandoned() {
     let said = test.state.handle_report(test.now, more);
     assert_eq!(said, [IgnoredBucket::TooMany; 2]);
     assert_eq!(test.act(), [("unused".to_owned(), ActionKind::Abandon)]);
+    // Few of them are remembered; the proxy names the others again.
+    let unused = (0..UNWANTED_MAX + 9).map(|i| usage(name(&format!("unused-{i}")), 0));
+    test.state.handle_report(test.now, unused.collect());
+    assert_eq!(test.act().len(), UNWANTED_MAX);
     // All are asked for, in calls of a bounded size, and answered in messages of one.
     let batch = test.state.poll_batch(test.now).unwrap();
     assert_eq!(batch.scopes.len(), SCOPES_MAX);
@@ -50,6 +54,51 @@ fn what_cannot_be_a_scope_is_ignored_and_what_is_too_much_is_abandoned() {
         .collect();
     test.state.handle_answers(test.now, &asked, &answers);
     assert_eq!(test.state.poll_actions(test.now).len(), ACTIONS_MAX);
+}
+
+#[test]
+fn streams_share_the_memory_of_buckets_and_give_it_back() {
+    let memory = BucketMemory::new(4 << 10);
+    let stream = || {
+        let mut test = StreamContext::new();
+        test.state.memory = memory.clone();
+        test
+    };
+    let (mut first, mut second) = (stream(), stream());
+    let said = first.report(&[("a", 0, 1), ("b", 0, 1), ("c", 0, 1), ("d", 0, 1)]);
+    assert_eq!(said, [IgnoredBucket::NoMemory]);
+    assert_eq!(
+        second.report(&[("used", 0, 1), ("unused", 0, 0)]),
+        [IgnoredBucket::NoMemory; 2]
+    );
+    assert_eq!(second.act(), [("unused".to_owned(), ActionKind::Abandon)]);
+    // Known buckets go on, and those that are abandoned make place for others.
+    assert_eq!(first.report(&[("a", 5, 1)]), []);
+    first.wait(59_000);
+    first.report(&[("a", 59, 1)]);
+    first.wait(1_500);
+    first.act();
+    assert_eq!(first.state.len(), 1);
+    assert_eq!(second.report(&[("used", 0, 1)]), []);
+    drop(first);
+    assert_eq!(second.report(&[("x", 0, 1), ("y", 0, 1)]), []);
+}
+
+#[test]
+fn a_fingerprint_stands_for_the_names_of_the_buckets() {
+    let fingerprint = |usages: &[(&str, u64, u64)]| {
+        let mut test = StreamContext::new();
+        for usage in usages {
+            test.report(&[*usage]);
+        }
+        (test.state.resumes(), test.state.fingerprint())
+    };
+    let (resumes, both) = fingerprint(&[("a", 0, 1), ("b", 0, 2)]);
+    assert!(!resumes);
+    assert_eq!(fingerprint(&[("b", 5, 9), ("a", 0, 0)]), (true, both));
+    for others in [&[("a", 5, 1)][..], &[("a", 5, 1), ("c", 5, 1)], &[]] {
+        assert_ne!(fingerprint(others).1, both, "{others:?}");
+    }
 }
 
 #[test]
