@@ -7,12 +7,14 @@ use std::time::Duration;
 use tollgate_proto::nudge::Watch;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::{FieldError, v1};
+use tonic::metadata::AsciiMetadataValue;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::clock::Clock;
 use crate::leases::driver::DriverError;
 use crate::leases::metrics::{LeaseMetrics, RefreshFault};
+use crate::leases::nudges::{NODE, Watcher};
 use crate::leases::router::{CallContext, RouteError, Router};
 use crate::leases::shards::MastershipError;
 use crate::net::connections::ConnectionEnd;
@@ -60,6 +62,27 @@ impl Service {
             metrics,
         };
         LeaseServiceServer::new(service).max_decoding_message_size(CALL_LEN_MAX)
+    }
+
+    /// Returns the name of the other node of the cluster that `node` names.
+    ///
+    /// # Errors
+    /// If it names none.
+    fn member(&self, node: Option<AsciiMetadataValue>) -> Result<String, Status> {
+        let Some(me) = &self.router.me else {
+            let rule = "client_id: is empty, which it may be only between the nodes of a cluster";
+            return Err(Status::invalid_argument(rule));
+        };
+        let name = node.as_ref().and_then(|node| node.to_str().ok());
+        let rule = || format!("{NODE}: is missing, which it may not be with an empty client_id");
+        let name = name.ok_or_else(|| Status::invalid_argument(rule()))?;
+        let masters = self.router.masters.borrow();
+        let mut members = masters.members.iter();
+        if name == me.node || !members.any(|member| member.node == name) {
+            let text = format!("{NODE}: {} is no other node", name.escape_debug());
+            return Err(Status::permission_denied(text));
+        }
+        Ok(name.to_owned())
     }
 
     async fn answer(
@@ -131,17 +154,16 @@ impl LeaseService for Service {
         request: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let connection = request.extensions().get::<ConnectionEnd>().cloned();
+        let node = request.metadata().get(NODE).cloned();
         let watch = Watch::try_from(request.into_inner()).map_err(CallError::from)?;
-        match &watch {
-            Watch::Client(client) => trace::record_call(client.id.as_str(), 0),
-            Watch::Rest if self.router.me.is_none() => {
-                let rule =
-                    "client_id: is empty, which it may be only between the nodes of a cluster";
-                return Err(Status::invalid_argument(rule));
+        let watcher = match watch {
+            Watch::Client(client) => {
+                trace::record_call(client.id.as_str(), 0);
+                Watcher::Client(client)
             }
-            Watch::Rest => {}
-        }
-        let watch = self.router.nudges.open(watch);
+            Watch::Rest => Watcher::Node(self.member(node)?),
+        };
+        let watch = self.router.nudges.open(watcher);
         let watch = watch.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         if let Some(connection) = &connection {
             connection.stream_begins();

@@ -11,8 +11,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
-use tollgate_core::lease::{ClientId, ResourceId};
-use tollgate_proto::nudge::{Nudged, Watch};
+use tollgate_core::lease::{ClientId, ClientRun, ResourceId};
+use tollgate_proto::nudge::Nudged;
 
 mod follow;
 mod mailbox;
@@ -38,6 +38,18 @@ pub const NODES_MAX: usize = 256;
 /// has noticed, or several processes share an id by mistake.
 pub const RUNS_MAX: usize = 4;
 
+/// Metadata by which a node of the cluster names itself when it opens a watch.
+pub const NODE: &str = "tollgate-node";
+
+/// Side for which a watch is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watcher {
+    /// Client that is told its own nudges.
+    Client(ClientRun),
+    /// Node of this name, which is told those of clients that do not watch here themselves.
+    Node(String),
+}
+
 /// Open watches of a node; clones share them.
 #[derive(Clone, Debug)]
 pub struct Nudges(Arc<Hub>);
@@ -55,7 +67,7 @@ struct Hub {
 #[derive(Debug)]
 pub struct NudgeWatch {
     nudges: Nudges,
-    watch: Watch,
+    watcher: Watcher,
     number: u64,
     mailbox: Arc<Mailbox>,
 }
@@ -83,28 +95,28 @@ impl Nudges {
         }))
     }
 
-    /// Opens `watch`, in place of an earlier one for the same run.
+    /// Opens a watch for `watcher`, in place of an earlier one for the same run or node.
     ///
     /// # Errors
     /// If there are too many.
-    pub fn open(&self, watch: Watch) -> Result<NudgeWatch, WatchError> {
+    pub fn open(&self, watcher: Watcher) -> Result<NudgeWatch, WatchError> {
         let mut open = self.watches();
-        let (number, mailbox) = match &watch {
-            Watch::Client(client) => open.open_client(client)?,
-            Watch::Rest => open.open_node()?,
+        let (number, mailbox) = match &watcher {
+            Watcher::Client(client) => open.open_client(client)?,
+            Watcher::Node(name) => open.open_node(name)?,
         };
         self.publish(&open);
         drop(open);
         Ok(NudgeWatch {
             nudges: self.clone(),
-            watch,
+            watcher,
             number,
             mailbox,
         })
     }
 
-    /// Nudges `client` to ask for `resource`: through its own watch if it has one here, else through
-    /// those of other nodes.
+    /// Nudges `client` to ask for `resource`: through its own watch here if that takes the nudge, else
+    /// through those of other nodes.
     pub fn nudge(&self, client: &ClientId, resource: &ResourceId) {
         let dropped = self.watches().nudge(client, resource);
         self.0.metrics.dropped.inc_by(dropped);
@@ -161,9 +173,9 @@ impl NudgeWatch {
     /// Takes the next message, which is for one client.
     pub fn take(&self) -> Option<Nudged> {
         let (client, resources) = self.mailbox.take()?;
-        let client = match self.watch {
-            Watch::Rest => Some(client),
-            Watch::Client(_) => {
+        let client = match self.watcher {
+            Watcher::Node(_) => Some(client),
+            Watcher::Client(_) => {
                 self.nudges.0.metrics.nudges.inc_by(resources.len() as u64);
                 None
             }
@@ -175,7 +187,7 @@ impl NudgeWatch {
 impl Drop for NudgeWatch {
     fn drop(&mut self) {
         let mut open = self.nudges.watches();
-        open.close(&self.watch, self.number);
+        open.close(&self.watcher, self.number);
         self.nudges.publish(&open);
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
+use tollgate_coordinator::leases::nudges::NODE;
 use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::lease_server::Start;
 use tollgate_proto::nudge::{Nudged, Watch};
 use tollgate_proto::v1;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 
 use crate::harness::{Answer, Coordinator, request, run};
 
@@ -34,6 +35,16 @@ impl Watching {
     ) -> Result<Self, Status> {
         let stream = stub.watch(v1::WatchRequest::from(watch)).await?;
         Ok(Self(stream.into_inner()))
+    }
+
+    /// Opens the stream of a node that calls itself `node`.
+    pub(crate) async fn of_node(
+        mut stub: LeaseServiceClient<Channel>,
+        node: &str,
+    ) -> Result<Self, Status> {
+        let mut request = Request::new(v1::WatchRequest::from(&Watch::Rest));
+        request.metadata_mut().insert(NODE, node.parse().unwrap());
+        Ok(Self(stub.watch(request).await?.into_inner()))
     }
 
     /// The next message.
@@ -62,7 +73,7 @@ impl Watching {
     }
 
     /// Waits for the end, and returns its status.
-    async fn end(&mut self) -> Status {
+    pub(crate) async fn end(&mut self) -> Status {
         loop {
             match self.message().await {
                 Ok(Some(_)) => {}
@@ -170,7 +181,7 @@ async fn a_stream_takes_the_place_of_an_earlier_one_of_its_run() {
 async fn a_stream_outlasts_the_time_limit_of_calls() {
     let coordinator = Coordinator::start(LIMITS).await;
     let mut stub = coordinator.client();
-    let mut call = tonic::Request::new(v1::WatchRequest::from(&Watch::Client(run("a"))));
+    let mut call = Request::new(v1::WatchRequest::from(&Watch::Client(run("a"))));
     call.metadata_mut()
         .insert("grpc-timeout", "100m".parse().unwrap());
     let mut watching = Watching(stub.watch(call).await.unwrap().into_inner());

@@ -9,7 +9,6 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate_core::units::Instant;
 use tollgate_proto::envoy::service::rate_limit_quota::v3 as wire;
-use tollgate_proto::nudge::Watch;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
 use tonic::{Code, Request, Status, Streaming};
@@ -20,7 +19,7 @@ use super::stream::{LeaseBatch, StreamState};
 use super::{Service, messages};
 use crate::clock::unix_time;
 use crate::config::{Config, RlqsDomain};
-use crate::leases::nudges::NudgeWatch;
+use crate::leases::nudges::{NudgeWatch, Watcher};
 use crate::leases::router::CallContext;
 use crate::net::connections::ConnectionEnd;
 
@@ -189,7 +188,7 @@ impl OpenStream {
         mut reports: Reports,
         messages: &Messages,
     ) -> Result<(), (StreamEnd, Status)> {
-        let watch = Watch::Client(self.session.client.clone());
+        let watch = Watcher::Client(self.session.client.clone());
         // Without nudges it asks after each refresh interval.
         let watch = self.service.router.nudges.open(watch).ok();
         let mut timer = self.service.clock.timer();

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tollgate_client::{ClientRun, Refresh, Refreshed, Release, ResourceId, Transport};
-use tollgate_proto::nudge::Watch;
 use tonic::Code;
 
+use crate::leases::nudges::Watcher;
 use crate::leases::router::{CallContext, Router};
 
 /// Time for the masters of other shards, within that of the limiter's call.
@@ -41,7 +41,7 @@ impl Transport for LocalTransport {
     }
 
     async fn watch(&self, client: ClientRun, nudges: mpsc::Sender<Vec<ResourceId>>) -> u32 {
-        let Ok(watch) = self.0.nudges.open(Watch::Client(client)) else {
+        let Ok(watch) = self.0.nudges.open(Watcher::Client(client)) else {
             return Code::ResourceExhausted as u32;
         };
         loop {

@@ -36,7 +36,8 @@ pub async fn follow_masters(
         });
         for url in others {
             followed.entry(url).or_insert_with_key(|url| {
-                tasks.spawn(follow(nudges.clone(), channels.clone(), url.clone()))
+                let (nudges, channels) = (nudges.clone(), channels.clone());
+                tasks.spawn(follow(nudges, channels, url.clone(), me.node.clone()))
             });
         }
         tokio::select! {
@@ -51,9 +52,10 @@ pub async fn follow_masters(
     }
 }
 
-/// Hands the nudges of the master at `url` to the clients that watch here.
-async fn follow(nudges: Nudges, channels: Channels, url: String) {
-    let mut source = NudgeSource::new(&Watch::Rest, channels, Arc::new([url]));
+/// Hands the nudges of the master at `url` to the clients that watch here, at the node `me`.
+async fn follow(nudges: Nudges, channels: Channels, url: String, me: String) {
+    let source = NudgeSource::new(&Watch::Rest, channels, Arc::new([url]));
+    let mut source = source.of_node(&me);
     loop {
         nudges.deliver(&source.next().await);
     }

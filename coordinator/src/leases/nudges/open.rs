@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate_core::lease::{ClientId, ClientRun, ResourceId, Run};
-use tollgate_proto::nudge::Watch;
 
 use super::mailbox::Mailbox;
-use super::{NODES_MAX, RUNS_MAX, WATCHES_MAX, WatchError};
+use super::{NODES_MAX, RUNS_MAX, WATCHES_MAX, WatchError, Watcher};
 
 /// The most nudges that wait for a client. Beyond that it has to ask for most of what it has anyhow.
 pub(super) const CLIENT_NUDGES_MAX: usize = 1000;
@@ -24,8 +23,15 @@ pub(super) struct OpenWatches {
     clients: BTreeMap<ClientId, Vec<ClientWatch>>,
     /// Equals the sum of the watches of all clients.
     client_watches: usize,
-    /// Those of other nodes, by number.
-    nodes: BTreeMap<u64, Arc<Mailbox>>,
+    /// Those of other nodes, by name.
+    nodes: BTreeMap<String, NodeWatch>,
+}
+
+/// Watch of another node.
+#[derive(Debug)]
+struct NodeWatch {
+    number: u64,
+    mailbox: Arc<Mailbox>,
 }
 
 /// Watch of one run of a client.
@@ -84,25 +90,42 @@ impl OpenWatches {
         Ok((self.last, mailbox))
     }
 
-    /// Opens a watch of another node.
+    /// Opens the watch of the node `name`, in place of an earlier one of it.
     ///
     /// # Errors
     /// If there are too many.
-    pub(super) fn open_node(&mut self) -> Result<(u64, Arc<Mailbox>), WatchError> {
-        if self.nodes.len() >= NODES_MAX {
-            return Err(WatchError::TooManyNodes(NODES_MAX));
+    pub(super) fn open_node(&mut self, name: &str) -> Result<(u64, Arc<Mailbox>), WatchError> {
+        match self.nodes.get(name) {
+            Some(earlier) => earlier.mailbox.replace(),
+            None if self.nodes.len() >= NODES_MAX => {
+                return Err(WatchError::TooManyNodes(NODES_MAX));
+            }
+            None => {}
         }
         self.last += 1;
         let mailbox = Arc::new(Mailbox::new(NODE_NUDGES_MAX));
-        self.nodes.insert(self.last, Arc::clone(&mailbox));
+        let watch = NodeWatch {
+            number: self.last,
+            mailbox: Arc::clone(&mailbox),
+        };
+        self.nodes.insert(name.to_owned(), watch);
         Ok((self.last, mailbox))
     }
 
     /// Closes the watch of this number, if it was not replaced.
-    pub(super) fn close(&mut self, watch: &Watch, number: u64) {
-        let Watch::Client(client) = watch else {
-            self.nodes.remove(&number);
-            return;
+    pub(super) fn close(&mut self, watcher: &Watcher, number: u64) {
+        let client = match watcher {
+            Watcher::Client(client) => client,
+            Watcher::Node(name) => {
+                if self
+                    .nodes
+                    .get(name)
+                    .is_some_and(|open| open.number == number)
+                {
+                    self.nodes.remove(name);
+                }
+                return;
+            }
         };
         if let Some(runs) = self.clients.get_mut(&client.id) {
             let before = runs.len();
@@ -115,9 +138,15 @@ impl OpenWatches {
     }
 
     /// Puts a nudge into the mailboxes that it is for; returns the number of those without a place.
+    /// If a mailbox of the client here has none, it may have a watch at another node that has.
     pub(super) fn nudge(&self, client: &ClientId, resource: &ResourceId) -> u64 {
-        self.nudge_client(client, resource)
-            .unwrap_or_else(|| put_all(self.nodes.values(), client, resource))
+        match self.nudge_client(client, resource) {
+            Some(0) => 0,
+            dropped => {
+                let nodes = self.nodes.values().map(|open| &open.mailbox);
+                dropped.unwrap_or(0) + put_all(nodes, client, resource)
+            }
+        }
     }
 
     /// The same for a client that watches here; `None` if it does not.

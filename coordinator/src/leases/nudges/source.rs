@@ -6,8 +6,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_proto::nudge::{Nudged, Watch};
 use tollgate_proto::v1;
-use tonic::{Code, Status, Streaming};
+use tonic::metadata::AsciiMetadataValue;
+use tonic::{Code, Request, Status, Streaming};
 
+use super::NODE;
 use crate::net::channels::{ChannelError, Channels, cause};
 use crate::net::tls::{Credentials, Newest};
 use crate::wire::LeaseServiceClient;
@@ -26,6 +28,8 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct NudgeSource {
     watch: v1::WatchRequest,
+    /// Name of this node, if it watches as one.
+    node: Option<AsciiMetadataValue>,
     channels: Channels,
     /// URLs of coordinators that know of the same nudges.
     addresses: Arc<[String]>,
@@ -60,6 +64,7 @@ impl NudgeSource {
         see(&mut credentials);
         Self {
             watch: watch.into(),
+            node: None,
             channels,
             addresses,
             attempts: 0,
@@ -68,6 +73,12 @@ impl NudgeSource {
             opened_at: Instant::now(),
             pause: PAUSES.0,
         }
+    }
+
+    /// The same for a watch of this node, whose name is `node`.
+    pub(super) fn of_node(mut self, node: &str) -> Self {
+        self.node = node.parse().ok();
+        self
     }
 
     /// Returns the next message, however long that takes.
@@ -103,7 +114,11 @@ impl NudgeSource {
                 self.attempts = self.attempts.wrapping_add(1);
                 let channel = self.channels.channel(address.map_or("", String::as_str))?;
                 let mut stub = LeaseServiceClient::new(channel);
-                let opened = timeout(OPEN_TIMEOUT, stub.watch(self.watch.clone())).await;
+                let mut request = Request::new(self.watch.clone());
+                if let Some(node) = &self.node {
+                    request.metadata_mut().insert(NODE, node.clone());
+                }
+                let opened = timeout(OPEN_TIMEOUT, stub.watch(request)).await;
                 let opened = opened.map_err(|_| WatchEnd::Late(OPEN_TIMEOUT))??;
                 self.opened_at = Instant::now();
                 self.stream.insert(opened.into_inner())

@@ -2,7 +2,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tollgate_core::lease::{ClientRun, Run, Unit};
+use tollgate_core::lease::{Run, Unit};
 use tollgate_proto::request::SCOPES_MAX;
 
 use super::open::{CLIENT_NUDGES_MAX, NODE_NUDGES_MAX};
@@ -12,12 +12,16 @@ fn id(client: &str) -> ClientId {
     ClientId::new(client).unwrap()
 }
 
-fn watch_of(client: &str, run: u64) -> Watch {
+fn watch_of(client: &str, run: u64) -> Watcher {
     let run = Run::Incarnation(NonZeroU64::new(run).unwrap());
-    Watch::Client(ClientRun {
+    Watcher::Client(ClientRun {
         id: id(client),
         run,
     })
+}
+
+fn node_of(name: &str) -> Watcher {
+    Watcher::Node(name.to_owned())
 }
 
 fn resource(scope: &str) -> ResourceId {
@@ -46,7 +50,7 @@ const NONE: [(Option<String>, Vec<String>); 0] = [];
 fn a_nudge_goes_to_the_client_if_it_watches_here_and_else_to_all_nodes() {
     let nudges = Nudges::default();
     let a = nudges.open(watch_of("a", 1)).unwrap();
-    let nodes = [(); 2].map(|()| nudges.open(Watch::Rest).unwrap());
+    let nodes = ["n1", "n2"].map(|name| nudges.open(node_of(name)).unwrap());
     for (client, scope) in [("a", "x"), ("b", "z"), ("c", "x"), ("b", "y"), ("b", "y")] {
         nudges.nudge(&id(client), &resource(scope));
     }
@@ -64,7 +68,7 @@ fn a_nudge_goes_to_the_client_if_it_watches_here_and_else_to_all_nodes() {
 fn a_nudge_of_another_master_goes_to_clients_only() {
     let nudges = Nudges::default();
     let a = nudges.open(watch_of("a", 1)).unwrap();
-    let node = nudges.open(Watch::Rest).unwrap();
+    let node = nudges.open(node_of("n1")).unwrap();
     for client in [Some(id("a")), Some(id("b")), None] {
         let resources = vec![resource("x"), resource("y")];
         nudges.deliver(&Nudged { client, resources });
@@ -86,6 +90,19 @@ fn a_later_watch_takes_the_place_of_the_earlier_one_of_its_run() {
     nudges.nudge(&id("a"), &resource("y"));
     assert_eq!(taken(&later), [message(None, &["x", "y"])]);
     assert_eq!(nudges.0.metrics.watches.get(), 2);
+}
+
+#[tokio::test]
+async fn a_node_has_one_watch_and_the_later_one_stays() {
+    let nudges = Nudges::default();
+    let earlier = nudges.open(node_of("n1")).unwrap();
+    let later = nudges.open(node_of("n1")).unwrap();
+    assert_eq!(nudges.0.metrics.watches.get(), 1);
+    nudges.nudge(&id("b"), &resource("x"));
+    assert_eq!(earlier.filled().await, Err(Replaced));
+    drop(earlier);
+    assert_eq!(taken(&later), [message(Some("b"), &["x"])]);
+    assert_eq!(nudges.0.metrics.watches.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,7 +130,7 @@ async fn a_watch_waits_until_there_is_a_nudge_or_it_is_replaced() {
 fn what_waits_is_bounded_and_told_in_messages_of_a_thousand() {
     let nudges = Nudges::default();
     let a = nudges.open(watch_of("a", 1)).unwrap();
-    let node = nudges.open(Watch::Rest).unwrap();
+    let node = nudges.open(node_of("n1")).unwrap();
     let too_many = 20;
     for i in 0..CLIENT_NUDGES_MAX + too_many {
         nudges.nudge(&id("a"), &resource(&i.to_string()));
@@ -123,6 +140,11 @@ fn what_waits_is_bounded_and_told_in_messages_of_a_thousand() {
         messages.iter().map(|(_, scopes)| scopes.len()).collect()
     };
     assert_eq!(counts(taken(&a)), [CLIENT_NUDGES_MAX]);
+    assert_eq!(
+        counts(taken(&node)),
+        [too_many],
+        "another node may have a place"
+    );
     for i in 0..NODE_NUDGES_MAX + too_many {
         nudges.nudge(&id("b"), &resource(&i.to_string()));
     }
@@ -138,9 +160,9 @@ fn what_waits_is_bounded_and_told_in_messages_of_a_thousand() {
 fn watches_are_bounded_and_closed_ones_make_room() {
     let nudges = Nudges::default();
     let nodes: Vec<_> = (0..NODES_MAX)
-        .map(|_| nudges.open(Watch::Rest).unwrap())
+        .map(|i| nudges.open(node_of(&i.to_string())).unwrap())
         .collect();
-    let refused = nudges.open(Watch::Rest).unwrap_err();
+    let refused = nudges.open(node_of("a")).unwrap_err();
     assert_eq!(refused, WatchError::TooManyNodes(NODES_MAX));
     let mut clients: Vec<_> = (NODES_MAX..WATCHES_MAX)
         .map(|i| nudges.open(watch_of(&i.to_string(), 1)).unwrap())

@@ -1,12 +1,10 @@
 //! Nudges of clients whose streams end at another node than the master.
 
-use tollgate_coordinator::leases::nudges::NODES_MAX;
 use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tollgate_proto::nudge::Watch;
 use tonic::Code;
-use tonic::transport::Endpoint;
 
 use super::LIMITS;
 use super::nodes::{Cluster, Node, asked_again};
@@ -67,7 +65,9 @@ async fn nodes_hear_of_clients_that_watch_there_only() {
     let scopes = [here.unwrap().clone()];
     let stub = |node: usize| LeaseServiceClient::new(cluster.nodes[node].channel.clone());
     let mut at_master = Watching::start(stub(0), "envoy/b").await;
-    let mut node = Watching::of(stub(0), &Watch::Rest).await.unwrap();
+    let mut node = Watching::of_node(stub(0), &cluster.nodes[2].peer.node)
+        .await
+        .unwrap();
     for (client, is_told) in [("envoy/b", false), ("envoy/c", true)] {
         let answers = cluster.nodes[1].refresh("envoy/a", &scopes, 100.0).await;
         let lease = unit(&answers[0]).answer.lease.unwrap();
@@ -83,23 +83,23 @@ async fn nodes_hear_of_clients_that_watch_there_only() {
 }
 
 #[tokio::test]
-async fn nodes_may_open_so_many_streams_and_no_more() {
-    let cluster = Cluster::start(1, 1, LIMITS).await;
-    let address = cluster.nodes[0].peer.grpc_url();
-    let connect = || {
-        let endpoint = Endpoint::try_from(address.clone()).unwrap();
-        LeaseServiceClient::new(endpoint.connect_lazy())
-    };
-    let mut stub = connect();
-    let mut open = Vec::new();
-    for i in 1..=NODES_MAX {
-        open.push(Watching::of(stub.clone(), &Watch::Rest).await.unwrap());
-        if i % 32 == 0 {
-            stub = connect();
-        }
+async fn other_nodes_of_the_cluster_may_open_a_stream_each_and_nothing_else() {
+    let cluster = Cluster::of_three(LIMITS).await;
+    let stub = || LeaseServiceClient::new(cluster.nodes[0].channel.clone());
+    let unnamed = Watching::of(stub(), &Watch::Rest).await;
+    assert_eq!(unnamed.err().unwrap().code(), Code::InvalidArgument);
+    let me = &cluster.nodes[0].peer.node;
+    for name in ["", "elsewhere", me] {
+        let refused = Watching::of_node(stub(), name).await;
+        assert_eq!(
+            refused.err().unwrap().code(),
+            Code::PermissionDenied,
+            "{name}"
+        );
     }
-    let refused = Watching::of(stub.clone(), &Watch::Rest).await;
-    assert_eq!(refused.err().unwrap().code(), Code::ResourceExhausted);
-    // Clients still may.
-    Watching::start(stub, "envoy/a").await;
+    let other = &cluster.nodes[1].peer.node;
+    let mut earlier = Watching::of_node(stub(), other).await.unwrap();
+    let _later = Watching::of_node(stub(), other).await.unwrap();
+    assert_eq!(earlier.end().await.code(), Code::Aborted);
+    watched(&cluster.nodes[0], 1.0).await;
 }
