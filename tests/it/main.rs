@@ -44,6 +44,7 @@ mod reload;
 mod rlqs;
 mod rls;
 mod rolling_restart;
+mod service_gap;
 mod shadow;
 mod shape;
 mod shift;
