@@ -21,6 +21,9 @@ use crate::wire::ForwardServiceClient;
 
 /// The most refreshes in a call.
 pub(crate) const REFRESHES_MAX: usize = 64;
+/// The most scopes of a refresh that goes together with others. A larger one takes its time, and those
+/// beside it would wait for its answer.
+const SHARED_SCOPES_MAX: usize = 64;
 /// The most refreshes that wait for a call to one node. Clients wait for their answers, so more than
 /// this would come too late anyway.
 const WAITING_MAX: usize = 4096;
@@ -165,18 +168,25 @@ impl NodeCalls {
         }
     }
 
+    /// Returns the next refresh whose client has not gone meanwhile.
     async fn next(&mut self) -> Option<QueuedRefresh> {
-        match self.left.take() {
-            Some(left) => Some(left),
-            None => self.refreshes.recv().await,
+        loop {
+            let next = match self.left.take() {
+                Some(left) => left,
+                None => self.refreshes.recv().await?,
+            };
+            if !next.answer.is_closed() {
+                return Some(next);
+            }
         }
     }
 
-    /// Returns `first` and those behind it that fit into one call.
+    /// Returns `first` and those behind it that fit into one call; a large one is alone.
     fn gather(&mut self, first: QueuedRefresh) -> Vec<QueuedRefresh> {
-        let mut scopes = first.scopes();
+        let (mut scopes, is_large) = (first.scopes(), first.is_large());
         let mut call = vec![first];
-        while call.len() < REFRESHES_MAX
+        while !is_large
+            && call.len() < REFRESHES_MAX
             && let Ok(next) = self.refreshes.try_recv()
         {
             // Its client may have gone meanwhile.
@@ -184,7 +194,7 @@ impl NodeCalls {
                 continue;
             }
             scopes = scopes.saturating_add(next.scopes());
-            if scopes > SCOPES_MAX {
+            if scopes > SCOPES_MAX || next.is_large() {
                 self.left = Some(next);
                 break;
             }
@@ -228,6 +238,10 @@ impl QueuedRefresh {
     fn scopes(&self) -> usize {
         let refresh = self.refresh.refresh.as_ref();
         refresh.map_or(0, |refresh| refresh.scopes.len())
+    }
+
+    fn is_large(&self) -> bool {
+        self.scopes() > SHARED_SCOPES_MAX
     }
 }
 

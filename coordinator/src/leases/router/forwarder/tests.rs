@@ -139,11 +139,41 @@ async fn what_comes_while_a_call_is_under_way_goes_together() {
 async fn a_call_has_at_most_as_many_scopes_as_a_refresh() {
     let (node, url) = node().await;
     let forwarder = forwarder();
-    let all = [600, 600, 300, 100, 1000].map(|scopes| refresh(0, 1, scopes));
+    let all = vec![refresh(0, 1, SHARED_SCOPES_MAX); 40];
+    let work = forward_all(&forwarder, &url, all);
+    let answers = node.answer_during(work).await;
+    assert_eq!(answers, [Ok(1); 40]);
+    let (calls, most) = (node.calls(), SCOPES_MAX / SHARED_SCOPES_MAX);
+    assert_eq!(calls.iter().sum::<usize>(), 40);
+    assert!(calls.iter().all(|call| *call <= most), "{calls:?}");
+    assert!(calls.contains(&most), "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_large_refresh_goes_alone() {
+    let (node, url) = node().await;
+    let forwarder = forwarder();
+    let large = SHARED_SCOPES_MAX + 1;
+    let all = [1, large, 1, 1000, large, 1].map(|scopes| refresh(0, 1, scopes));
     let work = forward_all(&forwarder, &url, all.into());
     let answers = node.answer_during(work).await;
-    assert_eq!(answers, [Ok(1); 5]);
-    assert_eq!(node.calls(), [1, 3, 1]);
+    assert_eq!(answers, [Ok(1); 6]);
+    assert_eq!(node.calls(), [1; 6]);
+}
+
+#[tokio::test]
+async fn a_refresh_whose_client_has_gone_is_not_passed_on() {
+    let (node, url) = node().await;
+    let forwarder = forwarder();
+    for _ in 0..3 {
+        let time = Duration::from_secs(10);
+        let mut gone = std::pin::pin!(forwarder.forward(&url, refresh(0, 1, 1), time));
+        let once = std::future::poll_fn(|cx| std::task::Poll::Ready(gone.as_mut().poll(cx)));
+        assert!(once.await.is_pending(), "it is queued");
+    }
+    let work = forward_all(&forwarder, &url, vec![refresh(0, 7, 1)]);
+    assert_eq!(node.answer_during(work).await, [Ok(7)]);
+    assert_eq!(node.calls(), [1]);
 }
 
 #[tokio::test]
