@@ -156,6 +156,12 @@ const REGRESSIONS_OF_TREES: [(u64, &str); 10] = [
     ),
 ];
 
+/// The same for shares by usage in trees.
+const REGRESSIONS_OF_USAGE_IN_TREES: [(u64, &str); 1] = [(
+    167,
+    "law 6 saw a debt grow that only a lease of nothing had hidden",
+)];
+
 /// Seeds in which a planted defect has to be found.
 const SEEDS_OF_DEFECTS: Range<u64> = 0..200;
 
@@ -277,6 +283,10 @@ fn seeds_that_found_bugs_stay_mended() {
     }
     for (seed, bug) in REGRESSIONS_OF_TREES {
         let run = finish_tree(seed, tree::World::new(seed));
+        run.unwrap_or_else(|broken| panic!("{bug}: {broken}"));
+    }
+    for (seed, bug) in REGRESSIONS_OF_USAGE_IN_TREES {
+        let run = finish_tree(seed, tree::World::of_usage(seed));
         run.unwrap_or_else(|broken| panic!("{bug}: {broken}"));
     }
 }

@@ -88,8 +88,10 @@ impl Workers {
         let (left, most) = (balance(after, now, policy), debt_max(after, now, policy));
         // One token for the rounding of the bucket's answers.
         let grows = left < had.min(0.0) - 1.0;
-        // At another rate the same debt would be too large, and at none it cannot be seen.
-        let is_bounded = !grows || left >= -most - 1.0 || most != debt_max(before, now, policy);
+        // At another rate the same debt would be too large, and at none it cannot be seen. It seems to
+        // grow when a lease of nothing is given back, after which the safe capacity shows it.
+        let is_seen = most > 0.0 && most == debt_max(before, now, policy);
+        let is_bounded = !grows || left >= -most - 1.0 || !is_seen;
         self.ensure(is_bounded, || format!("{} of at most {most} owed", -left));
         // Also a debt from a higher rate is cut to what may be owed at the present one.
         let was_larger = had < -most - 1.0 && left > had + 1.0;
