@@ -221,10 +221,7 @@ impl Config {
     /// Warnings about `text`, of which this configuration was made.
     fn warnings_of(&self, text: &str) -> Vec<ConfigError> {
         let raw = yaml::read(text);
-        raw.map_or_else(
-            |_| Vec::new(),
-            |raw| warnings::warnings(&raw, &self.catalog),
-        )
+        raw.map_or_else(|_| Vec::new(), |raw| warnings::warnings(&raw, self))
     }
 
     /// Whether it shares limits, groups, attachments and the scopes of other protocols with other

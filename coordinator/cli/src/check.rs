@@ -26,8 +26,9 @@ Examples:
 /// Check a configuration file: report all errors, and warn of parts that have no effect.
 ///
 /// An error is a field, its value and the rule that it breaks. Warned of are limits that others come
-/// before whatever the scope, that a group is below, and groups, weights and settings that nothing
-/// uses. Nothing is asked but the file and the files for TLS that it names.
+/// before whatever the scope, that a group is below, groups, weights and settings that nothing uses,
+/// and templates of `rls` and `rlqs` whose scopes have no limit. Nothing is asked but the file and the
+/// files for TLS that it names.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {

@@ -19,6 +19,8 @@ const TEMPLATE_LEN_MAX: usize = 200;
 const KIND_LEN_MAX: usize = 40;
 /// The longest part of a scope after its first segment, in bytes; as that of a key in the filter.
 const KEY_LEN_MAX: usize = 200;
+/// Beginning of the text that stands for a value which no scope can have.
+pub const DIGEST_PREFIX: &str = "sha256-";
 /// Bytes of a digest that are shown: enough that no two values meet.
 const DIGEST_LEN: usize = 16;
 
@@ -117,10 +119,19 @@ impl Template {
         Some(format!("{}/{}", self.kind(), digest(key)))
     }
 
-    fn keys(&self) -> impl Iterator<Item = &str> {
+    /// Returns the keys whose values it needs.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Value(key) => Some(key.as_str()),
             Part::Text(_) => None,
+        })
+    }
+
+    /// Returns its fixed texts in their order, with `None` where a value stands.
+    pub fn texts(&self) -> impl Iterator<Item = Option<&str>> {
+        self.parts.iter().map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Value(_) => None,
         })
     }
 }
@@ -182,7 +193,7 @@ fn push_value(scope: &mut String, value: &str, is_one_of_several: bool) {
 fn digest(value: &str) -> String {
     use fmt::Write as _;
     let digest = Sha256::digest(value.as_bytes());
-    let mut text = "sha256-".to_owned();
+    let mut text = DIGEST_PREFIX.to_owned();
     for byte in digest.iter().take(DIGEST_LEN) {
         // A text takes all that is written.
         let _ = write!(text, "{byte:02x}");

@@ -46,6 +46,19 @@ struct RawRlqsDomain {
     abandon_after: Option<LocatedScalar>,
 }
 
+// === impl RawRlqs ===
+
+impl RawRlqs {
+    /// The templates, each with its path.
+    pub(super) fn templates(&self) -> impl Iterator<Item = (String, &LocatedScalar)> {
+        let domains = self.domains.iter().flat_map(|domains| &domains.value);
+        domains.filter_map(|(name, domain)| {
+            let path = format!("{}.scope", path_of(name));
+            Some((path, domain.value.scope.as_ref()?))
+        })
+    }
+}
+
 // === free functions ===
 
 /// Checks the section.
@@ -58,7 +71,7 @@ pub(super) fn rlqs(check: &mut Check, raw: Option<&RawRlqs>) -> RlqsDomains {
         return domains;
     }
     for (name, raw) in &raw.value {
-        let field = format!("rlqs.domains.{}", name.escape_debug());
+        let field = path_of(name);
         if let Err(rule) = check_name(name) {
             check.refuse(raw.at, &*field, rule);
         }
@@ -66,6 +79,10 @@ pub(super) fn rlqs(check: &mut Check, raw: Option<&RawRlqs>) -> RlqsDomains {
         domains.extend(domain.map(|domain| (name.clone(), domain)));
     }
     domains
+}
+
+fn path_of(domain: &str) -> String {
+    format!("rlqs.domains.{}", domain.escape_debug())
 }
 
 fn check_name(name: &str) -> Result<(), String> {

@@ -78,6 +78,21 @@ struct RawRule {
     debt: Option<LocatedScalar>,
 }
 
+// === impl RawRls ===
+
+impl RawRls {
+    /// The templates of each domain in the order of its rules, with the path of the rules.
+    pub(super) fn templates(&self) -> impl Iterator<Item = (&str, String, Vec<&LocatedScalar>)> {
+        let domains = self.domains.iter().flat_map(|domains| &domains.value);
+        domains.map(|(name, domain)| {
+            let rules = domain.value.scopes.iter().flat_map(|rules| &rules.value);
+            let templates = rules.filter_map(|rule| rule.value.scope.as_ref());
+            let path = format!("{}.scopes", path_of(name));
+            (name.as_str(), path, templates.collect())
+        })
+    }
+}
+
 // === impl RlsDomain ===
 
 impl RlsDomain {
@@ -90,6 +105,18 @@ impl RlsDomain {
             let scope = fits.then(|| rule.scope.scope(&value))?;
             Some((rule, scope?))
         })
+    }
+}
+
+// === impl RlsRule ===
+
+impl RlsRule {
+    /// Whether it fits every descriptor that `other` fits.
+    pub fn fits_all_of(&self, other: &Self) -> bool {
+        let is_there = |key| other.values.contains_key(key) || other.scope.keys().any(|k| k == key);
+        let mut values = self.values.iter();
+        values.all(|(key, value)| other.values.get(key) == Some(value))
+            && self.scope.keys().all(is_there)
     }
 }
 
@@ -111,7 +138,7 @@ pub(super) fn rls(check: &mut Check, raw: Option<&RawRls>) -> RlsDomains {
         return domains;
     }
     for (name, spec) in &raw.value {
-        let field = format!("rls.domains.{}", name.escape_debug());
+        let field = path_of(name);
         if name.is_empty() {
             check.refuse(
                 spec.at,
@@ -131,6 +158,10 @@ pub(super) fn rls(check: &mut Check, raw: Option<&RawRls>) -> RlsDomains {
         check.refuse(raw.at, "rls.domains", rule);
     }
     domains
+}
+
+fn path_of(domain: &str) -> String {
+    format!("rls.domains.{}", domain.escape_debug())
 }
 
 fn domain(check: &mut Check, path: &str, raw: &LocatedValue<RawDomain>) -> RlsDomain {

@@ -3,8 +3,6 @@
 //! Only what the file alone proves is warned of, for people delete what they are warned of. `tollgate
 //! check` shows them; a running coordinator does not.
 
-use std::sync::Arc;
-
 use tollgate_core::limit::{Algorithm, Limit};
 
 use super::attach::RawAttach;
@@ -14,15 +12,18 @@ use super::raw::RawConfig;
 use crate::catalog::check::{Check, ConfigError, algorithm_named, join};
 use crate::catalog::spec::{LocatedValue, UnitFields, Units};
 use crate::catalog::{Catalog, FairBetween, FileCatalog, MemberKind};
+use crate::config::Config;
 
 mod glob;
+mod templates;
 
 use self::glob::EarlierMatches;
 
 // === free functions ===
 
-/// Warns of what has no effect in the file `raw`, whose values are those of `catalog`.
-pub(super) fn warnings(raw: &RawConfig, catalog: &Arc<FileCatalog>) -> Vec<ConfigError> {
+/// Warns of what has no effect in the file `raw`, whose values are those of `config`.
+pub(super) fn warnings(raw: &RawConfig, config: &Config) -> Vec<ConfigError> {
+    let catalog = &config.catalog;
     let mut check = Check::default();
     let limits = raw.limits.as_ref();
     let limits = limits.map_or(&[][..], |limits| &limits.value);
@@ -37,6 +38,10 @@ pub(super) fn warnings(raw: &RawConfig, catalog: &Arc<FileCatalog>) -> Vec<Confi
     groups(&mut check, raw, &whole);
     if let Some(raw) = &raw.attach {
         weights(&mut check, raw, catalog);
+    }
+    templates::unlimited(&mut check, raw, catalog);
+    if let Some(raw) = &raw.rls {
+        templates::never_used(&mut check, raw, &config.rls);
     }
     check.noted()
 }
@@ -193,7 +198,7 @@ fn weights(check: &mut Check, raw: &RawAttach, catalog: &FileCatalog) {
 mod tests {
     use crate::config::Config;
 
-    fn warnings(text: &str) -> Vec<String> {
+    pub(super) fn warnings(text: &str) -> Vec<String> {
         let config = Config::parse(text).unwrap();
         let warnings = config.warnings_of(text);
         warnings.iter().map(ToString::to_string).collect()

@@ -1,10 +1,11 @@
-//! Globs that match every scope that another glob matches.
+//! Globs that match every scope that another glob matches, and globs that match none of some scopes.
 //!
 //! A glob without its alternatives is a [`Sequence`] of sets of bytes and of wildcards. One covers
-//! another if it matches that as a text, a wildcard being a letter that only a wildcard matches. A
-//! glob that is too large for this, or has a rarer form, is left out: nothing is said of it.
+//! another if it matches that as a text, a wildcard being a letter that only a wildcard matches. Two
+//! overlap if both match some text. A glob that is too large for this, or has a rarer form, is left
+//! out: nothing is said of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::iter::Peekable;
 use std::str::Chars;
 
@@ -16,7 +17,7 @@ const COMPARISONS_MAX: usize = 1_000_000;
 
 /// Part of a glob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
+pub(super) enum Token {
     /// One byte of a set.
     One(ByteSet),
     /// Any bytes.
@@ -25,10 +26,10 @@ enum Token {
 
 /// A set of bytes, a bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ByteSet([u64; 4]);
+pub(super) struct ByteSet([u64; 4]);
 
 /// One combination of a glob's alternatives.
-type Sequence = Vec<Token>;
+pub(super) type Sequence = Vec<Token>;
 
 /// The matches that come first so far, to compare later globs with.
 #[derive(Debug, Default)]
@@ -48,8 +49,7 @@ struct GlobReader<'a> {
 impl EarlierMatches {
     /// Adds the scope called `scope`, to which `limits[index]` gives a limit.
     pub(super) fn add_exact(&mut self, index: usize, scope: &str) {
-        let sequence = scope.bytes().map(|byte| Token::One(ByteSet::of(byte)));
-        self.push(index, sequence.collect());
+        self.push(index, exact(scope));
     }
 
     /// Adds the glob of `limits[index]`, and returns the limits that match everything that it does.
@@ -112,6 +112,11 @@ impl ByteSet {
     fn contains_all(self, other: Self) -> bool {
         let mut words = self.0.into_iter().zip(other.0);
         words.all(|(own, other)| other & !own == 0)
+    }
+
+    fn meets(self, other: Self) -> bool {
+        let mut words = self.0.into_iter().zip(other.0);
+        words.any(|(own, other)| own & other != 0)
     }
 
     /// The byte of a set of one.
@@ -198,8 +203,14 @@ impl GlobReader<'_> {
 
 // === free functions ===
 
-/// The sequences of `glob`, in their normal form.
-fn sequences(glob: &str) -> Option<Vec<Sequence>> {
+/// The sequence that matches `text` alone.
+pub(super) fn exact(text: &str) -> Sequence {
+    let bytes = text.bytes();
+    bytes.map(|byte| Token::One(ByteSet::of(byte))).collect()
+}
+
+/// The sequences of `glob`, in their normal form; `None` for one that is too large or too rare.
+pub(super) fn sequences(glob: &str) -> Option<Vec<Sequence>> {
     // At the end `/**` is anything below, as `/*` is here; elsewhere `**` has meanings of its own.
     let glob = match glob.strip_suffix("**") {
         Some("") => "*".to_owned(),
@@ -215,9 +226,7 @@ fn sequences(glob: &str) -> Option<Vec<Sequence>> {
 }
 
 fn literal(letter: char) -> Sequence {
-    let mut bytes = [0; 4];
-    let bytes = letter.encode_utf8(&mut bytes).bytes();
-    bytes.map(|byte| Token::One(ByteSet::of(byte))).collect()
+    exact(letter.encode_utf8(&mut [0; 4]))
 }
 
 /// `sequence` with one wildcard behind the single bytes where several stand together.
@@ -274,9 +283,39 @@ fn covers(broad: &[Token], narrow: &[Token]) -> bool {
     rest.all(|token| *token == Token::Any)
 }
 
+/// Whether some text is matched by `one` and by `other`.
+pub(super) fn overlap(one: &[Token], other: &[Token]) -> bool {
+    // The places in `other` up to which it matches a text that `one` matches so far.
+    let mut places = BTreeSet::from([0]);
+    skip_wildcards(&mut places, other);
+    for token in one {
+        let next = |at: &usize| match (token, other.get(*at)) {
+            (Token::Any, _) => *at..other.len() + 1,
+            (Token::One(_), Some(Token::Any)) => *at..*at + 1,
+            (Token::One(own), Some(Token::One(their))) if own.meets(*their) => *at + 1..*at + 2,
+            (Token::One(_), _) => 0..0,
+        };
+        places = places.iter().flat_map(next).collect();
+        if places.is_empty() {
+            return false;
+        }
+        skip_wildcards(&mut places, other);
+    }
+    places.contains(&other.len())
+}
+
+/// Adds to `places` those that are reached over a wildcard that stands for nothing.
+fn skip_wildcards(places: &mut BTreeSet<usize>, sequence: &[Token]) {
+    for (at, token) in sequence.iter().enumerate() {
+        if *token == Token::Any && places.contains(&at) {
+            places.insert(at + 1);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use globset::GlobBuilder;
 
@@ -339,6 +378,29 @@ mod tests {
             }
         }
         assert!(covered > 2 * GLOBS.len(), "{covered}");
+    }
+
+    /// All of these globs match a text of up to four letters, so the texts show each overlap.
+    #[test]
+    fn globs_overlap_if_a_text_is_matched_by_both() {
+        let texts = texts();
+        let mut apart = 0;
+        for (one, other) in GLOBS
+            .iter()
+            .flat_map(|one| GLOBS.map(|other| (*one, other)))
+        {
+            let both = matched(one, &texts)
+                .intersection(&matched(other, &texts))
+                .count()
+                > 0;
+            let (of_one, of_other) = (sequences(one).unwrap(), sequences(other).unwrap());
+            let mut pairs = of_one
+                .iter()
+                .flat_map(|a| of_other.iter().map(move |b| (a, b)));
+            assert_eq!(pairs.any(|(a, b)| overlap(a, b)), both, "{one} {other}");
+            apart += usize::from(!both);
+        }
+        assert!(apart > GLOBS.len(), "{apart}");
     }
 
     #[test]
