@@ -1,4 +1,4 @@
-"""Tests what a release consists of: programs, Debian packages, images, manual pages, completions, checksums.
+"""Tests what a release consists of: programs, modules, Debian packages, images, manual pages, completions, checksums.
 
 usage: dist.py DIR [--release]   DIR as coordinator/packaging/package.sh fills it
 
@@ -77,6 +77,20 @@ def native_archive():
     return next(archive for archive in archives() if os.uname().machine in archive.name)
 
 
+def libraries():
+    """The dynamic modules by what Debian and images call their machines."""
+    start = f"libtollgate-{VERSION}-"
+    found = sorted(DIST.glob(f"{start}*.so"))
+    assert found, f"no dynamic modules in {DIST}"
+    return {MACHINES[file.name.removeprefix(start).split("-")[0]][0]: file for file in found}
+
+
+def glibc():
+    """The glibc that the package of the dynamic module asks for."""
+    manifest = (ROOT / "filter/native/Cargo.toml").read_text()
+    return re.search(r'^depends = "libc6 \(>= ([0-9.]+)\)"$', manifest, re.MULTILINE)[1]
+
+
 class Elf:
     """The machine of a program, and whether it needs a loader or libraries."""
 
@@ -112,6 +126,7 @@ class Archives(unittest.TestCase):
         for notices, inside, outside in (
             (content(native_archive())["NOTICES.txt"].decode(), ["tokio", "ring", "libmimalloc-sys"], "proptest"),
             (only(f"tollgate_filter-{VERSION}.notices.txt").read_text(), ["proxy-wasm", "prost"], "tokio"),
+            (only(f"libtollgate-{VERSION}.notices.txt").read_text(), ["tokio", "tonic"], "redb"),
         ):
             for name in inside:
                 self.assertRegex(notices, rf"(?m)^{name} [0-9]+\.[0-9.]+ \(")
@@ -284,6 +299,44 @@ class Debian(unittest.TestCase):
         run("dpkg", f"--root={self.root}", "--force-script-chrootless", "--force-depends", *arguments)
 
 
+class DynamicModules(unittest.TestCase):
+    """The filter as a library, by itself, in a Debian package and in an image."""
+
+    def test_each_is_a_module_of_envoys_for_its_machine(self):
+        numbers = dict(MACHINES.values())
+        for arch, library in libraries().items():
+            data = library.read_bytes()
+            self.assertEqual(Elf(data).machine, numbers[arch], library)
+            for hook in (b"envoy_dynamic_module_on_program_init\0", b"envoy_dynamic_module_on_http_filter_new\0"):
+                self.assertIn(hook, data, library)
+
+    @needs("dpkg-deb")
+    def test_packages_have_the_library_where_the_documentation_says(self):
+        for arch, library in libraries().items():
+            package = only(f"tollgate-envoy-module_{VERSION}_{arch}.deb")
+            fields = set(run("dpkg-deb", "--field", package).splitlines())
+            expected = {"Package: tollgate-envoy-module", f"Architecture: {arch}", f"Depends: libc6 (>= {glibc()})"}
+            self.assertLessEqual(expected, fields)
+            with tempfile.TemporaryDirectory() as folder:
+                run("dpkg-deb", "-x", package, folder)
+                packed = pathlib.Path(folder, "usr/lib/envoy/libtollgate.so")
+                self.assertEqual(packed.read_bytes(), library.read_bytes())
+                self.assertEqual(stat.S_IMODE(packed.stat().st_mode), 0o644)
+                documents = pathlib.Path(folder, "usr/share/doc/tollgate-envoy-module")
+                self.assertLessEqual({"copyright", "NOTICES.txt"}, {file.name for file in documents.iterdir()})
+
+    def test_the_image_has_the_library_for_each_machine(self):
+        layout = Layout(modules())
+        images = layout.json(layout.root)["manifests"]
+        expected = libraries()
+        self.assertEqual({image["platform"]["architecture"] for image in images}, set(expected))
+        for image in images:
+            layer, = layout.json(image)["layers"]
+            with tarfile.open(fileobj=io.BytesIO(gzip.decompress(layout.blob(layer)))) as tar:
+                packed = tar.extractfile("usr/lib/envoy/libtollgate.so").read()
+            self.assertEqual(packed, expected[image["platform"]["architecture"]].read_bytes())
+
+
 class Layout:
     """An image layout as a reader sees it, who checks every digest."""
 
@@ -325,6 +378,10 @@ def coordinator():
     return only(f"tollgate-coordinator-{VERSION}.oci.tar")
 
 
+def modules():
+    return only(f"tollgate-envoy-module-{VERSION}.oci.tar")
+
+
 class Images(unittest.TestCase):
     def filters(self):
         return [only(f"tollgate-filter-{VERSION}-{form}.oci.tar") for form in ("compat", "artifact")]
@@ -341,7 +398,7 @@ class Images(unittest.TestCase):
 
     @needs("skopeo")
     def test_skopeo_copies_each_as_it_is(self):
-        for archive in [coordinator(), *self.filters()]:
+        for archive in [coordinator(), modules(), *self.filters()]:
             with tempfile.TemporaryDirectory() as folder:
                 skopeo_copy(archive, f"oci:{folder}/copy:{VERSION}", "--all")
                 blobs = pathlib.Path(folder, "copy/blobs/sha256")
@@ -396,12 +453,24 @@ class Release(unittest.TestCase):
             self.assertNotIn(home, program, archive)
             self.assertNotIn(os.fsencode(ROOT) + b"/", program, archive)
             self.assertLess(len(program), IMAGE_BYTES_MAX, archive)
+        for library in libraries().values():
+            data = library.read_bytes()
+            self.assertNotIn(home, data, library)
+            self.assertNotIn(os.fsencode(ROOT) + b"/", data, library)
+
+    def test_dynamic_modules_need_no_newer_glibc_than_the_package_says(self):
+        said = tuple(int(number) for number in glibc().split("."))
+        for library in libraries().values():
+            versions = re.findall(rb"GLIBC_([0-9]+)\.([0-9]+)", library.read_bytes())
+            self.assertTrue(versions, library)
+            self.assertLessEqual(max(tuple(map(int, version)) for version in versions), said, library)
 
     def test_sboms_name_what_is_linked_and_nothing_else(self):
         lock = dict(re.findall(r'name = "([^"]+)"\nversion = "([^"]+)"', (ROOT / "Cargo.lock").read_text()))
         for name, inside, outside in (
             ("tollgate-cli", {"tokio", "tonic", "rustls", "mimalloc", "etcd-client"}, {"proptest", "proxy-wasm"}),
             ("tollgate-filter", {"proxy-wasm", "tollgate-engine"}, {"proptest", "tokio"}),
+            ("tollgate-native", {"tonic", "tokio", "tollgate-engine"}, {"proptest", "redb"}),
         ):
             bom = json.loads((DIST / f"{name}-{VERSION}.cdx.json").read_text())
             self.assertEqual(bom["bomFormat"], "CycloneDX")
@@ -439,7 +508,7 @@ class Release(unittest.TestCase):
 VERSION = re.search(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
 
 if __name__ == "__main__":
-    cases = [Archives, Documents, Debian, Images] + ([Release] if RELEASE else [])
+    cases = [Archives, Documents, Debian, DynamicModules, Images] + ([Release] if RELEASE else [])
     suite = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases))
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     failed = len(result.failures) + len(result.errors)

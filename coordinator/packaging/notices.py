@@ -40,7 +40,8 @@ def main(package, target):
         texts = [file.read_text(errors="replace").strip() for file in licence_files(crate)]
         for text in texts or [f"The package has no copy of its licence: {crate['repository']}"]:
             used_by.setdefault(text, []).append(name)
-    print("Rust's standard library (MIT OR Apache-2.0) and musl or WASI's C library (MIT) are linked, too.\n")
+    c_library = " and musl or WASI's C library (MIT) are" if not target.endswith("-gnu") else " is"
+    print(f"Rust's standard library (MIT OR Apache-2.0){c_library} linked, too.\n")
     for text, names in sorted(used_by.items(), key=lambda item: item[1]):
         print("=" * 100, *names, "-" * 100, text, "", sep="\n")
 

@@ -1,6 +1,8 @@
-"""Writes OCI image layouts, each as one tar archive: the coordinator's image, or the filter's in both forms.
+"""Writes OCI image layouts, each as one tar archive: the coordinator's image, the dynamic module's, or the filter's in
+both forms.
 
 usage: oci.py coordinator OUT VERSION CA_BUNDLE NOTICES ARCH=PROGRAM...   ARCH as in Go: amd64, arm64
+       oci.py module OUT VERSION NOTICES ARCH=LIBRARY...   the dynamic module, to copy or mount into Envoy's image
        oci.py filter-compat OUT VERSION MODULE     the module as /plugin.wasm of an image
        oci.py filter-artifact OUT VERSION MODULE   the module itself as a layer
 
@@ -119,13 +121,32 @@ def coordinator(out, version, ca_bundle, notices, *programs):
         "ExposedPorts": {"7710/tcp": {}, "7711/tcp": {}}, "Labels": about,
     }
     ca_bundle, notices = pathlib.Path(ca_bundle).read_bytes(), pathlib.Path(notices).read_bytes()
+    each_machine(layout, (out, version), (run, about), programs, lambda data: root_filesystem(data, ca_bundle, notices))
+
+
+def each_machine(layout, to, about, built, entries):
+    """Writes an image for each ARCH=FILE of `built`, with the `entries` of the file's content."""
     images = []
-    for arch, program in (program.split("=", 1) for program in programs):
-        entries = root_filesystem(pathlib.Path(program).read_bytes(), ca_bundle, notices)
+    for arch, file in (file.split("=", 1) for file in built):
         platform = {"os": "linux", "architecture": arch}
-        images.append(layout.image(arch, entries, run, about, platform=platform))
-    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": images, "annotations": about}
-    layout.write(out, layout.blob(INDEX, index), version)
+        images.append(layout.image(arch, entries(pathlib.Path(file).read_bytes()), *about, platform=platform))
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": images, "annotations": about[1]}
+    layout.write(to[0], layout.blob(INDEX, index), to[1])
+
+
+def module(out, version, notices, *libraries):
+    about = annotations(version, "tollgate-envoy-module", "Fair-share rate limits as a dynamic module of Envoy's")
+    notices = pathlib.Path(notices).read_bytes()
+    folders = ["usr", "usr/lib", "usr/lib/envoy", "usr/share", "usr/share/doc", "usr/share/doc/tollgate-envoy-module"]
+    folders = [(name, 0o755, 0, None) for name in folders]
+
+    def entries(library):
+        return folders + [
+            ("usr/lib/envoy/libtollgate.so", 0o644, 0, library),
+            ("usr/share/doc/tollgate-envoy-module/NOTICES.txt", 0o644, 0, notices),
+        ]
+
+    each_machine(Layout(), (out, version), ({"Labels": about}, about), libraries, entries)
 
 
 def filter_compat(out, version, module):
@@ -153,7 +174,7 @@ def filter_artifact(out, version, module):
 
 
 if __name__ == "__main__":
-    commands = {"coordinator": coordinator, "filter-compat": filter_compat, "filter-artifact": filter_artifact}
+    commands = {"coordinator": coordinator, "module": module, "filter-compat": filter_compat, "filter-artifact": filter_artifact}
     if len(sys.argv) < 5 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     commands[sys.argv[1]](*sys.argv[2:])

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Packs the filter and built programs for a release: archives, Debian packages, images as OCI layouts. Writes the
-# checksums of all that is in OUT then. Needs what `just setup` installs.
+# Packs the filter, built programs and dynamic modules for a release: archives, Debian packages, images as OCI layouts.
+# Writes the checksums of all that is in OUT then. Needs what `just setup` installs.
 #
-# usage: package.sh OUT MODULE TRIPLE=PROGRAM...   TRIPLE is Rust's name of the machine that PROGRAM is for
+# usage: package.sh OUT MODULE TRIPLE=PROGRAM... -- TRIPLE=LIBRARY...
 #
+# TRIPLE is Rust's name of the machine that PROGRAM is for, or LIBRARY, the filter as a dynamic module of Envoy's.
 # One PROGRAM has to run here: it prints its completions and manual pages. Equal programs make equal files; their
 # times are SOURCE_DATE_EPOCH.
 set -euo pipefail
@@ -12,6 +13,12 @@ repository=$(cd "$here/../.." && pwd)
 
 out=$(realpath "$1") module=$(realpath "$2")
 shift 2
+built_programs=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    built_programs+=("$1")
+    shift
+done
+shift
 ca_bundle=$repository/.tools/certifi/certifi/cacert.pem
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$repository" log -1 --format=%ct)}
 stage=$(mktemp -d)
@@ -47,34 +54,48 @@ archive() {
         -c "$name" | gzip -9n >"$out/$name.tar.gz"
 }
 
-# debian TRIPLE PROGRAM: cargo-deb finds the program, and what was made beside it, in a target folder of its own.
+# debian PACKAGE TARGET TRIPLE: cargo-deb finds what was built in TARGET, a folder as cargo has one.
 debian() {
+    # shellcheck disable=SC2086 # some flags, or none
+    CARGO_TARGET_DIR=$2 cargo deb --quiet --locked --no-build --no-strip ${CARGO_DEB_FLAGS:-} \
+        --manifest-path "$repository/$1/Cargo.toml" --target "$3" --output "$out/" >/dev/null
+}
+
+# debian_program TRIPLE PROGRAM: the coordinator as a service, and its command line.
+debian_program() {
     local built=$stage/target/$1/release
     mkdir -p "$built"
     install -m 755 "$2" "$built/tollgate"
     cp -r "$stage"/{man,completions,NOTICES.txt} "$built"
     gzip -9n "$built"/man/*
-    # shellcheck disable=SC2086 # some flags, or none
-    CARGO_TARGET_DIR=$stage/target cargo deb --quiet --locked --no-build --no-strip ${CARGO_DEB_FLAGS:-} \
-        --manifest-path "$repository/coordinator/cli/Cargo.toml" --target "$1" --output "$out/" >/dev/null
+    debian coordinator/cli "$stage/target" "$1"
+}
+
+# debian_library TRIPLE LIBRARY: the dynamic module where an Envoy may look for it.
+debian_library() {
+    local built=$stage/library/$1/release
+    mkdir -p "$built"
+    install -m 644 "$2" "$built/libtollgate.so"
+    install -m 644 "$library_notices" "$built/NOTICES.txt"
+    debian filter/native "$stage/library" "$1"
 }
 
 declare -A programs
 runs_here=""
-for built in "$@"; do
+for built in "${built_programs[@]}"; do
     program=$(realpath "${built#*=}")
     programs[${built%%=*}]=$program
     if "$program" --version >/dev/null 2>&1; then runs_here=$program; fi
 done
-[ -n "$runs_here" ] || { echo "package.sh: none of these programs runs here: $*" >&2; exit 1; }
+[ -n "$runs_here" ] || { echo "package.sh: none of these programs runs here: ${built_programs[*]}" >&2; exit 1; }
 version=$("$runs_here" --version | awk '{print $2}')
 documents "$runs_here"
 
 images=()
-for built in "$@"; do
+for built in "${built_programs[@]}"; do
     triple=${built%%=*} program=${programs[${built%%=*}]}
     archive "$triple" "$program"
-    debian "$triple" "$program"
+    debian_program "$triple" "$program"
     images+=("$(arch "$triple")=$program")
 done
 python3 "$here/oci.py" coordinator "$out/tollgate-coordinator-$version.oci.tar" "$version" "$ca_bundle" \
@@ -82,6 +103,16 @@ python3 "$here/oci.py" coordinator "$out/tollgate-coordinator-$version.oci.tar" 
 for form in compat artifact; do
     python3 "$here/oci.py" "filter-$form" "$out/tollgate-filter-$version-$form.oci.tar" "$version" "$module"
 done
+library_notices=$out/libtollgate-$version.notices.txt
+python3 "$here/notices.py" tollgate-native x86_64-unknown-linux-gnu >"$library_notices"
+images=()
+for built in "$@"; do
+    triple=${built%%=*} library=$(realpath "${built#*=}")
+    install -m 644 "$library" "$out/libtollgate-$version-$triple.so"
+    debian_library "$triple" "$library"
+    images+=("$(arch "$triple")=$library")
+done
+python3 "$here/oci.py" module "$out/tollgate-envoy-module-$version.oci.tar" "$version" "$library_notices" "${images[@]}"
 install -m 644 "$module" "$out/tollgate_filter-$version.wasm"
 python3 "$here/notices.py" tollgate-filter wasm32-wasip1 >"$out/tollgate_filter-$version.notices.txt"
 cd "$out"

@@ -7,7 +7,7 @@ use prost::Message;
 use tollgate_core::lease::{ClientRun, ResourceId};
 use tollgate_core::message::{Refreshed, Release};
 use tollgate_core::units::Instant;
-use tollgate_engine::{Call, Cas, HostError, Level, Written};
+use tollgate_engine::{Call, Cas, HostError, Level, OwnSlots, Written};
 use tollgate_proto::nudge::{Nudged, Watch};
 use tollgate_proto::{FieldError, v1};
 
@@ -85,6 +85,10 @@ impl<H: Host> tollgate_engine::Host for EngineHost<H> {
 
     fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError> {
         self.host.shared_set(key, value, cas)
+    }
+
+    fn own_slots(&self) -> Option<&OwnSlots> {
+        self.host.own_slots()
     }
 
     fn call(&self, cluster: &str, call: &Call, timeout: Duration) -> Result<u32, HostError> {

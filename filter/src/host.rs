@@ -10,6 +10,7 @@ use core::time::Duration;
 
 use tollgate_core::units::Instant;
 
+use tollgate_engine::OwnSlots;
 pub use tollgate_engine::{Cas, HostError, Level, Written};
 
 use crate::grpc_service::Address;
@@ -67,6 +68,10 @@ pub trait Host {
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError>;
     /// Writes a record if it still has the version `cas`.
     fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError>;
+    /// The slots for scopes in memory that all workers share, if the proxy lets them share any.
+    fn own_slots(&self) -> Option<&OwnSlots> {
+        None
+    }
     /// Starts a unary call of `LeaseService`; the answer comes to the root context with the token.
     fn call(
         &self,

@@ -111,11 +111,14 @@ pub fn filter() -> Result<PathBuf> {
     existing(target_dir().join("tollgate_filter.wasm"), "the filter")
 }
 
-/// The filter as a dynamic module.
+/// The filter as a dynamic module: `TOLLGATE_MODULE`, else the one that `just build` made.
 ///
 /// # Errors
 /// When it has not been built.
 pub fn native_filter() -> Result<PathBuf> {
+    if let Some(library) = env::var_os("TOLLGATE_MODULE") {
+        return existing(PathBuf::from(library), "TOLLGATE_MODULE");
+    }
     existing(target_dir().join("libtollgate.so"), "the dynamic module")
 }
 

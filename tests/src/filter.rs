@@ -141,8 +141,8 @@ pub fn header_baseline(names: &[&str]) -> Result<Value> {
     Ok(wasm(&vm_id, &file.to_string_lossy(), &names.join(",")))
 }
 
-/// Envoy's local limiter with a bucket for each tenant that never runs dry.
-pub fn local_rate_limit() -> Value {
+/// Envoy's local limiter with a bucket for each of so many tenants that never runs dry.
+pub fn local_rate_limit(tenants: usize) -> Value {
     let plenty = json!({"max_tokens": 4_000_000_000_u32, "tokens_per_fill": 4_000_000_000_u32,
                         "fill_interval": "1s"});
     let always = json!({"default_value": {"numerator": 100, "denominator": "HUNDRED"}});
@@ -154,7 +154,7 @@ pub fn local_rate_limit() -> Value {
             "token_bucket": plenty,
             "filter_enabled": always,
             "filter_enforced": always,
-            "max_dynamic_descriptors": 10_000,
+            "max_dynamic_descriptors": tenants,
             "descriptors": [{"entries": [{"key": "tenant"}], "token_bucket": plenty}],
             "rate_limits": [tenant_descriptor()],
         },

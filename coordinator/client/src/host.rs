@@ -7,12 +7,13 @@ use tokio::time::Instant as TokioInstant;
 use tollgate_core::lease::ClientRun;
 use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
-use tollgate_engine::{Call, Cas, Host, HostError, Level, SharedMemory, Written};
+use tollgate_engine::{Call, Cas, Host, HostError, Level, OwnSlots, SharedMemory, Written};
 
 /// Host of the one worker of this process.
 #[derive(Debug)]
 pub(crate) struct ClientHost {
     start: TokioInstant,
+    slots: OwnSlots,
     memory: RefCell<SharedMemory>,
     orders: RefCell<Vec<Order>>,
     last_token: Cell<u32>,
@@ -40,6 +41,7 @@ impl ClientHost {
     pub(crate) fn new() -> Self {
         Self {
             start: TokioInstant::now(),
+            slots: OwnSlots::default(),
             memory: RefCell::default(),
             orders: RefCell::default(),
             last_token: Cell::new(0),
@@ -75,6 +77,10 @@ impl Host for ClientHost {
     fn memory_bytes(&self) -> u64 {
         // Only a VM's memory is its engine's alone.
         0
+    }
+
+    fn own_slots(&self) -> Option<&OwnSlots> {
+        Some(&self.slots)
     }
 
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {

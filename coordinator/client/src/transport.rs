@@ -1,4 +1,4 @@
-//! Way to the coordinators.
+//! Transport of calls to the coordinators.
 
 use std::future::Future;
 
@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tollgate_core::lease::{ClientRun, ResourceId};
 use tollgate_core::message::{Refresh, Refreshed, Release};
 
-/// Way to the coordinators: over gRPC, or straight to a lease table in the same process.
+/// Transport of calls to the coordinators: over gRPC, or straight to a lease table in the same process.
 pub trait Transport: Send + Sync + 'static {
     /// Asks for leases.
     ///

@@ -27,7 +27,7 @@ const SCOPES_MAX: usize = tollgate_engine::RULES_MAX;
 #[derive(Debug)]
 pub(crate) struct Shared {
     worker: Mutex<Worker>,
-    /// Told when ticks are needed sooner than they were.
+    /// Notification that ticks are needed sooner than they were.
     pub(crate) hurry: Notify,
 }
 

@@ -1,9 +1,10 @@
-//! Envoy as the filter sees it: the streams' headers and properties, the shared records, and calls.
+//! Envoy as the filter sees it: the streams' headers and properties, what workers share, and calls.
 
 use core::time::Duration;
 use std::sync::{Arc, Weak};
 
 use tollgate_core::units::Instant;
+use tollgate_engine::OwnSlots;
 use tollgate_filter::{
     Cas, Destination, GrpcStatus, Host, HostError, Kind, Level, Metric, Written, now,
 };
@@ -13,7 +14,7 @@ use crate::at_hand::{self, AtHand};
 use crate::calls::{Call, Order};
 use crate::envoy;
 use crate::mailbox::{LocalReply, Verdict};
-use crate::process::Process;
+use crate::process::{Process, lock};
 use crate::property;
 use crate::worker::WorkerCell;
 
@@ -160,11 +161,15 @@ impl Host for NativeHost {
     }
 
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {
-        Ok(self.process("shared_get")?.records.get(key))
+        Ok(lock(&self.process("shared_get")?.records).get(key))
     }
 
     fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError> {
-        Ok(self.process("shared_set")?.records.set(key, value, cas))
+        Ok(lock(&self.process("shared_set")?.records).set(key, value, cas))
+    }
+
+    fn own_slots(&self) -> Option<&OwnSlots> {
+        self.process.as_ref().map(|process| &process.slots)
     }
 
     fn call(

@@ -32,7 +32,6 @@ mod mailbox;
 mod metrics;
 mod process;
 mod property;
-mod shared_records;
 mod stream;
 mod ticker;
 mod worker;

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_engine::Identity;
+use tollgate_engine::{Identity, OwnSlots, SharedMemory};
 use tollgate_filter::{HostError, Kind, Metric};
 
 use crate::calls::{Calls, Order};
 use crate::configuration::Configuration;
 use crate::envoy::{ConfigPtr, ConfigScheduler};
 use crate::metrics::{MetricIds, Metrics};
-use crate::shared_records::SharedRecords;
 use crate::worker::WorkerCell;
 
 /// All processes, by the name of their coordinators. They stay, with the balances of their buckets, while
@@ -20,7 +19,9 @@ static PROCESSES: Mutex<BTreeMap<String, Arc<Process>>> = Mutex::new(BTreeMap::n
 /// State that the workers share that ask the same coordinators.
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub(crate) records: SharedRecords,
+    pub(crate) slots: OwnSlots,
+    /// Records that the workers share beside the slots, and that ticks read and write.
+    pub(crate) records: Mutex<SharedMemory>,
     node: String,
     random: u128,
     workers: Mutex<Vec<Arc<WorkerCell>>>,
@@ -64,7 +65,8 @@ impl Process {
             random = u128::from(tollgate_filter::now().as_nanos()).to_le_bytes();
         }
         Self {
-            records: SharedRecords::new(),
+            slots: OwnSlots::default(),
+            records: Mutex::default(),
             node: node(),
             random: u128::from_le_bytes(random),
             workers: Mutex::default(),

@@ -7,6 +7,8 @@ use tollgate_core::lease::ClientRun;
 use tollgate_core::message::{Refresh, Release};
 use tollgate_core::units::Instant;
 
+use crate::own_slots::OwnSlots;
+
 /// The version of a record in shared data; zero writes whatever is there.
 pub type Cas = u32;
 
@@ -71,6 +73,11 @@ pub trait Host {
     /// # Errors
     /// If the host fails.
     fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError>;
+    /// Returns the slots for scopes that the workers of the process share in memory. A host that has none
+    /// gets records of shared data instead.
+    fn own_slots(&self) -> Option<&OwnSlots> {
+        None
+    }
     /// Starts a call to `cluster`, a name of the configuration, and returns a token, which comes back with the answer.
     ///
     /// # Errors

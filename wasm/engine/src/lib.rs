@@ -27,6 +27,7 @@ mod effect;
 mod engine;
 mod host;
 mod lease_sync;
+mod own_slots;
 mod process;
 mod refusal;
 mod reply;
@@ -47,6 +48,7 @@ pub use engine::Engine;
 #[cfg(any(test, feature = "testing"))]
 pub use engine::ScopeView;
 pub use host::{ABSENT, Call, Cas, Host, HostError, Level, Written};
+pub use own_slots::OwnSlots;
 pub use refusal::{Denial, LimitStatus, Refusal, ScopeLevel};
 pub use reply::{Formats, Refuser, Reply, policy, reason, seconds};
 pub use roots::{Root, RootSettings};

@@ -1,5 +1,5 @@
 //! Shared table of one process: slots for scopes, the leader lock, the dirty queue, and the
-//! heartbeats of the workers, all in the host's shared data.
+//! heartbeats of the workers, all in the host's shared data but for slots that it has itself.
 
 use tollgate_core::client::{LeaderLock, LeaderRole};
 use tollgate_core::lease::IdError;
@@ -9,6 +9,7 @@ use crate::config::{EngineConfig, Identity};
 use crate::host::{Host, HostError};
 
 pub mod codec;
+mod slot_store;
 mod slot_table;
 mod workers;
 

@@ -11,6 +11,7 @@ use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
 
 use crate::host::{Call, Cas, Host, HostError, Level, Written};
+use crate::own_slots::OwnSlots;
 
 /// Something that happens at an awkward moment.
 pub(crate) type Intruder = Box<dyn FnOnce(&FakeProcess)>;
@@ -21,6 +22,8 @@ pub(crate) struct FakeProcess {
     /// The clock, in nanoseconds.
     pub(crate) now: Cell<u64>,
     records: RefCell<BTreeMap<String, (Vec<u8>, Cas)>>,
+    /// Slots in memory, if the process has any.
+    pub(crate) own_slots: Option<OwnSlots>,
     next_cas: Cell<Cas>,
     /// The lines of the log.
     pub(crate) logs: RefCell<Vec<(Level, String)>>,
@@ -61,10 +64,21 @@ pub(crate) struct FakeHost {
 impl FakeProcess {
     /// Returns a process whose clock stands at one hour.
     pub(crate) fn new() -> Rc<Self> {
-        let process = Self::default();
-        process.now.set(3_600_000_000_000);
-        process.next_cas.set(1);
-        Rc::new(process)
+        Self::with(None)
+    }
+
+    /// Returns such a process with slots in memory.
+    pub(crate) fn with_own_slots() -> Rc<Self> {
+        Self::with(Some(OwnSlots::default()))
+    }
+
+    fn with(own_slots: Option<OwnSlots>) -> Rc<Self> {
+        Rc::new(Self {
+            now: Cell::new(3_600_000_000_000),
+            next_cas: Cell::new(1),
+            own_slots,
+            ..Self::default()
+        })
     }
 
     /// Moves the clock.
@@ -166,6 +180,10 @@ impl Host for FakeHost {
             intruder(&self.process);
         }
         Ok(self.process.set(key, value, cas))
+    }
+
+    fn own_slots(&self) -> Option<&OwnSlots> {
+        self.process.own_slots.as_ref()
     }
 
     fn call(&self, cluster: &str, call: &Call, _: Duration) -> Result<u32, HostError> {

@@ -5,6 +5,7 @@
 //! answer names the units of the scope that are limited, and from then on these are asked for in
 //! the same call. A unit without a limit has no limiter and costs nothing.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -22,17 +23,18 @@ use crate::units::Instant;
 /// for all units of a scope is worth more than a fraction of an interval.
 const TOGETHER: Duration = Duration::from_millis(250);
 
-/// State of one scope; plain data, see [`ScopeState::encode`].
+/// State of one scope; plain data, see [`ScopeState::encode`]. What few scopes have is boxed, for a process
+/// keeps thousands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopeState {
     /// Requests per second: always limited, in case the coordinator says so.
     pub requests: RateLimiter,
     /// Bytes per second in bodies of requests.
-    pub request_bytes: Option<RateLimiter>,
+    pub request_bytes: Option<Box<RateLimiter>>,
     /// Bytes per second in bodies of responses.
-    pub response_bytes: Option<RateLimiter>,
+    pub response_bytes: Option<Box<RateLimiter>>,
     /// Requests in flight.
-    pub concurrency: Option<ConcurrencyLimiter>,
+    pub concurrency: Option<Box<ConcurrencyLimiter>>,
     pub(super) canonical: Option<Arc<str>>,
 }
 
@@ -54,14 +56,16 @@ impl ScopeState {
     pub fn rate_mut(&mut self, unit: Unit) -> Option<&mut RateLimiter> {
         match unit {
             Unit::Requests => Some(&mut self.requests),
-            Unit::RequestBytes => self.request_bytes.as_mut(),
-            Unit::ResponseBytes => self.response_bytes.as_mut(),
+            Unit::RequestBytes => self.request_bytes.as_deref_mut(),
+            Unit::ResponseBytes => self.response_bytes.as_deref_mut(),
             Unit::Concurrency => None,
         }
     }
 
     fn concurrency_mut(&mut self, unit: Unit) -> Option<&mut ConcurrencyLimiter> {
-        self.concurrency.as_mut().filter(|_| unit.is_concurrency())
+        self.concurrency
+            .as_deref_mut()
+            .filter(|_| unit.is_concurrency())
     }
 
     /// Whether there is a limiter for `unit`.
@@ -72,8 +76,8 @@ impl ScopeState {
     fn lease(&self, unit: Unit) -> Option<&ProcessLease> {
         let rate = match unit {
             Unit::Requests => Some(&self.requests),
-            Unit::RequestBytes => self.request_bytes.as_ref(),
-            Unit::ResponseBytes => self.response_bytes.as_ref(),
+            Unit::RequestBytes => self.request_bytes.as_deref(),
+            Unit::ResponseBytes => self.response_bytes.as_deref(),
             Unit::Concurrency => return self.concurrency.as_ref().map(|limiter| &limiter.lease),
         };
         rate.map(|rate| &rate.lease)
@@ -190,8 +194,8 @@ impl ScopeState {
         limited: &[Unit],
         canonical: Option<&Arc<str>>,
     ) {
-        let rate = |limiter: &mut Option<RateLimiter>, unit| {
-            let new = || RateLimiter::of(unit, now, policy);
+        let rate = |limiter: &mut Option<Box<RateLimiter>>, unit| {
+            let new = || Box::new(RateLimiter::of(unit, now, policy));
             *limiter = limited
                 .contains(&unit)
                 .then(|| limiter.take().unwrap_or_else(new));
@@ -199,7 +203,7 @@ impl ScopeState {
         rate(&mut self.request_bytes, Unit::RequestBytes);
         rate(&mut self.response_bytes, Unit::ResponseBytes);
         let is_limited = limited.contains(&Unit::Concurrency);
-        let new = || ConcurrencyLimiter::new(now);
+        let new = || Box::new(ConcurrencyLimiter::new(now));
         self.concurrency = is_limited.then(|| self.concurrency.take().unwrap_or_else(new));
         let fits = |id: &&Arc<str>| !id.is_empty() && id.len() <= ID_LEN_MAX;
         self.canonical = canonical.filter(fits).cloned();

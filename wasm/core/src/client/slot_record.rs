@@ -5,6 +5,7 @@
 //! understand. Decoding accepts any numbers (all arithmetic on them saturates), but no unknown version, no
 //! unknown tag and no other length.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -120,6 +121,16 @@ records! {
     ConcurrencyLimiter {
         lease, gets since 5 or Capacity::UNLIMITED, admitted, refused, opened_at, last, last_attempt,
         shares
+    }
+}
+
+impl<T: Field> Field for Box<T> {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        T::write(self, bytes);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        T::read(reader).map(Self::new)
     }
 }
 
@@ -250,7 +261,7 @@ impl ScopeState {
         }
         let mut reader = Reader { bytes, version };
         let canonical = reader.canonical()?;
-        let of = |unit| move |limiter| RateLimiter { unit, ..limiter };
+        let of = |unit| move |limiter: Box<RateLimiter>| Box::new(RateLimiter { unit, ..*limiter });
         let scope_state = Self {
             canonical,
             requests: Field::read(&mut reader)?,

@@ -1,10 +1,11 @@
-//! Bounded table of slots in shared data, one per scope.
+//! Bounded table of slots, one per scope, in shared data or in the process's own memory.
 //!
 //! Shared data has no delete, no expiry and no listing, so records are not named after scopes: a
 //! scope hashes to [`PROBES`] slots and lives in one of them. A slot is never emptied
 //! again, only taken over once its scope state has nothing to lose. All changes are compare-and-swap on
 //! one slot: read, let the scope state decide, write if nobody wrote in between. There is no
-//! create-if-absent in the ABI, but writing with a version that no record has amounts to it.
+//! create-if-absent in the ABI, but writing with a version that no record has amounts to it. A host that
+//! has [slots in memory](crate::OwnSlots) changes them under a lock instead.
 //!
 //! Two workers that claim different slots for one scope at the same moment find out: a worker that
 //! has claimed one looks through the window again, and of two slots the one that is probed first
@@ -19,7 +20,8 @@ use tollgate_core::lease::{ClientId, ClientRun, IdError, Run};
 use tollgate_core::units::Instant;
 
 use super::TableError;
-use super::codec::{self, ProcessRecord};
+use super::codec::ProcessRecord;
+use super::slot_store::{SlotStore, TRIES, read};
 use crate::host::{ABSENT, Cas, Host, HostError, Written};
 
 /// The slots that a scope may be in. With 90 % of all slots taken, one scope in thirty finds none
@@ -28,10 +30,6 @@ const PROBES: u32 = 32;
 /// Slots beside the table for the scopes that rules share when the table is full; more than a
 /// configuration has rules, since configurations change.
 pub(crate) const OVERFLOW_SLOTS: u32 = 64;
-/// The most tries of a change that others were faster with.
-const TRIES: u32 = 8;
-/// A record that no version decodes. Not an empty one: the SDK takes that for none at all.
-const VACANT: [u8; 1] = [0];
 /// The longest node id that goes into the client id, in bytes.
 const NODE_LEN_MAX: usize = 200;
 
@@ -56,10 +54,19 @@ pub(crate) struct Window<'a> {
     step: u32,
 }
 
-/// A record's key and the version to write it with.
+/// A slot and the version to replace it with.
 struct Place {
     slot: u32,
     cas: Cas,
+}
+
+/// Finding of a probe in one slot.
+enum Found {
+    /// The scope that is looked for.
+    Own,
+    /// A scope that has something to lose.
+    Taken,
+    Free,
 }
 
 // === impl SlotTable ===
@@ -84,12 +91,16 @@ impl SlotTable {
             host.shared_set(&key, &fresh.encode(), cas)?;
         }
         let process = process.ok_or(TableError::Contention("process"))?;
-        Ok(Self {
+        let table = Self {
             prefix,
             slots: process.slots,
             hash: FixedState::with_seed(process.random as u64),
             client: client_run(node, process.random)?,
-        })
+        };
+        if let Some(own) = host.own_slots() {
+            own.open(table.slots_in_all());
+        }
+        Ok(table)
     }
 
     pub(crate) fn client(&self) -> &ClientRun {
@@ -130,8 +141,8 @@ impl SlotTable {
                 return Ok(slot);
             }
             let Place { slot, cas } = free.ok_or(TableError::Full)?;
-            let record = codec::encode_slot(window.scope, &ScopeState::new(now, policy));
-            if host.shared_set(&self.key(slot), &record, cas)? == Written::Stored {
+            let new = (window.scope, ScopeState::new(now, policy));
+            if self.store(host).replace(slot, Some(new), cas)? == Written::Stored {
                 return self.confirm(host, window, slot);
             }
         }
@@ -142,8 +153,9 @@ impl SlotTable {
     pub(crate) fn find<H: Host>(&self, host: &H, scope: &str) -> Result<Option<u32>, HostError> {
         for window in [self.window(scope), self.overflow_window(scope)] {
             for slot in window.slots() {
-                let (bytes, cas) = read(host, &self.key(slot))?;
-                if codec::split_slot(&bytes).is_some_and(|(owner, _)| owner == scope) {
+                let store = self.store(host);
+                let (is_own, cas) = store.look(slot, |known| known.scope() == Some(scope))?;
+                if is_own {
                     return Ok(Some(slot));
                 }
                 if cas == ABSENT {
@@ -177,19 +189,9 @@ impl SlotTable {
         &self,
         host: &H,
         slot: u32,
-        mut change: impl FnMut(&str, &mut ScopeState) -> R,
+        change: impl FnMut(&str, &mut ScopeState) -> R,
     ) -> Result<R, TableError> {
-        let key = self.key(slot);
-        for _ in 0..TRIES {
-            let (bytes, cas) = read(host, &key)?;
-            let (scope, mut scope_state) = codec::decode_slot(&bytes).ok_or(TableError::Gone)?;
-            let result = change(scope, &mut scope_state);
-            let changed = codec::encode_slot(scope, &scope_state);
-            if changed == bytes || host.shared_set(&key, &changed, cas)? == Written::Stored {
-                return Ok(result);
-            }
-        }
-        Err(TableError::Contention("slot"))
+        self.store(host).change(slot, change)
     }
 
     /// Empties `slot` if it is still that of `scope`.
@@ -199,11 +201,11 @@ impl SlotTable {
         slot: u32,
         scope: &str,
     ) -> Result<(), HostError> {
-        let key = self.key(slot);
-        let (bytes, cas) = read(host, &key)?;
-        if codec::split_slot(&bytes).is_some_and(|(owner, _)| owner == scope) {
+        let store = self.store(host);
+        let (is_own, cas) = store.look(slot, |known| known.scope() == Some(scope))?;
+        if is_own {
             // Lost to a writer that may have given the slot away: then it is not to be emptied.
-            host.shared_set(&key, &VACANT, cas)?;
+            store.replace(slot, None, cas)?;
         }
         Ok(())
     }
@@ -214,8 +216,11 @@ impl SlotTable {
         host: &H,
         slot: u32,
     ) -> Result<Option<(String, ScopeState)>, HostError> {
-        let (bytes, _) = read(host, &self.key(slot))?;
-        Ok(codec::decode_slot(&bytes).map(|(scope, scope_state)| (scope.to_owned(), scope_state)))
+        let (known, _) = self.store(host).look(slot, |known| {
+            let (scope, scope_state) = known.whole()?;
+            Some((scope.to_owned(), scope_state.into_owned()))
+        })?;
+        Ok(known)
     }
 
     /// Lets `change` decide on one of the small records and writes what it returns, if anything.
@@ -248,11 +253,15 @@ impl SlotTable {
     ) -> Result<(Option<u32>, Option<Place>), HostError> {
         let mut free = None;
         for slot in window.slots() {
-            let (bytes, cas) = read(host, &self.key(slot))?;
-            match codec::decode_slot(&bytes) {
-                Some((owner, _)) if owner == window.scope => return Ok((Some(slot), None)),
-                Some((_, scope_state)) if !scope_state.is_reusable(now) => continue,
-                _ => {}
+            let (found, cas) = self.store(host).look(slot, |known| match known.whole() {
+                Some((owner, _)) if owner == window.scope => Found::Own,
+                Some((_, scope_state)) if !scope_state.is_reusable(now) => Found::Taken,
+                _ => Found::Free,
+            })?;
+            match found {
+                Found::Own => return Ok((Some(slot), None)),
+                Found::Taken => continue,
+                Found::Free => {}
             }
             free.get_or_insert(Place { slot, cas });
             if cas == ABSENT {
@@ -272,15 +281,16 @@ impl SlotTable {
     ) -> Result<u32, TableError> {
         let mut kept = None;
         for slot in window.slots() {
-            let (bytes, cas) = read(host, &self.key(slot))?;
-            if codec::split_slot(&bytes).is_none_or(|(owner, _)| owner != window.scope) {
+            let store = self.store(host);
+            let (is_own, cas) = store.look(slot, |known| known.scope() == Some(window.scope))?;
+            if !is_own {
                 continue;
             }
             match kept {
                 None => kept = Some(slot),
                 // If another worker changes it right now, its next change finds the first slot.
                 Some(_) => {
-                    host.shared_set(&self.key(slot), &VACANT, cas)?;
+                    store.replace(slot, None, cas)?;
                 }
             }
         }
@@ -304,8 +314,11 @@ impl SlotTable {
         }
     }
 
-    fn key(&self, slot: u32) -> String {
-        format!("{}.slot.{slot}", self.prefix)
+    fn store<'a, H>(&'a self, host: &'a H) -> SlotStore<'a, H> {
+        SlotStore {
+            host,
+            prefix: &self.prefix,
+        }
     }
 }
 
@@ -323,11 +336,6 @@ impl Window<'_> {
 }
 
 // === free functions ===
-
-/// The record under `key` and the version to replace it with.
-fn read<H: Host>(host: &H, key: &str) -> Result<(Vec<u8>, Cas), HostError> {
-    Ok(host.shared_get(key)?.unwrap_or((Vec::new(), ABSENT)))
-}
 
 /// `<node id>/<random>`, in the incarnation of the same random number; the node id is narrowed to
 /// what an id may have.

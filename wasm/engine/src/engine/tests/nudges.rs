@@ -56,6 +56,25 @@ impl Worker {
         self.engine.handle_watch_end(token, status);
     }
 
+    /// Passes a minute in which each of the tenants has a request in each tick, and returns the number of
+    /// calls made.
+    fn calls_in_a_minute(&mut self, in_use: &[&str]) -> usize {
+        let mut calls = 0;
+        for _ in 0..60_000 / TICK.as_millis() {
+            for tenant in in_use {
+                self.of(tenant);
+            }
+            self.tick(TICK);
+            while let Some((token, call)) = self.process.take_call() {
+                calls += 1;
+                if call.is_refresh() {
+                    self.handle_answer(token, call.lend(100.0));
+                }
+            }
+        }
+        calls
+    }
+
     /// Ticks until a stream is open, at most so many times, and returns how many ticks that took.
     fn ticks_to_watch(&mut self, most: usize) -> Option<usize> {
         (1..=most).find(|_| {
@@ -281,6 +300,32 @@ fn a_process_that_wants_nothing_any_more_closes_its_stream() {
     assert_eq!(worker.process_stats().watch_streams, 0);
     // It is opened again at once when something is wanted.
     assert_eq!(worker.ticks_to_watch(2), Some(1));
+}
+
+#[test]
+fn a_stream_on_which_nothing_comes_costs_no_calls_and_an_idle_process_sends_nothing() {
+    let tenants = ["acme", "beta", "gamma"];
+    let of_minutes = |pushes: bool| {
+        let process = FakeProcess::new();
+        process.has_no_streams.set(!pushes);
+        let mut worker = Worker::new(&process, 1, &one_rule());
+        for tenant in tenants {
+            worker.lease(tenant, 100.0);
+        }
+        let in_use = [(); 2].map(|()| worker.calls_in_a_minute(&tenants));
+        assert_eq!(process.streams().len(), usize::from(pushes));
+        let releases = worker.calls_in_a_minute(&[]);
+        let idle = worker.calls_in_a_minute(&[]);
+        let opened = worker.stats().watches.get();
+        assert_eq!(opened, u64::from(pushes), "one stream in all that time");
+        assert_eq!(process.streams(), [0; 0]);
+        (in_use, releases, idle)
+    };
+    let pushed = of_minutes(true);
+    assert_eq!(pushed, of_minutes(false));
+    let (in_use, releases, idle) = pushed;
+    // A refresh of all scopes each second, and all of them released once.
+    assert_eq!((in_use[1], idle), (60, 0), "{in_use:?}, {releases}");
 }
 
 #[test]

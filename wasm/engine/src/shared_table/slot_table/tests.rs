@@ -1,7 +1,9 @@
+use core::time::Duration;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::*;
+use crate::codec;
 use crate::testing::{FakeHost, FakeProcess};
 use tollgate_core::units::Tokens;
 
@@ -17,8 +19,17 @@ struct Setup {
     policy: Policy,
 }
 
+/// A table of records in shared data.
 fn setup(slots: u32) -> Setup {
-    let process = FakeProcess::new();
+    setup_in(FakeProcess::new(), slots)
+}
+
+/// A table of each kind: of records in shared data, and of slots in memory.
+fn setups(slots: u32) -> [Setup; 2] {
+    [FakeProcess::new(), FakeProcess::with_own_slots()].map(|process| setup_in(process, slots))
+}
+
+fn setup_in(process: Rc<FakeProcess>, slots: u32) -> Setup {
     let host = FakeHost::new(&process);
     let table = open(&host, "c", "node", ProcessRecord { slots, ..FRESH }).unwrap();
     Setup {
@@ -106,25 +117,26 @@ fn a_strange_node_id_still_makes_a_client_id() {
 
 #[test]
 fn a_scope_keeps_its_slot_and_scopes_do_not_share() {
-    let setup = setup(1000);
-    let names: Vec<String> = (0..500).map(|n| format!("tenant/{n}")).collect();
-    let slots: Vec<u32> = names
-        .iter()
-        .map(|name| setup.locate_and_wake(name).unwrap())
-        .collect();
-    let again: Vec<u32> = names
-        .iter()
-        .map(|name| setup.locate(name).unwrap())
-        .collect();
-    assert_eq!(slots, again);
-    assert_eq!(slots.iter().collect::<BTreeSet<_>>().len(), 500);
-    assert!(slots.iter().all(|slot| *slot < 1000));
+    for setup in setups(1000) {
+        let names: Vec<String> = (0..500).map(|n| format!("tenant/{n}")).collect();
+        let slots: Vec<u32> = names
+            .iter()
+            .map(|name| setup.locate_and_wake(name).unwrap())
+            .collect();
+        let again: Vec<u32> = names
+            .iter()
+            .map(|name| setup.locate(name).unwrap())
+            .collect();
+        assert_eq!(slots, again);
+        assert_eq!(slots.iter().collect::<BTreeSet<_>>().len(), 500);
+        assert!(slots.iter().all(|slot| *slot < 1000));
+    }
 }
 
 #[test]
 fn every_slot_of_a_small_table_is_used_and_then_it_is_full() {
-    for slots in [1, 2, 31, 32] {
-        let setup = setup(slots);
+    for setup in [1, 2, 31, 32].into_iter().flat_map(setups) {
+        let slots = setup.table.slots();
         for n in 0..slots {
             setup.locate_and_wake(&format!("tenant/{n}")).unwrap();
         }
@@ -143,29 +155,31 @@ fn every_slot_of_a_small_table_is_used_and_then_it_is_full() {
 
 #[test]
 fn a_large_table_fills_to_nine_tenths_with_few_left_out() {
-    let setup = setup(2000);
-    let full = (0..1800)
-        .filter(|n| setup.locate_and_wake(&format!("tenant/{n}")) == Err(TableError::Full))
-        .count();
-    assert!(full <= 20, "{full}");
-    // However many names there are, records are not: the slots, and the process's own.
-    for n in 0..20_000 {
-        let _ = setup.locate_and_wake(&format!("unseen/{n}"));
+    for setup in setups(2000) {
+        let full = (0..1800)
+            .filter(|n| setup.locate_and_wake(&format!("tenant/{n}")) == Err(TableError::Full))
+            .count();
+        assert!(full <= 20, "{full}");
+        // However many names there are, records are not: the slots, and the process's own.
+        for n in 0..20_000 {
+            let _ = setup.locate_and_wake(&format!("unseen/{n}"));
+        }
+        assert!(
+            setup.process.keys().len() <= 2001,
+            "{}",
+            setup.process.keys().len()
+        );
     }
-    assert!(
-        setup.process.keys().len() <= 2001,
-        "{}",
-        setup.process.keys().len()
-    );
 }
 
 #[test]
 fn an_idle_slot_is_taken_over_and_its_old_scope_finds_out() {
-    let setup = setup(1);
-    let slot = setup.locate("tenant/old").unwrap();
-    assert_eq!(setup.locate("tenant/new"), Ok(slot));
-    let old = setup.table.update(&setup.host, slot, "tenant/old", |_| ());
-    assert_eq!(old, Err(TableError::Gone));
+    for setup in setups(1) {
+        let slot = setup.locate("tenant/old").unwrap();
+        assert_eq!(setup.locate("tenant/new"), Ok(slot));
+        let old = setup.table.update(&setup.host, slot, "tenant/old", |_| ());
+        assert_eq!(old, Err(TableError::Gone));
+    }
 }
 
 #[test]
@@ -257,17 +271,92 @@ fn a_host_that_fails_is_reported() {
 
 #[test]
 fn a_scope_is_found_where_it_is_and_no_other_is() {
-    let setup = setup(100);
-    let find = |scope: &str| setup.table.find(&setup.host, scope).unwrap();
-    assert_eq!(find("tenant/1"), None);
-    for n in 0..90 {
-        let name = format!("tenant/{n}");
-        let slot = setup.locate_and_wake(&name).ok();
-        assert_eq!(find(&name), slot);
+    for setup in setups(100) {
+        let find = |scope: &str| setup.table.find(&setup.host, scope).unwrap();
+        assert_eq!(find("tenant/1"), None);
+        for n in 0..90 {
+            let name = format!("tenant/{n}");
+            let slot = setup.locate_and_wake(&name).ok();
+            assert_eq!(find(&name), slot);
+        }
+        assert_eq!(find("tenant/unseen"), None);
+        let (now, overflow) = (setup.host.now(), "tenant/~overflow");
+        let window = setup.table.overflow_window(overflow);
+        let shared = setup.table.locate(&setup.host, now, &setup.policy, &window);
+        assert_eq!(find(overflow), shared.ok());
     }
-    assert_eq!(find("tenant/unseen"), None);
-    let (now, overflow) = (setup.host.now(), "tenant/~overflow");
-    let window = setup.table.overflow_window(overflow);
-    let shared = setup.table.locate(&setup.host, now, &setup.policy, &window);
-    assert_eq!(find(overflow), shared.ok());
+}
+
+#[test]
+fn both_kinds_of_slots_do_the_same() {
+    for seed in 1..=20 {
+        let setups = setups(40);
+        let mut random = Random(seed);
+        for _ in 0..400 {
+            let step = random.step();
+            let [records, own] = setups.each_ref().map(|setup| setup.play(step));
+            assert_eq!(records, own, "seed {seed}, {step:?}");
+        }
+        let [records, own] = setups.each_ref().map(|setup| {
+            let look = |slot| setup.table.look(&setup.host, slot).unwrap();
+            (0..setup.table.slots_in_all())
+                .map(look)
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(records, own, "seed {seed}");
+    }
+}
+
+/// Something that may happen to a table, with the number of a scope.
+#[derive(Clone, Copy, Debug)]
+enum TableStep {
+    Use(u32),
+    Find(u32),
+    Vacate(u32),
+    Wait(Duration),
+}
+
+/// A generator of steps; splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn step(&mut self) -> TableStep {
+        let n = self.below(60) as u32;
+        match self.below(10) {
+            0..6 => TableStep::Use(n),
+            6..8 => TableStep::Find(n),
+            8 => TableStep::Vacate(n),
+            _ => TableStep::Wait(Duration::from_secs(self.below(90))),
+        }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (bits ^ (bits >> 31)) % bound
+    }
+}
+
+impl Setup {
+    /// Takes a step, and returns what came of it.
+    fn play(&self, step: TableStep) -> Result<Option<u32>, TableError> {
+        let name = |n| format!("tenant/{n}");
+        match step {
+            TableStep::Use(n) => self.locate_and_wake(&name(n)).map(Some),
+            TableStep::Find(n) => Ok(self.table.find(&self.host, &name(n))?),
+            TableStep::Vacate(n) => {
+                let slot = self.table.find(&self.host, &name(n))?;
+                if let Some(slot) = slot {
+                    self.table.vacate(&self.host, slot, &name(n))?;
+                }
+                Ok(slot)
+            }
+            TableStep::Wait(time) => {
+                self.process.advance(time);
+                Ok(None)
+            }
+        }
+    }
 }
