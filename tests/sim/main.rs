@@ -28,26 +28,26 @@ use self::process::Defect;
 use self::world::World;
 
 /// Seeds of a plain run.
-const SEEDS: Range<u64> = 0..1000;
+const SEEDS: Range<u64> = 0..400;
 
 /// Seeds of runs where bytes or requests in flight are counted, or requests wait in queues.
-const SEEDS_OF_OTHER_UNITS: Range<u64> = 0..400;
+const SEEDS_OF_OTHER_UNITS: Range<u64> = 0..200;
 
 /// Seeds of runs where shares depend on what processes use.
-const SEEDS_OF_USAGE: Range<u64> = 0..200;
+const SEEDS_OF_USAGE: Range<u64> = 0..100;
 
 /// The same in trees of coordinators.
-const SEEDS_OF_USAGE_IN_TREES: Range<u64> = 0..100;
+const SEEDS_OF_USAGE_IN_TREES: Range<u64> = 0..50;
 
 /// Seeds of trees of coordinators, with processes that count all units.
-const SEEDS_OF_TREES: Range<u64> = 0..300;
+const SEEDS_OF_TREES: Range<u64> = 0..150;
 
 /// The most failed seeds that are named.
 const HEADS_MAX: usize = 30;
 
 /// Seeds that once found a bug, with its description; each stays. The lists start anew with the
 /// processes that run the engine: a seed means another course of events since then. Earlier bugs
-/// are tested in the core, and by the thousand seeds.
+/// are tested in the core, and by all the seeds.
 const REGRESSIONS: [(u64, &str); 3] = [
     (
         4209,

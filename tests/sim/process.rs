@@ -435,14 +435,14 @@ impl Process {
         let scope_state = self.scope_state.as_ref()?;
         match self.unit() {
             Unit::Requests => Some(&scope_state.requests),
-            Unit::RequestBytes => scope_state.request_bytes.as_ref(),
-            Unit::ResponseBytes => scope_state.response_bytes.as_ref(),
+            Unit::RequestBytes => scope_state.request_bytes.as_deref(),
+            Unit::ResponseBytes => scope_state.response_bytes.as_deref(),
             Unit::Concurrency => None,
         }
     }
 
     fn limiter(&self) -> Option<&ConcurrencyLimiter> {
-        let concurrency = self.scope_state.as_ref()?.concurrency.as_ref();
+        let concurrency = self.scope_state.as_ref()?.concurrency.as_deref();
         concurrency.filter(|_| self.unit().is_concurrency())
     }
 }

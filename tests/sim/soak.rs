@@ -140,6 +140,7 @@ fn scenario(duration: Duration, cycle: Duration) -> Scenario {
             coordinator("root", None, "east", 2),
             coordinator("leaf", Some("root"), "west", 1),
         ],
+        nudges: true,
         network: NetworkSpec {
             loss: Share(0.01),
             duplication: Share(0.01),

@@ -13,7 +13,9 @@ use tollgate_core::message::{Refresh, Refreshed, Release, ScopeAnswer, ScopeErro
 use tollgate_core::units::{Capacity, Instant};
 
 mod parent;
+mod watches;
 
+pub(crate) use self::watches::Watcher;
 use crate::limits::{LimitTable, ScopeLimits};
 use crate::process::Clock;
 use crate::random::Random;
@@ -48,6 +50,8 @@ pub(crate) struct Coordinator {
     /// Scopes of which it lends safe capacity while its parent is away, each until the last lease of
     /// that may have ended.
     safe: BTreeMap<Arc<str>, Instant>,
+    /// Streams on which its clients hear what to ask for.
+    watches: BTreeMap<ClientId, Watcher>,
 }
 
 /// One shard and its present master.
@@ -91,6 +95,7 @@ impl Coordinator {
             stopped_until: now,
             unlimited: Limit::new(Capacity::UNLIMITED),
             safe: BTreeMap::new(),
+            watches: BTreeMap::new(),
         };
         let start = match spec.start {
             FirstTerm::Fresh => Start::Fresh,

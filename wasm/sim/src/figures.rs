@@ -41,6 +41,8 @@ pub struct Figures {
     pub leases_lost: u64,
     /// Requests to coordinators for leases.
     pub refreshes: u64,
+    /// Names of resources that coordinators sent, for the receivers to ask at once.
+    pub nudges: u64,
     /// Messages sent.
     pub messages: u64,
     /// Messages that were lost.

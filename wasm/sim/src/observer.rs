@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use tollgate_core::lease::ResourceId;
 use tollgate_core::message::{Refresh, Refreshed, Release};
 
 /// Observer of a simulation. It changes nothing of the course.
@@ -64,6 +65,8 @@ pub enum MessageContent<'a> {
     Release(&'a Release),
     /// Answer to a request for leases.
     Answer(&'a Refreshed),
+    /// Name of a resource that the receiver should ask for now.
+    Nudge(&'a ResourceId),
 }
 
 /// Place of the observer, if there is one.

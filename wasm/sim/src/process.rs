@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_core::client::{Mode, Policy, ScopeState};
+use tollgate_core::lease::ResourceId;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_engine::{EngineConfig, HostFailure, Identity, Overflow, RuleConfig, Shape};
@@ -15,7 +16,7 @@ mod outcomes;
 mod worker;
 
 pub(crate) use self::clock::Clock;
-pub(crate) use self::host::OutgoingCall;
+pub(crate) use self::host::{OpenedWatch, OutgoingCall};
 use self::host::{Surroundings, WorkerHost};
 pub(crate) use self::outcomes::{Outcomes, Tally};
 use self::worker::Worker;
@@ -56,13 +57,16 @@ pub(crate) struct ProcessKind {
     pub(crate) config: EngineConfig,
     pub(crate) workers: u32,
     pub(crate) drift_ppm: u32,
+    /// Whether their coordinators have streams of nudges.
+    pub(crate) nudged: bool,
 }
 
 // === impl ProcessKind ===
 
 impl ProcessKind {
-    /// Returns the kind of a group whose Envoys have a rule for each of `rules`.
-    pub(crate) fn new(group: &EnvoyGroup, rules: &[String]) -> Self {
+    /// Returns the kind of a group whose Envoys have a rule for each of `rules`, and streams of
+    /// nudges if they are `nudged`.
+    pub(crate) fn new(group: &EnvoyGroup, rules: &[String], nudged: bool) -> Self {
         let policy = Policy {
             no_lease: match group.no_lease {
                 NoLease::Safe => Mode::Safe,
@@ -102,6 +106,7 @@ impl ProcessKind {
             },
             workers: group.workers,
             drift_ppm: group.drift_ppm,
+            nudged,
         }
     }
 }
@@ -119,7 +124,7 @@ impl Process {
     ) -> Self {
         let clock = Clock::new(now, kind.drift_ppm, &mut random);
         let local = clock.at(now);
-        let surroundings = Surroundings::new(local);
+        let surroundings = Surroundings::new(local, kind.nudged);
         let process = u128::from(random.bits()) << 64 | u128::from(random.bits());
         let tick = kind.config.tick.as_micros() as u64;
         let worker = |worker| {
@@ -210,6 +215,29 @@ impl Process {
     ) {
         let local = self.set_clock(now);
         self.workers[worker as usize].answer(local, token, answer, outcomes);
+    }
+
+    /// Hands a worker the name of a resource that came on one of its streams.
+    pub(crate) fn nudge(
+        &mut self,
+        now: Instant,
+        (worker, token): (u32, u32),
+        resource: ResourceId,
+        outcomes: &mut Outcomes<'_>,
+    ) {
+        let local = self.set_clock(now);
+        self.workers[worker as usize].nudge(local, token, resource, outcomes);
+    }
+
+    /// Tells a worker that one of its streams has ended.
+    pub(crate) fn end_watch(&mut self, now: Instant, (worker, token): (u32, u32)) {
+        self.set_clock(now);
+        self.workers[worker as usize].end_watch(token);
+    }
+
+    /// Returns the streams that its workers have opened.
+    pub(crate) fn take_opened(&self) -> Vec<OpenedWatch> {
+        self.surroundings.take_opened()
     }
 
     /// Returns the calls that its workers have made.

@@ -132,6 +132,10 @@ impl Recorder {
         self.figures.refreshes += 1;
     }
 
+    pub(crate) fn count_nudge(&mut self) {
+        self.figures.nudges += 1;
+    }
+
     pub(crate) fn count_message(&mut self, is_lost: bool) {
         self.figures.messages += 1;
         self.figures.messages_lost += u64::from(is_lost);

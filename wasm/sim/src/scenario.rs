@@ -55,6 +55,9 @@ pub struct Scenario {
     /// Network between them.
     #[serde(default)]
     pub network: NetworkSpec,
+    /// Whether coordinators tell those below them when their shares move, so that these ask at once.
+    #[serde(default = "default_nudges")]
+    pub nudges: bool,
     /// Demand; several entries add up.
     pub demand: Vec<DemandSpec>,
     /// Planned events.
@@ -96,4 +99,8 @@ impl Scenario {
 
 fn default_sample() -> Span {
     Span::from_secs(1)
+}
+
+fn default_nudges() -> bool {
+    true
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_core::lease::Unit;
+use tollgate_core::lease::{ClientId, Unit};
 use tollgate_core::limit::Algorithm;
 use tollgate_core::units::{Capacity, Instant};
 
@@ -13,6 +13,7 @@ mod calls;
 mod event;
 pub mod levels;
 pub mod live;
+mod nudges;
 mod plan;
 mod sampling;
 mod setup;
@@ -74,6 +75,8 @@ struct Envoy {
     coordinator: usize,
     /// Counts its processes, to tell messages of a dead one and for it.
     incarnation: u32,
+    /// Client that its last stream of nudges was opened for.
+    watch: Option<ClientId>,
     process: Option<Process>,
     /// Requests that come here, while there is no process.
     streams: Vec<RequestStream>,
@@ -261,6 +264,7 @@ impl Simulation {
             Event::Coordinator { coordinator, shard } => {
                 self.work(coordinator as usize, usize::from(shard));
             }
+            Event::WatchParent { coordinator } => self.watch_parent(coordinator as usize),
             Event::Message(message) => self.deliver(*message),
             Event::Action(action) => self.act(*action),
             Event::Mishap => self.mishap(),

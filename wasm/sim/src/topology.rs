@@ -7,6 +7,9 @@ use tollgate_core::units::Instant;
 use crate::random::Random;
 use crate::scenario::{Direction, NetworkSpec};
 
+/// Time after which TCP sends again what was lost.
+const SENT_AGAIN: Duration = Duration::from_millis(200);
+
 /// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
@@ -72,6 +75,20 @@ impl Topology {
             true => Vec::new(),
             false => deliveries,
         }
+    }
+
+    /// Returns the delay of a message on a stream; none if it would have to cross a cut.
+    pub(crate) fn stream_delay(
+        &self,
+        now: Instant,
+        (from, to): (Node, Node),
+        random: &mut Random,
+    ) -> Option<Duration> {
+        let quality = self.spec.quality(self.region(from) == self.region(to));
+        let deliveries = quality.deliveries(random);
+        let late = quality.delay_max.saturating_add(SENT_AGAIN);
+        let is_cut = self.cuts.iter().any(|cut| self.stops(now, cut, from, to));
+        (!is_cut).then(|| deliveries.first().copied().unwrap_or(late))
     }
 
     fn stops(&self, now: Instant, cut: &ActiveCut, from: Node, to: Node) -> bool {

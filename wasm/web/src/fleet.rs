@@ -217,6 +217,7 @@ fn scenario(settings: &Settings) -> Scenario {
         envoys: named.clone().map(|(_, name)| group(name)).collect(),
         coordinators: Vec::new(),
         network: NetworkSpec::default(),
+        nudges: true,
         demand: named
             .map(|(envoy, name)| demand(name, envoy.demand))
             .collect(),

@@ -68,6 +68,7 @@ fn plain(expected: &str) -> String {
         "a string" => "a text".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "a mapping".to_owned(),
+        "a boolean" => "true or false".to_owned(),
         "an array of length 2" => "a list of two numbers".to_owned(),
         "string or map" => "a word of those that may stand here".to_owned(),
         of_type if of_type.starts_with("struct ") => "a mapping".to_owned(),

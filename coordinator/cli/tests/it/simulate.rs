@@ -236,6 +236,8 @@ fn errors_name_the_file_the_field_and_the_rule() {
         ("duration: 0s", ":4:11: duration: must be longer than zero"),
         ("demand: []", "demand: is empty"),
         ("coordinators: [{nmae: a}]", "did you mean `name`?"),
+        ("nudges: often", "nudges: `often` is not true or false"),
+        ("nudge: false", "did you mean `nudges`?"),
         (
             "limits: [{match: a, requests: {rate: x}}]",
             "limits[0].requests.rate",

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use tollgate_core::lease::{ClientId, ClientRun};
 use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
 use tollgate_engine::{Call, Cas, Host, HostError, Level, SharedMemory, Written};
@@ -15,6 +16,9 @@ pub(super) struct Surroundings {
     pub(super) clock: Cell<Instant>,
     pub(super) memory: RefCell<SharedMemory>,
     calls: RefCell<Vec<OutgoingCall>>,
+    /// Whether coordinators have streams of nudges.
+    nudged: bool,
+    opened: RefCell<Vec<OpenedWatch>>,
     last_token: Cell<u32>,
 }
 
@@ -33,14 +37,24 @@ pub(crate) struct OutgoingCall {
     pub(crate) timeout: Duration,
 }
 
+/// Stream that a worker has opened, to hear what to ask for.
+#[derive(Debug)]
+pub(crate) struct OpenedWatch {
+    pub(crate) worker: u32,
+    pub(crate) token: u32,
+    pub(crate) client: ClientId,
+}
+
 // === impl Surroundings ===
 
 impl Surroundings {
-    pub(super) fn new(clock: Instant) -> Rc<Self> {
+    pub(super) fn new(clock: Instant, nudged: bool) -> Rc<Self> {
         Rc::new(Self {
             clock: Cell::new(clock),
             memory: RefCell::new(SharedMemory::new()),
             calls: RefCell::default(),
+            nudged,
+            opened: RefCell::default(),
             last_token: Cell::new(0),
         })
     }
@@ -48,6 +62,17 @@ impl Surroundings {
     /// Returns the calls since the last time.
     pub(super) fn take_calls(&self) -> Vec<OutgoingCall> {
         self.calls.take()
+    }
+
+    /// Returns the streams that were opened since the last time.
+    pub(super) fn take_opened(&self) -> Vec<OpenedWatch> {
+        self.opened.take()
+    }
+
+    fn next_token(&self) -> u32 {
+        let token = self.last_token.get() + 1;
+        self.last_token.set(token);
+        token
     }
 }
 
@@ -81,8 +106,7 @@ impl Host for WorkerHost {
     }
 
     fn call(&self, _: &str, call: &Call, timeout: Duration) -> Result<u32, HostError> {
-        let token = self.process.last_token.get() + 1;
-        self.process.last_token.set(token);
+        let token = self.process.next_token();
         self.process.calls.borrow_mut().push(OutgoingCall {
             worker: self.worker,
             token,
@@ -94,5 +118,20 @@ impl Host for WorkerHost {
 
     fn lacks_cluster(&self, _: &str, _: &Release, _: Duration) -> bool {
         false
+    }
+
+    // A stream that the engine closes is not closed here: the engine takes nothing from it any more,
+    // and its next one takes the place of this one.
+    fn watch(&self, _: &str, client: &ClientRun) -> Result<Option<u32>, HostError> {
+        if !self.process.nudged {
+            return Ok(None);
+        }
+        let token = self.process.next_token();
+        self.process.opened.borrow_mut().push(OpenedWatch {
+            worker: self.worker,
+            token,
+            client: client.id.clone(),
+        });
+        Ok(Some(token))
     }
 }

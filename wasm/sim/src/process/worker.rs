@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
+use tollgate_core::lease::ResourceId;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
@@ -18,6 +19,8 @@ use crate::scopes::ScopeTable;
 
 /// The shortest interval of ticks: a host's timers are not finer.
 const TICK_LEAST: Duration = Duration::from_millis(1);
+/// gRPC's status of a stream whose coordinator is gone.
+const UNAVAILABLE: u32 = 14;
 
 /// Worker of a process. All times are by the process's clock.
 #[derive(Debug)]
@@ -164,6 +167,24 @@ impl Worker {
         self.engine.handle_answer(token, answer);
         self.carry_out(now, outcomes);
         self.adjust_period(now);
+    }
+
+    /// Takes the name of a resource to ask for.
+    pub(super) fn nudge(
+        &mut self,
+        now: Instant,
+        token: u32,
+        resource: ResourceId,
+        outcomes: &mut Outcomes<'_>,
+    ) {
+        self.engine.handle_nudge(token, Ok(vec![resource]));
+        self.carry_out(now, outcomes);
+        self.adjust_period(now);
+    }
+
+    /// Takes the end of a stream.
+    pub(super) fn end_watch(&mut self, token: u32) {
+        self.engine.handle_watch_end(token, UNAVAILABLE);
     }
 
     fn carry_out(&mut self, now: Instant, outcomes: &mut Outcomes<'_>) {

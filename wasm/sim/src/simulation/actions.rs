@@ -82,6 +82,7 @@ impl Simulation {
                 let place = &mut self.coordinators[coordinator];
                 let shards = 0..place.shards.len();
                 let left = shards.map(|shard| place.hand_over(now, shard)).collect();
+                self.end_watches(coordinator);
                 self.plan_action(gap, Action::Elect { coordinator, left });
             }
             Action::Elect { coordinator, left } => self.elect(coordinator, &left),
@@ -142,6 +143,7 @@ impl Simulation {
         let place = &mut self.coordinators[coordinator];
         place.crash(now, followed);
         let left = place.shards.iter().map(|_| None).collect();
+        self.end_watches(coordinator);
         self.plan_action(lasts, Action::Elect { coordinator, left });
     }
 
@@ -159,7 +161,8 @@ impl Simulation {
         if elected {
             let name = self.coordinator_name(coordinator);
             self.mark(format!("{name} has a master"));
-            self.plan_coordinator(coordinator);
+            self.watch_parent(coordinator);
+            self.attend_coordinator(coordinator);
         }
     }
 
@@ -186,6 +189,9 @@ impl Simulation {
             let envoy = &mut self.envoys[*index];
             if let Some(process) = envoy.process.take() {
                 envoy.streams = process.streams;
+            }
+            if let Some(client) = envoy.watch.take() {
+                self.coordinators[envoy.coordinator].forget_watch(&client);
             }
             envoy.incarnation += 1;
             let start = Event::Start {

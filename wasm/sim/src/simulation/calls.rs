@@ -12,7 +12,7 @@ use crate::topology::Node;
 // === impl Simulation ===
 
 impl Simulation {
-    /// Carries the calls that a process has made, and plans when it goes on.
+    /// Carries the calls that a process has made, opens its streams, and plans when it goes on.
     pub(super) fn attend(&mut self, index: usize) {
         let (now, elapsed) = (self.now(), self.elapsed());
         let envoy = &mut self.envoys[index];
@@ -24,7 +24,7 @@ impl Simulation {
             let envoy = index as u32;
             self.queue.push_at(at, Event::Wake { envoy, incarnation });
         }
-        let calls = process.take_calls();
+        let (calls, opened) = (process.take_calls(), process.take_opened());
         let from = Node::Envoy(index);
         for call in calls {
             let body = match call.call {
@@ -42,6 +42,9 @@ impl Simulation {
                 }
             };
             self.send(Message { from, to, body });
+        }
+        for opened in opened {
+            self.open_watch(index, opened);
         }
     }
 
@@ -91,17 +94,22 @@ impl Simulation {
                     true => Err("connection refused".to_owned()),
                     false => Ok(coordinator.refresh(now, &refresh, &mut self.limits)),
                 };
-                self.plan_coordinator(index);
+                self.attend_coordinator(index);
                 let body = Body::Answer { caller, answer };
                 let (from, to) = (to, from);
                 self.send(Message { from, to, body });
             }
             (Body::Release(release), Node::Coordinator(index)) => {
                 self.coordinators[index].release(&release, &mut self.limits);
-                self.plan_coordinator(index);
+                self.attend_coordinator(index);
             }
             (Body::Answer { caller, answer }, _) => self.answer(caller, answer),
-            (Body::Refresh { .. } | Body::Release(_), Node::Envoy(_)) => {}
+            (Body::Watch { watcher, client }, Node::Coordinator(index)) => {
+                self.watch(index, watcher, client);
+            }
+            (Body::WatchEnd(watcher), _) => self.end_watch(watcher),
+            (Body::Nudge { watcher, resource }, _) => self.nudge(watcher, resource),
+            (Body::Refresh { .. } | Body::Release(_) | Body::Watch { .. }, Node::Envoy(_)) => {}
         }
     }
 
@@ -145,7 +153,7 @@ impl Simulation {
                     let coordinator = &mut self.coordinators[index];
                     coordinator.parent_answered(now, (shard, epoch), answer);
                 }
-                self.plan_coordinator(index);
+                self.attend_coordinator(index);
             }
         }
     }
@@ -162,7 +170,7 @@ impl Simulation {
         if coordinator.stopped_until <= now {
             self.call_parent(index, shard);
         }
-        self.plan_coordinator(index);
+        self.attend_coordinator(index);
     }
 
     fn call_parent(&mut self, index: usize, shard: usize) {
@@ -188,8 +196,9 @@ impl Simulation {
         }
     }
 
-    /// Plans when the shards of a coordinator go on.
-    pub(super) fn plan_coordinator(&mut self, index: usize) {
+    /// Carries what the masters of a coordinator have named, and plans when its shards go on.
+    pub(super) fn attend_coordinator(&mut self, index: usize) {
+        self.carry_nudges(index);
         let now = self.now();
         for shard in 0..self.coordinators[index].shards.len() {
             if let Some(at) = self.coordinators[index].plan(now, shard) {

@@ -2,10 +2,11 @@
 
 use std::hash::{DefaultHasher, Hash as _};
 
-use tollgate_core::lease::Epoch;
+use tollgate_core::lease::{ClientId, Epoch, ResourceId};
 use tollgate_core::message::{Refresh, Refreshed, Release};
 
 use super::actions::Action;
+use crate::coordinator::Watcher;
 use crate::event_queue;
 use crate::topology::Node;
 
@@ -18,6 +19,8 @@ pub(super) enum Event {
     Wake { envoy: u32, incarnation: u32 },
     /// A shard of a coordinator has something to do.
     Coordinator { coordinator: u32, shard: u16 },
+    /// A coordinator opens a stream to its parent.
+    WatchParent { coordinator: u32 },
     /// A message arrives.
     Message(Box<Message>),
     /// Something happens to the fleet.
@@ -48,6 +51,18 @@ pub(super) enum Body {
         caller: Caller,
         answer: Result<Refreshed, String>,
     },
+    /// Opening of a stream of nudges.
+    Watch {
+        watcher: Watcher,
+        client: ClientId,
+    },
+    /// End of a stream of nudges.
+    WatchEnd(Watcher),
+    /// Name of a resource that is to be asked for now.
+    Nudge {
+        watcher: Watcher,
+        resource: ResourceId,
+    },
 }
 
 /// Caller of a refresh.
@@ -76,6 +91,7 @@ impl event_queue::Event for Event {
                 (envoy, incarnation).hash(hasher);
             }
             Self::Coordinator { coordinator, shard } => (coordinator, shard).hash(hasher),
+            Self::WatchParent { coordinator } => coordinator.hash(hasher),
             Self::Message(message) => message.digest(hasher),
             Self::Action(_) | Self::Mishap | Self::Sample => {}
         }
@@ -102,6 +118,8 @@ impl Message {
                 }
             }
             Body::Release(release) => release.resources.len().hash(hasher),
+            Body::Watch { .. } | Body::WatchEnd(_) => {}
+            Body::Nudge { resource, .. } => resource.scope.hash(hasher),
             Body::Answer { answer, .. } => {
                 let scopes = answer
                     .iter()

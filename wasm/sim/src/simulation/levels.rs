@@ -89,7 +89,8 @@ impl Simulation {
             Body::Answer {
                 answer: Ok(answer), ..
             } => MessageContent::Answer(answer),
-            Body::Answer { .. } => return,
+            Body::Nudge { resource, .. } => MessageContent::Nudge(resource),
+            Body::Answer { .. } | Body::Watch { .. } | Body::WatchEnd(_) => return,
         };
         let at = self.queue.elapsed();
         self.observer.message(&SentMessage { at, level, content });

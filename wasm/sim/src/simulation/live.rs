@@ -91,6 +91,7 @@ impl Simulation {
             for shard in &mut place.shards {
                 shard.server = None;
             }
+            self.end_watches(coordinator);
         }
     }
 

@@ -60,7 +60,7 @@ impl Simulation {
         let shapes: Vec<_> = shapes.collect();
         let coordinators = coordinators(&queue, &scenario, &mut births);
         let kinds = scenario.envoys.iter();
-        let kinds = kinds.map(|group| ProcessKind::new(group, scopes.rules()));
+        let kinds = kinds.map(|group| ProcessKind::new(group, scopes.rules(), scenario.nudges));
         let kinds = kinds.collect();
         scopes.add_shared(&mut limits);
         let tally = Tally::new(scopes.asked());
@@ -125,6 +125,9 @@ impl Simulation {
             };
             self.queue.push(Duration::from_micros(after), start);
         }
+        for index in 0..self.coordinators.len() {
+            self.watch_parent(index);
+        }
         for (at, action) in self.planned_actions() {
             self.plan_action(at, action);
         }
@@ -179,6 +182,7 @@ fn envoys(scenario: &Scenario) -> Vec<Envoy> {
             name: format!("{}-{number}", group.name),
             coordinator: coordinator.unwrap_or(0),
             incarnation: 0,
+            watch: None,
             process: None,
             streams: Vec::new(),
         }));

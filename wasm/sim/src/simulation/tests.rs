@@ -12,6 +12,7 @@ use crate::scenario::{
 
 mod algorithms;
 mod groups;
+mod nudges;
 
 /// Returns a scenario of so many Envoys that want `each` of one scope.
 fn fleet(count: u32, each: f64) -> Scenario {
@@ -28,6 +29,7 @@ fn fleet(count: u32, each: f64) -> Scenario {
         }],
         coordinators: Vec::new(),
         network: Default::default(),
+        nudges: true,
         demand: vec![DemandSpec {
             scope: Some("tenant/acme".to_owned()),
             each: Some(Program::Constant(Amount(each))),
@@ -39,14 +41,19 @@ fn fleet(count: u32, each: f64) -> Scenario {
     }
 }
 
-/// Returns the finished run of a scenario with a limit on tenants, and others for events.
-fn run(scenario: Scenario, capacities: &[u64]) -> Simulation {
+/// Returns a limit on tenants, and others for events.
+fn limits(capacities: &[u64]) -> Vec<Box<dyn LimitSource>> {
     let limits = capacities.iter().map(|capacity| {
         let limit = Limit::new(Capacity::from_whole(*capacity));
         let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
         Box::new(limits) as Box<dyn LimitSource>
     });
-    let mut simulation = Simulation::new(scenario, limits.collect()).unwrap();
+    limits.collect()
+}
+
+/// Returns the finished run of a scenario with a limit on tenants, and others for events.
+fn run(scenario: Scenario, capacities: &[u64]) -> Simulation {
+    let mut simulation = Simulation::new(scenario, limits(capacities)).unwrap();
     while simulation.step() {}
     assert!(simulation.is_over());
     simulation
@@ -197,7 +204,7 @@ fn the_same_seed_takes_the_same_course() {
         scenario.network.duplication = Share(0.1);
         scenario.demand[0].arrivals = Arrivals::Poisson;
         let run = run(scenario, &[100]);
-        assert!(run.figures().messages_lost > 0);
+        assert!(run.figures().messages_lost > 0 && run.figures().nudges > 0);
         (run.digest(), run.events(), format!("{:?}", run.figures()))
     };
     assert_eq!(course(1), course(1));

@@ -18,6 +18,7 @@ fn scenario(envoys: u32, scopes: u32, sample: Span) -> Scenario {
         }],
         coordinators: Vec::new(),
         network: Default::default(),
+        nudges: true,
         demand: vec![DemandSpec {
             scopes: Some(ScopeSpread {
                 prefix: "tenant/t".to_owned(),

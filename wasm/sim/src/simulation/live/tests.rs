@@ -22,6 +22,7 @@ fn running() -> Simulation {
         }],
         coordinators: Vec::new(),
         network: Default::default(),
+        nudges: true,
         demand: vec![DemandSpec {
             scope: Some(ACME.to_owned()),
             each: Some(Program::Constant(Amount(80.0))),
