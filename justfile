@@ -29,7 +29,10 @@ default:
     @just --list --unsorted
 
 # Install missing tools (wasm targets, protoc, Envoy, etcd, Node, wasm-bindgen, cargo-deny, cargo-deb, Schemathesis, grpcio, Chromium, Selenium, promtool, libfaketime, kubectl, umoci, skopeo, mandoc); safe to repeat
-setup: _setup-system _setup-jq _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-wasm-bindgen _setup-deny _setup-schemathesis _setup-doorman-client _setup-chromium _setup-selenium _setup-promtool _setup-faketime _setup-kubectl _setup-kubernetes-validate _setup-packaging
+setup: _setup-packages _setup-wasm-bindgen _setup-packaging
+
+# The tools that need not be compiled.
+_setup-packages: _setup-system _setup-jq _setup-protoc _setup-targets _setup-envoy _setup-etcd _setup-node _setup-deny _setup-schemathesis _setup-doorman-client _setup-chromium _setup-selenium _setup-promtool _setup-faketime _setup-kubectl _setup-kubernetes-validate
 
 # Build the filter (target/tollgate_filter.wasm), the coordinator (target/debug/tollgate) and the rest
 build: _setup-protoc && (_library "debug")
@@ -93,7 +96,7 @@ test-wasm-bindgen:
 # Run all tests in wasm VMs: test-wasip1 and test-wasm-bindgen
 test-wasm: test-wasip1 test-wasm-bindgen
 
-# Simulate fleets on a virtual clock: 1000 seeds, 400 with other units, 200 by usage, 300 trees, 100 by usage. SEED: that one of each; --seeds N, or 10..20: so many of each; --soak HOURS: one fleet for so long, whose tables must not grow
+# Simulate fleets on a virtual clock: 400 seeds, 200 with other units, 100 by usage, 150 trees, 50 by usage. SEED: that one of each; --seeds N, or 10..20: so many of each; --soak HOURS: one fleet for so long, whose tables must not grow
 [positional-arguments]
 sim *ARGS:
     #!/usr/bin/env bash
@@ -276,18 +279,19 @@ fix:
     cargo clippy {{ native }} --all-targets --fix --allow-dirty --allow-staged
     cargo clippy {{ native }} {{ apart }} --fix --allow-dirty --allow-staged
 
-# Measure nanoseconds per decision: buckets, token caches, fair shares (criterion)
+# Measure nanoseconds per decision: buckets, token caches, fair shares; threads that draw on one bucket (criterion)
 [positional-arguments]
 bench *ARGS:
     cargo bench --locked -p tollgate-core --bench decisions -- "$@"
+    cargo bench --locked -p tollgate-native --bench shared_bucket -- "$@"
 
-# Measure Envoy's CPU per request, with Tollgate and with other rate limiters, in one run
+# Measure Envoy's CPU per request, with Tollgate and with other rate limiters, in one run; --latency: p50 and p99 at a fixed rate
 [positional-arguments]
 bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build native
     cargo build {{ native }} --release --bin tollgate --bin bench-proxy
     {{ target }}/release/bench-proxy "$@"
 
-# Measure refreshes per second of a coordinator on one core: 10 to 100 000 clients, and bulk calls; --cluster: three with three shards; --decisions: Envoy's rate limit service
+# Measure refreshes per second of a coordinator on one core: 10 to 100 000 clients, and bulk calls; --cluster: three with three shards; --decisions: Envoy's rate limit service, saturated and at fixed rates
 [positional-arguments]
 bench-coordinator *ARGS: _setup-protoc _setup-etcd
     cargo build {{ native }} --release --bin tollgate --bin bench-coordinator
@@ -327,6 +331,12 @@ mutants CRATE="both" PART="0/14": _setup-mutants
 soak *ARGS: _setup-etcd build
     cargo build {{ native }} --release --bin tollgate --bin soak
     {{ target }}/release/soak "$@"
+
+# Run the soak for HOURS with the dynamic module under AddressSanitizer
+[positional-arguments]
+soak-asan *ARGS: _setup-etcd _setup-envoy build
+    cargo build {{ native }} --release --bin tollgate --bin soak
+    tests/asan/soak.sh {{ target }} {{ target }}/release/soak "$@"
 
 # Measure a coordinator's start and memory with 10 000 groups and 100 000 attachments
 bench-load:

@@ -77,13 +77,17 @@ computing_tests() {
     fi
 }
 
-# Tests of real processes, which mostly wait.
+# Tests of real processes, which mostly wait: two at a time. None of them builds again what all of them load.
 waiting_tests() {
-    step suite "real Envoys" just e2e
-    step suite "dynamic module in real Envoys" just e2e-native quick
-    step suite "faults" just test-cluster 2
-    step suite "Kubernetes" just test-kubernetes
-    step suite "docker-compose demos" just test-compose
+    {
+        step suite "dynamic module in real Envoys" just --no-deps e2e-native quick
+        step suite "faults" just --no-deps test-cluster 2
+        step suite "Kubernetes" just --no-deps test-kubernetes
+        step suite "docker-compose demos" just --no-deps test-compose
+    } >"$work/waiting" 2>&1 &
+    step suite "real Envoys" just --no-deps e2e
+    wait $!
+    cat "$work/waiting"
 }
 
 (($#)) || set -- checks tests
@@ -99,7 +103,7 @@ for part in "$@"; do
 done
 
 built=no
-step check "setup" just setup
+step check "setup" just _setup-packages
 step check "build" just build _build-tests && built=yes
 
 # Real processes wait most of the time. Lints and the tests that compute use the cores meanwhile, at the lowest
@@ -108,6 +112,7 @@ step check "build" just build _build-tests && built=yes
     renice -n 19 "$BASHPID"
     # Cargo locks its folder while it compiles; the tests of real processes are to find theirs built first.
     sleep 10
+    step check "tools" just setup
     if [[ $parts == *" checks "* ]]; then checks; fi
     if [[ $parts == *" tests "* ]]; then computing_tests; fi
 } >"$work/computing" 2>&1 &

@@ -41,7 +41,7 @@ fn a_swapped_configuration_is_taken_or_refused() {
         async |test| {
             let mut envoy = test.envoy_with("envoy", Vec::new()).await?;
             let named = |filters| vec![("main".to_owned(), filters)];
-            let local = named(vec![filter::local_rate_limit()]);
+            let local = named(vec![filter::local_rate_limit(10_000)]);
             assert!(
                 envoy.configure(&local).await?,
                 "a valid configuration is taken"

@@ -20,7 +20,13 @@ pub fn load_runtime() -> Result<Runtime> {
 
 /// Runs `start` on the first core; the processes that it starts stay there.
 pub fn beside_load<T>(start: impl FnOnce() -> T) -> T {
-    pin_to(|core| core == 0);
+    on_first(1, start)
+}
+
+/// Runs `start` on the first `count` cores; the processes that it starts stay there. With as many as there
+/// are, they share the others with the load.
+pub fn on_first<T>(count: usize, start: impl FnOnce() -> T) -> T {
+    pin_to(|core| core < count);
     let started = start();
     pin_to(|core| core > 0);
     started

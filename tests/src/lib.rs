@@ -19,6 +19,7 @@ pub mod http2;
 pub mod load;
 pub mod mesh;
 pub mod monitoring;
+pub mod open_loop;
 pub mod ports;
 pub mod process;
 pub mod record;

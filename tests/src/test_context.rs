@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::conditions::{self, INCONCLUSIVE, conclude};
 use crate::coordinator::Coordinator;
 use crate::envoy::{Envoy, EnvoySpec};
-use crate::filter;
+use crate::filter::{self, Build};
 use crate::load::Load;
 use crate::process::log_tails;
 use crate::record::{BIN, Record};
@@ -33,13 +33,18 @@ pub struct TestContext {
     pub upstream: Upstream,
 }
 
-/// Runs a test in `target/it/<name>`; a failure prints the ends of all logs there.
+/// Runs a test in `target/it/<name>`, or with the dynamic module in `target/it-native/<name>`, so that both
+/// may run at once; a failure prints the ends of all logs there.
 ///
 /// # Panics
 /// When the test fails, or its folder cannot be made.
 pub fn run_test(name: &str, body: impl AsyncFnOnce(&TestContext) -> Result<()>) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let dir = artifact::target_dir().join("it").join(name);
+    let parent = match Build::under_test().unwrap() {
+        Build::Wasm => "it",
+        Build::Native => "it-native",
+    };
+    let dir = artifact::target_dir().join(parent).join(name);
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).unwrap();
     let _logs = LogsOfFailure(&dir);

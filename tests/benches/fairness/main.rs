@@ -55,6 +55,7 @@ fn scenario(
         envoys,
         coordinators: Vec::new(),
         network: NetworkSpec::default(),
+        nudges: false,
         demand,
         events: Vec::new(),
         mishaps: None,

@@ -159,6 +159,8 @@ impl Observer for MessageCounter {
                 level.bytes_up += release_len(release) as u64;
             }
             MessageContent::Answer(answer) => level.bytes_down += answer_len(answer) as u64,
+            // The model is of leases that are asked for at their intervals.
+            MessageContent::Nudge(_) => {}
         }
     }
 }

@@ -327,6 +327,7 @@ fn fleet(scopes: u32) -> Simulation {
         }],
         coordinators: Vec::new(),
         network: NetworkSpec::default(),
+        nudges: false,
         demand: vec![DemandSpec {
             scopes: Some(ScopeSpread {
                 prefix: "tenant/t".to_owned(),

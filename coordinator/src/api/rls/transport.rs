@@ -1,4 +1,4 @@
-//! Way from a limiter of this node to the lease tables of the cluster.
+//! Transport from a limiter of this node to the lease tables of the cluster.
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ pub struct Forwarder {
     queues: Arc<Mutex<BTreeMap<String, NodeQueue>>>,
 }
 
-/// Way to one node.
+/// Queue of refreshes to one node.
 #[derive(Clone, Debug)]
 struct NodeQueue {
     refreshes: mpsc::Sender<QueuedRefresh>,

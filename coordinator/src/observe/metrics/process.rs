@@ -70,7 +70,7 @@ impl ProcessStats {
 
 // === free functions ===
 
-/// When the process started, since 1970. Asked for once: with a wall clock that is adjusted the answer
+/// Start of the process, since 1970. It is read once: with a wall clock that is adjusted the answer
 /// moves, and a move means a restart to those who read it.
 pub(super) fn started() -> Option<Duration> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;

@@ -1,7 +1,8 @@
 //! Decisions of Envoy's rate limit service: time of a call over loopback, and CPU per decision.
 //!
 //! Each row has a coordinator of its own, which is a client of its own leases. The calls are those that
-//! Envoy's filter makes: one descriptor, one hit.
+//! Envoy's filter makes: one descriptor, one hit. The first rows saturate the service; those at a fixed
+//! rate say how long a call takes that does not wait for others.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use tollgate_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::cores;
+use tollgate_tests::open_loop::OpenLoop;
 
 use crate::channel::Channel;
 use crate::table::quantile_ms;
@@ -33,12 +35,37 @@ const ROWS: [(&str, usize, &str); 3] = [
     ("1 000 tenants, nearly all refused", 1000, "{rate: 1}"),
 ];
 
+/// The row that is measured at fixed rates.
+const FIXED_TENANTS: usize = 1000;
+const FIXED_LIMIT: &str = "{rate: 10000000}";
+
+/// Concurrent calls at a fixed rate, enough that none waits for a worker.
+const FIXED_WORKERS: usize = 64;
+
+/// Load of a row.
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    /// Each worker's next call follows the last one's answer.
+    Saturated,
+    /// Calls per second, whatever becomes of earlier ones.
+    Fixed(u32),
+}
+
 /// Result of one worker, or of all.
 #[derive(Debug, Default)]
 struct Decided {
     /// Latencies of the measured calls in microseconds.
     latencies_us: Vec<u32>,
     refused: usize,
+}
+
+/// Figures of one row.
+#[derive(Debug)]
+struct Row {
+    per_second: f64,
+    /// CPU of the coordinator for each decision, in microseconds.
+    cpu_us: f64,
+    decided: Decided,
 }
 
 /// State shared by all workers.
@@ -49,11 +76,24 @@ struct Shared {
     stopped: AtomicBool,
 }
 
+// === impl Decided ===
+
+impl Decided {
+    fn add(&mut self, latency_us: u32, answer: &RateLimitResponse) {
+        self.latencies_us.push(latency_us);
+        self.refused += usize::from(answer.overall_code() == Code::OverLimit);
+    }
+
+    fn refused_part(&self) -> f64 {
+        self.refused as f64 / self.latencies_us.len().max(1) as f64
+    }
+}
+
 // === impl Shared ===
 
 impl Shared {
     /// Makes one call after the other, each for the next of the requests.
-    async fn run(
+    async fn saturate(
         self: Arc<Self>,
         mut channel: Channel,
         requests: Arc<Vec<RateLimitRequest>>,
@@ -66,17 +106,42 @@ impl Shared {
             }
             let measured = self.measured.load(Ordering::Relaxed);
             let sent = Instant::now();
-            let answer: RateLimitResponse = channel.call(request).await?;
-            let took = sent.elapsed();
-            self.decided.fetch_add(1, Ordering::Relaxed);
-            ensure!(answer.overall_code() != Code::Unknown, "no decision");
+            let answer = self.call(&mut channel, request).await?;
             if measured {
-                let micros = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
-                decided.latencies_us.push(micros);
-                decided.refused += usize::from(answer.overall_code() == Code::OverLimit);
+                let micros = u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX);
+                decided.add(micros, &answer);
             }
         }
         Ok(decided)
+    }
+
+    /// Makes calls as they fall due.
+    async fn keep_pace(
+        self: Arc<Self>,
+        mut channel: Channel,
+        requests: Arc<Vec<RateLimitRequest>>,
+        load: Arc<OpenLoop>,
+    ) -> Result<Decided> {
+        let mut decided = Decided::default();
+        while let Some(due) = load.next().await {
+            let request = &requests[due.index % requests.len()];
+            let answer = self.call(&mut channel, request).await?;
+            if let Some(micros) = due.latency_us() {
+                decided.add(micros, &answer);
+            }
+        }
+        Ok(decided)
+    }
+
+    async fn call(
+        &self,
+        channel: &mut Channel,
+        request: &RateLimitRequest,
+    ) -> Result<RateLimitResponse> {
+        let answer: RateLimitResponse = channel.call(request).await?;
+        self.decided.fetch_add(1, Ordering::Relaxed);
+        ensure!(answer.overall_code() != Code::Unknown, "no decision");
+        Ok(answer)
     }
 }
 
@@ -91,20 +156,22 @@ pub(crate) fn run(runtime: &Runtime, options: &Options) -> Result<()> {
         "decisions", "decisions/s", "CPU µs/decision", "p50 ms", "p99 ms", "refused"
     )?;
     let mut rows = Vec::new();
-    for (name, tenants, limit) in ROWS {
-        let row = measure(runtime, options, tenants, limit);
-        let (per_second, cpu_us, decided) = row.with_context(|| format!("with {name}"))?;
-        let refused = decided.refused as f64 / decided.latencies_us.len().max(1) as f64;
-        let [p50, p99] = [0.5, 0.99].map(|part| quantile_ms(&decided.latencies_us, part));
+    for (name, pace, tenants, limit) in plan(options) {
+        let row = measure(runtime, options, pace, tenants, limit);
+        let row = row.with_context(|| format!("with {name}"))?;
+        let [p50, p99] = [0.5, 0.99].map(|part| quantile_ms(&row.decided.latencies_us, part));
+        let refused = row.decided.refused_part();
         writeln!(
             out,
-            "{name:<34} {per_second:>11.0} {cpu_us:>16.2} {p50:>7.2} {p99:>7.2} {:>7.1}%",
+            "{name:<34} {:>11.0} {:>16.2} {p50:>7.2} {p99:>7.2} {:>7.1}%",
+            row.per_second,
+            row.cpu_us,
             refused * 100.0
         )?;
         rows.push(json!({
             "row": name,
-            "decisions_per_second": per_second,
-            "cpu_us_per_decision": cpu_us,
+            "decisions_per_second": row.per_second,
+            "cpu_us_per_decision": row.cpu_us,
             "p50_ms": p50,
             "p99_ms": p99,
             "refused": refused,
@@ -114,14 +181,28 @@ pub(crate) fn run(runtime: &Runtime, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Measures one row: decisions per second, CPU of the coordinator for each in microseconds, and the
-/// decisions.
+/// All rows: those that saturate, then each fixed rate as often as there are rounds.
+fn plan(options: &Options) -> Vec<(String, Pace, usize, &'static str)> {
+    let saturated = ROWS.map(|(name, tenants, limit)| {
+        let name = name.to_owned();
+        (name, Pace::Saturated, tenants, limit)
+    });
+    let rounds = (0..options.rounds).flat_map(|_| &options.rates);
+    let fixed = rounds.map(|rate| {
+        let name = format!("1 000 tenants, {rate}/s fixed");
+        (name, Pace::Fixed(*rate), FIXED_TENANTS, FIXED_LIMIT)
+    });
+    saturated.into_iter().chain(fixed).collect()
+}
+
+/// Measures one row.
 fn measure(
     runtime: &Runtime,
     options: &Options,
+    pace: Pace,
     tenants: usize,
     limit: &str,
-) -> Result<(f64, f64, Decided)> {
+) -> Result<Row> {
     let dir = TempDir::new()?;
     let config = format!(
         "limits: [{{match: 'tenant/*', requests: {limit}}}]\n\
@@ -132,16 +213,11 @@ fn measure(
     runtime.block_on(async {
         let requests: Arc<Vec<_>> = Arc::new((0..tenants).map(request).collect());
         let shared = Arc::new(Shared::default());
-        let mut workers = JoinSet::new();
         let mut channels = Vec::new();
         for _ in 0..options.connections.max(1) {
             channels.push(Channel::open(coordinator.grpc(), SHOULD_RATE_LIMIT).await?);
         }
-        for (i, channel) in (0..options.workers).zip(channels.iter().cycle()) {
-            let first = i * tenants / options.workers;
-            let (shared, requests) = (Arc::clone(&shared), Arc::clone(&requests));
-            workers.spawn(shared.run(channel.clone(), requests, first));
-        }
+        let mut workers = start(pace, options, &shared, &requests, &channels)?;
         sleep(2 * WARM_UP_MIN).await;
         let look = || {
             let decided = shared.decided.load(Ordering::Relaxed);
@@ -161,9 +237,42 @@ fn measure(
         all.latencies_us.sort_unstable();
         let count = (after.1 - before.1) as f64;
         let cpu = after.2.saturating_sub(before.2).as_secs_f64();
-        let per_second = count / (after.0 - before.0).as_secs_f64();
-        Ok((per_second, cpu * 1e6 / count, all))
+        Ok(Row {
+            per_second: count / (after.0 - before.0).as_secs_f64(),
+            cpu_us: cpu * 1e6 / count,
+            decided: all,
+        })
     })
+}
+
+/// Starts the workers of a row.
+fn start(
+    pace: Pace,
+    options: &Options,
+    shared: &Arc<Shared>,
+    requests: &Arc<Vec<RateLimitRequest>>,
+    channels: &[Channel],
+) -> Result<JoinSet<Result<Decided>>> {
+    let mut workers = JoinSet::new();
+    let parts = || (Arc::clone(shared), Arc::clone(requests));
+    match pace {
+        Pace::Saturated => {
+            for (i, channel) in (0..options.workers).zip(channels.iter().cycle()) {
+                let (shared, all) = parts();
+                let first = i * all.len() / options.workers;
+                workers.spawn(shared.saturate(channel.clone(), all, first));
+            }
+        }
+        Pace::Fixed(rate) => {
+            let (warm_up, measured) = (2 * WARM_UP_MIN, options.measured_time()?);
+            let load = OpenLoop::start(rate, warm_up, measured, FIXED_WORKERS)?;
+            for (_, channel) in (0..FIXED_WORKERS).zip(channels.iter().cycle()) {
+                let (shared, all) = parts();
+                workers.spawn(shared.keep_pace(channel.clone(), all, Arc::clone(&load)));
+            }
+        }
+    }
+    Ok(workers)
 }
 
 fn request(tenant: usize) -> RateLimitRequest {

@@ -67,6 +67,13 @@ struct Options {
     /// Measures decisions of Envoy's rate limit service, instead of refreshes.
     #[arg(long, conflicts_with = "cluster")]
     decisions: bool,
+    /// Fixed rates of decisions per second, a row each: latency counts from when a call was to be sent.
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000, 2_000],
+          value_parser = clap::value_parser!(u32).range(1..))]
+    rates: Vec<u32>,
+    /// Rows of each fixed rate, one after another in turn.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
 }
 
 fn main() -> Result<()> {

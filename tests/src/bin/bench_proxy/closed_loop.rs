@@ -23,6 +23,7 @@ struct Shared {
     requests: Vec<Vec<u8>>,
     answered: AtomicU64,
     stopped: AtomicBool,
+    failed: AtomicBool,
 }
 
 // === impl ClosedLoop ===
@@ -33,21 +34,23 @@ impl ClosedLoop {
     /// # Errors
     /// When the address does not accept connections.
     pub(crate) async fn start(to: SocketAddr, connections: usize, tenants: usize) -> Result<Self> {
-        let requests: Vec<_> = (0..tenants)
-            .map(|tenant| {
-                let name = format!("name-{tenant:03}");
-                get("/", &HEADERS.map(|header| (header, name.as_str())))
-            })
-            .collect();
+        let requests: Vec<_> = (0..tenants).map(request).collect();
         let shared = Arc::new(Shared {
             requests,
             answered: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();
         for place in 0..connections {
             let first = place * tenants / connections.max(1);
-            tasks.spawn(send(Connection::open(to).await?, shared.clone(), first));
+            let connection = Connection::open(to).await?;
+            let shared = shared.clone();
+            tasks.spawn(async move {
+                let done = send(connection, &shared, first).await;
+                shared.failed.fetch_or(done.is_err(), Ordering::Relaxed);
+                done
+            });
         }
         Ok(Self { shared, tasks })
     }
@@ -55,6 +58,11 @@ impl ClosedLoop {
     /// Number of requests answered so far.
     pub(crate) fn answered(&self) -> u64 {
         self.shared.answered.load(Ordering::Relaxed)
+    }
+
+    /// Whether a connection has ended before it was told to.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.shared.failed.load(Ordering::Relaxed)
     }
 
     /// Stops sending, and closes the connections.
@@ -70,7 +78,13 @@ impl ClosedLoop {
     }
 }
 
-async fn send(mut connection: Connection, shared: Arc<Shared>, first: usize) -> Result<()> {
+/// A request of a tenant.
+pub(crate) fn request(tenant: usize) -> Vec<u8> {
+    let name = format!("name-{tenant:03}");
+    get("/", &HEADERS.map(|header| (header, name.as_str())))
+}
+
+async fn send(mut connection: Connection, shared: &Shared, first: usize) -> Result<()> {
     for request in shared.requests.iter().cycle().skip(first) {
         if shared.stopped.load(Ordering::Relaxed) {
             break;

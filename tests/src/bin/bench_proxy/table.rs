@@ -164,14 +164,19 @@ impl Table {
             name: name.to_owned(),
             cpu_us: quantile(&mut cpu_us, 0.5),
             added_us: quantile(&mut added_us, 0.5),
-            spread_us: (quantile(&mut added_us, 0.25), quantile(&mut added_us, 0.75)),
+            spread_us: spread(&mut added_us),
             per_second: quantile(&mut per_second, 0.5),
         })
     }
 }
 
+/// The middle half of the values.
+pub(crate) fn spread(values: &mut [f64]) -> (f64, f64) {
+    (quantile(values, 0.25), quantile(values, 0.75))
+}
+
 /// Quantile `part` of the values; between two values, their mean.
-fn quantile(values: &mut [f64], part: f64) -> f64 {
+pub(crate) fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let place = part * (values.len() - 1) as f64;
     f64::midpoint(

@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     KillAll,
     /// All coordinators are shut down and restarted in order, one after the other.
     Roll,
+    /// Each Envoy gets another configuration of the filter, and drains what has the one before.
+    Reload,
 }
 
 // === impl Fault ===
@@ -30,7 +32,10 @@ impl Fault {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let of_nodes = (0..NODES).flat_map(|node| [Self::Kill(node), Self::Freeze(node)]);
         let of_all = [Self::FreezeEtcd, Self::Roll, Self::KillAll];
-        let all: Vec<Self> = of_nodes.chain(of_all).collect();
+        let with_reloads = of_nodes
+            .chain(of_all)
+            .flat_map(|fault| [Self::Reload, fault]);
+        let all: Vec<Self> = with_reloads.collect();
         all.into_iter().cycle()
     }
 }
@@ -43,6 +48,7 @@ impl fmt::Display for Fault {
             Self::FreezeEtcd => f.write_str("etcd stopped"),
             Self::KillAll => f.write_str("all coordinators killed"),
             Self::Roll => f.write_str("rolling restart"),
+            Self::Reload => f.write_str("configuration reloaded"),
         }
     }
 }

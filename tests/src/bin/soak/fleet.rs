@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
-use serde_json::json;
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
 use tokio::time::sleep;
 use tollgate_tests::cluster::{Cluster, ClusterSpec};
 use tollgate_tests::envoy::{Envoy, EnvoySpec};
@@ -42,6 +42,7 @@ pub(crate) struct SoakFleet {
     churns: Vec<Churn>,
     /// Time of the last sample, since the load's start.
     sampled: Duration,
+    reloads: u64,
     _upstream: Upstream,
 }
 
@@ -59,8 +60,7 @@ impl SoakFleet {
             limits: LIMITS,
         };
         let cluster = Cluster::start(dir, &spec).await?;
-        let plugin = filter::by_tenant(&json!({}));
-        let filters = vec![filter::tollgate(&plugin)?];
+        let filters = filters(0)?;
         let specs = ENVOYS.map(|name| {
             EnvoySpec::new(name, 2, upstream.address(), filters.clone())
                 .asking_any_of(cluster.addresses())
@@ -76,6 +76,7 @@ impl SoakFleet {
             envoys,
             load,
             sampled: Duration::ZERO,
+            reloads: 0,
             _upstream: upstream,
         })
     }
@@ -133,6 +134,7 @@ impl SoakFleet {
             Fault::FreezeEtcd => self.cluster.etcd.freeze(0)?,
             Fault::KillAll => (0..NODES).try_for_each(|node| self.cluster.kill(node))?,
             Fault::Roll => return self.cluster.roll_all(ROLL_PAUSE).await,
+            Fault::Reload => return self.reload().await,
         }
         sleep(LASTS).await;
         match fault {
@@ -140,13 +142,30 @@ impl SoakFleet {
             Fault::Freeze(node) => self.cluster.thaw(node)?,
             Fault::FreezeEtcd => self.cluster.etcd.thaw(0)?,
             Fault::KillAll => (0..NODES).try_for_each(|node| self.cluster.revive(node))?,
-            Fault::Roll => {}
+            Fault::Roll | Fault::Reload => {}
         }
         self.cluster.wait_until_ready().await
+    }
+
+    /// Gives each Envoy a configuration that differs from the one before.
+    async fn reload(&mut self) -> Result<()> {
+        self.reloads += 1;
+        for envoy in &mut self.envoys {
+            let listener = ("main".to_owned(), filters(self.reloads)?);
+            let taken = envoy.configure(&[listener]).await?;
+            ensure!(taken, "reload {} is refused", self.reloads);
+        }
+        Ok(())
     }
 }
 
 // === free functions ===
+
+/// The filters of an Envoy after so many reloads. What differs is nothing that the load could meet.
+fn filters(reloads: u64) -> Result<Vec<Value>> {
+    let plugin = filter::by_tenant(&json!({"max_pending": 1000 + reloads % 2}));
+    Ok(vec![filter::tollgate(&plugin)?])
+}
 
 /// Reads a statistic of the filter.
 async fn stat(envoy: &Envoy, name: &str) -> Result<u64> {

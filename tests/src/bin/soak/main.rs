@@ -1,9 +1,9 @@
 //! Soak: real Envoys and a real cluster for hours, under changing tenants and faults.
 //!
 //! One tenant wants more than its capacity all the time; other tenants come, send a few requests and
-//! never come again. Coordinators are killed, stopped and restarted in turn. Memory, latency and the
-//! greedy tenant's rate are sampled; the run fails if the capacity is exceeded, if memory grows, or
-//! if requests fail.
+//! never come again. Coordinators are killed, stopped and restarted in turn, and Envoys get other
+//! configurations. Memory, latency and the greedy tenant's rate are sampled; the run fails if the capacity
+//! is exceeded, if memory grows, or if requests fail.
 
 mod churn;
 mod fault;

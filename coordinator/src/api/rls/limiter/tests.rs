@@ -12,7 +12,7 @@ use tollgate_core::units::{Capacity, Rate};
 use super::*;
 use crate::config::Config;
 
-/// Way to a coordinator that never answers.
+/// Transport to a coordinator that never answers.
 struct Silent;
 
 impl Transport for Silent {
