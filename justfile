@@ -47,7 +47,7 @@ _library PROFILE:
 
 # Build the filter as a dynamic module of Envoy's, optimised (target/libtollgate.so)
 native: && (_library "module")
-    cargo build --locked -p tollgate-native --profile module
+    cargo build --locked -p tollgate-native -p bench-empty-module --profile module
 
 # Builds the tests of real processes, which `verify` runs while it compiles other things.
 _build-tests:

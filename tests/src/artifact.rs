@@ -122,6 +122,15 @@ pub fn native_filter() -> Result<PathBuf> {
     existing(target_dir().join("libtollgate.so"), "the dynamic module")
 }
 
+/// The benchmark's dynamic module without any work.
+///
+/// # Errors
+/// When it has not been built.
+pub fn baseline_module() -> Result<PathBuf> {
+    let file = target_dir().join("module/libbench_empty_module.so");
+    existing(file, "the baseline module")
+}
+
 /// A benchmark's baseline filter, by the name of its crate's library.
 ///
 /// # Errors

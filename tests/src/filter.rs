@@ -76,13 +76,25 @@ pub fn tollgate_wasm(vm_id: &str, plugin: &Value) -> Result<Value> {
 /// # Errors
 /// When the module has not been built.
 pub fn tollgate_native(plugin: &Value) -> Result<Value> {
-    Ok(json!({
+    Ok(module(&artifact::native_filter()?, plugin))
+}
+
+/// The benchmark's baseline: a dynamic module without any work.
+///
+/// # Errors
+/// When the module has not been built.
+pub fn empty_module() -> Result<Value> {
+    Ok(module(&artifact::baseline_module()?, &json!({})))
+}
+
+fn module(file: &Path, plugin: &Value) -> Value {
+    json!({
         "name": "envoy.filters.http.dynamic_modules.tollgate",
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3\
                       .DynamicModuleFilter",
             "dynamic_module_config": {
-                "module": {"local": {"filename": artifact::native_filter()?}},
+                "module": {"local": {"filename": file}},
                 "do_not_close": true,
                 // The names of statistics are those of the wasm build then.
                 "metrics_namespace": "wasmcustom",
@@ -93,7 +105,7 @@ pub fn tollgate_native(plugin: &Value) -> Result<Value> {
                 "value": plugin.to_string(),
             },
         },
-    }))
+    })
 }
 
 /// The Tollgate filter from another module than the one that users load.

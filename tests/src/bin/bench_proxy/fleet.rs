@@ -28,6 +28,8 @@ pub(crate) const AIM: &str = "wasm, one header";
 pub(crate) const AIM_OF_THREE: &str = "wasm, three headers";
 pub(crate) const THREE: &str = "tollgate, three";
 pub(crate) const AIM_OF_MODULE: &str = "local_ratelimit";
+/// What Envoy alone spends on a dynamic module.
+pub(crate) const EMPTY_MODULE: &str = "module, empty";
 pub(crate) const MODULE: &str = "tollgate, module";
 /// Tollgate in wasm with one scope.
 const WASM: &str = "tollgate";
@@ -161,6 +163,7 @@ fn listeners(
         (AIM, filter::header_baseline(&HEADERS[..1])?),
         (AIM_OF_THREE, filter::header_baseline(&HEADERS)?),
         (AIM_OF_MODULE, filter::local_rate_limit(room)),
+        (EMPTY_MODULE, filter::empty_module()?),
     ];
     if with_tollgate {
         // As much as with a lease: on a busy machine a first lease may come late.

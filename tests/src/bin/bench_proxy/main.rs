@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tollgate_tests::cores;
 
-use crate::fleet::{AIM, AIM_OF_MODULE, AIM_OF_THREE, BASE, Fleet, MODULE, THREE};
+use crate::fleet::{AIM, AIM_OF_MODULE, AIM_OF_THREE, BASE, EMPTY_MODULE, Fleet, MODULE, THREE};
 use crate::latency::LatencyTable;
 use crate::table::Table;
 
@@ -119,7 +119,7 @@ fn main() -> Result<()> {
 fn cpu(runtime: &Runtime, setup: Setup, options: &Options) -> Result<()> {
     let aim = |name: &str| match name {
         AIM_OF_THREE | THREE => AIM_OF_THREE,
-        AIM_OF_MODULE | MODULE => AIM_OF_MODULE,
+        AIM_OF_MODULE | EMPTY_MODULE | MODULE => AIM_OF_MODULE,
         _ => AIM,
     };
     let mut table = Table::new(BASE, aim, options.copies());
