@@ -31,7 +31,7 @@ pub(crate) struct StreamAtHand {
     /// There if the worker remembers the stream.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     /// The answer that its request will have.
-    pub(crate) answer: Option<LocalReply>,
+    pub(crate) answer: Option<Box<LocalReply>>,
 }
 
 /// Puts `subject` at hand while `run` runs, and returns what has become of it.

@@ -90,6 +90,7 @@ impl NativeHost {
     /// Answers the request at hand: at once in its own hook, else when its thread wakes.
     fn answer(&self, reply: LocalReply) -> Result<(), HostError> {
         const CALL: &str = "send_response";
+        let reply = Box::new(reply);
         let answered = at_hand::look(|subject| match subject {
             AtHand::Stream(stream) => {
                 stream.answer = Some(reply);

@@ -21,7 +21,7 @@ pub(crate) enum Verdict {
     /// It goes on.
     Resume,
     /// It is answered.
-    Reply(LocalReply),
+    Reply(Box<LocalReply>),
 }
 
 /// Things to be done in a stream, on its own thread.
@@ -55,11 +55,11 @@ impl Verdict {
     pub(crate) fn without_engine(host_failure: HostFailure) -> Self {
         match host_failure {
             HostFailure::Open => Self::Resume,
-            HostFailure::Closed => Self::Reply(LocalReply {
+            HostFailure::Closed => Self::Reply(Box::new(LocalReply {
                 status: 503,
                 headers: Vec::new(),
                 body: Vec::new(),
-            }),
+            })),
         }
     }
 }

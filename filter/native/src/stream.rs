@@ -41,7 +41,7 @@ pub(crate) enum Step {
     /// Its request, which waited, goes on.
     Resume,
     /// Its request is answered.
-    Reply(LocalReply),
+    Reply(Box<LocalReply>),
 }
 
 // === impl Stream ===

@@ -20,7 +20,8 @@ use crate::process::{Process, lock};
 use crate::ticker;
 
 thread_local! {
-    static BOUND: RefCell<Vec<Rc<Bound>>> = const { RefCell::new(Vec::new()) };
+    /// By the number of the configuration, which a look-up then finds without touching the others.
+    static BOUND: RefCell<Vec<(u64, Rc<Bound>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An engine, which belongs to one worker thread of Envoy's.
@@ -42,7 +43,6 @@ pub(crate) struct WorkerCell {
 #[derive(Debug)]
 pub(crate) struct Bound {
     configuration: Weak<Configuration>,
-    id: u64,
     pub(crate) worker: Arc<WorkerCell>,
     pub(crate) binding: Binding,
 }
@@ -160,7 +160,7 @@ impl Bound {
     pub(crate) fn of(configuration: &Configuration) -> Option<Rc<Self>> {
         let known = BOUND.with(|bound| {
             let bound = bound.try_borrow().ok()?;
-            let known = bound.iter().find(|known| known.id == configuration.id)?;
+            let (_, known) = bound.iter().find(|(id, _)| *id == configuration.id)?;
             (!known.worker.is_lost()).then(|| Rc::clone(known))
         });
         known.or_else(|| Self::bind(configuration))
@@ -178,8 +178,8 @@ impl Bound {
         BOUND.with(|bound| {
             let mut bound = bound.try_borrow_mut().ok()?;
             let in_use = |known: &Rc<Self>| known.configuration.strong_count() > 0;
-            bound.retain(|known| in_use(known) && !known.worker.is_lost());
-            bound.push(Rc::clone(&new));
+            bound.retain(|(_, known)| in_use(known) && !known.worker.is_lost());
+            bound.push((configuration.id, Rc::clone(&new)));
             Some(new)
         })
     }
@@ -192,8 +192,10 @@ impl Bound {
         };
         let own = BOUND.with(|bound| {
             let bound = bound.try_borrow().ok()?;
-            let usable = |known: &&Rc<Self>| known.worker.is_of(process) && !known.worker.is_lost();
-            Some(Arc::clone(&bound.iter().find(usable)?.worker))
+            let mut known = bound.iter().map(|(_, known)| &known.worker);
+            known
+                .find(|worker| worker.is_of(process) && !worker.is_lost())
+                .cloned()
         });
         let worker = own.unwrap_or_else(|| {
             let new = WorkerCell::new(configuration);
@@ -215,7 +217,6 @@ impl Bound {
         };
         Ok(Self {
             configuration: own.as_ref().map(Arc::downgrade).unwrap_or_default(),
-            id: configuration.id,
             worker,
             binding,
         })
