@@ -58,7 +58,7 @@ struct Worker {
 
 impl Load {
     /// Begins to refresh the leases of `fleet` with the callers in `groups`. Each address gets `workers`
-    /// concurrent calls over `connections` connections; a group never has more concurrent calls than clients.
+    /// concurrent calls over `connections` connections, but never more than there are clients.
     ///
     /// # Errors
     /// When an address does not accept connections.
@@ -77,8 +77,8 @@ impl Load {
                     channels.push(Channel::open(*to, REFRESH).await?);
                 }
             }
-            let workers = workers.saturating_mul(group.to.len());
-            let parts = dealt(group.callers, workers.clamp(1, fleet.clients.max(1)));
+            let workers = workers.clamp(1, fleet.clients.max(1));
+            let parts = dealt(group.callers, workers.saturating_mul(group.to.len()));
             for (callers, channel) in parts.into_iter().zip(channels.iter().cycle()) {
                 let worker = Worker {
                     channel: channel.clone(),

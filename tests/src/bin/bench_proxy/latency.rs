@@ -73,12 +73,11 @@ impl LatencyTable {
             "{:<19} {:>9} {:>8} {:>17} {:>9} {:>8} {:>19}",
             heads[0], heads[1], heads[2], heads[3], heads[4], heads[2], heads[3]
         )?;
-        let first = self.rounds.iter().find(|round| {
-            let leading = round.first();
-            leading.is_some_and(|(name, _)| name == self.base)
-        });
+        let first = self.rounds.first().context("no round was measured")?;
+        let mut names: Vec<&str> = first.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_by_key(|name| (*name != self.base, *name));
         let mut all = Vec::new();
-        for (name, _) in first.context("no round was measured")? {
+        for name in names {
             let [p50, p99] = [|s: LatencySample| s.p50_us, |s: LatencySample| s.p99_us]
                 .map(|of| self.figures(name, of));
             let (p50, p99) = (p50?, p99?);

@@ -2,8 +2,8 @@
 //!
 //! One Envoy has a listener for each filter under test, so that all of them share the process, its
 //! workers, its memory layout and its upstream connections. Slices of load go to one listener
-//! after another, in an order that changes from round to round, and each round's filters are
-//! compared with that round's listener without a filter. A few Envoys are used one after another,
+//! after another, in a random order in each round, and each round's filters are compared with that
+//! round's listener without a filter. A few Envoys are used one after another,
 //! because a process keeps its memory layout for life. Nothing is refused.
 //!
 //! A listener has several copies of its filter, one behind another: what a single one costs is less than
@@ -15,6 +15,7 @@ mod latency;
 mod rate_limit_service;
 mod table;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -176,19 +177,25 @@ fn start(runtime: &Runtime, dir: &Path, setup: Setup, options: &Options) -> Resu
     })
 }
 
-/// One round: measures each listener, beginning with another one in each round.
+/// One round: measures each listener, in an order that looks random and is the same in each run.
 fn in_turn<S>(
     fleet: &Fleet,
     round: usize,
     mut measure: impl FnMut(&str) -> Result<S>,
 ) -> Result<Vec<(String, S)>> {
     let mut names = fleet.names();
-    let first = round % names.len();
-    names.rotate_left(first);
+    names.sort_by_key(|name| place(round, name));
     let mut samples = Vec::new();
     for name in names {
         let sample = measure(&name).with_context(|| format!("through {name}"))?;
         samples.push((name, sample));
     }
     Ok(samples)
+}
+
+/// Place of a listener in the order of a round.
+fn place(round: usize, name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (round, name).hash(&mut hasher);
+    hasher.finish()
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 /// Cost of one slice of load.
@@ -33,6 +33,9 @@ struct Row {
     added_us: f64,
     /// The middle half of the rounds' differences.
     spread_us: (f64, f64),
+    /// Part of the aim's difference, and the middle half of the rounds' parts.
+    to_aim: f64,
+    to_aim_spread: (f64, f64),
     per_second: f64,
 }
 
@@ -67,14 +70,11 @@ impl Table {
     }
 
     /// Prints the table, then the same as one line of JSON.
+    ///
+    /// # Errors
+    /// When nothing was measured.
     pub(crate) fn print(&self) -> Result<()> {
         let rows = self.rows()?;
-        let to_aim = |row: &Row| {
-            let aim = (self.aim_of)(&row.name);
-            let aim = rows.iter().find(|other| other.name == aim);
-            let aim = aim.context("the aim was measured")?;
-            Ok::<_, Error>(row.added_us / aim.added_us)
-        };
         let mut out = io::stdout().lock();
         let heads = [
             "filter",
@@ -86,19 +86,20 @@ impl Table {
         ];
         writeln!(
             out,
-            "{:<19} {:>14} {:>10} {:>15} {:>7} {:>11}",
-            heads[0], heads[1], heads[2], heads[3], heads[4], heads[5]
+            "{:<19} {:>14} {:>10} {:>15} {:>7} {:>15} {:>11}",
+            heads[0], heads[1], heads[2], heads[3], heads[4], heads[3], heads[5]
         )?;
+        let half = |(low, high): (f64, f64)| format!("{low:.2} to {high:.2}");
         for row in &rows {
-            let (low, high) = row.spread_us;
             writeln!(
                 out,
-                "{:<19} {:>14.2} {:>10.2} {:>15} {:>7.2} {:>11.0}",
+                "{:<19} {:>14.2} {:>10.2} {:>15} {:>7.2} {:>15} {:>11.0}",
                 row.name,
                 row.cpu_us,
                 row.added_us,
-                format!("{low:.2} to {high:.2}"),
-                to_aim(row)?,
+                half(row.spread_us),
+                row.to_aim,
+                half(row.to_aim_spread),
                 row.per_second,
             )?;
         }
@@ -109,17 +110,13 @@ impl Table {
             self.rounds.len(),
             self.copies,
         )?;
-        let all: Vec<Value> = rows
-            .iter()
-            .map(|row| {
-                let (name, aim) = (&row.name, (self.aim_of)(&row.name));
-                Ok(
-                    json!({"filter": name, "cpu_us": row.cpu_us, "added_us": row.added_us,
-                          "aim": aim, "added_to_aim": to_aim(row)?,
-                          "requests_per_second": row.per_second}),
-                )
-            })
-            .collect::<Result<_>>()?;
+        let figures = |row: &Row| {
+            json!({"filter": row.name, "cpu_us": row.cpu_us, "added_us": row.added_us,
+                   "added_middle_half_us": row.spread_us, "aim": (self.aim_of)(&row.name),
+                   "added_to_aim": row.to_aim, "added_to_aim_middle_half": row.to_aim_spread,
+                   "requests_per_second": row.per_second})
+        };
+        let all: Vec<Value> = rows.iter().map(figures).collect();
         writeln!(
             out,
             "{}",
@@ -129,24 +126,20 @@ impl Table {
         Ok(())
     }
 
+    /// Rows of all filters, the base first.
     fn rows(&self) -> Result<Vec<Row>> {
-        let first = self.rounds.iter().min_by_key(|round| {
-            round
-                .iter()
-                .position(|(name, _)| name == self.base)
-                .unwrap_or(usize::MAX)
-        });
-        let names = first
-            .context("no round was measured")?
-            .iter()
-            .map(|(name, _)| name);
-        names.map(|name| self.row(name)).collect()
+        let first = self.rounds.first().context("no round was measured")?;
+        let mut names: Vec<&str> = first.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_by_key(|name| (*name != self.base, (self.aim_of)(name), *name));
+        names.into_iter().map(|name| self.row(name)).collect()
     }
 
     fn row(&self, name: &str) -> Result<Row> {
         let mut cpu_us = Vec::new();
         let mut added_us = Vec::new();
+        let mut to_aim = Vec::new();
         let mut per_second = Vec::new();
+        let mut aims_us = Vec::new();
         for round in &self.rounds {
             let of = |wanted: &str| {
                 let found = round.iter().find(|(name, _)| name == wanted);
@@ -154,17 +147,23 @@ impl Table {
                     .map(|(_, sample)| *sample)
                     .context("a round has every filter")
             };
-            let sample = of(name)?;
+            let (sample, base) = (of(name)?, of(self.base)?);
+            let added = |sample: Sample| (sample.cpu_us() - base.cpu_us()) / self.copies as f64;
+            let aim_us = added(of((self.aim_of)(name))?);
             cpu_us.push(sample.cpu_us());
-            let added = sample.cpu_us() - of(self.base)?.cpu_us();
-            added_us.push(added / self.copies as f64);
+            added_us.push(added(sample));
+            to_aim.push(added(sample) / aim_us);
+            aims_us.push(aim_us);
             per_second.push(sample.per_second());
         }
+        let added = quantile(&mut added_us, 0.5);
         Ok(Row {
             name: name.to_owned(),
             cpu_us: quantile(&mut cpu_us, 0.5),
-            added_us: quantile(&mut added_us, 0.5),
+            added_us: added,
             spread_us: spread(&mut added_us),
+            to_aim: added / quantile(&mut aims_us, 0.5),
+            to_aim_spread: spread(&mut to_aim),
             per_second: quantile(&mut per_second, 0.5),
         })
     }
@@ -213,5 +212,6 @@ mod tests {
         let rows = table.rows().unwrap();
         assert!((rows[1].added_us - 1.0).abs() < 1e-9, "{rows:?}");
         assert!((rows[1].cpu_us - 32.0).abs() < 1e-9, "{rows:?}");
+        assert!((rows[1].to_aim - 1.0).abs() < 1e-9, "{rows:?}");
     }
 }
