@@ -166,10 +166,13 @@ fn listeners(
         (EMPTY_MODULE, filter::empty_module()?),
     ];
     if with_tollgate {
-        // As much as with a lease: on a busy machine a first lease may come late.
-        let rule = filter::tenant_rule(10_000.0);
+        // As much as with a lease: a first lease may come late.
+        let safe = 10_000.0;
+        let rule = filter::tenant_rule(safe);
         let plain = filter::by_tenant(&json!({"scopes": [rule], "max_scopes": room}));
-        let three = HEADERS.map(|header| json!({"name": header, "key": {"header": header}}));
+        let three = HEADERS.map(
+            |header| json!({"name": header, "key": {"header": header}, "safe_capacity": safe}),
+        );
         let three = filter::by_tenant(&json!({"scopes": three, "max_scopes": 3 * room}));
         filters.push((WASM, filter::tollgate_wasm("tollgate", &plain)?));
         filters.push((THREE, filter::tollgate_wasm("three", &three)?));
