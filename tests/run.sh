@@ -69,12 +69,7 @@ computing_tests() {
     step suite "wasm-bindgen" just test-wasm-bindgen
     step suite "playground" just test-playground
     step suite "simulation" just sim
-    if [ "$built" = yes ]; then
-        step suite "admin API" just test-api
-        step suite "Doorman client" just test-doorman-client
-        step suite "pages in Chromium" just test-browser
-        step suite "packages and images" just test-dist
-    fi
+    if [ "$built" = yes ]; then step suite "packages and images" just test-dist; fi
 }
 
 # Tests of real processes, which mostly wait: two at a time. None of them builds again what all of them load.
@@ -84,6 +79,9 @@ waiting_tests() {
         step suite "faults" just --no-deps test-cluster 2
         step suite "Kubernetes" just --no-deps test-kubernetes
         step suite "docker-compose demos" just --no-deps test-compose
+        step suite "admin API" just test-api
+        step suite "Doorman client" just test-doorman-client
+        step suite "pages in Chromium" just test-browser
     } >"$work/waiting" 2>&1 &
     step suite "real Envoys" just --no-deps e2e
     wait $!

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::cluster::shard_of;
 use tollgate_proto::v1;
 use tollgate_tests::cluster::{Cluster, ClusterSpec};
+use tollgate_tests::wait;
 use tonic::transport::Endpoint;
 
 use crate::print_line;
@@ -20,6 +22,8 @@ const NODES: usize = 3;
 const CALLS: u64 = 200;
 /// Scopes in each call.
 const SCOPES: u64 = 60;
+/// Longest time for shards to move to their preferred nodes.
+const SPREAD_WITHIN: Duration = Duration::from_secs(30);
 
 #[test]
 fn three_coordinators_share_the_work_and_pass_nothing_on_twice() {
@@ -38,13 +42,12 @@ async fn spread(test: &TestContext) -> Result<()> {
         limits: LIMITS,
     };
     let cluster = Cluster::start(test.dir(), &spec).await?;
-    let masters = cluster.masters().await?;
+    let masters = spread_masters(&cluster).await?;
     let scopes: Vec<String> = (0..SCOPES).map(|i| format!("tenant/{i}")).collect();
     let mut of_node = [0; NODES];
     for scope in &scopes {
         let shard = shard_of(scope, NonZeroU16::try_from(SHARDS)?).0;
-        let master = masters[usize::from(shard)].context("a master")?;
-        of_node[master] += 1;
+        of_node[masters[usize::from(shard)]] += 1;
     }
     let before = counts(&cluster).await?;
     for node in 0..NODES {
@@ -75,6 +78,21 @@ async fn spread(test: &TestContext) -> Result<()> {
         NODES as u64 * CALLS
     ));
     Ok(())
+}
+
+/// Master of each shard, once each node has one and no shard moves any more.
+async fn spread_masters(cluster: &Cluster) -> Result<Vec<usize>> {
+    wait::until("a shard at each node", SPREAD_WITHIN, async || {
+        let masters = cluster.masters().await?;
+        let masters: Option<Vec<usize>> = masters.into_iter().collect();
+        let masters = masters.context("a shard is moving")?;
+        let mut nodes = masters.clone();
+        nodes.sort_unstable();
+        nodes.dedup();
+        ensure!(nodes.len() == NODES, "a node without a shard: {masters:?}");
+        Ok(masters)
+    })
+    .await
 }
 
 async fn call(cluster: &Cluster, node: usize, scopes: &[String]) -> Result<()> {
