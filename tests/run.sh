@@ -9,6 +9,9 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
+# A fresh checkout compiles everything once, so nothing is kept for a second time.
+[ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'trap - TERM; kill 0' INT TERM
