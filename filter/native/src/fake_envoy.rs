@@ -79,6 +79,17 @@ impl FakeEnvoy {
     }
 }
 
+/// Waits for something that another thread does.
+pub(crate) fn eventually<R>(what: &str, mut look: impl FnMut() -> Option<R>) -> R {
+    for _ in 0..2000 {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(core::time::Duration::from_millis(5));
+    }
+    panic!("waited in vain for {what}");
+}
+
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Buffer {

@@ -1,13 +1,12 @@
 //! The module as Envoy uses it, through its hooks, on threads as Envoy's.
 
 use std::thread;
-use std::time::Duration;
-
-use tollgate_core::units::Instant;
 
 use super::*;
-use crate::fake_envoy::fake;
+use crate::fake_envoy::{eventually, fake};
 use crate::grpc;
+
+mod panics;
 
 /// A configuration in the fake Envoy.
 struct Loaded {
@@ -27,10 +26,7 @@ struct Opened {
 impl Loaded {
     /// Loads a configuration whose coordinators are called `cluster`, so that tests do not share tables.
     fn new(cluster: &str, rule: &str, more: &str) -> Self {
-        let json = format!(
-            r#"{{"coordinator": "{cluster}", {more} "scopes": [
-                {{"name": "tenant", "key": {{"header": "x-tenant"}} {rule}}}]}}"#
-        );
+        let json = by_tenant(&format!("\"{cluster}\""), rule, more);
         let loaded = Self::try_new(&json);
         assert!(!loaded.own.is_null(), "{json}");
         loaded
@@ -126,18 +122,16 @@ impl Opened {
     }
 }
 
-fn ptr(number: usize) -> *mut c_void {
-    core::ptr::without_provenance_mut(number)
+/// A configuration with the scopes `tenant/<x-tenant>`.
+fn by_tenant(coordinator: &str, rule: &str, more: &str) -> String {
+    format!(
+        r#"{{"coordinator": {coordinator}, {more} "scopes": [
+            {{"name": "tenant", "key": {{"header": "x-tenant"}} {rule}}}]}}"#
+    )
 }
 
-fn eventually<R>(what: &str, mut look: impl FnMut() -> Option<R>) -> R {
-    for _ in 0..2000 {
-        if let Some(found) = look() {
-            return found;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    panic!("waited in vain for {what}");
+fn ptr(number: usize) -> *mut c_void {
+    core::ptr::without_provenance_mut(number)
 }
 
 #[test]
@@ -272,53 +266,6 @@ fn a_new_configuration_finds_the_balances_of_the_one_before() {
     assert_eq!(third.status, STOP);
     third.end();
     new.destroy();
-}
-
-#[test]
-fn after_a_panic_the_request_is_decided_by_host_failure_and_the_next_one_by_a_new_engine() {
-    let panic_in = |configuration: &Loaded| {
-        let own = unsafe { super::configuration(configuration.own) }.unwrap();
-        let bound = crate::worker::Bound::of(own).unwrap();
-        guard((), || {
-            let _worker = bound.worker.lock().unwrap();
-            panic!("as a defect of the engine would");
-        });
-        assert!(bound.worker.is_lost());
-        // The thread for ticks goes on without it.
-        bound.worker.tick(Instant::from_nanos(u64::MAX));
-    };
-    let more = r#""first_lease_wait_ms": 10000, "host_failure": "closed","#;
-    let configuration = Loaded::new("panics", "", more);
-    let waits = configuration.open("acme");
-    assert_eq!(waits.status, STOP_ALL_AND_WATERMARK);
-    let envoy = fake().new_stream(&[("x-tenant", "acme")]);
-    let own = unsafe { envoy_dynamic_module_on_http_filter_new(configuration.own, ptr(envoy)) };
-    panic_in(&configuration);
-    let status =
-        unsafe { envoy_dynamic_module_on_http_filter_request_headers(ptr(envoy), own, true) };
-    assert_eq!(status, STOP);
-    assert_eq!(fake().replies[&envoy].0, 503);
-    Opened { envoy, own, status }.end();
-    waits.wait_for_wake();
-    assert_eq!(
-        fake().replies[&waits.envoy].0,
-        503,
-        "it is not left to wait"
-    );
-    waits.end();
-    let next = configuration.open("acme");
-    assert_eq!(
-        next.status, STOP_ALL_AND_WATERMARK,
-        "a new engine waits for the lease"
-    );
-    next.end();
-    configuration.destroy();
-}
-
-#[test]
-fn no_panic_leaves_a_hook() {
-    assert_eq!(guard(7, || panic!("in a hook")), 7);
-    assert_eq!(guard(7, || 8), 8);
 }
 
 #[test]

@@ -1,0 +1,55 @@
+//! Panics: none leaves the module, and `host_failure` decides on the request.
+
+use tollgate_core::units::Instant;
+
+use super::*;
+use crate::worker::Bound;
+
+/// Makes a defect of the engine of this thread.
+fn lose_engine(loaded: &Loaded) {
+    let own = unsafe { configuration(loaded.own) }.unwrap();
+    let bound = Bound::of(own).unwrap();
+    guard((), || {
+        let _worker = bound.worker.lock().unwrap();
+        panic!("as a defect of the engine would");
+    });
+    assert!(bound.worker.is_lost());
+    // The thread for ticks goes on without it.
+    bound.worker.tick(Instant::from_nanos(u64::MAX));
+}
+
+#[test]
+fn after_a_panic_the_request_is_decided_by_host_failure_and_the_next_one_by_a_new_engine() {
+    let more = r#""first_lease_wait_ms": 10000, "host_failure": "closed","#;
+    let configuration = Loaded::new("panics", "", more);
+    let waits = configuration.open("acme");
+    assert_eq!(waits.status, STOP_ALL_AND_WATERMARK);
+    let envoy = fake().new_stream(&[("x-tenant", "acme")]);
+    let own = unsafe { envoy_dynamic_module_on_http_filter_new(configuration.own, ptr(envoy)) };
+    lose_engine(&configuration);
+    let status =
+        unsafe { envoy_dynamic_module_on_http_filter_request_headers(ptr(envoy), own, true) };
+    assert_eq!(status, STOP);
+    assert_eq!(fake().replies[&envoy].0, 503);
+    Opened { envoy, own, status }.end();
+    waits.wait_for_wake();
+    assert_eq!(
+        fake().replies[&waits.envoy].0,
+        503,
+        "it is not left to wait"
+    );
+    waits.end();
+    let next = configuration.open("acme");
+    assert_eq!(
+        next.status, STOP_ALL_AND_WATERMARK,
+        "a new engine waits for the lease"
+    );
+    next.end();
+    configuration.destroy();
+}
+
+#[test]
+fn no_panic_leaves_a_hook() {
+    assert_eq!(guard(7, || panic!("in a hook")), 7);
+    assert_eq!(guard(7, || 8), 8);
+}
