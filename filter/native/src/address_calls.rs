@@ -15,7 +15,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status};
 
-use crate::calls::{Call, SERVICE};
+use crate::calls::{Call, CallId, SERVICE};
 use crate::envoy;
 use crate::process::lock;
 
@@ -33,8 +33,7 @@ struct Carrier {
     runtime: Runtime,
     /// By the names of addresses, with the number of the reading of their files.
     channels: BTreeMap<String, (u64, Channel)>,
-    /// Streams, by their tokens.
-    watches: BTreeMap<u32, AbortHandle>,
+    watches: BTreeMap<CallId, AbortHandle>,
 }
 
 // === impl Carrier ===
@@ -94,7 +93,7 @@ pub(crate) fn start(
     running.watches.retain(|_, watch| !watch.is_finished());
     let channel = running.channel(address);
     let message = message.to_vec();
-    let token = call.token();
+    let id = call.id();
     match timeout {
         Some(timeout) => {
             running.runtime.spawn(async move {
@@ -112,18 +111,17 @@ pub(crate) fn start(
                 let ended = follow(&call, channel, method, message).await;
                 call.end(ended.map_or_else(|status| failure(&status), |()| Code::Ok as u32));
             });
-            running.watches.insert(token, watch.abort_handle());
+            running.watches.insert(id, watch.abort_handle());
         }
     }
 }
 
-/// Ends a stream; nobody waits for its end.
-pub(crate) fn cancel(token: u32) {
-    if let Some(carrier) = lock(&CARRIER).as_mut()
-        && let Some(watch) = carrier.watches.remove(&token)
-    {
-        watch.abort();
-    }
+/// Ends a stream; nobody waits for its end. Returns whether it was carried here.
+pub(crate) fn cancel(id: CallId) -> bool {
+    let watch = lock(&CARRIER)
+        .as_mut()
+        .and_then(|carrier| carrier.watches.remove(&id));
+    watch.map(|watch| watch.abort()).is_some()
 }
 
 /// Ends the thread, and all calls with it.

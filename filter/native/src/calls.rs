@@ -22,6 +22,14 @@ const ORDERS_MAX: usize = 10_000;
 const CANCELLED: u32 = 1;
 const UNAVAILABLE: u32 = 14;
 
+/// Number of a call among those of all processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallId {
+    pub(crate) process: u64,
+    /// The engine's number for it, which no other call of the process has.
+    pub(crate) token: u32,
+}
+
 /// Calls of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
@@ -54,7 +62,7 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) struct Call {
     worker: Weak<WorkerCell>,
-    token: u32,
+    id: CallId,
     /// True for a stream, of which every message counts.
     is_watch: bool,
     response: Response,
@@ -94,7 +102,7 @@ impl Calls {
 
     fn take_open(&mut self, configuration: u64, token: u32) -> Option<u64> {
         let mut open = self.open.iter();
-        let known = open.find(|((of, _), call)| *of == configuration && call.token == token);
+        let known = open.find(|((of, _), call)| *of == configuration && call.id.token == token);
         let key = known.map(|(key, _)| *key)?;
         self.open.remove(&key);
         Some(key.1)
@@ -126,24 +134,24 @@ impl Order {
 
 impl Call {
     /// Returns a call whose response goes to `worker`; a stream, if `is_watch`.
-    pub(crate) fn new(worker: Weak<WorkerCell>, token: u32, is_watch: bool) -> Self {
+    pub(crate) fn new(worker: Weak<WorkerCell>, id: CallId, is_watch: bool) -> Self {
         Self {
             worker,
-            token,
+            id,
             is_watch,
             response: Response::default(),
             answer: None,
         }
     }
 
-    /// Returns the engine's number for it.
-    pub(crate) fn token(&self) -> u32 {
-        self.token
+    /// Returns its number.
+    pub(crate) fn id(&self) -> CallId {
+        self.id
     }
 
     /// Hands messages of a stream over.
     pub(crate) fn nudge(&self, messages: &[Vec<u8>]) {
-        hand_over(&(self.worker.clone(), self.token), messages);
+        hand_over(&(self.worker.clone(), self.id.token), messages);
     }
 
     /// Hands the answer over.
@@ -178,10 +186,10 @@ impl Call {
             return;
         };
         worker.run(|engine| match (self.is_watch, status, &self.answer) {
-            (true, ..) => engine.handle_watch_end(self.token, status),
-            (false, 0, Some(answer)) => engine.handle_answer(self.token, answer),
+            (true, ..) => engine.handle_watch_end(self.id.token, status),
+            (false, 0, Some(answer)) => engine.handle_answer(self.id.token, answer),
             // Without an answer the status cannot be OK.
-            (false, status, _) => engine.handle_failure(self.token, status.max(1)),
+            (false, status, _) => engine.handle_failure(self.id.token, status.max(1)),
         });
     }
 }
@@ -274,7 +282,7 @@ pub(crate) fn handle_event(configuration: &Configuration, id: u64, event: Stream
         match status {
             Some(_) => (Some(call), messages, status),
             None => {
-                let target = (call.worker.clone(), call.token);
+                let target = (call.worker.clone(), call.id.token);
                 calls.open.insert(key, call);
                 drop(calls);
                 return hand_over(&target, &messages);

@@ -72,7 +72,8 @@ impl NativeHost {
         timeout: Option<Duration>,
     ) -> Result<u32, HostError> {
         let process = self.process("start_http_stream")?;
-        let call = |token| Call::new(self.worker.clone(), token, timeout.is_none());
+        let is_stream = timeout.is_none();
+        let call = |token| Call::new(self.worker.clone(), process.call_id(token), is_stream);
         match to {
             // Envoy would tell so only later.
             Destination::Cluster(cluster) if process.lacks_cluster(cluster) => Err(NO_CLUSTER),
@@ -188,7 +189,7 @@ impl Host for NativeHost {
         let Some(process) = &self.process else {
             return false;
         };
-        let nobodys = |token| Call::new(Weak::new(), token, false);
+        let nobodys = |token| Call::new(Weak::new(), process.call_id(token), false);
         // Without a configuration nothing can be found out.
         let _ = process
             .order(|token| Order::start(nobodys(token), name, "Release", message, Some(timeout)));
@@ -205,8 +206,9 @@ impl Host for NativeHost {
     }
 
     fn cancel_stream(&self, token: u32) {
-        address_calls::cancel(token);
-        if let Some(process) = &self.process {
+        if let Some(process) = &self.process
+            && !address_calls::cancel(process.call_id(token))
+        {
             // A stream of a process without configurations has been cancelled by Envoy.
             let _ = process.order(|_| Order::Cancel { token });
         }

@@ -1,12 +1,13 @@
 //! A process as a client of one cluster of coordinators: what its workers share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_engine::{Identity, OwnSlots, SharedMemory};
 use tollgate_filter::{HostError, Kind, Metric};
 
-use crate::calls::{Calls, Order};
+use crate::calls::{CallId, Calls, Order};
 use crate::configuration::Configuration;
 use crate::envoy::{ConfigPtr, ConfigScheduler};
 use crate::metrics::{MetricIds, Metrics};
@@ -19,6 +20,8 @@ static PROCESSES: Mutex<BTreeMap<String, Arc<Process>>> = Mutex::new(BTreeMap::n
 /// State that the workers share that ask the same coordinators.
 #[derive(Debug)]
 pub(crate) struct Process {
+    /// Tells it apart from all others.
+    number: u64,
     pub(crate) slots: OwnSlots,
     /// Records that the workers share beside the slots, and that ticks read and write.
     pub(crate) records: Mutex<SharedMemory>,
@@ -58,6 +61,7 @@ impl Process {
     }
 
     fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut random = [0; 16];
         // Two clients with the same id would share a lease, so a constant is not good enough; the time
         // of the start is, together with the node.
@@ -65,6 +69,7 @@ impl Process {
             random = u128::from(tollgate_filter::now().as_nanos()).to_le_bytes();
         }
         Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             slots: OwnSlots::default(),
             records: Mutex::default(),
             node: node(),
@@ -136,6 +141,14 @@ impl Process {
     /// Returns the calls, for a short look.
     pub(crate) fn calls(&self) -> MutexGuard<'_, Calls> {
         lock(&self.calls)
+    }
+
+    /// Returns the number of the call that has `token` in this process.
+    pub(crate) fn call_id(&self, token: u32) -> CallId {
+        CallId {
+            process: self.number,
+            token,
+        }
     }
 
     /// Orders something of the main thread, under a new token.

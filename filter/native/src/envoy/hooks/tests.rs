@@ -6,6 +6,7 @@ use super::*;
 use crate::fake_envoy::{eventually, fake};
 use crate::grpc;
 
+mod address;
 mod panics;
 
 /// A configuration in the fake Envoy.

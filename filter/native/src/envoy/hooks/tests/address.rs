@@ -1,0 +1,131 @@
+//! Calls to coordinators at an address.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tollgate_filter::{Address, Destination, Host, HostError};
+
+use super::*;
+use crate::host::NativeHost;
+use crate::process::Process;
+use crate::worker::{Bound, WorkerCell};
+
+/// A configuration with coordinators at an address, as this thread uses it.
+struct AtAddress {
+    loaded: Loaded,
+    server: SilentServer,
+    worker: Arc<WorkerCell>,
+    host: NativeHost,
+    address: Address,
+}
+
+// === impl AtAddress ===
+
+impl AtAddress {
+    fn load(target: &str) -> Loaded {
+        let coordinator = format!(r#"{{"address": "{target}"}}"#);
+        let loaded = Loaded::try_new(&by_tenant(&coordinator, "", ""));
+        assert!(!loaded.own.is_null());
+        loaded
+    }
+
+    fn new() -> Self {
+        let server = SilentServer::start();
+        let target = server.address.to_string();
+        let loaded = Self::load(&target);
+        let own = unsafe { configuration(loaded.own) }.unwrap();
+        let worker = Arc::clone(&Bound::of(own).unwrap().worker);
+        Self {
+            host: NativeHost::new(&own.process, Arc::downgrade(&worker)),
+            address: Address { target, tls: None },
+            loaded,
+            server,
+            worker,
+        }
+    }
+
+    fn open_stream(&self) -> Result<u32, HostError> {
+        let to = Destination::Address(&self.address);
+        self.host.open_stream(to, "Watch", b"")
+    }
+
+    /// The number of streams and calls that go on, besides `others` that know the engine.
+    fn under_way(&self, others: usize) -> usize {
+        Arc::weak_count(&self.worker) - others
+    }
+}
+
+#[test]
+fn a_stream_of_one_process_is_not_cancelled_by_the_number_of_another_ones() {
+    let (one, two) = (AtAddress::new(), AtAddress::new());
+    let others = Arc::weak_count(&one.worker);
+    assert_eq!(others, Arc::weak_count(&two.worker));
+    let tokens = [&one, &two].map(|each| each.open_stream().unwrap());
+    assert_eq!(tokens[0], tokens[1], "numbers are each process's own");
+    one.server.wait_for_connection();
+    two.server.wait_for_connection();
+    // A process with streams to clusters only.
+    let process = Process::of("a cluster's");
+    let cluster = NativeHost::new(&process, Arc::downgrade(&two.worker));
+    cluster.cancel_stream(tokens[0]);
+    drop(cluster);
+    one.host.cancel_stream(tokens[0]);
+    eventually("the end of the stream", || {
+        (one.under_way(others) == 0).then_some(())
+    });
+    assert_eq!(two.under_way(others), 1, "it goes on");
+    one.loaded.destroy();
+    two.loaded.destroy();
+}
+
+/// A server of HTTP/2 that answers pings, so that connections stay, and nothing else.
+struct SilentServer {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+}
+
+impl SilentServer {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Self {
+            address: listener.local_addr().unwrap(),
+            connections: Arc::default(),
+        };
+        let connections = Arc::clone(&server.connections);
+        thread::spawn(move || {
+            for peer in listener.incoming().flatten() {
+                connections.fetch_add(1, Ordering::SeqCst);
+                thread::spawn(|| answer_pings(peer));
+            }
+        });
+        server
+    }
+
+    fn wait_for_connection(&self) {
+        eventually("a connection", || {
+            (self.connections.load(Ordering::SeqCst) > 0).then_some(())
+        });
+    }
+}
+
+fn answer_pings(mut peer: TcpStream) -> io::Result<()> {
+    const PREFACE_LEN: usize = 24;
+    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const PING: u8 = 6;
+    const ACK: u8 = 1;
+    peer.read_exact(&mut [0; PREFACE_LEN])?;
+    peer.write_all(&SETTINGS)?;
+    loop {
+        let mut head = [0; 9];
+        peer.read_exact(&mut head)?;
+        let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(len).unwrap()];
+        peer.read_exact(&mut payload)?;
+        if head[3] == PING && head[4] & ACK == 0 {
+            head[4] |= ACK;
+            peer.write_all(&[&head[..], &payload].concat())?;
+        }
+    }
+}
