@@ -47,11 +47,11 @@ pub(crate) enum Step {
 // === impl Stream ===
 
 impl Stream {
-    /// Returns a stream of `configuration`.
+    /// Returns a stream of `configuration`, which its thread uses as `bound` says.
     #[inline]
-    pub(crate) fn new(configuration: &Configuration) -> Self {
+    pub(crate) fn new(configuration: &Configuration, bound: Option<Rc<Bound>>) -> Self {
         Self {
-            bound: Bound::of(configuration),
+            bound,
             host_failure: configuration.config.host_failure(),
             number: LATEST.with(|latest| {
                 latest.set(latest.get().wrapping_add(1));
@@ -202,9 +202,19 @@ impl Stream {
         bound.worker.remove_mailbox(self.number);
     }
 
+    /// Returns what becomes of a request whose hook has panicked. It does not wait, whatever the hook has
+    /// begun, so nothing may wake it later.
+    #[cold]
+    pub(crate) fn step_after_panic(&self) -> Step {
+        if let Some(mailbox) = self.mailbox.get() {
+            mailbox.close();
+        }
+        self.step_without_engine()
+    }
+
     /// Returns what becomes of a request that no engine can decide on.
     #[cold]
-    pub(crate) fn step_without_engine(&self) -> Step {
+    fn step_without_engine(&self) -> Step {
         match Verdict::without_engine(self.host_failure) {
             Verdict::Resume => Step::Continue,
             Verdict::Reply(reply) => Step::Reply(reply),

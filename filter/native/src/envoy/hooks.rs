@@ -1,12 +1,14 @@
 //! Hooks that Envoy calls. Each turns pointers into references, and lets no panic out.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::*;
 use crate::calls::{self, StreamEvent};
 use crate::configuration::Configuration;
 use crate::stream::{Step, Stream};
+use crate::worker::Bound;
 
 /// Statuses of the request's headers.
 const CONTINUE: u32 = 0;
@@ -121,9 +123,19 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
         // SAFETY: Envoy destroys a configuration after its streams.
         let configuration = unsafe { configuration(own) };
         configuration.map_or(null(), |own| {
-            Box::into_raw(Box::new(Stream::new(own))).cast()
+            Box::into_raw(Box::new(new_stream(own, Bound::of))).cast()
         })
     })
+}
+
+/// The module's own of a new stream. After a panic of `bind`, which makes the thread's first engine, it has
+/// none: a stream that Envoy got nothing for would go on, whatever `host_failure` says.
+#[inline]
+fn new_stream(
+    configuration: &Configuration,
+    bind: impl FnOnce(&Configuration) -> Option<Rc<Bound>>,
+) -> Stream {
+    Stream::new(configuration, guard(None, || bind(configuration)))
 }
 
 #[unsafe(no_mangle)]
@@ -149,10 +161,12 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
         })
     });
     let after_panic = || {
-        let envoy = StreamPtr(NonNull::new(envoy)?, PhantomData);
-        // SAFETY: as above; only what never changes is read.
-        let stream = unsafe { own.cast::<Stream>().as_ref() }?;
-        Some((envoy, stream.step_without_engine()))
+        // SAFETY: as above.
+        guard(None, || unsafe {
+            with_stream(envoy, own, |envoy, stream| {
+                (envoy, stream.step_after_panic())
+            })
+        })
     };
     match step.or_else(after_panic) {
         // SAFETY: the hook is running.

@@ -3,7 +3,6 @@
 use tollgate_core::units::Instant;
 
 use super::*;
-use crate::worker::Bound;
 
 /// Makes a defect of the engine of this thread.
 fn lose_engine(loaded: &Loaded) {
@@ -46,6 +45,44 @@ fn after_a_panic_the_request_is_decided_by_host_failure_and_the_next_one_by_a_ne
     );
     next.end();
     configuration.destroy();
+}
+
+#[test]
+fn a_stream_whose_engine_panics_at_its_start_is_decided_by_host_failure() {
+    for (host_failure, status) in [("closed", STOP), ("open", CONTINUE)] {
+        let more = format!(r#""host_failure": "{host_failure}","#);
+        let loaded = Loaded::new("panics-at-start", "", &more);
+        let own = unsafe { configuration(loaded.own) }.unwrap();
+        let stream = new_stream(own, |_| panic!("as a defect of the engine would"));
+        let own = Box::into_raw(Box::new(stream))
+            .cast::<c_void>()
+            .cast_const();
+        let envoy = fake().new_stream(&[("x-tenant", "acme")]);
+        let decided =
+            unsafe { envoy_dynamic_module_on_http_filter_request_headers(ptr(envoy), own, true) };
+        assert_eq!(decided, status, "{host_failure}");
+        let reply = fake().replies.get(&envoy).map(|(status, _)| *status);
+        assert_eq!(reply, (status == STOP).then_some(503));
+        Opened { envoy, own, status }.end();
+        loaded.destroy();
+    }
+}
+
+#[test]
+fn a_request_that_was_decided_after_a_panic_is_not_woken_any_more() {
+    let more = r#""first_lease_wait_ms": 10000, "host_failure": "closed","#;
+    let loaded = Loaded::new("panics-late", "", more);
+    let waits = loaded.open("acme");
+    assert_eq!(waits.status, STOP_ALL_AND_WATERMARK);
+    // As if the hook had panicked at its end.
+    let stream = unsafe { waits.own.cast::<Stream>().as_ref() }.unwrap();
+    assert!(matches!(stream.step_after_panic(), Step::Reply(reply) if reply.status == 503));
+    lose_engine(&loaded);
+    let own = unsafe { configuration(loaded.own) }.unwrap();
+    own.process.workers();
+    assert!(!fake().woken.contains(&waits.envoy));
+    waits.end();
+    loaded.destroy();
 }
 
 #[test]
