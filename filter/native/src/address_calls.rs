@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Buf, BufMut};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
-use tollgate_filter::{Address, Level, Pem, REREAD_SECONDS, Tls, now};
+use tollgate_filter::{Address, HostError, Level, Pem, REREAD_SECONDS, Tls, now};
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
@@ -17,7 +17,7 @@ use tonic::{Code, Request, Status};
 
 use crate::calls::{Call, CallId, SERVICE};
 use crate::envoy;
-use crate::process::lock;
+use crate::process::{Process, lock};
 
 /// Time limit of connecting, and of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,19 +26,54 @@ const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(7), Duration::from_
 /// Time that calls have to end with the last configuration.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
-static CARRIER: Mutex<Option<Carrier>> = Mutex::new(None);
+static CARRIER: Mutex<Carrier> = Mutex::new(Carrier {
+    users: 0,
+    running: None,
+});
+
+/// The thread for calls, from the first call on.
+struct Carrier {
+    /// Configurations that Envoy uses; without any there are no calls.
+    users: usize,
+    running: Option<Running>,
+}
 
 /// The thread, with its connections.
-struct Carrier {
+struct Running {
     runtime: Runtime,
     /// By the names of addresses, with the number of the reading of their files.
     channels: BTreeMap<String, (u64, Channel)>,
     watches: BTreeMap<CallId, AbortHandle>,
 }
 
+/// A call whose engine is told of its end, also if the thread ends first.
+struct Carried(Option<Call>);
+
 // === impl Carrier ===
 
 impl Carrier {
+    /// Returns the thread, which may be new.
+    fn running(&mut self) -> Result<&mut Running, HostError> {
+        let failed = HostError {
+            call: "thread_start",
+            status: 0,
+        };
+        let running = match self.running.take() {
+            Some(running) => running,
+            None if self.users == 0 => return Err(failed),
+            None => Running::start().map_err(|error| {
+                let message = format!("tollgate: no thread for calls could be started: {error}");
+                envoy::log(Level::Error, &message);
+                failed
+            })?,
+        };
+        Ok(self.running.insert(running))
+    }
+}
+
+// === impl Running ===
+
+impl Running {
     fn start() -> Result<Self, std::io::Error> {
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).thread_name("tollgate-grpc");
@@ -67,33 +102,77 @@ impl Carrier {
     }
 }
 
+// === impl Carried ===
+
+impl Carried {
+    fn nudge(&self, message: Vec<u8>) {
+        if let Some(call) = &self.0 {
+            call.nudge(&[message]);
+        }
+    }
+
+    fn answered(mut self, answer: Vec<u8>) {
+        if let Some(call) = self.0.take() {
+            call.answered(answer);
+        }
+    }
+
+    fn end(mut self, status: u32) {
+        if let Some(call) = self.0.take() {
+            call.end(status);
+        }
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call.end(Code::Cancelled as u32);
+        }
+    }
+}
+
 // === free functions ===
 
+/// Allows calls for one more configuration.
+pub(crate) fn enter() {
+    let mut carrier = lock(&CARRIER);
+    carrier.users = carrier.users.saturating_add(1);
+}
+
+/// Leaves a configuration; with the last one the thread ends, and all calls with it.
+pub(crate) fn leave() {
+    let last = {
+        let mut carrier = lock(&CARRIER);
+        carrier.users = carrier.users.saturating_sub(1);
+        (carrier.users == 0)
+            .then(|| carrier.running.take())
+            .flatten()
+    };
+    // Engines hear of the end meanwhile, and may want to call again.
+    if let Some(running) = last {
+        running.runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+    }
+}
+
 /// Carries a call or, without a time limit, a stream.
+///
+/// # Errors
+/// If there is no thread for it.
 pub(crate) fn start(
     call: Call,
     address: &Address,
     method: &'static str,
     message: &[u8],
     timeout: Option<Duration>,
-) {
+) -> Result<(), HostError> {
     let mut carrier = lock(&CARRIER);
-    let started = match carrier.take() {
-        Some(running) => Ok(running),
-        None => Carrier::start(),
-    };
-    let running = match started {
-        Ok(running) => carrier.insert(running),
-        Err(error) => {
-            // The engine counts the call as lost when its time is over.
-            let message = format!("tollgate: no thread for calls could be started: {error}");
-            return envoy::log(Level::Error, &message);
-        }
-    };
+    let running = carrier.running()?;
     running.watches.retain(|_, watch| !watch.is_finished());
     let channel = running.channel(address);
     let message = message.to_vec();
     let id = call.id();
+    let call = Carried(Some(call));
     match timeout {
         Some(timeout) => {
             running.runtime.spawn(async move {
@@ -114,23 +193,28 @@ pub(crate) fn start(
             running.watches.insert(id, watch.abort_handle());
         }
     }
+    Ok(())
+}
+
+/// Ends the streams of a process that Envoy uses no configuration of any more. Their engines open others
+/// when one comes back.
+pub(crate) fn cancel_all_of(process: &Process) {
+    let mut carrier = lock(&CARRIER);
+    let Some(running) = carrier.running.as_mut() else {
+        return;
+    };
+    let of_it = running
+        .watches
+        .extract_if(.., |id, _| *id == process.call_id(id.token));
+    of_it.for_each(|(_, watch)| watch.abort());
 }
 
 /// Ends a stream; nobody waits for its end. Returns whether it was carried here.
 pub(crate) fn cancel(id: CallId) -> bool {
-    let watch = lock(&CARRIER)
-        .as_mut()
-        .and_then(|carrier| carrier.watches.remove(&id));
+    let mut carrier = lock(&CARRIER);
+    let running = carrier.running.as_mut();
+    let watch = running.and_then(|running| running.watches.remove(&id));
     watch.map(|watch| watch.abort()).is_some()
-}
-
-/// Ends the thread, and all calls with it.
-pub(crate) fn stop() {
-    // Calls that end meanwhile may need the lock.
-    let carrier = lock(&CARRIER).take();
-    if let Some(carrier) = carrier {
-        carrier.runtime.shutdown_timeout(SHUTDOWN_LIMIT);
-    }
 }
 
 async fn ask(
@@ -145,7 +229,7 @@ async fn ask(
 }
 
 async fn follow(
-    call: &Call,
+    call: &Carried,
     channel: Result<Channel, Status>,
     method: &str,
     message: Vec<u8>,
@@ -155,7 +239,7 @@ async fn follow(
     let stream = grpc.server_streaming(Request::new(message), path(method)?, RawCodec);
     let mut stream = stream.await?.into_inner();
     while let Some(message) = stream.message().await? {
-        call.nudge(&[message]);
+        call.nudge(message);
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) struct Configuration {
 
 /// Why a configuration is not used.
 #[derive(Debug, thiserror::Error)]
-enum Rejected {
+pub(crate) enum Rejected {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -37,6 +37,9 @@ enum Rejected {
     #[error("no thread for ticks could be started: {0}")]
     Ticker(std::io::Error),
 }
+
+/// Detaches a configuration.
+struct DetachOnDrop<'a>(&'a Configuration);
 
 // === impl Configuration ===
 
@@ -57,42 +60,73 @@ impl Configuration {
     }
 
     fn try_load(envoy: ConfigPtr, json: &[u8]) -> Result<Arc<Self>, Rejected> {
+        let (configuration, metric_ids) = Self::prepare(envoy, json)?;
+        if !envoy::only_validates() {
+            let take_over = || configuration.process.take_over(&configuration);
+            configuration.attach(envoy, metric_ids, take_over)?;
+        }
+        Ok(configuration)
+    }
+
+    /// Returns the configuration in `json`, which no engine uses yet, and its metrics.
+    pub(crate) fn prepare(
+        envoy: ConfigPtr,
+        json: &[u8],
+    ) -> Result<(Arc<Self>, MetricIds), Rejected> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let (config, unknown) = Config::parse(json)?;
         config.check_properties(crate::property::is_known)?;
         let process = Process::of(config.coordinator());
         let config = compiled(config, &process)?;
         let metric_ids = defined(&process, envoy, &config, &unknown)?;
-        let configuration = Arc::new(Self {
+        let configuration = Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             config,
             unknown,
             process,
-        });
-        if envoy::only_validates() {
-            return Ok(configuration);
-        }
+        };
+        Ok((Arc::new(configuration), metric_ids))
+    }
+
+    /// Makes the process know it, and its engines by `take_over`. After a panic it is unknown again: Envoy
+    /// then destroys it.
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        envoy: ConfigPtr,
+        metric_ids: MetricIds,
+        take_over: impl FnOnce(),
+    ) -> Result<(), Rejected> {
         let scheduler = envoy.scheduler().ok_or(Rejected::NoScheduler)?;
-        configuration.process.attach(Attached {
+        ticker::start().map_err(Rejected::Ticker)?;
+        address_calls::enter();
+        self.process.attach(Attached {
             envoy,
             scheduler,
             metric_ids,
-            configuration: Arc::clone(&configuration),
+            configuration: Arc::clone(self),
         });
-        configuration.process.take_over(&configuration);
-        ticker::start().map_err(Rejected::Ticker)?;
-        Ok(configuration)
+        let after_panic = DetachOnDrop(self);
+        take_over();
+        core::mem::forget(after_panic);
+        Ok(())
     }
 
     /// Leaves the process; Envoy has no more streams with this configuration.
     pub(crate) fn detach(&self) {
         if self.process.detach(self.id) {
             ticker::stop();
-            if ticker::is_idle() {
-                address_calls::stop();
-            }
+            address_calls::leave();
+        }
+        if !self.process.is_used() {
+            address_calls::cancel_all_of(&self.process);
         }
         calls::fail_all_of(self);
+    }
+}
+
+impl Drop for DetachOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.detach();
     }
 }
 

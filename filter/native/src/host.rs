@@ -80,9 +80,14 @@ impl NativeHost {
             Destination::Cluster(cluster) => {
                 process.order(|token| Order::start(call(token), cluster, method, message, timeout))
             }
+            // As with clusters: its leases expire.
+            Destination::Address(_) if !process.is_used() => Err(HostError {
+                call: "start_http_stream",
+                status: 0,
+            }),
             Destination::Address(address) => {
                 let token = process.calls().new_token();
-                address_calls::start(call(token), address, method, message, timeout);
+                address_calls::start(call(token), address, method, message, timeout)?;
                 Ok(token)
             }
         }

@@ -131,6 +131,11 @@ impl Process {
         attached.last().map(|last| Arc::clone(&last.configuration))
     }
 
+    /// Returns whether Envoy uses any configuration.
+    pub(crate) fn is_used(&self) -> bool {
+        !lock(&self.attached).is_empty()
+    }
+
     /// Makes all workers that have begun take a new configuration over.
     pub(crate) fn take_over(&self, configuration: &Arc<Configuration>) {
         for worker in self.workers() {

@@ -128,8 +128,8 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
     })
 }
 
-/// The module's own of a new stream. After a panic of `bind`, which makes the thread's first engine, it has
-/// none: a stream that Envoy got nothing for would go on, whatever `host_failure` says.
+/// Returns the module's part of a new stream. After a panic of `bind`, which may make an engine, the stream has
+/// none, and `host_failure` decides; without its part Envoy would let it go on.
 #[inline]
 fn new_stream(
     configuration: &Configuration,

@@ -46,6 +46,14 @@ impl AtAddress {
         }
     }
 
+    /// Waits until the engine has a stream, which it opens while there are requests.
+    fn wait_for_watch(loaded: &Loaded) {
+        eventually("a stream", || {
+            loaded.open("acme").end();
+            (fake().counter(loaded.envoy, "watches") > 0).then_some(())
+        });
+    }
+
     fn open_stream(&self) -> Result<u32, HostError> {
         let to = Destination::Address(&self.address);
         self.host.open_stream(to, "Watch", b"")
@@ -78,6 +86,21 @@ fn a_stream_of_one_process_is_not_cancelled_by_the_number_of_another_ones() {
     assert_eq!(two.under_way(others), 1, "it goes on");
     one.loaded.destroy();
     two.loaded.destroy();
+}
+
+#[test]
+fn an_engine_whose_configurations_have_gone_and_come_back_opens_another_stream() {
+    // The thread for calls goes on for this one.
+    let others = AtAddress::new();
+    let first = AtAddress::new();
+    AtAddress::wait_for_watch(&first.loaded);
+    first.loaded.destroy();
+    let to = Destination::Address(&first.address);
+    assert!(first.host.open_stream(to, "Watch", b"").is_err());
+    let again = AtAddress::load(&first.address.target);
+    AtAddress::wait_for_watch(&again);
+    again.destroy();
+    others.loaded.destroy();
 }
 
 /// A server of HTTP/2 that answers pings, so that connections stay, and nothing else.

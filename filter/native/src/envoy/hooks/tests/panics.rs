@@ -86,6 +86,20 @@ fn a_request_that_was_decided_after_a_panic_is_not_woken_any_more() {
 }
 
 #[test]
+fn a_configuration_whose_taking_over_panics_is_forgotten() {
+    let envoy = ConfigPtr(NonNull::new(ptr(fake().new_number())).unwrap());
+    let json = by_tenant(r#""panics-new""#, "", "");
+    let (new, metric_ids) = Configuration::prepare(envoy, json.as_bytes()).unwrap();
+    let attached = guard(None, || {
+        Some(new.attach(envoy, metric_ids, || {
+            panic!("as a defect of the engine would")
+        }))
+    });
+    assert!(attached.is_none());
+    assert!(new.process.latest().is_none(), "Envoy destroys it");
+}
+
+#[test]
 fn no_panic_leaves_a_hook() {
     assert_eq!(guard(7, || panic!("in a hook")), 7);
     assert_eq!(guard(7, || 8), 8);
