@@ -1,28 +1,27 @@
 //! Calls to coordinators at an address, for which Envoy has no cluster: on a thread of this module.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
-use tollgate_filter::{Address, HostError, Level, Pem, REREAD_SECONDS, Tls, now};
+use tollgate_filter::{Address, HostError, Level};
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use crate::calls::{Call, CallId, SERVICE};
 use crate::envoy;
 use crate::process::{Process, lock};
 
-/// Time limit of connecting, and of the TLS handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// After how much silence the other side is asked whether it lives, and how long it has to say so.
-const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(7), Duration::from_secs(2));
+use connections::Connections;
+
+mod connections;
+
 /// Time that calls have to end with the last configuration.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
@@ -41,8 +40,7 @@ struct Carrier {
 /// The thread, with its connections.
 struct Running {
     runtime: Runtime,
-    /// By the names of addresses, with the number of the reading of their files.
-    channels: BTreeMap<String, (u64, Channel)>,
+    connections: Arc<Connections>,
     watches: BTreeMap<CallId, AbortHandle>,
 }
 
@@ -79,26 +77,9 @@ impl Running {
         let runtime = runtime.worker_threads(1).thread_name("tollgate-grpc");
         Ok(Self {
             runtime: runtime.enable_all().build()?,
-            channels: BTreeMap::new(),
+            connections: Arc::default(),
             watches: BTreeMap::new(),
         })
-    }
-
-    /// Returns a connection to `address`, with the certificates of its files as they are, or were not
-    /// long ago.
-    fn channel(&mut self, address: &Address) -> Result<Channel, Status> {
-        let reading = reading(address);
-        let name = address.name();
-        if let Some((of, channel)) = self.channels.get(&name)
-            && *of == reading
-        {
-            return Ok(channel.clone());
-        }
-        let endpoint = endpoint(address)?;
-        let _inside = self.runtime.enter();
-        let channel = endpoint.connect_lazy();
-        self.channels.insert(name, (reading, channel.clone()));
-        Ok(channel)
     }
 }
 
@@ -169,14 +150,17 @@ pub(crate) fn start(
     let mut carrier = lock(&CARRIER);
     let running = carrier.running()?;
     running.watches.retain(|_, watch| !watch.is_finished());
-    let channel = running.channel(address);
-    let message = message.to_vec();
+    let connections = Arc::clone(&running.connections);
+    let (address, message) = (address.clone(), message.to_vec());
     let id = call.id();
     let call = Carried(Some(call));
     match timeout {
         Some(timeout) => {
             running.runtime.spawn(async move {
-                let answer = ask(channel, method, message);
+                let answer = async {
+                    let channel = connections.connection(&address).await?;
+                    ask(channel, method, message).await
+                };
                 let answer = tokio::time::timeout(timeout, answer).await;
                 let late = |_| Err(Status::deadline_exceeded("no answer in time"));
                 match answer.unwrap_or_else(late) {
@@ -187,7 +171,10 @@ pub(crate) fn start(
         }
         None => {
             let watch = running.runtime.spawn(async move {
-                let ended = follow(&call, channel, method, message).await;
+                let ended = match connections.connection(&address).await {
+                    Ok(channel) => follow(&call, channel, method, message).await,
+                    Err(status) => Err(status),
+                };
                 call.end(ended.map_or_else(|status| failure(&status), |()| Code::Ok as u32));
             });
             running.watches.insert(id, watch.abort_handle());
@@ -217,12 +204,8 @@ pub(crate) fn cancel(id: CallId) -> bool {
     watch.map(|watch| watch.abort()).is_some()
 }
 
-async fn ask(
-    channel: Result<Channel, Status>,
-    method: &str,
-    message: Vec<u8>,
-) -> Result<Vec<u8>, Status> {
-    let mut grpc = Grpc::new(channel?);
+async fn ask(channel: Channel, method: &str, message: Vec<u8>) -> Result<Vec<u8>, Status> {
+    let mut grpc = Grpc::new(channel);
     grpc.ready().await.map_err(unavailable)?;
     let answer = grpc.unary(Request::new(message), path(method)?, RawCodec);
     Ok(answer.await?.into_inner())
@@ -230,11 +213,11 @@ async fn ask(
 
 async fn follow(
     call: &Carried,
-    channel: Result<Channel, Status>,
+    channel: Channel,
     method: &str,
     message: Vec<u8>,
 ) -> Result<(), Status> {
-    let mut grpc = Grpc::new(channel?);
+    let mut grpc = Grpc::new(channel);
     grpc.ready().await.map_err(unavailable)?;
     let stream = grpc.server_streaming(Request::new(message), path(method)?, RawCodec);
     let mut stream = stream.await?.into_inner();
@@ -256,58 +239,6 @@ fn unavailable(error: tonic::transport::Error) -> Status {
 /// A failed call's status. A stream that has ended without one has none that is OK.
 fn failure(status: &Status) -> u32 {
     (status.code() as u32).max(1)
-}
-
-/// Returns how often the files of `address` have been read anew.
-fn reading(address: &Address) -> u64 {
-    let of_tls = address.tls.as_ref().and_then(|tls| tls.reread_seconds);
-    let seconds = Duration::from_nanos(now().as_nanos()).as_secs();
-    let interval = of_tls.unwrap_or(REREAD_SECONDS);
-    seconds.checked_div(interval).unwrap_or_default()
-}
-
-fn endpoint(address: &Address) -> Result<Endpoint, Status> {
-    let scheme = if address.tls.is_some() {
-        "https"
-    } else {
-        "http"
-    };
-    let endpoint = Endpoint::from_shared(format!("{scheme}://{}", address.target));
-    let endpoint = endpoint
-        .map_err(unavailable)?
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEPALIVE.0)
-        .keep_alive_timeout(KEEPALIVE.1)
-        .keep_alive_while_idle(true);
-    match &address.tls {
-        None => Ok(endpoint),
-        Some(tls) => endpoint.tls_config(with_files(tls)?).map_err(unavailable),
-    }
-}
-
-fn with_files(tls: &Tls) -> Result<ClientTlsConfig, Status> {
-    let mut config = ClientTlsConfig::new().timeout(CONNECT_TIMEOUT);
-    config = match &tls.ca {
-        None => config.with_native_roots(),
-        Some(Pem::Text(pem)) => config.ca_certificate(Certificate::from_pem(pem)),
-        Some(Pem::File(path)) => config.ca_certificate(Certificate::from_pem(read(path)?)),
-    };
-    if let Some(files) = &tls.files {
-        config = config.identity(Identity::from_pem(read(&files.cert)?, read(&files.key)?));
-    }
-    Ok(match &tls.server_name {
-        None => config,
-        Some(name) => config.domain_name(name),
-    })
-}
-
-fn read(path: &str) -> Result<Vec<u8>, Status> {
-    std::fs::read(Path::new(path)).map_err(|error| {
-        let message = format!("tollgate: {path} cannot be read: {error}");
-        envoy::log(Level::Warn, &message);
-        Status::unavailable(message)
-    })
 }
 
 /// Messages that are bytes already.

@@ -2,10 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{self, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fs};
 
-use tollgate_filter::{Address, Destination, Host, HostError};
+use tollgate_filter::{Address, Destination, Host, HostError, Pem, Tls};
 
 use super::*;
 use crate::host::NativeHost;
@@ -103,6 +106,39 @@ fn an_engine_whose_configurations_have_gone_and_come_back_opens_another_stream()
     others.loaded.destroy();
 }
 
+#[test]
+fn files_that_are_slow_to_read_keep_neither_a_worker_nor_other_calls_waiting() {
+    let (slow, other) = (AtAddress::new(), AtAddress::new());
+    let others = Arc::weak_count(&slow.worker);
+    let pipe = Pipe::new("slow-ca");
+    let tls = Tls {
+        ca: Some(Pem::File(pipe.0.to_string_lossy().into_owned())),
+        files: None,
+        server_name: None,
+        reread_seconds: None,
+    };
+    let target = slow.address.target.clone();
+    let (host, worker) = (slow.host.clone(), Arc::clone(&slow.worker));
+    let opens = thread::spawn(move || {
+        let _engine = worker.lock();
+        let tls = Some(tls);
+        let to = &Address { target, tls };
+        host.open_stream(Destination::Address(to), "Watch", b"")
+    });
+    eventually("the call to return", || opens.is_finished().then_some(()));
+    opens.join().unwrap().unwrap();
+    other.open_stream().unwrap();
+    other.server.wait_for_connection();
+    // This waits for the reader.
+    fs::write(&pipe.0, "no certificate").unwrap();
+    eventually("the end of the stream", || {
+        let under_way = Arc::weak_count(&slow.worker) - others;
+        (under_way == 0).then_some(())
+    });
+    slow.loaded.destroy();
+    other.loaded.destroy();
+}
+
 /// A server of HTTP/2 that answers pings, so that connections stay, and nothing else.
 struct SilentServer {
     address: SocketAddr,
@@ -150,5 +186,23 @@ fn answer_pings(mut peer: TcpStream) -> io::Result<()> {
             head[4] |= ACK;
             peer.write_all(&[&head[..], &payload].concat())?;
         }
+    }
+}
+
+/// A named pipe, which is read only as far as it is written.
+struct Pipe(PathBuf);
+
+impl Pipe {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("tollgate-{}-{name}", process::id()));
+        let made = Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        Self(path)
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
     }
 }
