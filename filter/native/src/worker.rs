@@ -22,6 +22,9 @@ use crate::ticker;
 thread_local! {
     /// By the number of the configuration, which a look-up then finds without touching the others.
     static BOUND: RefCell<Vec<(u64, Rc<Bound>)>> = const { RefCell::new(Vec::new()) };
+    /// Engines of this thread, one for each process. They stay while configurations come and go, as the
+    /// processes do.
+    static ENGINES: RefCell<Vec<Arc<WorkerCell>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An engine, which belongs to one worker thread of Envoy's.
@@ -50,6 +53,21 @@ pub(crate) struct Bound {
 // === impl WorkerCell ===
 
 impl WorkerCell {
+    /// Returns the engine that the thread at hand has for the process of `configuration`.
+    fn of_thread(configuration: &Configuration) -> Arc<Self> {
+        let process = &configuration.process;
+        let known = ENGINES.with_borrow_mut(|engines| {
+            engines.retain(|engine| !engine.is_lost());
+            engines.iter().find(|engine| engine.is_of(process)).cloned()
+        });
+        known.unwrap_or_else(|| {
+            let new = Self::new(configuration);
+            process.add_worker(&new);
+            ENGINES.with_borrow_mut(|engines| engines.push(Arc::clone(&new)));
+            new
+        })
+    }
+
     fn new(configuration: &Configuration) -> Arc<Self> {
         let process = &configuration.process;
         Arc::new_cyclic(|cell| {
@@ -190,18 +208,7 @@ impl Bound {
             call: "lock",
             status: 0,
         };
-        let own = BOUND.with(|bound| {
-            let bound = bound.try_borrow().ok()?;
-            let mut known = bound.iter().map(|(_, known)| &known.worker);
-            known
-                .find(|worker| worker.is_of(process) && !worker.is_lost())
-                .cloned()
-        });
-        let worker = own.unwrap_or_else(|| {
-            let new = WorkerCell::new(configuration);
-            process.add_worker(&new);
-            new
-        });
+        let worker = WorkerCell::of_thread(configuration);
         let own = process.configuration(configuration.id);
         let binding = {
             let mut engine = worker.lock().ok_or(lost)?;

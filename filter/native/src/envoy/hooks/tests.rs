@@ -5,6 +5,7 @@ use std::thread;
 use super::*;
 use crate::fake_envoy::{eventually, fake};
 use crate::grpc;
+use crate::process::Process;
 
 mod address;
 mod panics;
@@ -267,6 +268,20 @@ fn a_new_configuration_finds_the_balances_of_the_one_before() {
     assert_eq!(third.status, STOP);
     third.end();
     new.destroy();
+}
+
+#[test]
+fn a_thread_has_one_engine_for_coordinators_that_configurations_leave_and_come_back_to() {
+    let load = |cluster| Loaded::new(cluster, "", r#""first_lease_wait_ms": 0,"#);
+    let use_and_leave = |loaded: Loaded| {
+        loaded.open("acme").end();
+        loaded.destroy();
+    };
+    use_and_leave(load("one-engine"));
+    // The thread forgets the configuration before when it meets this one.
+    use_and_leave(load("one-engine-other"));
+    use_and_leave(load("one-engine"));
+    assert_eq!(Process::of("one-engine").workers().len(), 1);
 }
 
 #[test]
