@@ -30,13 +30,21 @@ pub(crate) struct CallId {
     pub(crate) token: u32,
 }
 
+/// A stream of Envoy's to a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StreamId {
+    /// The configuration that has opened it.
+    pub(crate) configuration: u64,
+    /// Envoy's number for it in that configuration.
+    pub(crate) number: u64,
+}
+
 /// Calls of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     last_token: u32,
     ordered: VecDeque<Order>,
-    /// By the configuration whose streams they are, and the number of the stream in it.
-    open: HashMap<(u64, u64), Call>,
+    open: HashMap<StreamId, Call>,
     /// The call whose stream is being opened, until its number is known.
     opening: Option<Call>,
 }
@@ -100,12 +108,14 @@ impl Calls {
         self.ordered.len() == 1
     }
 
-    fn take_open(&mut self, configuration: u64, token: u32) -> Option<u64> {
+    /// Forgets a call; returns its stream, if one is open.
+    fn take_open(&mut self, token: u32) -> Option<StreamId> {
         let mut open = self.open.iter();
-        let known = open.find(|((of, _), call)| *of == configuration && call.id.token == token);
-        let key = known.map(|(key, _)| *key)?;
-        self.open.remove(&key);
-        Some(key.1)
+        let id = open
+            .find(|(_, call)| call.id.token == token)
+            .map(|(id, _)| *id)?;
+        self.open.remove(&id);
+        Some(id)
     }
 }
 
@@ -205,9 +215,9 @@ pub(crate) fn start(configuration: &Configuration, envoy: ConfigPtr) {
         match order {
             None => return,
             Some(Order::Cancel { token }) => {
-                let open = process.calls().take_open(configuration.id, token);
+                let open = process.calls().take_open(token);
                 if let Some(id) = open {
-                    envoy.reset_stream(id);
+                    process.reset_stream(id);
                 }
             }
             Some(Order::Record { metric, value }) => process.record_here(metric, value),
@@ -259,8 +269,8 @@ fn opened(configuration: &Configuration, started: Result<u64, StartError>) {
         return;
     };
     match started {
-        Ok(id) => {
-            calls.open.insert((configuration.id, id), call);
+        Ok(number) => {
+            calls.open.insert(configuration.stream(number), call);
         }
         Err(_) => {
             drop(calls);
@@ -270,12 +280,12 @@ fn opened(configuration: &Configuration, started: Result<u64, StartError>) {
 }
 
 /// Hands a part of a response on, in a hook of `configuration` on the main thread.
-pub(crate) fn handle_event(configuration: &Configuration, id: u64, event: StreamEvent<'_>) {
-    let key = (configuration.id, id);
+pub(crate) fn handle_event(configuration: &Configuration, number: u64, event: StreamEvent<'_>) {
+    let id = configuration.stream(number);
     let (call, messages, status) = {
         let mut calls = configuration.process.calls();
         // A stream that no call has is the one that is being opened, or was cancelled.
-        let Some(mut call) = calls.open.remove(&key).or_else(|| calls.opening.take()) else {
+        let Some(mut call) = calls.open.remove(&id).or_else(|| calls.opening.take()) else {
             return;
         };
         let (messages, status) = call.take(&event);
@@ -283,7 +293,7 @@ pub(crate) fn handle_event(configuration: &Configuration, id: u64, event: Stream
             Some(_) => (Some(call), messages, status),
             None => {
                 let target = (call.worker.clone(), call.id.token);
-                calls.open.insert(key, call);
+                calls.open.insert(id, call);
                 drop(calls);
                 return hand_over(&target, &messages);
             }
@@ -310,7 +320,9 @@ pub(crate) fn fail_all_of(configuration: &Configuration) {
     let process = &configuration.process;
     let gone: Vec<Call> = {
         let mut calls = process.calls();
-        let of_it = calls.open.extract_if(|(of, _), _| *of == configuration.id);
+        let of_it = calls
+            .open
+            .extract_if(|id, _| id.configuration == configuration.id);
         of_it.map(|(_, call)| call).collect()
     };
     for call in gone {

@@ -7,7 +7,7 @@ use tollgate_filter::{Binding, Config, ConfigError, HostError, Kind, Level, Work
 
 use crate::address_calls;
 use crate::at_hand::{self, AtHand};
-use crate::calls;
+use crate::calls::{self, StreamId};
 use crate::envoy::{self, ConfigPtr};
 use crate::host::NativeHost;
 use crate::metrics::MetricIds;
@@ -109,6 +109,14 @@ impl Configuration {
         take_over();
         core::mem::forget(after_panic);
         Ok(())
+    }
+
+    /// Returns the stream that Envoy calls `number` in this configuration.
+    pub(crate) fn stream(&self, number: u64) -> StreamId {
+        StreamId {
+            configuration: self.id,
+            number,
+        }
     }
 
     /// Leaves the process; Envoy has no more streams with this configuration.

@@ -358,7 +358,7 @@ impl ConfigPtr {
         }
     }
 
-    /// Resets a stream, on the main thread.
+    /// Resets a stream, on the main thread. Hooks of the stream may run before this returns.
     pub(crate) fn reset_stream(self, id: u64) {
         // SAFETY: the configuration is valid, and this is the main thread. An unknown number is none.
         unsafe { reset_http_stream(self.raw(), id) };

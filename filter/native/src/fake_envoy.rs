@@ -23,6 +23,8 @@ pub(crate) struct FakeEnvoy {
     pub(crate) schedulers: Vec<usize>,
     /// Streams that were opened: of which configuration, to which cluster, with which body.
     pub(crate) opened: Vec<(usize, u64, String, Vec<u8>)>,
+    /// Streams that were reset: of which configuration, and their numbers.
+    pub(crate) reset: Vec<(usize, u64)>,
     /// Counters by configuration and name.
     counters: BTreeMap<(usize, String), u64>,
     metrics: Vec<String>,
@@ -141,7 +143,6 @@ absent! {
     envoy_dynamic_module_callback_http_get_body_size(Ptr, u32) -> usize = 0;
     envoy_dynamic_module_callback_http_filter_config_set_gauge(Ptr, usize, Ptr, usize, u64) -> u32 = 0;
     envoy_dynamic_module_callback_http_filter_config_record_histogram_value(Ptr, usize, Ptr, usize, u64) -> u32 = 0;
-    envoy_dynamic_module_callback_http_filter_config_reset_http_stream(Ptr, u64) -> () = ();
 }
 
 macro_rules! present {
@@ -254,5 +255,9 @@ present! {
         // SAFETY: the module's number.
         unsafe { id.write(number) };
         0
+    }
+
+    fn envoy_dynamic_module_callback_http_filter_config_reset_http_stream(config: Ptr, id: u64) {
+        fake().reset.push((config.addr(), id));
     }
 }

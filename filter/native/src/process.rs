@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tollgate_engine::{Identity, OwnSlots, SharedMemory};
 use tollgate_filter::{HostError, Kind, Metric};
 
-use crate::calls::{CallId, Calls, Order};
+use crate::calls::{CallId, Calls, Order, StreamId};
 use crate::configuration::Configuration;
 use crate::envoy::{ConfigPtr, ConfigScheduler};
 use crate::metrics::{MetricIds, Metrics};
@@ -186,6 +186,16 @@ impl Process {
         let attached = lock(&self.attached);
         let latest = attached.last();
         latest.map(|latest| latest.scheduler.commit()).is_some()
+    }
+
+    /// Resets a stream, on the main thread. Its configuration may be an older one, which Envoy uses until
+    /// connections have drained; the lock is held meanwhile, so that it is not destroyed.
+    pub(crate) fn reset_stream(&self, id: StreamId) {
+        let attached = lock(&self.attached);
+        let mut all = attached.iter();
+        if let Some(known) = all.find(|known| known.configuration.id == id.configuration) {
+            known.envoy.reset_stream(id.number);
+        }
     }
 
     /// Returns a configuration in use.

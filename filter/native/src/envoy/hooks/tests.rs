@@ -1,5 +1,6 @@
 //! The module as Envoy uses it, through its hooks, on threads as Envoy's.
 
+use std::sync::Weak;
 use std::thread;
 
 use super::*;
@@ -248,6 +249,26 @@ fn a_cluster_that_is_missing_fails_the_call() {
         (fake().counter(configuration.envoy, "refresh_errors") > 0).then_some(())
     });
     configuration.destroy();
+}
+
+#[test]
+fn a_stream_of_an_older_configuration_is_reset_in_the_hook_of_the_latest() {
+    let old = Loaded::new("older", "", "");
+    let process = Process::of("older");
+    let watch = |token| {
+        let call = calls::Call::new(Weak::new(), process.call_id(token), true);
+        calls::Order::start(call, "older", "Watch", b"", None)
+    };
+    let token = process.order(watch).unwrap();
+    let opened = old.run_main();
+    assert_eq!(opened.len(), 1);
+    let new = Loaded::new("older", "", "");
+    let cancel = |_| calls::Order::Cancel { token };
+    process.order(cancel).unwrap();
+    new.run_main();
+    assert!(fake().reset.contains(&(old.envoy, opened[0])));
+    old.destroy();
+    new.destroy();
 }
 
 #[test]
