@@ -1,10 +1,14 @@
-//! A bad plugin configuration leaves the old one in force, and a good one keeps the buckets' balances.
+//! A bad plugin configuration, or a module for another Envoy, leaves the old one in force, and a good one
+//! keeps the buckets' balances.
 
-use anyhow::Result;
+use std::fs;
+
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use tollgate_tests::artifact;
 use tollgate_tests::conclude;
 use tollgate_tests::envoy::{Envoy, EnvoySpec};
-use tollgate_tests::filter::{self, by_tenant};
+use tollgate_tests::filter::{self, by_tenant, tollgate_from};
 use tollgate_tests::load::{Flow, Load};
 
 use crate::test_context::{TestContext, assert_near, print_course, run_test, s};
@@ -32,6 +36,7 @@ fn a_bad_plugin_configuration_leaves_the_old_one() {
             ] {
                 assert!(!configure(&mut envoy, &bad).await?, "accepted: {bad}");
             }
+            refuse_module_for_another_envoy(test, &mut envoy).await?;
             let from = load.elapsed();
             load.run_until(from + s(4.0)).await;
             let record = load.stop().await?.remove(0);
@@ -105,6 +110,26 @@ fn a_blank_vm_id_is_accepted() {
         assert_eq!(leases.map_or(0, |leases| leases.clients.len()), 1);
         Ok(())
     });
+}
+
+/// Has `envoy` load a dynamic module that calls a function which this Envoy does not have.
+async fn refuse_module_for_another_envoy(test: &TestContext, envoy: &mut Envoy) -> Result<()> {
+    const KNOWN: &[u8] = b"envoy_dynamic_module_callback_http_get_body_size";
+    const UNKNOWN: &[u8] = b"envoy_dynamic_module_callback_http_get_body_soul";
+    let mut library = fs::read(artifact::native_filter()?)?;
+    let texts = library.split_mut(|byte| *byte == 0);
+    let names = texts.filter(|text| *text == KNOWN);
+    let renamed = names.map(|name| name.copy_from_slice(UNKNOWN)).count();
+    ensure!(renamed > 0, "the module has no such name");
+    let file = test.dir().join("libtollgate-later.so");
+    fs::write(&file, library)?;
+    let module = tollgate_from(&file, &by_tenant(&json!({})));
+    let listeners = [("main".to_owned(), vec![module])];
+    ensure!(!envoy.configure(&listeners).await?, "the module was taken");
+    let missing = "undefined symbol: envoy_dynamic_module_callback_http_get_body_soul";
+    let log = envoy.process.log();
+    ensure!(log.contains(missing), "not named in the log: {missing}");
+    Ok(())
 }
 
 async fn configure(envoy: &mut Envoy, plugin: &Value) -> Result<bool> {

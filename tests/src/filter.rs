@@ -76,7 +76,7 @@ pub fn tollgate_wasm(vm_id: &str, plugin: &Value) -> Result<Value> {
 /// # Errors
 /// When the module has not been built.
 pub fn tollgate_native(plugin: &Value) -> Result<Value> {
-    Ok(module(&artifact::native_filter()?, plugin))
+    Ok(tollgate_from(&artifact::native_filter()?, plugin))
 }
 
 /// The benchmark's baseline: a dynamic module without any work.
@@ -84,10 +84,11 @@ pub fn tollgate_native(plugin: &Value) -> Result<Value> {
 /// # Errors
 /// When the module has not been built.
 pub fn empty_module() -> Result<Value> {
-    Ok(module(&artifact::baseline_module()?, &json!({})))
+    Ok(tollgate_from(&artifact::baseline_module()?, &json!({})))
 }
 
-fn module(file: &Path, plugin: &Value) -> Value {
+/// A dynamic module from any file, with `plugin` as its JSON configuration.
+pub fn tollgate_from(file: &Path, plugin: &Value) -> Value {
     json!({
         "name": "envoy.filters.http.dynamic_modules.tollgate",
         "typed_config": {
