@@ -139,7 +139,7 @@ e2e-native NAME="": build
 # Run the dynamic module's tests under valgrind: no invalid access, and no memory lost
 memcheck:
     command -v valgrind >/dev/null || { echo "memcheck: no valgrind: install it (Debian's name)" >&2; exit 1; }
-    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind -q --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=9" cargo test --locked -p tollgate-native -- --test-threads=1
+    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind -q --suppressions={{ justfile_directory() }}/filter/native/memcheck.supp --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=9" cargo test --locked -p tollgate-native -- --test-threads=1
 
 # Test a real coordinator's admin API against its OpenAPI description, for SECONDS
 test-api SECONDS="30":
