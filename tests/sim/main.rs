@@ -10,6 +10,7 @@
 
 mod answers;
 mod coordinators;
+mod defect;
 mod laws;
 mod network;
 mod process;
@@ -23,8 +24,8 @@ mod world;
 
 use std::ops::Range;
 
+use self::defect::Defect;
 use self::laws::Fleet as _;
-use self::process::Defect;
 use self::world::World;
 
 /// Seeds of a plain run.
@@ -302,7 +303,11 @@ fn a_master_that_outlives_its_term_is_caught() {
 /// Checks that a seed finds a defect because it breaks `law`. Other seeds may find it by another
 /// law: a write that is lost may be that of tokens or of a lease.
 fn assert_found(defect: Defect, law: &str) {
-    let find = |seed| Some((seed, World::with_defect(seed, defect).run().err()?));
+    assert_found_in(law, defect, |seed| World::with_defect(seed, defect).run());
+}
+
+fn assert_found_in(law: &str, defect: Defect, play: impl Fn(u64) -> Result<(), String>) {
+    let find = |seed| Some((seed, play(seed).err()?));
     let mut found = SEEDS_OF_DEFECTS.filter_map(find);
     let by_law = found.find(|(_, broken)| broken.contains(law));
     let (seed, broken) = by_law.unwrap_or_else(|| panic!("no seed finds {defect:?} by {law}"));
@@ -322,6 +327,24 @@ fn a_lost_compare_and_swap_is_found() {
 #[test]
 fn a_lease_used_past_its_expiry_is_found() {
     assert_found(Defect::LateExpiry, "law 1");
+}
+
+#[test]
+fn capacity_that_is_left_over_is_found() {
+    assert_found(Defect::HalfCapacity, "law 3");
+}
+
+#[test]
+fn shares_that_are_not_max_min_are_found() {
+    assert_found(Defect::Proportional, "law 4");
+}
+
+#[test]
+fn a_lease_that_outlasts_what_is_borrowed_is_found() {
+    let defect = Defect::LateExpiry;
+    assert_found_in("law 5", defect, |seed| {
+        tree::World::with_defect(seed, defect).run()
+    });
 }
 
 #[test]

@@ -37,18 +37,6 @@ const UNMISSED_AFTER: Duration = Duration::from_secs(8);
 /// Time after the first request that misses permits in which the sync leader looks at the scope.
 const LOOKED_AT_AFTER: Duration = Duration::from_secs(2);
 
-/// Defect that is planted between a process and its surroundings, to test the tester.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Defect {
-    /// Now and then shared data hands out an old record as if it were the newest, so that workers
-    /// draw the same tokens.
-    StaleRead,
-    /// Shared data stores what should lose against another worker's write.
-    LostCompare,
-    /// Leases are longer on their way to the process.
-    LateExpiry,
-}
-
 /// One process. Its clock has an epoch of its own, like that of every machine.
 pub(crate) struct Process {
     pub(crate) id: ClientId,
@@ -225,8 +213,8 @@ impl Process {
         call: CallId,
         mut answer: Result<Refreshed, String>,
     ) -> bool {
-        if let (Some(Defect::LateExpiry), Ok(answer)) = (self.workers.setup.defect, &mut answer) {
-            lengthen(answer);
+        if let (Some(defect), Ok(answer)) = (self.workers.setup.defect, &mut answer) {
+            defect.change(answer);
         }
         self.workers.set_now(self.clock(now));
         self.workers.answer(call, answer);
@@ -444,18 +432,5 @@ impl Process {
     fn limiter(&self) -> Option<&ConcurrencyLimiter> {
         let concurrency = self.scope_state.as_ref()?.concurrency.as_deref();
         concurrency.filter(|_| self.unit().is_concurrency())
-    }
-}
-
-// === free functions ===
-
-/// Makes all leases longer.
-fn lengthen(answer: &mut Refreshed) {
-    let scopes = answer.scopes.iter_mut().flatten();
-    let units = scopes.filter_map(|scope| scope.outcome.as_mut().ok());
-    for unit in units.flatten() {
-        if let Some(lease) = &mut unit.answer.lease {
-            lease.duration = lease.duration * 3 / 2;
-        }
     }
 }

@@ -29,6 +29,10 @@ pub(crate) struct Reached {
 impl Reached {
     /// Returns whether everything happened at least once.
     pub(crate) fn all(&self) -> bool {
+        self.counts().iter().all(|count| *count > 0)
+    }
+
+    fn counts(&self) -> [u64; 17] {
         let Self {
             answers,
             shrunk,
@@ -37,19 +41,16 @@ impl Reached {
             dropped,
             released,
             lost,
-            ..
-        } = *self;
-        let Self {
             coordinator_crashes,
             without_lease,
             hand_overs,
             cut_off,
             not_master,
             waited,
+            traps,
             of_dead_runs,
             nudged,
             watches_ended,
-            ..
         } = *self;
         [
             answers,
@@ -65,12 +66,11 @@ impl Reached {
             cut_off,
             not_master,
             waited,
+            traps,
             of_dead_runs,
             nudged,
             watches_ended,
         ]
-        .iter()
-        .all(|count| *count > 0)
     }
 }
 

@@ -13,8 +13,9 @@ use tollgate_sim::event_queue::{self, EventQueue};
 use tollgate_sim::random::Random;
 
 use crate::coordinators::Coordinators;
+use crate::defect::Defect;
 use crate::laws::{self, Fleet, Law};
-use crate::process::{CallId, Defect, Process, Setup};
+use crate::process::{CallId, Process, Setup};
 use crate::reached::Reached;
 use crate::scenario::{FAULTS_END, Fault, Scenario};
 use crate::sources::Sources;

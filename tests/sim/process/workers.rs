@@ -20,11 +20,11 @@ use tollgate_engine::codec::decode_slot;
 use tollgate_engine::{Call, Cas, Written};
 use tollgate_sim::random::Random;
 
-use super::Defect;
 use super::host::{CallId, OutgoingCall, WorkerHost, WorkerLost};
 use super::shared_data::SharedData;
 use super::work::{Tally, Work};
 use super::worker::{Worker, members};
+use crate::defect::Defect;
 
 mod observations;
 mod streams;

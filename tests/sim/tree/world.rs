@@ -17,6 +17,7 @@ use super::laws;
 use super::place::Place;
 use super::reached::Reached;
 use super::scenario::{FAULTS_END, Fault, Scenario};
+use crate::defect::Defect;
 use crate::laws::{Fleet, Law};
 use crate::process::{CallId, Process, Setup};
 use crate::watches::{Stream, Watches};
@@ -45,6 +46,7 @@ pub(crate) struct World {
     /// The last lease of each client of each coordinator.
     lent: BTreeMap<(usize, ClientRun), Lent>,
     started: u64,
+    defect: Option<Defect>,
     /// Capacities of the root, with the times at which they came into force.
     capacities: Vec<(Instant, Capacity)>,
     laws: Vec<Box<dyn Law<Self>>>,
@@ -123,7 +125,12 @@ impl event_queue::Event for Event {
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
-        Self::with(seed, None)
+        Self::with(seed, None, None)
+    }
+
+    /// Creates a world with a defect between processes and their surroundings.
+    pub(crate) fn with_defect(seed: u64, defect: Defect) -> Self {
+        Self::with(seed, None, Some(defect))
     }
 
     /// Creates a world where shares depend on what processes use, at every level.
@@ -132,10 +139,10 @@ impl World {
             0 => Algorithm::UsageShare,
             _ => Algorithm::MaxRate,
         };
-        Self::with(seed, Some(algorithm))
+        Self::with(seed, Some(algorithm), None)
     }
 
-    fn with(seed: u64, algorithm: Option<Algorithm>) -> Self {
+    fn with(seed: u64, algorithm: Option<Algorithm>, defect: Option<Defect>) -> Self {
         let mut random = Random::new(seed);
         let mut scenario = Scenario::new(&mut random, seed);
         if let Some(algorithm) = algorithm {
@@ -168,6 +175,7 @@ impl World {
             safe: Vec::new(),
             lent: BTreeMap::new(),
             started: 0,
+            defect,
             capacities: vec![(Instant::ZERO, scenario.limit.capacity)],
             laws: laws::all(),
             reached: Reached::default(),
@@ -390,7 +398,7 @@ impl World {
             work: self.scenario.work,
             workers: self.scenario.workers,
             interleaving: self.scenario.interleaving,
-            defect: None,
+            defect: self.defect,
             incarnation: self.started,
             nudged: !self.watches.is_empty(),
         };

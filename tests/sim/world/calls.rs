@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::lease::Epoch;
+use tollgate_core::lease_server::Terms;
 use tollgate_core::message::{Refresh, Refreshed, Release};
 use tollgate_core::units::Capacity;
 use tollgate_engine::Call;
@@ -141,12 +142,17 @@ impl World {
                 return self.carry(Event::Answer { to: from, answer });
             }
         };
+        let terms = self.sources.terms(member);
+        let planted = self.defect.and_then(|defect| defect.limit(terms.limit));
         let mut answering = Answering {
             node,
             now,
             origin,
             resource: &self.sources.members[member].own.id,
-            terms: self.sources.terms(member),
+            terms: Terms {
+                limit: planted.as_ref().unwrap_or(terms.limit),
+                ..terms
+            },
         };
         let answer = answering.answer(refresh);
         self.note(member, refresh, &answer);
