@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use anyhow::{Result, anyhow};
 use tollgate_sim::observer::{MessageContent, Observer, SentMessage};
 use tollgate_sim::simulation::Simulation;
 
-use crate::fleet::{Load, loads};
+use crate::fleet::{Load, Traffic, level_name, loads};
 use crate::memory::{cpu_seconds, resident};
 use crate::scenario_file::ScenarioFile;
 use crate::units::{Units, answer_len, refresh_len, release_len};
@@ -42,9 +43,12 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// Plays the scenario of `path`.
-    pub(crate) fn of(path: &str) -> Self {
-        let file = ScenarioFile::read(path);
-        let expected = loads(&file.scenario, file.refresh());
+    ///
+    /// # Errors
+    /// If it is none that the model knows.
+    pub(crate) fn of(path: &str) -> Result<Self> {
+        let file = ScenarioFile::read(path)?;
+        let expected = loads(&file.scenario, file.refresh(), file.min_refresh());
         let (memory, cpu) = (resident(), cpu_seconds());
         let levels = Rc::new(RefCell::new(Vec::new()));
         let counter = MessageCounter {
@@ -53,16 +57,19 @@ impl Outcome {
         };
         let limits = file.limits();
         let simulation = Simulation::new(file.scenario, vec![Box::new(limits)]);
-        let mut simulation = simulation.expect("the scenario breaks no rule");
+        let mut simulation = simulation.map_err(|errors| {
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            anyhow!("{path}: {}", errors.join("; "))
+        })?;
         simulation.observe(Box::new(counter));
         while simulation.step() {}
-        Self {
+        Ok(Self {
             simulation,
             levels,
             expected,
             memory: resident().saturating_sub(memory) as f64,
             cpu: cpu_seconds() - cpu,
-        }
+        })
     }
 
     /// Prints its figures beside the model's.
@@ -77,8 +84,8 @@ impl Outcome {
             self.cpu,
             self.memory / 1e9
         );
-        println!("| level | figure | model | simulated | ratio |");
-        println!("|---|---|---|---|---|");
+        println!("| level | figure | steady | simulated | at most | simulated / steady |");
+        println!("|---|---|---|---|---|---|");
         let seconds = (duration - scenario.measure_from.0).as_secs_f64();
         for (level, (load, state)) in self
             .expected
@@ -86,16 +93,17 @@ impl Outcome {
             .zip(self.simulation.levels())
             .enumerate()
         {
-            row(level, "resources", load.resources, state.resources as f64);
-            row(level, "leases", load.leases, state.leases as f64);
+            let name = level_name(level, self.expected.len());
+            row(&name, "resources", load.resources, state.resources as f64);
+            row(&name, "leases", load.leases, state.leases as f64);
             let counted = self.levels.borrow().get(level).copied();
             counted
                 .unwrap_or_default()
-                .print(level, load, (units, seconds));
+                .print(&name, load, (units, seconds));
         }
         let tables: f64 = self.expected.iter().map(|load| load.memory(units)).sum();
         let model = tables + envoys * units.envoy + slots * units.slot;
-        row(0, "memory of all, MB", model / 1e6, self.memory / 1e6);
+        row("all", "memory, MB", model / 1e6, self.memory / 1e6);
         let last = self.simulation.samples().last();
         let leases = last.map_or(0, |sample| sample.leases);
         println!("Leases that Envoys have at the end: {leases} of {slots}");
@@ -106,32 +114,36 @@ impl Outcome {
 // === impl Counted ===
 
 impl Counted {
-    fn print(&self, level: usize, load: &Load, (units, seconds): (&Units, f64)) {
-        let per_second = |count: u64| count as f64 / seconds;
-        let calls = per_second(self.calls);
-        row(level, "calls/s", load.calls_per_second(), calls);
-        let resources = per_second(self.resources);
-        row(level, "refreshes/s", load.resources_per_second(), resources);
-        let (up, down) = (per_second(self.bytes_up), per_second(self.bytes_down));
-        row(level, "bytes/s up", load.bytes_up_per_second(units), up);
-        row(
-            level,
-            "bytes/s down",
-            load.bytes_down_per_second(units),
-            down,
-        );
-        println!(
-            "| {level} | releases/s | | {:.0} | |",
-            per_second(self.releases)
-        );
+    fn print(&self, level: &str, load: &Load, (units, seconds): (&Units, f64)) {
+        let (steady, at_most) = (load.steady(), load.at_most());
+        let row = |name: &str, count: u64, figure: &dyn Fn(&Traffic) -> f64| {
+            let simulated = count as f64 / seconds;
+            between(level, name, (figure(&steady), simulated, figure(&at_most)));
+        };
+        row("calls/s", self.calls, &|traffic| traffic.calls);
+        row("refreshes/s", self.resources, &|traffic| traffic.refreshes);
+        row("bytes/s up", self.bytes_up, &|traffic| {
+            traffic.bytes_up(units)
+        });
+        row("bytes/s down", self.bytes_down, &|traffic| {
+            traffic.bytes_down(units)
+        });
+        let releases = self.releases as f64 / seconds;
+        println!("| {level} | releases/s | | {releases:.0} | | |");
     }
 }
 
 // === free functions ===
 
-fn row(level: usize, name: &str, model: f64, simulated: f64) {
+fn row(level: &str, name: &str, model: f64, simulated: f64) {
     let ratio = simulated / model;
-    println!("| {level} | {name} | {model:.0} | {simulated:.0} | {ratio:.2} |");
+    println!("| {level} | {name} | {model:.0} | {simulated:.0} | | {ratio:.2} |");
+}
+
+/// Prints a figure between its bounds.
+fn between(level: &str, name: &str, (steady, simulated, at_most): (f64, f64, f64)) {
+    let ratio = simulated / steady;
+    println!("| {level} | {name} | {steady:.0} | {simulated:.0} | {at_most:.0} | {ratio:.2} |");
 }
 
 // === impl MessageCounter ===

@@ -1,13 +1,15 @@
 //! The model of a million Envoys and ten million scopes.
 
-use crate::fleet::Load;
+use crate::fleet::{Load, Traffic, coordinator_refreshes, envoy_refreshes, level_name};
 use crate::units::Units;
 
-/// CPU of a whole coordinator for one resource in a bulk call, in µs (`just bench-coordinator`).
-const CPU_PER_RESOURCE: f64 = 1.84;
-/// CPU of a whole coordinator for one call, beside its resources, in µs: a call of one resource less
-/// that resource.
-const CPU_PER_CALL: f64 = 18.0;
+/// The minimum interval of the limits, in seconds.
+const MIN_REFRESH: f64 = 1.0;
+/// Calls per second of an Envoy at most: one in each tick of 20 ms.
+const ENVOY_CALLS: f64 = 50.0;
+/// Calls per second of a coordinator to its parent at most: it has one under way at a time, which
+/// takes 1 ms at least.
+const COORDINATOR_CALLS: f64 = 1000.0;
 /// Memory of a connection, in bytes.
 const CONNECTION: f64 = 30.0 * 1024.0;
 
@@ -77,11 +79,24 @@ impl Fleet {
             // Each scope is known to at most as many coordinators of a level as there are sites of it.
             let known = self.scopes * self.sites_per_scope.min(coordinators);
             let below = children.map(|children| self.scopes * self.sites_per_scope.min(children));
+            let clients = children.unwrap_or(self.envoys);
+            let leases = below.unwrap_or(self.envoys * self.scopes_per_envoy);
+            let (calls, refreshes) = match below {
+                Some(_) => (
+                    COORDINATOR_CALLS,
+                    coordinator_refreshes(MIN_REFRESH, f64::INFINITY),
+                ),
+                None => (ENVOY_CALLS, envoy_refreshes()),
+            };
             loads.push(Load {
                 coordinators,
-                clients: children.unwrap_or(self.envoys),
+                clients,
                 resources: known,
-                leases: below.unwrap_or(self.envoys * self.scopes_per_envoy),
+                leases,
+                bound: Traffic {
+                    calls: clients * calls,
+                    refreshes: leases * refreshes,
+                },
                 interval: self.interval * f64::from(1_u32 << (levels - level)),
                 borrows: level > 0,
             });
@@ -91,28 +106,33 @@ impl Fleet {
     }
 
     fn print(&self, units: &Units) {
-        println!("\n{}", self.name);
+        println!("\n{}; steady / at most", self.name);
         println!(
-            "| level | coordinators | resources | leases | calls/s | refreshes/s | Mbit/s up | Mbit/s down | memory, GB | cores | of each: leases | refreshes/s | memory, GB | cores |"
+            "| level | coordinators | resources | leases | refreshes/s | calls/s | Mbit/s up | Mbit/s down | memory, GB | cores | each: leases | memory, GB | cores |"
         );
-        println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
-        for (level, load) in self.loads().iter().enumerate() {
-            let (calls, resources) = (load.calls_per_second(), load.resources_per_second());
-            let memory = (load.memory(units) + load.clients * CONNECTION) / 1e9;
-            let cores = (calls * CPU_PER_CALL + resources * CPU_PER_RESOURCE) / 1e6;
+        println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+        let loads = self.loads();
+        for (level, load) in loads.iter().enumerate() {
             let n = load.coordinators;
+            let memory = (load.memory(units) + load.clients * CONNECTION) / 1e9;
+            let both = |figure: &dyn Fn(&Traffic) -> f64| {
+                let (steady, at_most) = (load.steady(), load.at_most());
+                format!("{} / {}", short(figure(&steady)), short(figure(&at_most)))
+            };
             println!(
-                "| {level} | {n} | {} | {} | {} | {} | {} | {} | {memory:.1} | {cores:.1} | {} | {} | {:.2} | {:.2} |",
+                "| {} | {n} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                level_name(level, loads.len()),
                 short(load.resources),
                 short(load.leases),
-                short(calls),
-                short(resources),
-                short(load.bytes_up_per_second(units) * 8e-6),
-                short(load.bytes_down_per_second(units) * 8e-6),
+                both(&|traffic| traffic.refreshes),
+                both(&|traffic| traffic.calls),
+                both(&|traffic| traffic.bytes_up(units) * 8e-6),
+                both(&|traffic| traffic.bytes_down(units) * 8e-6),
+                short(memory),
+                both(&Traffic::cores),
                 short(load.leases / n),
-                short(resources / n),
-                memory / n,
-                cores / n,
+                short(memory / n),
+                both(&|traffic| traffic.cores() / n),
             );
         }
     }
@@ -121,10 +141,13 @@ impl Fleet {
 /// Returns a number with two or three digits.
 fn short(number: f64) -> String {
     match number {
+        n if n >= 1e9 => format!("{:.1} G", n / 1e9),
+        n if n >= 1e7 => format!("{:.0} M", n / 1e6),
         n if n >= 1e6 => format!("{:.1} M", n / 1e6),
         n if n >= 1e4 => format!("{:.0} k", n / 1e3),
         n if n >= 1e3 => format!("{:.1} k", n / 1e3),
         n if n >= 10.0 => format!("{n:.0}"),
-        n => format!("{n:.1}"),
+        n if n >= 1.0 => format!("{n:.1}"),
+        n => format!("{n:.2}"),
     }
 }
