@@ -1,10 +1,10 @@
 //! Course of a rate over time, in pieces that are constant.
 
 use std::rc::Rc;
-use std::time::Duration;
 
+use super::nanos;
 use crate::random::Random;
-use crate::scenario::{Amount, Program, Span, Walk};
+use crate::scenario::{Amount, Program, Walk};
 
 /// Pieces of a ramp.
 const RAMP_STEPS: u64 = 200;
@@ -118,8 +118,8 @@ impl Course {
         let (rate, until) = match &*program {
             Program::Constant(rate) => (rate.0, u64::MAX),
             Program::Spike(spike) => {
-                let from = nanos(spike.at);
-                let to = from.saturating_add(nanos(spike.lasts));
+                let from = nanos(spike.at.0);
+                let to = from.saturating_add(nanos(spike.lasts.0));
                 match at {
                     _ if at < from => (spike.from.0, from),
                     _ if at < to => (spike.to.0, to),
@@ -127,7 +127,7 @@ impl Course {
                 }
             }
             Program::Ramp(ramp) => {
-                let (from, over) = (nanos(ramp.at), nanos(ramp.over).max(1));
+                let (from, over) = (nanos(ramp.at.0), nanos(ramp.over.0).max(1));
                 let step = (over / RAMP_STEPS).max(RAMP_STEP_MIN);
                 match at.checked_sub(from) {
                     None => (ramp.from.0, from),
@@ -142,8 +142,8 @@ impl Course {
                 }
             }
             Program::OnOff(on_off) => {
-                let (first, on) = (nanos(on_off.at), nanos(on_off.on));
-                let turn = on.saturating_add(nanos(on_off.off)).max(1);
+                let (first, on) = (nanos(on_off.at.0), nanos(on_off.on.0));
+                let turn = on.saturating_add(nanos(on_off.off.0)).max(1);
                 match at.checked_sub(first) {
                     None => (0.0, first),
                     Some(passed) if passed % turn < on => {
@@ -153,9 +153,11 @@ impl Course {
                 }
             }
             Program::Trace(trace) => {
-                let next = trace.points.partition_point(|(from, _)| nanos(*from) <= at);
+                let next = trace
+                    .points
+                    .partition_point(|(from, _)| nanos(from.0) <= at);
                 let now = next.checked_sub(1).map(|i| trace.points[i].1.0);
-                let until = trace.points.get(next).map(|(from, _)| nanos(*from));
+                let until = trace.points.get(next).map(|(from, _)| nanos(from.0));
                 (now.unwrap_or(0.0), until.unwrap_or(u64::MAX))
             }
             Program::Walk(walk) => self.walk(walk, at, random),
@@ -171,7 +173,7 @@ impl Course {
     }
 
     fn walk(&mut self, walk: &Walk, at: u64, random: &mut Random) -> (f64, u64) {
-        let every = nanos(walk.every).max(1);
+        let every = nanos(walk.every.0).max(1);
         let first = WalkState {
             rate: walk.from.0 * self.scale,
             until: (at - at % every).saturating_add(every),
@@ -185,10 +187,4 @@ impl Course {
         self.walk = Some(state);
         (state.rate, state.until)
     }
-}
-
-// === free functions ===
-
-fn nanos(span: Span) -> u64 {
-    u64::try_from(Duration::as_nanos(&span.0)).unwrap_or(u64::MAX)
 }

@@ -37,20 +37,20 @@ impl Clock {
     /// Returns what it shows at the world's `now`.
     pub(crate) fn at(&self, now: Instant) -> Instant {
         let passed = now.saturating_since(self.started).as_nanos() * self.pace / MILLION;
-        self.shows.saturating_add(nanos(passed))
+        self.shows.saturating_add(duration(passed))
     }
 
     /// Returns the first time of the world at which it shows `local`.
     pub(crate) fn world(&self, local: Instant) -> Instant {
         let passed = local.saturating_since(self.shows).as_nanos() * MILLION;
         self.started
-            .saturating_add(nanos(passed.div_ceil(self.pace)))
+            .saturating_add(duration(passed.div_ceil(self.pace)))
     }
 }
 
 // === free functions ===
 
-fn nanos(nanos: u128) -> Duration {
+fn duration(nanos: u128) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
