@@ -309,6 +309,12 @@ bench-scale WHICH="model" *SCENARIO:
 
 # Attack a coordinator on loopback (slow readers, held connections), and measure good clients; NAMES select attacks
 [positional-arguments]
+# Play Pulsar's and Hermes' own algorithms on the demand of simulated fleets, beside those of a limit; NAMES are scenarios, each with the seconds of a round: doorman-1=8
+[positional-arguments]
+bench-originals *NAMES: _setup-protoc
+    cargo build {{ native }} --release --bin tollgate
+    tests/originals.sh {{ target }}/release/tollgate {{ target }}/originals "$@"
+
 attack *ARGS: build
     cargo test {{ native }} --test attack -- "$@"
 

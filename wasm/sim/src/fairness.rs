@@ -11,17 +11,20 @@ const FAIR_WITHIN: f64 = 0.05;
 
 /// Claim of one client on a capacity, or of one member on a pool's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim {
-    pub(crate) wants: f64,
-    pub(crate) has: f64,
-    pub(crate) weight: f64,
+pub struct Claim {
+    /// Rate that it wants.
+    pub wants: f64,
+    /// Rate that it has.
+    pub has: f64,
+    /// Weight among the others, 1 for a client.
+    pub weight: f64,
     /// Number of the client or member.
-    pub(crate) number: usize,
+    pub number: usize,
 }
 
 /// Fairness of one division at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Fairness {
+pub struct Fairness {
     /// Jain's index over what clients have as a part of their max-min shares; none while they have
     /// nothing.
     index: Option<f64>,
@@ -31,7 +34,7 @@ pub(crate) struct Fairness {
 
 /// Fairness over a run.
 #[derive(Debug, Default)]
-pub(crate) struct FairnessLog {
+pub struct FairnessLog {
     index_sum: f64,
     index_count: u64,
     /// Times since which divisions are unfair, by the number of what is divided.
@@ -51,24 +54,24 @@ struct Stretches {
 
 /// Figures of a [`FairnessLog`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct FairnessFigures {
+pub struct FairnessFigures {
     /// Divisions that were looked at: capacities that more was wanted of than there is, in each sample.
-    pub(crate) contended: u64,
+    pub contended: u64,
     /// Mean of the indices.
-    pub(crate) index: Option<f64>,
+    pub index: Option<f64>,
     /// Mean seconds of a stretch; none without a contended capacity.
-    pub(crate) mean: Option<f64>,
+    pub mean: Option<f64>,
     /// Seconds of the longest stretch.
-    pub(crate) longest: Option<f64>,
+    pub longest: Option<f64>,
     /// Divisions that are still unfair.
-    pub(crate) unfair: usize,
+    pub unfair: usize,
 }
 
 // === impl Claim ===
 
 impl Claim {
     /// Returns the claim of a client that wants and has nothing.
-    pub(crate) fn of(number: usize) -> Self {
+    pub fn of(number: usize) -> Self {
         Self {
             wants: 0.0,
             has: 0.0,
@@ -83,7 +86,7 @@ impl Claim {
 impl Fairness {
     /// Returns the fairness of a division of `capacity`; none if there is enough for all, or nothing
     /// to divide, or only one client.
-    pub(crate) fn of(capacity: f64, claims: &[Claim]) -> Option<Self> {
+    pub fn of(capacity: f64, claims: &[Claim]) -> Option<Self> {
         let wanted: f64 = claims.iter().map(|claim| claim.wants).sum();
         if claims.len() < 2 || capacity <= 0.0 || wanted <= capacity {
             return None;
@@ -116,7 +119,7 @@ impl Fairness {
 impl FairnessLog {
     /// Notes the fairness at `elapsed` of a division that is called by a number; none while it is not
     /// contended.
-    pub(crate) fn note(&mut self, elapsed: Duration, number: usize, fairness: Option<Fairness>) {
+    pub fn note(&mut self, elapsed: Duration, number: usize, fairness: Option<Fairness>) {
         if self.unfair_since.len() <= number {
             self.unfair_since.resize(number + 1, None);
         }
@@ -139,7 +142,7 @@ impl FairnessLog {
     }
 
     /// Returns the figures; stretches that go on are counted until `elapsed`.
-    pub(crate) fn figures(&self, elapsed: Duration) -> FairnessFigures {
+    pub fn figures(&self, elapsed: Duration) -> FairnessFigures {
         let mut stretches = self.stretches;
         let open = self.unfair_since.iter().flatten();
         let unfair = open.clone().count();

@@ -13,7 +13,7 @@ mod capacities;
 mod coordinator;
 mod demand;
 pub mod event_queue;
-mod fairness;
+pub mod fairness;
 pub mod figures;
 pub mod limits;
 pub mod network;
