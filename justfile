@@ -122,7 +122,13 @@ simulate NAME *ARGS: _setup-protoc
     cargo build {{ native }} --release --bin tollgate
     name=$1; shift; {{ target }}/release/tollgate simulate "tests/scenarios/$name.yaml" "$@"
 
-# Play all scenarios but zipf, or those named, with each of five algorithms in a release build: the table of docs/benchmarks.md
+# Play Doorman's seven scenarios with SEEDS seeds each in a release build: the table of docs/benchmarks.md
+[positional-arguments]
+simulate-doorman SEEDS="20": _setup-protoc _setup-jq
+    cargo build {{ native }} --release --bin tollgate
+    tests/simulate-doorman.sh {{ target }}/release/tollgate "$@"
+
+# Play all scenarios but the large ones (zipf, scale), or those named, with each of five algorithms in a release build: the table of docs/benchmarks.md
 [positional-arguments]
 compare-algorithms *NAMES: _setup-protoc _setup-jq
     cargo build {{ native }} --release --bin tollgate

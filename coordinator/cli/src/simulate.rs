@@ -23,15 +23,20 @@ mod file;
 mod limits;
 mod progress;
 mod report;
+mod seeds;
 mod shape;
 mod trace;
 
 use self::comparison::{COMPARED, ComparedRun, Comparison};
 use self::file::ScenarioFile;
 use self::progress::Progress;
+use self::seeds::{SeedRun, SeedRuns};
 
 /// The most scopes without a limit that are named.
 const UNLIMITED_NAMED: usize = 3;
+
+/// The most seeds of one call.
+const SEEDS_MAX: u64 = 10_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,6 +46,8 @@ Examples:
       Writes out/report.html, which works offline, and the samples as CSV and JSON beside it.
   tollgate simulate fleet.yaml --seed 7 --json | jq .figures.of_attainable
       Another course of the same scenario, for programs.
+  tollgate simulate fleet.yaml --seeds 20
+      Twenty courses of it: the mean, the least and the most of each figure.
   tollgate simulate fleet.yaml --compare
       How five algorithms divide the same capacity, in one table.";
 
@@ -58,6 +65,11 @@ pub(crate) struct Simulate {
     /// Seed of every random choice, instead of the scenario's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+
+    /// Play the scenario with so many seeds, from the first one on: mean, least and most of each figure.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
+    #[arg(conflicts_with_all = ["compare", "report"])]
+    seeds: Option<u64>,
 
     /// Algorithm in place of that of every limit.
     #[arg(long, value_name = "NAME", value_parser = algorithms())]
@@ -93,15 +105,16 @@ impl Simulate {
         if let Some(seed) = self.seed {
             file.scenario.seed = seed;
         }
-        match self.compare {
-            true => self.compare(&file, json),
-            false => self.play(&file, json),
+        match self.seeds {
+            Some(count) => self.play_seeds(file, count, json),
+            None if self.compare => self.compare(&file, json),
+            None => self.play(&file, json),
         }
     }
 
     /// Plays the scenario once.
     fn play(&self, file: &ScenarioFile, json: bool) -> Result<(), Failure> {
-        let simulation = self.played(file, self.algorithm)?;
+        let simulation = self.played(file, self.algorithm, true)?;
         let figures = simulation.figures();
         let algorithm = self.algorithm.map(Algorithm::name);
         if json {
@@ -125,6 +138,28 @@ impl Simulate {
         end(simulation.violations(), written)
     }
 
+    /// Plays the scenario with `count` seeds.
+    fn play_seeds(&self, mut file: ScenarioFile, count: u64, json: bool) -> Result<(), Failure> {
+        let first = file.scenario.seed;
+        let mut seeds = SeedRuns {
+            name: file.scenario.name.clone(),
+            runs: Vec::new(),
+        };
+        for number in 0..count {
+            file.scenario.seed = first.wrapping_add(number);
+            print::note(&format!("seed {}", file.scenario.seed));
+            let simulation = self.played(&file, self.algorithm, number == 0)?;
+            seeds.runs.push(SeedRun {
+                seed: file.scenario.seed,
+                figures: simulation.figures(),
+                violations: simulation.violations().to_vec(),
+            });
+        }
+        seeds.print(json)?;
+        let violations = seeds.runs.iter().flat_map(|run| &run.violations);
+        end(&violations.cloned().collect::<Vec<_>>(), Ok(()))
+    }
+
     /// Plays the scenario with each algorithm.
     fn compare(&self, file: &ScenarioFile, json: bool) -> Result<(), Failure> {
         let mut comparison = Comparison {
@@ -138,7 +173,7 @@ impl Simulate {
         for algorithm in COMPARED {
             let name = algorithm.name();
             print::note(name);
-            let simulation = self.played(file, Some(algorithm))?;
+            let simulation = self.played(file, Some(algorithm), algorithm == COMPARED[0])?;
             let figures = simulation.figures();
             let mut run = ComparedRun {
                 algorithm: name,
@@ -163,11 +198,13 @@ impl Simulate {
         end(&violations.cloned().collect::<Vec<_>>(), written)
     }
 
-    /// Returns the finished run of a file, with `algorithm` in place of that of its limits.
+    /// Returns the finished run of a file, with `algorithm` in place of that of its limits. The first
+    /// of several warns of scopes without a limit.
     fn played(
         &self,
         file: &ScenarioFile,
         algorithm: Option<Algorithm>,
+        is_first: bool,
     ) -> Result<Simulation, Failure> {
         let limits = file.limits.iter().map(Rc::clone);
         let limits = limits.map(|limits| Box::new(limits) as Box<dyn LimitSource>);
@@ -179,8 +216,7 @@ impl Simulate {
             let errors = errors.collect::<Vec<_>>().join("\n");
             Failure::Usage(anyhow!("{}: {errors}", self.scenario.display()))
         })?;
-        // Once, of the first run of a comparison.
-        if !self.compare || algorithm == Some(COMPARED[0]) {
+        if is_first {
             warn_of_unlimited(&mut simulation);
         }
         run_to_end(&mut simulation);

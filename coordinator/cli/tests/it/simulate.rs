@@ -86,6 +86,28 @@ fn a_report_works_offline() {
     let json = fs::read_to_string(folder.join("report.json")).unwrap();
     let record: Value = serde_json::from_str(&json).unwrap();
     let samples = record["samples"].as_array().unwrap().len();
+#[test]
+fn many_seeds_are_played_in_one_call() {
+    let path = scenario("doorman-1");
+    let arguments = ["simulate", &path, "--seed", "3", "--seeds", "2"];
+    let (code, out, err) = run(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let seeds: Value = serde_json::from_str(&out).unwrap();
+    for (run, seed) in ["3", "4"].into_iter().enumerate() {
+        assert_eq!(
+            seeds["runs"][run]["figures"],
+            figures("doorman-1", seed),
+            "{seed}"
+        );
+    }
+    let (code, out, err) = run(&arguments);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("FIGURE"), "{out}");
+    assert!(out.contains("messages"), "{out}");
+    let (code, _, err) = run(&[&arguments[..], &["--compare"]].concat());
+    assert!(code == 2 && err.contains("--compare"), "{err}");
+}
+
     assert_eq!(samples, 60);
     for (name, lines) in [
         ("samples", samples),
