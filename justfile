@@ -194,7 +194,7 @@ test-doorman-client:
         echo "test result: ok. 0 passed; 0 failed; 1 ignored"
     fi
 
-# Test the coordinator's pages in a real Chromium, and photograph them into target/screenshots; NAME selects tests
+# Test the coordinator's pages and the reports of simulations in a real Chromium, and photograph them into target/screenshots; NAME selects tests of the pages, without the reports
 test-browser NAME="":
     #!/usr/bin/env bash
     set -euo pipefail
@@ -202,6 +202,7 @@ test-browser NAME="":
     selenium={{ tools }}/selenium grpcio={{ tools }}/doorman-client
     command -v chromedriver >/dev/null && { command -v chromium || command -v google-chrome; } >/dev/null || skip "there is no Chromium with chromedriver"
     PYTHONPATH=$selenium python3 -c 'import selenium' 2>/dev/null || skip "Selenium is not installed"
+    [ -n {{ quote(NAME) }} ] || python3 tests/browser/report.py {{ target }}/debug/tollgate $selenium tests/scenarios/faults.yaml {{ target }}/screenshots
     PYTHONPATH=$grpcio python3 -c 'import grpc, grpc_tools.protoc' 2>/dev/null || skip "grpcio is not installed"
     python3 tests/browser {{ target }}/debug/tollgate $selenium $grpcio wasm/proto/proto/doorman/doorman.proto {{ target }}/screenshots {{ quote(NAME) }}
 
@@ -308,6 +309,12 @@ bench-coordinator *ARGS: _setup-protoc _setup-etcd
 bench-fairness *ARGS:
     cargo bench --locked -p tollgate-tests --bench fairness -- "$@"
 
+# Play Pulsar's and Hermes' own algorithms on the demand of simulated fleets, beside those of a limit; NAMES are scenarios, each with the seconds of a round: doorman-1=8
+[positional-arguments]
+bench-originals *NAMES: _setup-protoc
+    cargo build {{ native }} --release --bin tollgate
+    tests/originals.sh {{ target }}/release/tollgate {{ target }}/originals "$@"
+
 # Model a large fleet from measured unit costs, and compare a simulated one: WHICH is units, model or check (minutes, gigabytes) of a SCENARIO
 [positional-arguments]
 bench-scale WHICH="model" *SCENARIO:
@@ -315,12 +322,6 @@ bench-scale WHICH="model" *SCENARIO:
 
 # Attack a coordinator on loopback (slow readers, held connections), and measure good clients; NAMES select attacks
 [positional-arguments]
-# Play Pulsar's and Hermes' own algorithms on the demand of simulated fleets, beside those of a limit; NAMES are scenarios, each with the seconds of a round: doorman-1=8
-[positional-arguments]
-bench-originals *NAMES: _setup-protoc
-    cargo build {{ native }} --release --bin tollgate
-    tests/originals.sh {{ target }}/release/tollgate {{ target }}/originals "$@"
-
 attack *ARGS: build
     cargo test {{ native }} --test attack -- "$@"
 

@@ -63,29 +63,29 @@ fn a_rolling_deploy_costs_the_leases_of_the_dead() {
 }
 
 #[test]
+fn no_fault_and_no_kind_of_demand_breaks_a_law() {
+    for seed in ["0", "1", "2"] {
+        let (code, out, err) = run(&["simulate", &scenario("faults"), "--seed", seed, "--json"]);
+        assert_eq!(code, 0, "seed {seed}: {err}");
+        let summary: Value = serde_json::from_str(&out).unwrap();
+        let marks = summary["marks"].as_array().unwrap();
+        // Ten events, some of which are marked at their end, too.
+        assert!(marks.len() >= 10, "seed {seed}: {marks:?}");
+        let figure = |name: &str| summary["figures"][name].as_f64().unwrap();
+        assert!(figure("messages_lost") > 100.0, "seed {seed}: {out}");
+        assert_eq!(figure("over_capacity"), 0.0, "seed {seed}: {out}");
+        assert!(figure("of_attainable") > 0.8, "seed {seed}: {out}");
+        assert_eq!(figure("scopes"), 26.0, "seed {seed}: {out}");
+    }
+}
+
+#[test]
 fn the_same_seed_takes_the_same_course() {
     let course = |seed| figures("doorman-6", seed)["digest"].clone();
     assert_eq!(course("3"), course("3"));
     assert_ne!(course("3"), course("4"));
 }
 
-#[test]
-fn a_report_works_offline() {
-    let folder = tempdir().unwrap();
-    let folder = folder.path().join("made");
-    let text = folder.to_str().unwrap();
-    let (code, out, err) = run(&["simulate", &scenario("doorman-2"), "--report", text]);
-    assert_eq!(code, 0, "{err}");
-    assert!(out.starts_with("FIGURE"), "{out}");
-    let page = fs::read_to_string(folder.join("report.html")).unwrap();
-    assert!(page.matches("<svg").count() >= 3, "{page}");
-    assert!(page.contains("root loses its master"), "{page}");
-    for outside in ["http:", "https:", "<script", "{{", "src=", "href="] {
-        assert!(!page.contains(outside), "{outside}");
-    }
-    let json = fs::read_to_string(folder.join("report.json")).unwrap();
-    let record: Value = serde_json::from_str(&json).unwrap();
-    let samples = record["samples"].as_array().unwrap().len();
 #[test]
 fn many_seeds_are_played_in_one_call() {
     let path = scenario("doorman-1");
@@ -108,6 +108,23 @@ fn many_seeds_are_played_in_one_call() {
     assert!(code == 2 && err.contains("--compare"), "{err}");
 }
 
+#[test]
+fn a_report_works_offline() {
+    let folder = tempdir().unwrap();
+    let folder = folder.path().join("made");
+    let text = folder.to_str().unwrap();
+    let (code, out, err) = run(&["simulate", &scenario("doorman-2"), "--report", text]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("FIGURE"), "{out}");
+    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.matches("<svg").count() >= 3, "{page}");
+    assert!(page.contains("root loses its master"), "{page}");
+    for outside in ["http:", "https:", "<script", "{{", "src=", "href="] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let json = fs::read_to_string(folder.join("report.json")).unwrap();
+    let record: Value = serde_json::from_str(&json).unwrap();
+    let samples = record["samples"].as_array().unwrap().len();
     assert_eq!(samples, 60);
     for (name, lines) in [
         ("samples", samples),

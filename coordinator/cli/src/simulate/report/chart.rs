@@ -57,7 +57,7 @@ impl Chart<'_> {
         let top = top.fold(0.0_f64, |top, value| top.max(*value));
         let (step, top) = scale(top);
         let mut svg = format!(
-            "<figure><figcaption>{}</figcaption>{}<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" \
+            "<figure><figcaption>{}</figcaption>{}<div class=\"wide\"><svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" \
              aria-label=\"{}\">",
             escaped(self.title),
             self.legend(),
@@ -69,7 +69,7 @@ impl Chart<'_> {
         for line in &self.lines {
             self.draw_line(&mut svg, line, top);
         }
-        svg + "</svg></figure>\n"
+        svg + "</svg></div></figure>\n"
     }
 
     fn legend(&self) -> String {
