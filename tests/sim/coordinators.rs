@@ -101,13 +101,13 @@ impl Coordinators {
     }
 
     /// Returns the receiver of a call for `shard` that is delivered now: the master of the term
-    /// `to` if the call has waited for that one. `luck` decides between two masters.
+    /// `to` if the call has waited for that one. `prefers_past` decides between two masters.
     pub(crate) fn reach(
         &mut self,
         now: Instant,
         shard: ShardId,
         to: Option<Epoch>,
-        luck: bool,
+        prefers_past: bool,
     ) -> Reached<'_> {
         let terms = self.terms;
         let shard = &mut self.shards[shard.index()];
@@ -130,7 +130,7 @@ impl Coordinators {
         }
         if let Some(node) = &mut shard.master
             && to.is_none()
-            && !luck
+            && !prefers_past
         {
             return Reached::Master(node, origin(node));
         }

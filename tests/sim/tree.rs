@@ -4,8 +4,8 @@
 //! processes as elsewhere. Coordinators are away, start again with a snapshot or without, are cut
 //! off from their parents one way or both, and the root's capacity changes.
 
+pub(crate) mod coordinator;
 pub(crate) mod laws;
-pub(crate) mod place;
 pub(crate) mod reached;
 pub(crate) mod scenario;
 pub(crate) mod world;

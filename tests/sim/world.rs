@@ -28,7 +28,7 @@ mod nudges;
 pub(crate) struct World {
     random: Random,
     /// Generator that decides which of two masters a call comes to.
-    luck: Random,
+    master_choice: Random,
     /// Generator that decides which requests come late and once more.
     strays: Random,
     /// Streams for nudges, if coordinators have them.
@@ -148,7 +148,7 @@ impl World {
         let event_queue = EventQueue::new();
         let mut world = Self {
             random,
-            luck: Random::new(seed),
+            master_choice: Random::new(seed),
             strays: Random::new(seed.rotate_left(8)),
             watches: nudges(seed).then(|| Watches::new(seed)),
             sources: Sources::new(&scenario),

@@ -17,7 +17,7 @@ pub(crate) struct Reached {
     pub(crate) bands: u64,
     /// Nudges that came to processes and to coordinators, and streams of processes that ended.
     pub(crate) nudged: u64,
-    pub(crate) nudged_places: u64,
+    pub(crate) nudged_coordinators: u64,
     pub(crate) watches_ended: u64,
 }
 
@@ -42,7 +42,7 @@ impl Reached {
             three_levels,
             bands,
             nudged,
-            nudged_places,
+            nudged_coordinators,
             watches_ended,
         } = *self;
         [
@@ -57,7 +57,7 @@ impl Reached {
             three_levels,
             bands,
             nudged,
-            nudged_places,
+            nudged_coordinators,
             watches_ended,
         ]
     }
@@ -76,7 +76,7 @@ impl std::ops::AddAssign for Reached {
         self.three_levels += other.three_levels;
         self.bands += other.bands;
         self.nudged += other.nudged;
-        self.nudged_places += other.nudged_places;
+        self.nudged_coordinators += other.nudged_coordinators;
         self.watches_ended += other.watches_ended;
     }
 }

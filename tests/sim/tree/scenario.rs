@@ -26,7 +26,7 @@ pub(crate) struct Scenario {
     /// Limit of the root.
     pub(crate) limit: Limit,
     /// The coordinators: the root, then each after its parent.
-    pub(crate) places: Vec<CoordinatorSpec>,
+    pub(crate) coordinators: Vec<CoordinatorSpec>,
     pub(crate) policy: Policy,
     pub(crate) work: Work,
     pub(crate) workers: u32,
@@ -56,11 +56,11 @@ pub(crate) struct CoordinatorSpec {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// A coordinator dies and returns without a snapshot.
-    Crash { place: usize, down: Duration },
+    Crash { coordinator: usize, down: Duration },
     /// A coordinator hands a snapshot over to the next one, which has it after a time.
-    HandOver { place: usize, gap: Duration },
+    HandOver { coordinator: usize, gap: Duration },
     /// A coordinator is cut off from its parent: its messages, those to it, or both are lost.
-    CutPlace { place: usize, cut: Cut },
+    CutCoordinator { coordinator: usize, cut: Cut },
     /// A process is cut off from its coordinator.
     CutProcess { process: usize, cut: Cut },
     /// A process dies and a new one starts at once in its place.
@@ -101,9 +101,9 @@ impl Scenario {
         if let SafeCapacity::Fixed(safe) = &mut limit.safe {
             *safe = times(*safe, scale);
         }
-        let places = places(random, &limit, scale);
-        let processes = processes(random, &places, capacity);
-        let mut faults = faults(random, &places, processes.len(), scale);
+        let coordinators = coordinators(random, &limit, scale);
+        let processes = processes(random, &coordinators, capacity);
+        let mut faults = faults(random, &coordinators, processes.len(), scale);
         let keeps_ids = seed.is_multiple_of(3);
         if keeps_ids {
             let more = &mut Random::new(seed.rotate_left(48));
@@ -113,7 +113,7 @@ impl Scenario {
         }
         Self {
             limit,
-            places,
+            coordinators,
             policy,
             work,
             workers: random.between(1, 4) as u32,
@@ -149,8 +149,8 @@ fn times(capacity: Capacity, scale: u64) -> Capacity {
 }
 
 /// Returns a root with one or two levels of coordinators below it.
-fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<CoordinatorSpec> {
-    let mut places = vec![CoordinatorSpec {
+fn coordinators(random: &mut Random, limit: &Limit, scale: u64) -> Vec<CoordinatorSpec> {
+    let mut coordinators = vec![CoordinatorSpec {
         parent: None,
         level: 0,
         limit: limit.clone(),
@@ -158,8 +158,10 @@ fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<CoordinatorSpec
     }];
     let levels = random.between(1, 2) as u32;
     for level in 1..=levels {
-        let above = 0..places.len();
-        let above: Vec<usize> = above.filter(|i| places[*i].level == level - 1).collect();
+        let above = 0..coordinators.len();
+        let above: Vec<usize> = above
+            .filter(|i| coordinators[*i].level == level - 1)
+            .collect();
         for parent in above {
             for _ in 0..random.between(1, 3 - u64::from(level - 1)) {
                 let mut own = limit.clone();
@@ -172,7 +174,7 @@ fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<CoordinatorSpec
                 }
                 let safe = Capacity::from_whole(random.between(0, 15) * scale);
                 own.safe = random.pick(&[SafeCapacity::Client, SafeCapacity::Fixed(safe)]);
-                places.push(CoordinatorSpec {
+                coordinators.push(CoordinatorSpec {
                     parent: Some(parent),
                     level,
                     limit: own,
@@ -181,24 +183,26 @@ fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<CoordinatorSpec
             }
         }
     }
-    places
+    coordinators
 }
 
 /// Returns processes that ask leaves, and some that ask coordinators in the middle, or the root.
 fn processes(
     random: &mut Random,
-    places: &[CoordinatorSpec],
+    coordinators: &[CoordinatorSpec],
     capacity: u64,
 ) -> Vec<(usize, u64, Priority)> {
     let mut processes = Vec::new();
     // Limits of their own know no bands.
-    let plain = places
+    let plain = coordinators
         .iter()
         .skip(1)
         .all(|p| p.limit.capacity.is_unlimited());
     let banded = plain && random.chance(30);
-    for at in 0..places.len() {
-        let leaf = !places.iter().any(|place| place.parent == Some(at));
+    for at in 0..coordinators.len() {
+        let leaf = !coordinators
+            .iter()
+            .any(|coordinator| coordinator.parent == Some(at));
         let count = match leaf {
             true => random.between(1, 2),
             false => random.between(0, 3) / 3,
@@ -221,7 +225,7 @@ fn demand(random: &mut Random, capacity: u64) -> u64 {
 
 fn faults(
     random: &mut Random,
-    places: &[CoordinatorSpec],
+    coordinators: &[CoordinatorSpec],
     processes: usize,
     scale: u64,
 ) -> Vec<(Duration, Fault)> {
@@ -230,19 +234,19 @@ fn faults(
     let mut faults = Vec::new();
     for _ in 0..random.between(0, 14) {
         let at = ms(random.between(0, FAULTS_END.as_millis() as u64));
-        let place = random.between(0, places.len() as u64 - 1) as usize;
+        let coordinator = random.between(0, coordinators.len() as u64 - 1) as usize;
         let process = random.between(0, processes as u64 - 1) as usize;
         let fault = match random.between(0, 10) {
             0 | 1 => Fault::Crash {
-                place,
+                coordinator,
                 down: ms(random.between(1, away)),
             },
             2 => Fault::HandOver {
-                place,
+                coordinator,
                 gap: ms(random.between(0, 2000)),
             },
-            3..=5 => Fault::CutPlace {
-                place,
+            3..=5 => Fault::CutCoordinator {
+                coordinator,
                 cut: cut(random, away),
             },
             6 => Fault::CutProcess {

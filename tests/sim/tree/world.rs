@@ -13,8 +13,8 @@ use tollgate_core::units::{Capacity, Instant};
 use tollgate_sim::event_queue::{self, EventQueue};
 use tollgate_sim::random::Random;
 
+use super::coordinator::Coordinator;
 use super::laws;
-use super::place::Place;
 use super::reached::Reached;
 use super::scenario::{FAULTS_END, Fault, Scenario};
 use crate::defect::Defect;
@@ -39,12 +39,12 @@ pub(crate) struct World {
     scenario: Scenario,
     resource: ResourceId,
     event_queue: EventQueue<Event>,
-    places: Vec<Place>,
+    coordinators: Vec<Coordinator>,
     processes: Vec<Process>,
     /// Whether each process has safe capacity, lent by a coordinator without a lease.
     safe: Vec<bool>,
     /// The last lease of each client of each coordinator.
-    lent: BTreeMap<(usize, ClientRun), Lent>,
+    last_leases: BTreeMap<(usize, ClientRun), LastLease>,
     started: u64,
     defect: Option<Defect>,
     /// Capacities of the root, with the times at which they came into force.
@@ -54,7 +54,7 @@ pub(crate) struct World {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Lent {
+struct LastLease {
     capacity: Capacity,
     until: Instant,
     safe: bool,
@@ -62,11 +62,11 @@ struct Lent {
 
 /// Sender of a request.
 #[derive(Clone, Copy, Debug)]
-enum Who {
+enum RequestSender {
     /// A worker of the process at an index, of an incarnation.
     Process(usize, u64, CallId),
     /// The coordinator at an index, in a term.
-    Place(usize, Epoch),
+    Coordinator(usize, Epoch),
 }
 
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ enum Event {
     Calm,
     /// A coordinator is there again, with the snapshot that was left if there is one.
     Up {
-        place: usize,
+        coordinator: usize,
         snapshot: Option<Vec<u8>>,
     },
     /// A process has something to do.
@@ -86,7 +86,7 @@ enum Event {
         incarnation: u64,
     },
     Refresh {
-        who: Who,
+        sender: RequestSender,
         sent_at: Instant,
         refresh: Refresh,
     },
@@ -96,13 +96,13 @@ enum Event {
         release: Release,
     },
     Answer {
-        who: Who,
+        sender: RequestSender,
         sent_at: Instant,
         answer: Refreshed,
         safe: bool,
     },
     Failure {
-        who: Who,
+        sender: RequestSender,
         /// Sequence number of a coordinator's request.
         sequence: u64,
     },
@@ -111,7 +111,7 @@ enum Event {
     WatchEnd(Stream),
     Nudge(Stream),
     /// The parent of a coordinator names the resource to it.
-    NudgePlace(usize),
+    NudgeCoordinator(usize),
 }
 
 impl event_queue::Event for Event {
@@ -147,14 +147,14 @@ impl World {
         let mut scenario = Scenario::new(&mut random, seed);
         if let Some(algorithm) = algorithm {
             scenario.limit.algorithm = algorithm;
-            for place in &mut scenario.places {
-                place.limit.algorithm = algorithm;
+            for coordinator in &mut scenario.coordinators {
+                coordinator.limit.algorithm = algorithm;
             }
         }
         let event_queue = EventQueue::new();
-        let places = scenario.places.iter().enumerate().map(|(i, spec)| {
+        let coordinators = scenario.coordinators.iter().enumerate().map(|(i, spec)| {
             let offset = Duration::from_nanos(random.bits() >> 8);
-            Place::new(
+            Coordinator::new(
                 event_queue.now(),
                 i,
                 spec.clone(),
@@ -162,18 +162,18 @@ impl World {
                 scenario.held_up(),
             )
         });
-        let places: Vec<Place> = places.collect();
-        let watched = places.iter().zip(0..).filter(|_| nudges(seed));
+        let coordinators: Vec<Coordinator> = coordinators.collect();
+        let watched = coordinators.iter().zip(0..).filter(|_| nudges(seed));
         let mut world = Self {
             watches: watched.map(|(_, i)| Watches::new(seed + i)).collect(),
-            places,
+            coordinators,
             random,
             strays: Random::new(seed.rotate_left(8)),
             resource: ResourceId::new("tenant/acme", scenario.work.unit()).expect("a valid id"),
             event_queue,
             processes: Vec::new(),
             safe: Vec::new(),
-            lent: BTreeMap::new(),
+            last_leases: BTreeMap::new(),
             started: 0,
             defect,
             capacities: vec![(Instant::ZERO, scenario.limit.capacity)],
@@ -192,7 +192,8 @@ impl World {
         for (at, fault) in world.scenario.faults.clone() {
             world.event_queue.push(at, Event::Fault(fault));
         }
-        world.reached.three_levels += u64::from(world.places.iter().any(|p| p.spec.level == 2));
+        world.reached.three_levels +=
+            u64::from(world.coordinators.iter().any(|p| p.spec.level == 2));
         if let [first, .., last] = world.scenario.processes.as_slice() {
             world.reached.bands += u64::from(first.2 != last.2);
         }
@@ -231,7 +232,7 @@ impl World {
         let lines = self.processes.iter().enumerate().map(|(i, p)| {
             let (has, wants) = (p.has(self.event_queue.now()), p.wanted());
             let (id, admitted) = (p.id.as_str(), p.admitted_total);
-            let at = self.places[self.at(i)].id.as_str();
+            let at = self.coordinators[self.at(i)].id.as_str();
             let demand = p.demand;
             format!("{id} at {at}: {demand}/s, wants {wants}, has {has}, admitted {admitted}\n")
         });
@@ -240,8 +241,8 @@ impl World {
 
     // Observations for the laws.
 
-    pub(crate) fn places(&self) -> &[Place] {
-        &self.places
+    pub(crate) fn coordinators(&self) -> &[Coordinator] {
+        &self.coordinators
     }
 
     pub(crate) fn resource(&self) -> &ResourceId {
@@ -253,26 +254,29 @@ impl World {
         self.scenario.processes[process].0
     }
 
-    /// Returns the processes that ask at `place`, and whether each has safe capacity.
-    pub(crate) fn processes_at(&self, place: usize) -> impl Iterator<Item = (&Process, bool)> {
+    /// Returns the processes that ask at `coordinator`, and whether each has safe capacity.
+    pub(crate) fn processes_at(
+        &self,
+        coordinator: usize,
+    ) -> impl Iterator<Item = (&Process, bool)> {
         let processes = self.processes.iter().zip(&self.safe).enumerate();
-        let at = move |(i, _): &(usize, _)| self.at(*i) == place;
+        let at = move |(i, _): &(usize, _)| self.at(*i) == coordinator;
         processes.filter(at).map(|(_, (p, safe))| (p, *safe))
     }
 
-    /// Returns the coordinators right below `place`.
-    pub(crate) fn below(&self, place: usize) -> impl Iterator<Item = usize> {
-        let all = 0..self.places.len();
-        all.filter(move |i| self.places[*i].spec.parent == Some(place))
+    /// Returns the coordinators right below `coordinator`.
+    pub(crate) fn below(&self, coordinator: usize) -> impl Iterator<Item = usize> {
+        let all = 0..self.coordinators.len();
+        all.filter(move |i| self.coordinators[*i].spec.parent == Some(coordinator))
     }
 
-    /// Returns the use of the root's capacity by the processes at `place` and below it.
-    pub(crate) fn used_below(&self, place: usize) -> u128 {
-        let lent = self.processes_at(place).filter(|(_, safe)| !safe);
+    /// Returns the use of the root's capacity by the processes at `coordinator` and below it.
+    pub(crate) fn used_below(&self, coordinator: usize) -> u128 {
+        let lent = self.processes_at(coordinator).filter(|(_, safe)| !safe);
         let own: u128 = lent
             .map(|(p, _)| u128::from(p.has(self.event_queue.now()).as_micros()))
             .sum();
-        let below = self.below(place).map(|child| self.used_below(child));
+        let below = self.below(coordinator).map(|child| self.used_below(child));
         own + below.sum::<u128>()
     }
 
@@ -295,18 +299,21 @@ impl World {
             .unwrap_or_default()
     }
 
-    /// Returns the capacity lent at `place` by leases that last, as far as it knows.
-    pub(crate) fn lent_at(&self, place: usize) -> u128 {
-        let lent = self.lent.iter().filter(|((at, _), _)| *at == place);
+    /// Returns the capacity lent at `coordinator` by leases that last, as far as it knows.
+    pub(crate) fn lent_at(&self, coordinator: usize) -> u128 {
+        let lent = self
+            .last_leases
+            .iter()
+            .filter(|((at, _), _)| *at == coordinator);
         let last = lent.filter(|(_, lent)| lent.until > self.event_queue.now());
         last.map(|(_, lent)| u128::from(lent.capacity.as_micros()))
             .sum()
     }
 
-    /// Returns whether a client may claim safe capacity of `place` as if it were the root's: a
+    /// Returns whether a client may claim safe capacity of `coordinator` as if it were the root's: a
     /// coordinator that knows nothing believes it, and confirms it for as long as a lease.
-    pub(crate) fn claims_safe(&self, place: usize) -> bool {
-        let until = self.places[place].safe_until;
+    pub(crate) fn claims_safe(&self, coordinator: usize) -> bool {
+        let until = self.coordinators[coordinator].safe_until;
         self.event_queue.now() < until.saturating_add(self.scenario.limit.lease)
     }
 
@@ -331,26 +338,30 @@ impl World {
     /// Records the times since which coordinators have lent safe capacity.
     fn note_safe(&mut self) {
         let now = self.event_queue.now();
-        for place in &mut self.places {
-            let away = place.node.is_some() && place.loan(now, &self.resource).is_none();
-            let safe = away && place.safe().is_some();
-            place.safe_since = match safe {
-                true => Some(place.safe_since.unwrap_or(now)),
+        for coordinator in &mut self.coordinators {
+            let away = coordinator.node.is_some()
+                && coordinator.borrowed_capacity(now, &self.resource).is_none();
+            let safe = away && coordinator.safe().is_some();
+            coordinator.safe_since = match safe {
+                true => Some(coordinator.safe_since.unwrap_or(now)),
                 false => None,
             };
         }
     }
 
     fn handle(&mut self, event: Event) {
-        for place in &mut self.places {
-            place.handle_timeout(self.event_queue.now());
+        for coordinator in &mut self.coordinators {
+            coordinator.handle_timeout(self.event_queue.now());
         }
         match event {
             Event::Tick => self.tick(),
             Event::Fault(fault) => self.fault(fault),
             Event::Calm => self.processes.iter_mut().for_each(Process::calm),
-            Event::Up { place, snapshot } => {
-                self.places[place].start(
+            Event::Up {
+                coordinator,
+                snapshot,
+            } => {
+                self.coordinators[coordinator].start(
                     self.event_queue.now(),
                     snapshot.as_deref(),
                     Start::Learning,
@@ -361,22 +372,22 @@ impl World {
                 incarnation,
             } => self.wake(process, incarnation),
             Event::Refresh {
-                who,
+                sender,
                 sent_at,
                 refresh,
-            } => self.refresh(who, sent_at, &refresh),
+            } => self.refresh(sender, sent_at, &refresh),
             Event::Release { to, release } => self.release(to, &release),
             Event::Answer {
-                who,
+                sender,
                 sent_at,
                 answer,
                 safe,
-            } => self.answer(who, sent_at, answer, safe),
-            Event::Failure { who, sequence } => self.fail(who, sequence),
+            } => self.answer(sender, sent_at, answer, safe),
+            Event::Failure { sender, sequence } => self.fail(sender, sequence),
             Event::Watch(stream) => self.watch(stream),
             Event::WatchEnd(stream) => self.end_watch(stream),
             Event::Nudge(to) => self.nudge(to),
-            Event::NudgePlace(place) => self.nudge_place(place),
+            Event::NudgeCoordinator(coordinator) => self.nudge_coordinator(coordinator),
         }
         self.carry_nudges();
     }
@@ -414,10 +425,10 @@ impl World {
     /// Lets coordinators do the work that is due.
     fn tick(&mut self) {
         self.event_queue.push(TICK, Event::Tick);
-        for i in 0..self.places.len() {
-            let place = &mut self.places[i];
-            for (_, todo) in place.ask(self.event_queue.now()) {
-                self.say(i, todo);
+        for i in 0..self.coordinators.len() {
+            let coordinator = &mut self.coordinators[i];
+            for (_, todo) in coordinator.ask(self.event_queue.now()) {
+                self.send_to_parent(i, todo);
             }
         }
     }
@@ -433,36 +444,46 @@ impl World {
     fn fault(&mut self, fault: Fault) {
         let now = self.event_queue.now();
         match fault {
-            Fault::Crash { place, down } => {
-                if self.places[place].node.take().is_some() {
+            Fault::Crash { coordinator, down } => {
+                if self.coordinators[coordinator].node.take().is_some() {
                     self.reached.crashes += 1;
-                    self.end_watches(place, 100);
+                    self.end_watches(coordinator, 100);
                     self.event_queue.push(
                         down,
                         Event::Up {
-                            place,
+                            coordinator,
                             snapshot: None,
                         },
                     );
                 }
             }
-            Fault::HandOver { place, gap } => {
-                let snapshot = self.places[place].hand_over(now);
+            Fault::HandOver { coordinator, gap } => {
+                let snapshot = self.coordinators[coordinator].hand_over(now);
                 if snapshot.is_some() {
                     self.reached.hand_overs += 1;
-                    self.end_watches(place, 50);
-                    self.event_queue.push(gap, Event::Up { place, snapshot });
+                    self.end_watches(coordinator, 50);
+                    self.event_queue.push(
+                        gap,
+                        Event::Up {
+                            coordinator,
+                            snapshot,
+                        },
+                    );
                 }
             }
-            Fault::CutPlace { place, cut } => {
+            Fault::CutCoordinator { coordinator, cut } => {
                 self.reached.cuts += 1;
                 let until = now.saturating_add(cut.lasts);
-                let place = &mut self.places[place];
-                place.mute_until = if cut.sends { until } else { place.mute_until };
-                place.deaf_until = if cut.receives {
+                let coordinator = &mut self.coordinators[coordinator];
+                coordinator.mute_until = if cut.sends {
                     until
                 } else {
-                    place.deaf_until
+                    coordinator.mute_until
+                };
+                coordinator.deaf_until = if cut.receives {
+                    until
+                } else {
+                    coordinator.deaf_until
                 };
             }
             Fault::CutProcess { process, cut } => {
@@ -480,7 +501,7 @@ impl World {
             }
             Fault::Demand { process, rate } => self.processes[process].demand = rate,
             Fault::Capacity(capacity) => {
-                let root = &mut self.places[0].spec.limit;
+                let root = &mut self.coordinators[0].spec.limit;
                 self.reached.lowered += u64::from(capacity < root.capacity);
                 crate::sources::set_capacity(root, capacity);
                 self.capacities.push((now, capacity));

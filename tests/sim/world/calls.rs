@@ -120,8 +120,8 @@ impl World {
         self.reached.of_dead_runs += u64::from(of_dead);
         let member = self.sources.member_of(from.process);
         let shard = self.sources.shard_of(member);
-        let (now, luck) = (self.event_queue.now(), self.luck.chance(50));
-        let (node, origin) = match self.coordinators.reach(now, shard, to, luck) {
+        let (now, prefers_past) = (self.event_queue.now(), self.master_choice.chance(50));
+        let (node, origin) = match self.coordinators.reach(now, shard, to, prefers_past) {
             Reached::Master(node, origin) => (node, origin),
             Reached::Nobody => {
                 self.reached.lost += 1;

@@ -36,8 +36,8 @@ impl World {
         }
         let member = self.sources.member_of(stream.process);
         let shard = self.sources.shard_of(member);
-        let (now, luck) = (self.event_queue.now(), watches.random.chance(50));
-        match self.coordinators.reach(now, shard, None, luck) {
+        let (now, prefers_past) = (self.event_queue.now(), watches.random.chance(50));
+        match self.coordinators.reach(now, shard, None, prefers_past) {
             Reached::Master(..) | Reached::NotMaster => watches.open(process.id.clone(), stream),
             Reached::Nobody | Reached::Waits(..) => {
                 self.event_queue.push(NOT_OPENED, Event::WatchEnd(stream));

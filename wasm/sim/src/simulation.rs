@@ -45,8 +45,8 @@ pub struct Simulation {
     queue: EventQueue<Event>,
     /// Generators of the network, of events, and of what starts.
     network: Random,
-    luck: Random,
-    births: Random,
+    event_random: Random,
+    start_random: Random,
     scopes: Rc<ScopeTable>,
     limits: LimitTable,
     /// Capacities under the limits in force.
@@ -285,7 +285,7 @@ impl Simulation {
             while stream.take(elapsed).is_some() {}
         }
         let kind = &self.kinds[envoy.kind];
-        let random = self.births.fork();
+        let random = self.start_random.fork();
         envoy.process = Some(Process::new(now, &envoy.name, kind, streams, random));
         self.attend(index);
     }

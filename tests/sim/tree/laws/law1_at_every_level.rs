@@ -10,7 +10,7 @@ use tollgate_core::units::Capacity;
 
 use crate::laws::{Fleet as _, Law};
 use crate::tree::World;
-use crate::tree::place::Place;
+use crate::tree::coordinator::Coordinator;
 use crate::tree::scenario::Fault;
 
 pub(crate) struct Law1;
@@ -28,19 +28,23 @@ impl Law<World> for Law1 {
             "in use",
         )?;
         let capacity = world.capacity_max(hearsay(world) + counted_longer(world));
-        if let Some(root) = &world.places()[0].node
+        if let Some(root) = &world.coordinators()[0].node
             && let Some(resource) = root.resource(world.resource())
         {
             let lent = resource.clients().map(|c| u128::from(c.has.as_micros()));
             within(lent.sum(), capacity, "lent by the root")?;
         }
-        let places = world.places().iter().enumerate().skip(1);
-        for (i, place) in places {
+        let coordinators = world.coordinators().iter().enumerate().skip(1);
+        for (i, coordinator) in coordinators {
             if world.claims_safe(i) {
                 continue;
             }
-            within(world.used_below(i), borrowed(place), place.id.as_str())?;
-            self.counted(world, i, place)?;
+            within(
+                world.used_below(i),
+                borrowed(coordinator),
+                coordinator.id.as_str(),
+            )?;
+            self.counted(world, i, coordinator)?;
         }
         Ok(())
     }
@@ -49,49 +53,62 @@ impl Law<World> for Law1 {
 impl Law1 {
     /// Checks that the parent of a coordinator counts the use below it, unless either has started
     /// without a snapshot and is in learning mode.
-    fn counted(&self, world: &World, i: usize, place: &Place) -> Result<(), String> {
+    fn counted(&self, world: &World, i: usize, coordinator: &Coordinator) -> Result<(), String> {
         let (resource, now) = (world.resource(), world.now());
-        let Some(parent) = place.spec.parent.map(|parent| &world.places()[parent]) else {
+        let Some(parent) = coordinator
+            .spec
+            .parent
+            .map(|parent| &world.coordinators()[parent])
+        else {
             return Ok(());
         };
-        let (Some(above), Some(node)) = (&parent.node, &place.node) else {
+        let (Some(above), Some(node)) = (&parent.node, &coordinator.node) else {
             return Ok(());
         };
-        let lease = place.spec.limit.lease;
-        let learned = |place: &Place| now >= place.learning_until.saturating_add(lease);
+        let lease = coordinator.spec.limit.lease;
+        let learned =
+            |coordinator: &Coordinator| now >= coordinator.learning_until.saturating_add(lease);
         let resources = [above, node].map(|node| node.resource(resource));
-        let learns = |place: &Place, resource: Option<&tollgate_core::resource::Resource>| {
-            resource.is_some_and(|resource| place.clock(now) < resource.learning_until())
+        let learns = |coordinator: &Coordinator,
+                      resource: Option<&tollgate_core::resource::Resource>| {
+            resource.is_some_and(|resource| coordinator.clock(now) < resource.learning_until())
         };
-        if !learned(place)
+        if !learned(coordinator)
             || !learned(parent)
             || learns(parent, resources[0])
-            || learns(place, resources[1])
+            || learns(coordinator, resources[1])
         {
             return Ok(());
         }
         let client =
-            resources[0].and_then(|resource| resource.clients().find(|c| *c.id == place.id));
+            resources[0].and_then(|resource| resource.clients().find(|c| *c.id == coordinator.id));
         let counted = client.map_or(Capacity::ZERO, |client| client.has);
         within(
             world.used_below(i),
             counted,
-            &format!("counted for {}", place.id.as_str()),
+            &format!("counted for {}", coordinator.id.as_str()),
         )
     }
 }
 
 /// Returns the capacity in use that may be safe capacity although it is counted for the root's.
 fn safe(world: &World) -> Capacity {
-    let claimed = (1..world.places().len()).any(|i| world.claims_safe(i));
-    let most = world.places().iter().filter_map(Place::safe).max();
+    let claimed = (1..world.coordinators().len()).any(|i| world.claims_safe(i));
+    let most = world
+        .coordinators()
+        .iter()
+        .filter_map(Coordinator::safe)
+        .max();
     let most = most.filter(|_| claimed).unwrap_or_default().as_micros();
     Capacity::from_micros(most.saturating_mul(world.processes().len() as u64))
 }
 
 /// Returns the most that a coordinator was lent by a lease that lasts.
-fn borrowed(place: &Place) -> Capacity {
-    let lent = place.borrowed.iter().filter(|borrowed| !borrowed.safe);
+fn borrowed(coordinator: &Coordinator) -> Capacity {
+    let lent = coordinator
+        .borrowed
+        .iter()
+        .filter(|borrowed| !borrowed.safe);
     lent.map(|lent| lent.capacity).max().unwrap_or_default()
 }
 
@@ -102,12 +119,14 @@ fn borrowed(place: &Place) -> Capacity {
 fn counted_longer(world: &World) -> Duration {
     let (now, scenario) = (world.now(), world.scenario());
     let lease = scenario.limit.lease;
-    let learned = |place: &Place| now >= place.learning_until.saturating_add(lease * 2);
-    if world.places().iter().skip(1).all(learned) {
+    let learned =
+        |coordinator: &Coordinator| now >= coordinator.learning_until.saturating_add(lease * 2);
+    if world.coordinators().iter().skip(1).all(learned) {
         return lease;
     }
     let faults = scenario.faults.iter();
-    let crashes = faults.filter(|(_, f)| matches!(f, Fault::Crash { place, .. } if *place > 0));
+    let crashes =
+        faults.filter(|(_, f)| matches!(f, Fault::Crash { coordinator, .. } if *coordinator > 0));
     lease * (1 + 2 * crashes.count() as u32)
 }
 

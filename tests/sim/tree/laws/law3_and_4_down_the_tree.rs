@@ -26,7 +26,7 @@ impl Law<World> for Law4 {
     }
 
     fn finish(&mut self, world: &World) -> Result<(), String> {
-        let root = &world.places()[0].spec.limit;
+        let root = &world.coordinators()[0].spec.limit;
         if root.algorithm.goes_by_usage() {
             return Ok(());
         }
@@ -59,15 +59,15 @@ fn sway(p: &Process, wants: f64) -> f64 {
 }
 
 /// Returns the wants at a coordinator and below it.
-fn wants_below(world: &World, place: usize) -> Wants {
+fn wants_below(world: &World, coordinator: usize) -> Wants {
     let mut all = Wants::default();
-    for (p, _) in world.processes_at(place) {
+    for (p, _) in world.processes_at(coordinator) {
         add(&mut all, &wants_of(world, p));
     }
-    for child in world.below(place) {
+    for child in world.below(coordinator) {
         add(&mut all, &wants_below(world, child));
     }
-    let own = world.places()[place].spec.limit.capacity;
+    let own = world.coordinators()[coordinator].spec.limit.capacity;
     if !own.is_unlimited() {
         // A limit of its own is in trees without priorities only.
         all[0].wants = all[0].wants.min(own.as_f64());
@@ -93,14 +93,19 @@ fn add(all: &mut Wants, more: &Wants) {
 }
 
 /// Adds the share of each process in `capacity` at a coordinator to `shares`.
-fn divide<'a>(world: &'a World, place: usize, capacity: f64, shares: &mut Vec<(&'a Process, f64)>) {
-    let own = world.places()[place].spec.limit.capacity;
+fn divide<'a>(
+    world: &'a World,
+    coordinator: usize,
+    capacity: f64,
+    shares: &mut Vec<(&'a Process, f64)>,
+) {
+    let own = world.coordinators()[coordinator].spec.limit.capacity;
     let mut left = match own.is_unlimited() {
         true => capacity,
         false => capacity.min(own.as_f64()),
     };
-    let processes: Vec<_> = world.processes_at(place).map(|(p, _)| p).collect();
-    let below: Vec<_> = world.below(place).collect();
+    let processes: Vec<_> = world.processes_at(coordinator).map(|(p, _)| p).collect();
+    let below: Vec<_> = world.below(coordinator).collect();
     let own = processes.iter().map(|p| wants_of(world, p));
     let wants: Vec<Wants> = own
         .chain(below.iter().map(|i| wants_below(world, *i)))
@@ -116,9 +121,9 @@ fn divide<'a>(world: &'a World, place: usize, capacity: f64, shares: &mut Vec<(&
             left -= filled;
         }
     }
-    let (of_processes, of_places) = parts.split_at(processes.len());
+    let (of_processes, of_coordinators) = parts.split_at(processes.len());
     shares.extend(processes.into_iter().zip(of_processes.iter().copied()));
-    for (i, part) in below.into_iter().zip(of_places) {
+    for (i, part) in below.into_iter().zip(of_coordinators) {
         divide(world, i, *part, shares);
     }
 }

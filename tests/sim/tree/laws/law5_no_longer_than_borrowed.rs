@@ -6,7 +6,7 @@ use tollgate_core::units::Capacity;
 
 use crate::laws::Law;
 use crate::tree::World;
-use crate::tree::place::Borrowed;
+use crate::tree::coordinator::Borrowed;
 
 pub(crate) struct Law5;
 
@@ -16,31 +16,31 @@ impl Law<World> for Law5 {
     }
 
     fn check(&mut self, world: &World) -> Result<(), String> {
-        for (i, place) in world.places().iter().enumerate().skip(1) {
+        for (i, coordinator) in world.coordinators().iter().enumerate().skip(1) {
             if world.claims_safe(i) {
                 continue;
             }
-            let ends = place
+            let ends = coordinator
                 .borrowed_until
                 .saturating_add(world.scenario().held_up());
             for (p, _) in world.processes_at(i).filter(|(_, safe)| !safe) {
                 if p.has(ends) > Capacity::ZERO {
-                    let (id, place) = (p.id.as_str(), place.id.as_str());
+                    let (id, coordinator) = (p.id.as_str(), coordinator.id.as_str());
                     return Err(format!(
-                        "{id} has what {place} is lent until {ends:?} after that"
+                        "{id} has what {coordinator} is lent until {ends:?} after that"
                     ));
                 }
             }
-            for child in world.below(i).map(|child| &world.places()[child]) {
+            for child in world.below(i).map(|child| &world.coordinators()[child]) {
                 let some = |lent: &&Borrowed| !lent.safe && lent.capacity > Capacity::ZERO;
                 let lent = child.borrowed.iter().filter(some);
                 if let Some(lent) = lent
                     .max_by_key(|lent| lent.until)
                     .filter(|l| l.until > ends)
                 {
-                    let (id, place) = (child.id.as_str(), place.id.as_str());
+                    let (id, coordinator) = (child.id.as_str(), coordinator.id.as_str());
                     return Err(format!(
-                        "{id} has {lent:?} of {place}, which has it until {ends:?}"
+                        "{id} has {lent:?} of {coordinator}, which has it until {ends:?}"
                     ));
                 }
             }

@@ -11,7 +11,7 @@ use tollgate_core::units::Instant;
 
 use crate::laws::{Fleet as _, Law};
 use crate::tree::World;
-use crate::tree::place::Place;
+use crate::tree::coordinator::Coordinator;
 use crate::tree::scenario::Fault;
 
 /// Time after which every client must have noticed: the longest back-off, and refreshes.
@@ -30,12 +30,12 @@ impl Law<World> for Law7 {
 
     fn check(&mut self, world: &World) -> Result<(), String> {
         let now = world.now();
-        for (i, place) in world.places().iter().enumerate().skip(1) {
-            let (Some(since), Some(node)) = (place.safe_since, &place.node) else {
+        for (i, coordinator) in world.coordinators().iter().enumerate().skip(1) {
+            let (Some(since), Some(node)) = (coordinator.safe_since, &coordinator.node) else {
                 continue;
             };
-            let safe = place.safe().unwrap_or_default().as_micros();
-            let lease = place.spec.limit.lease;
+            let safe = coordinator.safe().unwrap_or_default().as_micros();
+            let lease = coordinator.spec.limit.lease;
             let long = now.saturating_since(since);
             let Some(resource) = node.resource(world.resource()) else {
                 continue;
@@ -43,11 +43,11 @@ impl Law<World> for Law7 {
             let most = u128::from(safe) * u128::from(world.started());
             let sum = world.lent_at(i);
             if long >= lease && sum > most && !claimed_anew(world, i) {
-                let id = place.id.as_str();
+                let id = coordinator.id.as_str();
                 return Err(format!("{id} lends {sum} millionths for {safe} each"));
             }
             if long >= lease + NOTICED {
-                self.alive(world, i, place, resource.subclients())?;
+                self.alive(world, i, coordinator, resource.subclients())?;
             }
         }
         Ok(())
@@ -59,11 +59,17 @@ impl Law<World> for Law7 {
 impl Law7 {
     /// Checks that every client has its safe capacity, if it wants it. Wants that have just grown are
     /// told within a lease, and within another one the other clients have given back.
-    fn alive(&mut self, world: &World, i: usize, place: &Place, count: u64) -> Result<(), String> {
+    fn alive(
+        &mut self,
+        world: &World,
+        i: usize,
+        coordinator: &Coordinator,
+        count: u64,
+    ) -> Result<(), String> {
         let now = world.now();
-        let own = place.spec.limit.capacity;
-        let each = place.said_whole.min(own).divided_by(count.max(1));
-        let safe = place.safe().unwrap_or_default().min(each);
+        let own = coordinator.spec.limit.capacity;
+        let each = coordinator.said_whole.min(own).divided_by(count.max(1));
+        let safe = coordinator.safe().unwrap_or_default().min(each);
         for (p, _) in world.processes_at(i) {
             let cut = p.deaf_until.max(p.mute_until).saturating_add(NOTICED);
             let known = p.state(now) == LeaseState::Leased && now >= cut;
@@ -74,9 +80,9 @@ impl Law7 {
                 continue;
             }
             let since = *self.short.entry(p.incarnation).or_insert(now);
-            if now.saturating_since(since) >= place.spec.limit.lease * 2 {
-                let (id, place) = (p.id.as_str(), place.id.as_str());
-                return Err(format!("{id} has {has} of {place} alone, not {due}"));
+            if now.saturating_since(since) >= coordinator.spec.limit.lease * 2 {
+                let (id, coordinator) = (p.id.as_str(), coordinator.id.as_str());
+                return Err(format!("{id} has {has} of {coordinator} alone, not {due}"));
             }
         }
         Ok(())
@@ -92,8 +98,9 @@ fn claimed_anew(world: &World, parent: usize) -> bool {
         .faults
         .iter()
         .any(|(_, fault)| match fault {
-            Fault::HandOver { place, .. } => {
-                world.places()[*place].spec.parent == Some(parent) && world.claims_safe(*place)
+            Fault::HandOver { coordinator, .. } => {
+                world.coordinators()[*coordinator].spec.parent == Some(parent)
+                    && world.claims_safe(*coordinator)
             }
             _ => false,
         })

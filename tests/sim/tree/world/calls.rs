@@ -10,12 +10,12 @@ use tollgate_core::units::{Capacity, Instant};
 use tollgate_engine::Call;
 use tollgate_sim::network::Quality;
 
-use super::{Event, FAULTS_END, Lent, Who, World};
+use super::{Event, FAULTS_END, LastLease, RequestSender, World};
 use crate::answers::{Answering, answer_of, asked_of};
 use crate::network::healed;
 use crate::process::OutgoingCall;
 use crate::scenario::stray;
-use crate::tree::place::Borrowed;
+use crate::tree::coordinator::Borrowed;
 use crate::watches::Stream;
 
 /// Answer to a coordinator's request.
@@ -42,10 +42,10 @@ impl World {
         }
         let to = self.at(process);
         for OutgoingCall { id, call, timeout } in self.processes[process].take_calls() {
-            let who = Who::Process(process, incarnation, id);
+            let sender = RequestSender::Process(process, incarnation, id);
             match call {
-                Call::Release(release) => self.send(who, Event::Release { to, release }),
-                Call::Refresh(refresh) => self.ask(who, refresh, (timeout, 0)),
+                Call::Release(release) => self.send(sender, Event::Release { to, release }),
+                Call::Refresh(refresh) => self.ask(sender, refresh, (timeout, 0)),
             }
         }
         for token in self.processes[process].take_streams() {
@@ -57,20 +57,20 @@ impl World {
         }
     }
 
-    /// Carries a message of the coordinator at `place` to its parent.
-    pub(super) fn say(&mut self, place: usize, todo: LeaseMessage) {
-        let Some(parent) = self.places[place].spec.parent else {
+    /// Carries a message of the coordinator `coordinator` to its parent.
+    pub(super) fn send_to_parent(&mut self, coordinator: usize, todo: LeaseMessage) {
+        let Some(parent) = self.coordinators[coordinator].spec.parent else {
             return;
         };
-        let who = Who::Place(place, self.places[place].epoch);
-        let client = self.places[place].run();
+        let sender = RequestSender::Coordinator(coordinator, self.coordinators[coordinator].epoch);
+        let client = self.coordinators[coordinator].run();
         match todo {
             LeaseMessage::Nothing => {}
             LeaseMessage::Release { sequence } => {
                 let resources = vec![(self.resource.clone(), sequence)];
                 let release = Release { client, resources };
                 self.send(
-                    who,
+                    sender,
                     Event::Release {
                         to: parent,
                         release,
@@ -78,34 +78,42 @@ impl World {
                 );
             }
             LeaseMessage::Refresh(ask) => {
-                let call = (self.places[place].spec.call_timeout, ask.sequence);
+                let call = (
+                    self.coordinators[coordinator].spec.call_timeout,
+                    ask.sequence,
+                );
                 let asks = vec![(self.resource.unit, ask)];
                 let scope = self.resource.scope.clone();
                 let scopes = vec![ScopeRefresh { scope, asks }];
-                self.ask(who, Refresh { client, scopes }, call);
+                self.ask(sender, Refresh { client, scopes }, call);
             }
         }
     }
 
-    fn ask(&mut self, who: Who, refresh: Refresh, (timeout, sequence): (Duration, u64)) {
+    fn ask(
+        &mut self,
+        sender: RequestSender,
+        refresh: Refresh,
+        (timeout, sequence): (Duration, u64),
+    ) {
         // Sometimes the transport reports that a call failed, sometimes nothing does.
         if self.random.chance(50) {
             self.event_queue
-                .push(timeout, Event::Failure { who, sequence });
+                .push(timeout, Event::Failure { sender, sequence });
         }
         let sent_at = self.event_queue.now();
         let refresh = Event::Refresh {
-            who,
+            sender,
             sent_at,
             refresh,
         };
-        self.send(who, refresh);
+        self.send(sender, refresh);
     }
 
-    fn send(&mut self, who: Who, event: Event) {
-        let mute_until = match who {
-            Who::Process(i, ..) => self.processes[i].mute_until,
-            Who::Place(i, _) => self.places[i].mute_until,
+    fn send(&mut self, sender: RequestSender, event: Event) {
+        let mute_until = match sender {
+            RequestSender::Process(i, ..) => self.processes[i].mute_until,
+            RequestSender::Coordinator(i, _) => self.coordinators[i].mute_until,
         };
         if mute_until > self.event_queue.now() {
             return;
@@ -134,23 +142,27 @@ impl World {
         }
     }
 
-    /// Returns the coordinator that `who` asks.
-    fn asked(&self, who: Who) -> Option<usize> {
-        match who {
-            Who::Process(i, ..) => Some(self.at(i)),
-            Who::Place(i, _) => self.places[i].spec.parent,
+    /// Returns the coordinator that `sender` asks.
+    fn asked(&self, sender: RequestSender) -> Option<usize> {
+        match sender {
+            RequestSender::Process(i, ..) => Some(self.at(i)),
+            RequestSender::Coordinator(i, _) => self.coordinators[i].spec.parent,
         }
     }
 
-    pub(super) fn refresh(&mut self, who: Who, sent_at: Instant, refresh: &Refresh) {
-        let Some(to) = self.asked(who) else {
+    pub(super) fn refresh(&mut self, sender: RequestSender, sent_at: Instant, refresh: &Refresh) {
+        let Some(to) = self.asked(sender) else {
             return;
         };
         let (now, id) = (self.event_queue.now(), &self.resource);
-        let loan = self.places[to].loan(now, id);
-        let place = &mut self.places[to];
-        let (clock, origin, limit) = (place.clock(now), place.origin(), place.spec.limit.clone());
-        let Some(node) = &mut place.node else {
+        let borrowed = self.coordinators[to].borrowed_capacity(now, id);
+        let coordinator = &mut self.coordinators[to];
+        let (clock, origin, limit) = (
+            coordinator.clock(now),
+            coordinator.origin(),
+            coordinator.spec.limit.clone(),
+        );
+        let Some(node) = &mut coordinator.node else {
             return;
         };
         let mut answering = Answering {
@@ -165,89 +177,98 @@ impl World {
             Some(answer) => {
                 self.reached.answers += 1;
                 let client = (to, &refresh.client, sent_at);
-                self.is_safe(who, client, loan, &answer)
+                self.is_safe(sender, client, borrowed, &answer)
             }
             None => false,
         };
-        if let (Some(asked), None, Who::Place(..)) = (
+        if let (Some(asked), None, RequestSender::Coordinator(..)) = (
             asked_of(refresh, &self.resource),
             answer_of(&answer, &self.resource),
-            who,
+            sender,
         ) {
             let sequence = asked.sequence;
-            return self.carry(Event::Failure { who, sequence });
+            return self.carry(Event::Failure { sender, sequence });
         }
         self.carry(Event::Answer {
-            who,
+            sender,
             sent_at,
             answer,
             safe,
         });
     }
 
-    /// Returns whether the lease of `client` at `to`, which is lent `loan`, is safe capacity, and
+    /// Returns whether the lease of `client` at `to`, which is lent `borrowed`, is safe capacity, and
     /// records it; but not if the request was kept on its way: then the client has made another one
     /// since, or has given up.
     fn is_safe(
         &mut self,
-        who: Who,
+        sender: RequestSender,
         (to, client, sent_at): (usize, &ClientRun, Instant),
-        loan: Option<Capacity>,
+        borrowed: Option<Capacity>,
         answer: &Answer,
     ) -> bool {
-        let place = &self.places[to];
-        let known = self.lent.get(&(to, entry(client))).copied();
+        let coordinator = &self.coordinators[to];
+        let known = self.last_leases.get(&(to, entry(client))).copied();
         let Some(lease) = answer.lease else {
             return false;
         };
         let until = self.event_queue.now().saturating_add(lease.duration);
         // The time left of a lease was right when its client said it, which is a while ago.
         let said_at = until.saturating_sub(self.scenario.network.delay_max);
-        let again = |known: &Lent| known.until >= said_at && known.capacity >= lease.capacity;
-        let lends_safe = loan.is_none() && place.safe().is_some();
-        let again = |known: &Lent| again(known) && (known.safe || !lends_safe);
-        let safe = match (known.filter(again), loan, place.safe()) {
+        let again = |known: &LastLease| known.until >= said_at && known.capacity >= lease.capacity;
+        let lends_safe = borrowed.is_none() && coordinator.safe().is_some();
+        let again = |known: &LastLease| again(known) && (known.safe || !lends_safe);
+        let safe = match (known.filter(again), borrowed, coordinator.safe()) {
             // The same lease once more, or less of it.
             (Some(known), ..) => known.safe,
-            (None, Some(_), _) => place.borrowed.last().is_some_and(|last| last.safe),
+            (None, Some(_), _) => coordinator.borrowed.last().is_some_and(|last| last.safe),
             (None, None, Some(_)) => true,
             // It knows nothing, and lets its clients keep what they have.
-            (None, None, None) => match who {
-                Who::Process(i, ..) => self.safe[i],
-                Who::Place(i, _) => self.places[i].borrowed.last().is_none_or(|last| last.safe),
+            (None, None, None) => match sender {
+                RequestSender::Process(i, ..) => self.safe[i],
+                RequestSender::Coordinator(i, _) => self.coordinators[i]
+                    .borrowed
+                    .last()
+                    .is_none_or(|last| last.safe),
             },
         };
         if safe && lease.capacity > Capacity::ZERO {
             self.reached.safe_lent += 1;
-            self.reached.safe_lent_on += u64::from(loan.is_some());
-            let place = &mut self.places[to];
-            place.safe_until = place.safe_until.max(until);
+            self.reached.safe_lent_on += u64::from(borrowed.is_some());
+            let coordinator = &mut self.coordinators[to];
+            coordinator.safe_until = coordinator.safe_until.max(until);
         }
         let capacity = lease.capacity;
-        let lent = Lent {
+        let last = LastLease {
             capacity,
             until,
             safe,
         };
         let under_way = self.event_queue.now().saturating_since(sent_at);
         if under_way <= self.scenario.network.delay_max {
-            self.lent.insert((to, entry(client)), lent);
+            self.last_leases.insert((to, entry(client)), last);
         }
         safe
     }
 
     pub(super) fn release(&mut self, to: usize, release: &Release) {
-        if let Some(node) = &mut self.places[to].node {
+        if let Some(node) = &mut self.coordinators[to].node {
             for (resource, sequence) in &release.resources {
                 node.handle_release(&release.client, resource, *sequence);
             }
         }
     }
 
-    pub(super) fn answer(&mut self, who: Who, sent_at: Instant, answer: Refreshed, safe: bool) {
+    pub(super) fn answer(
+        &mut self,
+        sender: RequestSender,
+        sent_at: Instant,
+        answer: Refreshed,
+        safe: bool,
+    ) {
         let now = self.event_queue.now();
-        match who {
-            Who::Process(i, incarnation, call) => {
+        match sender {
+            RequestSender::Process(i, incarnation, call) => {
                 let p = &mut self.processes[i];
                 if p.incarnation != incarnation || p.deaf_until > now {
                     return;
@@ -257,7 +278,7 @@ impl World {
                 }
                 self.attend(i);
             }
-            Who::Place(i, epoch) => {
+            RequestSender::Coordinator(i, epoch) => {
                 let scopes = answer.scopes.iter().flatten();
                 let answered = scopes.filter_map(|scope| {
                     let found = scope.outcome.as_ref().ok()?.first()?;
@@ -269,18 +290,18 @@ impl World {
                     })
                 });
                 for answered in answered {
-                    self.answer_place(i, epoch, sent_at, answered);
+                    self.answer_coordinator(i, epoch, sent_at, answered);
                 }
             }
         }
     }
 
-    fn answer_place(&mut self, i: usize, epoch: Epoch, sent_at: Instant, answered: Answered) {
+    fn answer_coordinator(&mut self, i: usize, epoch: Epoch, sent_at: Instant, answered: Answered) {
         let now = self.event_queue.now();
-        let place = &mut self.places[i];
-        let clock = place.clock(now);
-        let hears = place.epoch == epoch && place.deaf_until <= now;
-        let Some(node) = place.node.as_mut().filter(|_| hears) else {
+        let coordinator = &mut self.coordinators[i];
+        let clock = coordinator.clock(now);
+        let hears = coordinator.epoch == epoch && coordinator.deaf_until <= now;
+        let Some(node) = coordinator.node.as_mut().filter(|_| hears) else {
             return;
         };
         let Answered {
@@ -289,7 +310,7 @@ impl World {
             answer,
             safe,
         } = answered;
-        let said = (sequence, origin, place.spec.level);
+        let said = (sequence, origin, coordinator.spec.level);
         if node.handle_parent_answer(clock, &self.resource, said, &answer) != Ok(true) {
             return;
         }
@@ -300,24 +321,24 @@ impl World {
         });
         let lease = lease.filter(|lease| lease.until > now);
         self.reached.borrowed += u64::from(lease.is_some());
-        place.note(lease, &answer);
+        coordinator.note(lease, &answer);
     }
 
-    pub(super) fn fail(&mut self, who: Who, sequence: u64) {
+    pub(super) fn fail(&mut self, sender: RequestSender, sequence: u64) {
         let now = self.event_queue.now();
-        match who {
-            Who::Process(i, incarnation, call) => {
+        match sender {
+            RequestSender::Process(i, incarnation, call) => {
                 let p = &mut self.processes[i];
                 if p.incarnation == incarnation {
                     p.answer(now, call, Err("time is over".to_owned()));
                     self.attend(i);
                 }
             }
-            Who::Place(i, epoch) => {
-                let place = &mut self.places[i];
-                let clock = place.clock(now);
-                if place.epoch == epoch
-                    && let Some(node) = &mut place.node
+            RequestSender::Coordinator(i, epoch) => {
+                let coordinator = &mut self.coordinators[i];
+                let clock = coordinator.clock(now);
+                if coordinator.epoch == epoch
+                    && let Some(node) = &mut coordinator.node
                 {
                     node.handle_parent_failure(clock, &self.resource, sequence);
                 }

@@ -28,16 +28,16 @@ impl World {
             return;
         }
         let (at, id) = (self.at(stream.process), process.id.clone());
-        match self.places[at].node {
+        match self.coordinators[at].node {
             Some(_) => self.watches[at].open(id, stream),
             None => self.event_queue.push(NOT_OPENED, Event::WatchEnd(stream)),
         }
     }
 
-    /// Ends each stream of the coordinator at `place` with a chance of so many percent.
-    pub(super) fn end_watches(&mut self, place: usize, percent: u64) {
+    /// Ends each stream of a coordinator with a chance of so many percent.
+    pub(super) fn end_watches(&mut self, coordinator: usize, percent: u64) {
         let network = self.network();
-        let watches = self.watches.get_mut(place);
+        let watches = self.watches.get_mut(coordinator);
         let ended = watches.map(|watches| watches.end(percent, network));
         for (delay, stream) in ended.into_iter().flatten() {
             self.event_queue.push(delay, Event::WatchEnd(stream));
@@ -56,7 +56,7 @@ impl World {
     /// Carries what the coordinators have named.
     pub(super) fn carry_nudges(&mut self) {
         for at in 0..self.watches.len() {
-            let node = self.places[at].node.as_mut();
+            let node = self.coordinators[at].node.as_mut();
             let nudges = node.map(|node| std::iter::from_fn(|| node.poll_nudge()).collect());
             let nudges: Vec<Nudge> = nudges.unwrap_or_default();
             for nudge in nudges {
@@ -72,10 +72,10 @@ impl World {
         let streams = watches.of(&nudge.client, lives);
         let mut events: Vec<Event> = streams.into_iter().map(Event::Nudge).collect();
         let below = self
-            .places
+            .coordinators
             .iter()
-            .position(|place| place.id == nudge.client);
-        events.extend(below.map(Event::NudgePlace));
+            .position(|coordinator| coordinator.id == nudge.client);
+        events.extend(below.map(Event::NudgeCoordinator));
         for event in events {
             for delay in network.deliveries(&mut self.watches[at].random) {
                 self.event_queue.push(delay, event.clone());
@@ -93,13 +93,13 @@ impl World {
     }
 
     /// Hands a nudge to the coordinator that it is for.
-    pub(super) fn nudge_place(&mut self, place: usize) {
+    pub(super) fn nudge_coordinator(&mut self, coordinator: usize) {
         let now = self.event_queue.now();
-        let place = &mut self.places[place];
-        let (clock, hears) = (place.clock(now), place.deaf_until <= now);
-        if let Some(node) = place.node.as_mut().filter(|_| hears) {
+        let coordinator = &mut self.coordinators[coordinator];
+        let (clock, hears) = (coordinator.clock(now), coordinator.deaf_until <= now);
+        if let Some(node) = coordinator.node.as_mut().filter(|_| hears) {
             node.handle_parent_nudge(clock, &self.resource);
-            self.reached.nudged_places += 1;
+            self.reached.nudged_coordinators += 1;
         }
     }
 }

@@ -260,9 +260,9 @@ impl Simulation {
         };
         self.queue.push(mishaps.every.0, Event::Mishap);
         let [spike, loss, all] = mishaps.weights();
-        let drawn = self.luck.between(1, all.max(1));
+        let drawn = self.event_random.between(1, all.max(1));
         if drawn <= spike {
-            let envoy = self.luck.between(0, self.envoys.len() as u64 - 1) as usize;
+            let envoy = self.event_random.between(0, self.envoys.len() as u64 - 1) as usize;
             let add = mishaps.spike_adds.0;
             let change = Overlay {
                 add,
@@ -272,13 +272,13 @@ impl Simulation {
         }
         let is_loss = drawn <= loss;
         let longest = mishaps.lost_for.0.as_millis() as u64;
-        let lasts = Duration::from_millis(self.luck.between(0, longest));
+        let lasts = Duration::from_millis(self.event_random.between(0, longest));
         let led = 0..self.coordinators.len();
         let led: Vec<_> = led
             .filter(|index| !self.coordinators[*index].is_down())
             .collect();
         if !led.is_empty() {
-            let coordinator = self.luck.pick(&led);
+            let coordinator = self.event_random.pick(&led);
             let lasts = if is_loss { lasts } else { Duration::ZERO };
             self.crash(coordinator, lasts, mishaps.followed);
         }

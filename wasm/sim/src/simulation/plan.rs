@@ -100,7 +100,12 @@ impl Simulation {
     }
 
     fn select(&mut self, selection: &Selection) -> Vec<usize> {
-        select(&self.scenario, &self.envoys, selection, &mut self.luck)
+        select(
+            &self.scenario,
+            &self.envoys,
+            selection,
+            &mut self.event_random,
+        )
     }
 }
 

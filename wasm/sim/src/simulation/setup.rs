@@ -53,12 +53,12 @@ impl Simulation {
     pub(super) fn checked(scenario: Scenario, mut limits: LimitTable) -> Self {
         let queue = EventQueue::new();
         let mut random = Random::new(scenario.seed);
-        let mut births = random.fork();
+        let mut start_random = random.fork();
         let mut scopes = ScopeTable::new();
         let shapes = scenario.demand.iter();
         let shapes = shapes.map(|demand| Rc::new(shape(&mut scopes, demand)));
         let shapes: Vec<_> = shapes.collect();
-        let coordinators = coordinators(&queue, &scenario, &mut births);
+        let coordinators = coordinators(&queue, &scenario, &mut start_random);
         let kinds = scenario.envoys.iter();
         let kinds = kinds.map(|group| ProcessKind::new(group, scopes.rules(), scenario.nudges));
         let kinds = kinds.collect();
@@ -68,8 +68,8 @@ impl Simulation {
         let mut regions = Regions::of_all(&scenario);
         let mut simulation = Self {
             network: random.fork(),
-            luck: random.fork(),
-            births,
+            event_random: random.fork(),
+            start_random,
             kinds,
             recorder: Recorder::new(&scenario, scopes.watched()),
             capacities: CapacityTree::new(&scopes, &mut limits),
@@ -96,7 +96,12 @@ impl Simulation {
     fn distribute(&mut self, shapes: &[Rc<DemandShape>]) {
         let demands: Vec<_> = self.scenario.demand.iter().zip(shapes).collect();
         for (demand, shape) in demands {
-            let selected = select(&self.scenario, &self.envoys, &demand.envoys, &mut self.luck);
+            let selected = select(
+                &self.scenario,
+                &self.envoys,
+                &demand.envoys,
+                &mut self.event_random,
+            );
             let count = selected.len().max(1) as f64;
             let (program, scale) = match (&demand.each, &demand.total) {
                 (Some(each), _) => (each, 1.0),
@@ -106,7 +111,7 @@ impl Simulation {
             let program = Rc::new(program.clone());
             for envoy in selected {
                 let course = Course::new(program.clone(), scale);
-                let random = self.births.fork();
+                let random = self.start_random.fork();
                 let stream = RequestStream::new(Duration::ZERO, shape.clone(), course, random);
                 self.envoys[envoy].streams.push(stream);
             }
@@ -117,7 +122,7 @@ impl Simulation {
     fn begin(&mut self) {
         for index in 0..self.envoys.len() {
             let over = self.scenario.envoys[self.envoys[index].kind].start_over.0;
-            let after = self.births.between(0, over.as_micros() as u64);
+            let after = self.start_random.between(0, over.as_micros() as u64);
             let envoy = index as u32;
             let start = Event::Start {
                 envoy,

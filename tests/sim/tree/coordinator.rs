@@ -17,7 +17,7 @@ const BOUNDS: Bounds = Bounds {
 };
 
 /// Coordinator of a tree. Its clock has an epoch of its own.
-pub(crate) struct Place {
+pub(crate) struct Coordinator {
     pub(crate) id: ClientId,
     pub(crate) spec: CoordinatorSpec,
     /// Lease server; `None` while the coordinator is away.
@@ -54,9 +54,9 @@ pub(crate) struct Borrowed {
     pub(crate) safe: bool,
 }
 
-// === impl Place ===
+// === impl Coordinator ===
 
-impl Place {
+impl Coordinator {
     pub(crate) fn new(
         now: Instant,
         index: usize,
@@ -64,7 +64,7 @@ impl Place {
         clock_offset: Duration,
         held_up: Duration,
     ) -> Self {
-        let mut place = Self {
+        let mut coordinator = Self {
             id: ClientId::new(&format!("coordinator-{index}/0")).expect("a valid id"),
             spec,
             node: None,
@@ -81,8 +81,8 @@ impl Place {
             clock_offset,
             held_up,
         };
-        place.start(now, None, Start::Fresh);
-        place
+        coordinator.start(now, None, Start::Fresh);
+        coordinator
     }
 
     /// Starts in a new term, with the snapshot that was left if there is one.
@@ -132,9 +132,9 @@ impl Place {
     /// Takes back expired leases.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         let clock = self.clock(now);
-        let now_in_books = now.saturating_sub(self.held_up);
+        let now_in_table = now.saturating_sub(self.held_up);
         self.borrowed
-            .retain(|borrowed| borrowed.until > now_in_books);
+            .retain(|borrowed| borrowed.until > now_in_table);
         if let Some(node) = &mut self.node {
             node.handle_timeout(clock);
         }
@@ -149,7 +149,7 @@ impl Place {
 
     /// Returns the capacity that it may lend on at `now`; `None` if it has no lease. The root has
     /// all.
-    pub(crate) fn loan(&self, now: Instant, id: &ResourceId) -> Option<Capacity> {
+    pub(crate) fn borrowed_capacity(&self, now: Instant, id: &ResourceId) -> Option<Capacity> {
         let tree = self.node.as_ref()?.parent_leases();
         let Some(tree) = tree else {
             return Some(self.spec.limit.capacity);
