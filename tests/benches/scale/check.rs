@@ -143,7 +143,16 @@ fn row(level: &str, name: &str, model: f64, simulated: f64) {
 /// Prints a figure between its bounds.
 fn between(level: &str, name: &str, (steady, simulated, at_most): (f64, f64, f64)) {
     let ratio = simulated / steady;
-    println!("| {level} | {name} | {steady:.0} | {simulated:.0} | {at_most:.0} | {ratio:.2} |");
+    let [steady, simulated, at_most] = [steady, simulated, at_most].map(whole);
+    println!("| {level} | {name} | {steady} | {simulated} | {at_most} | {ratio:.2} |");
+}
+
+/// Returns a whole number, or a small one with its first decimal.
+fn whole(number: f64) -> String {
+    match number {
+        n if n > 0.0 && n < 10.0 => format!("{n:.1}"),
+        n => format!("{n:.0}"),
+    }
 }
 
 // === impl MessageCounter ===
