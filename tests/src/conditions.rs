@@ -105,6 +105,11 @@ impl LostTime {
         self.is_at_most(LOST_PART_MAX)
     }
 
+    /// Whether nothing stood still at all.
+    pub fn is_nothing(&self) -> bool {
+        self.most.as_ref().is_none_or(|(lost, _)| lost.is_zero())
+    }
+
     /// Whether at most `part` of the measured time was lost, or next to nothing.
     pub fn is_at_most(&self, part: f64) -> bool {
         let most = self.stretch.mul_f64(part).max(LOST_MAX);
@@ -305,6 +310,7 @@ mod tests {
                 (ms(most), fair),
                 "{stalls:?}: {lost}"
             );
+            assert_eq!(lost.is_nothing(), most == 0, "{stalls:?}: {lost}");
         }
         let lost = log(&[(9000, 400, "a")], start).lost(start..start + ms(60_000));
         assert!(lost.is_fair() && !lost.is_at_most(0.001), "{lost}");

@@ -22,6 +22,7 @@ pub mod monitoring;
 pub mod open_loop;
 pub mod ports;
 pub mod process;
+pub mod reactions;
 pub mod record;
 pub mod recording_upstream;
 pub mod relay;

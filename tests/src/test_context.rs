@@ -2,6 +2,7 @@
 //! machine.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -194,10 +195,18 @@ pub fn assert_near(name: &str, measured: f64, expected: f64, part: f64) {
 /// When it admits more.
 #[track_caller]
 pub fn assert_never_above(record: &Record, capacity: f64, burst: f64) {
+    assert_never_above_in(record, s(0.0)..record.length(), capacity, burst);
+}
+
+/// Asserts the same of the windows within `span`. `burst` is what the buckets held at its start, or
+/// earned and kept since.
+///
+/// # Panics
+/// When it admits more.
+#[track_caller]
+pub fn assert_never_above_in(record: &Record, span: Range<Duration>, capacity: f64, burst: f64) {
     for seconds in [1.0, 3.0] {
-        let most = record
-            .windows(s(0.0)..record.length(), s(seconds))
-            .into_iter();
+        let most = record.windows(span.clone(), s(seconds)).into_iter();
         let most = most.map(|rate| rate * seconds).fold(0.0, f64::max);
         // One bin more: a bin may count answers that belong to the one before.
         let allowed = capacity * (seconds + BIN.as_secs_f64()) + burst;
