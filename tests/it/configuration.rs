@@ -1,5 +1,5 @@
-//! A bad plugin configuration, or a module for another Envoy, leaves the old one in force, and a good one
-//! keeps the buckets' balances.
+//! A bad plugin configuration, or a module for another Envoy, leaves the old one in force. A good one
+//! keeps the buckets' balances, and has one stream for nudges.
 
 use std::fs;
 
@@ -7,14 +7,18 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tollgate_tests::artifact;
 use tollgate_tests::conclude;
+use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{self, by_tenant, tollgate_from};
 use tollgate_tests::load::{Flow, Load};
+use tollgate_tests::wait;
 
 use crate::test_context::{TestContext, assert_near, print_course, run_test, s};
 
 const RATE: f64 = 50.0;
 const BURST: f64 = 250.0;
+/// Envoy's counter of resources that were named to it.
+const NUDGES: &str = "wasmcustom.tollgate.nudges";
 const LIMITS: &str = "limits:\n  - match: \"*\"\n    requests: {rate: 50, burst: 250}\n";
 
 #[test]
@@ -58,7 +62,7 @@ fn an_update_under_load_keeps_balances() {
     run_test(
         "an_update_under_load_keeps_balances",
         async |test: &TestContext| {
-            let coordinator = test.coordinator(LIMITS).await?;
+            let mut coordinator = test.coordinator(LIMITS).await?;
             let mut envoy = test
                 .envoy("envoy", 2, &coordinator, &by_tenant(&json!({})))
                 .await?;
@@ -69,8 +73,13 @@ fn an_update_under_load_keeps_balances() {
                 assert!(configure(&mut envoy, &plugin).await?);
                 let now = load.elapsed();
                 load.run_until(now + s(1.5)).await;
+                // Old root contexts live on until the listener has drained, without a stream.
+                let watches = coordinator.metric("tollgate_watches").await?;
+                conclude!(watches <= 1.0, "{watches} streams after update {round}");
             }
-            let record = load.stop().await?.remove(0);
+            let record = load.record(0);
+            one_stream_brings_nudges(&mut coordinator, &envoy).await?;
+            load.stop().await?;
             let total = record.total();
             let length = record.length().as_secs_f64();
             let most = BURST + RATE * length;
@@ -115,7 +124,7 @@ fn a_blank_vm_id_is_accepted() {
 /// Has `envoy` load a dynamic module that calls a function which this Envoy does not have.
 async fn refuse_module_for_another_envoy(test: &TestContext, envoy: &mut Envoy) -> Result<()> {
     const KNOWN: &[u8] = b"envoy_dynamic_module_callback_http_get_body_size";
-    const UNKNOWN: &[u8] = b"envoy_dynamic_module_callback_http_get_body_soul";
+    const UNKNOWN: &[u8] = b"envoy_dynamic_module_callback_http_get_body_kind";
     let mut library = fs::read(artifact::native_filter()?)?;
     let texts = library.split_mut(|byte| *byte == 0);
     let names = texts.filter(|text| *text == KNOWN);
@@ -126,10 +135,32 @@ async fn refuse_module_for_another_envoy(test: &TestContext, envoy: &mut Envoy) 
     let module = tollgate_from(&file, &by_tenant(&json!({})));
     let listeners = [("main".to_owned(), vec![module])];
     ensure!(!envoy.configure(&listeners).await?, "the module was taken");
-    let missing = "undefined symbol: envoy_dynamic_module_callback_http_get_body_soul";
+    let missing = "undefined symbol: envoy_dynamic_module_callback_http_get_body_kind";
     let log = envoy.process.log();
     ensure!(log.contains(missing), "not named in the log: {missing}");
     Ok(())
+}
+
+/// Waits until the Envoy has its one stream for nudges, and checks that a lowered limit comes over it.
+async fn one_stream_brings_nudges(coordinator: &mut Coordinator, envoy: &Envoy) -> Result<()> {
+    let is_one = async |coordinator: &Coordinator| {
+        let watches = coordinator.metric("tollgate_watches").await?;
+        ensure!(watches == 1.0, "{watches} streams");
+        anyhow::Ok(())
+    };
+    let limit = s(10.0);
+    wait::until("one stream", limit, async || is_one(coordinator).await).await?;
+    let before = envoy.stat(NUDGES).await?;
+    coordinator
+        .reconfigure(&LIMITS.replace("rate: 50", "rate: 25"))
+        .await?;
+    wait::until("a nudge", limit, async || {
+        let nudges = envoy.stat(NUDGES).await?;
+        ensure!(nudges > before, "{nudges} nudges, as before");
+        Ok(())
+    })
+    .await?;
+    is_one(coordinator).await
 }
 
 async fn configure(envoy: &mut Envoy, plugin: &Value) -> Result<bool> {
