@@ -24,7 +24,7 @@ mod pieces;
 mod sharing;
 mod streams;
 
-const DOMAINS: &str = "rlqs: {domains: {edge: {scope: 'tenant/{tenant}'}}}";
+pub(crate) const DOMAINS: &str = "rlqs: {domains: {edge: {scope: 'tenant/{tenant}'}}}";
 
 /// Time after which a message that did not come never will.
 const NEVER: Duration = Duration::from_secs(30);
@@ -129,7 +129,7 @@ impl Proxy {
     }
 
     /// Waits until `tenant` is assigned a rate as `wanted`.
-    async fn until_rate(&mut self, tenant: &str, wanted: impl Fn(f64) -> bool) -> f64 {
+    pub(crate) async fn until_rate(&mut self, tenant: &str, wanted: impl Fn(f64) -> bool) -> f64 {
         loop {
             let rate = self.rate(tenant).await;
             if wanted(rate) {
@@ -150,7 +150,24 @@ impl Proxy {
 
 // === free functions ===
 
-fn connect(coordinator: &Coordinator) -> Channel {
+/// Takes assignments until both proxies have `half` for their only tenant. `assigned` is what they have
+/// at first; together it is never more than twice as much.
+pub(crate) async fn until_halved(proxies: [&mut Proxy; 2], mut assigned: [f64; 2], half: f64) {
+    let [one, other] = proxies;
+    while assigned != [half; 2] {
+        let (rates, place) = tokio::select! {
+            biased;
+            rates = one.rates() => (rates, 0),
+            rates = other.rates() => (rates, 1),
+        };
+        for (_, rate) in rates {
+            assigned[place] = rate;
+        }
+        assert!(assigned.iter().sum::<f64>() <= 2.0 * half, "{assigned:?}");
+    }
+}
+
+pub(crate) fn connect(coordinator: &Coordinator) -> Channel {
     let endpoint = Endpoint::try_from(format!("http://{}", coordinator.grpc)).unwrap();
     endpoint.connect_lazy()
 }

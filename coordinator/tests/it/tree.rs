@@ -2,6 +2,7 @@
 
 mod epochs;
 mod nudges;
+mod rlqs;
 mod secured;
 mod slow;
 

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_core::cluster::ShardId;
+use tollgate_core::lease::Epoch;
+
 use super::nodes::Cluster;
-use crate::rlqs::Proxy;
+use crate::rlqs::{Proxy, until_halved};
 
 const CONFIG: &str = "rlqs: {domains: {edge: {scope: 'tenant/{tenant}'}}}
 limits: [{match: tenant/*, requests: {rate: 100, headroom: 0, lease: 20s}}]";
@@ -35,4 +38,30 @@ async fn a_stream_has_leases_of_all_shards_and_goes_on_at_another_node() {
     let other = Proxy::over(channel, Some("edge-2"), "edge", &busy).await;
     let rates = rates(&mut other.unwrap(), tenants.len()).await;
     assert!(rates.values().all(|rate| *rate == 0.0), "{rates:?}");
+}
+
+/// The stream stays where it is, and others answer for its scopes.
+#[tokio::test]
+async fn a_stream_keeps_its_assignment_when_its_shard_changes_its_master() {
+    let mut cluster = Cluster::start(3, 1, CONFIG).await;
+    let shard = ShardId(0);
+    cluster.elect(shard, 0, Epoch(100)).await;
+    let busy = [("acme", 5, 5000)];
+    let open = async |cluster: &Cluster, name| {
+        let channel = cluster.nodes[2].channel.clone();
+        Proxy::over(channel, Some(name), "edge", &busy)
+            .await
+            .unwrap()
+    };
+    let mut first = open(&cluster, "edge-1").await;
+    first.until_rate("acme", |rate| rate == 100.0).await;
+    let snapshot = cluster.nodes[0].steps_down(shard).await;
+    assert!(snapshot.is_some());
+    // The shard has no master, and a report is answered of what is left of the lease.
+    first.report("edge", &busy).await;
+    assert_eq!(first.rates().await, [("acme".to_owned(), 100.0)]);
+    cluster.elect_with(shard, 1, Epoch(200), snapshot).await;
+    let mut second = open(&cluster, "edge-2").await;
+    // The new master knows the lease, and tells the stream when it is halved.
+    until_halved([&mut first, &mut second], [100.0, 0.0], 50.0).await;
 }
