@@ -242,7 +242,7 @@ test-kubernetes NAME="":
     python3 -c 'import kubernetes_validate' 2>/dev/null || skip "kubernetes-validate is not installed"
     envoy=${ENVOY_BIN:-{{ tools }}/envoy/envoy/_bin/envoy}
     [ -x "$envoy" ] || envoy=$(command -v envoy)
-    python3 tests/kubernetes {{ target }}/debug/tollgate "$envoy" {{ module }} {{ quote(NAME) }}
+    python3 tests/kubernetes {{ target }}/debug/tollgate "$envoy" {{ module }} {{ library }} {{ quote(NAME) }}
 
 # Generate the committed Rust code of the .proto files
 generate:

@@ -1,11 +1,11 @@
 """Tests the manifests of `envoy/kubernetes`.
 
-usage: python3 tests/kubernetes TOLLGATE ENVOY FILTER [NAME]
+usage: python3 tests/kubernetes TOLLGATE ENVOY FILTER LIBRARY [NAME]
 
 Renders each overlay with kubectl and checks the result: against the schemas of Kubernetes and of the custom resources,
 for references that lead nowhere, for hardening, and the coordinator's configuration with `tollgate check`. Then plays
 each overlay on this machine: the program TOLLGATE with the configuration, the arguments and the probes of the pod, and
-ENVOY with FILTER, configured as Istio, Envoy Gateway or the sidecar's file configure it, up to the first 429. NAME
+ENVOY with FILTER or LIBRARY, configured as Istio, Envoy Gateway or the sidecar's file configure it, up to the first 429. NAME
 selects tests. The last line has the form of cargo's `test result:`, for tests/run.sh.
 """
 
@@ -20,8 +20,8 @@ import schemas
 from overlays import DOCUMENTED, OVERLAYS, Overlay
 
 
-def main(tollgate, envoy, module, name=""):
-    programs = playing.Programs(tollgate, envoy, module)
+def main(tollgate, envoy, module, library, name=""):
+    programs = playing.Programs(tollgate, envoy, module, library)
     tests = {title: test for title, test in all_tests(programs).items() if name in title}
     failed = [title for title, test in tests.items() if not passes(title, test)]
     word = "FAILED" if failed or not tests else "ok"

@@ -13,6 +13,7 @@ WASM = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"
 MANAGER = (
     "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 )
+MODULE = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter"
 ROUTER = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
 TEXT = "type.googleapis.com/google.protobuf.StringValue"
 HTTP2 = {
@@ -31,12 +32,14 @@ class Ports:
         self.main, self.probes, self.admin = free_port(), free_port(), free_port()
 
 
-def bootstrap(overlay, module, ports):
+def bootstrap(overlay, programs, ports):
     """Returns the configuration of the overlay's proxy."""
     if overlay.proxy["kind"] == "ConfigMap":
-        return of_file(overlay.proxy["data"]["envoy.yaml"], module, ports)
+        return of_file(overlay.proxy["data"]["envoy.yaml"], programs.module, ports)
     clusters = [cluster("service", ports.upstream), *of_control_plane(overlay, ports)]
-    filters = [{"name": "tollgate", "typed_config": {"@type": WASM, "config": plugin(overlay, module)}}]
+    wasm = overlay.module is None
+    config = {"@type": WASM, "config": plugin(overlay, programs.module)} if wasm else library(overlay, programs.library)
+    filters = [{"name": "tollgate", "typed_config": config}]
     return {
         "admin": {"address": local(ports.admin)},
         "static_resources": {"listeners": [listener(filters, ports.main)], "clusters": clusters},
@@ -96,6 +99,20 @@ def plugin(overlay, module):
         "failure_policy": "UNSPECIFIED" if gateway else wasm["failStrategy"],
         "vm_config": vm,
         "configuration": {"@type": TEXT, "value": json.dumps(overlay.filter)},
+    }
+
+
+def library(overlay, file):
+    """Returns the dynamic module as Envoy Gateway configures it, but for the library, which is that of this machine."""
+    entry = overlay.library
+    with open(os.path.join(ROOT, "docs/native.md")) as page:
+        installed = entry["source"]["local"]["path"]
+        assert f" {installed} {os.path.dirname(installed)}/\n" in page.read(), f"the image has no {installed}"
+    return {
+        "@type": MODULE,
+        "dynamic_module_config": {"module": {"local": {"filename": file}}, "do_not_close": entry["doNotClose"]},
+        "filter_name": overlay.module["filterName"],
+        "filter_config": {"@type": TEXT, "value": json.dumps(overlay.filter)},
     }
 
 

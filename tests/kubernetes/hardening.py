@@ -56,16 +56,18 @@ def images(overlay):
     spec = overlay.proxy["spec"] if plugin and plugin != "ConfigMap" else {}
     urls = [spec.get("url"), spec.get("wasm", {}).get("url") if plugin == "TrafficExtension" else None]
     if plugin == "EnvoyExtensionPolicy":
-        urls = [spec["wasm"][0]["code"]["image"]["url"]]
+        urls = [each["code"]["image"]["url"] for each in spec.get("wasm", [])]
+    for proxy in overlay.all("EnvoyProxy"):
+        urls.append(proxy["spec"]["provider"]["kubernetes"]["envoyDeployment"]["container"]["image"])
     return {*found, *(url.removeprefix("oci://") for url in urls if url)}
 
 
 def known_images():
-    """Returns the images of the demos, and the filter's, which has the version of the others."""
+    """Returns the images of the demos, and those with the filter, which have the version of the others."""
     text = ""
     for path in glob.glob(os.path.join(ROOT, "envoy/demo/*/docker-compose.yml")):
         with open(path) as file:
             text += file.read()
     found = set(re.findall(r"image: (\S+)", text))
     version = next(each for each in found if each.startswith("tollgate/coordinator:")).split(":")[1]
-    return found | {f"tollgate/filter:{version}"}
+    return found | {f"tollgate/{name}:{version}" for name in ("filter", "envoy-native")}

@@ -48,6 +48,12 @@ def _(overlay):
     container(overlay)["readynessProbe"] = container(overlay).pop("readinessProbe")
 
 
+@planted("a misspelt field of a proxy's modules", "envoy-gateway-module", forms, "doNotUnload")
+def _(overlay):
+    module = overlay.one("EnvoyProxy")["spec"]["dynamicModules"][0]
+    module["doNotUnload"] = module.pop("doNotClose")
+
+
 @planted("a text where a number belongs", "single", forms, "replicas")
 def _(overlay):
     overlay.one("StatefulSet")["spec"]["replicas"] = "three"
@@ -133,6 +139,16 @@ def _(overlay):
 @planted("a port that Istio does not take for gRPC", "istio", names, "there is no Service with a port for gRPC")
 def _(overlay):
     overlay.one("Service")["spec"]["ports"][0]["name"] = "leases"
+
+
+@planted("a module that no proxy may load", "envoy-gateway-module", names, "no EnvoyProxy has a module")
+def _(overlay):
+    overlay.one("EnvoyProxy")["spec"]["dynamicModules"][0]["name"] = "tollgate-1"
+
+
+@planted("a proxy that is not there", "envoy-gateway-module", names, "there is no EnvoyProxy")
+def _(overlay):
+    overlay.one("EnvoyProxy")["metadata"]["name"] = "proxy"
 
 
 @planted("a file system that can be written", "single", pods, "readOnlyRootFilesystem is not True")

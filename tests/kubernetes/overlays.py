@@ -21,6 +21,7 @@ PLUGINS = {
     "TrafficExtension": ("wasm", "pluginConfig"),
     "EnvoyExtensionPolicy": ("wasm", 0, "config"),
 }
+OF_MODULE = ("dynamicModule", 0, "config")
 
 
 class Overlay:
@@ -66,9 +67,20 @@ class Overlay:
     def filter(self):
         """Returns the filter's configuration in the object of a control plane."""
         value = self.proxy["spec"]
-        for field in PLUGINS[self.proxy["kind"]]:
+        for field in OF_MODULE if self.module else PLUGINS[self.proxy["kind"]]:
             value = value[field]
         return value
+
+    @property
+    def module(self):
+        """Returns the dynamic module in the object of a control plane, if the filter is one; else None."""
+        return self.proxy.get("spec", {}).get("dynamicModule", [None])[0]
+
+    @property
+    def library(self):
+        """Returns the entry that allows proxies to load the dynamic module."""
+        allowed = [entry for each in self.all("EnvoyProxy") for entry in each["spec"]["dynamicModules"]]
+        return next((each for each in allowed if each["name"] == self.module["name"]), None)
 
 
 @functools.cache

@@ -24,11 +24,12 @@ COMPLAINTS = ["ignored unknown fields", "cluster missing"]
 
 @dataclass
 class Programs:
-    """Paths of the coordinator, Envoy and the filter."""
+    """Paths of the coordinator, Envoy, and the filter as wasm and as a dynamic module."""
 
     tollgate: str
     envoy: str
     module: str
+    library: str
 
 
 def check(programs, overlay):
@@ -135,7 +136,7 @@ class Envoy:
     def __init__(self, programs, overlay, ports, folder):
         path, self.log = os.path.join(folder, "envoy.json"), os.path.join(folder, "envoy.log")
         with open(path, "w") as file:
-            json.dump(bootstrap(overlay, programs.module, ports), file)
+            json.dump(bootstrap(overlay, programs, ports), file)
         self.command = [programs.envoy, "--config-path", path, "--disable-hot-restart", "--service-node", "hello-0"]
         self.command += ["--service-cluster", "hello", "--concurrency", "1", "--log-level", "warning"]
 

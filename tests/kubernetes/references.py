@@ -24,7 +24,7 @@ def problems(overlay):
         found += [f"{label(policy)}: {each}" for each in of_policy(overlay, policy)]
     for monitor in overlay.all("ServiceMonitor"):
         found += [f"{label(monitor)}: {each}" for each in of_monitor(overlay, monitor)]
-    return found + (of_proxy(overlay) if overlay.proxy else [])
+    return found + of_gateways(overlay) + (of_proxy(overlay) if overlay.proxy else [])
 
 
 def namespaces(overlay):
@@ -103,6 +103,19 @@ def of_monitor(overlay, monitor):
     has = {port["name"] for service in services for port in service["spec"]["ports"]}
     asked = {each["port"] for each in monitor["spec"]["endpoints"]}
     return [f"no Service of it has a port {name}" for name in sorted(asked - has)]
+
+
+def of_gateways(overlay):
+    """Returns the EnvoyProxies that a Gateway names, and the dynamic modules of a policy, that are not there."""
+    found = []
+    for gateway in overlay.all("Gateway"):
+        named = gateway["spec"].get("infrastructure", {}).get("parametersRef")
+        proxies = in_space(overlay, "EnvoyProxy", gateway["metadata"]["namespace"])
+        if named and named["name"] not in [each["metadata"]["name"] for each in proxies]:
+            found.append(f"{label(gateway)}: there is no EnvoyProxy {named['name']}")
+    if overlay.proxy and overlay.module and not overlay.library:
+        found.append(f"{label(overlay.proxy)}: no EnvoyProxy has a module {overlay.module['name']}")
+    return found
 
 
 def of_proxy(overlay):

@@ -1,10 +1,11 @@
 """Makes a field list for `crds/` from a published CustomResourceDefinition.
 
-usage: trim_crd.py SOURCE KIND VERSION <FILE
+usage: trim_crd.py SOURCE KIND VERSION [FIELD...] <FILE
 
 Reads a YAML file with the definition of KIND on standard input and prints its schema as JSON, without descriptions,
 status and the rules in CEL, which only an API server evaluates. SOURCE says where the file came from: project,
-version and path.
+version and path. With FIELDs, each a path with dots, only these are kept of the specification, for those that are
+far longer than what is used of them.
 """
 
 import json
@@ -16,21 +17,33 @@ import yaml
 DROPPED = {"default", "description", "example", "title", "externalDocs"}
 
 
-def main(source, kind, version):
+def main(source, kind, version, *fields):
     for crd in yaml.load_all(sys.stdin, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if crd and crd.get("kind") == "CustomResourceDefinition" and crd["spec"]["names"]["kind"] == kind:
             served = {each["name"]: each for each in crd["spec"]["versions"] if each["served"]}
             schema = served[version]["schema"]["openAPIV3Schema"]
-            fields = {
+            kept = {
                 "source": source,
                 "apiVersion": f"{crd['spec']['group']}/{version}",
                 "kind": kind,
                 "namespaced": crd["spec"]["scope"] == "Namespaced",
                 "required": schema.get("required", []),
-                "spec": trimmed(schema["properties"]["spec"]),
+                "spec": only(trimmed(schema["properties"]["spec"]), [each.split(".") for each in fields]),
             }
-            return print(json.dumps(fields, separators=(",", ":"), sort_keys=True))
+            return print(json.dumps(kept, separators=(",", ":"), sort_keys=True))
     sys.exit(f"there is no definition of {kind}")
+
+
+def only(schema, paths):
+    """Returns `schema` with the properties at these paths and no others; with all if there are none."""
+    if not paths or [] in paths:
+        return schema
+    names = {path[0] for path in paths}
+    properties = {
+        name: only(schema["properties"][name], [path[1:] for path in paths if path[0] == name]) for name in names
+    }
+    required = [name for name in schema.get("required", []) if name in names]
+    return {**schema, "properties": properties, "required": required}
 
 
 def trimmed(schema):
