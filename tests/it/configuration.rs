@@ -13,7 +13,7 @@ use tollgate_tests::filter::{self, by_tenant, tollgate_from};
 use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
-use crate::test_context::{TestContext, assert_near, print_course, run_test, s};
+use crate::test_context::{TestContext, assert_near, print_course, run_test, run_wasm_test, s};
 
 const RATE: f64 = 50.0;
 const BURST: f64 = 250.0;
@@ -103,7 +103,8 @@ fn an_update_under_load_keeps_balances() {
 
 #[test]
 fn a_blank_vm_id_is_accepted() {
-    run_test("a_blank_vm_id_is_accepted", async |test: &TestContext| {
+    let reason = "a module has no vm_id";
+    run_wasm_test("a_blank_vm_id_is_accepted", reason, async |test| {
         let coordinator = test.coordinator(LIMITS).await?;
         let mut tollgate = filter::tollgate(&by_tenant(&json!({})))?;
         tollgate["typed_config"]["config"]["vm_config"]["vm_id"] = json!("");

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use tokio::task::{JoinSet, LocalSet};
 use tollgate_tests::artifact;
 
-use crate::test_context::{TestContext, run_test};
+use crate::test_context::{TestContext, run_wasm_test};
 
 mod checkout;
 mod claims;
@@ -22,6 +22,8 @@ pub(crate) use walk::Walk;
 
 use claims::CLAIMS;
 
+/// Reason why pages are walked through once, whatever the build.
+pub(crate) const PAGES_SAY: &str = "pages say themselves which build they load";
 /// Folder of the examples.
 const FOLDER: &str = "envoy/examples";
 /// Part of the last command that starts an example: it waits until Envoy serves.
@@ -29,9 +31,11 @@ const READY: &str = "/ready";
 
 #[test]
 fn every_example_does_what_its_page_says() {
-    run_test("every_example_does_what_its_page_says", async |test| {
-        LocalSet::new().run_until(walk_all(test)).await
-    });
+    run_wasm_test(
+        "every_example_does_what_its_page_says",
+        PAGES_SAY,
+        async |test| LocalSet::new().run_until(walk_all(test)).await,
+    );
 }
 
 /// Starts all examples at once, and walks through them when all serve.

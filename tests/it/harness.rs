@@ -1,43 +1,53 @@
 //! Tests of the harness: its load arrives, and it notices refused configurations. Otherwise a test about
 //! limits could pass because nothing was sent.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::time::Duration;
 
 use serde_json::json;
-use tollgate_tests::filter;
 use tollgate_tests::load::{Flow, Load};
+use tollgate_tests::{artifact, filter};
 
-use crate::test_context::run_test;
+use crate::test_context::run_wasm_test;
+
+/// Reason why some tests run once, whatever the build.
+pub(crate) const NO_FILTER: &str = "no Tollgate filter is in it";
 
 #[test]
 fn load_without_a_filter_arrives_at_its_rate() {
-    run_test("load_without_a_filter_arrives_at_its_rate", async |test| {
-        let envoy = test.envoy_with("envoy", Vec::new()).await?;
-        let load = Load::start([
-            Flow::new(envoy.address(), "acme", 1500.0),
-            Flow::new(envoy.address(), "beta", 100.0),
-        ]);
-        load.run_until(Duration::from_secs(3)).await;
-        let records = load.stop().await?;
-        for (record, rate) in records.iter().zip([1500.0, 100.0]) {
-            let total = record.total();
-            assert_eq!((total.refused, total.failed), (0, 0));
-            let measured =
-                record.admitted_per_second(Duration::from_secs(1)..Duration::from_secs(3));
-            assert!(
-                (measured / rate - 1.0).abs() < 0.05,
-                "{measured}/s instead of {rate}/s"
-            );
-        }
-        assert_eq!(test.upstream.arrived("beta"), records[1].total().admitted);
-        Ok(())
-    });
+    run_wasm_test(
+        "load_without_a_filter_arrives_at_its_rate",
+        NO_FILTER,
+        async |test| {
+            let envoy = test.envoy_with("envoy", Vec::new()).await?;
+            let load = Load::start([
+                Flow::new(envoy.address(), "acme", 1500.0),
+                Flow::new(envoy.address(), "beta", 100.0),
+            ]);
+            load.run_until(Duration::from_secs(3)).await;
+            let records = load.stop().await?;
+            for (record, rate) in records.iter().zip([1500.0, 100.0]) {
+                let total = record.total();
+                assert_eq!((total.refused, total.failed), (0, 0));
+                let measured =
+                    record.admitted_per_second(Duration::from_secs(1)..Duration::from_secs(3));
+                assert!(
+                    (measured / rate - 1.0).abs() < 0.05,
+                    "{measured}/s instead of {rate}/s"
+                );
+            }
+            assert_eq!(test.upstream.arrived("beta"), records[1].total().admitted);
+            Ok(())
+        },
+    );
 }
 
 #[test]
 fn a_swapped_configuration_is_taken_or_refused() {
-    run_test(
+    run_wasm_test(
         "a_swapped_configuration_is_taken_or_refused",
+        NO_FILTER,
         async |test| {
             let mut envoy = test.envoy_with("envoy", Vec::new()).await?;
             let named = |filters| vec![("main".to_owned(), filters)];
@@ -59,4 +69,29 @@ fn a_swapped_configuration_is_taken_or_refused() {
             Ok(())
         },
     );
+}
+
+#[test]
+fn the_page_names_the_tests_in_which_the_builds_differ() {
+    let page = fs::read_to_string(artifact::workspace().join("docs/native.md")).unwrap();
+    let (_, section) = page.split_once("\n## Tests of both builds\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.filter_map(|row| row.split(" | ").next());
+    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let named: BTreeSet<String> = names
+        .filter_map(|name| Some(name.split("::").next()?.to_owned()))
+        .collect();
+    let mut differ = BTreeSet::new();
+    for file in fs::read_dir(artifact::workspace().join("tests/it")).unwrap() {
+        let file = file.unwrap().path();
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        if text.contains("    run_wasm_test(")
+            || text.contains("= Build::Native")
+            || text.contains("Build::Native =>")
+        {
+            differ.insert(file.file_stem().unwrap().to_string_lossy().into_owned());
+        }
+    }
+    assert_eq!(named, differ);
 }

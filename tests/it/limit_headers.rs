@@ -30,7 +30,12 @@ fn admitted_requests_are_told_their_limits() {
 async fn told(test: &TestContext) -> Result<()> {
     let coordinator = test.coordinator(LIMITS).await?;
     let drafts = json!(["ietf", "draft03"]);
-    let plugin = by_tenant(&json!({"admitted_headers": drafts, "refusal_headers": drafts}));
+    let plugin = by_tenant(&json!({
+        "admitted_headers": drafts,
+        "refusal_headers": drafts,
+        // No request is told the safe capacity, however late the first lease comes.
+        "first_lease_wait_ms": 10_000,
+    }));
     let filters = vec![tollgate(&plugin)?];
     let mut spec = EnvoySpec::new("envoy", 1, test.upstream.address(), filters);
     let text = fs::read_to_string(artifact::workspace().join("envoy/examples/limit-headers.json"))?;

@@ -16,8 +16,11 @@ use tollgate_tests::mesh::{
 use tollgate_tests::record::Record;
 
 use crate::test_context::{
-    TestContext, assert_near, assert_never_above, print_course, run_test, s,
+    TestContext, assert_near, assert_never_above, print_course, run_wasm_test, s,
 };
+
+/// Reason why a module is not tested.
+const OF_WASM: &str = "plugins of meshes are wasm";
 
 const RATE: f64 = 100.0;
 const BURST: f64 = 100.0;
@@ -30,24 +33,27 @@ const ROUTE_CLUSTER: &str = "httproute/infra/tollgate/rule/0";
 
 #[test]
 fn plugins_without_a_vm_id_keep_their_leases_apart() {
-    run_test(
+    run_wasm_test(
         "plugins_without_a_vm_id_keep_their_leases_apart",
+        OF_WASM,
         several_plugins,
     );
 }
 
 #[test]
 fn two_gateway_policies_are_two_clients_within_the_capacity() {
-    run_test(
+    run_wasm_test(
         "two_gateway_policies_are_two_clients_within_the_capacity",
+        OF_WASM,
         two_policies,
     );
 }
 
 #[test]
 fn three_edits_of_a_plugin_under_load_keep_leases_and_balances() {
-    run_test(
+    run_wasm_test(
         "three_edits_of_a_plugin_under_load_keep_leases_and_balances",
+        OF_WASM,
         three_edits,
     );
 }

@@ -5,8 +5,8 @@ use std::fs;
 use anyhow::{Result, ensure};
 use tollgate_tests::artifact;
 
-use crate::examples::{Checkout, Walk, count, field, steps};
-use crate::test_context::{TestContext, run_test};
+use crate::examples::{Checkout, PAGES_SAY, Walk, count, field, steps};
+use crate::test_context::{TestContext, run_wasm_test};
 
 /// Most lines for the filter in an Envoy configuration.
 const FILTER_LINES_MAX: usize = 25;
@@ -17,7 +17,7 @@ const PAGE: &str = "docs/quickstart.md";
 
 #[test]
 fn the_quickstart_goes_as_its_page_says() {
-    run_test("the_quickstart_goes_as_its_page_says", walk);
+    run_wasm_test("the_quickstart_goes_as_its_page_says", PAGES_SAY, walk);
 }
 
 async fn walk(test: &TestContext) -> Result<()> {

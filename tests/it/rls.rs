@@ -10,8 +10,9 @@ use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{COORDINATOR, TENANT_HEADER, by_tenant, global_rate_limit};
 use tollgate_tests::load::{Flow, Load, sum};
 
+use crate::harness::NO_FILTER;
 use crate::test_context::{
-    TestContext, assert_near, assert_never_above, print_course, run_test, s,
+    TestContext, assert_near, assert_never_above, print_course, run_test, run_wasm_test, s,
 };
 
 const CAPACITY: f64 = 600.0;
@@ -38,8 +39,9 @@ async fn envoy(test: &TestContext, name: &str, coordinator: &Coordinator) -> Res
 
 #[test]
 fn envoys_own_filter_refuses_what_the_coordinator_says() {
-    run_test(
+    run_wasm_test(
         "envoys_own_filter_refuses_what_the_coordinator_says",
+        NO_FILTER,
         refuses,
     );
 }
@@ -127,7 +129,7 @@ async fn share(test: &TestContext) -> Result<()> {
 
 #[test]
 fn three_nodes_let_pass_one_capacity() {
-    run_test("three_nodes_let_pass_one_capacity", three_nodes);
+    run_wasm_test("three_nodes_let_pass_one_capacity", NO_FILTER, three_nodes);
 }
 
 async fn three_nodes(test: &TestContext) -> Result<()> {

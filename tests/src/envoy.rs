@@ -58,6 +58,8 @@ pub struct EnvoySpec {
     pub transport_socket: Option<Value>,
     /// Envoy's rules that turn parts of statistics' names into labels.
     pub stats_config: Option<Value>,
+    /// Folder in which it looks for dynamic modules by their names.
+    pub modules: Option<PathBuf>,
     /// Port of the only listener; with zero the kernel chooses. A restarted Envoy, or one that takes over,
     /// needs the same.
     pub port: u16,
@@ -109,6 +111,7 @@ impl EnvoySpec {
             access_log: Vec::new(),
             transport_socket: None,
             stats_config: None,
+            modules: None,
             port: 0,
             restart_epoch: None,
         }
@@ -295,6 +298,9 @@ impl StartingEnvoy {
                 "--component-log-level",
                 "wasm:info,config:info,upstream:info",
             ]);
+        if let Some(modules) = &spec.modules {
+            command.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", modules);
+        }
         restart_arguments(&mut command, dir, spec.restart_epoch)?;
         let process = Process::start(dir, &spec.name, &mut command)?;
         Ok(Self {

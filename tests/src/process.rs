@@ -68,6 +68,18 @@ impl Process {
         Ok(self.child.try_wait()?.is_some())
     }
 
+    /// Checks that the process has ended, and with success.
+    ///
+    /// # Errors
+    /// When it still runs, or has failed.
+    pub fn check_succeeded(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => bail!("{} ended with {status}:\n{}", self.name, tail(&self.log)),
+            None => bail!("{} still runs", self.name),
+        }
+    }
+
     /// Stops the process (SIGSTOP), as on a machine that hangs; it keeps its connections.
     ///
     /// # Errors

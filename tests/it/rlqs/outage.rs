@@ -10,8 +10,9 @@ use tollgate_tests::record::Record;
 use tollgate_tests::wait;
 
 use super::{BURST, CAPACITY, CONFIG, FALLBACK, spec};
+use crate::harness::NO_FILTER;
 use crate::test_context::{
-    TestContext, assert_near, assert_never_above_in, print_course, run_test, s, watch_leases,
+    TestContext, assert_near, assert_never_above_in, print_course, run_wasm_test, s, watch_leases,
 };
 
 /// Loads of the Envoys, and their max-min shares.
@@ -20,8 +21,9 @@ const SHARES: [f64; 2] = [60.0, 240.0];
 
 #[test]
 fn two_envoys_without_wasm_reach_their_shares_and_outlive_the_coordinator() {
-    run_test(
+    run_wasm_test(
         "two_envoys_without_wasm_reach_their_shares_and_outlive_the_coordinator",
+        NO_FILTER,
         shares_and_outage,
     );
 }

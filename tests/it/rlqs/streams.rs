@@ -8,12 +8,14 @@ use tollgate_tests::relay::{LinkQuality, Relay};
 use tollgate_tests::wait;
 
 use super::{CAPACITY, CONFIG, spec};
-use crate::test_context::{TestContext, assert_near, print_course, run_test, s};
+use crate::harness::NO_FILTER;
+use crate::test_context::{TestContext, assert_near, print_course, run_wasm_test, s};
 
 #[test]
 fn a_cut_stream_keeps_its_share_and_an_idle_bucket_is_abandoned() {
-    run_test(
+    run_wasm_test(
         "a_cut_stream_keeps_its_share_and_an_idle_bucket_is_abandoned",
+        NO_FILTER,
         cut_and_idle,
     );
 }

@@ -15,8 +15,9 @@ use tollgate_tests::load::{Flow, Load};
 use tollgate_tests::wait;
 
 use super::{FALLBACK, filter};
+use crate::harness::NO_FILTER;
 use crate::test_context::{
-    TestContext, assert_near, assert_never_above_in, print_course, run_test, s,
+    TestContext, assert_near, assert_never_above_in, print_course, run_wasm_test, s,
 };
 
 /// Place of the example's action for requests with a tenant.
@@ -82,8 +83,9 @@ fn api() -> Result<Value> {
 
 #[test]
 fn one_first_report_two_domains_shares_that_shrink_and_assignments_that_end() {
-    run_test(
+    run_wasm_test(
         "one_first_report_two_domains_shares_that_shrink_and_assignments_that_end",
+        NO_FILTER,
         traps,
     );
 }
